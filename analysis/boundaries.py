@@ -1,0 +1,167 @@
+"""Where a step begins and ends, and what is evaluation: read off what the main thread did, without a call by the user.
+
+A step is one update of the parameters. It begins where the loader is first asked after the update before (so its wait is the first thing in
+it), or right after that update when no loader is asked in between. Two optimizers that take turns within one iteration make one step.
+
+    iter(loader) next forward backward optimizer (logging) next forward backward next forward backward optimizer
+    |------------------------ step 0 ---------------------||----- step 1: gradient accumulation ----------------|
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.analysis.timeline import IntArray
+from feedline.profiler.events import Flag, Stage
+
+Records = npt.NDArray[np.void]
+
+
+@dataclass(frozen=True)
+class Boundaries:
+    """Steps of one thread.
+
+    Attributes:
+        start, end: int64 [n], ns; a step may hold evaluation, which is none of its time.
+        evaluation: int64 [m, 2], ns, disjoint and sorted.
+        training_loaders: numbers of the loaders that feed steps.
+        by: "optimizer", "backward" or "loader".
+    """
+
+    start: IntArray
+    end: IntArray
+    evaluation: IntArray
+    training_loaders: frozenset[int]
+    by: str
+
+
+def find(main: Records) -> Boundaries | None:
+    """Cut the main thread's records into steps; None when it made none.
+
+    Args:
+        main: records [n] of the main thread, sorted by start.
+    """
+    asked = Asks.of(main)
+    evaluation = evaluations(main, asked)
+    updates, by = _updates(main, evaluation)
+    if not len(updates):
+        return None
+    asks = main[np.isin(main["stage"], (Stage.NEXT, Stage.EPOCH)) & ~_within(main["start"], evaluation)]["start"]
+    edges = _edges(updates, asks, by)
+    first = asks[asks < edges[0]][:1] if by != "loader" else asks[:1]
+    begin = int(first[0]) if len(first) else int(main["start"][0])
+    start = np.array([begin, *edges[:-1]], np.int64)
+    return Boundaries(start, np.array(edges, np.int64), evaluation, asked.training_loaders, by)
+
+
+def _updates(main: Records, evaluation: IntArray) -> tuple[Records, str]:
+    for stage, by in ((Stage.OPTIMIZER, "optimizer"), (Stage.BACKWARD, "backward")):
+        found = main[main["stage"] == stage]
+        if len(found):
+            return found[np.argsort(found["start"] + found["wall"])], by
+    asked = main[(main["stage"] == Stage.NEXT) & (main["flags"] & Flag.END == 0) & ~_within(main["start"], evaluation)]
+    return asked, "loader"
+
+
+def _edges(updates: Records, asks: IntArray, by: str) -> list[int]:
+    """End of each step, ns."""
+    if by == "loader":
+        return [*updates["start"][1:].tolist(), int(updates["start"][-1] + updates["wall"][-1])]
+    ends, starts, who = updates["start"] + updates["wall"], updates["start"], updates["number"].tolist()
+    asked = np.searchsorted(asks, ends)  # first ask after each update
+    next_start = np.append(starts[1:], np.iinfo(np.int64).max)
+    edges: list[int] = []
+    group: set[int] = set()
+    for index, end in enumerate(ends.tolist()):
+        group.add(who[index])
+        ask = int(asks[asked[index]]) if asked[index] < len(asks) else None
+        last = index == len(ends) - 1
+        if ask is not None and ask < next_start[index]:
+            edges.append(ask)
+        elif last or who[index + 1] in group:
+            edges.append(end)
+        else:
+            continue
+        group.clear()
+    return edges
+
+
+@dataclass(frozen=True)
+class Asks:
+    """Requests for a batch, and what was done until the next request.
+
+    Attributes:
+        records: NEXT records [n] that returned a batch.
+        learns, infers: bool [n], a backward or a forward that trains followed; another forward followed.
+    """
+
+    records: Records
+    learns: npt.NDArray[np.bool_]
+    infers: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, main: Records) -> "Asks":
+        asked = main[(main["stage"] == Stage.NEXT) & (main["flags"] & Flag.END == 0)]
+        after = np.append(asked["start"][1:], np.iinfo(np.int64).max)
+        forward, trains = main["stage"] == Stage.FORWARD, trains_forward(main)
+
+        def followed_by(chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+            times = np.sort(main["start"][chosen])
+            return np.asarray(np.searchsorted(times, after) > np.searchsorted(times, asked["start"]))
+
+        return cls(asked, followed_by((main["stage"] == Stage.BACKWARD) | trains), followed_by(forward & ~trains))
+
+    @property
+    def only_infers(self) -> npt.NDArray[np.bool_]:
+        """Evaluation. A batch that neither learns nor infers was fetched ahead, for accumulation."""
+        return self.infers & ~self.learns
+
+    @property
+    def training_loaders(self) -> frozenset[int]:
+        """Loaders after whose batches something was learned at least once, and those of which nothing can be told."""
+        sources = self.records["source"]
+        return frozenset(set(sources[self.learns].tolist()) | set(sources.tolist()) - set(sources[self.only_infers].tolist()))
+
+    def evaluates(self, main: Records) -> npt.NDArray[np.bool_]:
+        """bool [len(main)]: requests that only infer, and the beginning and end of a pass over a loader in which nothing is learned."""
+        keys = _pass_of(self.records)
+        passes = np.setdiff1d(keys[self.only_infers], keys[self.learns])
+        of_pass = np.isin(main["stage"], (Stage.NEXT, Stage.EPOCH)) & np.isin(_pass_of(main), passes)
+        return of_pass | (main["stage"] == Stage.NEXT) & np.isin(main["start"], self.records["start"][self.only_infers])
+
+
+def trains_forward(main: Records) -> npt.NDArray[np.bool_]:
+    """bool [n]: a forward in training mode with gradients. (Who forgets ``no_grad`` in an evaluation loop has called ``eval()``.)"""
+    wanted = Flag.GRAD | Flag.TRAINING
+    return np.asarray((main["stage"] == Stage.FORWARD) & (main["flags"] & wanted == wanted))
+
+
+def _pass_of(records: Records) -> IntArray:
+    """One number for each pass over a loader."""
+    epoch = np.where(records["stage"] == Stage.EPOCH, records["number"], records["number"] >> 32)
+    return np.asarray(records["source"].astype(np.int64) << 32 | epoch)
+
+
+def evaluations(main: Records, asks: Asks) -> IntArray:
+    """Intervals [m, 2], ns, of evaluation: from the first request that only infers to the next event that trains."""
+    loader = np.isin(main["stage"], (Stage.NEXT, Stage.EPOCH))
+    trains = np.isin(main["source"], list(asks.training_loaders)) & loader & ~asks.evaluates(main)
+    trains |= np.isin(main["stage"], (Stage.BACKWARD, Stage.OPTIMIZER)) | trains_forward(main)
+    marks = main[trains | loader]
+    found: list[tuple[int, int]] = []
+    begin: int | None = None
+    for start, training in zip(marks["start"].tolist(), trains[trains | loader].tolist()):
+        if training and begin is not None:
+            found.append((begin, start))
+            begin = None
+        elif not training and begin is None:
+            begin = start
+    if begin is not None:
+        found.append((begin, int((main["start"] + main["wall"]).max())))
+    return np.array(found, np.int64).reshape(-1, 2)
+
+
+def _within(times: IntArray, intervals: IntArray) -> npt.NDArray[np.bool_]:
+    index = np.searchsorted(intervals[:, 0], times, "right") - 1
+    return (index >= 0) & (times < np.append(intervals[:, 1], 0)[index])

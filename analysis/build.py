@@ -1,0 +1,206 @@
+"""Build the one object that every report is drawn from."""
+
+import datetime
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from feedline.analysis import gather
+from feedline.analysis.diagnose import diagnose, verdict
+from feedline.analysis.facts import Facts, Traffic
+from feedline.analysis.gather import Gathered
+from feedline.analysis.model import Gauge, Hook, Loader, Report, RunInfo, StepSummary, Workers
+from feedline.profiler.errors import FeedlineError
+from feedline.profiler.events import Stage
+from feedline.profiler.samplers.gauges import Gauges, read_gauges
+from feedline.profiler.store.layout import GAUGES
+from feedline.profiler.store.read import Rank, Run
+
+INLINE = ("read", "decode", "augment", "dataset", "user", "collate")  # the loader's own work, when it runs in the main thread
+
+
+def build(run: Run, tell: Callable[[str], None] = lambda _: None) -> Report:
+    """Read a run and say what it did and what holds it back.
+
+    Args:
+        run: an open run folder.
+        tell: called with what is being done.
+
+    Raises:
+        RunDamaged: the records of every rank's training process are missing.
+    """
+    notes: list[str] = []
+    gathered: dict[int, Gathered] = {}
+    problem: FeedlineError | None = None
+    for number, rank in sorted(run.ranks.items()):
+        tell(f"reading rank {number}")
+        try:
+            gathered[number] = Gathered.of(rank)
+        except FeedlineError as error:
+            problem = error
+            notes.append(f"rank {number}: {error}")
+    if not gathered:
+        assert problem is not None
+        raise problem
+    tell("comparing stages")
+    shown = gathered[min(gathered)]
+    return _report(run, shown, gathered, notes)
+
+
+def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: list[str]) -> Report:
+    step, crew, loaders = gather.step_summary(shown), gather.workers(shown), gather.loaders(shown)
+    gauges = read_rank_gauges(shown.rank, notes)
+    facts = facts_of(shown, step, crew, loaders, gauges)
+    findings = diagnose(facts) if facts else []
+    return Report(
+        run=run_info(run, shown.rank),
+        verdict=verdict(findings, facts) if facts else "no step was seen: nothing can be said about what holds the training back",
+        findings=findings,
+        throughput=gather.throughput(shown),
+        step=step,
+        workers=crew,
+        loaders=loaders,
+        ranks={str(number): _rank_summary(rank) for number, rank in gathered.items()},
+        gauges=gauges,
+        hooks=[Hook(str(hook["name"]), bool(hook["attached"]), str(hook["why"])) for hook in shown.rank.manifest.hooks],
+        notes=notes + rank_notes(shown) + [note for rank in gathered.values() if rank is not shown for note in cut_note(rank)],
+    )
+
+
+def facts_of(rank: Gathered, step: StepSummary | None, crew: Workers | None, loaders: list[Loader], gauges: list[Gauge]) -> Facts | None:
+    """What the rules read; None without a step."""
+    if step is None or rank.steps is None:
+        return None
+    training = next((loader for loader in loaders if loader.role == "training"), None)
+    by_name = {gauge.name: gauge for gauge in gauges}
+    cpus = rank.rank.manifest.machine.get("effective_cpus") or rank.rank.manifest.machine.get("cpus") or 1
+    starts = gather.first_batches(rank.main, loaders.index(training)) if training else []
+    used, whole = by_name.get("cpu/machine"), float(rank.rank.manifest.machine.get("cpus") or 0)  # type: ignore[arg-type]
+    return Facts(
+        throughput=gather.throughput(rank),
+        step=step,
+        loader=training,
+        workers=crew,
+        traffic=_traffic(rank),
+        wait_share=_wait_seconds(step) / step.mean_s if step.mean_s else 0.0,
+        ready_share=gather.waits.ready_share(rank.steps.asked, rank.ready),
+        effective_cpus=float(cpus),  # type: ignore[arg-type]
+        main_runqueue_share=gather.main_runqueue_share(rank),
+        process_cpu_s=gather.process_cpu_s(rank),
+        straggler_share=gather.straggler_share(rank),
+        epochs=len(starts),
+        gauges=by_name,
+        used_cpus=used.mean * whole if used and whole == float(cpus) else None,  # type: ignore[arg-type]
+    )
+
+
+def _wait_seconds(step: StepSummary) -> float:
+    return sum(step.stages.get(name, 0.0) for name in ("wait", "transport", "epoch_start", "sampler", *INLINE))
+
+
+def _traffic(rank: Gathered) -> Traffic:
+    sums = rank.makers.sums(Stage.TRAFFIC)
+    if not sums[0] or not rank.samples:
+        return Traffic(None, None, None, None)
+    faults, disk, chars, calls = (float(sums[index]) / rank.samples for index in (1, 2, 4, 5))
+    return Traffic(read_chars=chars, read_calls=calls, disk_bytes=disk, major_faults=faults)
+
+
+def run_info(run: Run, rank: Rank) -> RunInfo:
+    """Who ran what, and how it ended."""
+    manifest = rank.manifest
+    anchor = manifest.anchors[0] if manifest.anchors else {"time_ns": 0, "perf_counter_ns": 0}
+    records = rank.main.records
+    last = (
+        manifest.anchors[-1]["perf_counter_ns"]
+        if manifest.ended
+        else int((records["start"] + records["wall"]).max())
+        if len(records)
+        else 0
+    )
+    return RunInfo(
+        name=run.path.name,
+        path=str(run.path),
+        state=manifest.state,
+        command=manifest.command,
+        started=datetime.datetime.fromtimestamp(anchor["time_ns"] / 1e9, datetime.timezone.utc).isoformat(timespec="seconds"),
+        duration_s=max(last - anchor["perf_counter_ns"], 0) / 1e9,
+        exit_code=manifest.exit_code,
+        ranks=len(run.ranks),
+        versions=manifest.versions,
+        machine=manifest.machine,
+    )
+
+
+def rank_notes(rank: Gathered) -> list[str]:
+    """What a reader has to know to judge the figures."""
+    notes = [*rank.rank.manifest.notes, *rank.rank.notes]
+    notes += cut_note(rank)
+    for process in [rank.main, *rank.workers]:
+        if "stopped" in process.header:
+            who = f"worker {process.header['worker']} of loader {process.header['loader']}" if process.is_worker else "the training process"
+            notes.append(f"{who} stopped recording ({process.header['stopped']}): what it recorded until then is shown")
+    if rank.main.stride > 1:
+        notes.append(f"a long run: one window of 64 batches in {rank.main.stride} was kept in detail, sums are exact")
+    if len(rank.main.of(Stage.PROFILED)):
+        notes.append(
+            "the steps that torch.profiler recorded are not in the figures, for it slows them: see kineto.json.gz in the run folder"
+        )
+    if rank.first:
+        notes.append("the first step is not in the means: it starts the workers and warms caches up")
+    expected = {(i, w) for i, about in enumerate(rank.rank.manifest.loaders) for w in range(int(about.get("num_workers") or 0))}  # type: ignore[call-overload]
+    missing = expected - {(process.header["loader"], process.header["worker"]) for process in rank.workers}
+    if missing:
+        notes.append(
+            f"{len(missing)} workers left no records: a worker that ended before its first batch, or one that feedline could not watch"
+        )
+    return notes
+
+
+def cut_note(rank: Gathered) -> list[str]:
+    """A rank whose process was killed."""
+    if rank.rank.manifest.state != "cut":
+        return []
+    return [f"rank {rank.rank.number} was cut: its process ended without saying goodbye (killed?); everything up to then is shown"]
+
+
+def _rank_summary(rank: Gathered) -> dict[str, object]:
+    step = gather.step_summary(rank)
+    return {
+        "steps": len(rank.steps.wall) if rank.steps else 0,
+        "mean_s": step.mean_s if step else None,
+        "stages": step.stages if step else {},
+        "state": rank.rank.manifest.state,
+    }
+
+
+def read_rank_gauges(rank: Rank, notes: list[str]) -> list[Gauge]:
+    """The machine's gauges, thinned for a figure."""
+    path = rank.folder / GAUGES
+    if not path.exists():
+        return []
+    try:
+        sampled = read_gauges(path)
+    except (FeedlineError, OSError, ValueError) as error:
+        notes.append(f"the machine's gauges cannot be read: {error}")
+        return []
+    origin = rank.manifest.anchors[0]["perf_counter_ns"] if rank.manifest.anchors else 0
+    return list(_gauges(sampled, origin))
+
+
+def _gauges(sampled: Gauges, origin: int) -> Iterable[Gauge]:
+    for index, (name, unit) in enumerate(sampled.names):
+        chosen = sampled.gauge == index
+        values, times = sampled.value[chosen], (sampled.time[chosen] - origin) / 1e9
+        if not len(values):
+            continue
+        groups = np.array_split(np.arange(len(values)), min(len(values), gather.COLUMNS))
+        yield Gauge(
+            name,
+            unit,
+            float(values.mean()),
+            float(values.min()),
+            float(values.max()),
+            [float(times[group[0]]) for group in groups],
+            [float(values[group].mean()) for group in groups],
+        )

@@ -1,0 +1,257 @@
+"""What a sample costs in the process that makes it: exact sums over all samples, split by the ones that were looked at in detail.
+
+The total (FETCH less COLLATE) is measured for every batch. Which share of it is reading, decoding, augmenting is estimated from one sample
+in N (taps/fetch.py) by a ratio estimator, sum(w part) / sum(w whole), whose standard error is reported (Cochran, Sampling Techniques,
+3rd edition, section 6.4); all clocks of a part are scaled alike.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.analysis.boundaries import Records
+from feedline.analysis.model import SAMPLE_STAGES, Cost, Operation
+from feedline.analysis.timeline import IntArray, parents
+from feedline.profiler.events import Stage
+from feedline.profiler.store.read import Process
+
+PARTS = {Stage.READ: "read", Stage.DECODE: "decode", Stage.AUGMENT: "augment", Stage.USER: "user"}
+CLOCKS = ("wall", "cpu", "runqueue")
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Details:
+    """Samples that were looked at in detail, of one or more processes.
+
+    Attributes:
+        weight: float64 [n], how many samples each stands for.
+        samples: float64 [n], samples in each (more than one for ``__getitems__``).
+        whole: clock -> float64 [n], ns.
+        parts: (stage, operation) -> clock -> float64 [n], ns without the operations inside.
+        calls: (stage, operation) -> float64 [n].
+        nbytes: stage -> float64 [n].
+        decoded, output: float64 [n], pixels decoded, and of the last picture.
+    """
+
+    weight: FloatArray
+    samples: FloatArray
+    whole: dict[str, FloatArray]
+    parts: dict[tuple[str, str], dict[str, FloatArray]]
+    calls: dict[tuple[str, str], FloatArray]
+    nbytes: dict[str, FloatArray]
+    decoded: FloatArray
+    output: FloatArray
+
+    @classmethod
+    def of(cls, process: Process, loaders: frozenset[int]) -> "Details":
+        """Collect one process's detailed samples for these loaders."""
+        records = process.of(Stage.SAMPLE, *PARTS)
+        own, home = self_times(records), np.full(len(records), -1, np.int64)
+        above = parents(records["start"], records["wall"])
+        for index in np.argsort(records["start"], kind="stable"):  # parents come before their children
+            home[index] = index if records["stage"][index] == Stage.SAMPLE else home[above[index]] if above[index] >= 0 else -1
+        sample_at = np.flatnonzero((records["stage"] == Stage.SAMPLE) & np.isin(records["source"], list(loaders)))
+        position = np.full(len(records) + 1, -1, np.int64)
+        position[sample_at] = np.arange(len(sample_at))
+        row, count = position[home], len(sample_at)
+        parts: dict[tuple[str, str], dict[str, FloatArray]] = {}
+        calls: dict[tuple[str, str], FloatArray] = {}
+        nbytes: dict[str, FloatArray] = {}
+        for stage, name in PARTS.items():
+            of_stage = (records["stage"] == stage) & (row >= 0)
+            if of_stage.any():
+                nbytes[name] = _sum_rows(row[of_stage], records["nbytes"][of_stage], count)
+            for source in np.unique(records["source"][of_stage]).tolist():
+                chosen = of_stage & (records["source"] == source)
+                key = (name, process.names.get(source, "?"))
+                parts[key] = {clock: _sum_rows(row[chosen], own[clock][chosen], count) for clock in CLOCKS}
+                calls[key] = _sum_rows(row[chosen], np.ones(int(chosen.sum())), count)
+        samples = records[sample_at]
+        whole = {clock: np.maximum(samples[clock], 0).astype(float) for clock in CLOCKS}
+        decodes = (records["stage"] == Stage.DECODE) & (row >= 0)
+        decoded = _sum_rows(row[decodes], records["extra"][decodes], count)
+        return cls(
+            samples["extra"].astype(float),
+            samples["nbytes"].astype(float),
+            whole,
+            parts,
+            calls,
+            nbytes,
+            decoded,
+            _last_picture(records, row, count),
+        )
+
+    @classmethod
+    def joined(cls, many: "list[Details]") -> "Details":
+        """The same of several processes."""
+
+        def column(get: "Callable[[Details], FloatArray | None]") -> FloatArray:
+            return np.concatenate([np.zeros(0), *(np.zeros(len(d.weight)) if (found := get(d)) is None else found for d in many)])
+
+        def part(key: tuple[str, str], clock: str) -> FloatArray:
+            return column(lambda d: d.parts[key][clock] if key in d.parts else None)
+
+        def calls(key: tuple[str, str]) -> FloatArray:
+            return column(lambda d: d.calls.get(key))
+
+        def nbytes(stage: str) -> FloatArray:
+            return column(lambda d: d.nbytes.get(stage))
+
+        def whole(clock: str) -> FloatArray:
+            return column(lambda d: d.whole[clock])
+
+        keys = sorted({key for d in many for key in d.parts})
+        return cls(
+            weight=column(lambda d: d.weight),
+            samples=column(lambda d: d.samples),
+            whole={clock: whole(clock) for clock in CLOCKS},
+            parts={key: {clock: part(key, clock) for clock in CLOCKS} for key in keys},
+            calls={key: calls(key) for key in keys},
+            nbytes={stage: nbytes(stage) for stage in sorted({stage for d in many for stage in d.nbytes})},
+            decoded=column(lambda d: d.decoded),
+            output=column(lambda d: d.output),
+        )
+
+    def sum(self, stage: str, clock: str) -> FloatArray:
+        """float64 [n], ns: all operations of a stage."""
+        return np.sum([clocks[clock] for (of, _), clocks in self.parts.items() if of == stage], axis=0)
+
+    def per_sample(self, values: FloatArray) -> float:
+        """Weighted mean per sample."""
+        samples = float(self.weight @ self.samples)
+        return float(self.weight @ values) / samples if samples else 0.0
+
+    def share(self, part: FloatArray) -> tuple[float, float]:
+        """Share of the samples' wall time that a part's wall time takes, and the standard error of that share."""
+        whole, weight = self.whole["wall"], self.weight
+        total = float(weight @ whole)
+        if total <= 0:
+            return 0.0, 0.0
+        ratio = float(weight @ part) / total
+        residual = weight * (part - ratio * whole)
+        sampled_all = bool((weight <= 1).all())
+        return ratio, 0.0 if sampled_all else float(np.sqrt(residual @ residual)) / total
+
+
+def self_times(records: Records) -> dict[str, FloatArray]:
+    """Each record's clocks less those of the records directly inside it. An unmeasured clock counts as 0.
+
+    The clocks are read one after another, and a thread may lose its CPU in between: what did not fit into the wall time was outside.
+    """
+    above = parents(records["start"], records["wall"])
+    has = above >= 0
+    own: dict[str, FloatArray] = {}
+    for clock in CLOCKS:
+        value = np.maximum(records[clock], 0).astype(float)
+        if clock == "runqueue":
+            value = np.minimum(value, np.maximum(records["wall"] - np.maximum(records["cpu"], 0), 0))
+        own[clock] = np.maximum(value - np.bincount(above[has], value[has], len(records)), 0) if len(records) else value
+    return own
+
+
+def _sum_rows(row: IntArray, values: npt.NDArray[Any], count: int) -> FloatArray:
+    """float64 [count]: sum of the values of each row."""
+    return np.bincount(row, values.astype(float), count).astype(float)
+
+
+def _last_picture(records: Records, row: IntArray, count: int) -> FloatArray:
+    """Pixels of the last augmented picture in each sample; 0: unknown."""
+    pictures = np.flatnonzero((records["stage"] == Stage.AUGMENT) & (row >= 0) & (records["extra"] > 0))
+    last = np.zeros(count)
+    order = pictures[np.argsort((records["start"] + records["wall"])[pictures], kind="stable")]
+    last[row[order]] = records["extra"][order]
+    return last
+
+
+@dataclass(frozen=True)
+class Makers:
+    """The processes that make a set of loaders' batches: their workers, or the training process itself."""
+
+    processes: list[Process]
+    loaders: frozenset[int]
+
+    def sums(self, stage: Stage) -> IntArray:
+        """int64 [6]: records, wall, cpu, runqueue, nbytes, extra over everything these loaders did, unmeasured as 0.
+
+        A process that forgot windows sums what it kept no note of in its totals, for all its loaders together.
+        """
+        total = np.zeros(6, np.int64)
+        for process in self.processes:
+            if process.stride > 1:
+                total += process.totals[stage][:6]
+                continue
+            records = process.of(stage)
+            records = records[np.isin(records["source"], list(self.loaders))]
+            total[0] += len(records)
+            for index, name in enumerate(("wall", "cpu", "runqueue", "nbytes", "extra")):
+                total[index + 1] += np.maximum(records[name], 0).sum()
+        return total
+
+    @property
+    def batches(self) -> int:
+        """Batches made."""
+        return int(self.sums(Stage.FETCH)[0]) - sum(len(process.of(Stage.FETCH)) - len(process.batches) for process in self.processes)
+
+    @property
+    def measures_runqueue(self) -> bool:
+        """A kernel may not offer it."""
+        return any(bool((process.of(Stage.FETCH)["runqueue"] >= 0).any()) for process in self.processes)
+
+
+def per_sample(details: Details, makers: Makers, samples: int) -> dict[str, Cost]:
+    """Mean cost of a sample by stage, and "total"."""
+    fetch, collate, pickle, batch, traffic = (
+        makers.sums(stage) for stage in (Stage.FETCH, Stage.COLLATE, Stage.PICKLE, Stage.BATCH, Stage.TRAFFIC)
+    )
+    queued = makers.measures_runqueue
+    costs: dict[str, Cost] = {}
+    scale, making = _scale(details, fetch, collate, samples), (fetch - collate) / samples
+    rest = dict(details.whole)
+    for stage in sorted(details.nbytes):
+        part = {clock: details.sum(stage, clock) for clock in CLOCKS}
+        rest = {clock: rest[clock] - part[clock] for clock in CLOCKS}
+        ns = {clock: scale * details.per_sample(part[clock]) for clock in CLOCKS}
+        nbytes = details.per_sample(details.nbytes[stage])
+        costs[stage] = _cost(ns, queued, nbytes or None, details.share(part["wall"])[1] * making[1])
+    ns = {clock: max(scale * details.per_sample(rest[clock]), 0.0) for clock in CLOCKS}
+    if not scale:
+        ns = dict(zip(CLOCKS, making[1:4].tolist()))
+    costs["dataset"] = _cost(ns, queued, None, details.share(rest["wall"])[1] * making[1])
+    costs["collate"] = _cost(dict(zip(CLOCKS, collate[1:4] / samples)), queued, batch[4] / samples, 0.0)
+    if pickle[0]:
+        costs["transport"] = _cost(dict(zip(CLOCKS, pickle[1:4] / samples)), False, pickle[4] / samples, 0.0)
+    costs["total"] = _cost(dict(zip(CLOCKS, fetch[1:4] / samples)), queued, traffic[4] / samples if traffic[0] else None, 0.0)
+    return {stage: costs[stage] for stage in (*SAMPLE_STAGES, "total") if stage in costs}
+
+
+def operations(details: Details, makers: Makers, samples: int) -> list[Operation]:
+    """Operations inside a sample, dearest first."""
+    scale = _scale(details, makers.sums(Stage.FETCH), makers.sums(Stage.COLLATE), samples)
+    found = []
+    for (stage, name), clocks in details.parts.items():
+        wall, cpu = (scale * details.per_sample(clocks[clock]) / 1e9 for clock in ("wall", "cpu"))
+        found.append(Operation(stage, name, wall, cpu, details.per_sample(details.calls[stage, name])))
+    return sorted(found, key=lambda operation: -operation.wall_s)
+
+
+def _scale(details: Details, fetch: IntArray, collate: IntArray, samples: int) -> float:
+    """Wall time of all samples over that of the ones seen in detail, per sample: makes the parts sum to what was measured for all."""
+    seen = details.per_sample(details.whole["wall"])
+    return float(fetch[1] - collate[1]) / samples / seen if seen else 0.0
+
+
+def _cost(ns: dict[str, float], runqueue_measured: bool, nbytes: float | None, error_ns: float) -> Cost:
+    wall = ns["wall"] / 1e9
+    cpu = min(ns["cpu"] / 1e9, wall)  # the clocks are read one after another
+    runqueue = min(ns["runqueue"] / 1e9, wall - cpu) if runqueue_measured else None
+    blocked = max(wall - cpu - runqueue, 0.0) if runqueue is not None else None
+    return Cost(float(wall), float(cpu), _float(runqueue), _float(blocked), _float(nbytes), float(error_ns) / 1e9)
+
+
+def _float(value: float | None) -> float | None:
+    """A plain float of what may be numpy's."""
+    return None if value is None else float(value)

@@ -1,0 +1,93 @@
+"""From facts to findings: the gate, the rules, and the order in which a person should act on them."""
+
+from feedline.analysis.facts import Facts
+from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.quantities import seconds, share
+from feedline.analysis.rules import RULES, compute_bound, input_bound_unexplained
+from feedline.analysis.rules.held import MIN_WAIT_SHARE, steady_share
+
+MOST = 3  # findings that ask for a change: more is a list, not advice
+
+#: cause -> causes whose fix should wait for it, because it is more specific (it says *what* takes the CPU) or costs one setting.
+BEFORE: dict[str, frozenset[str]] = {
+    "too_few_workers": frozenset(
+        {"small_files", "cold_storage", "oversize_images", "decode_bound", "float32_on_host", "augmentation_bound"}
+    ),
+    "small_files": frozenset({"cold_storage"}),
+    "objects_in_queue": frozenset({"cpu_saturated"}),
+    "custom_collate": frozenset({"cpu_saturated"}),
+    "thread_oversubscription": frozenset({"cpu_saturated"}),
+    "oversize_images": frozenset({"decode_bound", "cpu_saturated"}),
+    "decode_bound": frozenset({"cpu_saturated"}),
+    "float32_on_host": frozenset({"augmentation_bound", "cpu_saturated"}),
+    "augmentation_bound": frozenset({"cpu_saturated"}),
+}
+
+#: A specific finding goes first only if it can win this share of what the general one can; else it is a detail of it. In planted
+#: trainings (tests/planted) decoding was half to three quarters of what full CPUs cost, as the machine was busy or not.
+MIN_PART = 1 / 3
+
+_ORDER = [Severity.HIGH, Severity.LOW, Severity.INFO]
+
+
+def diagnose(facts: Facts) -> list[Finding]:
+    """What holds the run back, most important first: at most three findings that are not info, then those that are.
+
+    Speaks of the input only if the step waits for it at least 5 % of its time (the loader's only start aside); otherwise says that it
+    does not, or, without a loader, that it cannot tell.
+    """
+    if facts.loader is None:
+        return [_input_not_seen(facts)]
+    if steady_share(facts) < MIN_WAIT_SHARE:
+        return [finding for finding in [compute_bound.check(facts)] if finding]
+    found = [finding for rule in RULES if (finding := rule(facts))]
+    if all(finding.severity is Severity.INFO for finding in found):
+        found.append(input_bound_unexplained.check(facts))
+    ranked = rank(found)
+    asking = [finding for finding in ranked if finding.severity is not Severity.INFO]
+    return asking[:MOST] + [finding for finding in ranked if finding.severity is Severity.INFO]
+
+
+def rank(findings: list[Finding]) -> list[Finding]:
+    """By severity, then cost; but what ``BEFORE`` names goes directly ahead of what should wait for it."""
+    keys: dict[str, tuple[int, float, int, float]] = {}
+
+    def key(finding: Finding) -> tuple[int, float, int, float]:
+        if finding.cause not in keys:
+            own = (_ORDER.index(finding.severity), -finding.cost_s, 0, -finding.cost_s)
+            later = [key(other) for other in findings if _goes_before(finding, other)]
+            keys[finding.cause] = min([own, *((severity, cost, place - 1, -finding.cost_s) for severity, cost, place, _ in later)])
+        return keys[finding.cause]
+
+    return sorted(findings, key=key)
+
+
+def _goes_before(first: Finding, second: Finding) -> bool:
+    same_list = (first.severity is Severity.INFO) == (second.severity is Severity.INFO)
+    return same_list and second.cause in BEFORE.get(first.cause, ()) and first.cost_s >= MIN_PART * second.cost_s
+
+
+def verdict(findings: list[Finding], facts: Facts) -> str:
+    """One sentence, with figures, for somebody who reads nothing else."""
+    if not findings:
+        return "There is nothing to say about this run."
+    top = findings[0]
+    if top.severity is Severity.INFO:
+        return f"{top.says[0].upper()}{top.says[1:]}."
+    if top.cause == input_bound_unexplained.CAUSE:
+        return f"Input-bound: {top.says}."
+    winnable = f" (at most {seconds(top.cost_s)} a step to win)" if top.cost_s > 0 else ""
+    return f"Input-bound, {share(steady_share(facts))} of each {seconds(facts.step.mean_s)} step: {top.says}{winnable}."
+
+
+def _input_not_seen(facts: Facts) -> Finding:
+    other_s = facts.step.stages.get("other", 0.0)
+    return Finding(
+        "input_not_seen",
+        Severity.INFO,
+        says=f"no loader was seen, so the input's part of the {seconds(facts.step.mean_s)} step is unknown: "
+        f"it is in the {seconds(other_s)} of other",
+        evidence=[Evidence("other per step", other_s, "s")],
+        fix="put feedline.stage('input') around the code that makes a batch",
+        disproof="a DataLoader in the program: its hook then failed, see hooks",
+    )

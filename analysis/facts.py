@@ -1,0 +1,58 @@
+"""What the rules read: the measured run, reduced to the figures that a diagnosis needs."""
+
+from dataclasses import dataclass, field
+
+from feedline.analysis.model import Gauge, Loader, StepSummary, Throughput, Workers
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """File traffic of the training loader's processes, per sample. None where /proc does not tell."""
+
+    read_chars: float | None  # bytes returned by read(), cached or not
+    read_calls: float | None
+    disk_bytes: float | None  # bytes that came from the disk
+    major_faults: float | None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One rank's training loader and step.
+
+    Attributes:
+        wait_share: share of the mean step in which the main process has no batch because of the loader
+            (wait + transport + epoch_start + sampler; with num_workers=0 also read, decode, augment, dataset, collate).
+        ready_share: share of the requests for a batch that found one ready (None: num_workers=0).
+        effective_cpus: CPUs that this process may use: its affinity, capped by the cgroup quota.
+        main_runqueue_share: share of the step that the main thread was runnable but had no CPU.
+        process_cpu_s: CPU seconds per sample of whole worker processes, helper threads included (None: not measured).
+        straggler_share: share of worker time idle while another batch was awaited in order (None: no workers or out of order).
+        epochs: how many epochs were begun.
+        used_cpus: CPUs in use by everything that shares them, on average while the steps ran (None: not sampled).
+    """
+
+    throughput: Throughput
+    step: StepSummary
+    loader: Loader | None
+    workers: Workers | None
+    traffic: Traffic
+    wait_share: float
+    ready_share: float | None
+    effective_cpus: float
+    main_runqueue_share: float | None
+    process_cpu_s: float | None
+    straggler_share: float | None
+    epochs: int
+    gauges: dict[str, Gauge] = field(default_factory=dict)
+    used_cpus: float | None = None
+
+    def sample_share(self, stage: str) -> float:
+        """Share (0 to 1) of a sample's wall time that this stage takes; 0 where it did not occur."""
+        costs = self.workers.per_sample if self.workers else {}
+        if stage not in costs or "total" not in costs or not costs["total"].wall_s:
+            return 0.0
+        return costs[stage].wall_s / costs["total"].wall_s
+
+    def setting(self, name: str, default: object = None) -> object:
+        """A setting of the training loader, such as ``num_workers``."""
+        return self.loader.settings.get(name, default) if self.loader else default

@@ -1,0 +1,54 @@
+"""What a rule says: one cause, how much it matters, what proves it, what to do."""
+
+import enum
+from dataclasses import dataclass, field
+
+
+class Severity(str, enum.Enum):
+    """How much of the run a cause holds back."""
+
+    INFO = "info"
+    LOW = "low"
+    HIGH = "high"
+
+    @classmethod
+    def of(cls, share: float) -> "Severity":
+        """Severity of something that costs this share (0 to 1) of the step.
+
+        5 % and 20 % are XProf's words for "moderately" and "highly input-bound".
+        """
+        if share >= 0.20:
+            return cls.HIGH
+        return cls.LOW if share >= 0.05 else cls.INFO
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One measured fact: ``value`` in ``unit`` ("s", "B", "1" for ratios, "samples/s", ...)."""
+
+    what: str
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One cause with its evidence and its fix.
+
+    Attributes:
+        cause: the rule's name, a stable identifier such as ``decode_bound``.
+        severity: from the share of the step that it costs.
+        says: one sentence for a person, with the figures.
+        evidence: what was measured.
+        fix: what to change.
+        disproof: an observation that would show this finding to be wrong.
+        cost_s: seconds per step that the cause costs at most (an upper bound of the gain).
+    """
+
+    cause: str
+    severity: Severity
+    says: str
+    evidence: list[Evidence] = field(default_factory=list)
+    fix: str = ""
+    disproof: str = ""
+    cost_s: float = 0.0

@@ -1,0 +1,294 @@
+"""From one rank's records to the figures that reports and rules read."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from feedline.analysis import waits
+from feedline.analysis.boundaries import Records
+from feedline.analysis.costs import Details, FloatArray, Makers, operations, per_sample
+from feedline.analysis.model import STEP_STAGES, Cost, Loader, StepSeries, StepSummary, Throughput, Workers
+from feedline.analysis.steps import Steps, partition
+from feedline.analysis.timeline import IntArray, overlap
+from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store import segment as seg
+from feedline.profiler.store.read import Process, Rank
+
+IN_GETITEM = ("read", "decode", "augment", "user", "dataset")
+COLUMNS = 600  # points of a series: one per pixel column of a figure
+WARM_UP = 4  # with this many steps or more, the first is left out of the means: it starts workers, compiles and allocates
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What one rank did.
+
+    Attributes:
+        steps: None when it never made a step.
+        first: index of the first step that counts in the means.
+        ready: (loader, batch key) -> ns at which a worker had made the batch.
+        makers: who makes the training loaders' batches.
+        details: their samples seen in detail.
+    """
+
+    rank: Rank
+    main: Process
+    workers: list[Process]
+    steps: Steps | None
+    first: int
+    ready: dict[tuple[int, int], int]
+    makers: Makers
+    details: Details
+
+    @classmethod
+    def of(cls, rank: Rank) -> "Gathered":
+        """Read a rank.
+
+        Raises:
+            RunDamaged: the training process's records are missing.
+        """
+        main = rank.main
+        workers = [process for process in rank.processes if process.is_worker]
+        steps = partition(main)
+        loaders = steps.boundaries.training_loaders if steps else frozenset(main.of(Stage.NEXT)["source"].tolist())
+        makers = Makers([*(w for w in workers if w.header["loader"] in loaders), *([main] if len(main.of(Stage.FETCH)) else [])], loaders)
+        details = Details.joined([Details.of(process, loaders) for process in makers.processes])
+        first = 1 if steps is not None and len(steps.wall) >= WARM_UP else 0
+        return cls(rank, main, workers, steps, first, waits.ready_times(workers), makers, details)
+
+    @cached_property
+    def stages(self) -> dict[str, FloatArray]:
+        """Stage -> float64 [steps], ns, in the order of the step. A loader's work in the main thread is split by what samples cost."""
+        assert self.steps is not None
+        found = {name: values.astype(float) for name, values in self.steps.stages.items()}
+        making = found.pop("samples", None)
+        if making is not None:
+            parts = {name: cost.wall_s for name, cost in self.sample_costs.items() if name in IN_GETITEM}
+            whole = sum(parts.values())
+            for name, part in (parts if whole else {"dataset": 1.0}).items():
+                found[name] = found.get(name, 0.0) + making * part / (whole or 1.0)
+        ordered = [*(name for name in STEP_STAGES[:-1] if name in found), *sorted(set(found) - set(STEP_STAGES)), "other"]
+        return {name: found[name] for name in ordered if found[name].any() or name == "other"}
+
+    @property
+    def samples(self) -> int:
+        """Samples made, also ahead of the training's end."""
+        return int(self.makers.sums(Stage.FETCH)[5])
+
+    @cached_property
+    def sample_costs(self) -> dict[str, Cost]:
+        return per_sample(self.details, self.makers, self.samples) if self.samples else {}
+
+
+def step_summary(rank: Gathered) -> StepSummary | None:
+    """The mean step, None when there is none."""
+    steps = rank.steps
+    if steps is None or not len(steps.wall):
+        return None
+    wall = steps.wall[rank.first :] / 1e9
+    kinds = waits.classify(steps, rank.ready)
+    evaluation = steps.boundaries.evaluation
+    return StepSummary(
+        mean_s=float(wall.mean()),
+        median_s=float(np.median(wall)),
+        p95_s=float(np.quantile(wall, 0.95)),
+        stages={name: float(values[rank.first :].mean()) / 1e9 for name, values in rank.stages.items()},
+        waits={name: float(values[rank.first :].mean()) / 1e9 for name, values in kinds.items()},
+        boundary=steps.boundaries.by,
+        evaluation_s=float((evaluation[:, 1] - evaluation[:, 0]).sum()) / 1e9,
+        series=series(steps, rank.stages),
+        gpu_stages=gpu_stages(rank, steps),
+    )
+
+
+def gpu_stages(rank: Gathered, steps: Steps) -> dict[str, float] | None:
+    """Stage -> mean seconds a step that the GPU took for it; None when no GPU was timed.
+
+    A stage's mean is over the steps all of whose records of that stage were timed: not those whose events were read after a window ended.
+    """
+    timed = rank.main.of(Stage.GPU)
+    begin, end = steps.start[rank.first :], steps.boundaries.end[rank.first :]
+    means: dict[str, float] = {}
+    for number in sorted(set(timed["extra"].tolist())):
+        hosts = rank.main.of(Stage(number))
+        marks = timed[timed["extra"] == number]
+        step = _step_of(marks["number"], begin, end)
+        counts = np.bincount(step[step >= 0], minlength=len(begin))
+        wanted = _step_of(hosts["start"], begin, end)
+        whole = (counts > 0) & (counts == np.bincount(wanted[wanted >= 0], minlength=len(begin)))
+        if whole.any():
+            spent = np.bincount(step[step >= 0], marks["wall"][step >= 0], len(begin))
+            means[Stage(number).name.lower()] = float(spent[whole].mean()) / 1e9
+    return means or None
+
+
+def _step_of(times: IntArray, begin: IntArray, end: IntArray) -> IntArray:
+    """Index of the step that each time lies in, or -1."""
+    step = np.searchsorted(begin, times, "right") - 1
+    return np.where((step >= 0) & (times < np.append(end, 0)[step]), step, -1)
+
+
+def series(steps: Steps, stages: dict[str, FloatArray]) -> StepSeries:
+    """Thin the steps to at most COLUMNS columns, each with its minimum, median and maximum."""
+    groups = np.array_split(np.arange(len(steps.wall)), min(len(steps.wall), COLUMNS))
+    wall = steps.wall / 1e9
+    return StepSeries(
+        start_s=[float(steps.start[group[0]] - steps.start[0]) / 1e9 for group in groups],
+        steps=[len(group) for group in groups],
+        wall_min_s=[float(wall[group].min()) for group in groups],
+        wall_s=[float(np.median(wall[group])) for group in groups],
+        wall_max_s=[float(wall[group].max()) for group in groups],
+        stages={name: [float(values[group].mean()) / 1e9 for group in groups] for name, values in stages.items()},
+    )
+
+
+def throughput(rank: Gathered) -> Throughput:
+    """Samples and steps a second over the steps that count."""
+    steps = rank.steps
+    if steps is None or not len(steps.wall):
+        return Throughput(None, None, 0, 0, 0, None)
+    steps_per_s = (len(steps.wall) - rank.first) / (float(steps.wall[rank.first :].sum()) / 1e9)
+    batch_size = float(steps.samples.mean())  # over all steps: where batches are fetched ahead, the first asks for more than its own
+    updates = {"optimizer": Stage.OPTIMIZER, "backward": Stage.BACKWARD, "loader": Stage.NEXT}[steps.boundaries.by]
+    kept = len(rank.main.of(updates))
+    factor = rank.main.totals[updates, 0] / kept if rank.main.stride > 1 and kept else 1.0
+    return Throughput(
+        samples_per_s=batch_size * steps_per_s or None,
+        steps_per_s=steps_per_s,
+        samples=round(int(steps.samples.sum()) * factor),
+        steps=round(len(steps.wall) * factor),
+        steps_in_detail=len(steps.wall),
+        batch_size=batch_size or None,
+    )
+
+
+def workers(rank: Gathered) -> Workers | None:
+    """What making batches costs, None when no loader was seen."""
+    if not rank.samples:
+        return None
+    fetches = np.concatenate([process.batches for process in rank.makers.processes])
+    walls = fetches["wall"][np.isin(fetches["source"], list(rank.makers.loaders))] / 1e9
+    busy, idle = busy_shares([process for process in rank.makers.processes if process.is_worker])
+    details = rank.details
+    seen = details.decoded > 0
+    return Workers(
+        processes=len({(process.header["loader"], process.header["worker"]) for process in rank.makers.processes if process.is_worker}),
+        busy_share=busy,
+        idle_share=idle,
+        batches=rank.makers.batches,
+        samples=rank.samples,
+        samples_in_detail=int(details.samples.sum()),
+        per_sample=rank.sample_costs,
+        operations=operations(details, rank.makers, rank.samples),
+        fetch_mean_s=float(walls.mean()) if len(walls) else None,
+        fetch_cv=float(walls.std() / walls.mean()) if len(walls) > 1 and walls.mean() else None,
+        decoded_pixels=details.per_sample(details.decoded) if seen.any() else None,
+        output_pixels=details.per_sample(details.output) if details.output.any() else None,
+        sample_wall_histogram=histogram(rank.makers.processes),
+    )
+
+
+def busy_shares(processes: list[Process]) -> tuple[float | None, float | None]:
+    """Shares of the workers' time, from their first batch on, that they made batches and that they had nothing to do."""
+    busy = idle = alive = 0
+    for process in processes:
+        fetches, idles = process.of(Stage.FETCH), process.of(Stage.IDLE)
+        for epoch in np.unique(fetches["number"] >> 32).tolist():
+            made = fetches[fetches["number"] >> 32 == epoch]
+            begin, end = int(made["start"].min()), int((made["start"] + made["wall"]).max())
+            alive += end - begin
+            busy += int(made["wall"].sum())
+            waited = idles[(idles["start"] >= begin) & (idles["start"] < end)]
+            idle += int(waited["wall"].sum())
+    return (busy / alive, idle / alive) if alive else (None, None)
+
+
+def histogram(processes: list[Process]) -> list[tuple[float, int]]:
+    """(upper edge in s, samples) of the bins in use and those between them."""
+    counts = np.sum([process.histograms[seg.SAMPLE_HISTOGRAM] for process in processes], axis=0)
+    used = np.flatnonzero(counts)
+    return [(seg.bin_edge_ns(index + 1) / 1e9, int(counts[index])) for index in range(used[0], used[-1] + 1)] if len(used) else []
+
+
+def loaders(rank: Gathered) -> list[Loader]:
+    """Every loader that was iterated."""
+    training = rank.makers.loaders
+    found = []
+    for number, about in enumerate(rank.rank.manifest.loaders):
+        settings = {name: value for name, value in about.items() if name != "kind"}
+        asked = rank.main.of(Stage.NEXT)
+        asked = asked[(asked["source"] == number) & (asked["flags"] & Flag.END == 0)]
+        own = [process for process in rank.workers if process.header["loader"] == number]
+        pickles = np.concatenate([process.of(Stage.PICKLE) for process in own]) if own else asked[:0]
+        flags = int(np.bitwise_or.reduce(asked["flags"])) if len(asked) else 0
+        made = np.concatenate([process.of(Stage.BATCH) for process in own]) if own else asked[:0]
+        if len(made) and not (made["flags"] & Flag.SHARED).all():  # once it left the queue, every tensor is shared
+            flags &= ~int(Flag.SHARED)
+        names = [flag.name.lower() for flag in (Flag.FLOAT32, Flag.SHARED, Flag.PINNED, Flag.OBJECTS) if flags & flag]  # type: ignore[union-attr]
+        found.append(
+            Loader(
+                name=f"loader {number}",
+                kind=str(about["kind"]),
+                settings=settings,
+                role="training" if number in training else "evaluation",
+                batches=len(asked),
+                samples=int(asked["extra"].sum()),
+                batch_bytes=float(asked["nbytes"].mean()) if len(asked) else None,
+                flags=names,
+                pickle_bytes=float(pickles["nbytes"].mean()) if len(pickles) else None,
+                first_batch_s=_mean(first_batches(rank.main, number)),
+            )
+        )
+    return found
+
+
+def first_batches(main: Process, loader: int) -> list[float]:
+    """Seconds from asking for an iterator to its first batch, epoch by epoch."""
+    records = main.records[main.records["source"] == loader]
+    begun = {int(epoch["number"]): int(epoch["start"]) for epoch in records[records["stage"] == Stage.EPOCH]}
+    first = records[(records["stage"] == Stage.NEXT) & (records["flags"] & Flag.FIRST != 0)]
+    ends = zip((first["number"] >> 32).tolist(), (first["start"] + first["wall"]).tolist())
+    return [(end - begun[epoch]) / 1e9 for epoch, end in ends if epoch in begun]
+
+
+def straggler_share(rank: Gathered) -> float | None:
+    """Share of the workers' time that they idle while another worker's batch is awaited in order."""
+    steps, crew = rank.steps, [process for process in rank.makers.processes if process.is_worker]
+    if steps is None or not crew or not any(about.get("in_order", True) for about in rank.rank.manifest.loaders):
+        return None
+    begin, end = _head_of_line(steps, rank.ready)
+    idle = np.concatenate([process.of(Stage.IDLE) for process in crew])
+    count = len({(process.header["loader"], process.header["worker"]) for process in crew})
+    total = count * int(steps.boundaries.end[-1] - steps.boundaries.start[rank.first])
+    return float(overlap(idle["start"], idle["start"] + idle["wall"], begin, end).sum()) / total if total else None
+
+
+def _head_of_line(steps: Steps, ready: dict[tuple[int, int], int]) -> tuple[IntArray, IntArray]:
+    later = np.array(waits.later_ready(steps.asked, ready), np.int64)
+    made = np.array([ready.get(key, 0) for key in zip(steps.asked["source"].tolist(), steps.asked["number"].tolist())], np.int64)
+    of = steps.waiting_for
+    begin = np.maximum(steps.waiting.start, later[of]) if len(of) else np.zeros(0, np.int64)
+    end = np.minimum(steps.waiting.end, made[of]) if len(of) else begin
+    wanted = (end > begin) & (steps.asked["flags"][of] & Flag.FIRST == 0)
+    return begin[wanted], end[wanted]
+
+
+def process_cpu_s(rank: Gathered) -> float | None:
+    """CPU seconds a sample of whole processes, helper threads included."""
+    traffic = rank.makers.sums(Stage.TRAFFIC)
+    return float(traffic[3]) / rank.samples / 1e9 if traffic[0] and rank.samples else None
+
+
+def main_runqueue_share(rank: Gathered) -> float | None:
+    """Share of the steps that the main thread was runnable without a CPU, in the stages where that is measured."""
+    if rank.steps is None:
+        return None
+    records: Records = rank.main.of(Stage.NEXT, Stage.FORWARD, Stage.BACKWARD)
+    measured = records[(records["runqueue"] >= 0) & (records["thread"] == 0) & (records["start"] >= rank.steps.start[rank.first])]
+    wall = int(rank.steps.wall[rank.first :].sum())
+    return float(measured["runqueue"].sum()) / wall if len(measured) and wall else None
+
+
+def _mean(values: list[float]) -> float | None:
+    return float(np.mean(values)) if values else None

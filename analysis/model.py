@@ -1,0 +1,186 @@
+"""The one object that every report is drawn from, as plain dataclasses. ``docs/report.md`` says the same for users of the JSON.
+
+Seconds are floats that end in ``_s``, bytes end in ``_bytes``, shares go from 0 to 1. None: it could not be measured;
+``notes`` or ``hooks`` say why.
+"""
+
+from dataclasses import dataclass, field
+
+from feedline.analysis.finding import Finding
+
+REPORT_SCHEMA_VERSION = 1
+
+#: The parts of a step in the order they happen. ``step.stages`` has those that occurred, and always "other".
+STEP_STAGES = (
+    "epoch_start",  # making or resetting a loader's iterator: starting workers, pickling the data set
+    "sampler",  # drawing indices in the main process
+    "read",  # num_workers=0 only: the loader's own work runs inside the step
+    "decode",
+    "augment",
+    "dataset",  # the rest of __getitem__
+    "collate",
+    "wait",  # the main process has no batch yet
+    "transport",  # receiving and unpickling a batch from a worker, in the main thread
+    "pin",
+    "copy",
+    "forward",
+    "loss",
+    "backward",
+    "optimizer",
+    "compile",
+    "checkpoint",
+    "other",
+)  # a user's own stages come under their own names
+
+#: Why the main process waited for a batch.
+WAIT_KINDS = ("starved", "head_of_line", "transport", "epoch_start")
+
+#: What a sample costs in the process that makes it. "user": inside feedline.stage(...); "dataset": the rest of __getitem__.
+SAMPLE_STAGES = ("read", "decode", "augment", "user", "dataset", "collate", "transport")
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    name: str
+    path: str
+    state: str  # "finished", "cut" (its process was killed) or "live"
+    command: list[str]  # masked argv
+    started: str  # ISO 8601
+    duration_s: float
+    exit_code: int | None
+    ranks: int
+    versions: dict[str, str]  # feedline, python, torch, ...
+    machine: dict[str, object]  # cpus, cpu_quota, memory_bytes, hostname is not in it
+
+
+@dataclass(frozen=True)
+class Throughput:
+    samples_per_s: float | None
+    steps_per_s: float | None
+    samples: int
+    steps: int
+    steps_in_detail: int  # steps whose records were all kept
+    batch_size: float | None  # mean samples per step
+
+
+@dataclass(frozen=True)
+class StepSeries:
+    """Step by step, thinned to at most 600 columns: for each column the median over the steps in it. Lists all have one length."""
+
+    start_s: list[float]  # seconds since the first step
+    steps: list[int]  # how many steps the column stands for
+    wall_min_s: list[float]
+    wall_s: list[float]  # median
+    wall_max_s: list[float]
+    stages: dict[str, list[float]]  # stage -> mean seconds a step
+
+
+@dataclass(frozen=True)
+class StepSummary:
+    """The mean step. ``stages`` sums to ``mean_s``."""
+
+    mean_s: float
+    median_s: float
+    p95_s: float
+    stages: dict[str, float]
+    waits: dict[str, float]  # WAIT_KINDS -> mean seconds a step; sums to stages["wait"]
+    boundary: str  # what the steps were cut by: "optimizer", "backward" or "loader"
+    evaluation_s: float  # time in evaluation loops, outside all steps, over the whole run
+    series: StepSeries
+    gpu_stages: dict[str, float] | None = None  # stage -> mean seconds a step between two marks in the GPU's work
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Mean cost of one sample in one stage. wall = cpu + runqueue + blocked where all are measured."""
+
+    wall_s: float
+    cpu_s: float | None
+    runqueue_s: float | None
+    blocked_s: float | None
+    bytes: float | None
+    error_s: float | None  # standard error of wall_s from looking at one sample in N; 0: every sample was measured
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation inside a sample, e.g. augment / RandomResizedCrop."""
+
+    stage: str
+    name: str
+    wall_s: float  # per sample
+    cpu_s: float | None
+    calls: float  # per sample
+
+
+@dataclass(frozen=True)
+class Workers:
+    processes: int
+    busy_share: float | None  # of the workers' time between their first and last batch
+    idle_share: float | None  # waiting for indices
+    batches: int
+    samples: int
+    samples_in_detail: int
+    per_sample: dict[str, Cost]  # SAMPLE_STAGES that occurred, and "total"
+    operations: list[Operation]
+    fetch_mean_s: float | None  # S: making one batch
+    fetch_cv: float | None  # its coefficient of variation
+    decoded_pixels: float | None  # per sample
+    output_pixels: float | None  # per sample, of the last picture before the tensor
+    sample_wall_histogram: list[tuple[float, int]]  # (upper edge in s, samples)
+
+
+@dataclass(frozen=True)
+class Loader:
+    """A DataLoader as the program configured it, and what it handed over."""
+
+    name: str  # "loader 0"
+    kind: str  # class name
+    settings: dict[
+        str, object
+    ]  # num_workers, batch_size, prefetch_factor, in_order, persistent_workers, start_method, sampler, collate, ...
+    role: str  # "training" or "evaluation"
+    batches: int
+    samples: int
+    batch_bytes: float | None
+    flags: list[str]  # of its batches: float32, shared, pinned, objects
+    pickle_bytes: float | None  # per batch
+    first_batch_s: float | None  # mean over epochs: from asking for an iterator to its first batch
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """One sampled quantity, thinned to at most 600 points."""
+
+    name: str  # e.g. "cpu/used", "gpu0/sm"
+    unit: str
+    mean: float
+    minimum: float
+    maximum: float
+    at_s: list[float]
+    values: list[float]
+
+
+@dataclass(frozen=True)
+class Hook:
+    name: str
+    attached: bool
+    why: str  # what it gives, or why it could not be attached
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything a report shows. One of these per run; JSON is exactly this object."""
+
+    run: RunInfo
+    verdict: str  # one sentence
+    findings: list[Finding]  # most important first, at most three that are not "info"
+    throughput: Throughput
+    step: StepSummary | None  # None: the run never made a step
+    workers: Workers | None  # None: no loader was seen
+    loaders: list[Loader]
+    ranks: dict[str, dict[str, object]]  # rank -> {"steps", "mean_s", "stages"}; the figures above are rank 0's
+    gauges: list[Gauge]
+    hooks: list[Hook]
+    notes: list[str] = field(default_factory=list)
+    schema_version: int = REPORT_SCHEMA_VERSION

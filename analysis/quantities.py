@@ -1,0 +1,127 @@
+"""Numbers as text, always with their unit: ``12.3 ms``, ``1.24 MB``, ``54.1 %``."""
+
+import math
+from dataclasses import dataclass
+
+NOT_MEASURED = "not measured"
+BLANK = "–"  # in table cells; every table that can hold one says what it means
+
+_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_HERTZ = ((1e9, "GHz"), (1e6, "MHz"), (1e3, "kHz"), (1.0, "Hz"))
+_BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+
+
+def number(x: float | None, digits: int = 3) -> str:
+    """At least ``digits`` significant digits, no exponent, thousands apart: 0.0123, 12.3, 1,234."""
+    if x is None or not math.isfinite(x):
+        return NOT_MEASURED
+    if x == 0:
+        return "0"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(x))))
+    return f"{x:,.{decimals}f}"
+
+
+def count(x: float | None) -> str:
+    """A count: 1,200; a mean of counts keeps three digits: 3.02."""
+    if x is None or not math.isfinite(x):
+        return NOT_MEASURED
+    return f"{x:,.0f}" if float(x).is_integer() else number(x)
+
+
+def seconds(x: float | None) -> str:
+    """A time of any size with three digits: 830 ns, 12.3 ms, 1.24 s, then minutes and hours."""
+    if x is None or not math.isfinite(x):
+        return NOT_MEASURED
+    if abs(x) >= 100:
+        return duration(x)
+    return Scale.of_seconds(x, digits=3).full(x) if x else "0 s"
+
+
+def duration(x: float | None) -> str:
+    """How long a run took: 4.2 s, 3 min 12 s, 1 h 04 min."""
+    if x is None or not math.isfinite(x):
+        return NOT_MEASURED
+    if abs(x) < 100:
+        return seconds(x)
+    minutes, rest = divmod(round(x), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def size(x: float | None) -> str:
+    """Bytes in powers of 1000: 512 B, 110 kB, 1.24 MB."""
+    if x is None or not math.isfinite(x):
+        return NOT_MEASURED
+    return f"{count(x)} B" if abs(x) < 1000 else _scaled(x, _BYTES)
+
+
+def _scaled(x: float, units: tuple[tuple[float, str], ...]) -> str:
+    factor, unit = next((pair for pair in units if abs(x) >= pair[0]), units[-1])
+    return f"{number(x / factor)} {unit}"
+
+
+def share(x: float | None) -> str:
+    """A share from 0 to 1 as percent with one decimal: 54.1 %."""
+    if x is None or not math.isfinite(x):
+        return NOT_MEASURED
+    return "<0.1 %" if 0 < x < 0.0005 else f"{100 * x:.1f} %"
+
+
+def value(x: float | None, unit: str, what: str = "") -> str:
+    """A figure of evidence in its own unit.
+
+    ``what`` tells shares from ratios, both of which have the unit "1": a share is given as percent.
+    """
+    if x is None or not math.isfinite(x):
+        return NOT_MEASURED
+    if unit == "s":
+        return seconds(x)
+    if unit in ("B", "B/s"):
+        return size(x) + unit[1:]
+    if unit == "1":
+        return share(x) if "share" in what else number(x)
+    if unit == "%":
+        return f"{x:.1f} %"
+    return _scaled(x, _HERTZ) if unit == "Hz" else f"{count(x)} {unit}"
+
+
+def gauge_value(x: float | None, unit: str) -> str:
+    """A figure of a gauge in its own unit. Of gauges, the unit "1" means a share (profiler/samplers/source.py)."""
+    return value(x, unit, "share" if unit == "1" else "")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One unit and one number of decimals for a whole column, so that its figures can be added up by eye."""
+
+    unit: str
+    factor: float
+    decimals: int
+
+    @classmethod
+    def of_seconds(cls, largest: float, digits: int) -> "Scale":
+        """The scale that gives the largest figure at least ``digits`` digits."""
+        if not largest or not math.isfinite(largest):
+            return cls("s", 1.0, 0)
+        factor, unit = next((pair for pair in _SECONDS if abs(largest) >= pair[0]), _SECONDS[-1])
+        scaled = abs(largest) / factor
+        whole = math.floor(math.log10(scaled)) + 1 if scaled >= 1 else 1
+        return cls(unit, factor, 0 if unit == "ns" else max(0, digits - whole))
+
+    @classmethod
+    def column(cls, largest: float) -> "Scale":
+        """For tables whose parts may be a thousandth of their sum: four digits, and up to 10 s milliseconds (1,464.2 ms, not 1.464 s)."""
+        return cls("ms", 1e-3, 1) if 1 <= largest < 10 else cls.of_seconds(largest, digits=4)
+
+    def __call__(self, x: float | None) -> str:
+        """The figure without its unit; ``<0.1`` for one that would read as zero, and is not."""
+        if x is None or not math.isfinite(x):
+            return BLANK
+        if 0 < x / self.factor < 0.5 * 10**-self.decimals:
+            return f"<{10**-self.decimals:.{self.decimals}f}"
+        return f"{x / self.factor:,.{self.decimals}f}"
+
+    def full(self, x: float | None) -> str:
+        """The figure with its unit."""
+        text = self(x)
+        return text if text == BLANK else f"{text} {self.unit}"

@@ -1,0 +1,156 @@
+"""What each field of the JSON report means: the source of the schema's descriptions and of the tables in docs/report.md."""
+
+from typing import NamedTuple
+
+
+class Field(NamedTuple):
+    """One field: its unit ("" for text and structures), its meaning, and when it is null."""
+
+    unit: str
+    meaning: str
+    null: str = ""
+
+    def text(self) -> str:
+        """All three in one line."""
+        unit = f" Unit: {self.unit}." if self.unit else ""
+        null = f" Null: {self.null}." if self.null else ""
+        return f"{self.meaning}.{unit}{null}"
+
+
+_NO_SCHEDSTAT = "the kernel does not tell (no schedstat)"
+_NO_SIZE = "no step, or batches whose size could not be told"
+_NO_DETAIL = "no sample was looked at in detail"
+
+FIELDS: dict[str, dict[str, Field]] = {
+    "Report": {
+        "run": Field("", "What was run, when, where"),
+        "verdict": Field("", "One sentence: what holds the training back, or that nothing measured does"),
+        "findings": Field("", "Causes with evidence and fix, most important first; at most three that are not of severity info"),
+        "throughput": Field("", "How fast the training went"),
+        "step": Field("", "The mean training step, split into stages", "the run never made a step"),
+        "workers": Field("", "What making samples costs in the training loader's processes", "no loader was seen"),
+        "loaders": Field("", "Every loader that the program made"),
+        "ranks": Field("", "Rank number (as text) -> steps, mean_s, stages, state of that rank. All other figures are rank 0's"),
+        "gauges": Field("", "Sampled quantities of the machine: CPU, memory, disk, GPU"),
+        "hooks": Field("", "What was attached to the training, and what could not be"),
+        "notes": Field("", "What a reader should know about these figures: what is missing and why, what was left out"),
+        "schema_version": Field("", "Version of this structure. It changes when a field goes or means something else, not when one comes"),
+    },
+    "RunInfo": {
+        "name": Field("", "Name of the run folder"),
+        "path": Field("", "The run folder"),
+        "state": Field("", "finished; cut (its process was killed; everything up to then is here); or live (still going)"),
+        "command": Field("", "The command line, one item an argument. Values that look like secrets are masked"),
+        "started": Field("", "When recording began, ISO 8601"),
+        "duration_s": Field("s", "From the beginning to the end of recording"),
+        "exit_code": Field("", "The script's exit code", "the run was cut or is live"),
+        "ranks": Field("", "How many processes trained together"),
+        "versions": Field("", "Name -> version: feedline, python, torch and others"),
+        "machine": Field("", "Name -> value: cpus, effective_cpus (affinity and quota), memory_bytes, shm_bytes, system"),
+    },
+    "Throughput": {
+        "samples_per_s": Field(
+            "samples/s", "Samples per second in training steps. All means leave out the first of four or more", _NO_SIZE
+        ),
+        "steps_per_s": Field("steps/s", "Steps (optimizer updates) per second", "no step"),
+        "samples": Field("samples", "Samples in all training steps"),
+        "steps": Field("steps", "Training steps"),
+        "steps_in_detail": Field("steps", "Steps whose records were all kept; splits into stages are means over these"),
+        "batch_size": Field("samples", "Mean samples per step", _NO_SIZE),
+    },
+    "StepSummary": {
+        "mean_s": Field("s", "Mean wall time of a step"),
+        "median_s": Field("s", "Median wall time of a step"),
+        "p95_s": Field("s", "95 % of the steps took at most this long"),
+        "stages": Field("s", "Stage -> mean time a step, in the order they happen; they sum to mean_s. other: what no stage accounts for"),
+        "waits": Field("s", "Why the main process waited -> mean time a step; they sum to stages.wait"),
+        "boundary": Field("", "What cut the run into steps: optimizer, backward or loader"),
+        "evaluation_s": Field("s", "Time in evaluation loops over the whole run, outside all steps"),
+        "series": Field("", "Step by step over the run"),
+        "gpu_stages": Field(
+            "s",
+            "Stage -> mean time a step from when the GPU reached its work until it had done it, gaps included. Stages may overlap",
+            "no GPU was timed: the hook CUDA events says why",
+        ),
+    },
+    "StepSeries": {
+        "start_s": Field("s", "Start of the column's first step, since the first step's start. All lists have one length, at most 600"),
+        "steps": Field("steps", "How many steps the column stands for"),
+        "wall_min_s": Field("s", "Shortest step in the column"),
+        "wall_s": Field("s", "Median step in the column"),
+        "wall_max_s": Field("s", "Longest step in the column"),
+        "stages": Field("s", "Stage -> mean time a step in the column. samples: making them in the main process, which step.stages splits"),
+    },
+    "Workers": {
+        "processes": Field("processes", "How many processes made samples; 0: the main process itself did (num_workers=0)"),
+        "busy_share": Field("1", "Share (0 to 1) of the workers' time, first to last batch, spent making batches", "no workers"),
+        "idle_share": Field("1", "Share (0 to 1) of that time spent waiting for indices", "no workers"),
+        "batches": Field("batches", "Batches made"),
+        "samples": Field("samples", "Samples made"),
+        "samples_in_detail": Field("samples", "Samples whose operations were timed one by one"),
+        "per_sample": Field("", "Stage -> mean cost of one sample; total is all of them"),
+        "operations": Field("", "Single operations inside a sample, the longest first"),
+        "fetch_mean_s": Field("s", "Mean time to make one batch", "no batch was made"),
+        "fetch_cv": Field("1", "Standard deviation of that time over its mean", "fewer than two batches"),
+        "decoded_pixels": Field("pixels", "Pixels decoded per sample", "no decoder was seen"),
+        "output_pixels": Field("pixels", "Pixels per sample of the last picture before the tensor", "no picture was seen"),
+        "sample_wall_histogram": Field(
+            "s, samples", "Pairs (upper edge, samples that took that long at most, and longer than the edge before)"
+        ),
+    },
+    "Cost": {
+        "wall_s": Field("s", "Wall time per sample; cpu_s + runqueue_s + blocked_s where all three are measured"),
+        "cpu_s": Field("s", "CPU time of the thread that made the sample", _NO_DETAIL),
+        "runqueue_s": Field("s", "Time runnable but without a CPU", _NO_SCHEDSTAT),
+        "blocked_s": Field("s", "The rest: waiting for a disk, the network, a lock, a sleep", _NO_SCHEDSTAT),
+        "bytes": Field("B", "Bytes read, decoded, collated or sent, by stage; of total: what read calls returned", "the stage counts none"),
+        "error_s": Field("s", "Standard error of wall_s from timing one sample in N; 0: all were timed", "too few samples to tell"),
+    },
+    "Operation": {
+        "stage": Field("", "The stage it belongs to"),
+        "name": Field("", "Its name, e.g. RandomResizedCrop"),
+        "wall_s": Field("s", "Wall time per sample"),
+        "cpu_s": Field("s", "CPU time per sample", "not measured for this operation"),
+        "calls": Field("calls", "Calls per sample"),
+    },
+    "Loader": {
+        "name": Field("", "loader 0, loader 1, ... in the order they were made"),
+        "kind": Field("", "Class name"),
+        "settings": Field("", "num_workers, batch_size, prefetch_factor, in_order, ... as the program set them"),
+        "role": Field("", "training or evaluation"),
+        "batches": Field("batches", "Batches handed to the program"),
+        "samples": Field("samples", "Samples in them"),
+        "batch_bytes": Field("B", "Mean bytes of a batch's tensors", "no tensor was seen in a batch"),
+        "flags": Field("", "What its batches are: float32, shared (in shared memory), pinned, objects (no tensors)"),
+        "pickle_bytes": Field("B", "Mean bytes pickled to send one batch", "nothing was pickled (num_workers=0)"),
+        "first_batch_s": Field("s", "From asking for an iterator to its first batch, mean over epochs", "no epoch handed over a batch"),
+    },
+    "Gauge": {
+        "name": Field("", "Source and quantity, e.g. cpu/used, gpu0/sm"),
+        "unit": Field("", "Unit of all its figures; 1 for ratios"),
+        "mean": Field("see unit", "Mean over the run"),
+        "minimum": Field("see unit", "Smallest value sampled"),
+        "maximum": Field("see unit", "Largest value sampled"),
+        "at_s": Field("s", "When each value was taken, since recording began; at most 600"),
+        "values": Field("see unit", "One value for each time in at_s", "an element that could not be read at that time"),
+    },
+    "Hook": {
+        "name": Field("", "What is attached to"),
+        "attached": Field("", "true: attached; false: refused"),
+        "why": Field("", "What it gives, or why it could not be attached"),
+    },
+    "Finding": {
+        "cause": Field("", "The rule's name, stable between versions, e.g. decode_bound"),
+        "severity": Field("", "info: costs less than 5 % of a step; low: from 5 %; high: from 20 %"),
+        "says": Field("", "One sentence with the figures"),
+        "evidence": Field("", "What was measured"),
+        "fix": Field("", "What to change"),
+        "disproof": Field("", "An observation that would show this finding to be wrong"),
+        "cost_s": Field("s", "What the cause costs a step at most: an upper bound of what the fix can gain"),
+    },
+    "Evidence": {
+        "what": Field("", "What was measured"),
+        "value": Field("see unit", "The figure"),
+        "unit": Field("", "s, B, samples/s and so on; 1 for ratios and shares"),
+    },
+}

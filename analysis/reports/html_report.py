@@ -1,0 +1,154 @@
+"""The report as one HTML file: styles, script, figures and data are inside it; it asks nobody for anything."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from feedline.analysis import quantities
+from feedline.analysis.finding import Severity
+from feedline.analysis.model import Gauge, Loader, Report, StepSeries, StepSummary, Workers
+from feedline.analysis.quantities import Scale
+from feedline.analysis.reports import palette, words
+from feedline.analysis.reports.figures.gauges import gauge_figure
+from feedline.analysis.reports.figures.histogram import at_most, histogram
+from feedline.analysis.reports.figures.sample_cost import is_split, sample_cost
+from feedline.analysis.reports.figures.step_bar import step_bar, thin_bar
+from feedline.analysis.reports.figures.step_series import beyond, step_series
+from feedline.analysis.reports.json_report import plain
+from feedline.analysis.reports.palette import Palette
+
+HERE = Path(__file__).parent
+SETTINGS_SHOWN = ("num_workers", "batch_size")  # as columns; the others are in the details
+
+
+def render(report: Report) -> str:
+    """The whole page."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["tied"] = tied
+    for function in (quantities.count, quantities.duration, quantities.number, quantities.seconds, quantities.share, quantities.size):
+        environment.filters[function.__name__] = function
+    return environment.get_template("report.html").render(
+        report=report,
+        words=words,
+        value=quantities.value,
+        gauge_value=quantities.gauge_value,
+        machine=[_fact(name, figure) for name, figure in report.run.machine.items() if figure is not None],
+        blank=quantities.BLANK,
+        colors=(made := Palette(report)).css_class,
+        css=Markup(palette.css() + (HERE / "report.css").read_text(encoding="utf-8")),
+        js=Markup((HERE / "report.js").read_text(encoding="utf-8")),
+        step=_step(report.step, made) if report.step else None,
+        workers=_workers(report.workers, made) if report.workers else None,
+        ranks=_ranks(report, made),
+        loaders=[_loader(loader) for loader in report.loaders],
+        gauges=[(gauge, gauge_figure(gauge), _span(gauge)) for gauge in report.gauges],
+        refused=words.refused_that_matter(report.hooks),
+        explained={severity.value: words.SEVERITIES[severity] for severity in Severity},
+        data=embedded({"series": _columns(report.step.series, made) if report.step else None}),
+    )
+
+
+def embedded(data: object) -> Markup:
+    """JSON for a ``<script type="application/json">``: nothing in it can end the element or begin another."""
+    text = json.dumps(plain(data), separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+def tied(text: str) -> str:
+    """Keep a number and its unit on one line."""
+    return re.sub(r"(?<=\d) (?=(%|[µmn]?s|[kMGT]?B|px)(?![a-zA-Z]))", "\u00a0", text)
+
+
+def _fact(name: str, figure: object) -> str:
+    """One figure of the machine: ``memory_bytes`` is shown as ``memory 33.6 GB``."""
+    if name.endswith("_bytes") and (amount := _number(figure)) is not None:
+        return f"{name.removesuffix('_bytes')} {quantities.size(amount)}"
+    return f"{name.replace('_', ' ')} {figure}"
+
+
+def _step(step: StepSummary, made: Palette) -> dict[str, object]:
+    total = sum(step.stages.values())
+    waits = sum(step.waits.values())
+    return {
+        "bar": step_bar(step, made),
+        "scale": Scale.column(max(total, step.mean_s)),
+        "on_gpu": thin_bar(step.gpu_stages, max(total, sum(step.gpu_stages.values())), made) if step.gpu_stages else None,
+        "total": total,
+        "waits": waits,
+        "wait_scale": Scale.column(waits),
+        "series": step_series(step.series, made),
+        "beyond": beyond(step.series) if step.series.steps else 0,
+        "longest": max(step.series.wall_max_s, default=None),
+    }
+
+
+def _workers(workers: Workers, made: Palette) -> dict[str, object]:
+    longest = max((cost.wall_s for cost in workers.per_sample.values()), default=0.0)
+    operations = sorted(workers.operations, key=lambda operation: -operation.wall_s)
+    slowest = max((operation.wall_s for operation in operations), default=0.0)
+    bins = workers.sample_wall_histogram
+    return {
+        "figure": sample_cost(workers, made),
+        "unsplit": any(not is_split(cost) for stage, cost in workers.per_sample.items() if stage != "total"),
+        "scale": Scale.column(longest),
+        "operations": operations,
+        "operation_scale": Scale.of_seconds(slowest, digits=3),
+        "slowest": slowest,
+        "histogram": histogram(bins),
+        "half": at_most(bins, 0.5),
+        "most": at_most(bins, 0.95),
+        "counted": sum(samples for _, samples in bins),
+    }
+
+
+def _ranks(report: Report, made: Palette) -> list[dict[str, object]]:
+    """Rows of the table of ranks; none for a run of one process."""
+    if len(report.ranks) < 2:
+        return []
+    longest = max((_number(figures.get("mean_s")) or 0.0 for figures in report.ranks.values()), default=0.0)
+    rows: list[dict[str, object]] = []
+    for rank, figures in report.ranks.items():
+        stages = figures.get("stages")
+        bar = thin_bar(stages, longest, made) if isinstance(stages, Mapping) and longest > 0 else None
+        rows.append({"rank": rank, "steps": _number(figures.get("steps")), "mean_s": _number(figures.get("mean_s")), "bar": bar})
+    return rows
+
+
+def _number(figure: object) -> float | None:
+    return float(figure) if isinstance(figure, (int, float)) else None
+
+
+def _loader(loader: Loader) -> dict[str, object]:
+    settings = plain(loader.settings)
+    assert isinstance(settings, dict)
+    shown = {name: settings.get(name, quantities.BLANK) for name in SETTINGS_SHOWN}
+    return {"it": loader, "shown": shown, "settings": {name: json.dumps(value, ensure_ascii=False) for name, value in settings.items()}}
+
+
+def _span(gauge: Gauge) -> tuple[str, str]:
+    """Times at both ends of a gauge's figure."""
+    return (quantities.duration(gauge.at_s[0]), quantities.duration(gauge.at_s[-1])) if gauge.at_s else ("", "")
+
+
+def _columns(series: StepSeries, made: Palette) -> dict[str, object]:
+    """What the script reads out: times in one unit, four digits each."""
+    scale = Scale.column(max(series.wall_max_s, default=0.0))
+
+    def short(values: list[float]) -> list[float]:
+        return [float(f"{value / scale.factor:.4g}") for value in values]
+
+    return {
+        "unit": scale.unit,
+        "start_s": [round(start, 2) for start in series.start_s],
+        "steps": series.steps,
+        "min": short(series.wall_min_s),
+        "median": short(series.wall_s),
+        "max": short(series.wall_max_s),
+        "stages": [{"name": stage, "class": made.css_class(stage), "mean": short(values)} for stage, values in series.stages.items()],
+    }

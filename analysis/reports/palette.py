@@ -1,0 +1,91 @@
+"""One color per stage, the same in every figure.
+
+Hues follow what a stage does: making data is warm, moving it is green, computing is blue, the rest is gray. Within a family, neighbors
+differ in lightness, which every kind of color vision keeps and which survives gray paper; a test holds their distance under simulated
+color blindness.
+"""
+
+import re
+
+from feedline.analysis.model import Report
+
+#: stage -> (family, color on white, color on black)
+STAGES = {
+    "epoch_start": ("wait", "#7d1f4b", "#b04a7d"),
+    "sampler": ("wait", "#c7688c", "#dc86a6"),
+    "read": ("input", "#7a4a12", "#a8713a"),
+    "decode": ("input", "#e8a01c", "#f0b13f"),
+    "augment": ("input", "#a85b0b", "#c07428"),
+    "dataset": ("input", "#f3d58e", "#f5deaa"),
+    "collate": ("input", "#57571a", "#5f5d20"),
+    "samples": ("input", "#c98a3a", "#d69c50"),  # in a series: read, decode, augment, dataset in one (num_workers=0)
+    "wait": ("wait", "#cf3f16", "#e2562c"),
+    "transport": ("move", "#8fd3bd", "#a5e0cd"),
+    "pin": ("move", "#17695a", "#1f6f5f"),
+    "copy": ("move", "#46b08f", "#58c7a4"),
+    "forward": ("compute", "#3577c0", "#5a9be0"),
+    "loss": ("compute", "#b4d2f0", "#c9e0f7"),
+    "backward": ("compute", "#1e3a80", "#3d57a6"),
+    "optimizer": ("compute", "#a99be0", "#b7abeb"),
+    "compile": ("rest", "#55565c", "#73757c"),
+    "checkpoint": ("rest", "#9a9ca3", "#a7a9b0"),
+    "other": ("rest", "#d3d5da", "#8d9098"),
+}
+#: For stages that a user named, in the order they are met.
+USER = (
+    ("#00838f", "#1fa3b0"),
+    ("#c2569b", "#d977b4"),
+    ("#6b8e23", "#86ac38"),
+    ("#5b3f8c", "#8465bb"),
+    ("#b3a100", "#cbb91a"),
+    ("#8d6e63", "#a88a7f"),
+)
+
+
+class Palette:
+    """Gives every stage of one report its color, as a CSS class."""
+
+    def __init__(self, report: Report) -> None:
+        names: dict[str, None] = {}
+        if report.step:
+            names.update(dict.fromkeys([*report.step.stages, *report.step.series.stages]))
+        if report.workers:
+            names.update(dict.fromkeys([*report.workers.per_sample, *(operation.stage for operation in report.workers.operations)]))
+        own = [name for name in names if name not in STAGES and name != "total"]
+        self._slot = {name: f"c-user{index % len(USER)}" for index, name in enumerate(own)}
+
+    def css_class(self, stage: str) -> str:
+        """The class that sets ``--c``, the stage's color."""
+        if stage in STAGES:
+            return f"c-{stage}"
+        return self._slot.get(stage, "c-total")
+
+
+def family(stage: str) -> str:
+    """What a stage does: wait, input, move, compute, rest, or user."""
+    return STAGES[stage][0] if stage in STAGES else "user"
+
+
+def luminance(color: str) -> float:
+    """Relative luminance (0 to 1) of ``#rrggbb`` as WCAG 2.2 defines it (https://www.w3.org/TR/WCAG22/#dfn-relative-luminance)."""
+    channels = [int(color[index : index + 2], 16) / 255 for index in (1, 3, 5)]
+    linear = [channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4 for channel in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def ink(color: str) -> str:
+    """Black or white, whichever has more contrast on this color."""
+    return "#000" if luminance(color) > 0.179 else "#fff"
+
+
+def _variables(color: str) -> str:
+    return f"--c:{color};--on:{ink(color)}"
+
+
+def css() -> str:
+    """Style rules for both color schemes."""
+    slots = {name: colors[1:] for name, colors in STAGES.items()} | {f"user{index}": colors for index, colors in enumerate(USER)}
+    assert all(re.fullmatch(r"[a-z0-9_]+", name) for name in slots)
+    light = "".join(f".c-{name}{{{_variables(colors[0])}}}" for name, colors in slots.items())
+    dark = "".join(f".c-{name}{{{_variables(colors[1])}}}" for name, colors in slots.items())
+    return f"{light}\n@media screen and (prefers-color-scheme:dark){{{dark}}}"

@@ -1,0 +1,30 @@
+"""What is shown while a report is built."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+
+@contextmanager
+def building(console: Console, steps: Sequence[str]) -> Iterator[Callable[[], None]]:
+    """Show which of the steps is being done; the display goes away at the end. Prints nothing where the console is no terminal.
+
+    Args:
+        steps: what is done, in order, e.g. ``["reading the run", "cutting steps"]``.
+
+    Yields:
+        A function to call each time a step is done.
+    """
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=20), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(steps[0] if steps else "", total=len(steps))
+        done = 0
+
+        def advance() -> None:
+            nonlocal done
+            done = min(done + 1, len(steps))
+            progress.update(task, completed=done, description=steps[min(done, len(steps) - 1)] if steps else "")
+
+        yield advance

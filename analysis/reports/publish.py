@@ -1,0 +1,66 @@
+"""Writes ``docs/report.schema.json`` and the tables of ``docs/report.md``: ``python -m feedline.analysis.reports.publish docs``."""
+
+import dataclasses
+import json
+import sys
+import typing
+from pathlib import Path
+
+from feedline.analysis import finding, model
+from feedline.analysis.reports.fields import FIELDS
+from feedline.analysis.reports.schema import schema
+
+MARK = "<!-- from here on written by analysis/reports/publish.py -->\n"
+
+
+def schema_text() -> str:
+    """What docs/report.schema.json holds."""
+    return json.dumps(schema(), indent=2) + "\n"
+
+
+def tables() -> str:
+    """One Markdown section per dataclass, in the order of ``FIELDS``."""
+    return "\n".join(_table(name) for name in FIELDS)
+
+
+def page(current: str) -> str:
+    """docs/report.md with its tables renewed; what people wrote above the mark stays."""
+    return current.partition(MARK)[0] + MARK + "\n" + tables()
+
+
+def _table(name: str) -> str:
+    cls = getattr(model, name, None) or getattr(finding, name)
+    hints = typing.get_type_hints(cls)
+    rows = ["| field | type | unit | meaning | null when |", "|---|---|---|---|---|"]
+    for field in dataclasses.fields(cls):
+        described = FIELDS[name][field.name]
+        rows.append(f"| `{field.name}` | {_type(hints[field.name])} | {described.unit} | {described.meaning} | {described.null} |")
+    return f"## {name}\n\n" + "\n".join(rows) + "\n"
+
+
+def _type(hint: typing.Any) -> str:
+    """The JSON type in words; null is in a column of its own."""
+    arguments = [argument for argument in typing.get_args(hint) if argument is not type(None)]
+    origin = typing.get_origin(hint)
+    if origin is list:
+        return f"list of {_type(arguments[0])}"
+    if origin is dict:
+        return f"object of {_type(arguments[1])}"
+    if origin is tuple:
+        return "[" + ", ".join(_type(argument) for argument in arguments) + "]"
+    if arguments:
+        return _type(arguments[0])
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return f"[{hint.__name__}](#{hint.__name__.lower()})"
+    return {str: "string", int: "integer", float: "number", bool: "true or false", object: "any"}.get(hint, "string")
+
+
+def main(folder: Path) -> None:
+    """Write both files into the docs folder."""
+    (folder / "report.schema.json").write_text(schema_text(), encoding="utf-8")
+    text = folder / "report.md"
+    text.write_text(page(text.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,137 @@
+"""Sentences that the terminal and the HTML report share."""
+
+import re
+import shlex
+
+from feedline.analysis.finding import Finding, Severity
+from feedline.analysis.model import Hook, Report, RunInfo, Throughput, Workers
+from feedline.analysis.quantities import count, duration, number, seconds, share
+
+STATES = {
+    "finished": "finished",
+    "cut": "cut: its process was killed; everything recorded up to then is in this report",
+    "live": "still running: the figures are those up to now",
+}
+WAITS = {
+    "starved": "no worker had finished a batch",
+    "head_of_line": "a later batch was ready, but the next in order was not",
+    "transport": "the batch was made, but still on its way from the worker",
+    "epoch_start": "workers were starting, or their first batch was being made",
+}
+SEVERITIES = {
+    Severity.HIGH: "20 % of a step or more",
+    Severity.LOW: "5 to 20 % of a step",
+    Severity.INFO: "less than 5 % of a step",
+}
+BOUNDARIES = {
+    "optimizer": "steps are cut at optimizer updates",
+    "backward": "steps are cut at backward passes: no optimizer was seen",
+    "loader": "steps are cut at the loader's batches: neither an optimizer nor a backward pass was seen",
+}
+NO_STEP = (
+    "The run never made a training step, so there is nothing to split: no optimizer update, no backward pass, no batch in a training loop."
+)
+NO_WORKERS = "No loader was seen, so there is no cost per sample to show."
+NO_FINDINGS = "No rule found a cause that holds this run back."
+NO_SAMPLES = "The loader made no sample that could be measured."
+
+#: Refused hooks whose reason holds one of these are no loss: what they would have seen was not there, or is seen in another way.
+NO_LOSS = (
+    "no gpu",
+    "this torch is built without cuda",
+    "never used cuda",
+    "nvml shared library not found",
+    "no cpu quota is set",
+    "no physical disk",
+    "not on a block device",
+    "every import and log file goes through it",
+)
+
+
+def refused_that_matter(hooks: list[Hook]) -> list[Hook]:
+    """Hooks whose absence leaves something of this run unseen."""
+    return [hook for hook in hooks if not hook.attached and not any(words in hook.why.lower() for words in NO_LOSS)]
+
+
+def sentence(text: str) -> str:
+    """A text with a capital at its beginning, unless it begins with a name such as ``num_workers=4``."""
+    return text[:1].upper() + text[1:] if re.match(r"[a-z]+[ ,]", text) else text
+
+
+def state(run: RunInfo) -> str:
+    """How the run ended."""
+    words = STATES.get(run.state, run.state)
+    return f"{words}, exit code {run.exit_code}" if run.exit_code else words
+
+
+def pace(throughput: Throughput) -> list[str]:
+    """The throughput line, in parts: what could not be measured is left out."""
+    parts = []
+    if throughput.samples_per_s is not None:
+        parts.append(f"{number(throughput.samples_per_s)} samples/s")
+    if throughput.steps_per_s is not None:
+        parts.append(f"{number(throughput.steps_per_s)} steps/s")
+    if throughput.batch_size is not None:
+        parts.append(f"{count(throughput.batch_size)} samples a step")
+    return parts or ["throughput not measured"]
+
+
+def steps(throughput: Throughput) -> str:
+    """How many steps, and how many of them in detail."""
+    words = "1 step" if throughput.steps == 1 else f"{count(throughput.steps)} steps"
+    return words if throughput.steps_in_detail >= throughput.steps else f"{words} ({count(throughput.steps_in_detail)} in detail)"
+
+
+def cost(finding: Finding, mean_step_s: float | None) -> str:
+    """What a finding costs at most, or nothing where it names no cost."""
+    if not finding.cost_s > 0:
+        return ""
+    part = f" ({share(finding.cost_s / mean_step_s)})" if mean_step_s else ""
+    return f"costs at most {seconds(finding.cost_s)} a step{part}"
+
+
+def ranks(report: Report) -> str:
+    """Which rank is shown and which is slowest; nothing for one rank."""
+    told = {rank: figures.get("mean_s") for rank, figures in report.ranks.items()}
+    means = {rank: float(mean) for rank, mean in told.items() if isinstance(mean, (int, float)) and mean > 0}
+    if len(means) < 2:
+        return ""
+    slowest, fastest = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
+    shortest, longest = seconds(means[fastest]), seconds(means[slowest])
+    times = means[slowest] / means[fastest]
+    return f"Figures are rank 0's. Mean step: rank {fastest} {shortest}, rank {slowest} {longest} ({times:.2f} times as long)."
+
+
+def about(run: RunInfo) -> str:
+    """The run in one line."""
+    processes = f" · {run.ranks} ranks" if run.ranks > 1 else ""
+    return f"{run.name} · {duration(run.duration_s)}{processes} · {state(run)}"
+
+
+def workers(made: Workers) -> list[str]:
+    """Figures of the workers as a whole."""
+    if made.processes:
+        facts = ["1 worker" if made.processes == 1 else f"{made.processes} workers"]
+    else:
+        facts = ["no workers: samples are made in the main process"]
+    if made.busy_share is not None:
+        facts.append(f"busy {share(made.busy_share)}")
+    if made.idle_share is not None:
+        facts.append(f"without work {share(made.idle_share)}")
+    if made.fetch_mean_s is not None:
+        varies = "" if made.fetch_cv is None else f" (varies by {share(made.fetch_cv)})"
+        facts.append(f"a batch takes {seconds(made.fetch_mean_s)}{varies}")
+    facts.append(f"{made.samples_in_detail:,} of {made.samples:,} samples in detail")
+    return facts
+
+
+def next_command(report: Report) -> tuple[str, str]:
+    """What to type next, and what it gives."""
+    if report.step is None:
+        return "feedline env", "says, hook by hook, what this machine and this torch allow"
+    return f"feedline report {shlex.quote(report.run.path)} -o report.html", "draws all of this, with the course over the run, in one file"
+
+
+def shell(command: list[str]) -> str:
+    """A command line as one would type it."""
+    return " ".join(shlex.quote(argument) for argument in command)

@@ -1,0 +1,48 @@
+"""The rules: one file each, ``check(facts) -> Finding | None``. docs/rules.md says what each looks for and why its thresholds are so."""
+
+from collections.abc import Callable
+
+from feedline.analysis.facts import Facts
+from feedline.analysis.finding import Finding
+from feedline.analysis.rules import (
+    augmentation_bound,
+    cold_storage,
+    compute_bound,
+    cpu_saturated,
+    custom_collate,
+    decode_bound,
+    epoch_restart,
+    float32_on_host,
+    objects_in_queue,
+    oversize_images,
+    small_files,
+    straggler_in_order,
+    thread_oversubscription,
+    too_few_workers,
+)
+
+Rule = Callable[[Facts], Finding | None]
+
+#: In the order in which they are tried; it decides between findings that cost the same.
+RULES: list[Rule] = [
+    # feasibility: is anything there to make batches beside the step?
+    too_few_workers.check,
+    # lifecycle
+    epoch_restart.check,
+    # transport
+    objects_in_queue.check,
+    custom_collate.check,
+    # blocked
+    small_files.check,
+    cold_storage.check,
+    # CPU
+    thread_oversubscription.check,
+    oversize_images.check,
+    decode_bound.check,
+    float32_on_host.check,
+    augmentation_bound.check,
+    cpu_saturated.check,
+    # structure
+    straggler_in_order.check,
+    compute_bound.check,
+]

@@ -1,0 +1,55 @@
+"""Samples wait for the disk: the files are not in the page cache."""
+
+from feedline.analysis.facts import Facts
+from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.quantities import share, size
+from feedline.analysis.rules.cpus import blocked_share
+from feedline.analysis.rules.held import held, severity
+
+CAUSE = "cold_storage"
+
+#: docs/rules.md. 300 JPEGs from the page cache were blocked for about 0 ms, the same files from the disk for 75 to 83 ms.
+MIN_BLOCKED_SHARE = 0.30
+
+#: Bytes from the disk over bytes read (docs/rules.md). Files read through memory maps have no bytes read, only page faults.
+MIN_DISK_SHARE = 0.20
+
+#: One page: less than that per sample is the file system's own housekeeping.
+MIN_DISK_BYTES = 4096
+
+
+def check(facts: Facts) -> Finding | None:
+    """Look for samples that are blocked while bytes come from the disk."""
+    blocked, traffic = blocked_share(facts), facts.traffic
+    if blocked is None or blocked <= MIN_BLOCKED_SHARE or traffic.disk_bytes is None or traffic.disk_bytes < MIN_DISK_BYTES:
+        return None
+    if traffic.disk_bytes <= MIN_DISK_SHARE * (traffic.read_chars or 0.0):
+        return None
+    cost_s = held(facts).making_s * blocked
+    weight = severity(facts, cost_s)
+    if weight is Severity.INFO:
+        return None
+    mapped = traffic.read_chars is not None and traffic.read_chars < traffic.disk_bytes / 2 and (traffic.major_faults or 0.0) > 0
+    return Finding(
+        CAUSE,
+        weight,
+        says=f"samples wait for the disk {share(blocked)} of their time: {size(traffic.disk_bytes)} of each come from it"
+        + (" through page faults" if mapped else ""),
+        evidence=_evidence(facts, blocked, traffic.disk_bytes),
+        fix="while bytes/s still grow with workers, use more of them; else move the data to a faster or local disk, keep it in memory, "
+        "or store fewer bytes; read large shards (tar, LMDB) rather than single files",
+        disproof="a second epoch, from the page cache, that waits as long as the first",
+        cost_s=cost_s,
+    )
+
+
+def _evidence(facts: Facts, blocked: float, disk_bytes: float) -> list[Evidence]:
+    rate, traffic = facts.throughput.samples_per_s, facts.traffic
+    found = [
+        ("blocked share of a sample's time", blocked, "1"),
+        ("bytes from the disk per sample", disk_bytes, "B"),
+        ("bytes read per sample", traffic.read_chars, "B"),
+        ("major page faults per sample", traffic.major_faults, "faults"),
+        ("bytes from the disk per second", disk_bytes * rate if rate is not None else None, "B/s"),
+    ]
+    return [Evidence(what, value, unit) for what, value, unit in found if value is not None]

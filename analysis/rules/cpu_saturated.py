@@ -1,0 +1,47 @@
+"""The CPUs are full, so samples queue for them and more workers cannot help."""
+
+from feedline.analysis.facts import Facts
+from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.quantities import number, share
+from feedline.analysis.rules import cpus
+from feedline.analysis.rules.held import held, severity
+
+CAUSE = "cpu_saturated"
+
+
+def check(facts: Facts) -> Finding | None:
+    """Look for samples that wait for a CPU, or CPUs in use nearly all the time (thresholds: rules/cpus.py)."""
+    cost_s = held(facts).making_s + held(facts).transport_s  # handing over a batch takes a turn of the worker as well
+    weight = severity(facts, cost_s)
+    if weight is Severity.INFO or not cpus.saturated(facts):
+        return None
+    return Finding(
+        CAUSE,
+        weight,
+        says=_says(facts),
+        evidence=_evidence(facts),
+        fix="spend less CPU per sample (faster decoder, smaller images, augmentation on the GPU) or get more CPUs; more workers only queue",
+        disproof="samples per second that grow with one more worker",
+        cost_s=cost_s,
+    )
+
+
+def _says(facts: Facts) -> str:
+    queued, used = cpus.runqueue_share(facts), cpus.used_cpus(facts)
+    if queued is not None and queued > cpus.MAX_RUNQUEUE_SHARE:
+        return f"the CPUs are full: a sample spends {share(queued)} of its time waiting for one of {facts.effective_cpus:g}"
+    return f"the CPUs are full: {number(used)} of {facts.effective_cpus:g} are in use on average"
+
+
+def _evidence(facts: Facts) -> list[Evidence]:
+    total = cpus.total(facts)
+    rate = facts.throughput.samples_per_s
+    making = total.cpu_s * rate if total and total.cpu_s is not None and rate is not None else None
+    found = [
+        ("share of a sample's time waiting for a CPU", cpus.runqueue_share(facts), "1"),
+        ("CPUs in use", cpus.used_cpus(facts), "CPUs"),
+        ("CPUs in use by the making of samples", making, "CPUs"),
+        ("CPUs that may be used", facts.effective_cpus, "CPUs"),
+        ("CPU per sample", total.cpu_s if total else None, "s"),
+    ]
+    return [Evidence(what, value, unit) for what, value, unit in found if value is not None]

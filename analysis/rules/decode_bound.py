@@ -1,0 +1,40 @@
+"""Decoding takes most of the CPU time of a sample."""
+
+from feedline.analysis.facts import Facts
+from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.quantities import seconds, share
+from feedline.analysis.rules.cpus import cost_share, cpu_share_of
+from feedline.analysis.rules.held import held, making_share, severity
+
+CAUSE = "decode_bound"
+
+#: From half of the CPU on, no other stage can win more (docs/rules.md).
+MIN_CPU_SHARE = 0.50
+
+#: And half of the CPU is a quarter of the sample where that is blocked half of its time: below it the CPU is not what the step waits for.
+MIN_WALL_SHARE = 0.25
+
+
+def check(facts: Facts) -> Finding | None:
+    """Compare decode with the whole sample, in CPU and in wall time."""
+    of_cpu, of_wall = cpu_share_of(facts, "decode"), making_share(facts, "decode")
+    if of_cpu < MIN_CPU_SHARE or of_wall < MIN_WALL_SHARE:
+        return None
+    cost_s = held(facts).making_s * cost_share(facts, "decode")
+    weight = severity(facts, cost_s)
+    if weight is Severity.INFO:
+        return None
+    cost = facts.workers.per_sample.get("decode") if facts.workers else None
+    evidence = [Evidence("decode's share of the sample's CPU", of_cpu, "1"), Evidence("decode's share of the sample's time", of_wall, "1")]
+    if cost is not None:
+        evidence.append(Evidence("decode per sample", cost.wall_s, "s"))
+    each = f", {seconds(cost.wall_s)} each" if cost else ""
+    return Finding(
+        CAUSE,
+        weight,
+        says=f"decoding takes {share(of_cpu)} of the CPU time of a sample{each}",
+        evidence=evidence,
+        fix="decode with libjpeg-turbo (simplejpeg, OpenCV, torchvision.io), on the GPU (nvJPEG, DALI), or only the region that is cropped",
+        disproof="samples per second that stay the same when the data set returns one decoded image again and again",
+        cost_s=cost_s,
+    )

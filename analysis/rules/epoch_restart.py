@@ -1,0 +1,39 @@
+"""Every epoch starts its workers anew."""
+
+from feedline.analysis.facts import Facts
+from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.quantities import seconds
+from feedline.analysis.rules.held import held, num_workers, severity
+
+CAUSE = "epoch_restart"
+
+
+def check(facts: Facts) -> Finding | None:
+    """Weigh what epochs spend until their first batch, less the making of that batch, which no setting spares."""
+    loader = facts.loader
+    if loader is None or facts.epochs < 2 or num_workers(facts) == 0 or facts.setting("persistent_workers"):
+        return None
+    first, batch = loader.first_batch_s, facts.workers.fetch_mean_s if facts.workers else None
+    cost_s = held(facts).restart_s * (max(0.0, 1 - (batch or 0.0) / first) if first else 1.0)
+    weight = severity(facts, cost_s)
+    if weight is Severity.INFO:
+        return None
+    method = facts.setting("start_method")
+    found = [
+        ("restarts per step", held(facts).restart_s, "s"),
+        ("from asking for an epoch to its first batch", first, "s"),
+        ("making a batch", batch, "s"),
+        ("epochs", float(facts.epochs), "epochs"),
+    ]
+    slow = method in ("spawn", "forkserver")
+    return Finding(
+        CAUSE,
+        weight,
+        says=f"each of {facts.epochs} epochs starts its workers anew{f' by {method}' if method else ''}"
+        + (f": {seconds(first)} to its first batch" if first else ""),
+        evidence=[Evidence(what, value, unit) for what, value, unit in found if value is not None],
+        fix="persistent_workers=True"
+        + ("; forkserver with set_forkserver_preload(['torch']) starts without importing again" if slow else ""),
+        disproof="a first batch that comes as late with persistent_workers=True",
+        cost_s=cost_s,
+    )

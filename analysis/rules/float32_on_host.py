@@ -1,0 +1,44 @@
+"""Pictures are made into float32 on the host: four times the bytes to collate, hand over and copy."""
+
+from feedline.analysis.facts import Facts
+from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.quantities import seconds, size
+from feedline.analysis.rules.held import held, making_share, operations_share, severity
+
+CAUSE = "float32_on_host"
+
+#: float32 has 4 bytes where the decoded uint8 had 1: three quarters of what is moved are the conversion's.
+ADDED_BYTES = 0.75
+
+CONVERSIONS = ("totensor", "to_tensor", "convertimagedtype", "convert_image_dtype", "todtype", "to_dtype", "tofloat", "normalize")
+
+
+def check(facts: Facts) -> Finding | None:
+    """Add up what the conversion, and the bytes it adds, cost; silent where no picture was decoded or it is not worth a change."""
+    loader, maker = facts.loader, facts.workers
+    if loader is None or maker is None or "float32" not in loader.flags or not making_share(facts, "decode"):
+        return None
+    converting = operations_share(facts, CONVERSIONS)
+    making = min(1.0, converting + ADDED_BYTES * making_share(facts, "collate"))
+    moving_s = held(facts).transport_s + facts.step.stages.get("pin", 0.0) + facts.step.stages.get("copy", 0.0)
+    cost_s = held(facts).making_s * making + ADDED_BYTES * moving_s
+    weight = severity(facts, cost_s)
+    if weight is Severity.INFO:
+        return None
+    evidence = [
+        Evidence("share of the sample's time in converting to float32", converting, "1"),
+        Evidence("share of the sample's time in collate", making_share(facts, "collate"), "1"),
+        Evidence("transport, pin and copy per step", moving_s, "s"),
+    ]
+    if loader.batch_bytes is not None:
+        evidence.append(Evidence("bytes per batch", loader.batch_bytes, "B"))
+    return Finding(
+        CAUSE,
+        weight,
+        says=f"pictures become float32 on the host: up to {seconds(cost_s)} a step, and batches of {size(loader.batch_bytes)} "
+        f"instead of {size(loader.batch_bytes / 4 if loader.batch_bytes is not None else None)}",
+        evidence=evidence,
+        fix="hand uint8 tensors over (PILToTensor, no Normalize) and convert and normalise the whole batch on the device",
+        disproof="a loader that is no faster when it returns the uint8 tensors as they are",
+        cost_s=cost_s,
+    )

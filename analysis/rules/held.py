@@ -1,0 +1,117 @@
+"""How long the loader holds a step back, and with what. All rules weigh their causes with these seconds."""
+
+from dataclasses import dataclass
+
+from feedline.analysis.facts import Facts
+from feedline.analysis.finding import Severity
+
+#: Stages of making a batch, which are inside the step when there are no workers.
+MAKING = ("read", "decode", "augment", "dataset", "user", "collate")
+
+#: Below it the input is not spoken of: XProf calls a step that waits less "not input-bound".
+MIN_WAIT_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class Held:
+    """Seconds of the mean step in which the main process had no batch, by what it waited for."""
+
+    start_s: float  # the loader's only start: a longer run spreads it
+    restart_s: float  # its starts in later epochs
+    making_s: float  # a batch was being made; without workers, by the main process itself
+    transport_s: float
+    sampler_s: float
+
+    @property
+    def total_s(self) -> float:
+        return self.start_s + self.restart_s + self.making_s + self.transport_s + self.sampler_s
+
+
+def held(facts: Facts) -> Held:
+    """Divide the time that the loader holds a step back.
+
+    Runs of four steps and more do not count their first step, and with it the loader's first start: what several epochs start is a restart.
+    """
+    stages, waits = facts.step.stages, facts.step.waits
+    starting = stages.get("epoch_start", 0.0) + waits.get("epoch_start", 0.0)
+    once, again = (starting, 0.0) if facts.epochs <= 1 else (0.0, starting)
+    if num_workers(facts) == 0:
+        making = sum(stages.get(stage, 0.0) for stage in MAKING)
+    else:
+        making = max(0.0, stages.get("wait", 0.0) - waits.get("epoch_start", 0.0) - waits.get("transport", 0.0))
+    transport = stages.get("transport", 0.0) + waits.get("transport", 0.0)
+    return Held(once, again, making, transport, stages.get("sampler", 0.0))
+
+
+def steady_share(facts: Facts) -> float:
+    """Share of the step that the input takes, without the loader's only start."""
+    if facts.step.mean_s <= 0:
+        return 0.0
+    return max(0.0, facts.wait_share - held(facts).start_s / facts.step.mean_s)
+
+
+def making_share(facts: Facts, *stages: str) -> float:
+    """Share (0 to 1) of the making of a batch that these stages take; without workers it is read off the step itself."""
+    making_s = held(facts).making_s
+    if num_workers(facts) == 0 and making_s > 0:
+        return min(1.0, sum(facts.step.stages.get(stage, 0.0) for stage in stages) / making_s)
+    return min(1.0, sum(facts.sample_share(stage) for stage in stages))
+
+
+def operations_share(facts: Facts, names: tuple[str, ...]) -> float:
+    """Share (0 to 1) of a sample's wall time in operations of these names, given in lower case; a module path before a name is ignored."""
+    total = facts.workers.per_sample.get("total") if facts.workers else None
+    if facts.workers is None or total is None or total.wall_s <= 0:
+        return 0.0
+    matching = (op.wall_s for op in facts.workers.operations if op.name.rpartition(".")[2].lower() in names)
+    return min(1.0, sum(matching) / total.wall_s)
+
+
+def severity(facts: Facts, cost_s: float) -> Severity:
+    """How much a cause weighs: as the whole wait if it makes up half of it or more, else as its own share of the step."""
+    share = steady_share(facts)
+    held_s = share * facts.step.mean_s
+    if held_s <= 0:
+        return Severity.INFO
+    return Severity.of(share if cost_s >= held_s / 2 else cost_s / facts.step.mean_s)
+
+
+def num_workers(facts: Facts) -> int | None:
+    """Workers of the training loader; None where it has no such setting (DALI) or none was seen."""
+    setting = facts.setting("num_workers")
+    if isinstance(setting, int):
+        return setting
+    return facts.workers.processes if facts.workers and facts.workers.processes else None
+
+
+def batches_per_step(facts: Facts) -> float:
+    """More than 1 with gradient accumulation."""
+    workers, per_step = facts.workers, facts.throughput.batch_size
+    if workers is None or not workers.batches or not workers.samples or not per_step:
+        return 1.0
+    return per_step * workers.batches / workers.samples
+
+
+def compute_s(facts: Facts) -> float:
+    """C: the mean step without what the loader costs it."""
+    return max(0.0, facts.step.mean_s * (1 - facts.wait_share))
+
+
+def supply_s(facts: Facts) -> float | None:
+    """Seconds in which the workers, all busy, make the batches of one step: S / W. None: no workers, or not measured."""
+    workers = num_workers(facts)
+    if not workers or facts.workers is None or not facts.workers.fetch_mean_s:
+        return None
+    return facts.workers.fetch_mean_s * batches_per_step(facts) / workers
+
+
+def shortage_s(facts: Facts) -> float | None:
+    """Seconds a step that the workers lack even if they never idled: S / W - C, at most the wait. None as for ``supply_s``.
+
+    The rest of the wait comes from the order and the bursts in which batches arrive (benchmarks/wait_split.py replays the loader's
+    dispatch: that rest was never below what in_order=False won, and 4 % of the wait above it on average, 46 % at most).
+    """
+    supply = supply_s(facts)
+    if supply is None:
+        return None
+    return min(held(facts).making_s, max(0.0, supply - compute_s(facts)))

@@ -1,0 +1,48 @@
+"""The run waits for its input and no rule says why. Better said than hidden."""
+
+from feedline.analysis.facts import Facts
+from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.quantities import seconds, share
+from feedline.analysis.rules import cpus
+from feedline.analysis.rules.held import MAKING, held, making_share, steady_share
+
+CAUSE = "input_bound_unexplained"
+
+
+def check(facts: Facts) -> Finding:
+    """Name the largest part of the wait and of a sample, where to look first."""
+    waiting = steady_share(facts)
+    part, part_s = _largest(facts)
+    stage = max(MAKING, key=lambda stage: making_share(facts, stage))
+    of_sample = making_share(facts, stage)
+    inside = f", and the largest part of a sample is {stage} ({share(of_sample)})" if of_sample and part == "making batches" else ""
+    shares = [
+        ("blocked share of a sample's time", cpus.blocked_share(facts)),
+        ("share of a sample's time waiting for a CPU", cpus.runqueue_share(facts)),
+        ("share of the step that the main thread waited for a CPU", facts.main_runqueue_share),
+    ]
+    return Finding(
+        CAUSE,
+        Severity.of(waiting),
+        says=f"the step waits for its input {share(waiting)} of its time, but no rule explains it: the largest part is {part} "
+        f"({seconds(part_s)} a step){inside}",
+        evidence=[
+            Evidence("share of the step waiting for input", waiting, "1"),
+            Evidence(f"{part} per step", part_s, "s"),
+            *(Evidence(what, value, "1") for what, value in shares if value is not None),
+        ],
+        fix="look at the stages of a sample in the report, and name your own parts with feedline.stage(...) to split them",
+        disproof="a step that is no faster when one batch is used again and again",
+        cost_s=waiting * facts.step.mean_s,
+    )
+
+
+def _largest(facts: Facts) -> tuple[str, float]:
+    parts = held(facts)
+    named = [
+        ("making batches", parts.making_s),
+        ("the start of later epochs", parts.restart_s),
+        ("transport", parts.transport_s),
+        ("the sampler", parts.sampler_s),
+    ]
+    return max(named, key=lambda pair: pair[1])

@@ -1,0 +1,38 @@
+"""Arrays or large objects are pickled through the workers' queue instead of handed over in shared memory."""
+
+from feedline.analysis.facts import Facts
+from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.quantities import size
+from feedline.analysis.rules.held import held, making_share, num_workers, severity
+
+CAUSE = "objects_in_queue"
+
+#: A batch of tensors pickles to some hundred bytes each; more than this is data, and goes through a pipe of 64 KiB (docs/rules.md).
+MAX_PICKLE_BYTES = 2**20
+
+#: Measured once: the same 38.5 MB took 447 ms as numpy arrays and 24 ms as tensors in shared memory.
+WON = 1 - 24 / 447
+
+
+def check(facts: Facts) -> Finding | None:
+    """Look at how long the pickle of a batch is, and what sending and reading it costs."""
+    loader = facts.loader
+    if loader is None or not num_workers(facts) or (loader.pickle_bytes or 0) <= MAX_PICKLE_BYTES:
+        return None
+    cost_s = WON * (held(facts).transport_s + held(facts).making_s * making_share(facts, "transport"))
+    weight = severity(facts, cost_s)
+    if weight is Severity.INFO:
+        return None
+    return Finding(
+        CAUSE,
+        weight,
+        says=f"{size(loader.pickle_bytes)} a batch are pickled through the workers' queue",
+        evidence=[
+            Evidence("pickled bytes per batch", loader.pickle_bytes or 0, "B"),
+            Evidence("transport's share of making a batch", making_share(facts, "transport"), "1"),
+            Evidence("transport in the main process per step", held(facts).transport_s, "s"),
+        ],
+        fix="turn arrays into tensors in the worker (torch.from_numpy, default_collate): tensors travel in shared memory",
+        disproof="transport time that stays the same when the batch holds tensors only",
+        cost_s=cost_s,
+    )

@@ -1,0 +1,40 @@
+"""Images are decoded far larger than what the model sees."""
+
+from feedline.analysis.facts import Facts
+from feedline.analysis.finding import Evidence, Finding
+from feedline.analysis.quantities import number
+from feedline.analysis.rules.cpus import cost_share
+from feedline.analysis.rules.held import held, operations_share, severity
+
+CAUSE = "oversize_images"
+
+#: docs/rules.md. ImageNet's mean 469 x 387 picture for a 224 px crop has 3.6, and is stored as people want it.
+MIN_PIXEL_RATIO = 4.0
+
+
+RESIZES = ("resize", "randomresizedcrop", "smallestmaxsize", "longestmaxsize")
+
+
+def check(facts: Facts) -> Finding | None:
+    """Compare decoded pixels with the pixels that are handed on, per sample."""
+    maker = facts.workers
+    if maker is None or not maker.decoded_pixels or not maker.output_pixels:
+        return None
+    ratio = maker.decoded_pixels / maker.output_pixels
+    if ratio <= MIN_PIXEL_RATIO:
+        return None
+    by_pixels = min(1.0, cost_share(facts, "read", "decode") + operations_share(facts, RESIZES))
+    cost_s = held(facts).making_s * by_pixels * (1 - 1 / ratio)
+    return Finding(
+        CAUSE,
+        severity(facts, cost_s),  # also where it costs little: it is known before it hurts, and stays true
+        says=f"images are decoded at {number(ratio)}x the pixels that the model sees",
+        evidence=[
+            Evidence("pixels decoded per sample", maker.decoded_pixels, "pixels"),
+            Evidence("pixels handed on per sample", maker.output_pixels, "pixels"),
+            Evidence("share of the sample's time in reading, decoding and resizing", by_pixels, "1"),
+        ],
+        fix="store the images near the training size once, or decode at 1/2, 1/4 or 1/8 of the size (Image.draft, IMREAD_REDUCED_COLOR_2)",
+        disproof="decode time per sample that does not fall when 50 of the files are resized ahead",
+        cost_s=cost_s,
+    )

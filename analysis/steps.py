@@ -1,0 +1,158 @@
+"""The partition of every step: each nanosecond of the main thread belongs to one stage, and what nobody claims is "other"."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.analysis.boundaries import Boundaries, Records, find
+from feedline.analysis.timeline import IntArray, Pieces, cut, flatten, overlap
+from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store.read import Process
+
+#: Stage of a record -> stage of a step. What is not here (samples seen in detail) is part of its parent.
+NAMES = {
+    Stage.EPOCH: "epoch_start",
+    Stage.SAMPLER: "sampler",
+    Stage.FETCH: "samples",  # split into read, decode, ... by what samples cost (costs.py)
+    Stage.COLLATE: "collate",
+    Stage.NEXT: "wait",
+    Stage.TRANSPORT: "transport",
+    Stage.PIN: "pin",
+    Stage.COPY: "copy",
+    Stage.FORWARD: "forward",
+    Stage.LOSS: "loss",
+    Stage.BACKWARD: "backward",
+    Stage.OPTIMIZER: "optimizer",
+    Stage.COMPILE: "compile",
+    Stage.CHECKPOINT: "checkpoint",
+}
+
+ASIDE = (Stage.GPU, Stage.PROFILED)  # what did not happen in the main thread, though it wrote it down
+FEWEST = 4  # steps that are worth a mean
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps x stages of one rank.
+
+    Attributes:
+        start: int64 [n], ns.
+        wall: int64 [n], ns, evaluation taken out.
+        stages: name -> int64 [n], ns; they sum to ``wall``.
+        batches: int64 [n], batches taken from training loaders.
+        samples: int64 [n], samples in them.
+        boundaries: how they were cut.
+        waiting: pieces [m] of waiting, each inside a NEXT record.
+        waiting_for: int64 [m], index into ``asked``.
+        waiting_in: int64 [m], index of the step.
+        asked: the NEXT records of the training loaders, those at the end of an epoch too.
+    """
+
+    start: IntArray
+    wall: IntArray
+    stages: dict[str, IntArray]
+    batches: IntArray
+    samples: IntArray
+    boundaries: Boundaries
+    waiting: Pieces
+    waiting_for: IntArray
+    waiting_in: IntArray
+    asked: Records
+
+
+def partition(main: Process) -> Steps | None:
+    """Cut the training process's records into steps x stages. None: it never made a step.
+
+    A run that forgot windows (store/segment.py) is cut window by window, and steps that touch a gap are left out.
+    """
+    records = main.records[(main.records["thread"] == 0) & ~np.isin(main.records["stage"], ASIDE)]
+    records = records[np.argsort(records["start"], kind="stable")]
+    boundaries = find(records) if len(records) else None
+    if boundaries is None:
+        return None
+    boundaries = _undisturbed(_whole(boundaries, records, main.stride), main.of(Stage.PROFILED))
+    spans = records[np.isin(records["stage"], list(NAMES)) | ((records["stage"] == Stage.USER) & ~_in_fetch(records))]
+    pieces = flatten(spans["start"], spans["wall"])
+    pieces = _loss_gaps(pieces, spans)
+    edges = np.unique(np.concatenate([boundaries.start, boundaries.end, boundaries.evaluation.ravel()]))
+    pieces = cut(pieces, edges)
+    return _sum(pieces, spans, main.names, boundaries, records)
+
+
+def _in_fetch(records: Records) -> npt.NDArray[np.bool_]:
+    fetches = records[records["stage"] == Stage.FETCH]
+    return overlap(records["start"], records["start"] + 1, fetches["start"], fetches["start"] + fetches["wall"]) > 0
+
+
+def _whole(found: Boundaries, records: Records, stride: int) -> Boundaries:
+    """Without the steps in which records are missing, in a run that forgot windows."""
+    if stride == 1:
+        return found
+    changes = np.flatnonzero(np.diff(records["window"].astype(np.int64))) + 1
+    gaps = records["start"][changes]
+    broken = np.searchsorted(gaps, found.end, "right") > np.searchsorted(gaps, found.start, "left")
+    return Boundaries(found.start[~broken], found.end[~broken], found.evaluation, found.training_loaders, found.by)
+
+
+def _undisturbed(found: Boundaries, profiled: Records) -> Boundaries:
+    """Without the steps in which torch.profiler recorded, which takes time of its own; where next to nothing is left, with them."""
+    end = np.maximum.accumulate(profiled["start"] + profiled["wall"]) if len(profiled) else profiled["start"]
+    slowed = overlap(found.start, found.end, profiled["start"], end) > 0
+    if (~slowed).sum() < FEWEST:
+        return found
+    return Boundaries(found.start[~slowed], found.end[~slowed], found.evaluation, found.training_loaders, found.by)
+
+
+def _loss_gaps(pieces: Pieces, spans: Records) -> Pieces:
+    """Give the time between the end of a forward and the backward after it to the loss: functional losses are seen by nobody else.
+
+    The owner of such a piece is -1 - (index of the forward).
+    """
+    stage = spans["stage"][pieces.owner]
+    gap = pieces.start[1:] - pieces.end[:-1]
+    after_forward = np.isin(stage[:-1], (Stage.FORWARD, Stage.LOSS)) & (spans["flags"][pieces.owner[:-1]] & Flag.GRAD != 0)
+    at = np.flatnonzero((gap > 0) & after_forward & (stage[1:] == Stage.BACKWARD))
+    return Pieces(
+        np.insert(pieces.start, at + 1, pieces.end[at]),
+        np.insert(pieces.end, at + 1, pieces.start[at + 1]),
+        np.insert(pieces.owner, at + 1, -1 - pieces.owner[at]),
+    )
+
+
+def _sum(pieces: Pieces, spans: Records, names: dict[int, str], boundaries: Boundaries, records: Records) -> Steps:
+    count = len(boundaries.start)
+    length = pieces.end - pieces.start
+    step = np.searchsorted(boundaries.start, pieces.start, "right") - 1
+    inside = (step >= 0) & (pieces.start < np.append(boundaries.end, 0)[step])
+    evaluation = boundaries.evaluation
+    inside &= overlap(pieces.start, pieces.start + 1, evaluation[:, 0], evaluation[:, 1]) == 0
+    wall = boundaries.end - boundaries.start - overlap(boundaries.start, boundaries.end, evaluation[:, 0], evaluation[:, 1])
+    stages: dict[str, IntArray] = {}
+    owner = np.maximum(pieces.owner, 0)
+    stage = np.where(pieces.owner < 0, int(Stage.LOSS), spans["stage"][owner])
+    for key in np.unique(stage[inside]).tolist():
+        for source in np.unique(spans["source"][owner[inside & (stage == key)]]).tolist() if key == Stage.USER else [None]:
+            name = names.get(source, "stage") if source is not None else NAMES[Stage(key)]
+            chosen = inside & (stage == key) & (True if source is None else spans["source"][owner] == source)
+            stages[name] = stages.get(name, 0) + np.bincount(step[chosen], length[chosen], count).astype(np.int64)
+    stages["other"] = wall - sum(stages.values(), np.zeros(count, np.int64))
+    asked = records[(records["stage"] == Stage.NEXT) & np.isin(records["source"], list(boundaries.training_loaders))]
+    waits = np.flatnonzero(inside & (stage == Stage.NEXT))
+    waiting = Pieces(pieces.start[waits], pieces.end[waits], pieces.owner[waits])
+    of = np.searchsorted(asked["start"], waiting.start, "right") - 1
+    taken = np.searchsorted(boundaries.start, asked["start"], "right") - 1
+    known = (taken >= 0) & (asked["start"] < np.append(boundaries.end, 0)[taken]) & (asked["flags"] & Flag.END == 0)
+    known &= overlap(asked["start"], asked["start"] + 1, evaluation[:, 0], evaluation[:, 1]) == 0
+    return Steps(
+        start=boundaries.start,
+        wall=wall,
+        stages=stages,
+        batches=np.bincount(taken[known], minlength=count),
+        samples=np.bincount(taken[known], asked["extra"][known], count).astype(np.int64),
+        boundaries=boundaries,
+        waiting=waiting,
+        waiting_for=of,
+        waiting_in=step[waits],
+        asked=asked,
+    )

@@ -1,0 +1,80 @@
+"""Why the main process had no batch: from when each batch was ready in its worker, on the clock that all processes of a host share."""
+
+import numpy as np
+
+from feedline.analysis.boundaries import Records
+from feedline.analysis.model import WAIT_KINDS
+from feedline.analysis.steps import Steps
+from feedline.analysis.timeline import IntArray
+from feedline.profiler.events import Flag
+from feedline.profiler.store.read import Process
+
+
+def ready_times(workers: list[Process]) -> dict[tuple[int, int], int]:
+    """(loader, batch key) -> ns at which a worker had made the batch."""
+    found: dict[tuple[int, int], int] = {}
+    for worker in workers:
+        made = worker.batches
+        found.update(zip(zip(made["source"].tolist(), made["number"].tolist()), (made["start"] + made["wall"]).tolist()))
+    return found
+
+
+def classify(steps: Steps, ready: dict[tuple[int, int], int]) -> dict[str, IntArray]:
+    """Split each step's waiting by cause.
+
+    epoch_start    for the first batch of an epoch, and for last epoch's workers to end
+    transport      the batch was made, and on its way
+    head_of_line   the batch was not made, but a later one was: the loader returns them in order
+    starved        no batch was made
+
+    Returns:
+        kind -> int64 [steps], ns; they sum to the step's "wait".
+    """
+    found = {kind: np.zeros(len(steps.wall), np.int64) for kind in WAIT_KINDS}
+    later = later_ready(steps.asked, ready)
+    asked = steps.asked
+    edge = (asked["flags"] & (Flag.FIRST | Flag.END) != 0).tolist()
+    loader, number = asked["source"].tolist(), asked["number"].tolist()
+    for begin, end, of, step in zip(
+        steps.waiting.start.tolist(), steps.waiting.end.tolist(), steps.waiting_for.tolist(), steps.waiting_in.tolist()
+    ):
+        made = ready.get((loader[of], number[of]))
+        if of >= 0 and edge[of]:
+            found["epoch_start"][step] += end - begin
+        elif of < 0 or made is None:
+            found["starved"][step] += end - begin
+        else:
+            made = min(max(made, begin), end)
+            other = min(max(later[of], begin), made)
+            found["starved"][step] += other - begin
+            found["head_of_line"][step] += made - other
+            found["transport"][step] += end - made
+    return found
+
+
+def later_ready(asked: Records, ready: dict[tuple[int, int], int]) -> list[int]:
+    """For each request, ns at which the first of the batches after it was made (2**62: none that is known)."""
+    never = 2**62
+    found = [never] * len(asked)
+    by_epoch: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for (loader, key), time in ready.items():
+        by_epoch.setdefault((loader, key >> 32), []).append((key, time))
+    suffix: dict[tuple[int, int], int] = {}
+    for (loader, _), batches in by_epoch.items():
+        earliest = never
+        for key, time in sorted(batches, reverse=True):
+            suffix[loader, key] = earliest
+            earliest = min(earliest, time)
+    for index, (loader, key) in enumerate(zip(asked["source"].tolist(), asked["number"].tolist())):
+        found[index] = suffix.get((loader, key), never)
+    return found
+
+
+def ready_share(asked: Records, ready: dict[tuple[int, int], int]) -> float | None:
+    """Share of the requests (the first of each epoch apart) that found their batch made; None without workers."""
+    times = [
+        (start, ready[loader, key])
+        for start, loader, key, flags in zip(*(asked[name].tolist() for name in ("start", "source", "number", "flags")))
+        if (loader, key) in ready and not flags & (Flag.FIRST | Flag.END)
+    ]
+    return sum(made <= start for start, made in times) / len(times) if times else None

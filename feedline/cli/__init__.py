@@ -1,0 +1,49 @@
+"""The command line: one class a command, in a file of its own. Nothing heavy is imported before a command runs."""
+
+import argparse
+import sys
+from typing import Protocol
+
+from feedline import __version__
+from feedline.cli.env import Env
+from feedline.cli.report import Report
+from feedline.cli.run import Run
+from feedline.profiler.errors import FeedlineError
+
+
+class Command(Protocol):
+    """A command: its docstring is its help."""
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Say what to ask."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it; returns the exit code. Raises FeedlineError."""
+
+
+COMMANDS: dict[str, type[Command]] = {"run": Run, "report": Report, "env": Env}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command.
+
+    Returns:
+        The exit code: the training's own for ``run``, else 0, or that of the error (profiler/errors.py).
+    """
+    parser = argparse.ArgumentParser(
+        prog="feedline", description="Where every second of a PyTorch training step goes, and what to do about it."
+    )
+    parser.add_argument("--version", action="version", version=f"feedline {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, kind in COMMANDS.items():
+        about = (kind.__doc__ or "").strip()
+        sub = commands.add_parser(name, help=about.split("\n")[0], description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+        command = kind()
+        command.prepare_parser(sub)
+        sub.set_defaults(act=command.run)
+    args = parser.parse_args(argv)
+    try:
+        return int(args.act(args))
+    except FeedlineError as error:
+        print(f"feedline: {error}", file=sys.stderr)
+        return error.exit_code

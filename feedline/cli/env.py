@@ -1,0 +1,26 @@
+"""``feedline env``."""
+
+import argparse
+
+
+class Env:
+    """What this machine and this torch allow, hook by hook.
+
+    Attaches every tap to a tiny training of its own and looks whether it recorded what happened, and reads every counter once.
+    """
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--json", action="store_true", help="as JSON on standard output")
+
+    def run(self, args: argparse.Namespace) -> int:
+        from feedline.profiler.record.selftest import run
+
+        results = run()
+        if args.json:
+            import json
+
+            print(json.dumps([result._asdict() for result in results], indent=1))
+        else:
+            for result in results:
+                print(f"{'yes' if result.works else 'NO ':4}{result.name:26}{result.says}")
+        return 0

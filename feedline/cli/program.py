@@ -1,0 +1,149 @@
+"""Run somebody's script or module as Python would: ``__main__``, sys.argv, sys.path[0], exit code and traceback are as without us."""
+
+import builtins
+import importlib.machinery
+import importlib.util
+import io
+import os
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from types import CodeType, ModuleType, TracebackType
+
+from feedline.profiler.errors import ScriptError
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is to be run: compiled code, and the module it becomes."""
+
+    code: CodeType
+    module: ModuleType
+    argv: list[str]
+    path0: str
+
+    def run(self) -> None:
+        """Become the program. Raises what it raises, SystemExit included."""
+        sys.argv[:] = self.argv
+        if not safe_path():
+            sys.path[0] = self.path0
+        sys.modules["__main__"] = self.module
+        exec(self.code, self.module.__dict__)
+
+
+def safe_path() -> bool:
+    """Whether Python was told (-I, -P) to put no folder of a script before sys.path."""
+    return bool(sys.flags.isolated or getattr(sys.flags, "safe_path", False))
+
+
+def from_script(script: str, args: list[str]) -> Program:
+    """A program from a file.
+
+    Raises:
+        ScriptError: there is no such file.
+        SyntaxError: Python's own.
+    """
+    path = os.path.join(os.getcwd(), script)  # as Python does: absolute, not normalized
+    try:
+        with io.open_code(path) as file:
+            source = file.read()
+    except OSError as error:
+        raise ScriptError(
+            f"cannot open the script {script} ({error.strerror}): give the path of the training script, then its arguments"
+        ) from error
+    module = ModuleType("__main__")
+    loader = importlib.machinery.SourceFileLoader("__main__", path)
+    module.__dict__.update(__file__=path, __cached__=None, __loader__=loader, __builtins__=builtins)
+    return Program(compile(source, path, "exec", dont_inherit=True), module, [script, *args], os.path.dirname(os.path.realpath(script)))
+
+
+def from_module(name: str, args: list[str]) -> Program:
+    """A program from an importable module or a package with ``__main__``, as ``python -m``.
+
+    Raises:
+        ScriptError: there is no such module.
+    """
+    if not safe_path():
+        sys.path[0] = os.getcwd()
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except (ImportError, ValueError) as error:
+        raise ScriptError(f"cannot find the module {name} ({error}): name it as `python -m` would") from error
+    code = spec.loader.get_code(spec.name) if spec and hasattr(spec.loader, "get_code") else None  # type: ignore[union-attr]
+    if spec is None or code is None:
+        raise ScriptError(f"there is no module {name} that can be run: name it as `python -m` would, or give the script's path without -m")
+    module = ModuleType("__main__")
+    module.__dict__.update(
+        __file__=spec.origin,
+        __loader__=spec.loader,
+        __spec__=spec,
+        __package__=spec.parent,
+        __cached__=spec.cached,
+        __builtins__=builtins,
+    )
+    return Program(code, module, [str(spec.origin), *args], os.getcwd())
+
+
+def exit_code_of(error: BaseException | None) -> int:
+    """The exit code that Python gives a program that ended so."""
+    if error is None:
+        return 0
+    if isinstance(error, SystemExit):
+        code = error.code
+        return 0 if code is None else code if isinstance(code, int) else 1
+    return 130 if isinstance(error, KeyboardInterrupt) else 1
+
+
+def show(error: BaseException | None) -> None:
+    """Print what Python would print for this end."""
+    if isinstance(error, SystemExit):
+        if error.code is not None and not isinstance(error.code, int):
+            print(error.code, file=sys.stderr)
+    elif error is not None:
+        leave_out_us(error)
+        try:
+            sys.excepthook(type(error), error, error.__traceback__)
+        except Exception:
+            sys.__excepthook__(type(error), error, error.__traceback__)
+    with suppress(Exception):  # closed, or replaced by something that has no flush; Python says so itself at its end
+        sys.stdout.flush()
+
+
+def exit_like(error: BaseException | None) -> int:
+    """The exit code to end with.
+
+    Raises:
+        KeyboardInterrupt: the program was interrupted. Python then ends by the signal itself, after ``atexit``; all was printed before.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        sys.excepthook = lambda *_: None
+        raise KeyboardInterrupt
+    return exit_code_of(error) & 0xFF
+
+
+def leave_out_us(error: BaseException) -> None:
+    """Take our frames out of an exception's traceback, and out of those of its causes, but for where we raised it ourselves."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        here = waiting.pop()
+        if here is None or id(here) in seen:
+            continue
+        seen.add(id(here))
+        here.__traceback__ = _without_us(here.__traceback__)
+        waiting += [here.__cause__, here.__context__, *getattr(here, "exceptions", ())]
+
+
+def _without_us(trace: TracebackType | None) -> TracebackType | None:
+    frames = []
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
+    kept: TracebackType | None = None
+    for frame in reversed(frames):
+        if kept is None or not str(frame.tb_frame.f_globals.get("__name__", "")).startswith("feedline."):
+            frame.tb_next = kept
+            kept = frame
+    return kept

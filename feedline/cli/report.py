@@ -1,0 +1,124 @@
+"""``feedline report``."""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feedline.profiler.errors import FeedlineError, OutputError
+
+if TYPE_CHECKING:
+    from feedline.analysis.model import Report as ReportModel
+    from feedline.profiler.store.read import Run
+
+STEPS = ("compacting records", "reading records", "writing the report", "writing the trace")
+
+
+class Report:
+    """Show a run: in the terminal, as HTML, JSON, text, or a trace for Perfetto.
+
+    feedline report runs/train-1121-0943
+    feedline report runs/train-1121-0943 -o report.html      also .json, .txt, .trace.json.gz
+
+    Works on runs that ended, that were killed, and on those still going on. Without -o it also writes report.html, report.json and
+    trace.json.gz into the run folder.
+    """
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
+        parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write only this file; its ending chooses the format")
+        parser.add_argument("-f", "--force", action="store_true", help="overwrite the file")
+        parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
+        parser.add_argument("--finish", action="store_true", help=argparse.SUPPRESS)  # compact the records of ranks that ended
+        parser.add_argument("--wait", type=float, default=0.0, help=argparse.SUPPRESS)  # seconds to wait for other ranks to end
+
+    def run(self, args: argparse.Namespace) -> int:
+        for file in (args.output, args.json):
+            if file is not None and file.exists() and not args.force:
+                raise OutputError(f"{file} exists already: name another file, or overwrite it with -f")
+
+        from rich.console import Console
+
+        from feedline.analysis import build, reports, trace
+        from feedline.analysis.reports.progress import building
+        from feedline.profiler.store.read import Run
+
+        console = Console(stderr=False, quiet=args.quiet, highlight=False)
+        with building(Console(stderr=True, quiet=args.quiet), STEPS) as done:
+            if args.finish:
+                finish(args.run, args.wait)
+            done()
+            run = Run.open(args.run)
+            report = build.build(run)
+            done()
+            written = write(run, report, args)
+            done()
+            if args.output is None or trace.is_trace(args.output):
+                written += write_trace(run, args.output)
+        if args.output is None and not args.quiet:
+            reports.to_terminal(report, console)
+        for path in written:
+            console.print(f"  {os.path.relpath(path)}", soft_wrap=True)
+        return 0
+
+
+def finish(path: Path, wait_s: float) -> None:
+    """Wait for the ranks of one launch to end, and compact the records of those that did. What cannot be compacted stays as it is."""
+    from feedline.profiler.store.compact import compact
+    from feedline.profiler.store.layout import SEGMENTS
+    from feedline.profiler.store.read import Run
+
+    deadline = time.monotonic() + wait_s
+    while True:
+        ranks = Run.open(path).ranks.values()
+        world = max(int(str(rank.manifest.place.get("world_size", 1))) for rank in ranks)
+        if time.monotonic() > deadline or (len(ranks) >= world and all(rank.manifest.state != "live" for rank in ranks)):
+            break
+        time.sleep(0.2)
+    for rank in ranks:
+        if rank.manifest.ended and (rank.folder / SEGMENTS).exists():
+            try:
+                compact(rank.folder)
+            except OSError as error:
+                print(
+                    f"feedline: {rank.folder} stays uncompacted ({error.strerror}): reading it takes longer, nothing is lost",
+                    file=sys.stderr,
+                )
+
+
+def write(run: "Run", report: "ReportModel", args: argparse.Namespace) -> list[Path]:
+    """Write the files that were asked for; a run folder that is read-only gets none, and the terminal shows the report still."""
+    from feedline.analysis import reports, trace
+
+    written: list[Path] = []
+    if args.output is not None and not trace.is_trace(args.output):
+        reports.write(report, args.output)
+        written.append(args.output)
+    if args.json is not None:
+        reports.write(report, args.json)
+        written.append(args.json)
+    if args.output is None:
+        for name in ("report.html", "report.json"):
+            try:
+                reports.write(report, run.path / name)
+                written.append(run.path / name)
+            except FeedlineError as error:
+                print(f"feedline: {error}", file=sys.stderr)
+    return written
+
+
+def write_trace(run: "Run", output: Path | None) -> list[Path]:
+    """Write the trace for Perfetto, into the run folder or to ``output``."""
+    from feedline.analysis import trace
+
+    path = output or run.path / "trace.json.gz"
+    try:
+        trace.write(run, path)
+    except OSError as error:
+        if output is not None:
+            raise OutputError(f"{path}: the trace cannot be written ({error.strerror}): name another file with -o") from error
+        return []
+    return [path]

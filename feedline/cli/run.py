@@ -1,0 +1,123 @@
+"""``feedline run``."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feedline.cli.program import Program, exit_code_of, exit_like, from_module, from_script, show
+
+if TYPE_CHECKING:
+    from feedline.profiler.record.session import Session
+    from feedline.profiler.record.window import Window
+
+STDERR = 2  # the file descriptor: reports do not go where the training's own output goes
+
+
+class Run:
+    """Record a training that nobody changed, and say what holds it back.
+
+    feedline run train.py --epochs 3
+    feedline run -m mypackage.train --epochs 3
+    torchrun --nproc-per-node 8 -m feedline run train.py
+
+    Everything after the script is the script's. The exit code is the training's own.
+    """
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("-o", "--output", type=Path, metavar="RUN", help="run folder to make (default: runs/SCRIPT-TIME)")
+        parser.add_argument("-f", "--force", action="store_true", help="overwrite an older run there")
+        parser.add_argument("-q", "--quiet", action="store_true", help="record only; `feedline report RUN` shows it later")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
+        parser.add_argument(
+            "--detail", type=int, metavar="N", help="look into one sample in N (default: as many as cost about 5 us a sample)"
+        )
+        parser.add_argument(
+            "--window",
+            type=window,
+            metavar="SKIP:ACTIVE",
+            help="after SKIP steps, and one to warm up, record ACTIVE steps with torch.profiler; off: none (default: 20:5 on a GPU)",
+        )
+        parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module, as in `python -m`")
+        parser.add_argument("script", help="the training script")
+        parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
+
+    def run(self, args: argparse.Namespace) -> int:
+        started = Start()
+        try:
+            program = (from_module if args.module else from_script)(args.script, args.args)
+        except (SyntaxError, ValueError) as error:  # ValueError: a null byte, before Python 3.12
+            show(error.with_traceback(None))
+            return 1
+
+        from feedline.profiler import ranks
+        from feedline.profiler.record.session import Session
+
+        name = Path(args.script).stem if not args.module else args.script.rsplit(".", 1)[-1]
+        path = started.absolute(args.output or Path("runs") / f"{name}-{ranks.started_at()}")
+        session = Session(path, [args.script, *args.args], args.force, args.detail, args.window)
+        speaks = session.place.rank == 0 and not args.quiet
+        if speaks:
+            say(f"recording into {os.path.relpath(path)}")
+        error = run_recorded(program, session)
+        show(error)
+        if session.place.rank == 0 and session.is_mine:
+            report(path, args, started)
+        return exit_like(error)
+
+
+def window(text: str) -> "Window":
+    """The value of ``--window``."""
+    from feedline.profiler.record.window import Window
+
+    try:
+        return Window.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+class Start:
+    """What the program may change while it runs, as it was before."""
+
+    def __init__(self) -> None:
+        self.folder = Path.cwd()
+        self.python_path = list(sys.path)
+
+    def absolute(self, path: Path) -> Path:
+        return self.folder / path
+
+
+def say(text: str) -> None:
+    """Tell the user, on the standard error of the process: the program may have put something else in its place, or closed it."""
+    with suppress(Exception):
+        print(f"feedline: {text}", file=sys.__stderr__, flush=True)
+
+
+def run_recorded(program: Program, session: "Session") -> BaseException | None:
+    """Run the program, and end the recording however it ends. Returns what it raised. A fork of it may come back here too."""
+    ended: BaseException | None = None
+    try:
+        program.run()
+    except BaseException as error:
+        ended = error
+    session.stop(exit_code_of(ended))
+    return ended
+
+
+def report(path: Path, args: argparse.Namespace, started: Start) -> None:
+    """Build the report in a process of its own: with the modules that feedline started with, and without the training's memory."""
+    command = ["report", str(path), "--finish", "--wait", "20", "-f"]
+    command += ["-q"] if args.quiet else []
+    command += ["--json", str(started.absolute(args.json))] if args.json else []
+    program = (
+        f"import sys; sys.path[:] = {json.dumps(started.python_path)}; from feedline.cli import main; sys.exit(main({json.dumps(command)}))"
+    )
+    flags = [*subprocess._args_from_interpreter_flags(), "-Wignore"]  # type: ignore[attr-defined]
+    try:
+        subprocess.run([sys.executable, *flags, "-c", program], stdin=subprocess.DEVNULL, stdout=STDERR, cwd=started.folder, check=False)
+    except (OSError, ValueError, KeyboardInterrupt) as error:
+        say(f"the report could not be built ({error or type(error).__name__}): feedline report {path}")

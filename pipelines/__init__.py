@@ -1,0 +1,7 @@
+"""Loaders to compare, stores to pack a data set into, and the probes that measure one ceiling each.
+
+Import it as ``feedline.pipelines``.
+"""
+
+if __name__ != "feedline.pipelines":
+    raise ImportError(f"import feedline.pipelines, not {__name__}: a second copy would not share its classes with the first")

@@ -1,0 +1,7 @@
+"""What runs inside the training: clocks, taps, samplers and the run folder they write to.
+
+Import it as ``feedline.profiler``; setup.cfg maps this folder there, so that a ``profiler`` module of the user's own is never in the way.
+"""
+
+if __name__ != "feedline.profiler":
+    raise ImportError(f"import feedline.profiler, not {__name__}: a second copy would not share its classes with the first")

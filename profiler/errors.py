@@ -1,0 +1,40 @@
+"""Every error a user can see, with the exit code of the command that met it (numbers from sysexits.h).
+
+FeedlineError                  70
++-- ScriptError                 2   the script or module to run cannot be found (Python's own code for it)
++-- RunNotFound                66   no run folder there
++-- RunDamaged                 65   a run folder whose files cannot be read
++-- SchemaTooNew               76   written by a newer feedline
++-- OutputError                73   the place to write to exists already, is read-only, or is full
++-- MissingDependency          69   an optional package is needed for this and is not installed
+"""
+
+
+class FeedlineError(Exception):
+    """Base of all errors whose message is meant for the user: what, where, and the way out."""
+
+    exit_code = 70
+
+
+class ScriptError(FeedlineError):
+    exit_code = 2
+
+
+class RunNotFound(FeedlineError):
+    exit_code = 66
+
+
+class RunDamaged(FeedlineError):
+    exit_code = 65
+
+
+class SchemaTooNew(FeedlineError):
+    exit_code = 76
+
+
+class OutputError(FeedlineError):
+    exit_code = 73
+
+
+class MissingDependency(FeedlineError):
+    exit_code = 69

@@ -1,0 +1,90 @@
+"""The one record that everything is written as, and the stages it can belong to.
+
+A record is 64 bytes, little-endian. Its last byte is its stage: a record is written front to back, so one that a killed process left half
+written has stage 0 and is not there for a reader.
+"""
+
+import enum
+import struct
+
+import numpy as np
+
+RECORD = struct.Struct("<7q3H2B")
+RECORD_DTYPE = np.dtype(
+    [
+        ("start", "<i8"),  # ns, CLOCK_MONOTONIC: comparable between the processes of one host
+        ("wall", "<i8"),  # ns
+        ("cpu", "<i8"),  # ns of this thread's CPU time; -1: not measured
+        ("runqueue", "<i8"),  # ns runnable but not running; -1: not measured
+        ("nbytes", "<i8"),  # see the stage
+        ("number", "<i8"),  # a batch key (epoch << 32 | batch in the epoch) unless the stage says otherwise
+        ("extra", "<i8"),  # see the stage
+        ("source", "<u2"),  # which loader, module, optimizer or named operation
+        ("window", "<u2"),  # scrambled number of the window of batches it belongs to (store/segment.py)
+        ("flags", "<u2"),
+        ("thread", "u1"),  # 0: the first thread that wrote, normally the main one
+        ("stage", "u1"),
+    ]
+)
+assert RECORD.size == RECORD_DTYPE.itemsize == 64
+UNMEASURED = -1
+
+
+class Stage(enum.IntEnum):
+    """What a record is about. Numbers are part of the run folder's schema: add, never change."""
+
+    # The making of a batch: in a worker, or in the main thread when there are none.
+    FETCH = 1  #: one batch, samples and collate. extra: samples. Flags: FAILED, END
+    SAMPLE = 2  #: looked at in detail. nbytes: samples in it (1, or a batch by __getitems__). extra: it stands for so many times as many
+    READ = 3  #: source: operation. nbytes: bytes read
+    DECODE = 4  #: source: operation. extra: pixels decoded. nbytes: bytes of the result
+    AUGMENT = 5  #: source: operation. extra: pixels of the result (0: unknown)
+    COLLATE = 6  #: making a batch of samples. Flags: CUSTOM
+    PICKLE = 7  #: a worker's feeder thread serialises a batch. nbytes: length of the pickle
+    IDLE = 8  #: a worker waited for something to do
+    #: No span: a batch's file traffic. wall: major faults. cpu: bytes from the disk. runqueue: process CPU ns. nbytes: bytes read.
+    #: extra: reads
+    TRAFFIC = 9
+    START = 10  #: a worker was born: from process start to its first instruction here. extra: pid
+    BATCH = 11  #: no span: what collate made. nbytes: bytes in tensors and arrays. extra: samples. Flags: FLOAT32, SHARED, OBJECTS, CUSTOM
+
+    # The main process.
+    NEXT = 20  #: one __next__ of a loader. nbytes: bytes in its tensors and arrays. extra: samples. Flags: END, FIRST, those of BATCH
+    EPOCH = 21  #: a loader's iterator was made or reset. number: epoch. extra: workers
+    SAMPLER = 22  #: drawing indices and sending them to a worker
+    ARRIVE = 23  #: a batch came out of the result queue. extra: worker (-1: unknown)
+    TRANSPORT = 24  #: receiving and unpickling a batch. nbytes: length of the pickle
+    PIN = 25  #: copying a batch to pinned memory. nbytes: bytes
+    COPY = 26  #: a tensor moved between devices. nbytes: bytes. Flags: PINNED, NON_BLOCKING
+    FORWARD = 27  #: source: the outermost module. Flags: TRAINING, GRAD
+    LOSS = 28  #: source: the loss module
+    BACKWARD = 29
+    OPTIMIZER = 30  #: one optimizer step. source: the optimizer
+    USER = 31  #: feedline.stage(name). source: the name
+    CHECKPOINT = 32  #: torch.save. nbytes: unknown, 0
+    COMPILE = 33  #: torch.compile compiled a graph. extra: which. source: what made it
+    GPU = 40  #: what a GPU did for a stage (taps/gpu.py). extra: the stage. number: start of the stage's own record
+    PROFILED = 41  #: no span: torch.profiler recorded, which slows steps. extra: how many steps it was to record
+
+    NAME = 60  #: not a span: bytes 0..55 are UTF-8, number is unused, source is the id the name belongs to
+
+
+class Flag(enum.IntFlag):
+    """Bits of a record's flags."""
+
+    END = 1  #: NEXT: the loader had no more batches. FETCH: the data set had no more samples
+    FIRST = 2  #: NEXT: first batch of an epoch
+    FLOAT32 = 4  #: most bytes of the batch are floating point
+    SHARED = 8  #: the batch's tensors are in shared memory
+    PINNED = 16
+    NON_BLOCKING = 32
+    TRAINING = 64  #: FORWARD: module.training
+    GRAD = 128  #: FORWARD: gradients were enabled
+    OBJECTS = 256  #: the batch holds arrays or large objects that are no tensors
+    CUSTOM = 512  #: COLLATE: not torch's default_collate
+    FAILED = 1024  #: what was measured raised
+
+
+def batch_key(epoch: int, batch: int) -> int:
+    """One number for a loader's batch: ``epoch << 32 | batch``."""
+    return epoch << 32 | batch

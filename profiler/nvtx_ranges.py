@@ -1,0 +1,121 @@
+"""The stages as NVTX ranges in the domain ``feedline``, so that Nsight Systems and other NVTX tools show the tree that the report shows.
+
+A tap holds what ``ranges()`` returned. Without a tool that is None, a range costs one ``is None`` check, and nvtx is not even imported.
+
+A tool is a library that NVTX loads once per process, at the first call, from the path in NVTX_INJECTION64_PATH; none can be attached later.
+What that means for loader workers (tests/nvtx/test_nvtx_in_workers.py):
+
+spawn, forkserver  The environment is inherited and the worker loads the tool for itself.
+fork               A tool that the parent had loaded is inherited as it was: its callbacks run in the worker, its threads do not. One that
+                   the parent had not loaded is loaded by the worker. Nsight Systems needs ``--trace-fork-before-exec=true`` to see either
+                   (its documentation; not run here, there was no Nsight Systems).
+
+NVTX nests ranges per thread and domain: push and pop in the same thread.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from feedline.profiler.events import Stage
+
+DOMAIN = "feedline"
+INJECTION = "NVTX_INJECTION64_PATH" if sys.maxsize > 2**32 else "NVTX_INJECTION32_PATH"
+MAX_NAMES = 4096  # NVTX keeps every name for the life of the process; a program that makes up names without end gets "other" after these
+
+#: The range of each stage.
+NAMES = {stage: stage.name.lower() for stage in Stage if stage is not Stage.NAME}
+
+
+class Ranges:
+    """Pushes and pops ranges of one domain, from any thread. Pickled, it becomes what ``ranges()`` gives where it is loaded."""
+
+    def __init__(self, domain: Any) -> None:
+        self._named = _Attributes(domain)
+        self._mine = _PerThread(domain)
+        self._push: Callable[[Any], None] = domain.push_range
+        #: Ends the range of this thread that was pushed last.
+        self.pop: Callable[[], None] = domain.pop_range
+
+    def push(self, name: str, payload: int | None = None) -> None:
+        """Begin a range.
+
+        Args:
+            name: a stage of ``NAMES``, or a user's own.
+            payload: a number that the tool shows with the range: bytes, where a stage has bytes. Left out where it does not fit in int64.
+        """
+        if payload is None:
+            self._push(self._named[name])
+            return
+        attributes = self._mine.named[name]
+        try:
+            attributes.payload = int(payload)
+        except (OverflowError, TypeError, ValueError):
+            attributes = self._named[name]
+        self._push(attributes)
+
+    def __reduce__(self) -> tuple[Callable[[], "Ranges | None"], tuple[()]]:
+        return ranges, ()
+
+
+def listening() -> bool:
+    """Whether an NVTX tool asks this process for ranges, by the environment alone: cheap, imports nothing. NVTX_DISABLE says no."""
+    return bool(os.environ.get(INJECTION)) and not os.environ.get("NVTX_DISABLE")
+
+
+def ranges() -> Ranges | None:
+    """Ranges of the domain ``feedline``; None when no tool listens, the tool could not be loaded, or the package nvtx is missing."""
+    found = _attach()
+    return found if isinstance(found, Ranges) else None
+
+
+def why_not() -> str | None:
+    """Why ``ranges()`` is None, in words for ``feedline env``; None when there are ranges."""
+    found = _attach()
+    return found if isinstance(found, str) else None
+
+
+def _attach() -> Ranges | str:
+    if os.environ.get("NVTX_DISABLE"):
+        return "NVTX_DISABLE is set"
+    if not listening():
+        return f"no NVTX tool listens ({INJECTION} is not set)"
+    try:
+        import nvtx
+    except Exception as error:
+        return f"an NVTX tool listens, but the package nvtx cannot be imported ({error}): pip install nvtx"
+    try:
+        domain = nvtx.get_domain(DOMAIN)
+        # nvtx gives a domain without attributes when no tool was loaded; it says so in no other way.
+        if domain.get_event_attributes("next") is None:
+            return f"NVTX could not load the tool at {INJECTION}={os.environ[INJECTION]}"
+        return Ranges(domain)
+    except Exception as error:
+        return f"this nvtx does not offer what is needed ({error!r}): pip install -U nvtx"
+
+
+class _Attributes(dict[str, Any]):
+    """Name -> EventAttributes, made when first asked for."""
+
+    def __init__(self, domain: Any) -> None:
+        super().__init__()
+        self._make = domain.get_event_attributes
+
+    def __missing__(self, name: str) -> Any:
+        if len(self) >= MAX_NAMES:
+            return self["other"] if "other" in self else self._keep("other")
+        return self._keep(name)
+
+    def _keep(self, name: str) -> Any:
+        # A file name can hold what UTF-8 cannot; nvtx would raise.
+        attributes = self[name] = self._make(name.encode(errors="backslashreplace").decode())
+        return attributes
+
+
+class _PerThread(threading.local):
+    """EventAttributes whose payload changes: each thread has its own, for another could change them between setting and pushing."""
+
+    def __init__(self, domain: Any) -> None:
+        self.named = _Attributes(domain)

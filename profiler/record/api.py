@@ -1,0 +1,83 @@
+"""The public API inside a program: ``feedline.record`` and ``feedline.stage``."""
+
+import functools
+import sys
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from feedline.profiler.events import Stage
+from feedline.profiler.record.recorder import Span, recorder
+from feedline.profiler.record.session import Session
+
+
+class record(ContextDecorator):
+    """Record what happens inside, as ``feedline run`` does for a whole program::
+
+        with feedline.record("runs/mine"):
+            train()
+
+        @feedline.record("runs/mine")
+        def train(): ...
+
+    Afterwards ``feedline report runs/mine`` shows it. Loaders have to be iterated inside; they may be made before.
+
+    Args:
+        path: the run folder to make.
+        overwrite: replace an older run there.
+
+    Raises:
+        OutputError: (on entry) the folder holds a run already or cannot be written.
+    """
+
+    def __init__(self, path: str | Path, overwrite: bool = False) -> None:
+        self._path, self._overwrite = Path(path), overwrite
+        self._session: Session | None = None
+
+    def __enter__(self) -> "record":
+        self._session = Session(self._path, sys.argv, self._overwrite)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.stop(0 if kind is None else 1)
+
+
+class stage:
+    """Give a part of the training step its own line in the report, as a context manager or decorator::
+
+        with feedline.stage("mixup"):
+            images, labels = mixup(images, labels)
+
+    Costs a few hundred nanoseconds when nothing records. Works in the training and in a loader's workers; may be nested and used again.
+
+    Args:
+        name: at most 56 bytes; other characters than the stages' own names.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._spans: list[Span | None] = []
+
+    def __enter__(self) -> "stage":
+        segment = recorder.segment
+        self._spans.append(
+            None if segment is None else Span(segment, Stage.USER, segment.name_id(self._name), number=recorder.batch).__enter__()
+        )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        span = self._spans.pop()
+        if span is not None:
+            span.__exit__(kind, error, trace)
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with stage(self._name):
+                return function(*args, **kwargs)
+
+        return wrapper

@@ -1,0 +1,59 @@
+"""Which taps are attached in this process. A tap that cannot attach is named with the reason, and the training goes on."""
+
+import sys
+from collections.abc import Callable
+
+import wrapt
+
+from feedline.profiler.taps.patch import Patches
+
+Tell = Callable[[str, bool, str], None]  # hook, attached?, what it gives or why not
+
+
+class Hooks:
+    """Attaches taps now or when their library is imported, and detaches all of them again.
+
+    Args:
+        tell: called for each tap that was tried.
+    """
+
+    def __init__(self, tell: Tell) -> None:
+        self.tell = tell
+        self._undo: list[Callable[[], None]] = []
+        self._active = True
+
+    def when_imported(self, library: str, attach: Callable[[], None]) -> None:
+        """Call ``attach`` once the library is there; at once if it is. What it raises is told, not raised."""
+
+        def arrived(_: object) -> None:
+            if self._active:
+                try:
+                    attach()
+                except Exception as error:
+                    self.tell(library, False, f"{type(error).__name__}: {error}")
+
+        if library in sys.modules and not getattr(sys.modules[library].__spec__, "_initializing", False):
+            arrived(None)
+        else:
+            wrapt.register_post_import_hook(arrived, library)
+
+    def attach(self, name: str, gives: str, attach: Callable[[Patches], None]) -> None:
+        """Attach one tap; half-made patches are taken back when it fails."""
+        patches = Patches()
+        try:
+            attach(patches)
+        except Exception as error:
+            patches.undo()
+            self.tell(name, False, f"{type(error).__name__}: {error}")
+            return
+        self.add_undo(patches.undo)
+        self.tell(name, True, gives)
+
+    def add_undo(self, undo: Callable[[], None]) -> None:
+        self._undo.append(undo)
+
+    def detach(self) -> None:
+        """Put every original back. Libraries imported later stay as they are."""
+        self._active = False
+        while self._undo:
+            self._undo.pop()()

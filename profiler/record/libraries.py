@@ -1,0 +1,71 @@
+"""Which tap goes with which library, in the main process and in its workers."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from feedline.profiler.record.hooks import Hooks
+from feedline.profiler.record.window import Window
+from feedline.profiler.taps import operations
+from feedline.profiler.taps.patch import Patches
+
+NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> the loader's number
+
+
+def attach_in_main(hooks: Hooks, folder: Path, tell_loader: NewLoader, window: Window | None = None) -> None:
+    """Register all taps of the training process. Imports none of the libraries: a training that never imports torch pays nothing."""
+    hooks.when_imported("torch", lambda: _torch(hooks, folder, tell_loader))
+    hooks.when_imported("torch", lambda: _gpu(hooks, folder, window))
+    hooks.when_imported("torch._dynamo", lambda: _dynamo(hooks))
+    hooks.when_imported("nvidia.dali.plugin.pytorch", lambda: _dali(hooks, tell_loader))
+    hooks.add_undo(operations.attach(hooks.tell))
+
+
+def attach_in_worker(patches: Patches) -> None:
+    """The taps of a worker. After a fork they are there already."""
+    from feedline.profiler.taps import fetch
+
+    fetch.attach(patches)
+    operations.attach(lambda *_: None)
+
+
+def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader) -> None:
+    from feedline.profiler.taps import copy, fetch, training
+    from feedline.profiler.taps.loader import TORCH, TORCHDATA, LoaderTaps, attach_pin
+
+    loaders = LoaderTaps(folder, tell_loader)
+    hooks.attach("DataLoader", "epochs, waits, batches, workers", lambda patches: loaders.attach(TORCH, patches))
+    hooks.attach("fetcher", "samples, collate, file traffic, in any worker", fetch.attach)
+    hooks.attach("pin_memory", "copies to pinned memory", attach_pin)
+    hooks.attach("nn.Module", "forward and loss of the outermost module", training.attach_forward)
+    hooks.attach("autograd", "backward", training.attach_backward)
+    hooks.attach("optimizer", "updates, and with them the steps", lambda _: hooks.add_undo(training.OptimizerTap().undo))
+    hooks.attach("torch.save", "checkpoints", training.attach_checkpoint)
+    hooks.attach("Tensor.to", "copies between devices", copy.attach)
+    hooks.when_imported(
+        TORCHDATA.module,
+        lambda: hooks.attach("StatefulDataLoader", "the same for torchdata's loader", lambda patches: loaders.attach(TORCHDATA, patches)),
+    )
+
+
+def _gpu(hooks: Hooks, folder: Path, window: Window | None) -> None:
+    from feedline.profiler.taps import gpu
+    from feedline.profiler.taps.kineto_window import NAME, KinetoWindow
+
+    hooks.add_undo(gpu.attach(hooks.tell))
+    kineto = KinetoWindow(folder, window, hooks.tell)
+    hooks.attach(NAME, "kernels, copies and operators of a few steps, once they come", kineto.attach)
+    hooks.add_undo(kineto.stop)
+
+
+def _dynamo(hooks: Hooks) -> None:
+    from feedline.profiler.taps.compile import CompileTap
+
+    tap = CompileTap()
+    hooks.attach("torch.compile", "compilations", tap.attach)
+    hooks.add_undo(tap.undo)
+
+
+def _dali(hooks: Hooks, tell_loader: NewLoader) -> None:
+    from feedline.profiler.taps import dali
+
+    hooks.attach("DALI", "DALI's iterators as loaders: waits and batches", lambda patches: dali.attach(patches, tell_loader))

@@ -1,0 +1,121 @@
+"""What the taps of this process write through. There is one ``recorder`` per process, as there is one training."""
+
+import os
+import threading
+from types import TracebackType
+from typing import Any, Protocol
+
+from feedline.profiler import clock
+from feedline.profiler.clock import counters
+from feedline.profiler.events import UNMEASURED, Flag, Stage
+from feedline.profiler.store.segment import Segment
+
+
+class Ranges(Protocol):
+    """Somebody who is told when spans begin and end: NVTX ranges, GPU events."""
+
+    def push(self, name: str, payload: int | None = None) -> None: ...
+
+    def pop(self) -> None: ...
+
+
+class GpuTimer(Protocol):
+    """Times stages on a GPU (taps/gpu.py)."""
+
+    def begin(self, stage: Stage) -> Any: ...
+
+    def end(self, pair: Any, stage: Stage, start: int) -> None: ...
+
+    def end_copy(self, pair: Any, start: int, source: Any, target: Any) -> None: ...
+
+
+class Recorder:
+    """Where records go.
+
+    Attributes:
+        main: the segment of the training process; None in workers and when nothing records, so taps of the training test this.
+        segment: the segment of this process, worker or not.
+        ranges: told of every span, or None.
+        gpu: told of the training's stages, or None.
+        batch: key of the batch this process works on (events.batch_key).
+        loader: number of the loader this process works for.
+        every: look at one sample in so many in detail; None: as many as stay cheap (taps/fetch.py).
+    """
+
+    def __init__(self) -> None:
+        self.main: Segment | None = None
+        self.segment: Segment | None = None
+        self.ranges: list[Ranges] = []
+        self.gpu: GpuTimer | None = None
+        self.batch = 0
+        self.loader = 0
+        self.every: int | None = None
+
+    def open_main(self, segment: Segment) -> None:
+        self.main = self.segment = segment
+
+    def open_worker(self, segment: Segment, loader: int) -> None:
+        self.main, self.segment, self.loader = None, segment, loader
+
+    def close(self) -> None:
+        """Stop recording in this process; the file is complete as it is."""
+        segment, self.main, self.segment = self.segment, None, None
+        if segment is not None:
+            segment.close()
+
+    def forget_after_fork(self) -> None:
+        """In the child of a fork: the segment is the parent's. A loader's worker opens its own afterwards."""
+        if self.segment is not None:
+            self.segment.forget()
+        self.main = self.segment = self.gpu = None
+
+
+class Inside(threading.local):
+    """Whether this thread is inside something whose parts are not told apart: a model, a backward pass, the making of a batch."""
+
+    depth = 0
+
+
+recorder = Recorder()
+inside = Inside()
+os.register_at_fork(after_in_child=recorder.forget_after_fork)
+
+
+class Span:
+    """``with Span(segment, Stage.X) as span:`` writes one record at its end, whether the body raised or not. Never raises itself.
+
+    ``number``, ``nbytes``, ``extra``, ``source`` and ``flags`` may be set in the body.
+    """
+
+    __slots__ = ("segment", "stage", "source", "flags", "number", "nbytes", "extra", "start", "_cpu", "_runqueue", "_queue", "_gpu")
+
+    def __init__(self, segment: Segment, stage: Stage, source: int = 0, flags: int = 0, number: int = 0, runqueue: bool = False) -> None:
+        self.segment, self.stage, self.source, self.flags, self.number = segment, stage, source, flags, number
+        self.nbytes = self.extra = 0
+        self._queue = runqueue
+
+    def __enter__(self) -> "Span":
+        for ranges in recorder.ranges:
+            ranges.push(NAMES[self.stage])
+        gpu = recorder.gpu
+        self._gpu = None if gpu is None else gpu.begin(self.stage)
+        self._runqueue = counters.runqueue_ns() if self._queue else UNMEASURED
+        self._cpu = clock.cpu_ns()
+        self.start = clock.wall_ns()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        wall = clock.wall_ns() - self.start
+        cpu = clock.cpu_ns() - self._cpu
+        if self._gpu is not None and recorder.gpu is not None:
+            recorder.gpu.end(self._gpu, self.stage, self.start)
+        queue, without_cpu = self._runqueue, wall - cpu
+        if queue >= 0:  # what does not fit into the wall time happened between two readings; where nothing fits, it costs no reading
+            queue = min(counters.runqueue_ns() - queue, without_cpu) if without_cpu > 0 else 0
+        flags = self.flags if kind is None else self.flags | Flag.FAILED
+        self.segment.add(self.stage, self.start, wall, cpu, queue, self.nbytes, self.number, self.extra, self.source, int(flags))
+        for ranges in recorder.ranges:
+            ranges.pop()
+
+
+NAMES = {stage: stage.name.lower() for stage in Stage}

@@ -1,0 +1,219 @@
+"""One recording, from its start in the main process to its end."""
+
+import os
+import platform
+import shutil
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from feedline.profiler import clock, nvtx_ranges, ranks
+from feedline.profiler.clock import counters
+from feedline.profiler.errors import FeedlineError, OutputError
+from feedline.profiler.record import privacy
+from feedline.profiler.record.hooks import Hooks
+from feedline.profiler.record.libraries import attach_in_main
+from feedline.profiler.record.recorder import recorder
+from feedline.profiler.record.window import Window
+from feedline.profiler.samplers.sampler import Sampler
+from feedline.profiler.store.layout import GAUGES, MANIFEST, REPORTS, RESERVE, main_segment, parse_rank_folder, rank_folder
+from feedline.profiler.store.manifest import Manifest, process_started
+from feedline.profiler.store.segment import Segment
+
+LIBRARIES = (
+    "feedline",
+    "torch",
+    "torchvision",
+    "numpy",
+    "pillow",
+    "opencv-python",
+    "torchdata",
+    "lightning",
+    "pytorch-lightning",
+    "transformers",
+    "timm",
+)
+RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
+
+
+class Session:
+    """Records this process and its loaders' workers into a run folder.
+
+    Args:
+        path: the run folder; other ranks of the launch use the same one.
+        command: what is recorded, for the manifest; keys are masked.
+        overwrite: remove an older run in that place.
+        every: look at one sample in so many in detail; None: as many as stay cheap.
+        window: which steps torch.profiler is to record; None: a few where a GPU is used.
+
+    Raises:
+        OutputError: the folder holds an older run, is read-only, or the disk is full. Nothing was attached then.
+    """
+
+    def __init__(
+        self, path: Path, command: list[str], overwrite: bool = False, every: int | None = None, window: Window | None = None
+    ) -> None:
+        self.path = path
+        self.place = ranks.place()
+        self.folder = rank_folder(path, self.place.rank, self.place.restart)
+        self.manifest = Manifest(
+            launch=ranks.launch_id(),
+            command=privacy.mask_argv(command),
+            place=asdict(self.place),
+            environment=privacy.environment(),
+            machine=machine(),
+            pid=os.getpid(),
+            pid_started=process_started(os.getpid()),
+            anchors=[clock.anchor()],
+        )
+        if recorder.main is not None:
+            raise OutputError("this process is being recorded already: end that recording first")
+        try:
+            make_room(path, self.place, self.manifest.launch, overwrite)
+            self.manifest.write(self.folder)
+            reserve(self.folder)
+            segment = Segment(main_segment(self.folder), {"role": "main", "pid": os.getpid()})
+        except OSError as error:
+            raise OutputError(
+                f"cannot write the run folder {path} ({error.strerror}): choose another place with -o, or make room"
+            ) from error
+        self._every, self._window = every, window
+        self._sampler = Sampler(self.folder / GAUGES)
+        self._hooks = Hooks(self._tell_hook)
+        self._begin(segment)
+
+    def _begin(self, segment: Segment) -> None:
+        ranges = nvtx_ranges.ranges()
+        recorder.ranges = [ranges] if ranges is not None else []
+        recorder.open_main(segment)
+        recorder.every = self._every
+        attach_in_main(self._hooks, self.folder, self._tell_loader, self._window)
+        with suppress(Exception):
+            self._sampler.start()
+
+    def stop(self, exit_code: int | None = 0) -> None:
+        """Detach, and complete the manifest. Never raises: the training's own end is more important."""
+        if not self.is_mine:
+            return
+        self._hooks.detach()
+        with suppress(Exception):
+            self._sampler.stop()
+            self.manifest.machine.update(self._sampler.machine)
+            for name, why in {**self._sampler.absent, **counters.absent}.items():
+                self._tell_hook(name, False, why)
+        recorder.close()
+        self.manifest.versions = versions()
+        self.manifest.exit_code = exit_code
+        self.manifest.ended = True
+        self.manifest.anchors.append(clock.anchor())
+        with suppress(OSError):
+            (self.folder / RESERVE).unlink()
+        self._write_manifest()
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this is the process that is recorded, and no fork of it."""
+        return self.manifest.pid == os.getpid()
+
+    def _tell_hook(self, name: str, attached: bool, why: str) -> None:
+        self.manifest.hooks = [hook for hook in self.manifest.hooks if hook["name"] != name]
+        self.manifest.hooks.append({"name": name, "attached": attached, "why": why})
+        self._write_manifest()
+
+    def _tell_loader(self, kind: str, settings: dict[str, object]) -> int:
+        self.manifest.loaders.append({"kind": kind, **settings})
+        self.manifest.versions = versions()
+        self._write_manifest()
+        return len(self.manifest.loaders) - 1
+
+    def _write_manifest(self) -> None:
+        if not self.is_mine:  # a library that is imported in a fork only
+            return
+        with suppress(OSError):  # a full disk: the last manifest that fitted stays
+            self.manifest.write(self.folder)
+
+
+def make_room(path: Path, place: ranks.Place, launch: str, overwrite: bool) -> None:
+    """See that no other launch's ranks are in the run folder. Each rank removes its own predecessor, so that none removes what another
+    of this launch has just made; rank 0 removes those that have no successor.
+
+    Raises:
+        OutputError: they are, and may not be removed.
+        OSError: they cannot be removed.
+    """
+    if path.exists() and not path.is_dir():
+        raise OutputError(f"{path} is a file: choose another place for the run with -o")
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in path.iterdir():
+        known = parse_rank_folder(folder.name)
+        if known is None or not is_older(folder, known == (place.rank, place.restart), launch):
+            continue
+        if not overwrite:
+            raise OutputError(f"{path} holds a run already: name another folder with -o, or overwrite it with -f")
+        if known[0] == place.rank or place.rank == 0 and known[0] >= place.world_size:
+            shutil.rmtree(folder)
+    if overwrite and place.rank == 0:
+        for name in REPORTS:
+            (path / name).unlink(missing_ok=True)
+
+
+def is_older(folder: Path, mine: bool, launch: str) -> bool:
+    """Whether a rank's folder is not of this launch.
+
+    Raises:
+        OutputError: it is, and its process is still at it.
+    """
+    if not (folder / MANIFEST).exists():
+        return mine  # another rank of this launch is just making its own
+    try:
+        manifest = Manifest.read(folder)
+    except FeedlineError:
+        return True
+    if manifest.launch == launch and not mine:
+        return False
+    if manifest.state == "live":
+        raise OutputError(f"{folder.parent} belongs to a run that is still going on (process {manifest.pid}): name another folder with -o")
+    return True
+
+
+def reserve(folder: Path) -> None:
+    """Set room aside for the manifest that says how the run ended, should the disk be full by then.
+
+    Raises:
+        OSError: it is full already.
+    """
+    fd = os.open(folder / RESERVE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.posix_fallocate(fd, 0, RESERVE_BYTES)
+    finally:
+        os.close(fd)
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that matter, as far as they are imported."""
+    found = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        with suppress(PackageNotFoundError):
+            if (
+                name == "feedline"
+                or {"pillow": "PIL", "opencv-python": "cv2", "pytorch-lightning": "pytorch_lightning"}.get(name, name) in sys.modules
+            ):
+                found[name] = version(name)
+    return found
+
+
+def machine() -> dict[str, object]:
+    """What the machine has, without its name."""
+    from feedline.profiler.samplers.cgroup import effective_cpus
+
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    shm = os.statvfs("/dev/shm") if os.path.isdir("/dev/shm") else None
+    return {
+        "cpus": os.cpu_count(),
+        "effective_cpus": effective_cpus(),
+        "memory_bytes": pages,
+        "shm_bytes": shm.f_frsize * shm.f_blocks if shm else None,
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+    }

@@ -1,0 +1,111 @@
+"""The gauges of a run on disk, and how to read them back. Reading needs no torch and works on runs that are going on or were killed.
+
+gauges.bin is a header and then rows, all of ROW.size bytes. The last byte of a row is written last; where it is 0 there is no row (room is
+reserved before it is used, and a killed process may leave half a row). gauges.json beside it names the gauges that rows number.
+"""
+
+import json
+import os
+import struct
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.profiler.errors import RunDamaged, SchemaTooNew
+
+MAGIC = b"FEEDGAU1"
+SCHEMA_VERSION = 1
+HEADER = struct.Struct("<8sH10x")
+ROW = struct.Struct("<qdHxB")  # ns of CLOCK_MONOTONIC, value, gauge, pad, written
+ROW_DTYPE = np.dtype([("time", "<i8"), ("value", "<f8"), ("gauge", "<u2"), ("pad", "u1"), ("written", "u1")])
+assert HEADER.size == ROW.size == ROW_DTYPE.itemsize == 20
+
+
+class Gauges(NamedTuple):
+    """Everything that was sampled, row by row in the order of time.
+
+    Attributes:
+        names: (name, unit) of each gauge; its index is the gauge's number.
+        time: int64 [n], nanoseconds of CLOCK_MONOTONIC (perf_counter_ns).
+        gauge: int64 [n], index into ``names``.
+        value: float64 [n], in the gauge's unit; a rate is the mean since the sample before.
+    """
+
+    names: list[tuple[str, str]]
+    time: npt.NDArray[np.int64]
+    gauge: npt.NDArray[np.int64]
+    value: npt.NDArray[np.float64]
+
+
+@dataclass
+class Legend:
+    """What gauges.json holds."""
+
+    schema_version: int = SCHEMA_VERSION
+    gauges: list[tuple[str, str]] = field(default_factory=list)  #: name and unit
+    absent: dict[str, str] = field(default_factory=dict)  #: source or gauge -> why it was not, or no longer, sampled
+    machine: dict[str, object] = field(default_factory=dict)  #: facts that sources give once (GPUs, links between them, memory)
+
+    def write(self, gauges: Path) -> None:
+        """Put it beside a gauge file, by an atomic rename.
+
+        Raises:
+            OSError: read-only or full.
+        """
+        path = legend_path(gauges)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            temporary.write_text(json.dumps(asdict(self), indent=1))
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def legend_path(gauges: Path) -> Path:
+    """gauges.bin -> gauges.json"""
+    return gauges.with_suffix(".json")
+
+
+def read_legend(gauges: Path) -> Legend:
+    """Read what belongs to a gauge file.
+
+    Raises:
+        FileNotFoundError: nothing was sampled.
+        RunDamaged: it is no JSON, or not this one.
+        SchemaTooNew: a newer feedline wrote it.
+    """
+    path = legend_path(gauges)
+    try:
+        data = json.loads(path.read_bytes())
+        version = data["schema_version"]
+        names = [(str(name), str(unit)) for name, unit in data["gauges"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunDamaged(f"{path} cannot be read ({error}): delete it and {gauges.name} to see the run without gauges") from error
+    if version > SCHEMA_VERSION:
+        raise SchemaTooNew(
+            f"{path} was written by a newer feedline (schema {version}, this one reads up to {SCHEMA_VERSION}): pip install -U feedline"
+        )
+    return Legend(version, names, data.get("absent", {}), data.get("machine", {}))
+
+
+def read_gauges(path: Path) -> Gauges:
+    """Read a gauge file, finished or not.
+
+    Raises:
+        FileNotFoundError: nothing was sampled.
+        RunDamaged: not a gauge file.
+        SchemaTooNew: a newer feedline wrote it.
+    """
+    legend = read_legend(path)
+    data = path.read_bytes()
+    beginning = data[: len(MAGIC)].rstrip(b"\0")  # a file that was cut, or killed before its first byte, has a part of it or nothing
+    if not MAGIC.startswith(beginning):
+        raise RunDamaged(f"{path} is no gauge file: delete it to see the run without gauges")
+    body = data[HEADER.size :]
+    rows = np.frombuffer(body, ROW_DTYPE, count=len(body) // ROW.size)
+    rows = rows[(rows["written"] == 1) & (rows["gauge"] < len(legend.gauges))]
+    return Gauges(legend.gauges, rows["time"].astype(np.int64), rows["gauge"].astype(np.int64), rows["value"].astype(np.float64))

@@ -1,0 +1,155 @@
+"""NVIDIA GPUs, through NVML (the package nvidia-ml-py, imported as ``pynvml``).
+
+Written against NVIDIA's NVML API reference; tests/samplers/ runs its arithmetic against a made-up pynvml.
+"""
+
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from feedline.profiler.samplers.gpu_topology import describe_gpus
+from feedline.profiler.samplers.source import Source, reason
+
+# Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h). Left out, as nothing is wrong: 1 idle, 2 clocks set by an administrator.
+THROTTLE_POWER = 0x04 | 0x80  # software power cap, hardware power brake
+THROTTLE_THERMAL = 0x20 | 0x40  # software and hardware thermal slowdown
+THROTTLE_OTHER = 0x08 | 0x10 | 0x100  # hardware slowdown of any cause, sync boost, display clock
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Some gauges of one GPU that one call gives: name -> unit, and how to get them from (pynvml, device handle)."""
+
+    units: dict[str, str]
+    take: Callable[[Any, Any], tuple[float, ...]]
+
+
+def _utilization(nvml: Any, gpu: Any) -> tuple[float, ...]:
+    rates = nvml.nvmlDeviceGetUtilizationRates(gpu)
+    return rates.gpu / 100, rates.memory / 100
+
+
+def _memory(nvml: Any, gpu: Any) -> tuple[float, ...]:
+    return (float(nvml.nvmlDeviceGetMemoryInfo(gpu).used),)
+
+
+def _pcie(nvml: Any, gpu: Any) -> tuple[float, ...]:
+    rx, tx = (nvml.nvmlDeviceGetPcieThroughput(gpu, which) for which in (nvml.NVML_PCIE_UTIL_RX_BYTES, nvml.NVML_PCIE_UTIL_TX_BYTES))
+    return rx * 1e3, tx * 1e3
+
+
+def _power(nvml: Any, gpu: Any) -> tuple[float, ...]:
+    return (nvml.nvmlDeviceGetPowerUsage(gpu) / 1e3,)
+
+
+def _clock(nvml: Any, gpu: Any) -> tuple[float, ...]:
+    return (nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM) * 1e6,)
+
+
+def _throttling(nvml: Any, gpu: Any) -> tuple[float, ...]:
+    try:
+        bits = nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu)
+    except (AttributeError, nvml.NVMLError):  # its name before driver 535
+        bits = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)
+    return tuple(float(bool(bits & mask)) for mask in (THROTTLE_POWER, THROTTLE_THERMAL, THROTTLE_OTHER))
+
+
+READINGS = (
+    Reading({"sm": "1", "memory_busy": "1"}, _utilization),
+    Reading({"memory": "B"}, _memory),
+    Reading({"pcie_rx": "B/s", "pcie_tx": "B/s"}, _pcie),
+    Reading({"power": "W"}, _power),
+    Reading({"sm_clock": "Hz"}, _clock),
+    Reading({"throttled_power": "1", "throttled_thermal": "1", "throttled_other": "1"}, _throttling),
+)
+
+
+class Gpu(Source):
+    """Gauges ``gpuN/...``, N as nvidia-smi counts, of the GPUs that CUDA_VISIBLE_DEVICES leaves.
+
+    sm, memory_busy: share of the driver's last sample period (1/6 to 1 s) in which any kernel ran, or memory was read or written. One small
+        kernel at a time is enough for 1.0.
+    pcie_rx, pcie_tx: as the GPU sees them, over 20 ms just before (NVML waits that long for each).
+    throttled_...: 1.0 while the clock is held down, so the mean is the share of samples.
+    """
+
+    name = "gpu"
+
+    def __init__(self, nvml: Any = None) -> None:
+        super().__init__()
+        self._why = ""
+        try:  # here, not in the thread: a fork during an import leaves the child with its lock, held for ever
+            self._nvml = nvml or _import_nvml()
+        except Exception as error:
+            self._why = f"the package nvidia-ml-py cannot be imported ({error}): pip install nvidia-ml-py"
+        self._gpus: dict[int, Any] = {}
+        self._taken: list[tuple[int, Reading]] = []
+
+    def prepare(self) -> str | None:
+        if self._why:
+            return self._why
+        nvml = self._nvml
+        try:
+            nvml.nvmlInit()
+        except nvml.NVMLError as error:
+            return f"nvmlInit: {error}"
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        for index in visible_gpus(nvml, visible):
+            self._gpus[index] = nvml.nvmlDeviceGetHandleByIndex(index)
+        if not self._gpus:
+            return "NVML finds no GPU" if visible is None else f"CUDA_VISIBLE_DEVICES={visible} leaves no GPU"
+        for index, gpu in self._gpus.items():
+            for reading in READINGS:
+                self._try(index, gpu, reading)
+        return None if self._taken else "; ".join(self.missing.values())
+
+    def read(self) -> dict[str, float]:
+        values: dict[str, float] = {}
+        for index, reading in self._taken:
+            names = (f"gpu{index}/{name}" for name in reading.units)
+            values.update(zip(names, reading.take(self._nvml, self._gpus[index]), strict=True))
+        return values
+
+    def describe(self) -> dict[str, object]:
+        return describe_gpus(self._nvml, self._gpus)
+
+    def _try(self, index: int, gpu: Any, reading: Reading) -> None:
+        try:
+            reading.take(self._nvml, gpu)
+        except Exception as error:  # NVMLError_NotSupported on MIG slices, vGPUs and some cards
+            self.missing.update({f"gpu{index}/{name}": reason(error) for name in reading.units})
+            return
+        self._taken.append((index, reading))
+        self.units.update({f"gpu{index}/{name}": unit for name, unit in reading.units.items()})
+
+
+def visible_gpus(nvml: Any, visible: str | None) -> list[int]:
+    """NVML's numbers of the GPUs that CUDA_VISIBLE_DEVICES lists, by number or by (the beginning of) a UUID.
+
+    All of them when it is not set or lists MIG slices, for which NVML has no utilization. As CUDA does, stops at the first entry that names
+    no GPU. Numbers are taken as PCI order; on machines with unlike GPUs CUDA counts the fastest first unless CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    """
+    everything = list(range(nvml.nvmlDeviceGetCount()))
+    if visible is None or visible.strip().startswith("MIG-"):
+        return everything
+    chosen: list[int] = []
+    for entry in visible.split(","):
+        entry = entry.strip()
+        if entry.isdecimal():
+            match = int(entry) if int(entry) in everything else None
+        else:
+            uuids = (nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(i)) for i in everything)
+            match = next((i for i, uuid in enumerate(uuids) if entry and uuid.startswith(entry)), None)
+        if match is None:
+            break
+        chosen.append(match)
+    return chosen
+
+
+def _import_nvml() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # another package of that name warns at import that it is deprecated
+        import pynvml
+    return pynvml

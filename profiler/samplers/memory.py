@@ -1,0 +1,57 @@
+"""Memory of the machine, and the room for batches in shared memory."""
+
+import os
+
+from feedline.profiler.samplers.source import OpenFile, Source
+
+KIB = 1024
+
+
+class Memory(Source):
+    """``memory/available`` is the kernel's own estimate of what can be had without swapping (MemAvailable of /proc/meminfo);
+    ``memory/used`` is the rest. Of the machine: a container's own limit is not in it."""
+
+    name = "memory"
+
+    def __init__(self, proc: str = "/proc") -> None:
+        super().__init__()
+        self._path = f"{proc}/meminfo"
+
+    def prepare(self) -> str | None:
+        self._file = OpenFile(self._path)
+        self.units = {"memory/used": "B", "memory/available": "B"}
+        self.read()
+        return None
+
+    def read(self) -> dict[str, float]:
+        text = self._file.read()
+        available = self._bytes(text, b"MemAvailable:")
+        return {"memory/used": float(self._bytes(text, b"MemTotal:") - available), "memory/available": float(available)}
+
+    def describe(self) -> dict[str, object]:
+        return {"memory_bytes": self._bytes(self._file.read(), b"MemTotal:")}
+
+    def _bytes(self, text: bytes, label: bytes) -> int:
+        at = text.find(label)
+        if at < 0:
+            raise ValueError(f"{self._path} has no {label.decode().rstrip(':')}")
+        return int(text[at + len(label) : at + 64].split(None, 1)[0]) * KIB
+
+
+class SharedMemory(Source):
+    """Size of /dev/shm and what is free in it: loader workers hand over batches there."""
+
+    name = "shm"
+
+    def __init__(self, path: str = "/dev/shm") -> None:
+        super().__init__()
+        self._path = path
+
+    def prepare(self) -> str | None:
+        self.units = {"shm/size": "B", "shm/free": "B"}
+        self.read()
+        return None
+
+    def read(self) -> dict[str, float]:
+        fs = os.statvfs(self._path)
+        return {"shm/size": float(fs.f_blocks * fs.f_frsize), "shm/free": float(fs.f_bavail * fs.f_frsize)}

@@ -1,0 +1,164 @@
+"""The thread that samples the machine's gauges while the training runs."""
+
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from feedline.profiler import clock
+from feedline.profiler.samplers.gauges import Legend
+from feedline.profiler.samplers.source import Source, reason
+from feedline.profiler.samplers.sources import default_sources
+from feedline.profiler.samplers.writer import MAX_BYTES, GaugeWriter
+
+JOIN_S = 0.5
+OWN_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
+SELF = "sampler"  # the name under which the thread reports that it stopped
+
+
+class Sampler(threading.Thread):
+    """Samples every source once a period into one file, from ``start()`` to ``stop()``. Nothing that goes wrong reaches the training.
+
+    Args:
+        path: the gauge file to make; its legend goes beside it (gauges.py).
+        sources: what to sample; None: ``default_sources()``.
+        period_s: seconds between samples. It doubles whenever the file is full.
+        max_bytes: bound on the file.
+
+    Raises:
+        ValueError: ``period_s`` is not positive.
+
+    Attributes:
+        absent: source or gauge -> why it is not, or no longer, sampled. "sampler": the thread itself gave up.
+        machine: facts that sources gave once (``Source.describe``).
+        ready: set as soon as all sources are probed, ``absent`` and ``machine`` are filled and the files are there, or cannot be made.
+    """
+
+    def __init__(self, path: Path, sources: Sequence[Source] | None = None, period_s: float = 1.0, max_bytes: int = MAX_BYTES) -> None:
+        if period_s <= 0:
+            raise ValueError(f"period_s is {period_s}: it must be above 0")
+        super().__init__(name="feedline-sampler", daemon=True)
+        self.path = path
+        self.absent: dict[str, str] = {}
+        self.machine: dict[str, object] = {}
+        self.ready = threading.Event()
+        self._sources = default_sources() if sources is None else list(sources)
+        self._base_period_s = period_s
+        self._max_bytes = max_bytes
+        self._pid = os.getpid()
+        self._ending = threading.Event()
+        self._numbers: dict[str, int] = {}
+        self._legend = Legend(absent=self.absent, machine=self.machine)
+        self._writer: GaugeWriter | None = None
+
+    @property
+    def period_s(self) -> float:
+        """Seconds between samples now."""
+        return self._base_period_s * (1 << (self._writer.thinned if self._writer else 0))
+
+    def start(self) -> None:
+        """Begin. Where no thread can be started, ``absent`` says so."""
+        try:
+            super().start()
+        except RuntimeError as error:
+            self._give_up(error)
+
+    def stop(self) -> None:
+        """End after the sample under way; returns within JOIN_S seconds even if a driver hangs."""
+        self._ending.set()
+        if self.is_alive():
+            self.join(JOIN_S)
+
+    def run(self) -> None:
+        """The thread. Not to be called."""
+        try:
+            # A signal that the training blocks, to wait for it, must not find a thread that takes it.
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - OWN_FAULTS)
+            self.prepare()
+            self._sample()
+        except Exception as error:
+            self._give_up(error)
+        finally:
+            self._close()
+
+    def prepare(self) -> None:
+        """Probe the sources, make the file and write its legend. Done by the thread; only tests and benchmarks call it.
+
+        Raises:
+            OSError: the files cannot be made.
+        """
+        present = []
+        for source in self._sources:
+            why = source.probe()
+            self.absent.update(source.missing if why is None else {**source.missing, source.name: why})
+            if why is None:
+                present.append(source)
+                self._legend.gauges += source.units.items()
+                self._describe(source)
+        self._sources = present
+        self._numbers = {name: number for number, (name, _) in enumerate(self._legend.gauges)}
+        self._writer = GaugeWriter(self.path, self._max_bytes)
+        self._legend.write(self.path)
+        self.ready.set()
+
+    def tick(self) -> None:
+        """Take one sample of every source. Done by the thread; only tests and benchmarks call it.
+
+        Raises:
+            OSError: the file cannot grow.
+        """
+        if os.getpid() != self._pid:  # a forked child has no sampler, only a copy of this object
+            return
+        now = clock.wall_ns()
+        rows: list[tuple[int, float]] = []
+        for source in self._sources.copy():
+            try:
+                rows += [(self._numbers[name], float(value)) for name, value in source.read().items()]
+            except Exception as error:
+                self._drop(source, error)
+        if rows and self._writer:
+            self._writer.append(now, rows)
+
+    def _sample(self) -> None:
+        """Tick until ``stop``. Ticks that could not be on time are left out, not made up for."""
+        begin, ticks = clock.wall_ns(), 0
+        due = begin + int(self.period_s * 1e9)
+        while not self._ending.wait(max(0, due - clock.wall_ns()) * 1e-9):
+            self.tick()
+            ticks += 1
+            period = int(self.period_s * 1e9)
+            due += period * max(1, -(-(clock.wall_ns() - due) // period))
+        if ticks == 0:  # a run shorter than a period
+            self.tick()
+
+    def _describe(self, source: Source) -> None:
+        try:
+            self.machine.update(source.describe())
+        except Exception as error:
+            self.absent[f"facts of {source.name}"] = reason(error)
+
+    def _drop(self, source: Source, error: Exception) -> None:
+        self._sources.remove(source)
+        self.absent[source.name] = f"no longer sampled: {reason(error)}"
+        self._try_to_write_legend()
+
+    def _give_up(self, error: Exception) -> None:
+        self.absent[SELF] = f"{self.path}: stopped sampling: {reason(error)}"
+        self.ready.set()
+        self._try_to_write_legend()
+
+    def _try_to_write_legend(self) -> None:
+        if self._writer is None:  # what lies at that path, if anything, is not ours
+            return
+        try:
+            self._legend.write(self.path)
+        except OSError:
+            pass  # often the very reason for giving up; ``absent`` has it, and the legend of the start stays
+
+    def _close(self) -> None:
+        try:
+            if self._writer:
+                self._writer.close()
+        except Exception as error:
+            self._give_up(error)

@@ -1,0 +1,122 @@
+"""What every source of gauges has in common. A new source is a new file with one of these, and one line in ``sources.py``."""
+
+import os
+from collections.abc import Callable
+
+from feedline.profiler import clock
+
+READ_BYTES = 16384
+
+
+class Source:
+    """One place that gauges are read from.
+
+    A subclass gives ``name``, ``prepare`` (fill ``units``; raise or return a reason when there is nothing to read) and ``read``.
+
+    Attributes:
+        units: gauge name -> unit ("1" for shares from 0 to 1, "B", "B/s", "s/s" for seconds a second, "W", "Hz"); complete after ``probe``.
+        missing: parts of the source that are absent, each with its reason; complete after ``probe``.
+    """
+
+    name = ""
+
+    def __init__(self) -> None:
+        self.units: dict[str, str] = {}
+        self.missing: dict[str, str] = {}
+
+    def probe(self) -> str | None:
+        """None when the source can be read, or the reason why it is absent. Never raises."""
+        try:
+            return self.prepare()
+        except Exception as error:
+            return reason(error)
+
+    def prepare(self) -> str | None:
+        """As ``probe``, and may raise. Takes the first reading of the counters, so that the first ``read`` has rates."""
+        raise NotImplementedError
+
+    def read(self) -> dict[str, float]:
+        """Gauge name -> value now; a rate is the mean since the call before. A gauge that has no value this time is left out.
+
+        Raises:
+            OSError, ValueError, ...: the source is gone; it is not asked again.
+        """
+        raise NotImplementedError
+
+    def describe(self) -> dict[str, object]:
+        """Facts that do not change during a run, for the manifest."""
+        return {}
+
+
+class Rates:
+    """Turns counters that only grow into rates."""
+
+    def __init__(self) -> None:
+        self._then = 0
+        self._before: dict[str, float] = {}
+
+    def per_second(self, counters: dict[str, float]) -> dict[str, float]:
+        """Growth per second since the call before. A counter that is new or went backwards (it was reset) is left out this time."""
+        now, then, before = clock.wall_ns(), self._then, self._before
+        self._then, self._before = now, counters
+        if now <= then:
+            return {}
+        return {
+            name: (value - before[name]) * 1e9 / (now - then) for name, value in counters.items() if before.get(name, float("inf")) <= value
+        }
+
+
+class OpenFile:
+    """A file of /proc that is opened once and read whenever it is wanted: a third of the cost of opening it each time.
+
+    Only for files that the kernel hands out whole. Of a process: stays that process's when its number is used again.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd = -1
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def read(self) -> bytes:
+        """What is in it now.
+
+        Raises:
+            OSError: with the path in it.
+        """
+        try:
+            return os.pread(self._fd, READ_BYTES, 0)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self.path) from None
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # bound here: at the interpreter's end the module may be gone
+        if self._fd >= 0:
+            close(self._fd)
+
+
+def read_file(path: str) -> bytes:
+    """The whole of a file in /proc or /sys.
+
+    Raises:
+        OSError: with the path in it, also when only the reading fails.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = more = os.read(fd, READ_BYTES)
+        while more:  # /proc hands out long files a page at a time
+            more = os.read(fd, READ_BYTES)
+            data += more
+        return data
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+    finally:
+        os.close(fd)
+
+
+def reason(error: Exception) -> str:
+    """An exception in words for a list of what is absent: with the path, when it has one."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return f"{type(error).__name__}: {error}"

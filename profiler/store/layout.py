@@ -1,0 +1,32 @@
+"""Names of the files in a run folder."""
+
+import re
+from pathlib import Path
+
+SCHEMA_VERSION = 1
+MANIFEST = "manifest.json"
+SEGMENTS = "segments"
+EVENTS = "events.parquet"
+TOTALS = "totals.parquet"
+GAUGES = "gauges.bin"
+RESERVE = "reserve"  # room for the last manifest on a disk that became full; removed at the end
+REPORTS = ("report.html", "report.json", "trace.json.gz")  # in the run folder itself
+
+
+def rank_folder(run: Path, rank: int, restart: int = 0) -> Path:
+    """``rank3``, or ``rank3-restart1`` for a rank that torchrun started again."""
+    return run / (f"rank{rank}-restart{restart}" if restart else f"rank{rank}")
+
+
+def parse_rank_folder(name: str) -> tuple[int, int] | None:
+    """(rank, restart) of a folder's name, or None when it is not a rank's."""
+    match = re.fullmatch(r"rank(\d+)(?:-restart(\d+))?", name)
+    return (int(match[1]), int(match[2] or 0)) if match else None
+
+
+def main_segment(rank: Path) -> Path:
+    return rank / SEGMENTS / "main.seg"
+
+
+def worker_segment(rank: Path, loader: int, worker: int) -> Path:
+    return rank / SEGMENTS / f"loader{loader}-worker{worker}.seg"

@@ -1,0 +1,85 @@
+"""manifest.json of one rank: who ran what, what was attached, how it ended. Rewritten whole, by an atomic rename, whenever it changes."""
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from feedline.profiler.errors import RunDamaged, SchemaTooNew
+from feedline.profiler.store.layout import MANIFEST, SCHEMA_VERSION
+
+
+@dataclass
+class Manifest:
+    """Plain data; nothing in it is secret (see record/privacy.py)."""
+
+    schema_version: int = SCHEMA_VERSION
+    launch: str = ""  #: the same for all ranks that one command started
+    command: list[str] = field(default_factory=list)  #: masked argv
+    place: dict[str, object] = field(default_factory=dict)  #: rank, local_rank, world_size, launcher, ...
+    environment: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    machine: dict[str, object] = field(default_factory=dict)
+    hooks: list[dict[str, object]] = field(default_factory=list)  #: name, attached, why
+    loaders: list[dict[str, object]] = field(default_factory=list)  #: kind and settings, in the order they were first used
+    pid: int = 0
+    pid_started: int = 0  #: clock ticks since boot (/proc/PID/stat, field 22): tells a reused pid
+    anchors: list[dict[str, int]] = field(default_factory=list)  #: clock.anchor() at the start and the end
+    exit_code: int | None = None  #: None: still running, or killed
+    ended: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def write(self, rank: Path) -> None:
+        """Put the manifest into a rank's folder.
+
+        Raises:
+            OSError: read-only or full.
+        """
+        rank.mkdir(parents=True, exist_ok=True)
+        temporary = rank / f".{MANIFEST}.{os.getpid()}"
+        try:
+            temporary.write_text(json.dumps(asdict(self), indent=1))
+            temporary.replace(rank / MANIFEST)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def read(cls, rank: Path) -> "Manifest":
+        """Read a rank's manifest.
+
+        Raises:
+            RunDamaged: it is missing or is no JSON object.
+            SchemaTooNew: a newer feedline wrote it.
+        """
+        path = rank / MANIFEST
+        try:
+            data = json.loads(path.read_text())
+            version = data["schema_version"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunDamaged(
+                f"{path} cannot be read ({error}): record the run again, or remove this rank's folder to see the others"
+            ) from error
+        if version > SCHEMA_VERSION:
+            raise SchemaTooNew(
+                f"the run folder {rank.parent} was written by a newer feedline (schema {version}, this one reads up to {SCHEMA_VERSION}): "
+                "pip install -U feedline"
+            )
+        return cls(**{key: value for key, value in data.items() if key in cls.__dataclass_fields__})
+
+    @property
+    def state(self) -> str:
+        """ "finished", "live" or "cut" (its process is gone and did not say goodbye)."""
+        if self.ended:
+            return "finished"
+        return "live" if process_started(self.pid) == self.pid_started != 0 else "cut"
+
+
+def process_started(pid: int) -> int:
+    """When a process started, in clock ticks since boot; 0 when there is none or it is a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            fields = stat.read().rsplit(b")", 1)[1].split()
+    except OSError:
+        return 0
+    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])

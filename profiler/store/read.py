@@ -1,0 +1,147 @@
+"""Open a run folder: live, finished or killed. Never needs torch."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.profiler.errors import RunDamaged, RunNotFound
+from feedline.profiler.events import RECORD_DTYPE, Flag, Stage
+from feedline.profiler.store import segment as seg
+from feedline.profiler.store.layout import EVENTS, SEGMENTS, parse_rank_folder
+from feedline.profiler.store.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class Process:
+    """What one process wrote.
+
+    Attributes:
+        header: role ("main" or "worker"), pid, loader, worker, ... as the process gave it.
+        records: structured array of RECORD_DTYPE in the order written, without names.
+        names: of the operations in the ``source`` field.
+        totals: int64 [64, 8], see store/segment.py.
+        histograms: int64 [2, 256].
+    """
+
+    header: dict[str, object]
+    records: npt.NDArray[np.void]
+    names: dict[int, str]
+    totals: npt.NDArray[np.int64]
+    histograms: npt.NDArray[np.int64]
+
+    @property
+    def is_worker(self) -> bool:
+        return self.header.get("role") == "worker"
+
+    @property
+    def stride(self) -> int:
+        """One window in this many was kept."""
+        return int(self.totals[0, 0]) + 1
+
+    def of(self, *stages: Stage) -> npt.NDArray[np.void]:
+        """The records of these stages."""
+        return self.records[np.isin(self.records["stage"], stages)]
+
+    @property
+    def batches(self) -> npt.NDArray[np.void]:
+        """The FETCH records that made a batch: at the end of an iterable data set, one makes none."""
+        fetches = self.of(Stage.FETCH)
+        return fetches[fetches["flags"] & Flag.END == 0]
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One rank of a run."""
+
+    folder: Path
+    number: int
+    restart: int
+    manifest: Manifest
+    notes: list[str]
+
+    @cached_property
+    def processes(self) -> list[Process]:
+        """The main process first, then the workers by name."""
+        if (self.folder / EVENTS).exists():
+            from feedline.profiler.store.compact import read_compact
+
+            return read_compact(self.folder)
+        return list(self._segments())
+
+    def _segments(self) -> Iterator[Process]:
+        paths = sorted((self.folder / SEGMENTS).glob("*.seg"), key=lambda path: (path.stem != "main", path.name))
+        for path in paths:
+            try:
+                yield read_segment(path)
+            except (RunDamaged, OSError) as error:
+                self.notes.append(str(error))
+
+    @property
+    def main(self) -> Process:
+        """The process that trains.
+
+        Raises:
+            RunDamaged: its records are missing.
+        """
+        for process in self.processes:
+            if not process.is_worker:
+                return process
+        raise RunDamaged(f"{self.folder} holds no records of the training process: nothing can be said about it")
+
+
+class Run:
+    """A run folder.
+
+    Attributes:
+        path: the folder.
+        ranks: rank number -> Rank, the latest restart of each.
+    """
+
+    def __init__(self, path: Path, ranks: dict[int, Rank]) -> None:
+        self.path = path
+        self.ranks = ranks
+
+    @classmethod
+    def open(cls, path: Path) -> "Run":
+        """Open a run folder.
+
+        Raises:
+            RunNotFound: there is none.
+            RunDamaged: no rank in it can be read.
+            SchemaTooNew: a newer feedline wrote it.
+        """
+        if not path.is_dir():
+            raise RunNotFound(f"there is no run folder {path}: `feedline run -o {path} train.py` makes one")
+        folders = [(place, folder) for folder in path.iterdir() if (place := parse_rank_folder(folder.name)) and folder.is_dir()]
+        if not folders:
+            raise RunNotFound(f"{path} is not a run folder, it holds no rank0: name the folder that `feedline run` printed")
+        ranks: dict[int, Rank] = {}
+        for (number, restart), folder in sorted(folders):
+            notes = [f"rank {number} was restarted {restart} times: this is its last start"] if restart else []
+            ranks[number] = Rank(folder, number, restart, Manifest.read(folder), notes)
+        return cls(path, ranks)
+
+
+def read_segment(path: Path) -> Process:
+    """Read one segment file, also while it is being written.
+
+    Raises:
+        RunDamaged: it is too short or does not begin as a segment does.
+    """
+    data = path.read_bytes()
+    if len(data) < seg.RECORDS_AT or not data.startswith(seg.MAGIC):
+        raise RunDamaged(f"{path} is not a segment, or was cut off in its header: its process is left out")
+    header = json.loads(data[len(seg.MAGIC) : seg.PAGE].rstrip(b"\0"))
+    totals = np.frombuffer(data, np.int64, seg.STAGES * seg.FIELDS, seg.TOTALS_AT).reshape(seg.STAGES, seg.FIELDS)
+    histograms = np.frombuffer(data, np.int64, 2 * seg.BINS, seg.HISTOGRAMS_AT).reshape(2, seg.BINS)
+    count = (len(data) - seg.RECORDS_AT) // RECORD_DTYPE.itemsize
+    records = np.frombuffer(data, RECORD_DTYPE, count, seg.RECORDS_AT)
+    named = records[records["stage"] == Stage.NAME]
+    names = {int(name["source"]): name.tobytes()[:56].rstrip(b"\0").decode(errors="replace") for name in named}
+    written = records[(records["stage"] != 0) & (records["stage"] != Stage.NAME)]
+    return Process(header, written, names, totals, histograms)

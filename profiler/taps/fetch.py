@@ -1,0 +1,222 @@
+"""The making of a batch, in a worker or in the main thread: samples one by one, what they do in detail, collate, file traffic.
+
+``_DatasetKind.create_fetcher`` is the one place that torch's and torchdata's loaders, with and without workers, go through.
+"""
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+from torch.utils.data._utils import collate as torch_collate
+
+from feedline.profiler import clock
+from feedline.profiler.clock import Traffic, counters
+from feedline.profiler.events import UNMEASURED, Flag, Stage
+from feedline.profiler.record.detail import detail
+from feedline.profiler.record.recorder import Span, inside, recorder
+from feedline.profiler.store.segment import FETCH_HISTOGRAM, SAMPLE_HISTOGRAM, Segment
+from feedline.profiler.taps.batch import Batch, describe
+from feedline.profiler.taps.patch import Patches
+
+FEWEST, MOST = 4, 64  # one sample in so many is looked at in detail
+DEFAULT_COLLATES = (torch_collate.default_collate, torch_collate.default_convert)
+NOTHING = Batch(0, 0, 0)
+
+
+def attach(patches: Patches) -> None:
+    """Wrap every fetcher that is made from now on.
+
+    Raises:
+        AttributeError: this torch makes its fetchers in another way.
+    """
+    from torch.utils.data.dataloader import _DatasetKind
+
+    original = _DatasetKind.create_fetcher
+    if getattr(original, "by_feedline", False):
+        return  # a forked worker inherits its parent's taps
+
+    @functools.wraps(original)
+    def create_fetcher(*args: Any, **kwargs: Any) -> Any:
+        fetcher = original(*args, **kwargs)
+        if recorder.segment is not None:
+            try:
+                watch(fetcher)
+            except Exception as error:
+                recorder.segment.add(Stage.FETCH, clock.wall_ns(), 0, flags=int(Flag.FAILED), source=recorder.segment.name_id(repr(error)))
+        return fetcher
+
+    create_fetcher.by_feedline = True  # type: ignore[attr-defined]
+    patches.set(_DatasetKind, "create_fetcher", staticmethod(create_fetcher))
+
+
+def watch(fetcher: Any) -> None:
+    """Time one fetcher's parts. Only the fetcher sees the stand-ins; ``worker_info.dataset`` and the user's own references stay."""
+    lens = Lens()
+    iterator = getattr(fetcher, "dataset_iter", None)
+    if iterator is None:
+        batched = getattr(fetcher.dataset, "__getitems__", None)
+        fetcher.dataset = (WatchedBatches if batched else WatchedSamples)(fetcher.dataset, lens)
+    elif not hasattr(iterator, "state_dict"):  # torchdata asks the iterator for its state, and by its type
+        fetcher.dataset_iter = WatchedIterator(iterator, lens)
+    watched = WatchedFetch(fetcher, lens)
+    fetcher.collate_fn = watched.collate
+    fetcher.fetch = watched.fetch
+
+
+class WatchedFetch:
+    """Times batches and their collate, with the file traffic of each."""
+
+    def __init__(self, fetcher: Any, lens: "Lens") -> None:
+        self._fetch, self._collate, self._lens = fetcher.fetch, fetcher.collate_fn, lens
+        self._batched = fetcher.auto_collation
+        self._custom = 0 if fetcher.collate_fn in DEFAULT_COLLATES else int(Flag.CUSTOM)
+        self._about = NOTHING
+
+    def fetch(self, index: Any) -> Any:
+        segment = recorder.segment
+        if segment is None:
+            return self._fetch(index)
+        before, process_cpu = counters.traffic(), time.process_time_ns()
+        made = self._lens.made
+        inside.depth += 1  # transforms that are nn.Modules are no forward pass
+        try:
+            with Span(segment, Stage.FETCH, source=recorder.loader, number=recorder.batch, runqueue=True) as span:
+                try:
+                    batch = self._fetch(index)
+                except StopIteration:  # the data set is at its end; a batch that is dropped for being short is in here too
+                    span.flags = Flag.END
+                    raise
+                span.extra = (self._lens.made - made or len(index)) if self._batched else self._about.samples
+            segment.count(FETCH_HISTOGRAM, clock.wall_ns() - span.start)
+            self._write_traffic(segment, before, time.process_time_ns() - process_cpu)
+        finally:
+            inside.depth -= 1
+        return batch
+
+    def collate(self, samples: Any) -> Any:
+        segment = recorder.segment
+        if segment is None:
+            return self._collate(samples)
+        with Span(segment, Stage.COLLATE, source=recorder.loader, number=recorder.batch, flags=self._custom, runqueue=True) as span:
+            batch = self._collate(samples)
+        try:
+            self._about = about = describe(batch)
+            segment.add(
+                Stage.BATCH, span.start, 0, 0, 0, about.nbytes, recorder.batch, about.samples, recorder.loader, about.flags | self._custom
+            )
+        except Exception:
+            self._about = NOTHING  # an exotic batch: its bytes stay unknown
+        return batch
+
+    @staticmethod
+    def _write_traffic(segment: Segment, before: Traffic | None, process_cpu: int) -> None:
+        after = counters.traffic()
+        if before is not None and after is not None:
+            new = Traffic(*(b - a for a, b in zip(before, after)))
+            segment.add(Stage.TRAFFIC, 0, new.major_faults, new.disk, process_cpu, new.chars, recorder.batch, new.calls, recorder.loader)
+
+
+class Lens:
+    """Decides which samples are looked at in detail, and writes what they do. Takes nothing from any random state.
+
+    One sample in ``every`` on average, at irregular distances (a linear congruential sequence of its own), so that a pattern in the data
+    set or the batch size cannot hide. ``every`` follows from what the last one cost: a span costs about 17 us in a real sample
+    (benchmarks/operation_taps.py), and the average sample shall pay about 4 us.
+    """
+
+    def __init__(self) -> None:
+        self.every = recorder.every or FEWEST
+        self.made = 0  # samples, detailed or not; counted for iterable data sets, whose last batch may be short
+        self._state = 12345
+        self._countdown = 1
+
+    def wants(self) -> bool:
+        """Whether the next sample is looked at in detail."""
+        self._countdown -= 1
+        if self._countdown:
+            return False
+        self._state = (self._state * 1103515245 + 12345) & 0x7FFFFFFF
+        self._countdown = 1 + (self._state >> 8) % (2 * self.every - 1)
+        return True
+
+    def look(self, make: Callable[[], Any], samples: int) -> Any:
+        """Make a sample (or several, for ``__getitems__``) with every span in it written down."""
+        segment = recorder.segment
+        assert segment is not None
+        written = 0
+
+        def write(
+            stage: int, name: str, start: int, wall: int, cpu: int, runqueue: int = UNMEASURED, nbytes: int = 0, extra: int = 0
+        ) -> None:
+            nonlocal written
+            written += 1
+            segment.add(stage, start, wall, cpu, runqueue, nbytes, recorder.batch, extra, segment.name_id(name))
+
+        detail.write = write
+        try:
+            with Span(segment, Stage.SAMPLE, source=recorder.loader, number=recorder.batch, runqueue=True) as span:
+                span.extra, span.nbytes = self.every, samples
+                return make()
+        finally:
+            detail.write = None
+            segment.count(SAMPLE_HISTOGRAM, (clock.wall_ns() - span.start) // samples)
+            self.every = recorder.every or min(MOST, max(FEWEST, 4 * written // samples))
+
+
+class WatchedSamples:
+    """Stands in for a map-style data set inside its fetcher."""
+
+    def __init__(self, dataset: Any, lens: Lens) -> None:
+        self._dataset = dataset
+        self._lens = lens
+
+    def __getitem__(self, index: Any) -> Any:
+        segment = recorder.segment
+        if segment is None:
+            return self._dataset[index]
+        if self._lens.wants():
+            return self._lens.look(lambda: self._dataset[index], 1)
+        start = clock.wall_ns()
+        sample = self._dataset[index]
+        segment.count(SAMPLE_HISTOGRAM, clock.wall_ns() - start)
+        return sample
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._dataset, name)
+
+
+class WatchedBatches(WatchedSamples):
+    """The same for a data set that makes a whole batch at once."""
+
+    def __getitems__(self, indices: Any) -> Any:
+        if recorder.segment is not None and self._lens.wants():
+            return self._lens.look(lambda: self._dataset.__getitems__(indices), len(indices))
+        return self._dataset.__getitems__(indices)
+
+
+class WatchedIterator:
+    """Stands in for the iterator of an iterable data set."""
+
+    def __init__(self, iterator: Any, lens: Lens) -> None:
+        self._iterator = iterator
+        self._lens = lens
+
+    def __iter__(self) -> "WatchedIterator":
+        return self
+
+    def __next__(self) -> Any:
+        segment = recorder.segment
+        if segment is None:
+            return next(self._iterator)
+        if self._lens.wants():
+            sample = self._lens.look(self._iterator.__next__, 1)
+        else:
+            start = clock.wall_ns()
+            sample = next(self._iterator)
+            segment.count(SAMPLE_HISTOGRAM, clock.wall_ns() - start)
+        self._lens.made += 1
+        return sample
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._iterator, name)

@@ -1,0 +1,239 @@
+"""What the GPU did for each stage, by CUDA events around it. Nothing here waits for the GPU, and nothing makes a CUDA context.
+
+An event is a mark in a stream of work, stamped by the GPU when it gets there. A pair around each stage is queued and read at a later
+stage, once the GPU has passed both. So a stage's time begins when the GPU has done what was launched before, and holds the gaps in which
+the host was too slow to launch. Stages on several streams overlap; what runs inside another stage (an optimizer's closure) counts in both.
+
+Two clocks: once a step an anchor event goes into a stream where nothing is ahead of it, beside a reading of the host's clock. A stage
+starts at the anchor's time + elapsed_time(anchor, begin), but not before the host launched it. Once a step, because elapsed_time is a
+float32 of milliseconds: after 1,000 s its steps are 60 us. cudaEventElapsedTime itself resolves about 0.5 us (CUDA runtime API).
+
+Not seen: replays of CUDA graphs (no module is called), other threads than the training's, work on a second GPU of the same process.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from feedline.profiler import clock
+from feedline.profiler.events import Stage
+from feedline.profiler.record.recorder import recorder
+
+NAME, GIVES = "CUDA events", "GPU time of copy, forward, loss, backward, optimizer"
+TIMED = frozenset((Stage.COPY, Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.OPTIMIZER))
+QUEUE = 256  # pairs that the GPU has not passed: some 50 steps; a host that is further ahead is stopped by CUDA's own queue
+
+
+class Event(Protocol):
+    """As much of torch.cuda.Event as is used."""
+
+    def record(self, stream: Any) -> None: ...
+
+    def query(self) -> bool: ...
+
+    def elapsed_time(self, end: Any) -> float: ...
+
+
+class Cuda:
+    """What is called of torch.cuda. A test without a GPU puts a hand-written one in its place."""
+
+    def ready(self) -> bool:
+        """The program has made a context, and does not capture a graph, in which nothing of ours may be."""
+        return torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing()
+
+    def device(self) -> int:
+        return torch.cuda.current_device()
+
+    def event(self) -> Event:
+        return torch.cuda.Event(enable_timing=True)
+
+    def current_stream(self, device: int) -> Any:
+        return torch.cuda.current_stream(device)
+
+    def new_stream(self, device: int) -> Any:
+        return torch.cuda.Stream(device)
+
+
+class Anchor:
+    """A moment on both clocks, once the GPU has passed the event."""
+
+    def __init__(self, event: Event, stream: Any) -> None:
+        self.event = event
+        self.host_ns = clock.wall_ns()
+        event.record(stream)
+
+
+class Pair:
+    """The events around one stage."""
+
+    __slots__ = ("lane", "begin", "end", "anchor", "launched", "stage", "start")
+
+    def __init__(self, lane: "Lane", begin: Event, end: Event) -> None:
+        self.lane, self.begin, self.end, self.anchor = lane, begin, end, lane.anchor
+        self.launched = clock.wall_ns()
+        self.stage, self.start = Stage.GPU, 0
+
+
+class Lane:
+    """One GPU: its events may only be recorded in, and compared with those of, its own streams.
+
+    Attributes:
+        pending: pairs that have not been read, in the order launched.
+        anchor: the last one.
+    """
+
+    def __init__(self, cuda: Cuda, device: int) -> None:
+        self.device = device
+        self.pending: deque[Pair] = deque()
+        self._cuda = cuda
+        self._pool: list[Event] = []
+        self._aside = cuda.new_stream(device)
+        self.anchor = Anchor(cuda.event(), self._aside)
+
+    def set_anchor(self) -> None:
+        self.anchor = Anchor(self._cuda.event(), self._aside)
+
+    def take(self) -> Pair:
+        """A new pair, its first event recorded."""
+        begin, end = (self._pool.pop() if self._pool else self._cuda.event() for _ in range(2))
+        pair = Pair(self, begin, end)
+        begin.record(self._cuda.current_stream(self.device))
+        return pair
+
+    def queue(self, pair: Pair, stage: Stage, start: int) -> None:
+        pair.end.record(self._cuda.current_stream(self.device))
+        pair.stage, pair.start = stage, start
+        self.pending.append(pair)
+
+    def give_back(self, pair: Pair) -> None:
+        """An event may be recorded again at any time; what it marked before is forgotten."""
+        self._pool += (pair.begin, pair.end)
+
+    def passed(self) -> list[Pair]:
+        """Take the pairs out that the GPU has passed, as far as they come first."""
+        found = []
+        while self.pending and self.pending[0].end.query() and self.pending[0].begin.query() and self.pending[0].anchor.event.query():
+            found.append(self.pending.popleft())
+        return found
+
+
+class GpuTimer:
+    """Times stages of the training's thread on the GPU that the last copy went to, else on the current one. Never raises.
+
+    Args:
+        tell: called when the first GPU is used, and with the reason where something fails.
+    """
+
+    def __init__(self, tell: Callable[[str, bool, str], None], cuda: Cuda | None = None) -> None:
+        self.lost = 0
+        self._tell = tell
+        self._cuda = cuda or Cuda()
+        self._lanes: dict[int, Lane] = {}
+        self._device: int | None = None
+        self._thread: int | None = None
+
+    def begin(self, stage: Stage) -> Pair | None:
+        """Mark where a stage begins; None when it cannot be timed."""
+        if stage not in TIMED:
+            return None
+        try:
+            if self._elsewhere() or not self._cuda.ready():
+                return None
+            lane = self._lane(self._cuda.device() if self._device is None else self._device)
+            self._read(lane)
+            if len(lane.pending) >= QUEUE:
+                self.lost += 1
+                return None
+            return lane.take()
+        except Exception as error:
+            self._give_up(error)
+            return None
+
+    def end(self, pair: Pair, stage: Stage, start: int) -> None:
+        """Mark where it ends.
+
+        Args:
+            stage: what it turned out to be.
+            start: of its record, ns.
+        """
+        try:
+            if not self._cuda.ready():  # a capture began inside
+                self.lost += 1
+                return
+            pair.lane.queue(pair, stage, start)
+            if stage is Stage.OPTIMIZER:
+                pair.lane.set_anchor()
+        except Exception as error:
+            self._give_up(error)
+
+    def end_copy(self, pair: Pair | None, start: int, source: torch.device, target: torch.device) -> None:
+        """Mark where a ``Tensor.to`` ends. One that stayed on its device was no copy, one on another GPU than expected is not timed."""
+        if source != target and target.type == "cuda":
+            self._device = target.index
+        if pair is None:
+            return
+        on = target if target.type == "cuda" else source
+        if source != target and on.type == "cuda" and on.index == pair.lane.device:
+            self.end(pair, Stage.COPY, start)
+        else:
+            pair.lane.give_back(pair)
+
+    def stop(self) -> None:
+        """Read what the GPU has passed by now; the rest is lost, for waiting would be a synchronisation."""
+        if recorder.gpu is not self:
+            return
+        recorder.gpu = None
+        try:
+            for lane in self._lanes.values():
+                if self._cuda.ready():
+                    self._read(lane)
+                self.lost += len(lane.pending)
+        except Exception as error:
+            self._give_up(error)
+            return
+        if self._lanes:
+            self._tell(NAME, True, f"{GIVES}; {self.lost} not read" if self.lost else GIVES)
+        else:
+            self._tell(NAME, False, "the program never used CUDA")
+
+    def _elsewhere(self) -> bool:
+        here = threading.get_ident()
+        if self._thread is None:
+            self._thread = here
+        return here != self._thread
+
+    def _lane(self, device: int) -> Lane:
+        lane = self._lanes.get(device)
+        if lane is None:
+            lane = self._lanes[device] = Lane(self._cuda, device)
+            self._tell(NAME, True, GIVES)
+        return lane
+
+    def _read(self, lane: Lane) -> None:
+        for pair in lane.passed():
+            segment = recorder.main
+            if segment is not None:
+                begun = pair.anchor.host_ns + round(pair.anchor.event.elapsed_time(pair.begin) * 1e6)
+                took = max(round(pair.begin.elapsed_time(pair.end) * 1e6), 0)
+                segment.add(Stage.GPU, max(begun, pair.launched), took, number=pair.start, extra=pair.stage)
+            lane.give_back(pair)
+
+    def _give_up(self, error: Exception) -> None:
+        recorder.gpu = None
+        self._tell(NAME, False, f"{type(error).__name__}: {error}")
+
+
+def attach(tell: Callable[[str, bool, str], None]) -> Callable[[], None]:
+    """Time stages from when the program first uses CUDA.
+
+    Returns:
+        What undoes it. Holding it keeps a forked child, which may not call CUDA, from freeing the events.
+    """
+    if not torch.backends.cuda.is_built():
+        tell(NAME, False, "this torch is built without CUDA")
+        return lambda: None
+    recorder.gpu = timer = GpuTimer(tell)
+    return timer.stop

@@ -1,0 +1,157 @@
+"""A few steps under torch.profiler, for what only Kineto sees: kernels, copies, NCCL, operators. Its trace goes into the rank's folder.
+
+There is one Kineto session a process. Ours does not begin when the program has begun one, and gives way when the program begins one.
+"""
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim import optimizer as torch_optimizer
+
+from feedline.profiler import clock, nvtx_ranges
+from feedline.profiler.events import Stage
+from feedline.profiler.record.recorder import recorder
+from feedline.profiler.record.window import ON_A_GPU, Window
+from feedline.profiler.taps.patch import Patches
+
+NAME = "torch.profiler"
+FILE = "kineto.json.gz"
+
+
+class KinetoWindow:
+    """Counts optimizer updates, those of the first optimizer where several take turns, and profiles some of the steps between them.
+
+    Args:
+        folder: the rank's; ``kineto.json.gz`` is made in it.
+        asked: which steps; None: ``ON_A_GPU`` where a GPU is used, and none where not.
+        tell: called with the outcome.
+    """
+
+    def __init__(self, folder: Path, asked: Window | None, tell: Callable[[str, bool, str], None]) -> None:
+        self._path = folder / FILE
+        self._asked = asked
+        self._plan = asked or ON_A_GPU
+        self._tell = tell
+        self._profiler: torch.profiler.profile | None = None
+        self._counted: Callable[[], object] = lambda: None  # weak: the optimizer whose updates are steps
+        self._steps = 0
+        self._begun = 0
+        self._exported = False
+        self._done = not self._plan.active
+        self._ours = False
+        self._others = False
+
+    def attach(self, patches: Patches) -> None:
+        """Watch updates, and whoever begins a profiler."""
+        handle = torch_optimizer.register_optimizer_step_post_hook(self._after_update)
+        self.remove_hook = handle.remove
+        for name in ("_prepare_profiler", "_enable_profiler"):
+            patches.set(torch.autograd.profiler, name, self._watched(getattr(torch.autograd.profiler, name)))
+
+    def stop(self) -> None:
+        """The training ends: keep what there is of a window that is open."""
+        self.remove_hook()
+        if self._done:
+            return
+        if self._profiler is None:
+            self._end(self._why_not() or f"the training ended after {self._steps} steps, before the window after {self._plan.skip}")
+        else:
+            steps = max(self._steps - self._plan.skip - 1, 0)
+            self._close(f"the training ended in its window, after {steps} of {self._plan.active} steps")
+
+    def _after_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if self._done or torch.compiler.is_compiling() or recorder.main is None:
+            return
+        if self._counted() is None:
+            self._counted = weakref.ref(optimizer)
+        if self._counted() is not optimizer:
+            return
+        self._steps += 1
+        try:
+            if self._profiler is not None:
+                self._step()
+            elif self._steps == self._plan.skip:
+                self._open()
+        except Exception as error:
+            self._close(f"{type(error).__name__}: {error}")
+
+    def _open(self) -> None:
+        why = self._why_not()
+        if why:
+            self._end(why)
+            return
+        self._begun = clock.wall_ns()
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if torch.cuda.is_initialized():
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        plan, first = torch.profiler.schedule(wait=0, warmup=1, active=self._plan.active, repeat=1), self._steps
+        with self._own():
+            self._profiler = torch.profiler.profile(
+                activities=activities, schedule=lambda step: plan(max(step - first, 0)), on_trace_ready=self._export
+            )
+            self._profiler.step_num = first  # so that ProfilerStep#N is step N of the training, from 0
+            self._profiler.start()
+
+    def _step(self) -> None:
+        assert self._profiler is not None
+        with self._own():
+            self._profiler.step()
+        if self._exported:
+            self._close(None)
+
+    def _why_not(self) -> str | None:
+        on_gpu = torch.cuda.is_initialized()
+        if self._asked is None and not on_gpu:
+            return "no GPU was used: --window SKIP:ACTIVE makes it record the CPU's operators"
+        if self._others or torch.autograd.profiler._is_profiler_enabled or torch._C._autograd._profiler_enabled():
+            return "the program runs torch.profiler itself, and there can be only one"
+        if on_gpu and nvtx_ranges.listening():
+            return "a tool that listens to NVTX may hold CUPTI, and there can be only one"
+        return None
+
+    def _export(self, profiler: torch.profiler.profile) -> None:
+        part = self._path.with_name(f"part.{FILE}")
+        profiler.export_chrome_trace(str(part))
+        part.replace(self._path)
+        self._exported = True
+
+    def _close(self, problem: str | None) -> None:
+        """End the session, whatever state it is in. Never raises."""
+        profiler, self._profiler = self._profiler, None
+        try:
+            if profiler is not None:
+                with self._own():
+                    profiler.stop()
+        except Exception as error:
+            problem = problem or f"{type(error).__name__}: {error}"
+        if recorder.main is not None and self._begun:
+            recorder.main.add(Stage.PROFILED, self._begun, clock.wall_ns() - self._begun, extra=self._plan.active)
+        self._end(problem)
+
+    def _end(self, problem: str | None) -> None:
+        self._done = True
+        gives = f"{self._plan.active} steps after {self._plan.skip + 1}, in {self._path.parent.name}/{FILE}"
+        self._tell(NAME, self._exported, problem or gives)
+
+    @contextmanager
+    def _own(self) -> Iterator[None]:
+        before, self._ours = self._ours, True
+        try:
+            yield
+        finally:
+            self._ours = before
+
+    def _watched(self, original: Any) -> Any:
+        def begin(*args: Any, **kwargs: Any) -> Any:
+            if not self._ours:
+                self._others = True
+                if self._profiler is not None:
+                    self._profiler.on_trace_ready = None
+                    self._close("the program began torch.profiler in the window, and there can be only one")
+            return original(*args, **kwargs)
+
+        return begin

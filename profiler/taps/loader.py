@@ -1,0 +1,306 @@
+"""torch's DataLoader (and torchdata's, which has the same bones) as the training's main thread sees it.
+
+iter(loader)                     EPOCH
+  next(iterator)                 NEXT, whose time in nothing else is waiting
+    _next_index()                  SAMPLER
+    _try_get_data()                ARRIVE
+      queue.get()                    TRANSPORT: receiving and unpickling (in the pin thread when there is one)
+    pin_memory()                   PIN (in its own thread when there are workers)
+    fetcher.fetch()                FETCH, when there are no workers
+"""
+
+import functools
+import importlib
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from feedline.profiler import clock
+from feedline.profiler.events import Flag, Stage, batch_key
+from feedline.profiler.record.recorder import Inside, Span, recorder
+from feedline.profiler.store.segment import window_of
+from feedline.profiler.taps.batch import describe
+from feedline.profiler.taps.loader_settings import settings
+from feedline.profiler.taps.patch import Patches
+from feedline.profiler.taps.worker import WorkerEntry
+
+
+@dataclass(frozen=True)
+class Library:
+    """Where a library keeps its loader's parts."""
+
+    module: str
+    single: str
+    multi: str
+    base: str
+    worker_module: str  # the module whose ``_worker_loop`` the iterator looks up when it starts workers
+
+
+TORCH = Library(
+    "torch.utils.data.dataloader",
+    "_SingleProcessDataLoaderIter",
+    "_MultiProcessingDataLoaderIter",
+    "_BaseDataLoaderIter",
+    "torch.utils.data._utils.worker",
+)
+TORCHDATA = Library(
+    "torchdata.stateful_dataloader.stateful_dataloader",
+    "_StatefulSingleProcessDataLoaderIter",
+    "_StatefulMultiProcessingDataLoaderIter",
+    "_StatefulBaseDataLoaderIter",
+    "torchdata.stateful_dataloader.stateful_dataloader",
+)
+
+NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> number of the loader
+
+
+class LoaderTaps:
+    """Attaches to one library's loaders.
+
+    Args:
+        folder: the rank's folder, where workers put their segments.
+        tell: called once for each loader that is iterated.
+    """
+
+    def __init__(self, folder: Path, tell: NewLoader) -> None:
+        self._folder = folder
+        self._tell = tell
+        self._loaders: list[Known] = []
+        self._starting = threading.RLock()
+
+    def attach(self, library: Library, patches: Patches) -> None:
+        """Patch the library's iterator classes.
+
+        Raises:
+            AttributeError, ImportError: this version is built differently.
+        """
+        module = importlib.import_module(library.module)
+        single, multi, base = (getattr(module, name) for name in (library.single, library.multi, library.base))
+        patches.set(single, "__init__", self._watched_init(single.__init__, None))
+        patches.set(multi, "__init__", self._watched_init(multi.__init__, library))
+        patches.set(multi, "_reset", self._watched_reset(multi._reset))
+        patches.set(multi, "_try_get_data", watched_try_get_data(multi._try_get_data))
+        patches.set(base, "__next__", watched_next(base.__next__))
+        if library is TORCH:  # torchdata's calls it
+            patches.set(base, "_next_index", watched_next_index(base._next_index))
+
+    def _next_epoch(self, loader: Any) -> "Known":
+        known = next((known for known in self._loaders if known.loader() is loader), None) or self._meet(loader)
+        known.epoch += 1
+        return known
+
+    def _meet(self, loader: Any) -> "Known":
+        """Number a loader. One that takes the place of another (made anew each epoch, with the same settings) goes on under its number."""
+        about = (type(loader).__name__, settings(loader))
+        for known in self._loaders:
+            if known.about == about and known.loader() is None and known.iterator() is None:
+                known.loader = weakref.ref(loader)
+                return known
+        self._loaders.append(Known(self._tell(*about), about, weakref.ref(loader)))
+        return self._loaders[-1]
+
+    def _watched_init(self, original: Callable[..., None], library: Library | None) -> Callable[..., None]:
+        @functools.wraps(original)
+        def __init__(iterator: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
+            segment = recorder.main
+            if segment is None:
+                return original(iterator, loader, *args, **kwargs)
+            known = self._next_epoch(loader)
+            iterator._feedline = state = State(known.number, known.epoch)
+            known.iterator = weakref.ref(iterator)
+            recorder.loader = state.loader
+            segment.window = window_of(state.epoch, 0)
+            with Span(segment, Stage.EPOCH, source=state.loader, number=state.epoch) as span:
+                span.extra = workers = getattr(loader, "num_workers", 0)
+                if library is None:
+                    return original(iterator, loader, *args, **kwargs)
+                with self._starting:
+                    module = importlib.import_module(library.worker_module)
+                    patches = Patches()
+                    entry = WorkerEntry(
+                        module.__name__,
+                        "_worker_loop",
+                        str(self._folder),
+                        state.loader,
+                        state.epoch,
+                        workers,
+                        recorder.every,
+                        clock.wall_ns(),
+                        module._worker_loop,
+                    )
+                    patches.set(module, "_worker_loop", entry)
+                    try:
+                        original(iterator, loader, *args, **kwargs)
+                    finally:
+                        patches.undo()
+            with suppress(AttributeError):  # workers that are threads have another kind of queue
+                watch_queue(iterator._worker_result_queue, state)
+
+        return __init__
+
+    def _watched_reset(self, original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        def _reset(iterator: Any, loader: Any, first_iter: bool = False, *args: Any, **kwargs: Any) -> None:
+            segment = recorder.main
+            if segment is None or first_iter or not hasattr(iterator, "_feedline"):
+                return original(iterator, loader, first_iter, *args, **kwargs)
+            state = iterator._feedline
+            state.epoch, state.yielded = self._next_epoch(loader).epoch, 0
+            segment.window = window_of(state.epoch, 0)
+            with Span(segment, Stage.EPOCH, source=state.loader, number=state.epoch) as span:
+                span.extra = getattr(loader, "num_workers", 0)
+                original(iterator, loader, first_iter, *args, **kwargs)
+
+        return _reset
+
+
+@dataclass
+class Known:
+    """A loader of the program."""
+
+    number: int
+    about: tuple[str, dict[str, object]]
+    loader: Callable[[], Any]  # a weak reference
+    iterator: Callable[[], Any] = lambda: None  # to the one made last
+    epoch: int = -1
+
+
+@dataclass
+class State:
+    """What we know of one iterator."""
+
+    loader: int
+    epoch: int
+    yielded: int = 0
+    arrived: int = -1  # the batch that came out of the queue last
+    asked: bool = False  # inside __next__
+
+
+def watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Time ``__next__`` and describe what it returns."""
+
+    @functools.wraps(original)
+    def __next__(iterator: Any) -> Any:
+        segment, state = recorder.main, getattr(iterator, "_feedline", None)
+        if segment is None or state is None or state.asked:  # a subclass calls its base's
+            return original(iterator)
+        recorder.loader, recorder.batch = state.loader, batch_key(state.epoch, state.yielded)
+        with Span(segment, Stage.NEXT, source=state.loader, number=recorder.batch, runqueue=True) as span:
+            state.asked = True
+            try:
+                batch = original(iterator)
+            except StopIteration:
+                span.flags = Flag.END
+                raise
+            finally:
+                state.asked = False
+            span.flags = Flag.FIRST if state.yielded == 0 else 0
+            note(span, iterator, state, batch)
+            segment.window = window_of(state.epoch, span.number & 0xFFFFFFFF)
+        return batch
+
+    return __next__
+
+
+def note(span: Span, iterator: Any, state: State, batch: Any) -> None:
+    """Which batch it was, and what is in it."""
+    try:
+        number = state.yielded
+        if hasattr(iterator, "_rcvd_idx"):
+            number = iterator._rcvd_idx - 1 if getattr(iterator, "_in_order", True) else state.arrived
+        span.number = batch_key(state.epoch, max(number, 0))
+        state.yielded += 1
+        about = describe(batch)
+        span.nbytes, span.extra = about.nbytes, about.samples
+        span.flags |= about.flags | (Flag.PINNED if iterator._pin_memory else 0)
+    except Exception:
+        pass  # an exotic batch or loader: its size stays unknown
+
+
+def watched_next_index(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Time the sampler."""
+
+    @functools.wraps(original)
+    def _next_index(iterator: Any) -> Any:
+        segment = recorder.main
+        if segment is None:
+            return original(iterator)
+        with Span(segment, Stage.SAMPLER, source=recorder.loader):
+            return original(iterator)
+
+    return _next_index
+
+
+def watched_try_get_data(original: Callable[..., Any]) -> Callable[..., Any]:
+    """See batches come out of the result queue (or out of the pin thread's)."""
+
+    @functools.wraps(original)
+    def _try_get_data(iterator: Any, *args: Any, **kwargs: Any) -> Any:
+        got = original(iterator, *args, **kwargs)
+        segment, state = recorder.main, getattr(iterator, "_feedline", None)
+        if segment is not None and state is not None and got[0]:
+            number = got[1][0]
+            if isinstance(number, int):
+                state.arrived = number
+                worker = iterator._task_info.get(number, (-1,))[0]
+                segment.add(Stage.ARRIVE, clock.wall_ns(), 0, number=batch_key(state.epoch, number), extra=worker, source=state.loader)
+        return got
+
+    return _try_get_data
+
+
+def watch_queue(queue: Any, state: State) -> None:
+    """Time receiving and unpickling, in whichever thread gets from the queue. Instance attributes: other queues are not touched."""
+    receive, get = queue._recv_bytes, type(queue).get
+    itself = weakref.ref(queue)  # a cycle would keep its pipes open until the next garbage collection
+    received: list[tuple[int, int]] = []  # when a pickle's first byte was there, and its length
+
+    def watched_receive(*args: Any) -> Any:
+        begin = clock.wall_ns()
+        pickled = receive(*args)
+        received.append((begin, len(pickled)))
+        return pickled
+
+    def watched_get(*args: Any, **kwargs: Any) -> Any:
+        item = get(itself(), *args, **kwargs)
+        end = clock.wall_ns()
+        while received:
+            begin, length = received.pop()
+            if recorder.main is not None:
+                recorder.main.add(Stage.TRANSPORT, begin, end - begin, nbytes=length, source=state.loader)
+        return item
+
+    queue._recv_bytes, queue.get = watched_receive, watched_get
+
+
+pinning = Inside()
+
+
+def attach_pin(patches: Patches) -> None:
+    """Time the copy to pinned memory, in the pin thread or (without workers) in the main thread.
+
+    Raises:
+        AttributeError, ImportError: this version is built differently.
+    """
+    from torch.utils.data._utils import pin_memory as module
+
+    original = module.pin_memory
+
+    @functools.wraps(original)
+    def pin_memory(data: Any, *args: Any, **kwargs: Any) -> Any:
+        segment = recorder.main
+        if segment is None or pinning.depth:  # it calls itself for the parts of a batch
+            return original(data, *args, **kwargs)
+        pinning.depth += 1
+        try:
+            with Span(segment, Stage.PIN) as span:
+                span.nbytes = describe(data).nbytes
+                return original(data, *args, **kwargs)
+        finally:
+            pinning.depth -= 1
+
+    patches.set(module, "pin_memory", pin_memory)

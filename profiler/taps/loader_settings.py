@@ -1,0 +1,40 @@
+"""A loader's settings, as names and numbers: no data, no paths."""
+
+import inspect
+from typing import Any
+
+import torch.multiprocessing
+from torch.utils.data._utils.collate import default_collate, default_convert
+
+PLAIN = ("num_workers", "batch_size", "prefetch_factor", "in_order", "persistent_workers", "pin_memory", "drop_last", "timeout")
+
+
+def settings(loader: Any) -> dict[str, object]:
+    """Settings of a DataLoader; one that this torch does not have is left out."""
+    found: dict[str, object] = {}
+    for name in PLAIN:
+        value = getattr(loader, name, None)
+        if isinstance(value, (bool, int, float)):
+            found[name] = value
+    collate = getattr(loader, "collate_fn", None)
+    found["collate"] = "default" if collate in (default_collate, default_convert) else name_of(collate)
+    found["sampler"] = name_of(getattr(loader, "sampler", None))
+    found["batch_sampler"] = name_of(getattr(loader, "batch_sampler", None))
+    dataset = getattr(loader, "dataset", None)
+    found["dataset"] = name_of(dataset)
+    found["map_style"] = not isinstance(dataset, torch.utils.data.IterableDataset)
+    try:
+        found["dataset_samples"] = len(dataset)  # type: ignore[arg-type]
+    except Exception:
+        pass  # none, or the user's own raises
+    if found.get("num_workers"):
+        context = getattr(loader, "multiprocessing_context", None) or torch.multiprocessing
+        found["start_method"] = context.get_start_method()
+    return found
+
+
+def name_of(thing: Any) -> str:
+    """Name of a function, or of an object's class."""
+    if thing is None:
+        return "none"
+    return thing.__qualname__ if isinstance(thing, type) or inspect.isroutine(thing) else type(thing).__qualname__

@@ -1,0 +1,54 @@
+"""Reading, decoding and augmenting inside a sample, library by library, without an edit of the training.
+
+Each library has a file; a new one is a new file and a line in LIBRARIES. Nothing is imported that the training does not import. What is
+not seen: functions of the user's own and libraries that are not here; their time is the data set's own.
+"""
+
+from collections.abc import Callable
+
+from feedline.profiler.taps.operations import (
+    albumentations_,
+    cv2_,
+    h5py_,
+    numpy_,
+    pil,
+    pil_load,
+    torchvision_io,
+    torchvision_v1,
+    torchvision_v2,
+    unseen,
+    webdataset_,
+    zarr_,
+)
+from feedline.profiler.taps.operations.attached import Attached, Report
+
+LIBRARIES = (
+    pil.LIBRARY,
+    pil_load.LIBRARY,
+    torchvision_v1.LIBRARY,
+    torchvision_v2.LIBRARY,
+    torchvision_io.LIBRARY,
+    cv2_.LIBRARY,
+    numpy_.LIBRARY,
+    h5py_.LIBRARY,
+    zarr_.LIBRARY,
+    webdataset_.LIBRARY,
+    albumentations_.LIBRARY,
+    *unseen.LIBRARIES,
+)
+
+_attached = Attached(LIBRARIES)
+
+
+def attach(report: Report) -> Callable[[], None]:
+    """Attach the taps of all libraries: now, or as soon as one is imported.
+
+    Attaching again, or in a process forked from one with taps, wraps nothing twice; the last undo restores.
+
+    Args:
+        report: called with (hook, whether it is attached, what it gives or why not) for each library that is imported.
+
+    Returns:
+        A function that restores the originals.
+    """
+    return _attached.attach(report)

@@ -1,0 +1,24 @@
+"""albumentations: every transform by its class name. They have one base."""
+
+from types import ModuleType
+
+from feedline.profiler.events import Stage
+from feedline.profiler.taps.operations import sizes
+from feedline.profiler.taps.operations.collect import collect, missing
+from feedline.profiler.taps.operations.library import Library, Tap
+
+
+def install(tap: Tap, albumentations: ModuleType) -> None:
+    tap.method(albumentations.BasicTransform, "__call__", Stage.AUGMENT, sizes.augmented)
+
+
+def selftest() -> str | None:
+    import albumentations
+    import numpy as np
+
+    flip = albumentations.Compose([albumentations.HorizontalFlip(p=1)])
+    spans = collect(lambda: flip(image=np.zeros((8, 8, 3), np.uint8)))
+    return missing(spans, (Stage.AUGMENT, "HorizontalFlip"))
+
+
+LIBRARY = Library("albumentations", "albumentations", "transforms by class", install, selftest)

@@ -1,0 +1,23 @@
+"""h5py: reading from a data set, decompression included."""
+
+from types import ModuleType
+
+from feedline.profiler.events import Stage
+from feedline.profiler.taps.operations import sizes
+from feedline.profiler.taps.operations.collect import collect, missing
+from feedline.profiler.taps.operations.library import Library, Tap
+
+
+def install(tap: Tap, h5py: ModuleType) -> None:
+    tap.method(h5py.Dataset, "__getitem__", Stage.READ, sizes.read, "h5py.Dataset")
+
+
+def selftest() -> str | None:
+    import h5py
+
+    with h5py.File("feedline-selftest", "w", driver="core", backing_store=False) as file:
+        dataset = file.create_dataset("x", data=[1, 2, 3])
+        return missing(collect(lambda: dataset[:2]), (Stage.READ, "h5py.Dataset"))
+
+
+LIBRARY = Library("h5py", "h5py", "Dataset[...]; filters decompress in the same call: counted as read", install, selftest)

@@ -1,0 +1,91 @@
+"""How a library's file says what it replaces."""
+
+import multiprocessing
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
+from typing import Any
+
+from feedline.profiler.events import Stage
+from feedline.profiler.taps.operations.early import taken
+from feedline.profiler.taps.operations.span import Size, Unbound, spanned
+from feedline.profiler.taps.patch import Patches
+
+
+class NotPossible(Exception):
+    """A library that no tap can see into; the text says why, and what sees it instead."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library with operations that can be told apart.
+
+    Attributes:
+        name: what reports call the hook.
+        module: whose import makes ``install`` run.
+        gives: what the hook shows, and what it cannot.
+        install: puts the wrappers in.
+        selftest: exercises the attached hook on a tiny input; returns None, or what failed.
+    """
+
+    name: str
+    module: str
+    gives: str
+    install: "Callable[[Tap, ModuleType], None]"
+    selftest: Callable[[], str | None]
+
+
+class Tap:
+    """Puts wrappers into one library, and takes them out again.
+
+    Args:
+        late: the library was imported before us, so that somebody may hold its functions already.
+    """
+
+    def __init__(self, late: bool) -> None:
+        self.patches = Patches()
+        self.left: list[str] = []  # functions that were not replaced, and why
+        self._late = late
+        self._functions: list[tuple[ModuleType, str, Any, Any]] = []
+
+    def method(self, owner: type, name: str, stage: Stage, size: Size, span: str | None = None) -> None:
+        """Replace a method in its class. ``span`` None: spans are named after the class of the instance."""
+        self.patches.set(owner, name, spanned(vars(owner)[name], stage, size, span))
+
+    def functions(self, module: ModuleType, names: Iterable[str], stage: Stage, size: Size) -> None:
+        """Replace functions of a module that are free."""
+        prefix = module.__name__.partition(".")[0]
+        for name in names:
+            self.function(module, name, spanned(getattr(module, name), stage, size, f"{prefix}.{name}"))
+
+    def function(self, module: ModuleType, name: str, wrapper: Callable[..., Any]) -> None:
+        """Replace one function by a given wrapper. The wrapper of a built-in is made to behave like one."""
+        original = getattr(module, name)
+        if not isinstance(original, FunctionType):
+            wrapper = Unbound(wrapper, f"{module.__name__}:{name}")
+        self.patches.set(module, name, wrapper)
+        self._functions.append((module, name, wrapper, original))
+
+    def free(self, module: ModuleType, names: Iterable[str]) -> list[str]:
+        """Of these functions, those that this version of the library has and that may be replaced.
+
+        Who holds an original could no longer pickle it once another object has its name, and spawn workers are sent pickles. A worker
+        itself sends none.
+        """
+        names = [name for name in names if name in vars(module)]
+        if not self._late or multiprocessing.parent_process() is not None:
+            return names
+        held = taken(module, names)
+        for name, holder in held.items():
+            self.left.append(f"{module.__name__}.{name} was taken by {holder} before feedline could see it: not told apart")
+        return [name for name in names if name not in held]
+
+    def undo(self) -> None:
+        """Restore the originals."""
+        self.patches.undo()
+        for module, name, wrapper, original in self._functions:
+            now = sys.modules.get(module.__name__)  # cv2 is first its compiled part, then a package with copies of its names
+            if now is not None and vars(now).get(name) is wrapper:
+                setattr(now, name, original)
+        self._functions.clear()

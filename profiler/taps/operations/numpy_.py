@@ -1,0 +1,31 @@
+"""numpy: arrays out of files."""
+
+import io
+from types import ModuleType
+
+from feedline.profiler.events import Stage
+from feedline.profiler.taps.operations import sizes
+from feedline.profiler.taps.operations.collect import collect, missing
+from feedline.profiler.taps.operations.library import Library, Tap
+from feedline.profiler.taps.operations.span import spanned
+
+
+def install(tap: Tap, numpy: ModuleType) -> None:
+    tap.functions(numpy, tap.free(numpy, ("load", "fromfile")), Stage.READ, sizes.read)
+    tap.method(numpy.lib.npyio.NpzFile, "__getitem__", Stage.READ, sizes.read, "numpy.NpzFile")
+    opened = spanned(numpy.memmap.__new__, Stage.READ, sizes.read, "numpy.memmap")
+    tap.patches.set(numpy.memmap, "__new__", staticmethod(opened))
+
+
+def selftest() -> str | None:
+    import numpy as np
+
+    file = io.BytesIO()
+    np.save(file, np.zeros(4))
+    file.seek(0)
+    return missing(collect(lambda: np.load(file)), (Stage.READ, "numpy.load"))
+
+
+LIBRARY = Library(
+    "numpy", "numpy", "load, fromfile, archives, opening a memmap (its pages are read later: the counters see that)", install, selftest
+)

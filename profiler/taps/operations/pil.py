@@ -1,0 +1,54 @@
+"""PIL: opening an image reads its header; the operations on images. Loading is in pil_load.py."""
+
+import io
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from feedline.profiler.events import Stage
+from feedline.profiler.record.detail import detail
+from feedline.profiler.taps.operations import sizes
+from feedline.profiler.taps.operations.collect import collect, missing
+from feedline.profiler.taps.operations.library import Library, Tap
+from feedline.profiler.taps.operations.span import spanned, stopwatch, transparent
+
+METHODS = ("resize", "reduce", "crop", "transpose", "rotate", "transform", "thumbnail", "filter")
+
+
+def install(tap: Tap, image: ModuleType) -> None:
+    for name in tap.free(image, ["open"]):
+        tap.function(image, name, spanned(image.open, Stage.READ, header, "PIL.open"))
+    for name in METHODS:
+        tap.method(image.Image, name, Stage.AUGMENT, sizes.augmented, f"PIL.{name}")
+    tap.patches.set(image.Image, "convert", spanned_convert(image.Image.convert))
+
+
+def header(image: Any) -> tuple[int, int]:
+    """Bytes of a file that opening it consumed. None for bytes in memory: whoever put them there has read them."""
+    return 0 if type(image.fp) is io.BytesIO else image.fp.tell(), 0
+
+
+def spanned_convert(original: Callable[..., Any]) -> Callable[..., Any]:
+    """``convert`` of an image that comes from a file belongs to its decoding (and loads it); of any other image it is augmentation."""
+    decode, augment = stopwatch(Stage.DECODE, lambda _: (0, 0)), stopwatch(Stage.AUGMENT, sizes.augmented)
+
+    def look(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        write = detail.write
+        if write is None:
+            return original(*args, **kwargs)
+        from_file = hasattr(args[0], "tile")  # only ImageFile has it
+        return (decode if from_file else augment)(write, "PIL.convert", original, args, kwargs)
+
+    return transparent(original, look)
+
+
+def selftest() -> str | None:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.new("RGB", (16, 16)).save(file, "PNG")
+    spans = collect(lambda: Image.open(file).convert("L").resize((8, 8)))
+    return missing(spans, (Stage.READ, "PIL.open"), (Stage.DECODE, "PIL.convert"), (Stage.AUGMENT, "PIL.resize"))
+
+
+LIBRARY = Library("PIL.Image", "PIL.Image", f"opening of images; convert, {', '.join(METHODS)}", install, selftest)

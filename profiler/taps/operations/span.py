@@ -1,0 +1,109 @@
+"""Wrappers around the functions of other libraries: transparent, and with a span while a sample is looked at in detail."""
+
+import functools
+import inspect
+import pkgutil
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from feedline.profiler import clock
+from feedline.profiler.events import UNMEASURED, Stage
+from feedline.profiler.record.detail import Write, detail, looking
+from feedline.profiler.taps.operations.run_queue import delay_ns
+
+Size = Callable[[Any], tuple[int, int]]  # a result -> (nbytes, extra), as the stage says in events.py
+Timed = Callable[[Write, str, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+
+# No globals are used: torchvision_io.py gives a wrapper those of its original.
+WRAPPER = """
+def make(_original, _looking, _look):
+    def wrapper({parameters}):
+        if not _looking:
+            return _original({arguments})
+        return _look(({positional}), {{{keywords}}})
+    return wrapper
+"""
+
+
+def stopwatch(stage: Stage, size: Size) -> Timed:
+    """A function that calls another one and writes a span of it, whether it returns or raises.
+
+    The span of a call that raised has 0 bytes and 0 extra; the exception passes unchanged.
+    """
+    wall_ns, cpu_ns = clock.wall_ns, clock.cpu_ns
+
+    def timed(write: Write, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = None
+        runqueue, cpu, start = delay_ns(wall_ns()), cpu_ns(), wall_ns()
+        try:
+            result = function(*args, **kwargs)
+            return result
+        finally:
+            end = wall_ns()
+            cpu = cpu_ns() - cpu
+            runqueue = delay_ns(end) - runqueue if runqueue >= 0 else UNMEASURED
+            try:
+                nbytes, extra = size(result)
+            except Exception:
+                nbytes = extra = 0
+            write(stage, name, start, end - start, cpu, runqueue, nbytes, extra)
+
+    return timed
+
+
+def spanned(original: Callable[..., Any], stage: Stage, size: Size, name: str | None = None) -> Callable[..., Any]:
+    """Wrap a function or a method.
+
+    Args:
+        original: what is called.
+        name: of the span; None: the class of the first argument, for methods.
+    """
+    timed = stopwatch(stage, size)
+
+    def look(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        write = detail.write
+        if write is None:
+            return original(*args, **kwargs)
+        return timed(write, name or type(args[0]).__name__, original, args, kwargs)
+
+    return transparent(original, look)
+
+
+def transparent(original: Callable[..., Any], look: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> Callable[..., Any]:
+    """A function that calls ``original``, or ``look(args, kwargs)`` while a thread looks at a sample.
+
+    It has the parameters of the original: passing them one by one costs 50 ns, through *args and **kwargs it would be 150 to 250.
+    """
+    parameters, arguments = ("*args, **kwargs",) * 2
+    positional, keywords = "*args,", "**kwargs"
+    if isinstance(original, FunctionType):
+        code = original.__code__
+        plain, named = code.co_varnames[: code.co_argcount], code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
+        if not (code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) or code.co_posonlyargcount):
+            parameters = ", ".join([*plain, *(["*", *named] if named else [])])
+            arguments = ", ".join([*plain, *(f"{name}={name}" for name in named)])
+            positional, keywords = "".join(f"{name}, " for name in plain), ", ".join(f"{name!r}: {name}" for name in named)
+    made: dict[str, Any] = {}
+    source = WRAPPER.format(parameters=parameters, arguments=arguments, positional=positional, keywords=keywords)
+    exec(compile(source, "<a tap of feedline>", "exec"), made)
+    wrapper = made["make"](original, looking, look)
+    if isinstance(original, FunctionType):
+        if parameters != "*args, **kwargs":
+            wrapper.__defaults__, wrapper.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
+        wrapper._torchdynamo_inline = original  # torch.compile traces the original
+    return functools.wraps(original)(wrapper)
+
+
+class Unbound(staticmethod):
+    """A wrapper of a built-in function. Like the built-in, it does not become a method when a class holds it.
+
+    Pickled as "whatever is there under that name", so that a worker, or a process without feedline, gets what it has there.
+    """
+
+    def __init__(self, function: Callable[..., Any], place: str) -> None:
+        super().__init__(function)
+        self.place = place
+
+    def __reduce__(self) -> tuple[Callable[[str], Any], tuple[str]]:
+        return pkgutil.resolve_name, (self.place,)

@@ -1,0 +1,55 @@
+"""A stand-in for an open file that times what is read from it."""
+
+import io
+from typing import Any
+
+from feedline.profiler import clock
+from feedline.profiler.events import UNMEASURED, Stage
+from feedline.profiler.record.detail import Write
+from feedline.profiler.taps.operations.run_queue import delay_ns
+
+BIG = 4096  # a smaller read nearly always comes out of the file's buffer, and costs less than asking for its run-queue delay (3 us)
+
+
+class TimedFile:
+    """Behaves like the file; ``write_to`` gives the sum of its reads.
+
+    Bytes of an ``io.BytesIO`` are not counted: whoever put them there has read them.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._counts = type(file) is not io.BytesIO
+        self._start = 0  # of the first read
+        self._wall = self._cpu = self._runqueue = self._nbytes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_file":
+            raise AttributeError(name)  # while it is being copied
+        return getattr(self._file, name)
+
+    def read(self, *args: Any) -> Any:
+        """The file's ``read``."""
+        big = not args or not isinstance(args[0], int) or not 0 <= args[0] < BIG
+        runqueue = delay_ns(clock.wall_ns()) if big else UNMEASURED
+        cpu, start = clock.cpu_ns(), clock.wall_ns()
+        data = None
+        try:
+            data = self._file.read(*args)
+            return data
+        finally:
+            end = clock.wall_ns()
+            self._wall += end - start
+            self._cpu += clock.cpu_ns() - cpu
+            self._start = self._start or start
+            if runqueue >= 0:
+                self._runqueue += delay_ns(end) - runqueue
+            elif big:
+                self._runqueue = UNMEASURED
+            if data and self._counts:
+                self._nbytes += len(data)
+
+    def write_to(self, write: Write, name: str) -> None:
+        """Write one READ span: from the first read on, as long as all reads together took."""
+        if self._start:
+            write(Stage.READ, name, self._start, self._wall, self._cpu, self._runqueue, self._nbytes, 0)

@@ -1,0 +1,29 @@
+"""torchvision.transforms.v2: every transform by its class name, those of the user too. They have one base."""
+
+from types import ModuleType
+
+from feedline.profiler.events import Stage
+from feedline.profiler.taps.operations.collect import collect, missing
+from feedline.profiler.taps.operations.library import Library, Tap
+from feedline.profiler.taps.operations.module_call import spanned_call
+
+
+def install(tap: Tap, v2: ModuleType) -> None:
+    tap.patches.set(v2.Transform, "__call__", spanned_call(v2.Transform))
+
+
+def selftest() -> str | None:
+    import torch
+    from torchvision.transforms import v2
+
+    spans = collect(lambda: v2.Compose([v2.CenterCrop(4)])(torch.zeros(3, 8, 8)))
+    return missing(spans, (Stage.AUGMENT, "CenterCrop"))
+
+
+LIBRARY = Library(
+    "torchvision.transforms.v2",
+    "torchvision.transforms.v2",
+    "transforms by class, your own subclasses of Transform too; v2.functional is not seen on tensors",
+    install,
+    selftest,
+)

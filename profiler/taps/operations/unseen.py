@@ -1,0 +1,22 @@
+"""What no tap can see into. Named, so that nobody looks for it in vain."""
+
+from collections.abc import Callable
+from types import ModuleType
+
+from feedline.profiler.taps.operations.library import Library, NotPossible, Tap
+
+COUNTERS = "the counters of CPU time, run-queue delay and bytes see what it does"
+
+
+def unseen(name: str, module: str, why: str) -> Library:
+    def install(tap: Tap, module: ModuleType) -> None:
+        raise NotPossible(why)
+
+    selftest: Callable[[], str | None] = lambda: why  # noqa: E731
+    return Library(name, module, why, install, selftest)
+
+
+LIBRARIES = (
+    unseen("open", "builtins", f"open(...).read() is not replaced, every import and log file goes through it; {COUNTERS}"),
+    unseen("lmdb", "lmdb", f"Transaction.get belongs to an immutable type and reads by page faults; {COUNTERS}"),
+)

@@ -1,0 +1,142 @@
+"""Forward, loss, backward, optimizer, checkpoint and compilation, as the main process goes through them.
+
+Only the outermost call counts: a model's layers, a forward that is recomputed inside backward, an optimizer's closure are part of theirs.
+"""
+
+import functools
+from typing import Any
+
+import torch
+from torch.nn.modules.loss import _Loss
+from torch.optim import optimizer as torch_optimizer
+
+from feedline.profiler.events import Flag, Stage
+from feedline.profiler.record.recorder import Span, inside, recorder
+from feedline.profiler.store.segment import WINDOW, window_of
+from feedline.profiler.taps.patch import Patches
+
+
+def attach_forward(patches: Patches) -> None:
+    """Time the outermost ``nn.Module.__call__``. A class attribute: models keep their type, their hooks and their pickles."""
+    original = torch.nn.Module.__call__
+    is_compiling = torch.compiler.is_compiling
+
+    def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling() or inside.depth or recorder.main is None:  # is_compiling first: what dynamo reads before it becomes a guard
+            return original(self, *args, **kwargs)
+        return call_outermost(original, self, args, kwargs)
+
+    hide_from_dynamo(__call__)
+    patches.set(torch.nn.Module, "__call__", __call__)
+
+
+def hide_from_dynamo(wrapper: Any) -> None:
+    """Keep dynamo from compiling our frame in place of the user's: ``Sequential(...).compile()`` made 6 graphs where there was none.
+
+    Private to torch, the same in 2.8 to 2.15; where it is missing, compiled models are a little slower to compile.
+    """
+    try:
+        frames = torch._C._dynamo.eval_frame
+        strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+        frames.set_code_exec_strategy(wrapper.__code__, strategy)
+    except AttributeError:
+        pass
+
+
+def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
+    """Call a module that is no part of another one, in a span of its own."""
+    segment = recorder.main
+    if segment is None:
+        return original(module, *args, **kwargs)
+    flags = (Flag.TRAINING if module.training else 0) | (Flag.GRAD if torch.is_grad_enabled() else 0)
+    inside.depth += 1
+    try:
+        with Span(segment, Stage.FORWARD, segment.name_id(type(module).__name__), int(flags), runqueue=True) as span:
+            output = original(module, *args, **kwargs)
+            if is_loss(module, output):
+                span.stage = Stage.LOSS
+            return output
+    finally:
+        inside.depth -= 1
+
+
+def is_loss(module: torch.nn.Module, output: Any) -> bool:
+    """torch's loss modules, and others without parameters that return one number."""
+    if isinstance(module, _Loss):
+        return True
+    return isinstance(output, torch.Tensor) and output.dim() == 0 and next(module.parameters(), None) is None
+
+
+def attach_backward(patches: Patches) -> None:
+    """Time ``backward()`` and, for ``autograd.grad`` and whoever else goes there, the engine."""
+    engine = watched_backward(torch.autograd._engine_run_backward)
+    patches.set(torch.autograd, "backward", watched_backward(torch.autograd.backward))
+    # Both names of the engine: torch.compiler saves the one in graph and writes it back to both.
+    patches.set(torch.autograd, "_engine_run_backward", engine)
+    patches.set(torch.autograd.graph, "_engine_run_backward", engine)
+
+
+def watched_backward(original: Any) -> Any:
+    """Time the outermost of them: inside a forward (compilation) or a backward (checkpointing) it is a part of that."""
+
+    @functools.wraps(original)
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        segment = recorder.main
+        if segment is None or inside.depth:
+            return original(*args, **kwargs)
+        inside.depth += 1
+        try:
+            with Span(segment, Stage.BACKWARD, runqueue=True):
+                return original(*args, **kwargs)
+        finally:
+            inside.depth -= 1
+
+    return backward
+
+
+class OptimizerTap:
+    """Times every optimizer's step through torch's global hooks."""
+
+    def __init__(self) -> None:
+        self._open: list[Span] = []
+        self._steps = 0
+        self._hooks = [
+            torch_optimizer.register_optimizer_step_pre_hook(self._before),
+            torch_optimizer.register_optimizer_step_post_hook(self._after),
+        ]
+
+    def undo(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def _before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        segment = recorder.main
+        if segment is None:
+            return
+        self._open = [span for span in self._open if span.segment is segment][-8:]  # what a step that raised left behind
+        span = Span(segment, Stage.OPTIMIZER, segment.name_id(type(optimizer).__name__), number=id(optimizer))
+        self._open.append(span.__enter__())
+
+    def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if recorder.main is None or not self._open:
+            return
+        span = self._open.pop()
+        span.__exit__(None, None, None)
+        self._steps += 1
+        if recorder.batch == 0 and self._steps % WINDOW == 0:  # no loader tells the windows: count updates
+            span.segment.window = window_of(0, self._steps)
+
+
+def attach_checkpoint(patches: Patches) -> None:
+    """Time ``torch.save``."""
+    original = torch.save
+
+    @functools.wraps(original)
+    def save(*args: Any, **kwargs: Any) -> Any:
+        segment = recorder.main
+        if segment is None:
+            return original(*args, **kwargs)
+        with Span(segment, Stage.CHECKPOINT):
+            return original(*args, **kwargs)
+
+    patches.set(torch, "save", save)

@@ -1,0 +1,128 @@
+"""The life of a loader's worker: birth, waiting for work, making batches (fetch.py), pickling them.
+
+torch starts a worker with ``target=_worker_loop``. We put a ``WorkerEntry`` there: an object of this importable module, so that spawn and
+forkserver can pickle it. (A patched function would be pickled by its name and come out unpatched on the other side, silently.)
+"""
+
+import importlib
+import inspect
+import multiprocessing.queues
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from feedline.profiler import clock
+from feedline.profiler.events import Stage, batch_key
+from feedline.profiler.record.recorder import Span, recorder
+from feedline.profiler.store.layout import worker_segment
+from feedline.profiler.store.segment import CAPACITY_BYTES, Segment, window_of
+from feedline.profiler.taps.patch import Patches
+
+ALL_WORKERS_BYTES = 4 * CAPACITY_BYTES  # the workers of one loader share this much room
+
+
+@dataclass
+class WorkerEntry:
+    """Called in the new process in place of torch's worker loop, with the same arguments, which it passes through.
+
+    Attributes:
+        module, function: where the original loop is; looked up in the child, never pickled.
+        folder: the rank's folder.
+        loader: number of the loader.
+        epoch: the epoch that the worker begins with.
+        workers: how many workers the loader has.
+        every: see Recorder.
+        born_ns: when the parent began to start workers.
+    """
+
+    module: str
+    function: str
+    folder: str
+    loader: int
+    epoch: int
+    workers: int
+    every: int | None
+    born_ns: int
+    _original: Callable[..., None] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_original": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In a spawned worker, just before the data set is unpickled: what it holds of a library's functions is then ours."""
+        self.__dict__.update(state)
+        try:
+            from feedline.profiler.taps import operations
+
+            operations.attach(lambda *_: None)
+        except Exception:
+            pass  # the worker's samples are not told apart
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        loop = self._original or getattr(importlib.import_module(self.module), self.function)
+        patches = Patches()
+        try:
+            self._begin(loop, args, kwargs, patches)
+        except Exception:
+            recorder.close()  # fail open: this worker is not recorded; the reader misses its segment and says so
+            patches.undo()
+        loop(*args, **kwargs)
+
+    def _begin(self, loop: Callable[..., None], args: Any, kwargs: Any, patches: Patches) -> None:
+        from feedline.profiler.record.libraries import attach_in_worker
+
+        given = inspect.signature(loop).bind(*args, **kwargs).arguments
+        worker = int(given["worker_id"])
+        header = {"role": "worker", "loader": self.loader, "worker": worker, "pid": os.getpid()}
+        segment = Segment(worker_segment(Path(self.folder), self.loader, worker), header, ALL_WORKERS_BYTES // self.workers)
+        recorder.open_worker(segment, self.loader)
+        recorder.every = self.every
+        segment.add(
+            Stage.START, self.born_ns, clock.wall_ns() - self.born_ns, time.process_time_ns(), extra=os.getpid(), source=self.loader
+        )
+        attach_in_worker(patches)
+        patches.set(given["index_queue"], "get", watched_get(given["index_queue"].get, segment, self.epoch))
+        queues: Any = multiprocessing.queues
+        patches.set(queues, "_ForkingPickler", watched_pickler(queues._ForkingPickler))
+
+
+def watched_get(original: Callable[..., Any], segment: Segment, epoch: int) -> Callable[..., Any]:
+    """Wrap ``index_queue.get`` of a worker: time without work, and which batch comes next."""
+    from torch.utils.data._utils.worker import _ResumeIteration
+
+    idle_since = 0
+
+    def get(*args: Any, **kwargs: Any) -> Any:
+        nonlocal epoch, idle_since
+        idle_since = idle_since or clock.wall_ns()
+        task = original(*args, **kwargs)  # raises queue.Empty every few seconds: the waiting goes on
+        if isinstance(task, _ResumeIteration):
+            epoch += 1
+        elif isinstance(task, tuple):
+            recorder.batch = batch_key(epoch, task[0])
+            segment.window = window_of(epoch, task[0])
+            segment.add(Stage.IDLE, idle_since, clock.wall_ns() - idle_since, number=recorder.batch, source=recorder.loader)
+        idle_since = 0
+        return task
+
+    return get
+
+
+def watched_pickler(original: Any) -> Any:
+    """A stand-in for ForkingPickler in the module that a queue's feeder thread takes it from."""
+
+    class Pickler(original):
+        @classmethod
+        def dumps(cls, item: Any, protocol: int | None = None) -> Any:
+            segment = recorder.segment
+            if segment is None or not (isinstance(item, tuple) and item and isinstance(item[0], int)):
+                return original.dumps(item, protocol)
+            with Span(segment, Stage.PICKLE, source=recorder.loader, number=batch_key(recorder.batch >> 32, item[0])) as span:
+                pickled = original.dumps(item, protocol)
+                span.nbytes = len(pickled)
+            return pickled
+
+    return Pickler

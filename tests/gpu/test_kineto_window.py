@@ -1,0 +1,106 @@
+"""``feedline run --window``: real trainings under the real torch.profiler, of the CPU where there is no GPU."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from feedline.profiler.record.window import OFF, Window
+
+PROGRAM = Path(__file__).with_name("training.py")
+
+
+def train(folder: Path, *options: str, program: tuple[str, ...] = ()) -> tuple[str, dict]:
+    """What the training printed, and its report."""
+    out = folder / "out.json"
+    command = [sys.executable, "-m", "feedline", "run", "-q", "-o", folder / "run", "--json", out, *options, PROGRAM, *program]
+    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True, check=True, timeout=120)
+    return done.stdout, json.loads(out.read_text())
+
+
+def names(trace: Path) -> list[str]:
+    return [event.get("name", "") for event in json.loads(gzip.open(trace).read())["traceEvents"]]
+
+
+def profiler_hook(report: dict) -> tuple[bool, str]:
+    (hook,) = (hook for hook in report["hooks"] if hook["name"] == "torch.profiler")
+    return hook["attached"], hook["why"]
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("watched")
+    return *train(folder, "--window", "6:3"), folder / "run"
+
+
+def test_the_trace_holds_the_steps_that_were_asked_for(watched):
+    *_, run = watched
+
+    steps = {name for name in names(run / "rank0" / "kineto.json.gz") if name.startswith("ProfilerStep#")}
+    assert steps == {"ProfilerStep#7", "ProfilerStep#8", "ProfilerStep#9"}
+
+
+def test_the_trace_holds_the_operators_of_the_training(watched):
+    *_, run = watched
+
+    assert "aten::addmm" in names(run / "rank0" / "kineto.json.gz")
+
+
+def test_the_training_computes_the_same_numbers(watched):
+    printed, *_ = watched
+
+    assert printed == subprocess.run([sys.executable, PROGRAM], stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def test_profiled_steps_are_left_out_of_the_figures_and_the_report_says_so(watched):
+    _, report, _ = watched
+
+    assert report["throughput"]["steps"] == 20 - 5  # those profiled, the one to warm up, and the one in whose end it began
+    assert any("torch.profiler" in note for note in report["notes"])
+    assert sum(report["step"]["stages"].values()) == pytest.approx(report["step"]["mean_s"], rel=0.01)
+
+
+def test_without_a_gpu_no_step_is_profiled_unless_asked(tmp_path):
+    _, report = train(tmp_path)
+
+    if report["step"]["gpu_stages"] is not None:
+        pytest.skip("the training used a GPU")
+    attached, why = profiler_hook(report)
+    assert not attached and why.startswith("no GPU was used")
+    assert not (tmp_path / "run" / "rank0" / "kineto.json.gz").exists()
+    assert report["throughput"]["steps"] == 20
+
+
+def test_a_program_that_profiles_itself_in_the_window_gets_its_own_trace(tmp_path):
+    printed, report = train(tmp_path, "--window", "6:9", program=("profile", "9"))
+
+    assert "own trace: 3 steps" in printed
+    assert profiler_hook(report) == (False, "the program began torch.profiler in the window, and there can be only one")
+
+
+def test_a_program_that_is_profiling_already_is_left_alone(tmp_path):
+    printed, report = train(tmp_path, "--window", "6:3", program=("profile", "5"))
+
+    assert "own trace: 3 steps" in printed
+    assert profiler_hook(report) == (False, "the program runs torch.profiler itself, and there can be only one")
+
+
+def test_a_training_that_ends_in_its_window_keeps_what_there_is(tmp_path):
+    _, report = train(tmp_path, "--window", "16:50")
+
+    assert profiler_hook(report) == (True, "the training ended in its window, after 3 of 50 steps")
+    assert "ProfilerStep#18" in names(tmp_path / "run" / "rank0" / "kineto.json.gz")
+
+
+@pytest.mark.parametrize("text", ["5", "5:", ":5", "0:5", "5:0", "a:b", "-1:5", ""])
+def test_a_window_that_is_none_is_refused_in_words(text):
+    with pytest.raises(ValueError, match="is not SKIP:ACTIVE"):
+        Window.parse(text)
+
+
+def test_off_is_a_window_of_no_step():
+    assert Window.parse("off") == OFF
+    assert not OFF.active

@@ -1,0 +1,47 @@
+"""The hooks' own tests, as `feedline env` runs them."""
+
+import numpy
+import pytest
+
+from feedline.profiler.taps.operations import LIBRARIES, selftest, unseen
+from feedline.profiler.taps.operations.library import Library
+
+TAPPED = [library for library in LIBRARIES if library not in unseen.LIBRARIES]
+
+
+@pytest.mark.parametrize("library", TAPPED, ids=[library.name for library in TAPPED])
+def test_the_hook_of_an_installed_library_works(taps, library):
+    if not selftest.installed(library):
+        pytest.skip(f"{library.name} is not installed")
+    result = selftest.try_one(library, taps)
+
+    if "image operators do not load" in result.says:
+        pytest.skip(result.says)
+    assert result.works, result.says
+
+
+@pytest.mark.parametrize("library", [one for one in TAPPED if one.name != "torchvision.io"], ids=lambda library: library.name)
+def test_a_selftest_fails_when_its_hook_is_not_attached(library):
+    if not selftest.installed(library):
+        pytest.skip(f"{library.name} is not installed")
+    selftest.try_one(library, {})  # imports it
+
+    assert library.selftest()
+
+
+def test_all_selftests_run_by_themselves_and_leave_nothing_behind():
+    before = numpy.load
+
+    results = {result.hook: result for result in selftest.selftests()}
+
+    assert set(results) == {library.name for library in TAPPED if selftest.installed(library)}
+    assert all(result.works for result in results.values() if result.hook != "torchvision.io"), results
+    assert numpy.load is before
+
+
+def test_a_library_that_cannot_be_imported_is_said_to_be_so(tmp_path, monkeypatch):
+    (tmp_path / "broken_library.py").write_text("raise RuntimeError('no such operator')")
+    monkeypatch.syspath_prepend(tmp_path)
+    library = Library("broken", "broken_library", "", lambda tap, module: None, lambda: None)
+
+    assert selftest.try_one(library, {}) == ("broken", False, "cannot be imported: RuntimeError: no such operator")

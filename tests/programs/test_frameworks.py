@@ -1,0 +1,59 @@
+"""Programs whose loop belongs to a library."""
+
+import importlib.util
+
+import pytest
+
+
+def needs(module: str, package: str) -> None:
+    """Skip where a library is not installed, without importing it: that takes seconds."""
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{package} is not installed (pip install feedline[programs])")
+
+
+def test_a_lightning_trainer(record):
+    needs("pytorch_lightning", "pytorch-lightning")
+
+    done = record("lightning_trainer.py", like_plain=True)
+
+    done.check_split(steps=10, samples=160)
+    done.check_workers(processes=2, batches=20, samples=160)
+    assert done.roles() == [("DataLoader", "evaluation", 8), ("DataLoader", "training", 20)]
+    assert done.report["step"]["evaluation_s"] > 0
+
+
+def test_a_transformers_trainer(record):
+    needs("transformers", "transformers")
+    needs("accelerate", "accelerate")
+
+    done = record("transformers_trainer.py", like_plain=True, varies="_runtime")
+
+    done.check_split(steps=6, samples=48)
+    done.check_workers(processes=2, batches=12, samples=48)
+    assert done.roles() == [("DataLoader", "training", 12), ("DataLoader", "evaluation", 2), ("DataLoader", "evaluation", 2)]
+    assert done.report["step"]["evaluation_s"] > 0
+
+
+def test_a_timm_model_with_timms_loader(record, photographs):
+    needs("timm", "timm")
+
+    done = record("timm_loader.py", photographs, like_plain=True)
+
+    done.check_split(steps=8, samples=32, hooks=["PIL.Image"])
+    assert done.roles() == [("MultiEpochsDataLoader", "training", 8)]
+    workers = done.report["workers"]
+    assert workers["processes"] == 2
+    assert 8 <= workers["batches"] <= 12  # it goes on fetching ahead when the training is over
+    assert {"read", "decode", "augment", "collate"} <= set(workers["per_sample"])
+
+
+@pytest.mark.parametrize(("iterator", "kind"), [("generic", "DALIGenericIterator"), ("classification", "DALIClassificationIterator")])
+def test_a_dali_pipeline_on_the_cpu(record, photographs, iterator, kind):
+    if importlib.util.find_spec("nvidia.dali") is None:
+        pytest.skip("DALI is not installed (pip install feedline[dali])")
+
+    done = record("dali.py", photographs, iterator)
+
+    done.check_split(steps=10, samples=36, hooks=["DALI"])
+    assert done.roles() == [(kind, "training", 10)]
+    assert done.report["workers"] is None  # what DALI's threads do cannot be seen from outside

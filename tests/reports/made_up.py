@@ -1,0 +1,256 @@
+"""A made-up report of a loader-bound ResNet training, and variants of it. Exact figures, no randomness."""
+
+import math
+from dataclasses import replace
+
+from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.model import (
+    Cost,
+    Gauge,
+    Hook,
+    Loader,
+    Operation,
+    Report,
+    RunInfo,
+    StepSeries,
+    StepSummary,
+    Throughput,
+    Workers,
+)
+
+MS = 1e-3
+STAGES = {
+    "epoch_start": 2.31 * MS,
+    "sampler": 0.38 * MS,
+    "wait": 93.47 * MS,
+    "transport": 4.12 * MS,
+    "pin": 1.9 * MS,
+    "copy": 6.05 * MS,
+    "forward": 24.6 * MS,
+    "loss": 0.61 * MS,
+    "backward": 41.2 * MS,
+    "optimizer": 5.33 * MS,
+    "other": 1.44 * MS,
+}
+WAITS = {"starved": 80.02 * MS, "head_of_line": 9.75 * MS, "transport": 2.6 * MS, "epoch_start": 1.1 * MS}
+NASTY = """<script>alert("x")</script> & 'a very long stage name' </style>"""
+
+
+def wobble(index: int, salt: int = 0) -> float:
+    """The same "noise" in [0, 1) on every machine."""
+    return math.sin(index * 12.9898 + salt * 78.233) * 43758.5453 % 1
+
+
+def series(columns: int = 600, steps_a_column: int = 2) -> StepSeries:
+    """A run whose wait falls after the first epoch's cold cache, with one slow step in each fifty columns."""
+    means = [1 + 0.55 * math.exp(-i / (columns / 8)) + 0.1 * (wobble(i) - 0.5) for i in range(columns)]
+    stages = {}
+    for salt, (stage, mean) in enumerate(STAGES.items()):
+        factor = [m if stage == "wait" else 1 + 0.06 * (wobble(i, salt) - 0.5) for i, m in enumerate(means)]
+        if stage == "epoch_start":
+            factor = [(columns / 5 if i % (columns // 5 or 1) == 0 else 0) for i in range(columns)]
+        stages[stage] = [mean * f for f in factor]
+    walls = [sum(values[i] for values in stages.values()) for i in range(columns)]
+    return StepSeries(
+        start_s=[i * steps_a_column * 0.181 for i in range(columns)],
+        steps=[steps_a_column] * columns,
+        wall_min_s=[w * (0.86 - 0.1 * wobble(i, 3)) for i, w in enumerate(walls)],
+        wall_s=[w * (0.97 + 0.02 * wobble(i, 4)) for i, w in enumerate(walls)],
+        wall_max_s=[w * (1.12 + 0.2 * wobble(i, 5) + (1.4 if i % 50 == 49 else 0)) for i, w in enumerate(walls)],
+        stages=stages,
+    )
+
+
+def step(columns: int = 600) -> StepSummary:
+    return StepSummary(sum(STAGES.values()), 176.9 * MS, 243.8 * MS, dict(STAGES), dict(WAITS), "optimizer", 21.4, series(columns))
+
+
+def cost(cpu: float, runqueue: float, blocked: float, nbytes: float | None = None, error: float | None = 0.01) -> Cost:
+    """A cost whose parts are given in ms."""
+    wall = cpu + runqueue + blocked
+    return Cost(wall * MS, cpu * MS, runqueue * MS, blocked * MS, nbytes, None if error is None else error * MS)
+
+
+def workers() -> Workers:
+    return Workers(
+        processes=4,
+        busy_share=0.981,
+        idle_share=0.007,
+        batches=2400,
+        samples=76_800,
+        samples_in_detail=4_816,
+        per_sample={
+            "read": cost(0.31, 0.02, 1.44, 110_592),
+            "decode": cost(7.92, 0.41, 0.03, 4_147_200),
+            "augment": cost(2.64, 0.13, 0.01),
+            "dataset": cost(0.22, 0.01, 0.02),
+            "collate": cost(0.47, 0.03, 0.0, 602_112),
+            "transport": Cost(0.09 * MS, None, None, None, 1_204, None),
+            "total": cost(11.65, 0.6, 1.5, 96_300),
+        },
+        operations=[
+            Operation("decode", "JpegImageFile.load", 8.36 * MS, 7.92 * MS, 1),
+            Operation("augment", "RandomResizedCrop", 1.61 * MS, 1.55 * MS, 1),
+            Operation("read", "ImageFile fp.read", 1.77 * MS, 0.31 * MS, 41.2),
+            Operation("augment", "ToTensor", 0.62 * MS, 0.6 * MS, 1),
+            Operation("augment", "Normalize", 0.44 * MS, 0.43 * MS, 1),
+            Operation("augment", "RandomHorizontalFlip", 0.11 * MS, None, 0.5),
+        ],
+        fetch_mean_s=440 * MS,
+        fetch_cv=0.21,
+        decoded_pixels=1_382_400,
+        output_pixels=50_176,
+        sample_wall_histogram=[(1e-3 * 10 ** (i / 10), int(9000 * math.exp(-(((i - 11) / 3.2) ** 2))) + 3 * (i > 20)) for i in range(30)],
+    )
+
+
+def findings() -> list[Finding]:
+    return [
+        Finding(
+            "oversize_images",
+            Severity.HIGH,
+            "images are decoded at 27.6x the pixels the model sees, and decoding takes 68 % of a sample's CPU time",
+            [
+                Evidence("decode CPU per sample", 7.92 * MS, "s"),
+                Evidence("decoded / used pixels", 27.55, "1"),
+                Evidence("share of the step without a batch", 0.551, "1"),
+                Evidence("workers busy, share of their time", 0.981, "1"),
+            ],
+            "store the images near the training size (256 px on the short side), or decode only the crop",
+            "decode time that does not fall when 50 of the files are resized ahead",
+            93.47 * MS,
+        ),
+        Finding(
+            "float32_on_host",
+            Severity.LOW,
+            "batches are float32 made from uint8 pictures: four times the bytes through transport, pinning and copy",
+            [Evidence("batch size in memory", 19_267_584, "B"), Evidence("copy to the device", 6.05 * MS, "s")],
+            "ship uint8 and normalise on the device",
+            "transport and copy times that do not fall with uint8 batches",
+            9.05 * MS,
+        ),
+        Finding("epoch_restart", Severity.INFO, "each epoch starts its workers anew, 1.4 s", [], "persistent_workers=True", "", 2.31 * MS),
+    ]
+
+
+def gauges(points: int = 400) -> list[Gauge]:
+    kinds = [
+        ("cpu/used", "CPUs", 3.4, 0.5), ("cpu/throttled", "%", 4, 8), ("cpu/pressure", "%", 22, 30), ("memory/used", "B", 9.4e9, 4e8),
+        ("disk/read", "B/s", 61e6, 9e7), ("shm/used", "B", 154e6, 6e6), ("gpu0/sm", "%", 41, 30), ("gpu0/memory", "B", 6.1e9, 1e7),
+        ("gpu0/pcie_rx", "B/s", 108e6, 3e7), ("gpu0/power", "W", 131, 60), ("gpu0/clock", "MHz", 1380, 0),
+    ]  # fmt: skip
+    made = []
+    for salt, (name, unit, mean, swing) in enumerate(kinds):
+        values = [max(0.0, mean + swing * (wobble(i, salt) - 0.5)) for i in range(points)]
+        made.append(Gauge(name, unit, sum(values) / points, min(values), max(values), [i * 0.55 for i in range(points)], values))
+    return made
+
+
+def loader(index: int, role: str = "training") -> Loader:
+    settings = {"num_workers": 4, "batch_size": 32, "prefetch_factor": 2, "in_order": True, "persistent_workers": False}
+    more = {"start_method": "fork", "sampler": "RandomSampler", "collate": "default_collate", "pin_memory": True}
+    return Loader(f"loader {index}", "DataLoader", settings | more, role, 2400, 76_800, 19_267_584.0, ["float32", "shared"], 1_204.0, 1.38)
+
+
+def report(columns: int = 600) -> Report:
+    """The whole of it: 1,200 steps of which all 600 columns are drawn, 4 workers, 3 findings."""
+    mean = sum(STAGES.values())
+    return Report(
+        run=RunInfo(
+            "resnet-0412", "runs/resnet-0412", "finished", ["train.py", "--epochs", "5", "--api-key=***"],
+            "2026-11-02T09:14:07+00:00", 239.6, 0, 1,
+            {"feedline": "0.1.0", "python": "3.11.7", "torch": "2.13.0", "torchvision": "0.28.0"},
+            {"cpus": 8, "effective_cpus": 4.0, "memory_bytes": 33_567_834_112, "shm_bytes": None, "system": "Linux 6.1.0 x86_64"},
+        ),
+        verdict="Decoding in the loader's workers holds the training back: the main process is without a batch for 55 % of each step.",
+        findings=findings(),
+        throughput=Throughput(32 / mean, 1 / mean, 38_400, 1_200, 412, 32.0),
+        step=step(columns),
+        workers=workers(),
+        loaders=[loader(0), replace(loader(1, "evaluation"), batches=200, samples=6_400)],
+        ranks={"0": {"steps": 1200, "mean_s": mean, "stages": dict(STAGES)}},
+        gauges=gauges(),
+        hooks=[
+            Hook("DataLoader", True, "batches, waits, settings"),
+            Hook("PIL", True, "read and decode"),
+            Hook("cv2.imread", False, "cv2 was imported as `from cv2 import imread` before feedline could see it; "
+                 "read and decode of train.py:41 are one span"),
+            Hook("gpu", False, "nvmlInit: NVML Shared Library Not Found"),
+            Hook("schedstat", True, "waiting for CPU"),
+        ],
+        notes=["physical bytes are those of the worker threads; reads by helper threads are not in them"],
+    )  # fmt: skip
+
+
+def without_steps() -> Report:
+    nothing = Throughput(None, None, 0, 0, 0, None)
+    return replace(report(), step=None, throughput=nothing, findings=[], ranks={}, verdict="The run never made a training step.")
+
+
+def without_workers() -> Report:
+    return replace(report(), workers=None, loaders=[], gauges=[], hooks=[], notes=[])
+
+
+def one_step() -> Report:
+    made = report(1)
+    assert made.step
+    return replace(made, throughput=replace(made.throughput, samples=32, steps=1, steps_in_detail=1))
+
+
+def empty_series() -> Report:
+    made = report()
+    assert made.step
+    step = replace(made.step, series=StepSeries([], [], [], [], [], {}), waits={})
+    return replace(made, step=step, gauges=[replace(made.gauges[0], at_s=[], values=[])])
+
+
+def unmeasured() -> Report:
+    """A machine without schedstat, and a figure that is no number."""
+    made = report()
+    assert made.workers
+    blind = {stage: Cost(c.wall_s, None, None, None, None, None) for stage, c in made.workers.per_sample.items()}
+    gauge = replace(made.gauges[0], values=[math.nan, *made.gauges[0].values[1:]])
+    evidence = Finding("x", Severity.LOW, "a figure is missing", [Evidence("ratio", math.inf, "1")])
+    unknown = replace(made.workers, per_sample=blind, busy_share=None, idle_share=None, fetch_cv=None, sample_wall_histogram=[])
+    return replace(made, workers=unknown, gauges=[gauge], findings=[evidence], run=replace(made.run, state="cut", exit_code=None))
+
+
+def nasty() -> Report:
+    """Names that try to be markup, a terminal sequence, or just too long."""
+    made = report()
+    assert made.step and made.workers
+    stages = made.step.stages | {NASTY: 8 * MS, "\x1b[31mred": 3 * MS, "[bold]q": 2 * MS}
+    columns = made.step.series.stages | {NASTY: [8 * MS] * 600}
+    summary = replace(made.step, stages=stages, mean_s=sum(stages.values()), series=replace(made.step.series, stages=columns))
+    operations = [replace(operation, name=NASTY * 3) for operation in made.workers.operations]
+    return replace(
+        made,
+        step=summary,
+        verdict=NASTY,
+        run=replace(made.run, name="undecodable\udcff", path="runs/it's <here>", command=[NASTY, "\u2028"]),
+        workers=replace(made.workers, operations=operations),
+        findings=[replace(made.findings[0], cause=NASTY, says=NASTY, fix=NASTY, evidence=[Evidence(NASTY, 1.0, NASTY)])],
+        loaders=[replace(loader(0), kind=NASTY, settings={NASTY: object(), "dataset": NASTY})],
+        gauges=[replace(made.gauges[0], name=NASTY, unit=NASTY)],
+        hooks=[Hook(NASTY, False, NASTY)],
+        notes=[NASTY, "x" * 300],
+    )
+
+
+def many_loaders() -> Report:
+    loaders = [loader(i, "training" if i == 0 else "evaluation") for i in range(24)]
+    ranks = {str(i): {"steps": 1200, "mean_s": 0.1814 + 0.004 * i, "stages": STAGES | {"wait": (93.47 + 4 * i) * MS}} for i in range(8)}
+    made = report()
+    return replace(made, loaders=loaders, ranks=ranks, run=replace(made.run, ranks=8))
+
+
+VARIANTS = {
+    "full": report,
+    "no steps": without_steps,
+    "no workers": without_workers,
+    "one step": one_step,
+    "empty series": empty_series,
+    "unmeasured": unmeasured,
+    "nasty names": nasty,
+    "many loaders": many_loaders,
+}

@@ -1,0 +1,49 @@
+"""Where ticks and labels go."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedline.analysis.reports.figures.axis import clip_level, round_up, spread, ticks
+
+heights = st.floats(1e-9, 1e12)
+
+
+@given(heights, st.integers(3, 8))
+def test_ticks_begin_at_zero_are_even_and_do_not_pass_the_end(high: float, most: int) -> None:
+    made = ticks(high, most)
+
+    assert made[0] == 0
+    assert 2 <= len(made) <= most + 1
+    assert made[-1] <= high * (1 + 1e-6)
+    assert made[-1] + made[1] > high * (1 - 1e-6)
+
+
+def test_ticks_are_at_round_numbers() -> None:
+    assert ticks(0.37, 4) == [0.0, 0.1, 0.2, 0.30000000000000004]
+    assert ticks(1200, 5) == [0, 500, 1000]
+
+
+@given(heights)
+def test_a_rounded_end_is_not_below_the_data_and_not_far_above(high: float) -> None:
+    assert high * (1 - 1e-6) <= round_up(high) <= 2 * high
+
+
+@given(st.lists(st.floats(0, 200), max_size=12).map(sorted), st.floats(1, 16))
+def test_labels_are_moved_apart_in_order_and_stay_inside_if_they_fit(wanted: list[float], gap: float) -> None:
+    placed = spread(wanted, gap, 0, 200)
+
+    assert all(b - a >= gap * (1 - 1e-9) for a, b in zip(placed, placed[1:], strict=False))
+    if gap * (len(wanted) - 1) <= 200:
+        assert all(-1e-9 <= place <= 200 + 1e-9 for place in placed)
+
+
+def test_labels_that_have_room_stay_where_they_are() -> None:
+    assert spread([10, 50, 90], 14, 0, 100) == [10, 50, 90]
+
+
+def test_a_few_peaks_do_not_flatten_the_rest() -> None:
+    assert clip_level([1.0] * 99 + [40.0], [0.9] * 100) == 1.25
+
+
+def test_peaks_that_are_common_stay_on_the_axis() -> None:
+    assert clip_level([1.0] * 90 + [40.0] * 10, [0.9] * 100) == 40.0

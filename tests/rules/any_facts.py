@@ -1,0 +1,82 @@
+"""Hypothesis strategies for facts: any mixture of faults, with any figures missing."""
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import strategies as st
+from rules.made_up import SAMPLE, made_up_facts
+
+from feedline.analysis.facts import Facts, Traffic
+from feedline.analysis.model import WAIT_KINDS, Cost
+
+ms = st.sampled_from([0.0, 0.3, 2.0, 9.0, 40.0, 300.0])
+some_bytes = st.sampled_from([None, 0.0, 900.0, 70e3, 2e6, 40e6])
+stages = st.dictionaries(st.sampled_from(["epoch_start", "sampler", "read", "decode", "transport", "copy", "forward", "my stage"]), ms)
+samples = st.dictionaries(st.sampled_from([*SAMPLE, "transport", "user"]), st.tuples(ms, ms, ms))
+operations = st.dictionaries(st.sampled_from(["augment/ToTensor", "augment/a.Resize", "decode/load"]), ms)
+settings = st.fixed_dictionaries(
+    {"num_workers": st.integers(0, 8)},
+    optional={
+        "in_order": st.booleans(),
+        "persistent_workers": st.booleans(),
+        "start_method": st.sampled_from(["fork", "spawn"]),
+        "collate": st.sampled_from(["default", "my_collate"]),
+    },
+)
+loader_fields = st.fixed_dictionaries(
+    {},
+    optional={
+        "flags": st.lists(st.sampled_from(["float32", "shared", "pinned", "objects"]), unique=True),
+        "batch_bytes": some_bytes,
+        "pickle_bytes": some_bytes,
+        "first_batch_s": st.sampled_from([None, 0.0, 0.2, 8.0]),
+    },
+)
+maker_fields = st.fixed_dictionaries(
+    {},
+    optional={
+        "fetch_mean_s": st.sampled_from([None, 0.0, 0.01, 0.5]),
+        "fetch_cv": st.sampled_from([None, 0.1, 1.5]),
+        "idle_share": st.sampled_from([None, 0.0, 0.5]),
+        "decoded_pixels": st.sampled_from([None, 0.0, 1e5, 2e6]),
+        "output_pixels": st.sampled_from([None, 0.0, 5e4]),
+        "batches": st.sampled_from([0, 200, 800]),
+        "samples": st.sampled_from([0, 6400]),
+    },
+)
+fact_fields = st.fixed_dictionaries(
+    {"effective_cpus": st.sampled_from([0.0, 1.0, 2.5, 8.0]), "epochs": st.integers(0, 9)},
+    optional={
+        "used_cpus": st.sampled_from([None, 0.5, 7.9, 64.0]),
+        "process_cpu_s": st.sampled_from([None, 0.0, 0.005, 0.1]),
+        "straggler_share": st.sampled_from([None, 0.4]),
+        "ready_share": st.none(),
+        "wait_share": st.sampled_from([0.0, 0.05, 0.6, 1.0]),
+    },
+)
+
+
+@st.composite
+def any_facts(draw: st.DrawFn) -> Facts:
+    changes: dict[str, Any] = draw(fact_fields)
+    facts = made_up_facts(
+        stages=draw(stages),
+        waits=draw(st.dictionaries(st.sampled_from(WAIT_KINDS), ms)),
+        sample=draw(samples),
+        operations=draw(operations),
+        settings=draw(settings),
+        loader=draw(loader_fields),
+        maker=draw(maker_fields),
+        traffic=Traffic(*draw(st.tuples(*[some_bytes] * 4))),
+        **changes,
+    )
+    assert facts.workers is not None
+    unmeasured = draw(st.sets(st.sampled_from(["cpu_s", "runqueue_s", "blocked_s"])))
+    left_out = draw(st.sets(st.sampled_from([*facts.workers.per_sample])))
+    costs = {name: without(cost, unmeasured) for name, cost in facts.workers.per_sample.items() if name not in left_out}
+    facts = replace(facts, workers=replace(facts.workers, per_sample=costs))
+    return replace(facts, **dict.fromkeys(draw(st.sets(st.sampled_from(["loader", "workers", "straggler_share"]), max_size=1))))
+
+
+def without(cost: Cost, unmeasured: set[str]) -> Cost:
+    return replace(cost, **dict.fromkeys(unmeasured))

@@ -1,0 +1,42 @@
+"""What holds for every run, however little of it could be measured."""
+
+import math
+
+from hypothesis import given, settings
+from rules.any_facts import any_facts
+
+from feedline.analysis.diagnose import diagnose, verdict
+from feedline.analysis.finding import Severity
+
+
+@settings(deadline=None, max_examples=60)
+@given(any_facts())
+def test_at_most_three_findings_ask_for_a_change_and_come_first(facts):
+    infos = [finding.severity is Severity.INFO for finding in diagnose(facts)]
+
+    assert infos.count(False) <= 3
+    assert infos == sorted(infos)
+
+
+@settings(deadline=None, max_examples=60)
+@given(any_facts())
+def test_every_finding_can_be_shown(facts):
+    findings = diagnose(facts)
+
+    assert findings
+    for finding in findings:
+        assert finding.says and finding.fix and finding.disproof and finding.evidence
+        assert finding.cost_s >= 0 and all(math.isfinite(evidence.value) for evidence in finding.evidence)
+    assert verdict(findings, facts).endswith(".")
+
+
+@settings(deadline=None, max_examples=60)
+@given(any_facts())
+def test_no_finding_contradicts_another(facts):
+    causes = {finding.cause for finding in diagnose(facts)}
+
+    assert len(causes) == len(diagnose(facts))
+    assert not {"too_few_workers", "cpu_saturated"} <= causes
+    assert not {"custom_collate", "objects_in_queue"} <= causes
+    if causes & {"compute_bound", "input_not_seen"}:
+        assert len(causes) == 1

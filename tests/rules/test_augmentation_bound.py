@@ -1,0 +1,28 @@
+import pytest
+from rules.made_up import made_up_facts, waiting
+
+from feedline.analysis.finding import Severity
+from feedline.analysis.rules.augmentation_bound import check
+
+OPERATIONS = {"augment/GaussianBlur": 7.0, "augment/ColorJitter": 2.5, "augment/Resize": 0.2, "augment/Pad": 0.1, "decode/load": 2.0}
+
+
+def test_augmentation_that_takes_most_of_the_cpu_names_its_heaviest_operations():
+    finding = check(waiting(60.0, sample={"augment": (9.9, 0.0, 0.0)}, operations=OPERATIONS))
+
+    assert (finding.cause, finding.severity) == ("augmentation_bound", Severity.HIGH)
+    assert finding.cost_s == pytest.approx(60e-3 * 9.9 / 13.2)
+    assert "GaussianBlur most of all (7.00 ms a sample)" in finding.says
+    assert [e.what for e in finding.evidence[2:]] == ["GaussianBlur per sample", "ColorJitter per sample", "Resize per sample"]
+
+
+def test_it_is_silent_just_below_half_of_the_cpu():
+    assert check(waiting(sample={"augment": (3.2, 0.0, 0.0)})) is None
+
+
+def test_it_is_silent_where_samples_are_mostly_blocked_elsewhere():
+    assert check(waiting(sample={"augment": (4.0, 0.0, 0.0), "read": (0.3, 0.0, 12.0)})) is None
+
+
+def test_a_healthy_training_is_not_augmentation_bound():
+    assert check(made_up_facts(operations=OPERATIONS)) is None

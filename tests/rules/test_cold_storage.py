@@ -1,0 +1,37 @@
+import pytest
+from rules.made_up import made_up_facts, waiting
+
+from feedline.analysis.facts import Traffic
+from feedline.analysis.finding import Severity
+from feedline.analysis.rules.cold_storage import check
+
+BLOCKED = {"read": (0.3, 0.0, 7.2)}  # 60 % of the sample
+COLD = Traffic(read_chars=110e3, read_calls=3.0, disk_bytes=100e3, major_faults=0.0)
+
+
+def test_samples_blocked_on_the_disk_are_a_finding():
+    finding = check(waiting(60.0, sample=BLOCKED, traffic=COLD))
+
+    assert (finding.cause, finding.severity) == ("cold_storage", Severity.HIGH)
+    assert finding.cost_s == pytest.approx(60e-3 * 0.6)
+    assert "60.0 % of their time: 100 kB of each" in finding.says
+    assert {e.what: e.value for e in finding.evidence}["bytes from the disk per second"] == pytest.approx(100e3 * 32 / 0.1609, rel=0.01)
+
+
+def test_memory_maps_show_as_page_faults():
+    mapped = Traffic(read_chars=0.0, read_calls=0.0, disk_bytes=100e3, major_faults=25.0)
+
+    assert "through page faults" in check(waiting(sample=BLOCKED, traffic=mapped)).says
+
+
+@pytest.mark.parametrize("disk_bytes", [None, 4000.0, 0.2 * 110e3])
+def test_it_is_silent_where_little_comes_from_the_disk(disk_bytes):
+    assert check(waiting(sample=BLOCKED, traffic=Traffic(110e3, 3.0, disk_bytes, 0.0))) is None
+
+
+def test_it_is_silent_where_the_disk_keeps_up():
+    assert check(waiting(sample={"read": (0.3, 0.0, 2.0)}, traffic=COLD)) is None  # 29 % of the sample
+
+
+def test_a_healthy_training_may_read_from_the_disk():
+    assert check(made_up_facts(sample=BLOCKED, traffic=COLD)) is None

@@ -1,0 +1,27 @@
+import pytest
+from rules.made_up import made_up_facts, waiting
+
+from feedline.analysis.finding import Severity
+from feedline.analysis.rules.compute_bound import check
+
+
+def test_a_step_that_hardly_waits_is_bound_by_its_own_work():
+    finding = check(made_up_facts())
+
+    assert (finding.cause, finding.severity) == ("compute_bound", Severity.INFO)
+    assert "0.9 % of 101 ms; its largest part is backward (60.0 ms)" in finding.says
+    assert finding.cost_s == pytest.approx(0.9e-3)
+
+
+def test_the_only_start_of_the_loader_is_not_held_against_it():
+    assert check(made_up_facts(stages={"epoch_start": 30.0}))
+
+
+def test_a_step_that_waits_five_percent_is_not():
+    assert check(waiting(5.0)) is None
+
+
+def test_without_a_loader_nothing_is_said():
+    facts = made_up_facts()
+
+    assert check(type(facts)(**{**vars(facts), "loader": None})) is None

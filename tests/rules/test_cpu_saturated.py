@@ -1,0 +1,34 @@
+import pytest
+from rules.made_up import made_up_facts, waiting
+
+from feedline.analysis.finding import Severity
+from feedline.analysis.rules.cpu_saturated import check
+
+
+def test_samples_that_queue_for_a_cpu_are_a_finding():
+    finding = check(waiting(sample={"decode": (2.0, 1.2, 0.0)}))
+
+    assert (finding.cause, finding.severity) == ("cpu_saturated", Severity.HIGH)
+    assert finding.evidence[0].value == pytest.approx(1.2 / 6.0)
+    assert "20.0 % of its time waiting for one of 8" in finding.says
+
+
+def test_cpus_that_are_all_in_use_are_a_finding():
+    assert "7.00 of 8 are in use" in check(waiting(used_cpus=7.0)).says
+
+
+def test_the_making_of_samples_alone_can_show_it():
+    assert check(waiting(used_cpus=None, process_cpu_s=40e-3))  # 200 samples/s of 40 ms
+
+
+@pytest.mark.parametrize("nearly", [{"sample": {"decode": (2.0, 0.8, 0.0)}}, {"used_cpus": 6.3}])
+def test_it_is_silent_just_below_its_thresholds(nearly):
+    assert check(waiting(**nearly)) is None
+
+
+def test_samples_that_are_mostly_blocked_do_not_wait_for_the_cpus():
+    assert check(waiting(used_cpus=7.5, sample={"read": (0.3, 0.0, 6.0)})) is None
+
+
+def test_a_full_machine_without_a_wait_is_no_finding():
+    assert check(made_up_facts(used_cpus=7.9)) is None

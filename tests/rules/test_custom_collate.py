@@ -1,0 +1,38 @@
+import pytest
+from rules.made_up import made_up_facts, waiting
+
+from feedline.analysis.finding import Severity
+from feedline.analysis.rules.custom_collate import check
+
+ORDINARY = {"flags": [], "batch_bytes": 38.5e6, "pickle_bytes": 900.0}
+SENDING = {"transport": (3.6, 0.0, 0.0)}  # three quarters as long as the making of a sample
+
+
+def test_a_batch_outside_shared_memory_is_copied_once_more():
+    finding = check(waiting(60.0, loader=ORDINARY, sample=SENDING, settings={"collate": "my_collate"}))
+
+    assert (finding.cause, finding.severity) == ("custom_collate", Severity.HIGH)
+    assert finding.cost_s == pytest.approx((1 - 24 / 135) * (0.4e-3 + 60e-3 * 4.1 / 4.8))
+    assert "my_collate returns 38.5 MB a batch outside shared memory" in finding.says
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"loader": ORDINARY | {"flags": ["shared"]}},
+        {"loader": ORDINARY | {"flags": ["objects"]}},
+        {"loader": ORDINARY | {"pickle_bytes": 2e6}},  # objects_in_queue
+        {"loader": ORDINARY | {"batch_bytes": None}},
+        {"loader": ORDINARY, "settings": {"num_workers": 0}},  # nothing is handed over
+    ],
+)
+def test_it_is_silent_where_nothing_is_copied_for_it(changes):
+    assert check(waiting(**{"sample": SENDING, **changes})) is None
+
+
+def test_it_is_silent_where_collate_and_transport_cost_less_than_five_percent_of_the_step():
+    assert check(waiting(loader=ORDINARY, sample={"collate": (0.2, 0.0, 0.0), "transport": (0.3, 0.0, 0.0)})) is None
+
+
+def test_a_healthy_training_may_collate_as_it_likes():
+    assert check(made_up_facts(loader=ORDINARY)) is None

@@ -1,0 +1,130 @@
+"""The gate, the order, and what is never said together."""
+
+from dataclasses import replace
+
+import pytest
+from rules.made_up import made_up_facts, waiting, without_workers
+
+from feedline.analysis.diagnose import diagnose, rank, verdict
+from feedline.analysis.finding import Finding, Severity
+
+DECODING = {"decode": (30.0, 0.0, 0.0)}  # 32.8 ms a sample: a batch takes 1.05 s, four workers make one every 262 ms
+LARGE = {"decoded_pixels": 1_800_000.0, "output_pixels": 64.0 * 64.0}
+
+
+def causes(facts):
+    return [finding.cause for finding in diagnose(facts)]
+
+
+def test_a_healthy_training_is_compute_bound_and_nothing_else():
+    assert causes(made_up_facts()) == ["compute_bound"]
+
+
+@pytest.mark.parametrize(("wait_ms", "spoken"), [(4.8, False), (5.4, True)])
+def test_the_input_is_spoken_of_from_five_percent_of_the_step(wait_ms, spoken):
+    facts = made_up_facts(waits={"starved": wait_ms}, stages={"transport": 0.0}, sample=DECODING, maker=LARGE)
+
+    assert (causes(facts) != ["compute_bound"]) is spoken
+
+
+def test_the_only_start_of_a_loader_does_not_pass_the_gate():
+    assert causes(made_up_facts(stages={"epoch_start": 30.0})) == ["compute_bound"]
+
+
+def test_a_wait_that_no_rule_explains_is_said_to_be_one():
+    (finding,) = diagnose(waiting(60.0))
+
+    assert (finding.cause, finding.severity) == ("input_bound_unexplained", Severity.HIGH)
+    assert finding.cost_s == pytest.approx(60.4e-3)
+
+
+def test_an_unexplained_wait_below_a_fifth_of_the_step_is_low():
+    assert diagnose(waiting(12.0))[0].severity is Severity.LOW
+
+
+def test_information_does_not_explain_a_wait():
+    cheap = {"decode": (0.1, 0.0, 0.0), "read": (0.0, 0.0, 0.0), "dataset": (8.0, 0.0, 0.0)}
+
+    assert causes(waiting(60.0, sample=cheap, maker=LARGE)) == ["input_bound_unexplained", "oversize_images"]
+
+
+def test_without_a_loader_nothing_is_claimed():
+    facts = replace(made_up_facts(), loader=None)
+
+    assert causes(facts) == ["input_not_seen"]
+    assert "unknown" in verdict(diagnose(facts), facts)
+
+
+def test_no_workers_come_first_while_cpus_are_free():
+    facts = without_workers(sample=DECODING, maker=LARGE)
+
+    assert causes(facts) == ["too_few_workers", "oversize_images", "decode_bound"]
+
+
+def test_more_workers_are_not_advised_where_the_cpus_are_full():
+    full = waiting(160.0, sample=DECODING, maker=LARGE, used_cpus=7.9)
+
+    assert causes(full) == ["oversize_images", "decode_bound", "cpu_saturated"]
+
+
+def test_what_takes_the_cpu_goes_before_that_it_is_full():
+    assert causes(waiting(160.0, sample={"augment": (30.0, 0.0, 0.0)}, used_cpus=7.9)) == ["augmentation_bound", "cpu_saturated"]
+
+
+def test_a_detail_does_not_go_before_the_cause_that_it_is_a_part_of():
+    floats = {"flags": ["float32", "shared"], "batch_bytes": 4 * 32 * 3 * 224 * 224}
+    blur = {"augment/GaussianBlur": 24.0, "augment/ToTensor": 5.0}
+
+    assert causes(waiting(160.0, sample={"augment": (30.0, 0.0, 0.0)}, operations=blur, loader=floats, used_cpus=7.9))[:2] == [
+        "augmentation_bound",
+        "cpu_saturated",
+    ]
+
+
+def test_at_most_three_findings_ask_for_a_change():
+    facts = waiting(160.0, sample=DECODING, maker=LARGE, used_cpus=7.9, process_cpu_s=100e-3)
+
+    assert causes(facts) == ["oversize_images", "decode_bound", "thread_oversubscription"]  # cpu_saturated is the fourth
+
+
+def test_findings_are_ranked_by_severity_then_cost():
+    made = [
+        Finding("a", Severity.LOW, "", cost_s=9.0),
+        Finding("b", Severity.HIGH, "", cost_s=1.0),
+        Finding("c", Severity.HIGH, "", cost_s=2.0),
+    ]
+
+    assert [finding.cause for finding in rank(made)] == ["c", "b", "a"]
+
+
+def test_a_specific_finding_goes_before_its_general_one_only_if_it_wins_a_third():
+    general = Finding("decode_bound", Severity.HIGH, "", cost_s=4.0)
+
+    assert [f.cause for f in rank([general, Finding("oversize_images", Severity.LOW, "", cost_s=1.4)])] == [
+        "oversize_images",
+        "decode_bound",
+    ]
+    assert [f.cause for f in rank([general, Finding("oversize_images", Severity.LOW, "", cost_s=1.3)])] == [
+        "decode_bound",
+        "oversize_images",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        (made_up_facts(), "The input does not hold the step back: it takes 0.9 % of 101 ms; its largest part is backward (60.0 ms)."),
+        (
+            without_workers(),
+            "Input-bound, 60.6 % of each 254 ms step: no workers: the main process makes every batch itself, 154 ms of each 254 ms step "
+            "(at most 154 ms a step to win).",
+        ),
+        (
+            waiting(60.0),
+            "Input-bound: the step waits for its input 37.7 % of its time, but no rule explains it: the largest part is making batches "
+            "(60.0 ms a step), and the largest part of a sample is decode (41.7 %).",
+        ),
+    ],
+)
+def test_the_verdict_is_one_sentence_with_figures(facts, sentence):
+    assert verdict(diagnose(facts), facts) == sentence

@@ -1,0 +1,39 @@
+import pytest
+from rules.made_up import made_up_facts, waiting
+
+from feedline.analysis.finding import Severity
+from feedline.analysis.rules.epoch_restart import check
+
+#: Ten epochs of 20 steps, each of which takes 1 s to its first batch: 50 ms a step.
+RESTARTING = {
+    "stages": {"epoch_start": 40.0},
+    "waits": {"starved": 0.5, "epoch_start": 10.0},
+    "epochs": 10,
+    "loader": {"first_batch_s": 1.0},
+}
+
+
+def test_workers_started_anew_each_epoch_are_a_finding():
+    finding = check(made_up_facts(**RESTARTING, settings={"start_method": "spawn"}))
+
+    assert (finding.cause, finding.severity) == ("epoch_restart", Severity.HIGH)
+    assert finding.cost_s == pytest.approx(50e-3 * (1 - 0.1536 / 1.0))  # a batch takes 154 ms, which no setting spares
+    assert "each of 10 epochs starts its workers anew by spawn: 1.00 s to its first batch" in finding.says
+    assert "forkserver" in finding.fix
+
+
+@pytest.mark.parametrize("change", [{"epochs": 1}, {"settings": {"persistent_workers": True}}, {"settings": {"num_workers": 0}}])
+def test_it_is_silent_where_nothing_is_started_again(change):
+    assert check(made_up_facts(**(RESTARTING | change))) is None
+
+
+def test_it_is_silent_where_the_first_batch_takes_as_long_as_any():
+    assert check(made_up_facts(**(RESTARTING | {"loader": {"first_batch_s": 0.16}}))) is None
+
+
+def test_a_wait_of_another_kind_is_not_its_own():
+    assert check(waiting(60.0, epochs=10, stages={"epoch_start": 2.0})) is None
+
+
+def test_a_healthy_training_may_restart_its_workers():
+    assert check(made_up_facts(epochs=10, stages={"epoch_start": 3.0})) is None

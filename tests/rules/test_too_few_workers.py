@@ -1,0 +1,79 @@
+import pytest
+from rules.made_up import made_up_facts, waiting, without_workers
+
+from feedline.analysis.finding import Severity
+from feedline.analysis.rules.too_few_workers import check
+
+SLOW = {"dataset": (12.7, 0.0, 0.0)}  # 17 ms a sample, 544 ms a batch: four workers make one every 136 ms, the step uses one every 100
+
+
+def test_no_workers_cost_the_whole_making_of_a_batch():
+    finding = check(without_workers())
+
+    assert (finding.cause, finding.severity) == ("too_few_workers", Severity.HIGH)
+    assert finding.cost_s == pytest.approx(32 * 4.8e-3)
+    assert "no workers" in finding.says and "154 ms of each 254 ms step" in finding.says
+
+
+def test_no_workers_asks_for_as_many_as_keep_pace_with_the_step():
+    assert "num_workers=2" in check(without_workers()).fix  # ceil(1.15 * 154 / 100)
+
+
+def test_workers_that_make_batches_slower_than_the_step_uses_them_are_too_few():
+    finding = check(waiting(36.0, sample=SLOW, maker={"idle_share": 0.01}))
+
+    assert finding.cost_s == pytest.approx(544e-3 / 4 - 100.4e-3, abs=1e-3)
+    assert {e.what: e.value for e in finding.evidence}["making a batch (S)"] == pytest.approx(0.544)
+    assert "num_workers=7" in finding.fix  # ceil(1.15 * 544 / 100)
+
+
+def test_workers_in_phase_find_batches_ready_and_are_too_few_all_the_same():
+    assert check(waiting(36.0, sample=SLOW, ready_share=0.75))
+
+
+def test_workers_that_could_keep_pace_are_enough_however_long_the_wait():
+    assert check(waiting(36.0)) is None
+
+
+def test_a_lack_below_five_percent_of_the_step_is_not_spoken_of():
+    nearly = {"dataset": (8.8, 0.0, 0.0)}  # 419 ms a batch: 104.8 ms from four workers for a step of 100.4
+
+    assert check(waiting(20.0, sample=nearly)) is None
+
+
+def test_gradient_accumulation_takes_several_batches_a_step():
+    quarter = waiting(36.0, sample=SLOW, maker={"batches": 800, "fetch_mean_s": 0.136})
+
+    assert check(quarter).cost_s == pytest.approx(136e-3 - 100.4e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("full", [{"used_cpus": 6.5}, {"sample": {"dataset": (9.0, 3.7, 0.0)}}])
+def test_it_is_silent_where_the_cpus_are_full(full):
+    assert check(waiting(36.0, **{"sample": SLOW, **full})) is None
+
+
+def test_no_workers_on_one_full_cpu_cannot_be_helped_by_workers():
+    assert check(without_workers(effective_cpus=1.0)) is None
+
+
+def test_no_workers_on_one_cpu_are_helped_where_samples_are_mostly_blocked():
+    finding = check(without_workers(effective_cpus=1.0, used_cpus=0.6, sample={"read": (0.3, 0.0, 20.0)}))
+
+    assert finding.severity is Severity.HIGH
+
+
+def test_the_cpus_cap_the_advice():
+    finding = check(without_workers(effective_cpus=2.0, sample={"dataset": (40.0, 0.0, 0.0)}))
+
+    assert "num_workers=2" in finding.fix
+
+
+def test_a_loader_without_the_setting_is_left_alone():
+    facts = waiting(36.0, sample=SLOW, maker={"processes": 0})
+    facts.loader.settings.pop("num_workers")
+
+    assert check(facts) is None
+
+
+def test_a_healthy_training_has_enough():
+    assert check(made_up_facts()) is None

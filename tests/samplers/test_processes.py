@@ -1,0 +1,187 @@
+"""CPU and memory of real process trees."""
+
+import mmap
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
+
+import pytest
+
+from feedline.profiler.samplers import processes
+from feedline.profiler.samplers.processes import RESCAN_TICKS, Processes, descendants
+
+Start = Callable[..., "Popen[str]"]
+
+BURN = """
+    import sys, time
+    print("ready", flush=True)
+    sys.stdin.readline()
+    while time.process_time() < 0.35:
+        pass
+    print("burned", flush=True)
+    sys.stdin.readline()
+"""
+BURN_IN_A_CHILD = """
+    import subprocess, sys
+    print("ready", flush=True)
+    sys.stdin.readline()
+    subprocess.run([sys.executable, "-c", "import time\\nwhile time.process_time() < 0.35: pass"])
+    print("burned", flush=True)
+    sys.stdin.readline()
+"""
+HOLD = """
+    import sys
+    held = b"x" * (96 << 20)
+    print("ready", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def go_on(process: "Popen[str]") -> None:
+    assert process.stdin and process.stdout
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "burned\n"
+
+
+@pytest.fixture
+def probed() -> Iterator[Processes]:
+    source = Processes()
+    assert source.probe() is None
+    yield source
+
+
+def memory(source: Processes) -> dict[str, float]:
+    """The latest of each gauge, after as many readings as the rarest needs."""
+    values: dict[str, float] = {}
+    for _ in range(RESCAN_TICKS):
+        values.update(source.read())
+    return values
+
+
+def cpu_s(source: Processes, begin: float) -> float:
+    rate = source.read()["cpu/processes"]
+    return rate * (time.perf_counter() - begin)
+
+
+def test_cpu_of_a_child_counts(child: Start, probed: Processes) -> None:
+    process = child(BURN)
+    begin = time.perf_counter()
+    probed.read()
+
+    go_on(process)
+
+    assert cpu_s(probed, begin) > 0.25
+
+
+def test_cpu_of_a_child_that_has_ended_counts_through_its_parent(child: Start, probed: Processes) -> None:
+    process = child(BURN_IN_A_CHILD)
+    begin = time.perf_counter()
+    probed.read()
+
+    go_on(process)
+
+    assert cpu_s(probed, begin) > 0.3
+
+
+def test_cpu_of_a_process_that_is_not_ours_does_not_count(child: Start) -> None:
+    bystander, other = child(BURN), child(BURN)
+    source = Processes(pid=bystander.pid)
+    assert source.probe() is None
+    begin = time.perf_counter()
+
+    go_on(other)
+
+    assert cpu_s(source, begin) < 0.1
+
+
+def test_memory_of_a_child_counts_and_goes_with_it(child: Start, probed: Processes) -> None:
+    before = memory(probed)
+    process = child(HOLD)
+    during = memory(probed)
+    process.kill()
+    process.wait()
+    after = memory(probed)
+
+    for name in ("memory/processes", "memory/processes_anonymous"):
+        assert during[name] - before[name] > 96e6
+        assert after[name] - before[name] < 48e6
+
+
+def test_a_file_that_is_mapped_is_resident_but_not_anonymous(tmp_path: Path, probed: Processes) -> None:
+    file = tmp_path / "mapped"
+    file.write_bytes(bytes(32 << 20))
+    before = memory(probed)
+    with open(file, "rb") as opened, mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+        sum(mapped[at] for at in range(0, len(mapped), 4096))
+        during = memory(probed)
+
+    assert during["memory/processes"] - before["memory/processes"] > 30e6
+    assert during["memory/processes_anonymous"] - before["memory/processes_anonymous"] < 8e6
+
+
+def test_a_child_that_another_thread_started_is_found(probed: Processes) -> None:
+    started: list[Popen[bytes]] = []
+    go, end = threading.Event(), threading.Event()
+
+    def start_and_stay() -> None:
+        started.append(Popen(["sleep", "60"], stdout=DEVNULL))
+        go.set()
+        end.wait(60)
+
+    thread = threading.Thread(target=start_and_stay)
+    thread.start()
+    try:
+        go.wait(10)
+        for _ in range(RESCAN_TICKS + 1):
+            probed.read()
+        assert started[0].pid in probed._stats
+    finally:
+        end.set()
+        thread.join()
+        started[0].kill()
+        started[0].wait()
+
+
+def test_both_ways_to_find_children_agree(child: Start) -> None:
+    grandparent = child("""
+        import subprocess, sys
+        inner = subprocess.Popen(["sleep", "60"])
+        print("ready", flush=True)
+        sys.stdin.readline()
+        inner.kill()
+    """)
+    slow = processes._children_by_parent("/proc")
+
+    fast = descendants(grandparent.pid)
+    (only,) = slow("/proc", grandparent.pid)
+
+    if not os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children"):
+        pytest.skip("this kernel does not list children: there is only the slow way")
+    assert fast == [only]
+    assert {grandparent.pid, only} <= set(descendants(os.getpid()))
+    assert grandparent.stdin
+    grandparent.communicate("\n")
+
+
+def test_a_child_that_has_ended_is_forgotten_and_its_file_closed(child: Start, probed: Processes) -> None:
+    process = child(HOLD)
+    probed.read()
+    held = set(os.listdir("/proc/self/fd"))
+    process.kill()
+    process.wait()
+
+    probed.read()
+
+    assert process.pid not in probed._stats
+    assert len(held) - len(os.listdir("/proc/self/fd")) >= 1
+
+
+def test_a_pid_that_is_gone_makes_the_source_absent_with_its_path() -> None:
+    process = Popen(["true"], stdin=PIPE)
+    process.communicate()
+
+    assert Processes(process.pid).probe() == f"/proc/{process.pid}/stat: No such file or directory"

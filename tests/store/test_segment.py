@@ -1,0 +1,209 @@
+"""What one process writes is there for a reader, whatever happened to the process, and never takes more room than it was given."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedline.profiler.errors import RunDamaged
+from feedline.profiler.events import RECORD, Stage
+from feedline.profiler.store.compact import compact, read_compact
+from feedline.profiler.store.read import read_segment
+from feedline.profiler.store.segment import RECORDS_AT, WINDOW, Segment, bin_edge_ns, bin_of, window_of
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "segments" / "main.seg"
+
+
+def write_batches(segment, count, per_batch=4, first=0):
+    for batch in range(first, first + count):
+        segment.window = window_of(0, batch)
+        for record in range(per_batch):
+            segment.add(Stage.SAMPLE, start=batch * 100 + record, wall=7, number=batch)
+
+
+def test_records_come_back_as_they_were_written(path):
+    segment = Segment(path, {"role": "main"})
+    segment.add(Stage.READ, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+    name = segment.name_id("Größe")
+
+    process = read_segment(path)
+
+    assert process.header == {"role": "main"}
+    assert process.names == {name: "Größe"}
+    assert process.records[["start", "wall", "cpu", "runqueue", "nbytes", "number", "extra", "source", "flags"]].tolist() == [
+        (1, 2, 3, 4, 5, 6, 7, 8, 9)
+    ]
+    segment.close()
+
+
+def test_a_half_written_record_is_not_there(path):
+    segment = Segment(path, {})
+    segment.add(Stage.READ, 1, 2)
+    segment.add(Stage.DECODE, 3, 4)
+    segment.close()
+    with open(path, "r+b") as file:  # as a kill between two stores of pack_into leaves it: the last byte is missing
+        file.seek(RECORDS_AT + 2 * RECORD.size - 1)
+        file.write(b"\0")
+
+    assert read_segment(path).records["stage"].tolist() == [Stage.READ]
+
+
+def test_a_full_segment_forgets_whole_windows_and_counts_everything(path):
+    segment = Segment(path, {}, capacity_bytes=64 * 1024)
+    write_batches(segment, 5000)
+
+    process = read_segment(path)
+
+    assert path.stat().st_size <= 64 * 1024 + RECORDS_AT + 256 * 1024
+    assert process.totals[Stage.SAMPLE, :2].tolist() == [20000, 140000]
+    assert process.stride > 1
+    windows, records = np.unique(process.records["number"] // WINDOW, return_counts=True)
+    kept = {window for window in range(5000 // WINDOW + 1) if window_of(0, window * WINDOW) % process.stride == 0}
+    assert set(windows.tolist()) == kept
+    assert set(records[:-1].tolist()) == {4 * WINDOW}
+    segment.close()
+
+
+def test_two_processes_that_forget_at_different_times_keep_common_windows(tmp_path):
+    small, large = (Segment(tmp_path / name / "x.seg", {}, capacity_bytes=size) for name, size in (("a", 32 * 1024), ("b", 512 * 1024)))
+    write_batches(small, 3000)
+    write_batches(large, 3000)
+
+    of_small, of_large = (set(read_segment(segment.path).records["number"].tolist()) for segment in (small, large))
+
+    assert of_small < of_large
+    small.close()
+    large.close()
+
+
+def test_the_next_process_of_the_same_worker_goes_on_in_its_file(path):
+    first = Segment(path, {"pid": 1})
+    first.add(Stage.READ, 1, 1, source=first.name_id("a"))
+    first.close()
+    second = Segment(path, {"pid": 2})
+    assert second.name_id("a") == 1
+    second.add(Stage.READ, 2, 1, source=second.name_id("b"))
+
+    process = read_segment(path)
+
+    assert second.path == path
+    assert process.records["start"].tolist() == [1, 2]
+    assert process.names == {1: "a", 2: "b"}
+    assert process.totals[Stage.READ, 0] == 2
+    second.close()
+
+
+def test_a_live_process_keeps_its_file_to_itself(path):
+    first, second = Segment(path, {}), Segment(path, {})
+
+    assert first.path != second.path
+    first.close()
+    second.close()
+
+
+def test_a_killed_process_loses_nothing_that_add_returned_from(path):
+    program = f"""
+from pathlib import Path
+from feedline.profiler.store.segment import Segment
+segment = Segment(Path({str(path)!r}), {{}})
+number = 0
+while True:
+    segment.add(3, number, 1)
+    number += 1
+    print(number, flush=True)
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    time.sleep(1.5)
+    process.send_signal(signal.SIGKILL)
+    said = int(process.communicate()[0].splitlines()[-1])
+
+    records = read_segment(path).records
+
+    assert said > 100
+    assert len(records) in (said, said + 1)
+    assert records["start"].tolist() == list(range(len(records)))
+
+
+def test_the_child_of_a_fork_writes_nothing(path):
+    from feedline.profiler.record.recorder import recorder
+
+    segment = Segment(path, {})
+    recorder.open_main(segment)
+    try:
+        child = os.fork()
+        if child == 0:
+            segment.add(Stage.READ, 1, 1)
+            os._exit(0 if recorder.segment is None else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert len(read_segment(path).records) == 0
+    finally:
+        recorder.close()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="mounting a small file system needs root")
+def test_a_full_disk_stops_the_recording_and_says_so(tmp_path):
+    tmp_path.joinpath("disk").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", tmp_path / "disk"], check=True)
+    try:
+        segment = Segment(tmp_path / "disk" / "main.seg", {"role": "main"})
+        write_batches(segment, 5000)
+        process = read_segment(segment.path)
+
+        assert "No space left" in segment.stopped
+        assert process.header["stopped"] == segment.stopped
+        assert process.records["start"].tolist() == sorted(process.records["start"].tolist())
+        assert len(process.records) >= 512
+        segment.close()
+    finally:
+        subprocess.run(["umount", tmp_path / "disk"], check=True)
+
+
+def test_a_file_that_is_cut_in_its_header_is_named(path):
+    Segment(path, {}).close()
+    os.truncate(path, 5000)
+
+    with pytest.raises(RunDamaged, match="main.seg is not a segment"):
+        read_segment(path)
+
+
+def test_compaction_keeps_every_record_name_and_sum(tmp_path):
+    main, worker = (Segment(tmp_path / "segments" / name, {"role": name}) for name in ("main.seg", "loader0-worker1.seg"))
+    write_batches(main, 30)
+    worker.add(Stage.DECODE, 5, 6, source=worker.name_id("JPEG"))
+    worker.count(0, 1234)
+    before = [read_segment(main.path), read_segment(worker.path)]
+    main.close()
+    worker.close()
+
+    compact(tmp_path)
+
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["events.parquet", "totals.parquet"]
+    for old, new in zip(before, read_compact(tmp_path), strict=True):
+        assert new.header == old.header
+        assert new.names == old.names
+        assert new.records.tolist() == old.records.tolist()
+        assert (new.totals == old.totals).all()
+        assert (new.histograms == old.histograms).all()
+
+
+@given(st.integers(0, 2**62))
+def test_a_bin_holds_its_duration_within_a_quarter(duration):
+    index = bin_of(duration)
+
+    assert bin_edge_ns(index) <= duration < bin_edge_ns(index + 1)
+    assert bin_edge_ns(index + 1) - bin_edge_ns(index) <= max(1, bin_edge_ns(index) / 4)
+
+
+@given(st.integers(0, 1000), st.integers(0, 10**6))
+def test_all_batches_of_a_window_have_its_number(epoch, batch):
+    assert window_of(epoch, batch) == window_of(epoch, batch // WINDOW * WINDOW)
+    assert 0 <= window_of(epoch, batch) < 65536

@@ -1,0 +1,72 @@
+"""Imports go only downwards (ARCHITECTURE.md, "Direction")."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = {"feedline": "feedline", "profiler": "feedline.profiler", "analysis": "feedline.analysis", "pipelines": "feedline.pipelines"}
+LAYERS = [  # the highest first; a module belongs to the longest name that begins its own
+    ["feedline.cli", "feedline.__main__"],
+    ["feedline"],
+    ["feedline.analysis", "feedline.pipelines", "feedline.convergence"],
+    ["feedline.profiler.record", "feedline.profiler.taps", "feedline.profiler.samplers"],
+    ["feedline.profiler.store"],
+    ["feedline.profiler"],
+]
+HEIGHT = {name: -number for number, layer in enumerate(LAYERS) for name in layer}
+APART = set(LAYERS[2])  # of one height, and none imports another
+NEVER = {"feedline.analysis": {"torch", "nvidia", "torchvision"}}
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for folder, package in FOLDERS.items():
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            found[".".join([package, *(part for part in parts if part != "__init__")])] = path
+    return found
+
+
+def part_of(module: str) -> str:
+    return max((name for name in HEIGHT if f"{module}.".startswith(f"{name}.")), key=len)
+
+
+def imports(path: Path, known: dict[str, Path]) -> list[str]:
+    names = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: import it by its full name"
+            full = [f"{node.module}.{alias.name}" for alias in node.names]
+            names += [name if name in known else str(node.module) for name in full]
+    return names
+
+
+def test_no_module_imports_one_of_a_higher_layer_or_a_sibling_kept_apart():
+    known = modules()
+    upward = []
+    for module, path in known.items():
+        part = part_of(module)
+        for name in imports(path, known):
+            if name.split(".")[0] != "feedline":
+                continue
+            other = part_of(name)
+            if HEIGHT[other] > HEIGHT[part] or (other != part and {part, other} <= APART):
+                upward.append(f"{module} imports {name}")
+    assert not upward
+
+
+def test_analysis_imports_neither_torch_nor_dali():
+    known = modules()
+    found = [
+        f"{module} imports {name}"
+        for module, path in known.items()
+        for name in imports(path, known)
+        if name.split(".")[0] in NEVER.get(part_of(module), ())
+    ]
+    assert not found
+
+
+def test_every_module_is_looked_at():
+    assert {"feedline", "feedline.profiler.events", "feedline.analysis.finding", "feedline.pipelines"} <= set(modules())

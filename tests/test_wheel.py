@@ -1,0 +1,64 @@
+"""What is in the tree is in the wheel: setup.cfg lists packages and data files by hand."""
+
+import configparser
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = {"feedline": "feedline", "profiler": "feedline/profiler", "analysis": "feedline/analysis", "pipelines": "feedline/pipelines"}
+
+
+def tree() -> set[str]:
+    """Every file of the package's folders, under its name in a wheel."""
+    files = set()
+    for folder, package in FOLDERS.items():
+        for path in (ROOT / folder).rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                files.add(f"{package}/{path.relative_to(ROOT / folder).as_posix()}")
+    return files
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> zipfile.ZipFile:
+    """A wheel built from an sdist built from a copy of the tree, so that nothing of an earlier build gets in."""
+    copy, out = tmp_path_factory.mktemp("copy"), tmp_path_factory.mktemp("dist")
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(copy)]
+    built = subprocess.run(command, capture_output=True, text=True)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return zipfile.ZipFile(next(out.glob("*.whl")))
+
+
+def test_the_wheel_holds_exactly_the_files_of_the_tree(wheel):
+    packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
+
+    assert sorted(tree() - packed) == []
+    assert sorted(packed - tree()) == []
+
+
+def test_the_wheel_keeps_the_range_of_torch_open(wheel):
+    metadata = wheel.read(next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))).decode()
+
+    assert "Requires-Dist: torch>=2.8\n" in metadata
+    assert "License-Expression: Apache-2.0\n" in metadata
+
+
+def test_every_package_that_setup_cfg_asks_for_is_pinned():
+    config = configparser.RawConfigParser()
+    config.read(ROOT / "setup.cfg")
+    lists = [
+        config["options"]["install_requires"],
+        *(config["options.extras_require"][name] for name in ("demo", "test", "programs", "bench")),
+    ]
+    asked = {line.split(">=")[0].strip() for text in lists for line in text.split() if "[" not in line}
+    pinned = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+
+    assert {name.lower() for name in asked} <= pinned
