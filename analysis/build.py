@@ -29,7 +29,7 @@ def build(run: Run, tell: Callable[[str], None] = lambda _: None) -> Report:
     Raises:
         RunDamaged: the records of every rank's training process are missing.
     """
-    notes: list[str] = []
+    notes = list(run.notes)
     gathered: dict[int, Gathered] = {}
     problem: FeedlineError | None = None
     for number, rank in sorted(run.ranks.items()):

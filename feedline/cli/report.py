@@ -82,11 +82,9 @@ def finish(path: Path, wait_s: float) -> None:
         if rank.manifest.ended and (rank.folder / SEGMENTS).exists():
             try:
                 compact(rank.folder)
-            except OSError as error:
-                print(
-                    f"feedline: {rank.folder} stays uncompacted ({error.strerror}): reading it takes longer, nothing is lost",
-                    file=sys.stderr,
-                )
+            except (OSError, FeedlineError) as error:
+                why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
+                print(f"feedline: {rank.folder} stays uncompacted ({why}): reading it takes longer, nothing is lost", file=sys.stderr)
 
 
 def write(run: "Run", report: "ReportModel", args: argparse.Namespace) -> list[Path]:

@@ -63,11 +63,11 @@ class Run:
         speaks = session.place.rank == 0 and not args.quiet
         if speaks:
             say(f"recording into {os.path.relpath(path)}")
-        error = run_recorded(program, session)
-        show(error)
+        ended = run_recorded(program, session)
+        show(ended)
         if session.place.rank == 0 and session.is_mine:
             report(path, args, started)
-        return exit_like(error)
+        return exit_like(ended)
 
 
 def window(text: str) -> "Window":

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,28 +46,41 @@ def _write(table: pa.Table, path: Path) -> None:
     temporary = path.with_suffix(".part")
     # Times grow steadily: their differences compress far better than the values.
     integers = [name for name in table.column_names if table.schema.field(name).type == pa.int64()]
-    pq.write_table(
-        table, temporary, compression="zstd", use_dictionary=False, column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED")
-    )
-    temporary.replace(path)
+    try:
+        pq.write_table(
+            table,
+            temporary,
+            compression="zstd",
+            use_dictionary=False,
+            column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+            write_page_checksum=True,
+        )
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
 
 
 def read_compact(folder: Path) -> "list[Process]":
     """The processes of a rank that ``compact`` wrote.
 
     Raises:
-        RunDamaged: a file is truncated.
+        RunDamaged: a file is missing, was cut off or changed.
     """
     from feedline.profiler.errors import RunDamaged
-    from feedline.profiler.store.read import Process
 
     try:
-        table = pq.read_table(folder / EVENTS)
-        sums = pq.read_table(folder / TOTALS)
-    except (OSError, pa.ArrowException) as error:
+        return _processes(*(pq.read_table(folder / name, page_checksum_verification=True) for name in (EVENTS, TOTALS)))
+    except (OSError, pa.ArrowException, LookupError, ValueError, TypeError, AttributeError) as error:
         raise RunDamaged(
             f"{folder / EVENTS} cannot be read ({error}): it was cut off or changed, and the run has to be recorded again"
         ) from error
+
+
+def _processes(table: pa.Table, sums: pa.Table) -> "list[Process]":
+    from feedline.profiler.store.read import Process
+
     records = np.empty(table.num_rows, RECORD_DTYPE)
     for name in RECORD_DTYPE.names or ():
         records[name] = table[name].to_numpy()

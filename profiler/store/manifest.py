@@ -55,7 +55,10 @@ class Manifest:
         path = rank / MANIFEST
         try:
             data = json.loads(path.read_text())
-            version = data["schema_version"]
+            version = int(data["schema_version"])
+            manifest = cls(**{key: value for key, value in data.items() if key in cls.__dataclass_fields__})
+            if version <= SCHEMA_VERSION:
+                manifest.check()
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunDamaged(
                 f"{path} cannot be read ({error}): record the run again, or remove this rank's folder to see the others"
@@ -65,7 +68,25 @@ class Manifest:
                 f"the run folder {rank.parent} was written by a newer feedline (schema {version}, this one reads up to {SCHEMA_VERSION}): "
                 "pip install -U feedline"
             )
-        return cls(**{key: value for key, value in data.items() if key in cls.__dataclass_fields__})
+        return manifest
+
+    def check(self) -> None:
+        """See that it is what was written: somebody may have edited it.
+
+        Raises:
+            TypeError: it is not.
+        """
+        for name, value in asdict(Manifest(exit_code=0)).items():
+            mine = getattr(self, name)
+            if not isinstance(mine, type(value)) and not (name == "exit_code" and mine is None):
+                raise TypeError(f"{name} is a {type(mine).__name__}")
+        for rows, keys in (
+            (self.hooks, {"name", "attached", "why"}),
+            (self.loaders, {"kind"}),
+            (self.anchors, {"perf_counter_ns", "time_ns"}),
+        ):
+            if not all(isinstance(row, dict) and keys <= row.keys() for row in rows):
+                raise TypeError(f"one of its lists has rows without {', '.join(sorted(keys))}")
 
     @property
     def state(self) -> str:

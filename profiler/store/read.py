@@ -100,11 +100,13 @@ class Run:
     Attributes:
         path: the folder.
         ranks: rank number -> Rank, the latest restart of each.
+        notes: what is wrong with other ranks' folders.
     """
 
-    def __init__(self, path: Path, ranks: dict[int, Rank]) -> None:
+    def __init__(self, path: Path, ranks: dict[int, Rank], notes: list[str]) -> None:
         self.path = path
         self.ranks = ranks
+        self.notes = notes
 
     @classmethod
     def open(cls, path: Path) -> "Run":
@@ -121,10 +123,16 @@ class Run:
         if not folders:
             raise RunNotFound(f"{path} is not a run folder, it holds no rank0: name the folder that `feedline run` printed")
         ranks: dict[int, Rank] = {}
+        damaged: list[str] = []
         for (number, restart), folder in sorted(folders):
             notes = [f"rank {number} was restarted {restart} times: this is its last start"] if restart else []
-            ranks[number] = Rank(folder, number, restart, Manifest.read(folder), notes)
-        return cls(path, ranks)
+            try:
+                ranks[number] = Rank(folder, number, restart, Manifest.read(folder), notes)
+            except RunDamaged as error:  # perhaps only not there yet
+                damaged.append(str(error))
+        if not ranks:
+            raise RunDamaged(damaged[0])
+        return cls(path, ranks, damaged)
 
 
 def read_segment(path: Path) -> Process:
@@ -136,7 +144,12 @@ def read_segment(path: Path) -> Process:
     data = path.read_bytes()
     if len(data) < seg.RECORDS_AT or not data.startswith(seg.MAGIC):
         raise RunDamaged(f"{path} is not a segment, or was cut off in its header: its process is left out")
-    header = json.loads(data[len(seg.MAGIC) : seg.PAGE].rstrip(b"\0"))
+    try:
+        header = json.loads(data[len(seg.MAGIC) : seg.PAGE].rstrip(b"\0"))
+        if header["role"] == "worker":
+            header["loader"], header["worker"] = int(header["loader"]), int(header["worker"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise RunDamaged(f"the header of {path} cannot be read ({error}): its process is left out") from error
     totals = np.frombuffer(data, np.int64, seg.STAGES * seg.FIELDS, seg.TOTALS_AT).reshape(seg.STAGES, seg.FIELDS)
     histograms = np.frombuffer(data, np.int64, 2 * seg.BINS, seg.HISTOGRAMS_AT).reshape(2, seg.BINS)
     count = (len(data) - seg.RECORDS_AT) // RECORD_DTYPE.itemsize

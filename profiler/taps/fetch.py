@@ -19,7 +19,7 @@ from feedline.profiler.store.segment import FETCH_HISTOGRAM, SAMPLE_HISTOGRAM, S
 from feedline.profiler.taps.batch import Batch, describe
 from feedline.profiler.taps.patch import Patches
 
-FEWEST, MOST = 4, 64  # one sample in so many is looked at in detail
+FEWEST, MOST = 4, 256  # one sample in so many is looked at in detail
 DEFAULT_COLLATES = (torch_collate.default_collate, torch_collate.default_convert)
 NOTHING = Batch(0, 0, 0)
 
@@ -121,12 +121,16 @@ class Lens:
     """Decides which samples are looked at in detail, and writes what they do. Takes nothing from any random state.
 
     One sample in ``every`` on average, at irregular distances (a linear congruential sequence of its own), so that a pattern in the data
-    set or the batch size cannot hide. ``every`` follows from what the last one cost: a span costs about 17 us in a real sample
-    (benchmarks/operation_taps.py), and the average sample shall pay about 4 us.
+    set or the batch size cannot hide. ``every`` follows from what the last one cost: a span, the sample's own too, takes 8 us where all
+    is in the caches (benchmarks/loader_cost.py) and about 17 us in a real sample (benchmarks/operation_taps.py), and the average sample
+    shall pay about 4 us, which leaves 6 of the promised 10 us to what is done for every sample and batch. An ImageFolder's sample has
+    10 spans: one in 40 is looked at. Below FEWEST, samples without spans would pay more; at MOST, samples of 64 spans pay the 4 us still.
+
+    The first sample pays for imports and cold caches that no other one pays for: it is looked at, and stands for itself alone.
     """
 
     def __init__(self) -> None:
-        self.every = recorder.every or FEWEST
+        self.every = recorder.every or 1
         self.made = 0  # samples, detailed or not; counted for iterable data sets, whose last batch may be short
         self._state = 12345
         self._countdown = 1
@@ -161,7 +165,7 @@ class Lens:
         finally:
             detail.write = None
             segment.count(SAMPLE_HISTOGRAM, (clock.wall_ns() - span.start) // samples)
-            self.every = recorder.every or min(MOST, max(FEWEST, 4 * written // samples))
+            self.every = recorder.every or min(MOST, max(FEWEST, 4 * (written + 1) // samples))
 
 
 class WatchedSamples:

@@ -42,20 +42,22 @@ class KinetoWindow:
         self._begun = 0
         self._exported = False
         self._done = not self._plan.active
+        self._attached = False
+        self._remove_hook: Callable[[], object] = lambda: None
         self._ours = False
         self._others = False
 
     def attach(self, patches: Patches) -> None:
         """Watch updates, and whoever begins a profiler."""
-        handle = torch_optimizer.register_optimizer_step_post_hook(self._after_update)
-        self.remove_hook = handle.remove
         for name in ("_prepare_profiler", "_enable_profiler"):
             patches.set(torch.autograd.profiler, name, self._watched(getattr(torch.autograd.profiler, name)))
+        self._remove_hook = torch_optimizer.register_optimizer_step_post_hook(self._after_update).remove
+        self._attached = True
 
     def stop(self) -> None:
         """The training ends: keep what there is of a window that is open."""
-        self.remove_hook()
-        if self._done:
+        self._remove_hook()
+        if self._done or not self._attached:
             return
         if self._profiler is None:
             self._end(self._why_not() or f"the training ended after {self._steps} steps, before the window after {self._plan.skip}")
@@ -107,7 +109,7 @@ class KinetoWindow:
         on_gpu = torch.cuda.is_initialized()
         if self._asked is None and not on_gpu:
             return "no GPU was used: --window SKIP:ACTIVE makes it record the CPU's operators"
-        if self._others or torch.autograd.profiler._is_profiler_enabled or torch._C._autograd._profiler_enabled():
+        if self._others or getattr(torch.autograd.profiler, "_is_profiler_enabled", False) or torch.autograd._profiler_enabled():
             return "the program runs torch.profiler itself, and there can be only one"
         if on_gpu and nvtx_ranges.listening():
             return "a tool that listens to NVTX may hold CUPTI, and there can be only one"

@@ -9,8 +9,8 @@ from feedline.analysis.build import build
 from feedline.analysis.reports import html_report, terminal
 from feedline.analysis.trace import events
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.record.session import Session
 from feedline.profiler.record.recorder import recorder
+from feedline.profiler.record.session import Session
 from feedline.profiler.store.read import Run
 
 STEP = {Stage.FORWARD: (10, 20), Stage.BACKWARD: (10, 40), Stage.OPTIMIZER: (5, 2)}  # ms on the host, on the GPU
@@ -22,11 +22,12 @@ def record(folder: Path, steps: int = 6, untimed: tuple[int, ...] = (), timed: b
     segment, now, late = recorder.main, 1_000 * MS, []
     assert segment is not None
     for step in range(steps):
-        pending = []
-        for stage, (host, gpu) in STEP.items():
+        pending, gpu = [], now + 3 * MS
+        for stage, (host, took) in STEP.items():
             segment.add(stage, now, host * MS, number=1, flags=int(Flag.TRAINING | Flag.GRAD) if stage is Stage.FORWARD else 0)
             if timed and step not in untimed:
-                pending.append((Stage.GPU, now + 3 * MS, gpu * MS, now, stage))
+                pending.append((Stage.GPU, gpu, took * MS, now, stage))
+                gpu += took * MS
             now += host * MS
         now += 50 * MS
         for stage, start, wall, number, extra in late:
@@ -84,6 +85,6 @@ def test_the_trace_has_a_track_for_the_gpu(tmp_path):
     found = list(events(record(tmp_path / "run")))
 
     (track,) = {event["tid"] for event in found if event.get("args", {}).get("name") == "training, GPU"}
-    spans = [event for event in found if event["tid"] == track and event["ph"] == "X"]
+    spans = [event for event in found if event["ph"] == "X" and event["tid"] == track]
     assert [span["name"] for span in spans][:2] == ["forward", "backward"]
     assert len(spans) == 18

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from planted import photos
 
+pytestmark = pytest.mark.quiet
 PROGRAMS = Path(__file__).parent / "programs"
 CPUS = 2  # more would make some faults none: then workers are what lacks, not the CPU that a decoder takes
 

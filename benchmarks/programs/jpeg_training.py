@@ -1,0 +1,134 @@
+"""A small ResNet on JPEG photographs, always the same work, that says what it used. Started by overhead.py; also runs by itself.
+
+python benchmarks/programs/jpeg_training.py data/photos --report out.json
+"""
+
+import os
+import time
+
+FIRST_LINE_NS = time.perf_counter_ns()
+
+import argparse  # noqa: E402
+import json  # noqa: E402
+import resource  # noqa: E402
+from collections.abc import Iterator  # noqa: E402
+from contextlib import contextmanager, nullcontext  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
+
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
+from torchvision import models, transforms  # noqa: E402
+from torchvision.datasets import ImageFolder  # noqa: E402
+
+SIZE, BATCH, WORKERS = 32, 32, 1  # one worker and one thread of torch: both cores of a small machine have their own work
+
+
+def cpu_s() -> float:
+    """CPU seconds of this process and of the workers that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+class Training:
+    """Model, data and optimizer; ``epoch()`` is what is measured."""
+
+    def __init__(self, data: str, batches: int) -> None:
+        torch.manual_seed(0)
+        torch.set_num_threads(1)
+        transform = transforms.Compose(
+            [
+                transforms.RandomResizedCrop(SIZE),
+                transforms.RandomHorizontalFlip(),
+                transforms.ToTensor(),
+                transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+            ]
+        )
+        folder = ImageFolder(data, transform)
+        self.samples = batches * BATCH
+        folder.samples = [folder.samples[number * len(folder) // self.samples] for number in range(self.samples)]  # of all classes
+        self.loader = DataLoader(folder, batch_size=BATCH, shuffle=True, num_workers=WORKERS)
+        self.model = models.resnet18(num_classes=len(folder.classes))
+        self.criterion = nn.CrossEntropyLoss()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
+
+    def epoch(self, profiler: Any = None) -> float:
+        """Train on all samples; returns the last loss."""
+        for images, labels in self.loader:
+            loss = self.criterion(self.model(images), labels)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            if profiler is not None:
+                profiler.step()
+        return float(loss.detach())
+
+
+@contextmanager
+def torch_profiler(kind: str | None) -> Iterator[Any]:
+    """torch's profiler as its tutorial uses it; ``whole`` records all steps, ``schedule`` 3 of 10."""
+    if kind is None:
+        yield None
+        return
+    from torch.profiler import ProfilerActivity, profile, schedule
+
+    when = schedule(wait=6, warmup=1, active=3, repeat=0) if kind == "schedule" else None
+    with profile(activities=[ProfilerActivity.CPU], schedule=when) as profiler:
+        yield profiler if kind == "schedule" else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data")
+    parser.add_argument("--batches", type=int, default=18, help="in an epoch, of 32 photographs")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--torch-profiler", choices=["whole", "schedule"])
+    parser.add_argument(
+        "--turns", type=int, help="epochs with and without feedline.record in turns, this many pairs, after one that is not counted"
+    )
+    parser.add_argument("--report", type=Path, required=True)
+    args = parser.parse_args()
+    training = Training(args.data, args.batches)
+    if args.turns:
+        args.report.write_text(json.dumps({"samples": training.samples, "pairs": turns(training, args.turns, args.report.parent)}))
+        return
+    start_wall, start_cpu = time.perf_counter_ns(), cpu_s()
+    with torch_profiler(args.torch_profiler) as profiler:
+        for _ in range(args.epochs):
+            loss = training.epoch(profiler)
+        wall, cpu = (time.perf_counter_ns() - start_wall) / 1e9, cpu_s() - start_cpu
+    born = int(os.environ.get("FEEDLINE_BENCHMARK_T0", FIRST_LINE_NS))
+    found = {
+        "first_line_s": (FIRST_LINE_NS - born) / 1e9,
+        "ready_s": (start_wall - born) / 1e9,
+        "ready_cpu_s": start_cpu,
+        "wall_s": wall,
+        "cpu_s": cpu,
+        "samples": training.samples * args.epochs,
+        "loss": loss,
+    }
+    args.report.write_text(json.dumps(found))
+
+
+def turns(training: Training, pairs: int, folder: Path) -> list[dict[str, dict[str, float]]]:
+    """Measure epochs in turns within this process."""
+    import feedline
+
+    def measure(how: str) -> dict[str, float]:
+        load = os.getloadavg()[0]
+        with feedline.record(folder / "turn", overwrite=True) if how == "feedline" else nullcontext():
+            start, cpu = time.perf_counter_ns(), cpu_s()
+            training.epoch()
+            return {"wall_s": (time.perf_counter_ns() - start) / 1e9, "cpu_s": cpu_s() - cpu, "load": load}
+
+    training.epoch()
+    found = []
+    for number in range(pairs):
+        order = ["without", "feedline"] if number % 2 == 0 else ["feedline", "without"]
+        found.append({how: measure(how) for how in order})
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""Programs that end badly, machines that lack something, and run folders that were damaged."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import PIPE, CompletedProcess, Popen
+from typing import Any
+
+import pytest
+
+FEEDLINE = [sys.executable, "-m", "feedline"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+#: A training that writes down each update that it has finished, through a file opened with O_APPEND: what is written survives SIGKILL.
+TRAINING = """
+    import os, signal, sys, time
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+    log = os.open("updates", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    class Numbers(Dataset):
+        made = os.open("samples", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+        def __len__(self):
+            return SAMPLES
+
+        def __getitem__(self, index):
+            time.sleep(0.001)
+            x = torch.full((8,), index / SAMPLES)
+            os.write(self.made, b"%d\\n" % index)
+            return x
+
+    SAMPLES = int(sys.argv[1])
+
+    if __name__ == "__main__":
+        model = torch.nn.Linear(8, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for epoch in range(2):
+            for x in DataLoader(Numbers(), batch_size=4, num_workers=2):
+                optimizer.zero_grad()
+                model(x).square().mean().backward()
+                optimizer.step()
+                os.write(log, b"update\\n")
+        print("trained")
+"""
+
+
+@dataclass
+class Workshop:
+    """A folder with programs in it, and ways to run them.
+
+    Attributes:
+        folder: where programs lie and run.
+        run: the run folder.
+        json: the report of ``recorded``.
+    """
+
+    folder: Path
+    started: list[Popen[str]] = field(default_factory=list)
+
+    @property
+    def run(self) -> Path:
+        return self.folder / "run"
+
+    @property
+    def json(self) -> Path:
+        return self.folder / "out.json"
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+        return path
+
+    def training(self) -> Path:
+        return self.write("train.py", TRAINING)
+
+    def execute(self, *command: object, environment: Mapping[str, str] = ENVIRONMENT) -> CompletedProcess[str]:
+        return subprocess.run(
+            [str(part) for part in command], cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120
+        )
+
+    def plain(self, *program: object) -> CompletedProcess[str]:
+        return self.execute(sys.executable, *program)
+
+    def recorded(self, *program: object, options: tuple[str, ...] = ("-q", "-f")) -> CompletedProcess[str]:
+        return self.execute(*FEEDLINE, "run", *options, "-o", self.run, "--json", self.json, *program)
+
+    def start(self, *command: object) -> Popen[str]:
+        """Start a command and go on; it ends with the test."""
+        process = Popen(
+            [str(part) for part in command], cwd=self.folder, env=ENVIRONMENT, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True
+        )
+        self.started.append(process)
+        return process
+
+    def report(self) -> dict[str, Any]:
+        """The report that ``feedline run`` left."""
+        return json.loads(self.json.read_text())
+
+    def report_again(self) -> dict[str, Any]:
+        """What ``feedline report`` says of the run folder as it is now."""
+        file = self.folder / "again.json"
+        done = self.execute(*FEEDLINE, "report", "-q", self.run, "-f", "-o", file)
+        assert done.returncode == 0, done.stderr
+        return json.loads(file.read_text())
+
+    def lines(self, name: str) -> int:
+        path = self.folder / name
+        return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+@pytest.fixture
+def workshop(tmp_path: Path):
+    shop = Workshop(tmp_path)
+    yield shop
+    for process in shop.started:
+        process.kill()
+        process.communicate()
+
+
+InOwnMounts = Callable[..., list[str]]
+
+
+@pytest.fixture(scope="session")
+def own_mounts() -> InOwnMounts:
+    """Gives the command that runs another one where a shell script has changed the mounts: for that command only."""
+    unshare = shutil.which("unshare")
+    base = [unshare or "unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+    if unshare is None or subprocess.run([*base, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True).returncode:
+        pytest.skip("this machine lets nobody have mounts of their own (unshare --mount)")
+
+    def command(script: str, *arguments: object) -> list[str]:
+        return [*base, "sh", "-c", script, "sh", *map(str, arguments)]
+
+    return command

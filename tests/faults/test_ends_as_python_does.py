@@ -1,0 +1,161 @@
+"""However a program ends, it says and returns what it does without feedline."""
+
+import signal
+import sys
+import time
+
+import pytest
+
+ENDS = {
+    "returns": "print('out'); import sys; print('err', file=sys.stderr)",
+    "raises": """
+        def inner():
+            raise ValueError("what went wrong")
+
+        try:
+            inner()
+        except ValueError as error:
+            raise RuntimeError("and what came of it") from error
+        """,
+    "calls_sys_exit": "print('out'); import sys; sys.exit(7)",
+    "exits_with_a_negative_code": "import sys; sys.exit(-1)",
+    "exits_with_a_text": "print('out'); import sys; sys.exit('a text')",
+    "exits_with_nothing": "import sys; sys.exit()",
+    "exits_at_once": "import os; print('out', flush=True); os._exit(3)",
+    "has_a_syntax_error": "print('never'\ndef f(:\n",
+    "kills_itself": "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
+    "is_interrupted": """
+        import atexit, os, signal
+        atexit.register(print, "goodbye")
+        os.kill(os.getpid(), signal.SIGINT)
+        """,
+    "has_its_own_excepthook": """
+        import sys
+        sys.excepthook = lambda kind, error, trace: print("hooked", kind.__name__, error, trace.tb_next)
+        raise KeyError("lost")
+        """,
+    "has_an_excepthook_that_raises": """
+        import sys
+        def hook(*_):
+            raise TypeError
+        sys.excepthook = hook
+        sys.exit("a text")
+        """,
+    "runs_something_at_exit": "import atexit; atexit.register(print, 'goodbye'); raise SystemExit(4)",
+    "replaces_stdout": "import io, sys; sys.stdout = io.StringIO(); print('nobody reads this')",
+    "loses_stdout": "import sys; print('out'); sys.stdout = None",
+    "closes_stderr": "import sys; print('out'); sys.stderr.close(); sys.exit(3)",
+    "changes_its_folder": """
+        import os
+        os.makedirs("elsewhere", exist_ok=True)
+        os.chdir("elsewhere")
+        print(os.getcwd(), __file__)
+        """,
+    "removes_its_folder": """
+        import os
+        os.makedirs("gone", exist_ok=True)
+        os.chdir("gone")
+        os.rmdir(os.getcwd())
+        """,
+    "forks_a_child_that_exits": """
+        import os, sys
+        pid = os.fork()
+        if pid == 0:
+            print("child", flush=True)
+            sys.exit(5)
+        print("child ended with", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        """,
+    "forks_a_child_that_raises": """
+        import os
+        pid = os.fork()
+        if pid == 0:
+            raise LookupError("in the child")
+        print("child ended with", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        """,
+    "has_a_pool": """
+        import multiprocessing
+
+        def square(x):
+            return x * x
+
+        if __name__ == "__main__":
+            with multiprocessing.get_context("fork").Pool(2) as pool:
+                print(pool.map(square, range(5)))
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                print(pool.map(square, range(5)))
+        """,
+    "asks_who_it_is": """
+        import inspect, pickle, sys
+
+        class Thing: ...
+
+        assert pickle.loads(pickle.dumps(Thing)) is Thing
+        print(__name__, __file__, __spec__, __package__, __builtins__, sys.argv, sys.path, sys.modules["__main__"].Thing is Thing)
+        print(inspect.getsource(Thing))
+        """,
+}
+
+
+@pytest.mark.parametrize("program", ENDS)
+def test_a_program_that(workshop, program):
+    script = workshop.write("train.py", ENDS[program])
+
+    plain, recorded = workshop.plain(script, "--epochs", "3"), workshop.recorded(script, "--epochs", "3")
+
+    assert (recorded.returncode, recorded.stdout, recorded.stderr) == (plain.returncode, plain.stdout, plain.stderr)
+
+
+def test_a_module_is_run_as_python_does(workshop):
+    workshop.write("package/__init__.py", "print('package')")
+    workshop.write("package/train.py", "from . import part; import sys; print(__name__, __file__, __package__, __spec__.name, sys.argv)")
+    workshop.write("package/part.py", "print('part')")
+
+    plain, recorded = workshop.plain("-m", "package.train", "-x"), workshop.recorded("-m", "package.train", "-x")
+
+    assert (recorded.returncode, recorded.stdout, recorded.stderr) == (0, plain.stdout, plain.stderr)
+
+
+def test_a_traceback_from_within_a_model_has_no_frame_of_feedline(workshop):
+    script = workshop.write(
+        "train.py",
+        """
+        import torch
+
+        class Model(torch.nn.Module):
+            def forward(self, x):
+                return x @ torch.zeros(3, 3)
+
+        Model()(torch.zeros(2, 2))
+        """,
+    )
+
+    plain, recorded = workshop.plain(script), workshop.recorded(script)
+
+    assert (recorded.returncode, recorded.stderr) == (1, plain.stderr)
+    assert "RuntimeError" in plain.stderr
+
+
+def test_the_report_goes_where_errors_go(workshop):
+    script = workshop.write("train.py", "print('all that the program says')")
+
+    done = workshop.recorded(script, options=())
+
+    assert done.stdout == "all that the program says\n"
+    assert "recording into run" in done.stderr
+    assert "never made a training step" in done.stderr
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_signal_from_outside_ends_it_as_it_would_without_us(workshop, ending):
+    script = workshop.write("train.py", "import time; print('ready', flush=True); time.sleep(60)")
+
+    codes = []
+    for command in ([sys.executable], [sys.executable, "-m", "feedline", "run", "-q", "-o", workshop.run]):
+        process = workshop.start(*command, script)
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.5)  # it has to be asleep, for the traceback of an interrupt tells where it was
+        process.send_signal(ending)
+        codes.append((process.wait(30), process.stdout.read(), process.stderr.read()))
+
+    assert codes[0] == codes[1]
+    assert codes[0][0] == -ending

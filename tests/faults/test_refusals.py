@@ -1,0 +1,191 @@
+"""What feedline cannot do is refused before the training starts, in a message that says what, where, and the way out."""
+
+import json
+import sys
+
+import pytest
+
+FEEDLINE = [sys.executable, "-m", "feedline"]
+MARKS = "open('started', 'w'); print('started')"
+TRAINS = """
+    import torch
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(5):
+        model(torch.randn(8, 4)).mean().backward()
+        optimizer.step()
+    print("trained")
+"""
+
+
+def test_a_script_that_does_not_exist(workshop):
+    done = workshop.recorded("nowhere/train.py")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "feedline: cannot open the script nowhere/train.py (No such file or directory): "
+        "give the path of the training script, then its arguments\n"
+    )
+    assert not workshop.run.exists()
+
+
+def test_a_module_that_does_not_exist(workshop):
+    done = workshop.recorded("-m", "nowhere.train")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cannot find the module nowhere.train" in done.stderr
+    assert not workshop.run.exists()
+
+
+def test_a_second_run_into_the_same_folder(workshop):
+    first = workshop.write("first.py", "print('first')")
+    assert workshop.recorded(first).returncode == 0
+    report = (workshop.run / "report.json").read_bytes()
+
+    done = workshop.recorded(workshop.write("second.py", MARKS), options=("-q",))
+
+    assert (done.returncode, done.stdout) == (73, "")
+    assert done.stderr == f"feedline: {workshop.run} holds a run already: name another folder with -o, or overwrite it with -f\n"
+    assert not (workshop.folder / "started").exists()
+    assert (workshop.run / "report.json").read_bytes() == report
+
+
+def test_overwriting_leaves_nothing_of_the_older_run(workshop):
+    assert workshop.recorded(workshop.write("first.py", TRAINS)).returncode == 0
+
+    done = workshop.recorded(workshop.write("second.py", "import os; os._exit(1)"))
+
+    assert done.returncode == 1
+    assert [path.name for path in workshop.run.iterdir()] == ["rank0"]
+    assert workshop.report_again()["throughput"]["steps"] == 0
+
+
+def test_overwriting_a_run_that_is_still_going_on(workshop):
+    process = workshop.start(
+        *FEEDLINE, "run", "-o", workshop.run, workshop.write("long.py", "import time; print('ready', flush=True); time.sleep(60)")
+    )
+    assert process.stdout.readline() == "ready\n"
+
+    done = workshop.recorded(workshop.write("second.py", MARKS))
+
+    assert done.returncode == 73
+    assert f"still going on (process {process.pid})" in done.stderr
+    assert not (workshop.folder / "started").exists()
+
+
+def test_a_place_that_is_a_file(workshop):
+    workshop.run.write_text("notes")
+
+    done = workshop.recorded(workshop.write("train.py", MARKS))
+
+    assert done.returncode == 73
+    assert f"{workshop.run} is a file: choose another place for the run with -o" in done.stderr
+    assert workshop.run.read_text() == "notes"
+
+
+def test_a_place_that_is_read_only(workshop, own_mounts):
+    script, place = workshop.write("train.py", MARKS), workshop.folder / "place"
+    place.mkdir()
+    read_only = own_mounts('mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"; shift; exec "$@"', place)
+
+    done = workshop.execute(*read_only, *FEEDLINE, "run", "-o", place / "run", script)
+
+    assert (done.returncode, done.stdout) == (73, "")
+    assert f"cannot write the run folder {place}/run (Read-only file system): choose another place with -o" in done.stderr
+    assert not (workshop.folder / "started").exists()
+
+
+def test_a_disk_that_is_full_from_the_start(workshop, own_mounts):
+    script, place = workshop.write("train.py", MARKS), workshop.folder / "place"
+    place.mkdir()
+    full = own_mounts('mount -t tmpfs -o size=64k tmpfs "$1"; head -c 60K /dev/zero > "$1/filler"; shift; exec "$@"', place)
+
+    done = workshop.execute(*full, *FEEDLINE, "run", "-o", place / "run", script)
+
+    assert (done.returncode, done.stdout) == (73, "")
+    assert f"cannot write the run folder {place}/run (No space left on device)" in done.stderr
+    assert not (workshop.folder / "started").exists()
+
+
+def test_a_report_on_a_read_only_run_is_shown_all_the_same(workshop, own_mounts):
+    assert workshop.recorded(workshop.write("train.py", TRAINS)).returncode == 0
+    for name in ("report.html", "report.json", "trace.json.gz"):
+        (workshop.run / name).unlink()
+    read_only = own_mounts('mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"; shift; exec "$@"', workshop.run)
+
+    done = workshop.execute(*read_only, *FEEDLINE, "report", workshop.run, "--json", workshop.folder / "again.json")
+
+    assert done.returncode == 0, done.stderr
+    assert "5 steps" in done.stdout
+    assert "Read-only file system" in done.stderr
+    assert json.loads((workshop.folder / "again.json").read_text())["throughput"]["steps"] == 5
+
+
+def test_a_run_that_cannot_be_compacted_is_read_as_it_is(workshop, own_mounts):
+    script = workshop.write(
+        "train.py",
+        """
+        import feedline, torch
+
+        @feedline.record("run")
+        def train():
+            model = torch.nn.Linear(4, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for _ in range(5):
+                model(torch.randn(8, 4)).mean().backward()
+                optimizer.step()
+
+        train()
+        """,
+    )
+    assert workshop.plain(script).returncode == 0
+    read_only = own_mounts('mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"; shift; exec "$@"', workshop.run)
+
+    done = workshop.execute(*read_only, *FEEDLINE, "report", workshop.run, "--finish")
+
+    assert done.returncode == 0, done.stderr
+    assert "5 steps" in done.stdout
+    assert "rank0 stays uncompacted (Read-only file system): reading it takes longer, nothing is lost" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("there", "code", "says"),
+    [
+        (None, 66, "there is no run folder"),
+        ("", 66, "is not a run folder, it holds no rank0"),
+        ("rank0/nothing", 65, "cannot be read"),
+    ],
+)
+def test_a_report_on_something_that_is_no_run(workshop, there, code, says):
+    if there is not None:
+        (workshop.run / there).mkdir(parents=True)
+
+    done = workshop.execute(*FEEDLINE, "report", workshop.run)
+
+    assert (done.returncode, done.stdout) == (code, "")
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert ":" in done.stderr.split(says)[1]  # the way out
+
+
+def test_a_run_of_a_newer_feedline(workshop):
+    assert workshop.recorded(workshop.write("train.py", "pass")).returncode == 0
+    manifest = workshop.run / "rank0" / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "schema_version": 99}))
+
+    done = workshop.execute(*FEEDLINE, "report", workshop.run)
+
+    assert (done.returncode, done.stdout) == (76, "")
+    assert "was written by a newer feedline (schema 99" in done.stderr
+    assert "pip install -U feedline" in done.stderr
+
+
+def test_a_report_does_not_overwrite_a_file_unasked(workshop):
+    assert workshop.recorded(workshop.write("train.py", "pass")).returncode == 0
+    workshop.write("mine.html", "mine")
+
+    done = workshop.execute(*FEEDLINE, "report", workshop.run, "-o", "mine.html")
+
+    assert done.returncode == 73
+    assert "mine.html exists already: name another file, or overwrite it with -f" in done.stderr
+    assert (workshop.folder / "mine.html").read_text() == "mine"
