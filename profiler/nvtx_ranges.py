@@ -26,7 +26,7 @@ INJECTION = "NVTX_INJECTION64_PATH" if sys.maxsize > 2**32 else "NVTX_INJECTION3
 MAX_NAMES = 4096  # NVTX keeps every name for the life of the process; a program that makes up names without end gets "other" after these
 
 #: The range of each stage.
-NAMES = {stage: stage.name.lower() for stage in Stage if stage is not Stage.NAME}
+NAMES: dict[Stage, str] = {stage: stage.name.lower() for stage in Stage if stage is not Stage.NAME}
 
 
 class Ranges:

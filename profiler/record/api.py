@@ -64,9 +64,10 @@ class stage:
 
     def __enter__(self) -> "stage":
         segment = recorder.segment
-        self._spans.append(
-            None if segment is None else Span(segment, Stage.USER, segment.name_id(self._name), number=recorder.batch).__enter__()
-        )
+        span = None
+        if segment is not None:
+            span = Span(segment, Stage.USER, segment.name_id(self._name), number=recorder.batch, name=self._name).__enter__()
+        self._spans.append(span)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

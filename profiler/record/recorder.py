@@ -5,18 +5,10 @@ import threading
 from types import TracebackType
 from typing import Any, Protocol
 
-from feedline.profiler import clock
+from feedline.profiler import clock, nvtx_ranges
 from feedline.profiler.clock import counters
 from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.store.segment import Segment
-
-
-class Ranges(Protocol):
-    """Somebody who is told when spans begin and end: NVTX ranges, GPU events."""
-
-    def push(self, name: str, payload: int | None = None) -> None: ...
-
-    def pop(self) -> None: ...
 
 
 class GpuTimer(Protocol):
@@ -35,7 +27,7 @@ class Recorder:
     Attributes:
         main: the segment of the training process; None in workers and when nothing records, so taps of the training test this.
         segment: the segment of this process, worker or not.
-        ranges: told of every span, or None.
+        ranges: NVTX ranges, told of every span; None when no tool listens.
         gpu: told of the training's stages, or None.
         batch: key of the batch this process works on (events.batch_key).
         loader: number of the loader this process works for.
@@ -45,17 +37,24 @@ class Recorder:
     def __init__(self) -> None:
         self.main: Segment | None = None
         self.segment: Segment | None = None
-        self.ranges: list[Ranges] = []
+        self.ranges: nvtx_ranges.Ranges | None = None
         self.gpu: GpuTimer | None = None
         self.batch = 0
         self.loader = 0
         self.every: int | None = None
 
-    def open_main(self, segment: Segment) -> None:
+    def open_main(self, segment: Segment, every: int | None = None) -> None:
         self.main = self.segment = segment
+        self._listen(every)
 
-    def open_worker(self, segment: Segment, loader: int) -> None:
+    def open_worker(self, segment: Segment, loader: int, every: int | None) -> None:
         self.main, self.segment, self.loader = None, segment, loader
+        self._listen(every)
+
+    def _listen(self, every: int | None) -> None:
+        """A tool that listens wants to see every sample, and asks its own price for it."""
+        self.ranges = nvtx_ranges.ranges()
+        self.every = every if self.ranges is None else 1
 
     def close(self) -> None:
         """Stop recording in this process; the file is complete as it is."""
@@ -87,16 +86,40 @@ class Span:
     ``number``, ``nbytes``, ``extra``, ``source`` and ``flags`` may be set in the body.
     """
 
-    __slots__ = ("segment", "stage", "source", "flags", "number", "nbytes", "extra", "start", "_cpu", "_runqueue", "_queue", "_gpu")
+    __slots__ = (
+        "segment",
+        "stage",
+        "source",
+        "flags",
+        "number",
+        "nbytes",
+        "extra",
+        "start",
+        "_name",
+        "_queue",
+        "_cpu",
+        "_runqueue",
+        "_gpu",
+    )
 
-    def __init__(self, segment: Segment, stage: Stage, source: int = 0, flags: int = 0, number: int = 0, runqueue: bool = False) -> None:
+    def __init__(
+        self,
+        segment: Segment,
+        stage: Stage,
+        source: int = 0,
+        flags: int = 0,
+        number: int = 0,
+        runqueue: bool = False,
+        name: str | None = None,  # of the NVTX range; None: the stage's
+    ) -> None:
         self.segment, self.stage, self.source, self.flags, self.number = segment, stage, source, flags, number
         self.nbytes = self.extra = 0
         self._queue = runqueue
+        self._name = name
 
     def __enter__(self) -> "Span":
-        for ranges in recorder.ranges:
-            ranges.push(NAMES[self.stage])
+        if recorder.ranges is not None:
+            recorder.ranges.push(self._name or nvtx_ranges.NAMES[self.stage])
         gpu = recorder.gpu
         self._gpu = None if gpu is None else gpu.begin(self.stage)
         self._runqueue = counters.runqueue_ns() if self._queue else UNMEASURED
@@ -114,8 +137,5 @@ class Span:
             queue = min(counters.runqueue_ns() - queue, without_cpu) if without_cpu > 0 else 0
         flags = self.flags if kind is None else self.flags | Flag.FAILED
         self.segment.add(self.stage, self.start, wall, cpu, queue, self.nbytes, self.number, self.extra, self.source, int(flags))
-        for ranges in recorder.ranges:
-            ranges.pop()
-
-
-NAMES = {stage: stage.name.lower() for stage in Stage}
+        if recorder.ranges is not None:
+            recorder.ranges.pop()

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from feedline.profiler import clock, nvtx_ranges, ranks
+from feedline.profiler import clock, ranks
 from feedline.profiler.clock import counters
 from feedline.profiler.errors import FeedlineError, OutputError
 from feedline.profiler.record import privacy
@@ -85,10 +85,7 @@ class Session:
         self._begin(segment)
 
     def _begin(self, segment: Segment) -> None:
-        ranges = nvtx_ranges.ranges()
-        recorder.ranges = [ranges] if ranges is not None else []
-        recorder.open_main(segment)
-        recorder.every = self._every
+        recorder.open_main(segment, self._every)
         attach_in_main(self._hooks, self.folder, self._tell_loader, self._window)
         with suppress(Exception):
             self._sampler.start()

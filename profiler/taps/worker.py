@@ -78,8 +78,7 @@ class WorkerEntry:
         worker = int(given["worker_id"])
         header = {"role": "worker", "loader": self.loader, "worker": worker, "pid": os.getpid()}
         segment = Segment(worker_segment(Path(self.folder), self.loader, worker), header, ALL_WORKERS_BYTES // self.workers)
-        recorder.open_worker(segment, self.loader)
-        recorder.every = self.every
+        recorder.open_worker(segment, self.loader, self.every)
         segment.add(
             Stage.START, self.born_ns, clock.wall_ns() - self.born_ns, time.process_time_ns(), extra=os.getpid(), source=self.loader
         )

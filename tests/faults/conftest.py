@@ -16,6 +16,7 @@ import pytest
 
 FEEDLINE = [sys.executable, "-m", "feedline"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+ENVIRONMENT.pop("PYTHONSAFEPATH", None)  # with it, a script could not import what lies beside it
 
 #: A training that writes down each update that it has finished, through a file opened with O_APPEND: what is written survives SIGKILL.
 TRAINING = """

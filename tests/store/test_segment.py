@@ -17,6 +17,9 @@ from feedline.profiler.store.compact import compact, read_compact
 from feedline.profiler.store.read import read_segment
 from feedline.profiler.store.segment import RECORDS_AT, WINDOW, Segment, bin_edge_ns, bin_of, window_of
 
+MAIN = {"role": "main"}
+HEADERS = {"main.seg": MAIN, "loader0-worker1.seg": {"role": "worker", "loader": 0, "worker": 1}}
+
 
 @pytest.fixture
 def path(tmp_path):
@@ -46,7 +49,7 @@ def test_records_come_back_as_they_were_written(path):
 
 
 def test_a_half_written_record_is_not_there(path):
-    segment = Segment(path, {})
+    segment = Segment(path, MAIN)
     segment.add(Stage.READ, 1, 2)
     segment.add(Stage.DECODE, 3, 4)
     segment.close()
@@ -58,7 +61,7 @@ def test_a_half_written_record_is_not_there(path):
 
 
 def test_a_full_segment_forgets_whole_windows_and_counts_everything(path):
-    segment = Segment(path, {}, capacity_bytes=64 * 1024)
+    segment = Segment(path, MAIN, capacity_bytes=64 * 1024)
     write_batches(segment, 5000)
 
     process = read_segment(path)
@@ -74,7 +77,7 @@ def test_a_full_segment_forgets_whole_windows_and_counts_everything(path):
 
 
 def test_two_processes_that_forget_at_different_times_keep_common_windows(tmp_path):
-    small, large = (Segment(tmp_path / name / "x.seg", {}, capacity_bytes=size) for name, size in (("a", 32 * 1024), ("b", 512 * 1024)))
+    small, large = (Segment(tmp_path / name / "x.seg", MAIN, capacity_bytes=size) for name, size in (("a", 32 * 1024), ("b", 512 * 1024)))
     write_batches(small, 3000)
     write_batches(large, 3000)
 
@@ -86,10 +89,10 @@ def test_two_processes_that_forget_at_different_times_keep_common_windows(tmp_pa
 
 
 def test_the_next_process_of_the_same_worker_goes_on_in_its_file(path):
-    first = Segment(path, {"pid": 1})
+    first = Segment(path, {**MAIN, "pid": 1})
     first.add(Stage.READ, 1, 1, source=first.name_id("a"))
     first.close()
-    second = Segment(path, {"pid": 2})
+    second = Segment(path, {**MAIN, "pid": 2})
     assert second.name_id("a") == 1
     second.add(Stage.READ, 2, 1, source=second.name_id("b"))
 
@@ -103,7 +106,7 @@ def test_the_next_process_of_the_same_worker_goes_on_in_its_file(path):
 
 
 def test_a_live_process_keeps_its_file_to_itself(path):
-    first, second = Segment(path, {}), Segment(path, {})
+    first, second = Segment(path, MAIN), Segment(path, MAIN)
 
     assert first.path != second.path
     first.close()
@@ -114,7 +117,7 @@ def test_a_killed_process_loses_nothing_that_add_returned_from(path):
     program = f"""
 from pathlib import Path
 from feedline.profiler.store.segment import Segment
-segment = Segment(Path({str(path)!r}), {{}})
+segment = Segment(Path({str(path)!r}), {MAIN})
 number = 0
 while True:
     segment.add(3, number, 1)
@@ -136,7 +139,7 @@ while True:
 def test_the_child_of_a_fork_writes_nothing(path):
     from feedline.profiler.record.recorder import recorder
 
-    segment = Segment(path, {})
+    segment = Segment(path, MAIN)
     recorder.open_main(segment)
     try:
         child = os.fork()
@@ -168,7 +171,7 @@ def test_a_full_disk_stops_the_recording_and_says_so(tmp_path):
 
 
 def test_a_file_that_is_cut_in_its_header_is_named(path):
-    Segment(path, {}).close()
+    Segment(path, MAIN).close()
     os.truncate(path, 5000)
 
     with pytest.raises(RunDamaged, match="main.seg is not a segment"):
@@ -176,7 +179,7 @@ def test_a_file_that_is_cut_in_its_header_is_named(path):
 
 
 def test_compaction_keeps_every_record_name_and_sum(tmp_path):
-    main, worker = (Segment(tmp_path / "segments" / name, {"role": name}) for name in ("main.seg", "loader0-worker1.seg"))
+    main, worker = (Segment(tmp_path / "segments" / name, header) for name, header in HEADERS.items())
     write_batches(main, 30)
     worker.add(Stage.DECODE, 5, 6, source=worker.name_id("JPEG"))
     worker.count(0, 1234)

@@ -12,7 +12,9 @@ from typing import Any
 
 from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
+from feedline.profiler.nvtx_ranges import NAMES
 from feedline.profiler.record.detail import Write, detail
+from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.operations.collect import collect, missing
 from feedline.profiler.taps.operations.library import Library, Tap
 from feedline.profiler.taps.operations.run_queue import delay_ns
@@ -91,6 +93,9 @@ class Watch:
         self._timed = None if image.fp is None else TimedFile(image.fp)
         exchange(image, self._file, self._timed)
         loading.watch = self
+        self._ranges = recorder.ranges
+        if self._ranges is not None:
+            self._ranges.push(NAMES[Stage.DECODE])
         self._runqueue, self._cpu, self._start = delay_ns(clock.wall_ns()), clock.cpu_ns(), clock.wall_ns()
 
     def end(self) -> None:
@@ -98,6 +103,8 @@ class Watch:
         end, cpu = clock.wall_ns(), clock.cpu_ns() - self._cpu
         runqueue = delay_ns(end) - self._runqueue if self._runqueue >= 0 else UNMEASURED
         loading.watch = None
+        if self._ranges is not None:
+            self._ranges.pop()
         try:
             exchange(self._image, self._timed, self._file)
             if not self.loads and core_of(self._image) is self._core:

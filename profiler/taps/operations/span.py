@@ -9,7 +9,9 @@ from typing import Any
 
 from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
+from feedline.profiler.nvtx_ranges import NAMES
 from feedline.profiler.record.detail import Write, detail, looking
+from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.operations.run_queue import delay_ns
 
 Size = Callable[[Any], tuple[int, int]]  # a result -> (nbytes, extra), as the stage says in events.py
@@ -35,6 +37,9 @@ def stopwatch(stage: Stage, size: Size) -> Timed:
 
     def timed(write: Write, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = None
+        ranges = recorder.ranges
+        if ranges is not None:
+            ranges.push(NAMES[stage])
         runqueue, cpu, start = delay_ns(wall_ns()), cpu_ns(), wall_ns()
         try:
             result = function(*args, **kwargs)
@@ -42,6 +47,8 @@ def stopwatch(stage: Stage, size: Size) -> Timed:
         finally:
             end = wall_ns()
             cpu = cpu_ns() - cpu
+            if ranges is not None:
+                ranges.pop()
             runqueue = delay_ns(end) - runqueue if runqueue >= 0 else UNMEASURED
             try:
                 nbytes, extra = size(result)
