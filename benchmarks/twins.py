@@ -1,6 +1,7 @@
 """Measure two things in turns and compare them pair by pair: what the benchmarks share.
 
-A shared machine gets slower and faster within seconds. Two runs that follow each other directly see nearly the same machine; the order within
+A shared machine gets slower and faster within seconds. Two runs that follow each other directly see nearly the same machine; the order
+within
 a pair swaps from pair to pair, so that a drift helps both alike; the median of the pairs' differences or ratios forgets the pair that
 somebody else disturbed, and a bootstrap of that median says how much of it is luck.
 """
@@ -29,7 +30,8 @@ class Estimate:
     """A median with its interval.
 
     Attributes:
-        median, low, high: the interval is a percentile bootstrap of the median (Efron and Tibshirani, An Introduction to the Bootstrap, 13.3).
+        median, low, high: the interval is a percentile bootstrap of the median (Efron and Tibshirani,
+        An Introduction to the Bootstrap, 13.3).
         pairs: how many values it is the median of.
     """
 

@@ -127,6 +127,26 @@ def workshop(tmp_path: Path):
         process.communicate()
 
 
+@pytest.fixture(scope="session")
+def run_of_five_steps(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run folder, to be copied."""
+    shop = Workshop(tmp_path_factory.mktemp("five"))
+    script = shop.write(
+        "train.py",
+        """
+        import torch
+        model = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(5):
+            model(torch.randn(8, 4)).mean().backward()
+            optimizer.step()
+        """,
+    )
+    done = shop.recorded(script)
+    assert done.returncode == 0, done.stderr
+    return shop.run
+
+
 InOwnMounts = Callable[..., list[str]]
 
 

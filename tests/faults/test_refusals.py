@@ -1,21 +1,21 @@
 """What feedline cannot do is refused before the training starts, in a message that says what, where, and the way out."""
 
 import json
+import shutil
 import sys
 
 import pytest
 
 FEEDLINE = [sys.executable, "-m", "feedline"]
 MARKS = "open('started', 'w'); print('started')"
-TRAINS = """
-    import torch
-    model = torch.nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(5):
-        model(torch.randn(8, 4)).mean().backward()
-        optimizer.step()
-    print("trained")
-"""
+READ_ONLY = 'mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"; shift; exec "$@"'
+
+
+@pytest.fixture
+def finished(workshop, run_of_five_steps):
+    """The workshop, with a finished run in it."""
+    shutil.copytree(run_of_five_steps, workshop.run)
+    return workshop
 
 
 def test_a_script_that_does_not_exist(workshop):
@@ -37,27 +37,23 @@ def test_a_module_that_does_not_exist(workshop):
     assert not workshop.run.exists()
 
 
-def test_a_second_run_into_the_same_folder(workshop):
-    first = workshop.write("first.py", "print('first')")
-    assert workshop.recorded(first).returncode == 0
-    report = (workshop.run / "report.json").read_bytes()
+def test_a_second_run_into_the_same_folder(finished):
+    report = (finished.run / "report.json").read_bytes()
 
-    done = workshop.recorded(workshop.write("second.py", MARKS), options=("-q",))
+    done = finished.recorded(finished.write("second.py", MARKS), options=("-q",))
 
     assert (done.returncode, done.stdout) == (73, "")
-    assert done.stderr == f"feedline: {workshop.run} holds a run already: name another folder with -o, or overwrite it with -f\n"
-    assert not (workshop.folder / "started").exists()
-    assert (workshop.run / "report.json").read_bytes() == report
+    assert done.stderr == f"feedline: {finished.run} holds a run already: name another folder with -o, or overwrite it with -f\n"
+    assert not (finished.folder / "started").exists()
+    assert (finished.run / "report.json").read_bytes() == report
 
 
-def test_overwriting_leaves_nothing_of_the_older_run(workshop):
-    assert workshop.recorded(workshop.write("first.py", TRAINS)).returncode == 0
-
-    done = workshop.recorded(workshop.write("second.py", "import os; os._exit(1)"))
+def test_overwriting_leaves_nothing_of_the_older_run(finished):
+    done = finished.recorded(finished.write("second.py", "import os; os._exit(1)"))
 
     assert done.returncode == 1
-    assert [path.name for path in workshop.run.iterdir()] == ["rank0"]
-    assert workshop.report_again()["throughput"]["steps"] == 0
+    assert [path.name for path in finished.run.iterdir()] == ["rank0"]
+    assert finished.report_again()["throughput"]["steps"] == 0
 
 
 def test_overwriting_a_run_that_is_still_going_on(workshop):
@@ -86,7 +82,7 @@ def test_a_place_that_is_a_file(workshop):
 def test_a_place_that_is_read_only(workshop, own_mounts):
     script, place = workshop.write("train.py", MARKS), workshop.folder / "place"
     place.mkdir()
-    read_only = own_mounts('mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"; shift; exec "$@"', place)
+    read_only = own_mounts(READ_ONLY, place)
 
     done = workshop.execute(*read_only, *FEEDLINE, "run", "-o", place / "run", script)
 
@@ -107,18 +103,17 @@ def test_a_disk_that_is_full_from_the_start(workshop, own_mounts):
     assert not (workshop.folder / "started").exists()
 
 
-def test_a_report_on_a_read_only_run_is_shown_all_the_same(workshop, own_mounts):
-    assert workshop.recorded(workshop.write("train.py", TRAINS)).returncode == 0
+def test_a_report_on_a_read_only_run_is_shown_all_the_same(finished, own_mounts):
     for name in ("report.html", "report.json", "trace.json.gz"):
-        (workshop.run / name).unlink()
-    read_only = own_mounts('mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"; shift; exec "$@"', workshop.run)
+        (finished.run / name).unlink()
+    read_only = own_mounts(READ_ONLY, finished.run)
 
-    done = workshop.execute(*read_only, *FEEDLINE, "report", workshop.run, "--json", workshop.folder / "again.json")
+    done = finished.execute(*read_only, *FEEDLINE, "report", finished.run, "--json", finished.folder / "again.json")
 
     assert done.returncode == 0, done.stderr
     assert "5 steps" in done.stdout
     assert "Read-only file system" in done.stderr
-    assert json.loads((workshop.folder / "again.json").read_text())["throughput"]["steps"] == 5
+    assert json.loads((finished.folder / "again.json").read_text())["throughput"]["steps"] == 5
 
 
 def test_a_run_that_cannot_be_compacted_is_read_as_it_is(workshop, own_mounts):
@@ -139,7 +134,7 @@ def test_a_run_that_cannot_be_compacted_is_read_as_it_is(workshop, own_mounts):
         """,
     )
     assert workshop.plain(script).returncode == 0
-    read_only = own_mounts('mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"; shift; exec "$@"', workshop.run)
+    read_only = own_mounts(READ_ONLY, workshop.run)
 
     done = workshop.execute(*read_only, *FEEDLINE, "report", workshop.run, "--finish")
 
@@ -168,24 +163,22 @@ def test_a_report_on_something_that_is_no_run(workshop, there, code, says):
     assert ":" in done.stderr.split(says)[1]  # the way out
 
 
-def test_a_run_of_a_newer_feedline(workshop):
-    assert workshop.recorded(workshop.write("train.py", "pass")).returncode == 0
-    manifest = workshop.run / "rank0" / "manifest.json"
+def test_a_run_of_a_newer_feedline(finished):
+    manifest = finished.run / "rank0" / "manifest.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "schema_version": 99}))
 
-    done = workshop.execute(*FEEDLINE, "report", workshop.run)
+    done = finished.execute(*FEEDLINE, "report", finished.run)
 
     assert (done.returncode, done.stdout) == (76, "")
     assert "was written by a newer feedline (schema 99" in done.stderr
     assert "pip install -U feedline" in done.stderr
 
 
-def test_a_report_does_not_overwrite_a_file_unasked(workshop):
-    assert workshop.recorded(workshop.write("train.py", "pass")).returncode == 0
-    workshop.write("mine.html", "mine")
+def test_a_report_does_not_overwrite_a_file_unasked(finished):
+    finished.write("mine.html", "mine")
 
-    done = workshop.execute(*FEEDLINE, "report", workshop.run, "-o", "mine.html")
+    done = finished.execute(*FEEDLINE, "report", finished.run, "-o", "mine.html")
 
     assert done.returncode == 73
     assert "mine.html exists already: name another file, or overwrite it with -f" in done.stderr
-    assert (workshop.folder / "mine.html").read_text() == "mine"
+    assert (finished.folder / "mine.html").read_text() == "mine"

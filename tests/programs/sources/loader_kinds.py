@@ -1,4 +1,4 @@
-"""One training, fed by whichever kind of loader the command line names."""
+"""A training in phases, each fed by a loader of another kind, as the command line names them."""
 
 import argparse
 
@@ -67,14 +67,8 @@ LOADERS = {
     "none": lambda: DataLoader(Numbers(), batch_size=8),
 }
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("loader", choices=LOADERS)
-    torch.manual_seed(1)
-    loader = LOADERS[parser.parse_args().loader]()
-    model = torch.nn.Sequential(torch.nn.Linear(FEATURES, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
-    criterion = torch.nn.MSELoss()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+def train(loader, model, criterion, optimizer):
     for epoch in range(2):
         samples = 0
         for x, y in loader:
@@ -83,3 +77,13 @@ if __name__ == "__main__":
             optimizer.step()
             samples += len(x)
         print("epoch", epoch, "samples", samples)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("loader", choices=LOADERS, nargs="+")
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(FEATURES, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for name in parser.parse_args().loader:
+        train(LOADERS[name](), model, torch.nn.MSELoss(), optimizer)
