@@ -35,6 +35,7 @@ class Details:
         calls: (stage, operation) -> float64 [n].
         nbytes: stage -> float64 [n].
         decoded, output: float64 [n], pixels decoded, and of the last picture.
+        queued: stages whose time without a CPU was measured.
     """
 
     weight: FloatArray
@@ -45,6 +46,7 @@ class Details:
     nbytes: dict[str, FloatArray]
     decoded: FloatArray
     output: FloatArray
+    queued: frozenset[str]
 
     @classmethod
     def of(cls, process: Process, loaders: frozenset[int]) -> "Details":
@@ -74,6 +76,7 @@ class Details:
         whole = {clock: np.maximum(samples[clock], 0).astype(float) for clock in CLOCKS}
         decodes = (records["stage"] == Stage.DECODE) & (row >= 0)
         decoded = _sum_rows(row[decodes], records["extra"][decodes], count)
+        queued = frozenset(PARTS[Stage(stage)] for stage in set(records["stage"][records["runqueue"] >= 0].tolist()) if stage in PARTS)
         return cls(
             samples["extra"].astype(float),
             samples["nbytes"].astype(float),
@@ -83,6 +86,7 @@ class Details:
             nbytes,
             decoded,
             _last_picture(records, row, count),
+            queued,
         )
 
     @classmethod
@@ -114,6 +118,7 @@ class Details:
             nbytes={stage: nbytes(stage) for stage in sorted({stage for d in many for stage in d.nbytes})},
             decoded=column(lambda d: d.decoded),
             output=column(lambda d: d.output),
+            queued=frozenset().union(*(d.queued for d in many)),
         )
 
     def sum(self, stage: str, clock: str) -> FloatArray:
@@ -216,7 +221,7 @@ def per_sample(details: Details, makers: Makers, samples: int) -> dict[str, Cost
         rest = {clock: rest[clock] - part[clock] for clock in CLOCKS}
         ns = {clock: scale * details.per_sample(part[clock]) for clock in CLOCKS}
         nbytes = details.per_sample(details.nbytes[stage])
-        costs[stage] = _cost(ns, queued, nbytes or None, details.share(part["wall"])[1] * making[1])
+        costs[stage] = _cost(ns, queued and stage in details.queued, nbytes or None, details.share(part["wall"])[1] * making[1])
     ns = {clock: max(scale * details.per_sample(rest[clock]), 0.0) for clock in CLOCKS}
     if not scale:
         ns = dict(zip(CLOCKS, making[1:4].tolist()))

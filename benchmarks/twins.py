@@ -1,8 +1,7 @@
 """Measure two things in turns and compare them pair by pair: what the benchmarks share.
 
 A shared machine gets slower and faster within seconds. Two runs that follow each other directly see nearly the same machine; the order
-within
-a pair swaps from pair to pair, so that a drift helps both alike; the median of the pairs' differences or ratios forgets the pair that
+within a pair swaps from pair to pair, so that a drift helps both alike; the median of the differences or ratios forgets the pair that
 somebody else disturbed, and a bootstrap of that median says how much of it is luck.
 """
 

@@ -17,6 +17,7 @@ from feedline.profiler.record.detail import detail
 from feedline.profiler.record.recorder import Span, inside, recorder
 from feedline.profiler.store.segment import FETCH_HISTOGRAM, SAMPLE_HISTOGRAM, Segment
 from feedline.profiler.taps.batch import Batch, describe
+from feedline.profiler.taps.operations import run_queue
 from feedline.profiler.taps.patch import Patches
 
 FEWEST, MOST = 4, 256  # one sample in so many is looked at in detail
@@ -72,13 +73,14 @@ class WatchedFetch:
         self._batched = fetcher.auto_collation
         self._custom = 0 if fetcher.collate_fn in DEFAULT_COLLATES else int(Flag.CUSTOM)
         self._about = NOTHING
+        self._made_at = 0  # when the last sample of the batch was there
 
     def fetch(self, index: Any) -> Any:
         segment = recorder.segment
         if segment is None:
             return self._fetch(index)
         before, process_cpu = counters.traffic(), time.process_time_ns()
-        made = self._lens.made
+        begun = self._lens.begun
         inside.depth += 1  # transforms that are nn.Modules are no forward pass
         try:
             with Span(segment, Stage.FETCH, source=recorder.loader, number=recorder.batch, runqueue=True) as span:
@@ -87,11 +89,12 @@ class WatchedFetch:
                 except StopIteration:  # the data set is at its end; a batch that is dropped for being short is in here too
                     span.flags = Flag.END
                     raise
-                span.extra = (self._lens.made - made or len(index)) if self._batched else self._about.samples
+                span.extra = (len(begun) or len(index)) if self._batched else self._about.samples
             segment.count(FETCH_HISTOGRAM, clock.wall_ns() - span.start)
             self._write_traffic(segment, before, time.process_time_ns() - process_cpu)
         finally:
             inside.depth -= 1
+            self._count_samples(segment, begun)
         return batch
 
     def collate(self, samples: Any) -> Any:
@@ -99,6 +102,7 @@ class WatchedFetch:
         if segment is None:
             return self._collate(samples)
         with Span(segment, Stage.COLLATE, source=recorder.loader, number=recorder.batch, flags=self._custom, runqueue=True) as span:
+            self._made_at = span.start
             batch = self._collate(samples)
         try:
             self._about = about = describe(batch)
@@ -108,6 +112,12 @@ class WatchedFetch:
         except Exception:
             self._about = NOTHING  # an exotic batch: its bytes stay unknown
         return batch
+
+    def _count_samples(self, segment: Segment, begun: list[int]) -> None:
+        for start, end in zip(begun, [*begun[1:], self._made_at]):
+            if end > start:  # not so for the last of samples that were dropped or failed
+                segment.count(SAMPLE_HISTOGRAM, end - start)
+        begun.clear()
 
     @staticmethod
     def _write_traffic(segment: Segment, before: Traffic | None, process_cpu: int) -> None:
@@ -127,27 +137,25 @@ class Lens:
     10 spans: one in 40 is looked at. Below FEWEST, samples without spans would pay more; at MOST, samples of 64 spans pay the 4 us still.
 
     The first sample pays for imports and cold caches that no other one pays for: it is looked at, and stands for itself alone.
+
+    Attributes:
+        countdown: to the next sample that is looked at; the caller counts.
+        begun: when each sample of the batch under way began. A sample ends where the next one begins: one reading of the clock, at the one
+            moment at which we are called anyway. A sample evicts our code from the caches, so a second moment would cost as much again.
     """
 
     def __init__(self) -> None:
         self.every = recorder.every or 1
-        self.made = 0  # samples, detailed or not; counted for iterable data sets, whose last batch may be short
+        self.countdown = 1
+        self.begun: list[int] = []
         self._state = 12345
-        self._countdown = 1
-
-    def wants(self) -> bool:
-        """Whether the next sample is looked at in detail."""
-        self._countdown -= 1
-        if self._countdown:
-            return False
-        self._state = (self._state * 1103515245 + 12345) & 0x7FFFFFFF
-        self._countdown = 1 + (self._state >> 8) % (2 * self.every - 1)
-        return True
 
     def look(self, make: Callable[[], Any], samples: int) -> Any:
         """Make a sample (or several, for ``__getitems__``) with every span in it written down."""
         segment = recorder.segment
         assert segment is not None
+        self._state = (self._state * 1103515245 + 12345) & 0x7FFFFFFF
+        self.countdown = 1 + (self._state >> 8) % (2 * self.every - 1)
         written = 0
 
         def write(
@@ -161,10 +169,12 @@ class Lens:
         try:
             with Span(segment, Stage.SAMPLE, source=recorder.loader, number=recorder.batch, runqueue=True) as span:
                 span.extra, span.nbytes = self.every, samples
+                run_queue.begin()
                 return make()
         finally:
             detail.write = None
-            segment.count(SAMPLE_HISTOGRAM, (clock.wall_ns() - span.start) // samples)
+            if not self.begun:  # __getitems__ made them all at once
+                segment.count(SAMPLE_HISTOGRAM, (clock.wall_ns() - span.start) // samples)
             self.every = recorder.every or min(MOST, max(FEWEST, 4 * (written + 1) // samples))
 
 
@@ -176,15 +186,14 @@ class WatchedSamples:
         self._lens = lens
 
     def __getitem__(self, index: Any) -> Any:
-        segment = recorder.segment
-        if segment is None:
+        lens = self._lens
+        if recorder.segment is None:
             return self._dataset[index]
-        if self._lens.wants():
-            return self._lens.look(lambda: self._dataset[index], 1)
-        start = clock.wall_ns()
-        sample = self._dataset[index]
-        segment.count(SAMPLE_HISTOGRAM, clock.wall_ns() - start)
-        return sample
+        lens.begun.append(clock.wall_ns())
+        lens.countdown -= 1
+        if lens.countdown:
+            return self._dataset[index]
+        return lens.look(lambda: self._dataset[index], 1)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dataset, name)
@@ -194,9 +203,13 @@ class WatchedBatches(WatchedSamples):
     """The same for a data set that makes a whole batch at once."""
 
     def __getitems__(self, indices: Any) -> Any:
-        if recorder.segment is not None and self._lens.wants():
-            return self._lens.look(lambda: self._dataset.__getitems__(indices), len(indices))
-        return self._dataset.__getitems__(indices)
+        lens = self._lens
+        if recorder.segment is None:
+            return self._dataset.__getitems__(indices)
+        lens.countdown -= 1
+        if lens.countdown:
+            return self._dataset.__getitems__(indices)
+        return lens.look(lambda: self._dataset.__getitems__(indices), len(indices))
 
 
 class WatchedIterator:
@@ -210,17 +223,16 @@ class WatchedIterator:
         return self
 
     def __next__(self) -> Any:
-        segment = recorder.segment
-        if segment is None:
+        lens = self._lens
+        if recorder.segment is None:
             return next(self._iterator)
-        if self._lens.wants():
-            sample = self._lens.look(self._iterator.__next__, 1)
-        else:
-            start = clock.wall_ns()
-            sample = next(self._iterator)
-            segment.count(SAMPLE_HISTOGRAM, clock.wall_ns() - start)
-        self._lens.made += 1
-        return sample
+        lens.begun.append(clock.wall_ns())
+        lens.countdown -= 1
+        try:
+            return lens.look(self._iterator.__next__, 1) if lens.countdown == 0 else next(self._iterator)
+        except StopIteration:
+            lens.begun.pop()  # that was no sample
+            raise
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._iterator, name)

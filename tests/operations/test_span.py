@@ -105,23 +105,45 @@ def test_sleeping_is_wall_time_without_cpu_or_run_queue():
 
 def test_where_the_kernel_tells_no_run_queue_it_is_unmeasured(monkeypatch):
     monkeypatch.setattr(clock.counters, "runqueue_ns", lambda: UNMEASURED)
-    monkeypatch.setattr(run_queue.last, "at", -run_queue.FRESH_NS)
 
     (span,) = collect(lambda: spanned(time.sleep, Stage.READ, sizes.read, "sleep")(0.001))
 
     assert span.runqueue_ns == UNMEASURED
 
 
-def test_the_run_queue_is_asked_again_only_after_a_while(monkeypatch):
-    asked = []
-    monkeypatch.setattr(clock.counters, "runqueue_ns", lambda: asked.append(True) or 5)
-    now = time.perf_counter_ns() + 10**9
+@pytest.fixture
+def run_queue_of(monkeypatch):
+    """Sets what the kernel will tell, reading by reading; a reading too many raises."""
 
-    delays = [run_queue.delay_ns(now + after) for after in (0, run_queue.FRESH_NS, run_queue.FRESH_NS + 1)]
+    def tells(*delays):
+        readings = iter(delays)
+        monkeypatch.setattr(clock.counters, "runqueue_ns", lambda: next(readings))
 
-    assert delays == [5, 5, 5]
-    assert len(asked) == 2
-    monkeypatch.setattr(run_queue.last, "at", -run_queue.FRESH_NS)
+    yield tells
+    run_queue.last.delay = UNMEASURED
+
+
+def test_the_run_queue_is_asked_only_where_time_was_lost(run_queue_of):
+    run_queue_of(100, 107)
+    run_queue.begin()
+
+    assert [run_queue.delay_ns(run_queue.last.delay, lost) for lost in (0, -3, 10, 0)] == [0, 0, 7, 0]
+
+
+def test_a_span_waited_no_longer_than_it_lost(run_queue_of):
+    run_queue_of(100, 150)
+    run_queue.begin()
+
+    assert run_queue.delay_ns(run_queue.last.delay, 20) == 20
+
+
+def test_the_delay_of_an_inner_span_is_in_the_outer_one_too(run_queue_of):
+    run_queue_of(100, 130, 135)
+    run_queue.begin()
+    outer = inner = run_queue.last.delay
+
+    assert run_queue.delay_ns(inner, 40) == 30
+    assert run_queue.delay_ns(outer, 90) == 35
 
 
 def test_only_threads_that_look_are_counted_as_looking():

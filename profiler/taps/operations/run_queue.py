@@ -1,27 +1,39 @@
-"""The calling thread's run-queue delay so far, asked for again only after a while: spans begin and end close together."""
+"""The calling thread's run-queue delay, within a sample that is looked at.
+
+A reading is a system call: 2 us, and 20 where the sample has just pushed it out of the caches. So it is taken only at the end of a span
+that lost time without using a CPU; where none was lost, there is nothing that could have been waiting.
+"""
 
 import threading
 
 from feedline.profiler import clock
-
-FRESH_NS = 30_000  # the delay in a gap is no longer than the gap; asking takes 2 to 5 us
+from feedline.profiler.events import UNMEASURED
 
 
 class Last(threading.local):
-    at = -FRESH_NS
-    delay = 0
+    delay = UNMEASURED  # ns, as this thread was told last; a span keeps it as it begins
 
 
 last = Last()
 
 
-def delay_ns(now: int) -> int:
-    """Nanoseconds that this thread has been runnable but not running, at most FRESH_NS old, or UNMEASURED.
+def begin() -> None:
+    """A sample begins in this thread: what it waited before is not the sample's."""
+    last.delay = clock.counters.runqueue_ns()
+
+
+def delay_ns(known: int, without_cpu: int) -> int:
+    """Nanoseconds of a span that ends now in which its thread was runnable but not running, or UNMEASURED.
+
+    A delay between two spans counts for the second one if that one lost as much.
 
     Args:
-        now: a reading of the wall clock just taken.
+        known: ``last.delay`` when the span began.
+        without_cpu: ns, its wall time less its CPU time.
     """
-    if now - last.at > FRESH_NS:
-        last.delay = clock.counters.runqueue_ns()
-        last.at = now
-    return last.delay
+    if known < 0:
+        return UNMEASURED
+    if without_cpu <= 0:
+        return 0
+    last.delay = clock.counters.runqueue_ns()
+    return min(last.delay - known, without_cpu)

@@ -8,11 +8,11 @@ from types import FunctionType
 from typing import Any
 
 from feedline.profiler import clock
-from feedline.profiler.events import UNMEASURED, Stage
+from feedline.profiler.events import Stage
 from feedline.profiler.nvtx_ranges import NAMES
 from feedline.profiler.record.detail import Write, detail, looking
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps.operations.run_queue import delay_ns
+from feedline.profiler.taps.operations.run_queue import delay_ns, last
 
 Size = Callable[[Any], tuple[int, int]]  # a result -> (nbytes, extra), as the stage says in events.py
 Timed = Callable[[Write, str, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
@@ -40,21 +40,21 @@ def stopwatch(stage: Stage, size: Size) -> Timed:
         ranges = recorder.ranges
         if ranges is not None:
             ranges.push(NAMES[stage])
-        runqueue, cpu, start = delay_ns(wall_ns()), cpu_ns(), wall_ns()
+        runqueue, cpu, start = last.delay, cpu_ns(), wall_ns()
         try:
             result = function(*args, **kwargs)
             return result
         finally:
-            end = wall_ns()
+            wall = wall_ns() - start
             cpu = cpu_ns() - cpu
             if ranges is not None:
                 ranges.pop()
-            runqueue = delay_ns(end) - runqueue if runqueue >= 0 else UNMEASURED
+            runqueue = delay_ns(runqueue, wall - cpu)
             try:
                 nbytes, extra = size(result)
             except Exception:
                 nbytes = extra = 0
-            write(stage, name, start, end - start, cpu, runqueue, nbytes, extra)
+            write(stage, name, start, wall, cpu, runqueue, nbytes, extra)
 
     return timed
 

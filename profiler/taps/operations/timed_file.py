@@ -6,9 +6,7 @@ from typing import Any
 from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
 from feedline.profiler.record.detail import Write
-from feedline.profiler.taps.operations.run_queue import delay_ns
-
-BIG = 4096  # a smaller read nearly always comes out of the file's buffer, and costs less than asking for its run-queue delay (3 us)
+from feedline.profiler.taps.operations.run_queue import delay_ns, last
 
 
 class TimedFile:
@@ -30,22 +28,18 @@ class TimedFile:
 
     def read(self, *args: Any) -> Any:
         """The file's ``read``."""
-        big = not args or not isinstance(args[0], int) or not 0 <= args[0] < BIG
-        runqueue = delay_ns(clock.wall_ns()) if big else UNMEASURED
-        cpu, start = clock.cpu_ns(), clock.wall_ns()
+        runqueue, cpu, start = last.delay, clock.cpu_ns(), clock.wall_ns()
         data = None
         try:
             data = self._file.read(*args)
             return data
         finally:
-            end = clock.wall_ns()
-            self._wall += end - start
-            self._cpu += clock.cpu_ns() - cpu
+            wall = clock.wall_ns() - start
+            cpu = clock.cpu_ns() - cpu
+            self._wall += wall
+            self._cpu += cpu
             self._start = self._start or start
-            if runqueue >= 0:
-                self._runqueue += delay_ns(end) - runqueue
-            elif big:
-                self._runqueue = UNMEASURED
+            self._runqueue = UNMEASURED if runqueue < 0 else self._runqueue + delay_ns(runqueue, wall - cpu)
             if data and self._counts:
                 self._nbytes += len(data)
 
