@@ -8,7 +8,7 @@ What that means for loader workers (tests/nvtx/test_nvtx_in_workers.py):
 spawn, forkserver  The environment is inherited and the worker loads the tool for itself.
 fork               A tool that the parent had loaded is inherited as it was: its callbacks run in the worker, its threads do not. One that
                    the parent had not loaded is loaded by the worker. Nsight Systems needs ``--trace-fork-before-exec=true`` to see either
-                   (its documentation; not run here, there was no Nsight Systems).
+                   (NVIDIA's forum; not run here, there was no Nsight Systems).
 
 NVTX nests ranges per thread and domain: push and pop in the same thread.
 """

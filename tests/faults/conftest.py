@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -97,7 +98,15 @@ class Workshop:
     def start(self, *command: object) -> Popen[str]:
         """Start a command and go on; it ends with the test."""
         process = Popen(
-            [str(part) for part in command], cwd=self.folder, env=ENVIRONMENT, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True
+            [str(part) for part in command],
+            cwd=self.folder,
+            env=ENVIRONMENT,
+            stdout=PIPE,
+            stderr=PIPE,
+            text=True,
+            start_new_session=True,
+            # A shell's background job ignores it, and so would all that the tests start.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self.started.append(process)
         return process

@@ -34,6 +34,18 @@ def children_of(pid: int) -> list[int]:
     return found + [below for child in found for below in children_of(child)]
 
 
+def kill_tree(pid: int) -> None:
+    """SIGKILL a process and every one below it. They are stopped first: a worker forked in the middle of the killing would be missed, and
+    torch's worker ends by itself only if its parent lived when it looked first."""
+    stopped: set[int] = set()
+    while tree := {pid, *children_of(pid)} - stopped:
+        for one in tree:
+            os.kill(one, signal.SIGSTOP)
+        stopped |= tree
+    for one in stopped:
+        os.kill(one, signal.SIGKILL)
+
+
 def recorded_samples(run: Path) -> int:
     """Samples in the batches that workers wrote down."""
     return sum(int(worker.batches["extra"].sum()) for worker in Run.open(run).ranks[0].processes if worker.is_worker)
@@ -104,8 +116,7 @@ def test_a_whole_torchrun_is_killed(workshop):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     agent = workshop.start(*torchrun, "-m", "feedline", "run", "-q", "-o", workshop.run, script)
     wait_for(lambda: (workshop.run / "rank1" / "segments" / "main.seg").exists() and agent.stdout.readline().startswith("epoch 3"))
-    for pid in [agent.pid, *children_of(agent.pid)]:
-        os.kill(pid, signal.SIGKILL)
+    kill_tree(agent.pid)
     agent.wait()
 
     report = workshop.report_again()
