@@ -7,6 +7,10 @@ FeedlineError                  70
 +-- SchemaTooNew               76   written by a newer feedline
 +-- OutputError                73   the place to write to exists already, is read-only, or is full
 +-- MissingDependency          69   an optional package is needed for this and is not installed
++-- DataError                  66   a folder of images that is missing, or has nothing in it that can be used
++-- StoreDamaged               65   a packed data set that is not whole, or whose bytes are not those that were packed
++-- CeilingsDamaged            65   a file of ceilings that cannot be read
++-- UserCodeError               1   a transform or model given as module:name that cannot be imported, or raises
 """
 
 
@@ -38,3 +42,19 @@ class OutputError(FeedlineError):
 
 class MissingDependency(FeedlineError):
     exit_code = 69
+
+
+class DataError(FeedlineError):
+    exit_code = 66
+
+
+class StoreDamaged(FeedlineError):
+    exit_code = 65
+
+
+class CeilingsDamaged(FeedlineError):
+    exit_code = 65
+
+
+class UserCodeError(FeedlineError):
+    exit_code = 1

@@ -1,0 +1,44 @@
+"""OpenCV and albumentations on uint8 arrays.
+
+Random parameters are drawn as torchvision draws them, and albumentations' functions are called with them: its own transform objects draw
+from ranges that are not all torchvision's. OpenCV has no resize like Pillow's: where an image shrinks, INTER_AREA is used.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feedline.pipelines.translate.dice import Dice
+from feedline.pipelines.translate.draw import draw
+from feedline.pipelines.translate.missing import known, load, unknown
+from feedline.pipelines.translate.recipe import Built, Recipe
+
+
+class OnArrays:
+    """Call it with uint8 [h, w, 3], RGB; it returns the same kind. Threads may share one."""
+
+    def __init__(self, recipe: Recipe, seed: int) -> None:
+        self.operations = recipe.images
+        self.dice = Dice(seed)
+
+    def __call__(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        from feedline.pipelines.translate.array_calls import perform
+
+        dice = self.dice.here()
+        for operation in self.operations:
+            for fixed in draw(operation, dice, (image.shape[0], image.shape[1])):
+                image = perform(image, fixed)
+        return np.ascontiguousarray(image)
+
+
+def build(recipe: Recipe, seed: int = 0) -> Built:
+    """Translate to OpenCV and albumentations.
+
+    Args:
+        seed: of the random operations; give every rank its own.
+
+    Raises:
+        MissingDependency: OpenCV or albumentations is not installed.
+    """
+    load("cv2", "albumentations", "feedline.pipelines.translate.array_calls")
+    does = known(recipe)
+    return Built(OnArrays(does, seed), unknown(recipe), does=does)

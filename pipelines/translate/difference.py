@@ -1,0 +1,170 @@
+"""How far the translations are from torchvision on the user's own images, operation by operation."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feedline.pipelines.photos import Photo, Photos
+from feedline.pipelines.translate import albumentations, dali, pillow, v2
+from feedline.pipelines.translate.operations import Erase, RandomErasing
+from feedline.pipelines.translate.recipe import Built, Recipe, frozen
+from feedline.profiler.errors import MissingDependency
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+PARAMETERS_SEED = 7  # any: it only has to be the same for all libraries
+DECODING, WHOLE = "decoding", "whole recipe"
+Images = list[NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One operation in one library, against torchvision on PIL images with the same parameters.
+
+    Attributes:
+        operation: its name; ``decoding`` alone, in libraries that decode; ``whole recipe`` for all of them in order.
+        mean, max: absolute difference of all values of all images, in grey levels (0 to 255); None: it cannot be done; infinite: another
+            size.
+        says: why it cannot be done, or what is different on purpose; empty: nothing to say.
+    """
+
+    operation: str
+    backend: str
+    mean: float | None
+    max: float | None
+    says: str = ""
+
+
+def differences(recipe: Recipe, photos: Photos, sample: int) -> list[Difference]:
+    """Compare every library with torchvision, random parameters fixed.
+
+    Every operation is applied alone to the decoded image; then the whole recipe, without what the library cannot do (nor does the reference
+    then). Erasing and normalising are arithmetic on the finished tensor and left out. A library that is not installed has one row that says
+    so.
+
+    Args:
+        sample: number of images, spread over the data set.
+    """
+    chosen = random.Random(PARAMETERS_SEED).sample(photos.photos, min(sample, len(photos)))
+    parts = [(operation.name, Recipe((operation,))) for operation in recipe.operations if not isinstance(operation, RandomErasing | Erase)]
+    parts.append((WHOLE, Recipe(tuple(recipe.images))))
+    rows: list[Difference] = []
+    for backend in BACKENDS:
+        try:
+            backend.build(Recipe(()))
+        except MissingDependency as error:
+            rows.append(Difference(WHOLE, backend.name, None, None, str(error)))
+            continue
+        decoding = [(DECODING, Recipe(()))] if backend.decodes else []
+        rows += [compare(backend, name, part, chosen) for name, part in [*decoding, *parts]]
+    return rows
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A library to compare.
+
+    Attributes:
+        run: what an ``apply`` makes of files, as uint8-valued float32 [3, h, w].
+        decodes: whether decoding is its own; the others get Pillow's.
+    """
+
+    name: str
+    build: Callable[[Recipe], Built]
+    run: Callable[[Built, Sequence[Photo]], Images]
+    decodes: bool = False
+
+
+def compare(backend: Backend, name: str, recipe: Recipe, photos: Sequence[Photo]) -> Difference:
+    """One row, of a recipe without erasing."""
+    built = backend.build(recipe)
+    says = "; ".join([*built.missing, *built.differs, *(f"the reference: {how}" for how in pillow.differs(built.does))])
+    if name not in (DECODING, WHOLE) and built.missing:
+        return Difference(name, backend.name, None, None, says)
+    fixed = frozen(replace(built.does, mean=None, std=None), PARAMETERS_SEED)
+    mean, largest = measured(backend.run(backend.build(fixed), photos), on_pillow(pillow.build(fixed), photos))
+    return Difference(name, backend.name, mean, largest, says)
+
+
+def measured(ours: Images, theirs: Images) -> tuple[float, float]:
+    """Mean and largest absolute difference; infinite when two images differ in size.
+
+    Args:
+        ours, theirs: float32 [3, h, w] each, in grey levels.
+    """
+    if any(one.shape != other.shape for one, other in zip(ours, theirs, strict=True)):
+        return float("inf"), float("inf")
+    gaps = [np.abs(one - other) for one, other in zip(ours, theirs, strict=True)]
+    total = sum(float(gap.sum(dtype=np.float64)) for gap in gaps)
+    return total / sum(gap.size for gap in gaps), max(float(gap.max()) for gap in gaps)
+
+
+def decoded(photo: Photo) -> "Image":
+    from PIL import Image
+
+    with Image.open(photo.path) as image:
+        return image.convert("RGB")
+
+
+def on_pillow(built: Built, photos: Sequence[Photo]) -> Images:
+    return [np.round(built.apply(decoded(photo)).numpy() * 255).astype(np.float32) for photo in photos]
+
+
+def on_v2(built: Built, photos: Sequence[Photo]) -> Images:
+    import torch
+
+    tensors = [torch.from_numpy(np.array(decoded(photo))).permute(2, 0, 1) for photo in photos]
+    return [built.apply(tensor).numpy().astype(np.float32) for tensor in tensors]
+
+
+def on_arrays(built: Built, photos: Sequence[Photo]) -> Images:
+    return [built.apply(np.array(decoded(photo))).transpose(2, 0, 1).astype(np.float32) for photo in photos]
+
+
+def on_dali_cpu(built: Built, photos: Sequence[Photo]) -> Images:
+    return in_pipeline(built, photos, None)
+
+
+def on_dali_gpu(built: Built, photos: Sequence[Photo]) -> Images:
+    return in_pipeline(built, photos, 0)
+
+
+def in_pipeline(built: Built, photos: Sequence[Photo], device_id: int | None) -> Images:
+    """Run a DALI pipeline once over the files, as one batch."""
+    from nvidia.dali import Pipeline, fn
+
+    files = [np.frombuffer(Path(photo.path).read_bytes(), dtype=np.uint8) for photo in photos]
+    pipeline = Pipeline(batch_size=len(files), num_threads=2, device_id=device_id, seed=PARAMETERS_SEED, prefetch_queue_depth=1)
+    with pipeline:
+        pipeline.set_outputs(built.apply(fn.external_source(lambda: files, device="cpu")))
+    pipeline.build()
+    (images,) = pipeline.run()
+    images = images if device_id is None else images.as_cpu()
+    return [np.array(images.at(number)).transpose(2, 0, 1).astype(np.float32) for number in range(len(files))]
+
+
+def dali_on_a_gpu(recipe: Recipe) -> Built:
+    """As dali.build.
+
+    Raises:
+        MissingDependency: there is no GPU.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        raise MissingDependency("DALI with mixed decoding needs a CUDA device, and torch sees none: compare on a machine that has one")
+    return dali.build(recipe, "mixed")
+
+
+BACKENDS = [
+    Backend("v2", v2.build, on_v2),
+    Backend("albumentations", albumentations.build, on_arrays),
+    Backend("DALI CPU", lambda recipe: dali.build(recipe, "cpu"), on_dali_cpu, decodes=True),
+    Backend("DALI GPU", dali_on_a_gpu, on_dali_gpu, decodes=True),
+]

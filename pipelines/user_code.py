@@ -1,0 +1,156 @@
+"""The user's own transforms and model, named as ``module:name`` and found as ``python -m`` finds a module: from the working folder."""
+
+import difflib
+import importlib
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from feedline.profiler.errors import UserCodeError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+GUARD = 'put what trains under `if __name__ == "__main__":`, so that the module can be imported'
+
+
+def load_transforms(name: str) -> Callable[[Any], Any]:
+    """The transform that is applied to every PIL image.
+
+    Args:
+        name: ``module:name`` of a transform (a Compose, a module, a function of an image), or of a class or function without required
+            arguments that gives one.
+
+    Raises:
+        UserCodeError: there is no such name, or the code raises; with its file and line.
+    """
+    found = _find(name, "--transforms")
+    made = _call(found, name, "--transforms") if _is_maker(found) else found
+    if not callable(made):
+        kind = type(made).__name__
+        hint = "torchvision.transforms.Compose(...) makes one of a list" if isinstance(made, (list, tuple)) else "it must take a PIL image"
+        raise UserCodeError(f"--transforms {name} is a {kind}, which is no transform: {hint}")
+    transform: Callable[[Any], Any] = made
+    return transform
+
+
+def load_model(name: str) -> "nn.Module":
+    """The model.
+
+    Args:
+        name: ``module:name`` of an nn.Module, or of a class or function without required arguments that gives one.
+
+    Raises:
+        UserCodeError: there is no such name, the code raises, or what it gives is no nn.Module; with its file and line.
+    """
+    from torch import nn
+
+    found = _find(name, "--model")
+    made = found if isinstance(found, nn.Module) else _call(found, name, "--model")
+    if not isinstance(made, nn.Module):
+        raise UserCodeError(
+            f"--model {name} gives a {type(made).__name__}, not an nn.Module: name the model, its class, or a function that returns it"
+        )
+    return made
+
+
+def _find(name: str, option: str) -> Any:
+    """The object of that name."""
+    module_name, colon, attributes = name.partition(":")
+    if not module_name or not colon or not attributes:
+        raise UserCodeError(f"{option} {name}: name it as module:name, as in `train:model` for `model` in train.py")
+    found: Any = _import(module_name, option)
+    for attribute in attributes.split("."):
+        if not hasattr(found, attribute):
+            near = difflib.get_close_matches(attribute, dir(found), n=1)
+            hint = f": did you mean {near[0]}?" if near else f": give it that name at the top level of {_file(found) or module_name}"
+            raise UserCodeError(f"{option} {name}: {_file(found) or module_name} has no {attribute}{hint}")
+        found = getattr(found, attribute)
+    return found
+
+
+def _import(name: str, option: str) -> ModuleType:
+    if not _safe_path() and sys.path[:1] != [os.getcwd()]:
+        sys.path.insert(0, os.getcwd())
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise UserCodeError(
+                f"{option}: there is no module {error.name} in {os.getcwd()} or on sys.path: "
+                "go to its folder, and name it as `python -m` would"
+            ) from error
+        raise UserCodeError(f"{option}: importing {name} failed at {_place(error)}: {error}: install it, or leave it out") from error
+    except (Exception, SystemExit) as error:
+        raise UserCodeError(f"{option}: importing {name} raised {_said(error)} at {_place(error)}: {GUARD}") from error
+
+
+def _safe_path() -> bool:
+    """Python was told (-P, -I) not to look into the working folder; it is not looked into then."""
+    return bool(sys.flags.isolated or getattr(sys.flags, "safe_path", False))
+
+
+def _is_maker(found: Any) -> bool:
+    """Whether it is to be called to give a transform: a class, or a function without required arguments. A function of an image is one."""
+    if inspect.isclass(found):
+        return True
+    return inspect.isfunction(found) and not _required(found)
+
+
+def _required(found: Any) -> list[str]:
+    """Names of the arguments that must be given."""
+    try:
+        parameters = inspect.signature(found).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [one.name for one in parameters if one.default is one.empty and one.kind not in variable]
+
+
+def _call(found: Any, name: str, option: str) -> Any:
+    if not callable(found):
+        return found
+    if required := _required(found):
+        raise UserCodeError(
+            f"{option} {name} at {_defined(found)} requires {', '.join(required)}: name a function without required arguments that calls it"
+        )
+    try:
+        return found()
+    except (Exception, SystemExit) as error:
+        raise UserCodeError(f"{option}: {name}() raised {_said(error)} at {_place(error)}: make it work without arguments") from error
+
+
+def _said(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+
+
+def _place(error: BaseException) -> str:
+    """``file:line`` of the innermost line that is the user's own: below the working folder, and not in a library installed there."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    mine = [frame for frame in frames if _is_users(frame.filename)] or frames
+    return f"{os.path.relpath(mine[-1].filename) if _is_users(mine[-1].filename) else mine[-1].filename}:{mine[-1].lineno}"
+
+
+def _is_users(file: str) -> bool:
+    return file.startswith(os.getcwd() + os.sep) and "site-packages" not in file and file != __file__
+
+
+def _defined(found: Any) -> str:
+    try:
+        file, (_, line) = inspect.getsourcefile(found), inspect.getsourcelines(found)
+    except (OSError, TypeError):
+        return f"{getattr(found, '__module__', '?')}"
+    return f"{os.path.relpath(file or '?')}:{max(line, 1)}"
+
+
+def _file(found: Any) -> str | None:
+    file = getattr(found, "__file__", None)
+    return os.path.relpath(file) if file else None

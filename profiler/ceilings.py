@@ -1,0 +1,119 @@
+"""Ceilings: what each part of a machine can do alone. Probes write them, reports read them; a JSON file lies in between."""
+
+import contextlib
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from feedline.profiler.errors import CeilingsDamaged, OutputError, SchemaTooNew
+
+CEILINGS_SCHEMA_VERSION = 1
+FILE = "ceilings.json"
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """One measured ceiling.
+
+    Attributes:
+        name: ``part/how``, such as ``decode/simplejpeg``, ``read/random cold``, ``compute/model``.
+        part: the stage of a step that it limits: ``read``, ``decode``, ``augment``, ``collate``, ``transport``, ``pin``, ``copy``,
+            ``memory`` (copies within main memory), ``compute``, ``sweep``, ``all_reduce``, ``loader``.
+        value: in ``unit``: the median over the rounds. None: not measured, ``why`` says why.
+        low, high: its spread: the smallest and the largest round.
+        unit: ``samples/s``, ``B/s`` or ``FLOP/s``.
+        per: what the value belongs to: ``core`` (n cores do n times as much), ``machine`` or ``device``.
+        cpu_s: CPU seconds of the whole process per sample (or per byte, FLOP). Holds on a busy machine when wall time does not.
+        source: how it was measured, or where a specified figure is from.
+        settings: what it depends on: size, concurrency, page cache, image size, ...
+    """
+
+    name: str
+    part: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    unit: str = "samples/s"
+    per: str = "machine"
+    cpu_s: float | None = None
+    source: str = ""
+    settings: dict[str, object] = field(default_factory=dict)
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """All ceilings of one machine and one data set.
+
+    Attributes:
+        flop_per_sample: forward and backward, of the model that was probed (torch.utils.flop_counter); None: no model was given.
+        peak_flops: FLOP/s of the device; its source is the ceiling of the same value in the list.
+        sample_bytes: mean bytes of one file of the data set.
+        cores: that this process may use, at most the cgroup quota.
+    """
+
+    ceilings: list[Ceiling]
+    machine: dict[str, object] = field(default_factory=dict)
+    flop_per_sample: float | None = None
+    peak_flops: float | None = None
+    sample_bytes: float | None = None
+    cores: float | None = None
+    notes: list[str] = field(default_factory=list)
+    schema_version: int = CEILINGS_SCHEMA_VERSION
+
+    def write(self, path: Path) -> None:
+        """Write as JSON, by an atomic rename.
+
+        Raises:
+            OutputError: the place is read-only, full or not there.
+        """
+        temporary = path.parent / f".{path.name}.part"
+        try:
+            temporary.write_text(json.dumps(asdict(self), indent=1))
+            temporary.replace(path)
+        except OSError as error:
+            with contextlib.suppress(OSError):  # on a read-only file system this fails as well
+                temporary.unlink()
+            raise OutputError(f"{path}: the ceilings cannot be written ({error.strerror}): name another file with -o") from error
+
+    @classmethod
+    def joined(cls, many: "list[Ceilings]") -> "Ceilings":
+        """Several files as one: a probe and a comparison. Single figures are the first one's that has them.
+
+        Args:
+            many: at least one.
+        """
+
+        def first(name: str) -> float | None:
+            return next((figure for one in many if (figure := getattr(one, name)) is not None), None)
+
+        return cls(
+            [ceiling for one in many for ceiling in one.ceilings],
+            many[0].machine,
+            flop_per_sample=first("flop_per_sample"),
+            peak_flops=first("peak_flops"),
+            sample_bytes=first("sample_bytes"),
+            cores=first("cores"),
+            notes=[note for one in many for note in one.notes],
+        )
+
+    @classmethod
+    def read(cls, path: Path) -> "Ceilings":
+        """Read what ``write`` wrote.
+
+        Raises:
+            CeilingsDamaged: it is missing or not such a file.
+            SchemaTooNew: a newer feedline wrote it.
+        """
+        try:
+            data = json.loads(path.read_text())
+            version = int(data["schema_version"])
+            if version <= CEILINGS_SCHEMA_VERSION:
+                ceilings = [Ceiling(**one) for one in data.pop("ceilings")]
+                return cls(ceilings, **data)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CeilingsDamaged(f"{path} is no file of ceilings ({error}): make one with `feedline probe -o {path.name}`") from error
+        raise SchemaTooNew(
+            f"{path} was written by a newer feedline (schema {version}, this one reads up to {CEILINGS_SCHEMA_VERSION}): "
+            "pip install -U feedline"
+        )
