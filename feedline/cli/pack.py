@@ -1,0 +1,90 @@
+"""``feedline pack``."""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from feedline.pipelines.stores import Packed, Progress
+
+KINDS = ("lmdb", "recordio", "tar", "tfrecord")
+NAMED = 10  # files left out that are printed; all are in the store's manifest.json
+INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+
+
+class Pack:
+    """Pack a folder of images into one store that reads fast.
+
+    feedline pack data/train -o train.lmdb --kind lmdb
+    feedline pack data/train -o train.wds --kind tar --verify
+
+    DIR has a folder per class. Files keep their bytes. A pack that was killed goes on where it stopped when the same command is given
+    again; until it is whole, nothing opens the store. What is no image or cannot be read is named and left out.
+    """
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("data", type=Path, metavar="DIR", help="a folder with a folder of images per class")
+        parser.add_argument("-o", "--output", type=Path, metavar="STORE", required=True, help="folder to write, new or empty")
+        parser.add_argument("--kind", choices=KINDS, required=True, help="lmdb, WebDataset tar, MXNet RecordIO, TFRecord")
+        parser.add_argument("--verify", action="store_true", help="read all back afterwards and compare with the checksums")
+        parser.add_argument("--strict", action="store_true", help="end at the first file that cannot be packed")
+        parser.add_argument("-f", "--force", action="store_true", help="begin anew where there is a store or a part of one")
+        parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+
+    def run(self, args: argparse.Namespace) -> int:
+        from feedline.pipelines.stores import pack, verify
+
+        unreadable = "refuse" if args.strict else "skip"
+        try:
+            with progress_bar(args.quiet) as show:
+                done = pack(args.data, args.output, args.kind, unreadable=unreadable, force=args.force, progress=show)
+                verified = verify(args.output, show) if args.verify else None
+        except KeyboardInterrupt:
+            print(f"feedline: stopped; the same command goes on where it stopped ({args.output})", file=sys.stderr)
+            return INTERRUPTED
+        if not args.quiet:
+            encoding = sys.stdout.encoding or "utf-8"  # a name that is no UTF-8 arrives with surrogates, which print refuses
+            print("\n".join(summary(done)).encode(encoding, "backslashreplace").decode(encoding))
+            if verified is not None:
+                print(f"  verified: {verified.samples:,} of {done.samples:,} samples are what was packed")
+        return 0
+
+
+def summary(done: "Packed") -> list[str]:
+    """What was packed and what was not, in lines."""
+    lines = [
+        f"{done.path}: {done.samples:,} images, {done.bytes / 1e6:,.1f} MB, packed as {done.kind} into {done.stored_bytes / 1e6:,.1f} MB"
+    ]
+    if done.resumed_at == done.samples:
+        lines.append("  was whole already: nothing to do")
+    elif done.resumed_at:
+        lines.append(f"  went on after the {done.resumed_at:,} samples that an earlier pack had left")
+    if done.left_out:
+        lines.append(f"  left out: {len(done.left_out):,}")
+        lines += [f"    {entry.path}: {entry.says}" for entry in done.left_out[:NAMED]]
+        if len(done.left_out) > NAMED:
+            lines.append(f"    and {len(done.left_out) - NAMED:,} more, in {done.path / 'manifest.json'}")
+    return lines
+
+
+@contextmanager
+def progress_bar(quiet: bool) -> Iterator["Callable[[Progress], None]"]:
+    """A bar on standard error while it is a terminal; elsewhere nothing."""
+    from rich import progress as rich
+    from rich.console import Console
+
+    console = Console(stderr=True, quiet=quiet)
+    words = (rich.TextColumn("{task.description:9}"), rich.BarColumn(bar_width=30), rich.TextColumn("{task.fields[text]}"))
+    with rich.Progress(
+        *words, rich.TimeRemainingColumn(), console=console, transient=True, disable=quiet or not console.is_terminal
+    ) as bar:
+        task = bar.add_task("", total=None, text="")
+
+        def show(progress: "Progress") -> None:
+            text = f"{progress.done:,} of {progress.total:,} files, {progress.bytes / 1e6:,.0f} MB"
+            bar.update(task, description=progress.doing, completed=progress.done, total=progress.total, text=text)
+
+        yield show

@@ -1,0 +1,104 @@
+"""The folder that is packed into: what may be there already, who else writes to it, and what goes wrong with it."""
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from feedline.pipelines.stores.index import INDEX, PATHS
+from feedline.pipelines.stores.kinds import open_packed
+from feedline.pipelines.stores.listing import Listing
+from feedline.pipelines.stores.lmdb import DATA
+from feedline.pipelines.stores.manifest import MANIFEST, PLAN, Manifest, Plan
+from feedline.profiler.errors import OutputError, StoreDamaged
+
+UNFINISHED = ("manifest.part", "pack.part")
+SHARDS = [f"data-[0-9][0-9][0-9][0-9][0-9].{suffix}" for suffix in ("idx", "rec", "tar", "tfrecord")]
+# In the order of their removal: as long as there is anything else, there is one that no other program has, see ``strangers``.
+OURS = (MANIFEST, PLAN, DATA, "lock.mdb", *SHARDS, *UNFINISHED, PATHS, INDEX)
+
+
+def whole_already(folder: Path, plan: Plan, force: bool) -> Manifest | None:
+    """The manifest of the store that is to be made, if it is there and whole already.
+
+    Raises:
+        OutputError: it is a store of something else, and ``force`` does not say to replace it.
+        StoreDamaged: it is damaged, and ``force`` does not say to replace it.
+    """
+    if not (folder / MANIFEST).exists():
+        return None
+    try:
+        manifest = open_packed(folder).manifest
+    except StoreDamaged:
+        if force:
+            return None
+        raise
+    if force:
+        return None
+    if manifest.plan.same_data(plan):
+        (folder / PLAN).unlink(missing_ok=True)  # a kill between the two last steps leaves it
+        return manifest
+    raise OutputError(
+        f"{folder} is a whole store of other data already ({manifest.plan.kind}, {manifest.samples:,} samples; or the files changed since "
+        f"they were packed): name another folder, or replace it with -f"
+    )
+
+
+@contextmanager
+def prepared(folder: Path, listing: Listing, plan: Plan, force: bool) -> Iterator[None]:
+    """Make the folder ready, and keep other packs out of it meanwhile.
+
+    Raises:
+        OutputError: it holds something else, or another pack writes to it.
+    """
+    if folder.resolve().is_relative_to(listing.root.resolve()):
+        raise OutputError(f"{folder} lies inside {listing.root}, where it would be taken for a class: name a folder elsewhere")
+    if others := strangers(folder):
+        raise OutputError(f"{folder} has other files in it ({others[0]}): name a folder that is empty or new")
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise OutputError(f"another pack is writing to {folder}: wait for it, or name another folder") from error
+        before = Plan.read(folder)
+        if not force and any(folder.iterdir()) and (before is None or not before.same_data(plan)):
+            was = f"of {before.source} as {before.kind}" if before else "that nothing is known of"
+            raise OutputError(f"{folder} holds an unfinished pack {was}, this is other data: begin anew with -f, or name another folder")
+        if force:
+            remove_ours(folder)
+        plan.write(folder)
+        yield
+    finally:
+        os.close(handle)
+
+
+def strangers(folder: Path) -> list[str]:
+    """Files that no pack wrote: without a manifest, a plan or an index, also a data.mdb or a tar file of the user's own. Raises OSError."""
+    if not folder.exists():
+        return []
+    ours = OURS if any((folder / name).exists() for name in (MANIFEST, PLAN, INDEX)) else UNFINISHED
+    return sorted(path.name for path in folder.iterdir() if not any(path.match(name) for name in ours))
+
+
+def remove_ours(folder: Path) -> None:
+    """Remove a store's files and nothing else, the manifest first. Raises OSError."""
+    for pattern in OURS:
+        for path in folder.glob(pattern):
+            path.unlink()
+
+
+@contextmanager
+def as_output_errors(folder: Path, plan: Plan) -> Iterator[None]:
+    """What goes wrong with writing, in words."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            again = f"make space, and the same command goes on where it stopped: {plan.command(folder)}"
+            raise OutputError(f"{folder}: the disk is full: {again}") from error
+        way_out = "name another folder, or begin anew with -f if a part of a store is in this one"
+        raise OutputError(f"{folder} cannot be written ({error.strerror or error}): {way_out}") from error

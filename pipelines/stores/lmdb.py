@@ -1,0 +1,266 @@
+"""LMDB: data.mdb in the store's folder. Three keys a sample: 0000000012.image (the file), 0000000012.label (decimal), 0000000012.path.
+
+Any LMDB library opens the folder. Written without a lock file: the pack itself lets nobody else write.
+"""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from feedline.pipelines.stores.index import Index, Place
+from feedline.pipelines.stores.indexed import IndexedStore
+from feedline.pipelines.stores.protocol import Sample
+from feedline.profiler.errors import MissingDependency
+
+DATA = "data.mdb"
+PAGE_BYTES = 4096
+PAGE_HEADER_BYTES = 16  # lmdb.h: a value of more than about half a page gets pages of its own, with one header
+KEYS = 3
+FULL_BYTES = 1 << 20  # LMDB calls a write that was cut short, which is what a full disk does, an input/output error
+# A damaged tree of pages can end the process that reads it (LMDB trusts its file), so that another process looks which samples are left.
+LOOK = "import sys; from feedline.pipelines.stores.lmdb import LMDBStore, look; look(LMDBStore(sys.argv[1]))"
+
+
+class LMDBWriter:
+    """One transaction from checkpoint to checkpoint: a kill loses the one that is open, and nothing else."""
+
+    max_bytes = (1 << 32) - 1  # a value's length is 32 bits
+
+    def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
+        """Raises MissingDependency; OSError."""
+        self._folder = folder
+        with as_os_errors():
+            self._environment: Any = library().open(str(folder), map_size=4 * total_bytes + (1 << 28), lock=False, meminit=True)
+            self._transaction: Any = None
+
+    def recover(self, index: Index) -> int:
+        with as_os_errors(), self._environment.begin(write=True) as transaction:
+            whole = 0
+            while whole < len(index) and damage(transaction, index, whole) is None:
+                whole += 1
+            surplus = [bytes(key) for key in keys_from(transaction, key_of(whole, ""))]
+            for key in surplus:
+                transaction.delete(key)
+        return whole
+
+    def add(self, sample: Sample) -> Place:
+        crc32 = 0
+        with as_os_errors():
+            if self._transaction is None:
+                self._transaction = self._environment.begin(write=True)
+            for name, value in entries(sample.value, sample.label, sample.path):
+                self._transaction.put(key_of(sample.number, name), value, append=True)
+                crc32 = zlib.crc32(value, crc32)
+        return Place(shard=0, start=0, stored=len(sample.value), skip=0, frame_crc32=crc32)
+
+    def checkpoint(self) -> None:
+        transaction, self._transaction = self._transaction, None
+        try:
+            if transaction is not None:
+                with as_os_errors():
+                    transaction.commit()
+        except OSError as error:
+            if error.errno == errno.EIO and shutil.disk_usage(self._folder).free < FULL_BYTES:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
+            raise
+
+    def finish(self, index: Index) -> list[str]:
+        self.checkpoint()
+        with as_os_errors():
+            self._environment.sync(True)
+        return [DATA]
+
+    def close(self) -> None:
+        if self._transaction is not None:
+            self._transaction.abort()
+            self._transaction = None
+        self._environment.close()
+
+
+class LMDBStore(IndexedStore):
+    """Reads by key out of the memory map."""
+
+    def __init__(self, path: Path | str) -> None:
+        super().__init__(path)
+        library()  # said at once, not when the first sample is read
+        self._map: Map | None = None
+
+    def close(self) -> None:
+        with LOCK:
+            here, self._map = self._map, None
+            if here is not None:
+                here.leave()
+
+    def __del__(self) -> None:
+        if getattr(self, "_map", None) is not None:
+            self.close()
+
+    def damage(self, number: int) -> str | None:
+        try:
+            with self._transaction() as transaction:
+                return damage(transaction, self.index, number)
+        except OSError as error:
+            return f"{DATA}: {error.strerror}"
+
+    def damaged_file(self) -> str | None:
+        if file_crc32(self.path / DATA) == self.manifest.files[DATA].crc32:
+            return None
+        done = subprocess.run([sys.executable, "-c", LOOK, str(self.path)], capture_output=True, text=True)
+        lost = done.stdout.strip() if done.returncode == 0 else "so much that LMDB cannot walk through it any more"
+        return f"{DATA}: its checksum differs (damaged: {lost or 'nothing that a sample needs'})"
+
+    def _read(self, number: int) -> bytes:
+        with self._transaction() as transaction:
+            value = transaction.get(key_of(number, "image"))
+        if value is None or len(value) != int(self._bytes[number]):
+            raise ValueError(f"not under its key in {DATA}")
+        return bytes(value)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        with LOCK:
+            if self._map is None:
+                self._map = MAPS.setdefault(self.path, Map(self.path))
+                self._map.users += 1
+            here = self._map
+            here.users += 1  # a thread that closes the store does not close what another reads
+        try:
+            with as_os_errors(), here.environment().begin() as transaction:
+                yield transaction
+        finally:
+            with LOCK:
+                here.leave()
+
+
+class Map:
+    """An environment open for reading, shared by all stores on one folder: LMDB allows one in a process, and none across a fork.
+
+    Attributes:
+        users: stores and reads. The last one closes it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._opened: Any = None
+        self.users = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self._opened is not None
+
+    def environment(self) -> Any:
+        """Open it if it is not. Raises lmdb.Error."""
+        if self._opened is None:
+            with LOCK:
+                if self._opened is None:
+                    self._opened = library().open(str(self._folder), readonly=True, lock=False, create=False, max_spare_txns=16)
+        return self._opened
+
+    def leave(self) -> None:
+        """One user less. To be called with LOCK."""
+        self.users -= 1
+        if not self.users:
+            del MAPS[self._folder]
+            self.close()
+
+    def close(self) -> None:
+        """Opened again by the next read. In a forked child this leaves the parent's as it is."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+
+
+MAPS: dict[Path, Map] = {}
+LOCK = threading.RLock()  # of MAPS and what is in it; reentrant, as a store may be dropped at any time
+
+
+def forked() -> None:
+    """Runs in every child that is forked."""
+    global LOCK
+    LOCK = threading.RLock()  # a thread of the parent may have held it
+    for one in MAPS.values():
+        one.close()
+
+
+os.register_at_fork(after_in_child=forked)
+
+
+def library() -> ModuleType:
+    """py-lmdb. Raises MissingDependency."""
+    try:
+        import lmdb
+    except ImportError as error:
+        raise MissingDependency("LMDB stores need the lmdb package: pip install lmdb") from error
+    return lmdb
+
+
+@contextmanager
+def as_os_errors() -> Iterator[None]:
+    """LMDB's errors as the OSError they were."""
+    lmdb = library()
+    try:
+        yield
+    except lmdb.Error as error:
+        full = isinstance(error, lmdb.MapFullError) or os.strerror(errno.ENOSPC) in str(error)
+        raise OSError(errno.ENOSPC if full else errno.EIO, str(error)) from error
+
+
+def key_of(number: int, name: str) -> bytes:
+    """Ten digits, so that keys sort as numbers."""
+    return f"{number:010d}.{name}".encode()
+
+
+def entries(value: bytes, label: int, path: str) -> list[tuple[str, bytes]]:
+    """The three values of a sample, in the order of their keys."""
+    return [("image", value), ("label", str(label).encode()), ("path", os.fsencode(path))]
+
+
+def keys_from(transaction: Any, key: bytes) -> Iterator[bytes]:
+    """All keys from one on."""
+    with transaction.cursor() as cursor:
+        if cursor.set_range(key):
+            yield from cursor.iternext(values=False)
+
+
+def damage(transaction: Any, index: Index, number: int) -> str | None:
+    """What differs from what was packed, or None."""
+    crc32 = 0
+    for name in ("image", "label", "path"):
+        value = transaction.get(key_of(number, name))
+        if value is None:
+            return f"{DATA}: no key {key_of(number, name).decode()}"
+        crc32 = zlib.crc32(value, crc32)
+        if name == "image" and zlib.crc32(value) != int(index.records["value_crc32"][number]):
+            return f"{DATA}: the checksum of {key_of(number, name).decode()} differs"
+    return None if crc32 == int(index.records["frame_crc32"][number]) else f"{DATA}: label or path of sample {number} differs"
+
+
+def look(store: LMDBStore) -> None:
+    """Print the damaged samples; run in a process that may die of them."""
+    found = [store.name(number) for number in range(len(store)) if store.damage(number) is not None]
+    print(", ".join(found[:5]) + (f" and {len(found) - 5:,} more" if len(found) > 5 else ""))
+
+
+def file_crc32(path: Path) -> int:
+    """CRC-32 of a file, read in pieces. Raises OSError."""
+    crc32 = 0
+    with open(path, "rb", buffering=0) as file:
+        while piece := file.read(1 << 20):
+            crc32 = zlib.crc32(piece, crc32)
+    return crc32
+
+
+def stored_bytes(size: int, path_bytes: int) -> int:
+    """How much a file takes, at most: pages of its own, and its part of a page of keys."""
+    own = size + PAGE_HEADER_BYTES
+    keys = KEYS * (8 + 2 + 16) + 8 + 11 + path_bytes
+    return own + -own % PAGE_BYTES + keys + keys // 8

@@ -1,0 +1,155 @@
+"""The two JSON files of a packed store: pack.json while it is being packed, manifest.json once it is whole."""
+
+import json
+import os
+import shlex
+import zlib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from feedline.pipelines.stores.index import INDEX, RECORD
+from feedline.pipelines.stores.protocol import LeftOut
+from feedline.profiler.errors import SchemaTooNew, StoreDamaged
+
+MANIFEST = "manifest.json"
+PLAN = "pack.json"
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is being packed; a pack that was killed goes on only with the same.
+
+    Attributes:
+        source: the folder, as it was given.
+        listing: a checksum over all paths, labels, sizes and times of change, and the classes.
+        files, bytes: how much there is to pack.
+        shard_bytes: a shard this long is followed by the next one.
+        refuse: a file that cannot be used ends the packing, rather than being left out.
+    """
+
+    kind: str
+    source: str
+    listing: str
+    files: int
+    bytes: int
+    shard_bytes: int
+    refuse: bool
+
+    def same_data(self, other: "Plan") -> bool:
+        """Whether both would make the same store."""
+        mine, others = (asdict(plan) | {"source": "", "refuse": False} for plan in (self, other))
+        return mine == others
+
+    def command(self, folder: Path) -> str:
+        """What to type to go on with it."""
+        return shlex.join(["feedline", "pack", self.source, "-o", str(folder), "--kind", self.kind])
+
+    def write(self, folder: Path) -> None:
+        """Raises OSError."""
+        write_atomically(folder / PLAN, asdict(self))
+
+    @classmethod
+    def read(cls, folder: Path) -> "Plan | None":
+        """None: there is none that can be read."""
+        try:
+            return cls(**json.loads((folder / PLAN).read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+
+@dataclass(frozen=True)
+class FileSum:
+    """A file of the store; ``crc32`` None: its samples have checksums of their own."""
+
+    bytes: int
+    crc32: int | None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a whole store is.
+
+    Attributes:
+        bytes: of the samples' values, that is of the original files.
+        files: by name, all files of the store but this one.
+    """
+
+    plan: Plan
+    samples: int
+    bytes: int
+    classes: list[str]
+    files: dict[str, FileSum]
+    left_out: list[LeftOut]
+
+    def write(self, folder: Path) -> None:
+        """The store is whole from here on. Raises OSError."""
+        body = {"feedline_store": SCHEMA, **asdict(self)}
+        body["plan"]["source"] = ""  # where it came from does not change what it is
+        write_atomically(folder / MANIFEST, {**body, "crc32": checksum(body)})
+
+    @classmethod
+    def read(cls, folder: Path) -> "Manifest":
+        """Read it.
+
+        Raises:
+            StoreDamaged: there is none, so that the store is not whole, or it is not what was written.
+            SchemaTooNew: a newer feedline packed it.
+        """
+        try:
+            body: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
+            schema, crc32 = int(body["feedline_store"]), body.pop("crc32")
+        except FileNotFoundError:
+            raise StoreDamaged(not_whole(folder)) from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StoreDamaged(f"{folder / MANIFEST} cannot be read ({error}): {redo(folder)}") from error
+        if schema > SCHEMA:
+            raise SchemaTooNew(f"{folder} was packed by a newer feedline (schema {schema}, this one reads up to {SCHEMA})")
+        if checksum(body) != crc32:
+            raise StoreDamaged(f"{folder / MANIFEST} is not what was written, its checksum differs: {redo(folder)}")
+        sums = {name: FileSum(**entry) for name, entry in body["files"].items()}
+        left_out = [LeftOut(**entry) for entry in body["left_out"]]
+        return cls(Plan(**body["plan"]), body["samples"], body["bytes"], body["classes"], sums, left_out)
+
+
+def redo(folder: Path) -> str:
+    """The way out where nothing can be saved."""
+    return f"pack it again with feedline pack DIR -o {shlex.quote(str(folder))} --kind KIND -f"
+
+
+def not_whole(folder: Path) -> str:
+    """What to say of a store without a manifest, and how to go on."""
+    plan = Plan.read(folder)
+    if plan is None:
+        return f"{folder} is no whole store (no {MANIFEST}): {redo(folder)}"
+    done = (folder / INDEX).stat().st_size // RECORD.itemsize if (folder / INDEX).exists() else 0
+    return (
+        f"{folder} is not whole: its packing stopped after {done:,} of {plan.files:,} files. "
+        f"Go on where it stopped with {plan.command(folder)}, or begin anew with -f"
+    )
+
+
+def checksum(body: dict[str, Any]) -> int:
+    """CRC-32 of a JSON object, whatever the order of its keys."""
+    return zlib.crc32(json.dumps(body, sort_keys=True).encode())
+
+
+def write_atomically(path: Path, body: dict[str, Any]) -> None:
+    """A reader sees the old file or the new one, also after a loss of power. Raises OSError."""
+    unfinished = path.with_suffix(".part")
+    with open(unfinished, "w") as file:
+        json.dump(body, file, indent=1, sort_keys=True)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(unfinished, path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring names of new files on disk. Raises OSError."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

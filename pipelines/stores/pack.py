@@ -1,0 +1,189 @@
+"""Pack a folder of images into a store, so that a kill at any moment costs no more than the last seconds of work."""
+
+import zlib
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from feedline.pipelines.photos import Photos
+from feedline.pipelines.stores import space
+from feedline.pipelines.stores.destination import as_output_errors, prepared, remove_ours, whole_already
+from feedline.pipelines.stores.index import INDEX, PATHS, Index, Journal
+from feedline.pipelines.stores.kinds import KINDS
+from feedline.pipelines.stores.listing import Listing, list_folder, of_photos
+from feedline.pipelines.stores.lmdb import file_crc32
+from feedline.pipelines.stores.manifest import PLAN, FileSum, Manifest, Plan, sync_folder
+from feedline.pipelines.stores.protocol import LeftOut, Progress, Report, Sample, Writer, no_report
+from feedline.pipelines.stores.reading import Image, read, read_ahead
+from feedline.profiler.errors import DataError
+
+SHARD_BYTES = 1 << 30
+MAX_SHARDS = 128  # a reader holds each open: well below the usual limit of 1,024 open files
+CHECKPOINT_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What came out of packing.
+
+    Attributes:
+        bytes: of the original files.
+        stored_bytes: of the store.
+        resumed_at: samples that an earlier, killed pack had left whole; ``samples`` where nothing was left to do.
+    """
+
+    path: Path
+    kind: str
+    samples: int
+    bytes: int
+    stored_bytes: int
+    left_out: list[LeftOut]
+    resumed_at: int
+
+
+def pack(
+    source: Path | str | Photos,
+    destination: Path | str,
+    kind: str,
+    *,
+    unreadable: str | None = None,
+    force: bool = False,
+    shard_bytes: int | None = None,
+    progress: Report = no_report,
+) -> Packed:
+    """Pack a folder of class folders, or a data set that was scanned. Calling it again after a kill goes on where that one stopped.
+
+    Args:
+        kind: a key of ``KINDS``.
+        unreadable: ``skip`` leaves out what cannot be read or is no image, and names it; ``refuse`` ends at the first. Default: skip for
+            a folder, refuse for ``Photos``, whose places stay those of the samples.
+        force: begin anew where there is a store of other data already, or a damaged one.
+        shard_bytes: a shard this long is followed by the next one (default 1 GiB, more where that would make over 128 of them;
+            LMDB and RecordIO are one file).
+
+    Raises:
+        DataError: there is no image there, or, with ``refuse``, a file that cannot be used.
+        OutputError: the destination holds something else, is not writable or too small, or another pack writes to it.
+        StoreDamaged: there is a store already, and it is damaged.
+        MissingDependency: the library for this format is not installed.
+    """
+    if kind not in KINDS or unreadable not in (None, "skip", "refuse"):
+        raise ValueError(f"pack(kind={kind!r}, unreadable={unreadable!r}): kinds are {', '.join(KINDS)}; unreadable is skip or refuse")
+    chosen = KINDS[kind]
+    listing = of_photos(source) if isinstance(source, Photos) else list_folder(Path(source))
+    refuse = (unreadable or ("refuse" if listing.checked else "skip")) == "refuse"
+    shard_bytes = shard_bytes or max(SHARD_BYTES, listing.bytes // MAX_SHARDS)
+    plan = Plan(kind, str(listing.root), listing.fingerprint(), len(listing.sources), listing.bytes, shard_bytes, refuse)
+    folder = Path(destination)
+    with as_output_errors(folder, plan), ExitStack() as stack:
+        done = whole_already(folder, plan, force)
+        if done is not None:
+            return packed(folder, done, done.samples)
+        total = space.needed(listing, chosen)
+        space.check(folder, total)
+        stack.enter_context(prepared(folder, listing, plan, force))
+        packing = Packing(folder, listing, plan, chosen.writer(folder, shard_bytes, total), progress)
+        stack.callback(packing.close)
+        resumed_at = packing.resume()
+        packing.run()
+        return packed(folder, packing.finish(), resumed_at)
+
+
+class Packing:
+    """One pack on its way: the journal, the writer, and what was left out."""
+
+    def __init__(self, folder: Path, listing: Listing, plan: Plan, writer: Writer, progress: Report) -> None:
+        self._folder, self._listing, self._plan, self._writer, self._progress = folder, listing, plan, writer, progress
+        self._journal: Journal | None = None
+        self._left_out = list(listing.left_out)
+        self._next = 0  # place in the listing
+        self._bytes = 0  # of values
+
+    def resume(self) -> int:
+        """Keep what an earlier pack left whole; returns how many samples that is."""
+        before = Index.load(self._folder) if (self._folder / INDEX).exists() and (self._folder / PATHS).exists() else Index.empty()
+        if len(before):
+            self._progress(Progress("checking", 0, self._plan.files, 0))
+        keep = before.head(self._writer.recover(before))
+        self._journal = Journal(self._folder, keep)
+        self._bytes = int(keep.records["bytes"].sum())
+        self._next = int(keep.records["source"][-1]) + 1 if len(keep) else 0
+        packed = set(keep.records["source"].tolist())
+        for number in sorted(set(range(self._next)) - packed):
+            source = self._listing.sources[number]
+            again = read(self._listing, source, self._writer.max_bytes)
+            self._leave_out(again if isinstance(again, LeftOut) else LeftOut(source.path, "could not be read when it was packed"))
+        return len(keep)
+
+    def run(self) -> None:
+        """Pack all that is left."""
+        journal, since = self._journal, 0
+        assert journal is not None
+        with closing(read_ahead(self._listing, self._next, self._writer.max_bytes)) as files:
+            for number, found in files:
+                if isinstance(found, LeftOut):
+                    self._leave_out(found)
+                else:
+                    self._add(journal, number, found)
+                    since += len(found.value)
+                    if since >= CHECKPOINT_BYTES:
+                        since = 0
+                        self._checkpoint(journal)
+                self._progress(Progress("packing", number + 1, self._plan.files, self._bytes))
+        self._checkpoint(journal)
+
+    def finish(self) -> Manifest:
+        """Write the side files and, last of all, the manifest."""
+        index = Index.load(self._folder)
+        if not len(index):
+            remove_ours(self._folder)
+            raise DataError(f"none of the {self._plan.files:,} files in {self._listing.root} can be packed: {named(self._left_out)}")
+        names = self._writer.finish(index)
+        sums = {name: summed(self._folder / name) for name in (INDEX, PATHS, *names)}
+        sync_folder(self._folder)
+        manifest = Manifest(self._plan, len(index), self._bytes, self._listing.classes, sums, self._left_out)
+        manifest.write(self._folder)
+        (self._folder / PLAN).unlink()
+        return manifest
+
+    def close(self) -> None:
+        try:
+            self._writer.close()
+        finally:
+            if self._journal is not None:
+                self._journal.close()
+
+    def _add(self, journal: Journal, number: int, image: Image) -> None:
+        source = self._listing.sources[number]
+        place = self._writer.add(Sample(journal.count, image.value, source.label, source.path, image.ending))
+        journal.add(place, len(image.value), zlib.crc32(image.value), source.label, number, image.ending, source.path)
+        self._bytes += len(image.value)
+
+    def _checkpoint(self, journal: Journal) -> None:
+        journal.flush()  # before the data: a sample that only the data has could not be told from a stranger's
+        self._writer.checkpoint()
+
+    def _leave_out(self, found: LeftOut) -> None:
+        if self._plan.refuse:
+            raise DataError(
+                f"{self._listing.root}/{found.path} cannot be packed: {found.says}. Take it away, or let such files be left out"
+            )
+        self._left_out.append(found)
+
+
+def named(left_out: list[LeftOut], most: int = 5) -> str:
+    """The first few of the files left out, and how many more there are."""
+    first = "; ".join(f"{entry.path}: {entry.says}" for entry in left_out[:most])
+    return first + (f"; and {len(left_out) - most:,} more" if len(left_out) > most else "")
+
+
+def packed(folder: Path, manifest: Manifest, resumed_at: int) -> Packed:
+    """What a manifest says, as the result of packing."""
+    stored = sum(entry.bytes for entry in manifest.files.values())
+    return Packed(folder, manifest.plan.kind, manifest.samples, manifest.bytes, stored, manifest.left_out, resumed_at)
+
+
+def summed(path: Path) -> FileSum:
+    """A file's length, and its checksum unless it is a shard, whose samples have their own."""
+    shard = path.name.startswith("data-") and path.suffix != ".idx"
+    return FileSum(path.stat().st_size, None if shard else file_crc32(path))

@@ -1,0 +1,102 @@
+"""RecordIO as MXNet reads it: one file data-00000.rec, and data-00000.idx with a line ``number<TAB>offset`` a sample.
+
+A record is the magic word, a word with the part's kind (3 bits) and length (29 bits), the payload, and zeros up to a multiple of 4. Where
+the payload itself has the magic word at a multiple of 4, the writer cuts it out there, and the reader puts it back between the parts. The
+payload is an image header (flag, label, id, id2: 24 bytes) and the file. Sources: dmlc-core's recordio.h and mxnet.recordio.
+DALI's ``fn.readers.mxnet`` reads them.
+"""
+
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+from feedline.pipelines.stores.index import SPLIT, Index
+from feedline.pipelines.stores.protocol import Sample
+from feedline.pipelines.stores.shards import ShardStore, ShardWriter
+
+MAGIC = struct.pack("<I", 0xCED7230A)
+WORDS = struct.Struct("<II")  # magic, kind and length
+IMAGE = struct.Struct("<IfQQ")
+MAX_LENGTH = (1 << 29) - 1
+NO_END = 1 << 62
+WHOLE, FIRST, MIDDLE, LAST = 0, 1, 2, 3
+
+
+class RecordIOWriter(ShardWriter):
+    suffix = "rec"
+    max_bytes = MAX_LENGTH - IMAGE.size
+
+    def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
+        """``shard_bytes`` is not used: MXNet and DALI read one index with one file."""
+        super().__init__(folder, NO_END, total_bytes)
+
+    def frame(self, sample: Sample) -> tuple[list[bytes], int]:
+        header = IMAGE.pack(0, sample.label, sample.number, 0)
+        if MAGIC in sample.value or MAGIC in header:
+            parts = split(header + sample.value)
+            if len(parts) > 1:
+                return framed(parts), SPLIT
+        length = len(header) + len(sample.value)
+        return [head(WHOLE, length) + header, sample.value, bytes(-length % 4)], WORDS.size + IMAGE.size
+
+    def side_file(self, index: Index, rows: range) -> Iterable[str]:
+        starts = index.records["start"]
+        return (f"{number}\t{int(starts[number])}\n" for number in rows)
+
+
+class RecordIOStore(ShardStore):
+    """Reads RecordIO shards by sample number."""
+
+    writer = RecordIOWriter
+
+    def unframe(self, frame: bytes) -> bytes:
+        return payload(frame)[IMAGE.size :]
+
+
+def head(kind: int, length: int) -> bytes:
+    """What stands before a part."""
+    return MAGIC + struct.pack("<I", kind << 29 | length)
+
+
+def split(whole: bytes) -> list[bytes]:
+    """Cut a payload at every magic word at a multiple of 4, leaving the words out."""
+    parts, begin, at = [], 0, whole.find(MAGIC)
+    while at >= 0:
+        if at % 4 == 0:
+            parts.append(whole[begin:at])
+            begin = at + 4
+        at = whole.find(MAGIC, at + (1 if at % 4 else 4))
+    return [*parts, whole[begin:]]
+
+
+def framed(parts: list[bytes]) -> list[bytes]:
+    """A record of one or more parts, in pieces."""
+    if len(parts) == 1:
+        kinds = [WHOLE]
+    else:
+        kinds = [FIRST, *[MIDDLE] * (len(parts) - 2), LAST]
+    return [piece for kind, part in zip(kinds, parts) for piece in (head(kind, len(part)), part, bytes(-len(part) % 4))]
+
+
+def payload(frame: bytes) -> bytes:
+    """Put the payload of one record together.
+
+    Raises:
+        ValueError: this is no record, or it is cut off.
+    """
+    parts, at = [], 0
+    while at + WORDS.size <= len(frame):
+        magic, word = WORDS.unpack_from(frame, at)
+        length = word & MAX_LENGTH
+        if magic != WORDS.unpack(MAGIC + MAGIC)[0] or at + WORDS.size + length > len(frame):
+            break
+        parts.append(frame[at + WORDS.size : at + WORDS.size + length])
+        at += WORDS.size + length + -length % 4
+        if word >> 29 in (WHOLE, LAST):
+            return MAGIC.join(parts)
+    raise ValueError("no whole RecordIO record there")
+
+
+def stored_bytes(size: int, path_bytes: int) -> int:
+    """How much a file takes, at most (a magic word in it, once in some hundred thousand photographs, apart)."""
+    return size + WORDS.size + IMAGE.size + 3 + 24

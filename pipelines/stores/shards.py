@@ -1,0 +1,211 @@
+"""Formats that append samples to data files: what tar, RecordIO and TFRecord have in common.
+
+A sample's bytes in a shard are its frame; frames lie one after another. Reading one sample is one ``pread``.
+"""
+
+import os
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import BinaryIO, ClassVar
+
+import numpy as np
+
+from feedline.pipelines.stores.index import SPLIT, Index, Place
+from feedline.pipelines.stores.indexed import IndexedStore
+from feedline.pipelines.stores.protocol import Sample
+
+BUFFER_BYTES = 1 << 20  # a write call for each small chunk would cost more than its copy
+
+
+def shard_name(number: int, suffix: str) -> str:
+    return f"data-{number:05d}.{suffix}"
+
+
+class ShardWriter:
+    """Writes frames, beginning the next shard when one is long enough. A format says what a frame is."""
+
+    suffix: ClassVar[str]
+    end: ClassVar[bytes] = b""  #: what a shard ends with
+    max_bytes: int = 1 << 40
+
+    def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
+        self._folder = folder
+        self._shard_bytes = shard_bytes
+        self._shard = -1
+        self._at = 0
+        self._file: BinaryIO | None = None
+
+    def frame(self, sample: Sample) -> tuple[list[bytes], int]:
+        """The frame in pieces, and the value's place in it, or ``SPLIT``."""
+        raise NotImplementedError
+
+    def side_file(self, index: Index, rows: range) -> Iterable[str]:
+        """Lines of the text file beside a shard, for the samples in it."""
+        raise NotImplementedError
+
+    def recover(self, index: Index) -> int:
+        whole = 0
+        shards = Frames(self._folder, self.suffix)
+        try:
+            while whole < len(index) and zlib.crc32(shards.read(index.records[whole])) == int(index.records[whole]["frame_crc32"]):
+                whole += 1
+        except OSError:
+            pass
+        finally:
+            shards.close()
+        last = int(index.records["shard"][whole - 1]) if whole else -1
+        for path in self._folder.glob(f"data-*.{self.suffix}"):
+            if int(path.stem.partition("-")[2]) > last:
+                path.unlink()
+        for shard in range(last + 1):
+            rows = rows_of(index.head(whole), shard)
+            end = int(index.records["start"][rows[-1]] + index.records["stored"][rows[-1]])
+            self._file = open(self._folder / shard_name(shard, self.suffix), "r+b", BUFFER_BYTES)
+            self._file.truncate(end)
+            self._file.seek(end)
+            self._shard, self._at = shard, end
+            if shard < last:
+                self._seal()
+        return whole
+
+    def add(self, sample: Sample) -> Place:
+        if self._file is None or self._at >= self._shard_bytes:
+            self._seal()
+            self._shard, self._at = self._shard + 1, 0
+            self._file = open(self._folder / shard_name(self._shard, self.suffix), "wb", BUFFER_BYTES)
+        pieces, skip = self.frame(sample)
+        crc32, start = 0, self._at
+        for piece in pieces:
+            self._file.write(piece)
+            crc32 = zlib.crc32(piece, crc32)
+            self._at += len(piece)
+        return Place(self._shard, start, self._at - start, skip, crc32)
+
+    def checkpoint(self) -> None:
+        if self._file is not None:
+            self._file.flush()
+
+    def finish(self, index: Index) -> list[str]:
+        self._seal()
+        names = []
+        for shard in range(self._shard + 1):
+            names += [shard_name(shard, self.suffix), shard_name(shard, "idx")]
+            with open(self._folder / names[-1], "w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+                file.writelines(self.side_file(index, rows_of(index, shard)))
+                file.flush()
+                os.fsync(file.fileno())
+        return names
+
+    def close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _seal(self) -> None:
+        if self._file is not None:
+            self._file.write(self.end)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self.close()
+
+
+class OpenShard:
+    """A file open for reading. It is closed once nobody uses it any more: never under a thread that is reading."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def __del__(self) -> None:
+        os.close(self.handle)
+
+
+class Frames:
+    """Reads frames; keeps the files it opened open. ``pread`` moves no file position, so that forks and threads may share them."""
+
+    def __init__(self, folder: Path, suffix: str) -> None:
+        self._folder = folder
+        self._suffix = suffix
+        self._open: dict[int, OpenShard] = {}
+
+    def piece(self, shard: int, start: int, length: int) -> bytes:
+        """Raises OSError, also where the file ends before that."""
+        opened = self._open.get(shard)
+        if opened is None:
+            handle = os.open(self._folder / shard_name(shard, self._suffix), os.O_RDONLY | os.O_CLOEXEC)
+            opened = self._open.setdefault(shard, OpenShard(handle))  # another thread may have been faster
+        got = os.pread(opened.handle, length, start)
+        while len(got) < length:  # one call hands over 2 GiB at most
+            more = os.pread(opened.handle, length - len(got), start + len(got))
+            if not more:
+                raise OSError(f"{shard_name(shard, self._suffix)} ends before byte {start + length:,}")
+            got += more
+        return got
+
+    def read(self, record: np.void) -> bytes:
+        """A whole frame. Raises OSError."""
+        return self.piece(int(record["shard"]), int(record["start"]), int(record["stored"]))
+
+    def close(self) -> None:
+        self._open.clear()
+
+
+class ShardStore(IndexedStore):
+    """Reads what a ShardWriter wrote."""
+
+    writer: ClassVar[type[ShardWriter]]
+
+    def __init__(self, path: Path | str) -> None:
+        super().__init__(path)
+        records = self.index.records
+        self._shard, self._split = records["shard"], records["skip"] == SPLIT
+        self._frames = Frames(self.path, self.writer.suffix)
+
+    def close(self) -> None:
+        frames = getattr(self, "_frames", None)
+        if frames is not None:
+            frames.close()
+
+    def unframe(self, frame: bytes) -> bytes:
+        """The value of a frame in which it is not in one piece. Raises ValueError."""
+        raise ValueError(f"{self.writer.suffix}: a value is always in one piece")
+
+    def damage(self, number: int) -> str | None:
+        record = self.index.records[number]
+        where = f"{shard_name(int(record['shard']), self.writer.suffix)} from byte {int(record['start']):,}"
+        try:
+            frame, value = self._frames.read(record), self._read(number)
+        except (OSError, ValueError) as error:
+            return f"{where}: {error}"
+        if zlib.crc32(frame) != int(record["frame_crc32"]) or zlib.crc32(value) != int(record["value_crc32"]):
+            return f"{where}: its checksum differs"
+        return None
+
+    def damaged_file(self) -> str | None:
+        records, end = self.index.records, self.writer.end
+        last = np.flatnonzero(np.diff(records["shard"], append=SPLIT))
+        for record in records[last]:
+            shard, at = int(record["shard"]), int(record["start"] + record["stored"])
+            if self._frames.piece(shard, at, len(end)) != end:
+                return f"{shard_name(shard, self.writer.suffix)}: its end is not what was written"
+        return None
+
+    def _read(self, number: int) -> bytes:
+        if self._split[number]:
+            return self.unframe(self._frames.read(self.index.records[number]))
+        return self._frames.piece(int(self._shard[number]), int(self._start[number]), int(self._bytes[number]))
+
+    def _cut(self, name: str, length: int) -> str:
+        shard, records = int(name.partition("-")[2].partition(".")[0]), self.index.records
+        ends = records["start"] + records["stored"]
+        lost = np.flatnonzero((records["shard"] == shard) & (ends > length))
+        if not name.endswith(self.writer.suffix) or not len(lost):
+            return ""
+        first = int(lost[0])
+        return f", so that {len(lost):,} samples are lost, from sample {first}, {self.name(first)}, on"
+
+
+def rows_of(index: Index, shard: int) -> range:
+    """Numbers of the samples in a shard."""
+    first, last = np.searchsorted(index.records["shard"], [shard, shard + 1])
+    return range(int(first), int(last))

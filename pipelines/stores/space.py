@@ -1,0 +1,46 @@
+"""Whether what is packed fits on the disk: seen before, not after hours."""
+
+import os
+import shutil
+from pathlib import Path
+
+from feedline.pipelines.stores.index import RECORD
+from feedline.pipelines.stores.kinds import StoreKind
+from feedline.pipelines.stores.listing import Listing
+from feedline.profiler.errors import OutputError
+
+MARGIN_SHARE = 0.02  # what a file system takes for itself on top, and other writers meanwhile
+MARGIN_BYTES = 8 << 20
+
+
+def needed(listing: Listing, kind: StoreKind) -> int:
+    """Bytes that the store will take, at most."""
+    total = 0
+    for source in listing.sources:
+        path_bytes = len(os.fsencode(source.path))
+        total += kind.stored_bytes(source.bytes, path_bytes) + RECORD.itemsize + path_bytes
+    return total
+
+
+def check(destination: Path, total: int) -> None:
+    """See to it that a store of ``total`` bytes fits, counting what is there already: it is gone on with, or replaced.
+
+    Raises:
+        OutputError: it does not.
+    """
+    there = destination.absolute()
+    while not there.exists():
+        there = there.parent
+    already = sum(file.stat().st_blocks * 512 for file in destination.iterdir()) if destination.is_dir() else 0
+    wants = max(0, total - already)
+    wants_free = wants + int(wants * MARGIN_SHARE) + MARGIN_BYTES
+    free = shutil.disk_usage(there).free
+    if free < wants_free:
+        raise OutputError(
+            f"{destination} would take {megabytes(wants)} more, with a margin {megabytes(wants_free)}, "
+            f"and {there} has {megabytes(free)} left: make space, or name a folder on another disk"
+        )
+
+
+def megabytes(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB"

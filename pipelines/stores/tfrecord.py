@@ -1,0 +1,109 @@
+"""TFRecord: data-00000.tfrecord, and data-00000.idx with a line ``offset length`` a sample, as DALI's ``fn.readers.tfrecord`` wants.
+
+A record is its length (8 bytes), the masked CRC-32C of those 8 bytes, the data, and the masked CRC-32C of the data. The data is a
+``tf.train.Example`` with the features image/encoded, image/class/label (from 0) and image/filename, the names of TensorFlow's ImageNet
+files. Sources: TensorFlow's record_writer.cc and hash/crc32c.h, example.proto, the protocol buffers' encoding.
+"""
+
+import os
+import struct
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from feedline.pipelines.stores.index import Index
+from feedline.pipelines.stores.protocol import Sample
+from feedline.pipelines.stores.shards import ShardStore, ShardWriter
+from feedline.profiler.errors import MissingDependency
+
+MASK_DELTA = 0xA282EAD8
+BYTES_LIST, INT64_LIST = 1, 3  # field numbers of tf.train.Feature
+
+
+class TFRecordWriter(ShardWriter):
+    suffix = "tfrecord"
+
+    def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
+        """Raises MissingDependency."""
+        super().__init__(folder, shard_bytes, total_bytes)
+        self._crc32c = crc32c()
+
+    def frame(self, sample: Sample) -> tuple[list[bytes], int]:
+        before = example_before(sample)
+        length = struct.pack("<Q", len(before) + len(sample.value))
+        crc = self._crc32c(sample.value, self._crc32c(before, 0))
+        start = length + masked(self._crc32c(length, 0)) + before
+        return [start, sample.value, masked(crc)], len(start)
+
+    def side_file(self, index: Index, rows: range) -> Iterable[str]:
+        starts, lengths = index.records["start"], index.records["stored"]
+        return (f"{int(starts[number])} {int(lengths[number])}\n" for number in rows)
+
+
+class TFRecordStore(ShardStore):
+    """Reads TFRecord shards by sample number; needs no TensorFlow."""
+
+    writer = TFRecordWriter
+
+
+def crc32c() -> Callable[[bytes, int], int]:
+    """CRC-32C of some bytes, going on from that of the bytes before them. Raises MissingDependency."""
+    try:
+        import google_crc32c
+    except ImportError as error:
+        raise MissingDependency("writing TFRecord files needs google-crc32c: pip install google-crc32c") from error
+
+    def extend(data: bytes, before: int) -> int:
+        return int(google_crc32c.extend(before, data))
+
+    return extend
+
+
+def masked(crc: int) -> bytes:
+    """As TensorFlow stores it, so that the CRC of data with CRCs in it stays a good one."""
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF)
+
+
+def example_before(sample: Sample) -> bytes:
+    """The Example up to the value, which is its last bytes."""
+    label = field(INT64_LIST, field(1, varint(sample.label)))
+    path = field(BYTES_LIST, field(1, os.fsencode(sample.path)))
+    others = entry(b"image/class/label", label) + entry(b"image/filename", path)
+    image = b""
+    length = len(sample.value)
+    for number in (1, BYTES_LIST, 2):  # value of a list, list of a feature, value of a map's entry
+        image = tag(number, length) + image
+        length += len(tag(number, length))
+    key = field(1, b"image/encoded")
+    features_head = tag(1, len(key) + length)
+    features_length = len(others) + len(features_head) + len(key) + length
+    return tag(1, features_length) + others + features_head + key + image
+
+
+def entry(key: bytes, feature: bytes) -> bytes:
+    """One entry of the map of features."""
+    return field(1, field(1, key) + field(2, feature))
+
+
+def field(number: int, value: bytes) -> bytes:
+    """A length-delimited field."""
+    return tag(number, len(value)) + value
+
+
+def tag(number: int, length: int) -> bytes:
+    """What stands before the bytes of a length-delimited field (wire type 2)."""
+    return varint(number << 3 | 2) + varint(length)
+
+
+def varint(value: int) -> bytes:
+    """A number >= 0, 7 bits a byte, the lowest first."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def stored_bytes(size: int, path_bytes: int) -> int:
+    """How much a file takes, at most."""
+    return size + path_bytes + 16 + 160 + 32

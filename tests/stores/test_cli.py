@@ -1,0 +1,162 @@
+"""``feedline pack``."""
+
+import os
+import pty
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from feedline.cli import main
+from feedline.cli.pack import KINDS as CHOICES
+from feedline.pipelines.stores import KINDS, open_store, pack
+from feedline.profiler.errors import StoreDamaged
+
+
+def packs(capsys, *args) -> tuple[int, str, str]:
+    code = main(["pack", *map(str, args)])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_the_choices_are_the_kinds_there_are():
+    assert sorted(KINDS) == list(CHOICES)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_packs_verifies_and_says_what_it_did(kind, folder, tmp_path, capsys):
+    code, out, err = packs(capsys, folder, "-o", tmp_path / "store", "--kind", kind, "--verify")
+
+    assert (code, err) == (0, "")
+    assert f"39 images, 0.2 MB, packed as {kind}" in out
+    assert "verified: 39 of 39" in out
+    assert len(open_store(tmp_path / "store")) == 39
+
+
+def test_files_left_out_are_counted_and_named(folder, tmp_path, capsys):
+    for number in range(12):
+        (tmp_path / "data" / "a").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / "a" / f"{number:02d}.jpg").touch()
+    (tmp_path / "data" / "a" / "good.jpg").write_bytes(next(folder.rglob("*.jpg")).read_bytes())
+
+    code, out, _ = packs(capsys, tmp_path / "data", "-o", tmp_path / "store", "--kind", "tar")
+
+    assert code == 0
+    assert "left out: 12" in out and "a/09.jpg: zero bytes" in out and "a/10.jpg" not in out
+    assert "and 2 more, in " in out
+
+
+def test_a_name_that_is_no_utf8_is_printed_where_output_is_strict(folder, tmp_path):
+    (tmp_path / "data" / "a").mkdir(parents=True)
+    (tmp_path / "data" / "a" / "good.jpg").write_bytes(next(folder.rglob("*.jpg")).read_bytes())
+    (tmp_path / "data" / "a" / os.fsdecode(b"\xfe.jpg")).touch()
+
+    command = [sys.executable, "-m", "feedline", "pack", "data", "-o", "store", "--kind", "tar"]
+    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"}, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
+    assert r"a/\udcfe.jpg: zero bytes" in done.stdout
+
+
+def test_the_command_to_go_on_with_can_be_typed(folder, tmp_path, monkeypatch):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    data = tmp_path / "my photos"
+    shutil.copytree(folder, data)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("feedline.pipelines.stores.reading.read", interrupt)
+        pack(data, tmp_path / "my store", "tar")
+    with pytest.raises(StoreDamaged) as raised:
+        open_store(tmp_path / "my store")
+
+    command = shlex.split(re.search("with (feedline .*), or begin", str(raised.value)).group(1))
+
+    assert main(command[1:]) == 0
+    assert len(open_store(tmp_path / "my store")) == 39
+
+
+def test_quiet_prints_nothing(folder, tmp_path, capsys):
+    assert packs(capsys, folder, "-o", tmp_path / "store", "--kind", "tar", "-q", "--verify") == (0, "", "")
+
+
+def test_a_second_call_says_that_nothing_is_left_to_do(folder, tmp_path, capsys):
+    command = (folder, "-o", tmp_path / "store", "--kind", "tar")
+    packs(capsys, *command)
+
+    code, out, _ = packs(capsys, *command)
+
+    assert code == 0 and "was whole already" in out
+
+
+def test_errors_have_their_exit_codes(folder, tmp_path, capsys, monkeypatch):
+    bad = tmp_path / "data" / "a"
+    bad.mkdir(parents=True)
+    (bad / "x.jpg").touch()
+    store = tmp_path / "store"
+
+    assert packs(capsys, tmp_path / "nowhere", "-o", store, "--kind", "tar")[0] == 66
+    assert packs(capsys, tmp_path / "data", "-o", store, "--kind", "tar", "--strict")[0] == 66
+    assert packs(capsys, folder, "-o", folder / "inside", "--kind", "tar")[0] == 73
+    monkeypatch.setitem(sys.modules, "lmdb", None)
+    code, _, err = packs(capsys, folder, "-o", tmp_path / "other", "--kind", "lmdb")
+    assert (code, err) == (69, "feedline: LMDB stores need the lmdb package: pip install lmdb\n")
+
+
+def test_verifying_a_damaged_store_ends_with_its_exit_code_and_names_the_sample(folder, tmp_path, capsys):
+    command = (folder, "-o", tmp_path / "store", "--kind", "recordio")
+    packs(capsys, *command)
+    with open(tmp_path / "store" / "data-00000.rec", "r+b") as file:
+        file.seek(1000)
+        byte = file.read(1)
+        file.seek(1000)
+        file.write(bytes([byte[0] ^ 1]))
+
+    code, _, err = packs(capsys, *command, "--verify")
+
+    assert code == 65
+    assert "sample 0, cat/001.jpg (data-00000.rec from byte 0: its checksum differs)" in err
+
+
+def test_an_unknown_kind_is_a_usage_error(folder, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["pack", str(folder), "-o", str(tmp_path / "store"), "--kind", "zip"])
+
+    assert ended.value.code == 2
+
+
+def test_interrupted_it_says_how_to_go_on(folder, tmp_path, capsys, monkeypatch):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("feedline.pipelines.stores.reading.read", interrupt)
+
+    code, _, err = packs(capsys, folder, "-o", tmp_path / "store", "--kind", "tar")
+
+    assert code == 130
+    assert "the same command goes on where it stopped" in err
+
+
+def test_a_terminal_gets_a_progress_bar(folder, tmp_path):
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "feedline", "pack", folder, "-o", tmp_path / "store", "--kind", "tar"]
+
+    done = subprocess.run(command, stderr=theirs, stdout=subprocess.PIPE, cwd=tmp_path, env={**os.environ, "TERM": "xterm"})
+
+    os.close(theirs)
+    shown = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert done.returncode == 0
+    assert "packing" in shown and "of 39 files" in shown
+
+
+def test_packing_imports_no_torch(folder, tmp_path):
+    program = f"""import sys; from feedline.cli import main; code = main(["pack", {str(folder)!r}, "-o", "s", "--kind", "tar"])
+assert code == 0 and "torch" not in sys.modules and "PIL" not in sys.modules"""
+
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,210 @@
+"""A pack that is killed with SIGKILL anywhere goes on where it stopped, and gives the same store."""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from feedline.pipelines.stores import KINDS, manifest, open_store, pack, verify
+from feedline.pipelines.stores.index import RECORD, Journal
+from feedline.profiler.errors import OutputError, StoreDamaged
+
+SHARD_BYTES = 60_000
+CHECKPOINT_BYTES = 20_000  # two files
+kinds = pytest.mark.parametrize("kind", KINDS)
+packing = sys.modules[pack.__module__]  # the name in the package is the function's
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def before_the_data_of_a_checkpoint() -> None:
+    """Die between the journal and the data of the third checkpoint."""
+    flush, calls = Journal.flush, []
+
+    def third(journal: Journal) -> None:
+        flush(journal)
+        calls.append(1)
+        if len(calls) == 3:
+            die()
+
+    Journal.flush = third
+
+
+def before_the_manifest() -> None:
+    manifest.Manifest.write = lambda self, folder: die()
+
+
+def in_the_middle_of_the_manifest() -> None:
+    os.replace = lambda unfinished, path: die() if Path(path).name == "manifest.json" else os.rename(unfinished, path)
+
+
+def after_the_manifest() -> None:
+    Path.unlink = lambda self, missing_ok=False: die()
+
+
+POINTS = [before_the_data_of_a_checkpoint, before_the_manifest, in_the_middle_of_the_manifest, after_the_manifest]
+
+
+def pack_and_die(folder: Path, store: Path, kind: str, arrange: Callable[[], None] | None, at: int | None) -> None:
+    """In a process of its own: what ``arrange`` replaces is gone with it."""
+    packing.CHECKPOINT_BYTES = CHECKPOINT_BYTES
+    if arrange is not None:
+        arrange()
+    pack(folder, store, kind, shard_bytes=SHARD_BYTES, progress=lambda progress: die() if progress.done == at else None)
+
+
+def killed(folder: Path, store: Path, kind: str, arrange: Callable[[], None] | None = None, at: int | None = None) -> None:
+    process = multiprocessing.get_context("fork").Process(target=pack_and_die, args=(folder, store, kind, arrange, at))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+
+
+def content(store: Path, kind: str) -> dict[str, object]:
+    """All of a store's bytes; of LMDB, whose pages depend on the transactions before them, keys and values."""
+    found: dict[str, object] = {path.name: path.read_bytes() for path in store.iterdir() if kind != "lmdb" or path.suffix == ".bin"}
+    if kind == "lmdb":
+        import lmdb
+
+        with lmdb.open(str(store), readonly=True, lock=False) as environment, environment.begin() as transaction:
+            found["entries"] = list(transaction.cursor())
+    return found
+
+
+@kinds
+@pytest.mark.parametrize("at", [1, 14, 38])
+def test_killed_after_some_files_it_goes_on_to_the_same_store(kind, at, folder, packed, tmp_path):
+    killed(folder, tmp_path / "store", kind, at=at)
+
+    done = pack(folder, tmp_path / "store", kind, shard_bytes=SHARD_BYTES)
+
+    assert done.resumed_at <= at
+    assert done.resumed_at >= at - 4, "what was checkpointed was kept"
+    assert content(done.path, kind) == content(packed[kind], kind)
+    assert verify(done.path).samples == done.samples
+
+
+@kinds
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_a_delicate_point_it_goes_on_to_the_same_store(kind, point, folder, packed, tmp_path):
+    killed(folder, tmp_path / "store", kind, point)
+
+    done = pack(folder, tmp_path / "store", kind, shard_bytes=SHARD_BYTES)
+
+    assert done.resumed_at > 0
+    assert content(done.path, kind) == content(packed[kind], kind)
+    assert verify(done.path).samples == done.samples
+
+
+@kinds
+def test_killed_again_and_again_it_still_comes_to_its_end(kind, folder, packed, tmp_path):
+    for at in (9, 21, 33):
+        killed(folder, tmp_path / "store", kind, at=at)
+
+    done = pack(folder, tmp_path / "store", kind, shard_bytes=SHARD_BYTES)
+
+    assert content(done.path, kind) == content(packed[kind], kind)
+
+
+@kinds
+@pytest.mark.parametrize("point", [None, before_the_manifest, in_the_middle_of_the_manifest])
+def test_a_store_that_is_not_whole_is_refused_and_says_how_to_go_on(kind, point, folder, tmp_path):
+    killed(folder, tmp_path / "store", kind, point, at=None if point else 20)
+
+    for attempt in (open_store, verify):
+        with pytest.raises(StoreDamaged, match=rf"not whole: its packing stopped after \d+ of 39 files.*feedline pack .* --kind {kind}"):
+            attempt(tmp_path / "store")
+
+
+@kinds
+def test_data_that_a_loss_of_power_took_back_is_packed_again(kind, folder, packed, tmp_path):
+    """The journal is on disk and the data is not: here of LMDB the last transaction, of a shard its last bytes."""
+    killed(folder, tmp_path / "store", kind, before_the_data_of_a_checkpoint)
+    for path in (tmp_path / "store").glob("data-*"):
+        os.truncate(path, path.stat().st_size // 2)
+
+    done = pack(folder, tmp_path / "store", kind, shard_bytes=SHARD_BYTES)
+
+    assert content(done.path, kind) == content(packed[kind], kind)
+
+
+@pytest.mark.parametrize("kind", ["tar", "recordio", "tfrecord"])
+def test_blocks_that_a_loss_of_power_left_empty_are_packed_again(kind, folder, packed, tmp_path):
+    """A file system may have a file's length on disk before its content: zeros are read there."""
+    killed(folder, tmp_path / "store", kind, before_the_manifest)
+    for path in (tmp_path / "store").glob("data-00000.*"):
+        length = path.stat().st_size
+        os.truncate(path, 20_000)
+        os.truncate(path, length)
+
+    done = pack(folder, tmp_path / "store", kind, shard_bytes=SHARD_BYTES)
+
+    assert 0 < done.resumed_at < 10
+    assert content(done.path, kind) == content(packed[kind], kind)
+
+
+def test_a_journal_whose_end_a_loss_of_power_left_empty_is_cut_there(folder, packed, tmp_path):
+    killed(folder, tmp_path / "store", "tar", at=20)
+    with open(tmp_path / "store" / "index.bin", "ab") as index:
+        index.write(bytes(3 * RECORD.itemsize))
+
+    done = pack(folder, tmp_path / "store", "tar", shard_bytes=SHARD_BYTES)
+
+    assert content(done.path, "tar") == content(packed["tar"], "tar")
+
+
+class Killed(BaseException):
+    """In the place of SIGKILL where nothing but the order of two steps matters."""
+
+
+def test_a_store_whose_removal_was_killed_is_known_as_a_part_of_one(folder, packed, tmp_path, monkeypatch):
+    unlink = Path.unlink
+    for count in range(1, len(list(packed["tar"].iterdir()))):
+        store = Path(shutil.copytree(packed["tar"], tmp_path / str(count)))
+        removed: list[Path] = []
+
+        def remove_some(path: Path, missing_ok: bool = False, removed: list[Path] = removed, most: int = count) -> None:
+            if len(removed) == most:
+                raise Killed
+            unlink(path, missing_ok)
+            removed.append(path)
+
+        with monkeypatch.context() as patched, pytest.raises(Killed):
+            patched.setattr(Path, "unlink", remove_some)
+            pack(folder, store, "tar", shard_bytes=SHARD_BYTES, force=True)
+        with pytest.raises(OutputError, match="that nothing is known of, this is other data: begin anew with -f"):
+            pack(folder, store, "tar", shard_bytes=SHARD_BYTES)
+        assert pack(folder, store, "tar", shard_bytes=SHARD_BYTES, force=True).resumed_at == 0
+
+
+def test_an_unfinished_pack_does_not_go_on_with_other_data(folder, tmp_path):
+    killed(folder, tmp_path / "store", "tar", at=20)
+    inside = tmp_path / "other" / "cat"
+    inside.mkdir(parents=True)
+    (inside / "1.jpg").write_bytes(next(folder.rglob("*.jpg")).read_bytes())
+
+    with pytest.raises(OutputError, match="holds an unfinished pack of .* as tar, this is other data: begin anew with -f"):
+        pack(tmp_path / "other", tmp_path / "store", "tar")
+    assert pack(tmp_path / "other", tmp_path / "store", "lmdb", force=True).samples == 1
+    assert sorted(path.name for path in (tmp_path / "store").iterdir()) == ["data.mdb", "index.bin", "manifest.json", "paths.bin"]
+
+
+def test_what_was_left_out_before_the_kill_is_named_after_it(folder, tmp_path):
+    data = tmp_path / "data"
+    (data / "a").mkdir(parents=True)
+    jpeg = next(folder.rglob("*.jpg")).read_bytes()
+    for number in range(12):
+        (data / "a" / f"{number:02d}.jpg").write_bytes(b"" if number == 1 else jpeg)
+    killed(data, tmp_path / "store", "recordio", at=10)
+
+    done = pack(data, tmp_path / "store", "recordio", shard_bytes=SHARD_BYTES)
+
+    assert done.resumed_at > 2
+    assert [(entry.path, entry.says) for entry in done.left_out] == [("a/01.jpg", "zero bytes")]

@@ -1,0 +1,192 @@
+"""Files that cannot be packed: named and counted, skipped or refused."""
+
+import os
+import shutil
+import sys
+
+import pytest
+
+from feedline.pipelines.photos import Photo, Photos
+from feedline.pipelines.stores import open_store, pack
+from feedline.pipelines.stores.images import ending
+from feedline.profiler.errors import DataError, MissingDependency, OutputError
+
+
+@pytest.fixture
+def bad(folder, tmp_path):
+    """Good files and one of every bad sort."""
+    root = tmp_path / "data"
+    shutil.copytree(folder, root)
+    (root / "none").mkdir()
+    (root / "readme.txt").write_text("about")
+    (root / "cat" / "empty.jpg").touch()
+    (root / "cat" / "text.jpg").write_text("no image")
+    (root / "cat" / "gone.jpg").symlink_to("nowhere")
+    (root / "cat" / "error.jpg").symlink_to("/proc/self/mem")  # reading its first byte is an input/output error
+    (root / "cat" / "loop").symlink_to("..")
+    (root / "dog" / "folder.jpg").mkdir()
+    os.mkfifo(root / "dog" / "pipe.jpg")
+    return root
+
+
+EXPECTED = {
+    "cat/empty.jpg": "zero bytes",
+    "cat/text.jpg": "no image by its content",
+    "cat/gone.jpg": "No such file or directory",
+    "cat/error.jpg": "cannot be read (Input/output error)",
+    "dog/pipe.jpg": "no regular file",
+    "none": "a class without a file",
+    "readme.txt": "lies beside the class folders, in none of them",
+}
+
+
+def test_every_bad_file_is_named_and_the_rest_is_packed(bad, folder, tmp_path):
+    (bad / "cat" / "loop").unlink()
+
+    done = pack(bad, tmp_path / "store", "tar")
+
+    assert {entry.path: entry.says for entry in done.left_out} == EXPECTED
+    assert done.samples == len(list(folder.rglob("*.jpg")))
+
+
+def test_a_link_to_a_folder_above_ends(bad, tmp_path):
+    """It is followed once, as ImageFolder would follow it for ever."""
+    done = pack(bad, tmp_path / "store", "tar")
+
+    names = [open_store(tmp_path / "store").name(number) for number in range(done.samples)]
+    assert len(names) == len(set(names))
+
+
+def test_a_link_to_a_folder_beside_it_is_followed_as_image_folder_does(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "data")
+    (tmp_path / "data" / "cat" / "same").symlink_to("more")
+
+    done = pack(tmp_path / "data", tmp_path / "store", "tar")
+
+    names = [open_store(done.path).name(number) for number in range(done.samples)]
+    assert {"cat/more/sp ace.jpg", "cat/same/sp ace.jpg"} <= set(names)
+
+
+def test_a_link_to_itself_beside_the_class_folders_is_named(bad, tmp_path):
+    (bad / "me").symlink_to("me")
+
+    assert "me" in [entry.path for entry in pack(bad, tmp_path / "store", "tar").left_out]
+
+
+def test_what_was_left_out_stays_in_the_store(bad, tmp_path):
+    pack(bad, tmp_path / "store", "recordio")
+
+    assert open_store(tmp_path / "store").manifest.left_out == pack(bad, tmp_path / "store", "recordio").left_out
+
+
+def test_the_folder_as_a_store_leaves_out_the_same(bad, tmp_path):
+    pack(bad, tmp_path / "store", "lmdb")
+    store, itself = open_store(tmp_path / "store"), open_store(bad)
+
+    assert [itself.name(number) for number in range(len(itself))] == [store.name(number) for number in range(len(store))]
+
+
+def test_refusing_ends_at_the_first_bad_file_and_names_it(bad, tmp_path):
+    with pytest.raises(DataError, match="cat/empty.jpg cannot be packed: zero bytes"):
+        pack(bad, tmp_path / "store", "tar", unreadable="refuse")
+
+
+def test_a_scanned_data_set_is_packed_whole_or_not_at_all(bad, tmp_path):
+    good, empty = next((bad / "dog").glob("*0.jpg")), bad / "cat" / "empty.jpg"
+    photos = [Photo(str(path), 0, 1, "JPEG", 1, 1, "RGB") for path in (good, empty, good)]
+
+    with pytest.raises(DataError, match="cat/empty.jpg cannot be packed"):
+        pack(Photos(bad, ["a"], photos), tmp_path / "store", "tar")
+    assert pack(Photos(bad, ["a"], photos), tmp_path / "skipped", "tar", unreadable="skip").samples == 2
+
+
+def test_a_file_that_shrinks_meanwhile_is_left_out(folder, tmp_path):
+    root = tmp_path / "data"
+    shutil.copytree(folder, root)
+    last = sorted(root.rglob("*.jpg"))[-1]
+
+    done = pack(root, tmp_path / "store", "tar", progress=lambda progress: os.truncate(last, 100) if progress.done == 1 else None)
+
+    assert [entry.path for entry in done.left_out] == [str(last.relative_to(root))]
+    assert "changed while it was packed: 100 bytes" in done.left_out[0].says
+
+
+def test_a_folder_without_one_image_leaves_nothing_behind(tmp_path):
+    (tmp_path / "data" / "a").mkdir(parents=True)
+    (tmp_path / "data" / "a" / "x.jpg").write_text("no image")
+
+    with pytest.raises(DataError, match="none of the 1 files in .* can be packed: a/x.jpg: no image by its content"):
+        pack(tmp_path / "data", tmp_path / "store", "tar")
+    assert list((tmp_path / "store").iterdir()) == []
+
+
+@pytest.mark.parametrize("make", ["nothing", "empty", "empty_class", "file"])
+def test_a_folder_with_no_data_is_refused(make, tmp_path):
+    data = tmp_path / "data"
+    if make == "file":
+        data.write_text("x")
+    elif make != "nothing":
+        (data / "a" if make == "empty_class" else data).mkdir(parents=True)
+
+    with pytest.raises(DataError, match="folder of images per class|put the images into a folder per class"):
+        pack(data, tmp_path / "store", "tar")
+
+
+@pytest.mark.parametrize("name", ["thesis.tex", "data-2020.csv", "data-00000.tar", "film.part", "data.mdb"])
+def test_a_folder_with_other_files_is_never_written_to(name, folder, tmp_path):
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / name).write_text("x")
+
+    for force in (False, True):
+        with pytest.raises(OutputError, match="has other files in it"):
+            pack(folder, tmp_path / "store", "tar", force=force)
+    assert [path.name for path in (tmp_path / "store").iterdir()] == [name]
+
+
+def test_a_store_inside_of_the_data_is_refused(folder):
+    with pytest.raises(OutputError, match="lies inside"):
+        pack(folder, folder / "store", "tar")
+    assert not (folder / "store").exists()
+
+
+def test_a_store_of_other_data_is_replaced_only_when_told(folder, copied):
+    store = copied("tar")
+
+    with pytest.raises(OutputError, match="whole store of other data already"):
+        pack(folder, store, "lmdb")
+    assert open_store(store).manifest.plan.kind == "tar"
+    assert pack(folder, store, "lmdb", force=True).kind == "lmdb"
+    assert not list(store.glob("*.tar"))
+
+
+def test_a_second_pack_into_the_same_folder_is_refused_while_the_first_runs(folder, tmp_path):
+    refused = []
+
+    def second(progress):
+        if progress.done == 3:
+            with pytest.raises(OutputError, match="another pack is writing"):
+                pack(folder, tmp_path / "store", "tar")
+            refused.append(True)
+
+    done = pack(folder, tmp_path / "store", "tar", progress=second)
+
+    assert refused and len(open_store(done.path)) == done.samples
+
+
+@pytest.mark.parametrize(("kind", "module", "package"), [("lmdb", "lmdb", "lmdb"), ("tfrecord", "google_crc32c", "google-crc32c")])
+def test_a_missing_library_is_named_with_the_command_that_installs_it(kind, module, package, folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+
+    with pytest.raises(MissingDependency, match=f"pip install {package}"):
+        pack(folder, tmp_path / "store", kind)
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000", "AVIF"])
+def test_what_pillow_writes_is_known_as_an_image(form, tmp_path):
+    from PIL import Image, features
+
+    if form in ("WEBP", "AVIF", "JPEG2000") and not features.check({"JPEG2000": "jpg_2000"}.get(form, form.lower())):
+        pytest.skip(f"this Pillow writes no {form}")
+    Image.new("RGB", (8, 8), (9, 8, 7)).save(tmp_path / "x", form)
+
+    assert ending((tmp_path / "x").read_bytes()[:16]) is not None

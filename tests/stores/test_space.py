@@ -1,0 +1,62 @@
+"""Disks that are too small, before and while packing. On a file system of its own, of a few megabytes."""
+
+import os
+import subprocess
+
+import pytest
+
+from feedline.pipelines.stores import KINDS, open_store, pack, space, verify
+from feedline.profiler.errors import OutputError
+
+SIZE = 16 << 20
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", disk], capture_output=True).returncode != 0:
+        pytest.skip("a file system can be mounted by root alone")
+    yield disk
+    subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def fill(disk, leave):
+    free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+    with open(disk / "filler", "ab") as file:
+        file.write(bytes(free - leave))
+
+
+@kinds
+def test_a_data_set_larger_than_the_disk_is_refused_before_anything_is_written(kind, folder, small_disk):
+    fill(small_disk, 4 << 20)
+
+    with pytest.raises(OutputError, match=r"would take 0\.\d MB more, with a margin 8\.\d MB, and .*/disk has 4\.\d MB left"):
+        pack(folder, small_disk / "store", kind)
+    assert not (small_disk / "store").exists()
+
+
+@kinds
+def test_a_disk_that_fills_up_meanwhile_says_so_and_the_pack_goes_on_later(kind, folder, small_disk, monkeypatch):
+    monkeypatch.setattr("feedline.pipelines.stores.shards.BUFFER_BYTES", 4096)
+
+    with pytest.raises(OutputError, match="the disk is full: make space, and the same command goes on where it stopped"):
+        pack(folder, small_disk / "store", kind, progress=lambda progress: fill(small_disk, 65536) if progress.done == 2 else None)
+    (small_disk / "filler").unlink()
+
+    done = pack(folder, small_disk / "store", kind)
+    assert verify(done.path).samples == done.samples == len(open_store(folder))
+
+
+def test_the_margin_is_left(folder, small_disk):
+    with pytest.raises(OutputError, match="make space, or name a folder on another disk"):
+        space.check(small_disk / "store", SIZE - space.MARGIN_BYTES)
+    space.check(small_disk / "store", SIZE // 4)
+
+
+def test_a_destination_that_cannot_be_written_is_an_output_error(folder, tmp_path):
+    (tmp_path / "file").write_text("x")
+
+    with pytest.raises(OutputError, match="cannot be written"):
+        pack(folder, tmp_path / "file" / "store", "tar")
