@@ -1,0 +1,107 @@
+"""What ``feedline probe`` prints: a table of ceilings, what was not measured and why, and what the model's figures mean."""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from feedline.analysis.quantities import BLANK, number, seconds, share, size
+from feedline.profiler.ceilings import Ceiling, Ceilings
+
+OF = {"core": "on one core", "machine": "of the machine", "device": "of the device"}
+LEFT_OUT_SHOWN = 5
+
+
+def shown(ceilings: Ceilings) -> Iterator[RenderableType]:
+    """Everything, in order."""
+    yield table([one for one in ceilings.ceilings if one.value is not None])
+    reasons = list(not_measured(ceilings.ceilings))
+    if reasons:
+        yield Text("Not measured", style="bold underline")
+        yield from reasons
+    yield from (Padding(Text(line), (1, 0, 0, 0)) for line in remarks(ceilings))
+
+
+def table(measured: list[Ceiling]) -> Table:
+    """A row for each ceiling below the name of its part; of the same reading by 1, 4 and 16 threads only the fastest."""
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    made.add_column("part, how", overflow="fold", min_width=24)
+    for name in ("ceiling", "spread", "CPU"):
+        made.add_column(name, justify="right", no_wrap=True)
+    for (part, per, unit), rows in groupby(fastest_only(measured), lambda one: (one.part, one.per, one.unit)):
+        per_unit = {"B/s": "CPU / GB", "FLOP/s": "CPU / GFLOP"}.get(unit, "CPU / sample")
+        made.add_row(Text(f"{part}, {OF[per]}", "bold"), "", "", Text(per_unit, "dim"))
+        for one in rows:
+            made.add_row(Text(f"  {one.name.partition('/')[2]}"), Text(rate(one), "bold"), Text(spread(one)), Text(cpu(one)))
+    return made
+
+
+def fastest_only(ceilings: list[Ceiling]) -> list[Ceiling]:
+    """Drop what differs from another one only in its number of threads, and is slower."""
+    best: dict[str, Ceiling] = {}
+    for one in ceilings:
+        key = one.name.rpartition(" x")[0] if "threads" in one.settings and one.part == "read" else one.name
+        if key not in best or (one.value or 0) > (best[key].value or 0):
+            best[key] = one
+    return list(best.values())
+
+
+def rate(one: Ceiling) -> str:
+    """``1,240 samples/s``, ``3.27 GB/s``, ``43.7 GFLOP/s``."""
+    assert one.value is not None
+    if one.unit == "B/s":
+        return f"{size(one.value)}/s"
+    if one.unit == "FLOP/s":
+        factor, prefix = next(pair for pair in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (0.0, "")) if one.value >= pair[0])
+        return f"{number(one.value / (factor or 1.0))} {prefix}{one.unit}"
+    return f"{number(one.value)} {one.unit}"
+
+
+def spread(one: Ceiling) -> str:
+    """The smallest and the largest round, as percent of the median."""
+    if not one.value or one.low is None or one.high is None:
+        return "specified"
+    return f"{100 * (one.low / one.value - 1):+.0f} .. {100 * (one.high / one.value - 1):+.0f} %"
+
+
+def cpu(one: Ceiling) -> str:
+    """CPU time of a sample, of 1 GB, or of 1 GFLOP."""
+    if not one.cpu_s:
+        return BLANK
+    return seconds(one.cpu_s if one.unit == "samples/s" else one.cpu_s * 1e9)
+
+
+def not_measured(ceilings: list[Ceiling]) -> Iterator[RenderableType]:
+    """Each reason once, with all that it holds for."""
+    names: dict[str, list[str]] = {}
+    for one in ceilings:
+        if one.value is None:
+            names.setdefault(one.why, []).append(one.name)
+    for why, holds_for in names.items():
+        yield Padding(Text(f"{', '.join(holds_for)}: {why}", overflow="fold"), (0, 0, 0, 2))
+
+
+def remarks(ceilings: Ceilings) -> Iterator[str]:
+    """The files that are left out, the model's MFU, and the knee of the batch size."""
+    if ceilings.notes:
+        more = len(ceilings.notes) - LEFT_OUT_SHOWN
+        yield "\n".join([f"Files left out: {len(ceilings.notes)}", *ceilings.notes[:LEFT_OUT_SHOWN], *[f"and {more} more"][: more > 0]])
+    for one in ceilings.ceilings:
+        about = one.settings
+        if one.name == "compute/model" and about.get("mfu"):
+            flop, mfu = float(str(about["flop_per_sample"])), float(str(about["mfu"]))
+            yield f"The model takes {number(flop / 1e9)} GFLOP a sample. MFU: {share(mfu)} of the peak, {about['peak_source']}"
+        if one.name == "sweep/model" and one.value is not None:
+            best = f"throughput is within 5 % of its best (at {about['best_batch']})"
+            yield f"Batch size: from {about['knee']} on, {best}; {ended(one)}"
+
+
+def ended(one: Ceiling) -> str:
+    """Why the sweep over batch sizes ended."""
+    tried = one.settings["batches"]
+    assert isinstance(tried, list)
+    words = {"memory": "memory ended it", "saturation": "larger ones bring nothing", "time": "larger ones take too long"}
+    return f"tried up to {tried[-1]}: {words.get(str(one.settings['stopped']), 'the largest tried')}"

@@ -1,0 +1,1 @@
+"""Probes: one file measures one ceiling each."""

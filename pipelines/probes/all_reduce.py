@@ -1,0 +1,163 @@
+"""How fast gradients are summed over processes: gloo with two processes on this machine, and NCCL over its GPUs where there are two."""
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.multiprocessing
+
+from feedline.pipelines.probes.measure import Measured, Plan, Refused, Timed, ceiling, reason, summary
+from feedline.pipelines.probes.subject import Subject
+from feedline.profiler.ceilings import Ceiling
+
+MIB = 1 << 20
+SIZES = (MIB, 25 * MIB)  # 25 MiB: DistributedDataParallel's default bucket
+PATIENCE_S = 120.0
+
+
+def probe(subject: Subject) -> Iterator[Ceiling]:
+    """Bytes of gradient that are summed a second, per size of the message. ``settings``: ranks, bytes, and the bus bandwidth, which is
+    2 (n - 1) / n times as much (nccl-tests, PERFORMANCE.md)."""
+    yield from _backend("gloo", 2, subject)
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if gpus < 2:
+        yield ceiling("all_reduce/nccl", f"needs two GPUs, and there {'is one' if gpus else 'is none'}", unit="B/s")
+    else:
+        yield from _backend("nccl", gpus, subject)
+
+
+def _backend(backend: str, ranks: int, subject: Subject) -> Iterator[Ceiling]:
+    sizes = list(SIZES)
+    if subject.model is not None:
+        sizes.append(max(4, sum(one.numel() * 4 for one in subject.model.parameters() if one.requires_grad)))
+    try:
+        found: dict[int, Measured | str] = dict(together(backend, ranks, sizes, subject.plan))
+    except Exception as error:
+        found = dict.fromkeys(sizes, reason(error))
+    for number, size in enumerate(sizes):
+        measured = found[size]
+        what = "the model's gradients" if number == len(SIZES) else f"{size // MIB} MiB"
+        settings: dict[str, object] = {"backend": backend, "ranks": ranks, "bytes": size}
+        if isinstance(measured, Measured):
+            settings["bus_bytes_per_s"] = measured.value * 2 * (ranks - 1) / ranks
+        source = f"torch.distributed.all_reduce, float32, {ranks} processes of this machine; the slowest rank's time"
+        yield ceiling(f"all_reduce/{backend} {what}", measured, unit="B/s", source=source, settings=settings)
+
+
+def together(backend: str, ranks: int, sizes: list[int], plan: Plan) -> dict[int, Measured]:
+    """Start the processes, measure all sizes in turns, end them.
+
+    Raises:
+        Refused: a process failed or gave no answer; its own reason.
+    """
+    context = torch.multiprocessing.get_context("spawn" if torch.cuda.is_initialized() or backend == "nccl" else None)
+    answers = context.Queue()
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = (ranks, backend, Path(folder, "store"), sizes, plan, answers)
+        processes = [context.Process(target=_rank, args=(rank, *arguments), daemon=True) for rank in range(ranks)]
+        for process in processes:
+            process.start()
+        try:
+            rows = [_answer(answers, processes) for _ in range(ranks)]
+        finally:
+            for process in processes:
+                process.join(5.0)
+                if process.is_alive():
+                    process.kill()
+                    process.join()
+            answers.close()
+    return {size: summary([_slowest(rows, number, at) for at in range(plan.rounds)]) for number, size in enumerate(sizes)}
+
+
+def _slowest(rows: list[list[list[Timed]]], number: int, at: int) -> Timed:
+    """One round of one size over all ranks: the longest wall time, and the CPU of all."""
+    each = [row[number][at] for row in rows]
+    return Timed(each[0].units, max(one.wall_s for one in each), sum(one.cpu_s for one in each))
+
+
+def _answer(answers: Any, processes: list[Any]) -> list[list[Timed]]:
+    import queue
+
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        try:
+            answer = answers.get(timeout=1.0)
+        except queue.Empty:
+            if all(process.exitcode not in (None, 0) for process in processes):
+                raise Refused(f"its processes ended with exit code {processes[0].exitcode}") from None
+            continue
+        if isinstance(answer, str):
+            raise Refused(answer)
+        rows: list[list[Timed]] = answer
+        return rows
+    raise Refused(f"its processes gave no answer for {PATIENCE_S:.0f} s")
+
+
+def _rank(rank: int, ranks: int, backend: str, store: Path, sizes: list[int], plan: Plan, answers: Any) -> None:
+    """One process. Its answer: for every size, its rounds; or why there is none."""
+    try:
+        torch.set_num_threads(1)
+        with _group(rank, ranks, backend, store):
+            device = f"cuda:{rank}" if backend == "nccl" else "cpu"
+            messages = [torch.ones(size // 4, device=device) for size in sizes]
+            for message in messages:
+                _check(message, ranks)
+            repeats = [_repeats(message, plan) for message in messages]
+            rounds: list[list[Timed]] = [[] for _ in messages]
+            for number in range(plan.rounds):
+                order = list(range(len(messages)))
+                for at in order if number % 2 == 0 else reversed(order):
+                    rounds[at].append(_round(messages[at], repeats[at]))
+        answers.put(rounds)
+    except Exception as error:
+        answers.put(reason(error))
+
+
+@contextmanager
+def _group(rank: int, ranks: int, backend: str, store: Path) -> Iterator[None]:
+    import torch.distributed as dist
+
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a container may have no name that resolves
+    if backend == "nccl":
+        torch.cuda.set_device(rank)
+    dist.init_process_group(backend, init_method=f"file://{store}", rank=rank, world_size=ranks)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def _check(message: torch.Tensor, ranks: int) -> None:
+    """Ones summed over all ranks are the number of ranks."""
+    import torch.distributed as dist
+
+    dist.all_reduce(message)
+    if not bool((message == ranks).all()):
+        raise Refused("the sum over all ranks is wrong")
+    message.fill_(0.0)  # summing zeros again and again stays zero
+
+
+def _repeats(message: torch.Tensor, plan: Plan) -> int:
+    """How often a round repeats the call: the same number on all ranks, or they would wait for each other for ever."""
+    import torch.distributed as dist
+
+    took = torch.tensor([_round(message, 2).wall_s / 2], device=message.device)
+    dist.all_reduce(took, op=dist.ReduceOp.MAX)
+    return max(1, min(1000, int(plan.seconds / max(took.item(), 1e-6))))
+
+
+def _round(message: torch.Tensor, repeats: int) -> Timed:
+    import torch.distributed as dist
+
+    dist.barrier()
+    wall, cpu = time.perf_counter(), time.process_time()
+    for _ in range(repeats):
+        dist.all_reduce(message)
+    if message.is_cuda:
+        torch.cuda.synchronize()
+    return Timed(repeats * message.numel() * 4, time.perf_counter() - wall, time.process_time() - cpu)

@@ -1,0 +1,124 @@
+"""What the device computes: matrix products by type of number, and the user's model on a cached batch, with its FLOP and MFU.
+
+MFU (model FLOP utilization) is the FLOP of forward and backward a second over the device's peak, as in Chowdhery et al., PaLM, 2022,
+appendix B, but with the FLOP as torch.utils.flop_counter counts them (matrix products, convolutions, attention).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from feedline.pipelines.probes import peak, peaks
+from feedline.pipelines.probes.measure import Measured, Refused, Work, ceiling, in_turns, reason
+from feedline.pipelines.probes.subject import Subject
+from feedline.pipelines.probes.training_step import Step, cached_batch
+from feedline.profiler.ceilings import Ceiling
+
+SOURCE = "torch.mm, 2 n^3 FLOP a product"
+
+
+def probe(subject: Subject) -> Iterator[Ceiling]:
+    """Peaks of the device, then forward, backward, optimizer and all of them together of the user's model; samples/s.
+
+    ``settings`` of compute/model: flop_per_sample (forward and backward), mfu, peak_flops, peak_source, dtype.
+    """
+    products, works = _products(subject.device)
+    step, why, made_of = _step(subject)
+    if step is not None:
+        works |= {f"compute/{name}": work for name, work in step.works().items()}
+    found = in_turns(works, subject.plan)
+    specified = list(_specified(subject.device))
+    yield from specified
+    for name, about in products.items():
+        outcome = found[name] if name in works else str(about["why"])
+        yield ceiling(name, outcome, unit="FLOP/s", per="device", source=SOURCE, settings=about)
+    if step is None:
+        yield ceiling("compute/model", why, per="device")
+        return
+    reference = _peak(step.dtype, specified, products, found)
+    yield _model(step, found["compute/model"], reference, made_of)
+    for part in ("forward", "backward", "optimizer"):
+        settings: dict[str, object] = {"phase": part, "batch_size": len(step)}
+        yield ceiling(f"compute/{part}", found[f"compute/{part}"], per="device", source=f"{part} alone; {made_of}", settings=settings)
+
+
+def flop_per_sample(step: Step) -> float | None:
+    """FLOP of forward and backward, for one sample; None: the counter knows none of the model's operators."""
+    step.optimizer.zero_grad()
+    counter = FlopCounterMode(display=False)
+    with counter:
+        step.forward().backward()
+    return counter.get_total_flops() / len(step) or None
+
+
+def _step(subject: Subject) -> tuple[Step | None, str, str]:
+    """The user's training step; or None and why; and what the batch is made of."""
+    if subject.model is None:
+        return None, "no model was given: name it with --model module:name", ""
+    batch, made_of = cached_batch(subject)
+    try:
+        return Step.of(subject.model, batch, subject.device), "", made_of
+    except Exception as error:
+        return None, reason(error), made_of
+
+
+def _products(device: str) -> tuple[dict[str, dict[str, object]], dict[str, Work]]:
+    """By name: settings of every matrix product, and those that can be done."""
+    about: dict[str, dict[str, object]] = {}
+    works = {}
+    for name, dtype in peak.DTYPES.items():
+        settings: dict[str, object] = {"dtype": name, "threads": torch.get_num_threads(), "device": device}
+        if device != "cpu":
+            settings["tf32"] = torch.backends.cuda.matmul.allow_tf32
+        try:
+            works[f"compute/matmul {name}"], settings["n"] = peak.matmul(dtype, device)
+        except (RuntimeError, Refused) as error:
+            settings["why"] = reason(error)
+        about[f"compute/matmul {name}"] = settings
+    return about, works
+
+
+def _specified(device: str) -> Iterator[Ceiling]:
+    """What the maker of the GPU says it computes."""
+    if device == "cpu":
+        return
+    name = torch.cuda.get_device_name(device)
+    tf32 = torch.backends.cuda.matmul.allow_tf32
+    for dtype in peak.DTYPES:
+        figure = peaks.of(name, dtype, tf32)
+        settings: dict[str, object] = {"dtype": dtype, "device": name, "tf32": tf32}
+        why = "" if figure.flops else f"{name} with {dtype} is not in the table (pipelines/probes/peaks.py)"
+        about: dict[str, Any] = {"unit": "FLOP/s", "per": "device", "source": figure.source, "settings": settings, "why": why}
+        yield Ceiling(f"compute/specified {dtype}", "compute", figure.flops, **about)
+
+
+def _peak(
+    dtype: str, specified: list[Ceiling], products: dict[str, dict[str, object]], found: dict[str, Measured | str]
+) -> tuple[float | None, str]:
+    """The figure that MFU is a share of: the maker's, else the product measured beside the model. With its source."""
+    for one in specified:
+        if one.settings["dtype"] == dtype and one.value:
+            return one.value, one.source
+    name = f"compute/matmul {dtype}"
+    measured = found.get(name)
+    if isinstance(measured, Measured):
+        return measured.value, f"measured here: {name}, n = {products[name]['n']}"
+    return None, ""
+
+
+def _model(step: Step, outcome: Measured | str, reference: tuple[float | None, str], made_of: str) -> Ceiling:
+    try:
+        flop = flop_per_sample(step)
+    except Exception as error:
+        flop, made_of = None, f"{made_of}; FLOP could not be counted ({reason(error)})"
+    settings: dict[str, object] = {"phase": "all", "batch_size": len(step), "batch": list(step.batch.shape), "dtype": step.dtype}
+    found = ceiling("compute/model", outcome, per="device", source=f"a cached batch of {len(step)}: {made_of}; SGD", settings=settings)
+    if flop is None:
+        return found
+    settings |= {"flop_per_sample": flop, "peak_flops": reference[0], "peak_source": reference[1]}
+    if found.value and reference[0]:
+        settings["mfu"] = flop * found.value / reference[0]
+    return replace(found, settings=settings)

@@ -1,0 +1,169 @@
+"""Ways to turn the bytes of image files into RGB pixels: each makes, of encoded images, a function that decodes them all, one by one.
+
+None of them turns an image by its EXIF orientation, as Pillow's ``open`` does not, so that all give the same pixels.
+"""
+
+import importlib
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from feedline.pipelines.probes.measure import Refused
+
+Images = Iterable[Any]  # whatever the library gives; ``pixels`` makes arrays of it
+DecodeAll = Callable[[], Images]
+NO_GPU = "needs a CUDA device, and there is none"
+BATCH = 16  # of the libraries that take several images at once
+COMMON = frozenset({"JPEG", "PNG", "WEBP", "BMP", "TIFF"})
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Attributes:
+    make: prepares; raises Refused or ImportError where the library cannot run.
+    formats: as Pillow names them; None: what Pillow reads.
+    per: ``core``, or ``device`` for a decoder on a GPU.
+    """
+
+    name: str
+    make: Callable[[Sequence[bytes]], DecodeAll]
+    formats: frozenset[str] | None = None
+    per: str = "core"
+
+
+def pillow(blobs: Sequence[bytes]) -> DecodeAll:
+    from PIL import Image
+
+    return lambda: (Image.open(io.BytesIO(blob)).convert("RGB") for blob in blobs)
+
+
+def simplejpeg(blobs: Sequence[bytes]) -> DecodeAll:
+    import simplejpeg
+
+    return lambda: (simplejpeg.decode_jpeg(blob) for blob in blobs)
+
+
+def opencv(blobs: Sequence[bytes]) -> DecodeAll:
+    import cv2
+
+    arrays = [np.frombuffer(blob, np.uint8) for blob in blobs]
+    if hasattr(cv2, "IMREAD_COLOR_RGB"):
+        rgb = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
+        return lambda: (cv2.imdecode(array, rgb) for array in arrays)
+    bgr = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
+    return lambda: (_exchanged(cv2.imdecode(array, bgr)) for array in arrays)
+
+
+def _exchanged(image: Any) -> Any:
+    import cv2
+
+    return None if image is None else cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+
+
+def torchvision(blobs: Sequence[bytes]) -> DecodeAll:
+    import torch
+    from torchvision.io import ImageReadMode, decode_image
+
+    tensors = [torch.frombuffer(bytearray(blob), dtype=torch.uint8) for blob in blobs]
+    return lambda: (decode_image(tensor, ImageReadMode.RGB) for tensor in tensors)
+
+
+def nvimagecodec_cpu(blobs: Sequence[bytes]) -> DecodeAll:
+    nvimgcodec = importlib.import_module("nvidia.nvimgcodec")
+    if not hasattr(nvimgcodec, "NVIMGCODEC_DEVICE_CPU_ONLY"):
+        raise Refused("this version of nvImageCodec needs a CUDA driver")
+    return nvimagecodec(blobs, nvimgcodec.NVIMGCODEC_DEVICE_CPU_ONLY, [nvimgcodec.Backend(nvimgcodec.BackendKind.CPU_ONLY)])
+
+
+def nvimagecodec_gpu(blobs: Sequence[bytes]) -> DecodeAll:
+    if not _has_gpu():
+        raise Refused(NO_GPU)
+    return nvimagecodec(blobs, -1, None)
+
+
+def nvimagecodec(blobs: Sequence[bytes], device: int, backends: "list[Any] | None") -> DecodeAll:
+    """A decoder that, without a driver, raises or gives None for every image, as the version and the backends have it."""
+    nvimgcodec = importlib.import_module("nvidia.nvimgcodec")
+    decoder = nvimgcodec.Decoder(device_id=device, max_num_cpu_threads=1, backends=backends)
+    how = nvimgcodec.DecodeParams(apply_exif_orientation=False, color_spec=nvimgcodec.ColorSpec.SRGB)
+    batches = [blobs[at : at + BATCH] for at in range(0, len(blobs), BATCH)]
+
+    def decode() -> Iterator[Any]:
+        for batch in batches:
+            images = decoder.decode([nvimgcodec.CodeStream(blob) for blob in batch], params=how)
+            _wait_for_gpu()
+            yield from images
+
+    return decode
+
+
+def dali_cpu(blobs: Sequence[bytes]) -> DecodeAll:
+    return _dali(blobs, "cpu")
+
+
+def dali_mixed(blobs: Sequence[bytes]) -> DecodeAll:
+    if not _has_gpu():
+        raise Refused(NO_GPU)
+    return _dali(blobs, "mixed")
+
+
+def _dali(blobs: Sequence[bytes], device: str) -> DecodeAll:
+    from nvidia.dali import fn, pipeline_def
+    from nvidia.dali import types as dali_types
+
+    types: Any = dali_types  # what its stubs leave out
+    arrays = [np.frombuffer(blob, np.uint8) for blob in blobs]
+    batches = [arrays[at : at + BATCH] for at in range(0, len(arrays), BATCH)]
+
+    @pipeline_def
+    def decoding() -> Any:
+        encoded = fn.external_source(source=batches, cycle="quiet", dtype=types.UINT8, ndim=1)
+        return fn.decoders.image(encoded, device=device, output_type=types.RGB, adjust_orientation=False)
+
+    pipeline = decoding(batch_size=BATCH, num_threads=1, device_id=None if device == "cpu" else 0, prefetch_queue_depth=1)
+    pipeline.build()
+
+    def decode() -> Iterator[Any]:
+        for batch in batches:
+            (images,) = pipeline.run()
+            yield from (images[number] for number in range(len(batch)))
+
+    return decode
+
+
+def pixels(image: Any) -> "np.ndarray[Any, Any]":
+    """What a decoder gave, as uint8 [h, w, 3]."""
+    for to_host in ("as_cpu", "cpu"):  # DALI's name, torch's and nvImageCodec's
+        if hasattr(image, to_host):
+            image = getattr(image, to_host)()
+            break
+    array = np.asarray(image)
+    return array.transpose(1, 2, 0) if array.ndim == 3 and array.shape[0] == 3 and array.shape[2] != 3 else array
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _wait_for_gpu() -> None:
+    if _has_gpu():
+        import torch
+
+        torch.cuda.synchronize()
+
+
+DECODERS = [
+    Decoder("Pillow", pillow),
+    Decoder("simplejpeg", simplejpeg, frozenset({"JPEG"})),
+    Decoder("OpenCV", opencv, COMMON),
+    Decoder("torchvision.io", torchvision, frozenset({"JPEG", "PNG", "WEBP"})),
+    Decoder("nvImageCodec CPU", nvimagecodec_cpu, COMMON),
+    Decoder("nvImageCodec GPU", nvimagecodec_gpu, COMMON, "device"),
+    Decoder("DALI CPU", dali_cpu, COMMON),
+    Decoder("DALI mixed", dali_mixed, COMMON, "device"),
+]

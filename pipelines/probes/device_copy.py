@@ -1,0 +1,81 @@
+"""Pinning a batch's memory and copying it to the GPU, from pinned and from pageable memory, by size; and copying within main memory."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+
+from feedline.pipelines.probes.measure import Refused, Timed, Work, ceiling, in_turns
+from feedline.pipelines.probes.subject import Subject
+from feedline.profiler.ceilings import Ceiling
+
+MIB = 1 << 20
+SIZES = (MIB, 8 * MIB, 32 * MIB, 128 * MIB)
+MEMORY_BYTES = 256 * MIB  # far above any cache
+NO_GPU = "needs a CUDA device, and there is none"
+
+
+def probe(subject: Subject) -> Iterator[Ceiling]:
+    """Copies in main memory, and with a GPU pinning and copying to it. B/s."""
+    source = f"torch's copy_ of {MEMORY_BYTES // MIB} MiB, all cores; bytes copied, not bytes moved (twice as many)"
+    found = in_turns({"memory/copy": memory_copy(MEMORY_BYTES)}, subject.plan)
+    yield ceiling("memory/copy", found["memory/copy"], unit="B/s", source=source, settings={"bytes": MEMORY_BYTES})
+    if not torch.cuda.is_available():
+        for part in ("pin", "copy"):
+            yield ceiling(part, NO_GPU, unit="B/s", per="device" if part == "copy" else "machine")
+        return
+    works: dict[str, Work] = {}
+    for size in SIZES:
+        works[f"pin/{size // MIB} MiB"] = Work(partial(_pinned, torch.zeros(size, dtype=torch.uint8)))
+        for pinned in (True, False):
+            works[f"copy/{'pinned' if pinned else 'pageable'} {size // MIB} MiB"] = _copy_work(size, pinned)
+    measured = in_turns(works, subject.plan)
+    for name, one in measured.items():
+        size = int(name.split()[-2].rpartition("/")[2]) * MIB
+        source = "Tensor.pin_memory" if name.startswith("pin") else "Tensor.copy_ to the GPU, non_blocking, timed by CUDA events"
+        settings: dict[str, object] = {"bytes": size, "pinned": "pageable" not in name}
+        yield ceiling(name, one, unit="B/s", per="machine" if name.startswith("pin") else "device", source=source, settings=settings)
+
+
+def memory_copy(size: int) -> Work:
+    """One tensor into another, in main memory."""
+    given, taken = torch.arange(size // 8, dtype=torch.int64), torch.zeros(size // 8, dtype=torch.int64)
+
+    def run() -> int:
+        taken.copy_(given)
+        if taken[-1] != given[-1]:
+            raise Refused("copy_ did not copy")
+        return size
+
+    return Work(run)
+
+
+def _pinned(given: torch.Tensor) -> int:
+    """Copy to pinned memory. Torch's allocator gives back what an earlier batch had, as it does in a training once it is going."""
+    batch = given.pin_memory()
+    if not batch.is_pinned():
+        raise Refused("pin_memory gave memory that is not pinned")
+    return given.numel()
+
+
+def _copy_work(size: int, pinned: bool) -> Work:
+    held: list[torch.Tensor] = []
+
+    def prepare() -> None:
+        if not held:
+            batch = torch.randint(0, 256, (size,), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+            held.extend([batch.pin_memory() if pinned else batch, torch.empty(size, dtype=torch.uint8, device="cuda")])
+            held[1].copy_(held[0])
+            if not torch.equal(held[0], held[1].cpu()):
+                raise Refused("what came to the GPU is not what was sent")
+
+    def run() -> Timed:
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda.synchronize()
+        start.record()
+        held[1].copy_(held[0], non_blocking=True)
+        end.record()
+        end.synchronize()
+        return Timed(size, start.elapsed_time(end) * 1e-3, 0.0)
+
+    return Work(run, prepare)

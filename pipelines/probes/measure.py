@@ -1,0 +1,197 @@
+"""Measure several things in turns, so that a machine that gets slower or faster does so for all of them alike.
+
+Every round measures each thing once, forwards and backwards in turns. A thing's rate is the median of its rounds, its spread the smallest
+and the largest. CPU seconds are those of the whole process: a library's threads count, and time that another process took does not.
+"""
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from feedline.profiler import clock
+from feedline.profiler.ceilings import Ceiling
+
+process_cpu_ns = time.process_time_ns  # tests put a fake in its place, as in that of clock.wall_ns
+
+
+class Refused(Exception):
+    """Something that cannot be measured here, or that was fast because it did not do its work. The text says which."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long to measure.
+
+    Attributes:
+        rounds: of everything that is compared.
+        seconds: of one thing in one round, at least; one pass is always finished.
+        files: of the user's data set, at most.
+        pixels: of these files together, at most, where images are decoded or changed; at least four files are taken.
+        scratch_bytes: of the file that is written to be read.
+        threads: that read at once.
+    """
+
+    rounds: int = 5
+    seconds: float = 0.25
+    files: int = 100
+    pixels: float = 40e6
+    scratch_bytes: int = 256 << 20
+    threads: tuple[int, ...] = (1, 4, 16)
+
+
+FULL = Plan()
+QUICK = Plan(rounds=3, seconds=0.04, files=20, pixels=4e6, scratch_bytes=32 << 20, threads=(1, 4))
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A pass that took its own time: work in another process, or on a device with clocks of its own."""
+
+    units: float
+    wall_s: float
+    cpu_s: float
+
+
+def nothing() -> None:
+    """What there is to prepare, mostly."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One thing to measure.
+
+    Attributes:
+        run: one pass; returns what it did: a number of samples, bytes or FLOP, or ``Timed``. Raises Refused, or anything.
+        prepare: before every pass; not timed.
+    """
+
+    run: Callable[[], "float | Timed"]
+    prepare: Callable[[], object] = nothing
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Attributes:
+    rates: units per second of wall time, one a round.
+    cpu_s: CPU seconds of the process per unit: the median of the rounds.
+    """
+
+    rates: tuple[float, ...]
+    cpu_s: float
+
+    @property
+    def value(self) -> float:
+        return statistics.median(self.rates)
+
+    @property
+    def low(self) -> float:
+        return min(self.rates)
+
+    @property
+    def high(self) -> float:
+        return max(self.rates)
+
+
+def in_turns(works: Mapping[str, Work], plan: Plan) -> dict[str, Measured | str]:
+    """Measure all, in rounds, after one pass of each that does not count.
+
+    Returns:
+        By name, in the order given: what was measured, or why it was not. One that fails drops out; the others go on.
+    """
+    failed: dict[str, str] = {}
+    rounds: dict[str, list[Timed]] = {name: [] for name in works}
+    for number in range(-1, plan.rounds):
+        for name in list(works) if number % 2 == 0 else reversed(list(works)):
+            if name in failed:
+                continue
+            try:
+                found = one_round(works[name], 0.0 if number < 0 else plan.seconds)
+            except Exception as error:
+                failed[name] = reason(error)
+                continue
+            if number >= 0:
+                rounds[name].append(found)
+    return {name: failed[name] if name in failed else summary(rounds[name]) for name in works}
+
+
+def one_round(work: Work, seconds: float) -> Timed:
+    """Repeat passes until they took ``seconds`` together; preparing them does not count."""
+    units = wall_s = cpu_s = 0.0
+    while True:
+        work.prepare()
+        wall, cpu = clock.wall_ns(), process_cpu_ns()
+        done = work.run()
+        if not isinstance(done, Timed):
+            cpu, wall = process_cpu_ns() - cpu, clock.wall_ns() - wall
+            done = Timed(done, wall * 1e-9, cpu * 1e-9)
+        units, wall_s, cpu_s = units + done.units, wall_s + done.wall_s, cpu_s + done.cpu_s
+        if wall_s >= seconds:
+            return Timed(units, wall_s, cpu_s)
+
+
+def summary(rounds: list[Timed]) -> Measured:
+    return Measured(
+        tuple(one.units / max(one.wall_s, 1e-9) for one in rounds),
+        statistics.median(one.cpu_s / one.units for one in rounds),
+    )
+
+
+def reason(error: BaseException) -> str:
+    """An error as the reason in a table: one line."""
+    lines = str(error).strip().splitlines()
+    first = lines[0].strip() if lines else ""
+    return first if isinstance(error, Refused) and first else f"{type(error).__name__}: {first}".rstrip(": ")
+
+
+def ceiling(
+    name: str,
+    found: Measured | str,
+    *,
+    unit: str = "samples/s",
+    per: str = "machine",
+    source: str = "",
+    settings: dict[str, object] | None = None,
+) -> Ceiling:
+    """A ceiling of what was measured, or of the reason why it was not. The part is what stands before the slash of the name."""
+    part = name.split("/", 1)[0]
+    about = settings or {}
+    if isinstance(found, str):
+        return Ceiling(name, part, None, unit=unit, per=per, source=source, settings=about, why=found)
+    return Ceiling(name, part, found.value, found.low, found.high, unit, per, found.cpu_s, source, about)
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Keep this thread, and the threads that start in it, on one core; torch's and OpenCV's own threads are sent away meanwhile."""
+    import torch
+
+    allowed = os.sched_getaffinity(0)
+    threads = torch.get_num_threads()
+    opencv = _opencv_threads()
+    try:
+        os.sched_setaffinity(0, {max(allowed)})
+        torch.set_num_threads(1)
+        _set_opencv_threads(None if opencv is None else 0)
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+        torch.set_num_threads(threads)
+        _set_opencv_threads(opencv)
+
+
+def _opencv_threads() -> int | None:
+    try:
+        import cv2
+    except (ImportError, OSError):
+        return None
+    return int(cv2.getNumThreads())
+
+
+def _set_opencv_threads(number: int | None) -> None:
+    if number is not None:
+        import cv2
+
+        cv2.setNumThreads(number)

@@ -1,0 +1,74 @@
+"""The page cache of a file: empty it, fill it, and look how much of it is there. No root needed."""
+
+import ctypes
+import mmap
+import os
+from pathlib import Path
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+
+def evict(fd: int) -> None:
+    """Drop the file's pages: those that wait to be written are written first, or they would stay."""
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    if resident_share(fd):
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def resident_share(fd: int) -> float | None:
+    """Share of the file's pages that are in the page cache (mincore); None: the kernel does not tell.
+
+    Linux tells only who owns the file or may write it, and says "all of it" to everybody else (mm/mincore.c, can_do_mincore).
+    """
+    size = os.fstat(fd).st_size
+    if size == 0:
+        return 0.0
+    address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
+    if address == _MAP_FAILED:
+        return None
+    try:
+        pages = ctypes.create_string_buffer(-(-size // mmap.PAGESIZE))
+        if _libc.mincore(address, size, pages) != 0:
+            return None
+        return sum(page & 1 for page in pages.raw[: len(pages)]) / len(pages)
+    finally:
+        _libc.munmap(address, size)
+
+
+def disk_bytes() -> int | None:
+    """Bytes that this process had the disk read so far (/proc/self/io, read_bytes); None: the kernel does not tell."""
+    try:
+        with open("/proc/self/io", "rb") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith(b"read_bytes"))
+    except (OSError, StopIteration, ValueError):
+        return None
+
+
+def readahead_bytes(fd: int) -> int:
+    """What one page fault of a mapping may bring in; Linux' default of 128 KiB where the kernel does not tell."""
+    device = os.fstat(fd).st_dev
+    try:
+        return int(Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb").read_text()) * 1024
+    except (OSError, ValueError):
+        return 128 * 1024
+
+
+def filesystem(path: Path) -> str:
+    """The type of the file system that a path is on: ``ext4``, ``overlay``, ``tmpfs``, ``nfs4``."""
+    device = os.stat(path).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8") as file:
+            for line in file:
+                fields, _, more = line.partition(" - ")
+                if fields.split()[2] == wanted:
+                    return more.split()[0]
+    except (OSError, IndexError):
+        pass
+    return "unknown"

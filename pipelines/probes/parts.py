@@ -1,0 +1,79 @@
+"""All probes, in the order in which they are run, and what they find together."""
+
+import platform
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+from feedline.pipelines.probes.measure import ceiling, reason
+from feedline.pipelines.probes.subject import Subject
+from feedline.profiler.ceilings import Ceiling, Ceilings
+from feedline.profiler.samplers.cgroup import effective_cpus
+
+PARTS = {  # name -> module with a ``probe(subject)``
+    "read": "storage",
+    "decode": "decode",
+    "augment": "augment",
+    "transport": "transport",
+    "copy": "device_copy",
+    "compute": "compute",
+    "sweep": "sweep",
+    "all_reduce": "all_reduce",
+}
+
+
+def run(subject: Subject, part: str) -> list[Ceiling]:
+    """One part. A probe that breaks is a row that says why; the global random generators are left as they were."""
+    from feedline.pipelines.loaders.random_state import OwnRandomState
+
+    found: list[Ceiling] = []
+    try:
+        with OwnRandomState(0):
+            probe: Callable[[Subject], Iterator[Ceiling]] = import_module(f"feedline.pipelines.probes.{PARTS[part]}").probe
+            found += probe(subject)
+    except Exception as error:
+        found.append(ceiling(part, reason(error)))
+    return found
+
+
+def together(subject: Subject, found: list[Ceiling], notes: list[str]) -> Ceilings:
+    """All ceilings, with what is known of the model and of the machine."""
+    model = next((one.settings for one in found if one.name == "compute/model"), {})
+    return Ceilings(
+        found,
+        machine=machine(),
+        flop_per_sample=_number(model.get("flop_per_sample")),
+        peak_flops=_number(model.get("peak_flops")) or _fastest(found),
+        sample_bytes=subject.photos.mean_bytes if subject.photos else None,
+        cores=effective_cpus(),
+        notes=notes,
+    )
+
+
+def machine() -> dict[str, object]:
+    """What the figures depend on."""
+    import torch
+
+    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    return {"cpu": cpu_model(), "gpus": gpus, "kernel": platform.release(), "python": platform.python_version(), "torch": torch.__version__}
+
+
+def cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()
+
+
+def _fastest(found: list[Ceiling]) -> float | None:
+    """Without a model: the peak for float32, the maker's before the measured one."""
+    for name in ("compute/specified float32", "compute/matmul float32"):
+        for one in found:
+            if one.name == name and one.value:
+                return one.value
+    return None
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) else None

@@ -1,0 +1,163 @@
+"""The user's model on one cached batch: forward, backward and optimizer, each alone and together."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from feedline.pipelines.photos import Photo
+from feedline.pipelines.probes.measure import Refused, Work, reason
+from feedline.pipelines.probes.subject import Subject
+
+SIZE = (3, 224, 224)  # of the images where none are given: ImageNet's usual
+
+
+@dataclass(frozen=True)
+class Step:
+    """A training step that can be run in parts. SGD with momentum and a rate of 0: the parameters stay as they are.
+
+    Attributes:
+        batch: float32 [n, ...], on the model's device.
+    """
+
+    model: nn.Module
+    batch: torch.Tensor
+    optimizer: torch.optim.Optimizer
+
+    @classmethod
+    def of(cls, model: nn.Module, batch: torch.Tensor, device: str) -> "Step":
+        """Raises:
+        Refused: the model does not take such a batch, or has nothing to train.
+        """
+        model = model.to(device).train()
+        parameters = [one for one in model.parameters() if one.requires_grad]
+        if not parameters:
+            raise Refused("the model has no parameter that requires a gradient")
+        dtype = next((one.dtype for one in parameters if one.is_floating_point()), torch.float32)
+        step = cls(model, batch.to(device, dtype), torch.optim.SGD(parameters, lr=0.0, momentum=0.9))
+        try:
+            step.whole()
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            shape = f"a {dtype} batch of shape {list(batch.shape)}"
+            raise Refused(f"the model could not train on {shape}: {reason(error)}") from error
+        return step
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    @property
+    def dtype(self) -> str:
+        return str(self.batch.dtype).removeprefix("torch.")
+
+    def with_samples(self, number: int) -> "Step":
+        """The same with another batch size: samples are repeated or left out."""
+        times = -(-number // len(self.batch))
+        batch = self.batch.repeat(times, *[1] * (self.batch.ndim - 1))[:number].contiguous()
+        return Step(self.model, batch, self.optimizer)
+
+    def forward(self) -> torch.Tensor:
+        return loss_of(self.model(self.batch))
+
+    def whole(self) -> int:
+        self.optimizer.zero_grad()
+        self.forward().backward()
+        self.optimizer.step()
+        self.wait()
+        return len(self)
+
+    def wait(self) -> None:
+        if self.batch.is_cuda:
+            torch.cuda.synchronize()
+
+    def works(self) -> dict[str, Work]:
+        """What is measured: ``forward``, ``backward``, ``optimizer`` and ``model``, which is all of them."""
+        held: list[torch.Tensor] = []
+
+        def forward() -> int:
+            self.forward()
+            self.wait()
+            return len(self)
+
+        def before_backward() -> None:
+            self.optimizer.zero_grad()
+            held[:] = [self.forward()]
+            self.wait()
+
+        def backward() -> int:
+            held[0].backward()
+            self.wait()
+            return len(self)
+
+        def before_optimizer() -> None:
+            if any(one["params"][0].grad is None for one in self.optimizer.param_groups):
+                self.forward().backward()
+                self.wait()
+
+        def optimizer() -> int:
+            self.optimizer.step()
+            self.wait()
+            return len(self)
+
+        parts = {"forward": Work(forward), "backward": Work(backward, before_backward), "optimizer": Work(optimizer, before_optimizer)}
+        return {"model": Work(self.whole), **parts}
+
+
+def loss_of(output: Any) -> torch.Tensor:
+    """A loss for whatever a model gives: cross entropy for logits [n, classes], else a mean square of all that is differentiable.
+
+    Raises:
+        Refused: there is no floating-point tensor in it.
+    """
+    for name in ("loss", "logits"):
+        if getattr(output, name, None) is not None:
+            output = getattr(output, name)
+    tensors = [one for one in _tensors(output) if one.is_floating_point() and one.requires_grad]
+    if not tensors:
+        raise Refused("it gives no tensor that a loss can be made of")
+    if len(tensors) == 1 and tensors[0].ndim == 2:
+        logits = tensors[0]
+        return nn.functional.cross_entropy(logits, torch.arange(len(logits), device=logits.device) % logits.shape[1])
+    return torch.stack([one.float().square().mean() for one in tensors]).sum()
+
+
+def _tensors(output: Any) -> list[torch.Tensor]:
+    if isinstance(output, torch.Tensor):
+        return [output]
+    parts = output.values() if isinstance(output, dict) else output if isinstance(output, (list, tuple)) else ()
+    return [tensor for part in parts for tensor in _tensors(part)]
+
+
+def cached_batch(subject: Subject) -> tuple[torch.Tensor, str]:
+    """A batch of the user's own images through their own transform, or noise of the size that the transforms give.
+
+    Returns:
+        float32 [batch_size, ...], and what it is made of.
+    """
+    if subject.transform is not None and subject.images:
+        try:
+            images = [_changed(subject, photo) for photo in subject.images[: subject.batch_size]]
+            return _repeated(torch.stack(images), subject.batch_size), f"{len(images)} of the user's images"
+        except Exception as error:
+            why = f"noise: the images make no batch ({reason(error)})"
+    else:
+        why = "noise: no data set and transforms were given"
+    size = subject.recipe.output_size if subject.recipe else None
+    shape = (3, *size) if size else SIZE
+    return torch.randn(subject.batch_size, *shape, generator=torch.Generator().manual_seed(0)), why
+
+
+def _changed(subject: Subject, photo: Photo) -> torch.Tensor:
+    from PIL import Image
+
+    with Image.open(photo.path) as image:
+        made = subject.transform(image.convert("RGB"))
+    if not isinstance(made, torch.Tensor):
+        raise TypeError(f"the transforms give {type(made).__name__}, not a tensor")
+    return made.float()
+
+
+def _repeated(images: torch.Tensor, number: int) -> torch.Tensor:
+    return images.repeat(-(-number // len(images)), *[1] * (images.ndim - 1))[:number]

@@ -1,0 +1,94 @@
+"""``feedline probe``: the table, the file, and what it refuses."""
+
+import sys
+
+import pytest
+
+from feedline.cli import COMMANDS, main, probe
+from feedline.pipelines.probes import decode, parts
+from feedline.profiler.ceilings import Ceiling, Ceilings
+
+MINE = """
+import torch
+from torchvision import transforms
+
+transform = transforms.Compose([transforms.Resize((16, 16)), transforms.Lambda(lambda image: image), transforms.ToTensor()])
+
+def model():
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(768, 4))
+"""
+
+
+@pytest.fixture
+def working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "mine_for_probe.py").write_text(MINE)
+    yield tmp_path
+    sys.modules.pop("mine_for_probe", None)
+
+
+def test_twenty_photos_are_probed_quickly_into_a_table_and_a_file(working_folder, folder, capsys):
+    code = main(
+        ["probe", "--data", str(folder), "--transforms", "mine_for_probe:transform", "--model", "mine_for_probe:model"]
+        + ["--only", "compute,decode,augment,transport", "--batch-size", "8", "--quick", "-o", "ceilings.json"]
+    )
+
+    printed = capsys.readouterr().out
+    found = Ceilings.read(working_folder / "ceilings.json")
+    names = [one.name for one in found.ceilings]
+    assert code == 0
+    assert [line for line in printed.splitlines() if line.strip().startswith("simplejpeg")]
+    assert "Not measured" in printed and "MFU" in printed
+    assert {one.part for one in found.ceilings} == {"decode", "augment", "collate", "transport", "compute"}
+    assert names.index("decode/Pillow") < names.index("collate/uint8 shared") < names.index("compute/model")
+    assert found.flop_per_sample == 2 * 2 * 768 * 4
+    assert found.peak_flops in [one.value for one in found.ceilings if one.unit == "FLOP/s"]
+    assert found.sample_bytes == pytest.approx(sum(path.stat().st_size for path in folder.rglob("*.jpg")) / 20)
+    assert found.cores and found.machine["torch"]
+
+
+def test_a_probe_that_breaks_is_a_row_and_the_others_go_on(working_folder, folder, capsys, monkeypatch):
+    def breaks(_: object) -> None:
+        raise RuntimeError("the probe itself is broken")
+
+    monkeypatch.setattr(decode, "probe", breaks)
+
+    assert main(["probe", "--data", str(folder), "--only", "decode,copy", "--quick"]) == 0
+
+    printed = capsys.readouterr().out
+    assert "decode: RuntimeError: the probe itself is broken" in printed
+    assert "memory, of the machine" in printed
+
+
+def test_a_file_that_is_there_is_not_overwritten(working_folder, capsys):
+    (working_folder / "ceilings.json").write_text("mine")
+
+    assert main(["probe", "--only", "copy", "-o", "ceilings.json"]) == 73
+    assert (working_folder / "ceilings.json").read_text() == "mine"
+    assert "-f" in capsys.readouterr().err
+
+
+def test_a_part_that_is_not_there_is_refused_with_those_that_are(capsys):
+    with pytest.raises(SystemExit):
+        main(["probe", "--only", "reading"])
+
+    assert "no part reading: there are read, decode," in capsys.readouterr().err
+
+
+def test_a_folder_that_is_not_there_and_code_that_is_not_there_have_their_exit_codes(working_folder, capsys):
+    assert main(["probe", "--data", "nowhere", "--only", "copy"]) == 66
+    assert main(["probe", "--model", "nowhere:model", "--only", "copy"]) == 1
+
+
+def test_the_command_and_the_probes_know_the_same_parts():
+    assert COMMANDS["probe"] is probe.Probe
+    assert probe.PARTS == tuple(parts.PARTS)
+
+
+def test_of_several_numbers_of_threads_the_table_shows_the_fastest():
+    from feedline.cli.probe_table import fastest_only
+
+    rows = [Ceiling(f"read/files read cold x{n}", "read", value, settings={"threads": n}) for n, value in ((1, 5.0), (4, 9.0), (16, 7.0))]
+
+    assert [one.name for one in fastest_only(rows)] == ["read/files read cold x4"]
