@@ -5,7 +5,10 @@ import sys
 from typing import Protocol
 
 from feedline import __version__
+from feedline.cli.compare import Compare
 from feedline.cli.env import Env
+from feedline.cli.pack import Pack
+from feedline.cli.probe import Probe
 from feedline.cli.report import Report
 from feedline.cli.run import Run
 from feedline.profiler.errors import FeedlineError
@@ -21,7 +24,7 @@ class Command(Protocol):
         """Do it; returns the exit code. Raises FeedlineError."""
 
 
-COMMANDS: dict[str, type[Command]] = {"run": Run, "report": Report, "env": Env}
+COMMANDS: dict[str, type[Command]] = {"run": Run, "report": Report, "pack": Pack, "env": Env, "compare": Compare, "probe": Probe}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,0 +1,236 @@
+"""``feedline compare``."""
+
+import argparse
+import json
+import os
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from feedline.profiler.errors import OutputError, ScriptError
+
+if TYPE_CHECKING:
+    from feedline.pipelines.compare.result import Comparison, Compute
+    from feedline.pipelines.loaders.protocol import LoaderKind, Task
+
+FILES = ("compare.json", "benchmark.json", "compare.html", "ceilings.json")
+IMAGE = 224  # pixels, of the default transform
+
+
+class Compare:
+    """Measure loaders side by side on your own images and transforms: PyTorch's with several libraries, SPDL, DALI.
+
+    feedline compare --data photos
+    feedline compare --data photos --transforms mytrain:transform --model mytrain:make_model --workers 4
+
+    Every loader runs a whole epoch (does each image come exactly once?), gives the images of your transform with its random parameters
+    fixed (are they equal?), and is then measured in turns with the others. MODULE:NAME is an object of a module that Python finds from
+    here: a torchvision transform (default: RandomResizedCrop(224), flip, ToTensor, Normalize), a model or a function that makes one.
+    """
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="images, in a folder per class")
+        parser.add_argument("--transforms", metavar="MODULE:NAME", help="the training's torchvision transform")
+        parser.add_argument("--model", metavar="MODULE:NAME", help="which loader feeds this model?")
+        parser.add_argument("--workers", type=at_least(0), metavar="N", help="processes or threads (default: one per core, 16 at most)")
+        parser.add_argument("--batch", type=at_least(1), default=32, metavar="N", help="images in a batch (default 32)")
+        parser.add_argument("--limit", type=at_least(1), metavar="N", help="take N images of the folder")
+        parser.add_argument("--only", type=names, metavar="A,B", help="compare only these loaders; an unknown name lists them all")
+        parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="folder to make (default: runs/compare-TIME)")
+        parser.add_argument("-f", "--force", action="store_true", help="overwrite an older comparison there")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="also write the comparison as JSON to FILE")
+
+    def run(self, args: argparse.Namespace) -> int:
+        folder = make_folder(args)
+        kinds = chosen(args.only)
+        task = task_of(args)
+
+        from rich.console import Console
+
+        from feedline.cli.compare_text import show
+        from feedline.pipelines.compare.side_by_side import FULL, Contest, compare
+
+        console = Console(highlight=False)
+        with progress() as told:
+            comparison = compare(Contest(task, kinds, FULL, told), compute_of(args.model, task))
+        comparison.machine.update(machine())
+        show(comparison, console)
+        for path in write(comparison, folder, args.json):
+            console.print(f"  {os.path.relpath(path)}", soft_wrap=True)
+        return 0 if comparison.measured else 1
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """The type of a flag that takes whole numbers."""
+
+    def number(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} on")
+        return int(text)
+
+    return number
+
+
+def names(text: str) -> list[str]:
+    """The value of ``--only``."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def make_folder(args: argparse.Namespace) -> Path:
+    """The folder to write to; nothing in it is overwritten without -f.
+
+    Raises:
+        OutputError: there is something already, or it cannot be made.
+    """
+    from feedline.profiler import ranks
+
+    folder: Path = args.output or Path("runs") / f"compare-{ranks.started_at()}"
+    there = [path for path in [*(folder / name for name in FILES), args.json] if path is not None and path.exists()]
+    if there and not args.force:
+        raise OutputError(f"{there[0]} exists already: name another place, or overwrite it with -f")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be made ({error.strerror}): name another folder with -o") from error
+    return folder
+
+
+def chosen(only: list[str] | None) -> "list[LoaderKind]":
+    """The loaders of ``--only``, in the order of the list of all.
+
+    Raises:
+        ScriptError: there is no such loader.
+    """
+    from feedline.pipelines.loaders import KINDS
+
+    known = [kind.name for kind in KINDS]
+    for name in only or []:
+        if name not in known:
+            raise ScriptError(f"--only: there is no loader {name!r}: the loaders are {', '.join(known)}")
+    return [kind for kind in KINDS if only is None or kind.name in only]
+
+
+def task_of(args: argparse.Namespace) -> "Task":
+    """What to load.
+
+    Raises:
+        DataError, UserCodeError, MissingDependency: see the functions called.
+    """
+    import torch
+
+    from feedline.pipelines.loaders.protocol import Settings, Task
+    from feedline.pipelines.photos import scan
+    from feedline.pipelines.translate import recipe
+    from feedline.profiler.samplers.cgroup import effective_cpus
+
+    transform = the_transform(args.transforms)
+    photos = scan(args.data, args.limit)
+    workers = args.workers if args.workers is not None else max(1, min(16, int(effective_cpus())))
+    device = "cuda:0" if torch.cuda.is_available() else "cpu"
+    task = Task(photos, recipe.read(transform), Settings(args.batch, workers, device=device), transform)
+    try_out(task)
+    return task
+
+
+def the_transform(spec: str | None) -> Any:
+    """The user's, or what most trainings on ImageNet do."""
+    if spec is not None:
+        from feedline.pipelines import user_code
+
+        return user_code.load_transforms(spec)
+
+    from feedline.pipelines.translate.missing import load
+
+    transforms = load("torchvision.transforms")
+    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+    steps = [transforms.RandomResizedCrop(IMAGE), transforms.RandomHorizontalFlip(), transforms.ToTensor(), transforms.Normalize(mean, std)]
+    return transforms.Compose(steps)
+
+
+def try_out(task: "Task") -> None:
+    """Run the transform on images of the most different sizes and shapes, so that a mistake in it is told at once.
+
+    Raises:
+        UserCodeError: it raises, gives no tensor, or tensors that do not fit into one batch.
+    """
+    from feedline.pipelines.loaders import pillow_v1
+    from feedline.pipelines.loaders.random_state import OwnRandomState
+    from feedline.profiler.errors import UserCodeError
+
+    samples, _ = pillow_v1.steps(task)
+    by_shape = sorted(enumerate(task.photos.photos), key=lambda one: one[1].width / one[1].height)
+    by_size = sorted(by_shape, key=lambda one: one[1].width * one[1].height)
+    with OwnRandomState(0):
+        made = [tuple(samples[at][0].shape) for at, _ in (by_shape[0], by_shape[-1], by_size[0], by_size[-1])]
+    shapes = list(dict.fromkeys(made))
+    if len(shapes) > 1:
+        raise UserCodeError(
+            f"the transform makes tensors of {shapes[0]} and {shapes[1]}, which do not fit into one batch: "
+            "end it with a crop, or give Resize both sides"
+        )
+
+
+def compute_of(spec: str | None, task: "Task") -> "Callable[[], Compute] | None":
+    """What measures a training step of the user's model; None: no model was given.
+
+    Raises:
+        UserCodeError: the model cannot be loaded.
+    """
+    if spec is None:
+        return None
+    from feedline.pipelines import user_code
+    from feedline.pipelines.compare.training_step import prepared
+
+    return prepared(user_code.load_model(spec), task)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, int], None]]:
+    """Show on standard error what is being done, if that is a terminal; it goes away at the end."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=20), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
+        bar = shown.add_task("comparing", total=None)
+        yield lambda what, of: shown.update(bar, description=what, total=of, advance=1)
+
+
+def machine() -> dict[str, object]:
+    """What the figures depend on, without the machine's name."""
+    import torch
+
+    from feedline.profiler.record import session
+
+    facts = {**session.machine(), "python": platform.python_version(), "torch": torch.__version__}
+    return facts | ({"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {})
+
+
+def write(comparison: "Comparison", folder: Path, also: Path | None) -> list[Path]:
+    """Write the comparison in all its forms.
+
+    Raises:
+        OutputError: a file cannot be written.
+    """
+    from feedline.cli import compare_page
+    from feedline.pipelines.compare import to_json
+
+    plain = json.dumps(to_json.plain(comparison), indent=1)
+    texts = {
+        folder / "compare.json": plain,
+        folder / "benchmark.json": json.dumps(to_json.benchmark(comparison), indent=1),
+        folder / "compare.html": compare_page.render(comparison),
+    }
+    if also is not None:
+        texts[also] = plain
+    for path, text in texts.items():
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise OutputError(f"{path} cannot be written ({error.strerror}): name another place with -o") from error
+    ceilings = folder / "ceilings.json"
+    to_json.ceilings(comparison).write(ceilings)
+    return [*texts, ceilings]

@@ -1,0 +1,96 @@
+"""A comparison of loaders as one HTML file that needs no network: two figures, and the tables behind them."""
+
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from feedline import analysis
+from feedline.analysis import quantities
+from feedline.analysis.quantities import Scale, number
+from feedline.analysis.reports import palette
+from feedline.analysis.reports.figures.svg import percent, tag
+from feedline.cli import compare_text
+from feedline.pipelines.compare.choice import SYNTHETIC
+from feedline.pipelines.compare.result import Comparison, Row
+
+HERE = Path(__file__).parent
+REPORTS = Path(str(analysis.__file__)).parent / "reports"
+ROW, BAR = 40, 14  # px; a bar stands below its name
+COLORS = {"read": "read", "decode": "decode", "augment": "augment", "transport": "transport", "rest": "other"}
+
+
+def render(comparison: Comparison) -> str:
+    """The whole page."""
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined)
+    rows = sorted(comparison.measured, key=lambda row: -row.samples_per_s)
+    return environment.get_template("compare.html").render(
+        it=comparison,
+        rows=rows,
+        about=compare_text.about(comparison),
+        remarks=list(compare_text.remarks(comparison.rows)),
+        rates=rates(rows, comparison),
+        costs=costs(rows),
+        colors=COLORS,
+        number=number,
+        seconds=quantities.seconds,
+        blank=quantities.BLANK,
+        css=Markup(palette.css() + (REPORTS / "report.css").read_text(encoding="utf-8")),
+        js=Markup((REPORTS / "report.js").read_text(encoding="utf-8")),
+    )
+
+
+def rates(rows: list[Row], comparison: Comparison) -> Markup | None:
+    """Samples/s: a bar to the median, a line from the slowest to the fastest round; the model's own speed as a line across all."""
+    shown = [row for row in rows if row.name != SYNTHETIC]
+    if not shown:
+        return None
+    model = 1 / comparison.compute.step_s if comparison.compute else None
+    longest = max(max(row.rates) for row in shown)
+    drawn = model if model is not None and model <= 3 * longest else None
+    longest = max(longest, drawn or 0.0)
+    parts: list[Markup] = []
+    for index, row in enumerate(shown):
+        y = index * ROW
+        low, high = min(row.rates), max(row.rates)
+        said = f"{number(row.samples_per_s)} samples/s ({number(low)} to {number(high)}), {1000 * row.cpu_s:.2f} ms of CPU a sample"
+        bar = tag("rect", class_="part cpu", x=0, y=y + 20, width=percent(row.samples_per_s / longest), height=BAR)
+        middle = y + 20 + BAR / 2
+        whisker = tag("line", class_="median", x1=percent(low / longest), x2=percent(high / longest), y1=middle, y2=middle)
+        parts.append(tag("text", f"{row.name}: {number(row.samples_per_s)}", x=0, y=y + 14))
+        parts.append(tag("g", bar, whisker, class_="c-forward", data_tip=f"{row.name}: {said}"))
+    height = ROW * len(shown)
+    if drawn is not None:
+        x = percent(drawn / longest)
+        parts.append(tag("line", class_="cursor", x1=x, x2=x, y1=0, y2=height))
+        side = "end" if drawn > longest / 2 else "start"
+        parts.append(tag("text", f"the model alone: {number(drawn)}", x=x, y=height + 16, text_anchor=side))
+        height += 22
+    label = "Samples per second by loader"
+    return tag("svg", *parts, width="100%", height=height, role="img", tabindex=0, class_="marks", aria_label=label)
+
+
+def costs(rows: list[Row]) -> Markup | None:
+    """CPU time of a sample: its steps side by side, and what the running loader spent beyond them."""
+    shown = [row for row in rows if row.name != SYNTHETIC]
+    if not shown:
+        return None
+    split = {row.name: shares(row) for row in shown}
+    longest = max(sum(parts.values()) for parts in split.values())
+    scale = Scale.column(longest)
+    parts: list[Markup] = []
+    for index, row in enumerate(shown):
+        y, start = index * ROW, 0.0
+        parts.append(tag("text", f"{row.name}: {scale.full(row.cpu_s)}", x=0, y=y + 14))
+        for stage, spent in split[row.name].items():
+            place = {"x": percent(start / longest), "width": percent(spent / longest), "y": y + 20, "height": BAR}
+            parts.append(tag("rect", class_=f"segment c-{COLORS[stage]}", data_tip=f"{row.name}, {stage}: {scale.full(spent)}", **place))
+            start += spent
+    label = "CPU time of one sample by loader and step"
+    return tag("svg", *parts, width="100%", height=ROW * len(shown), role="img", tabindex=0, class_="marks", aria_label=label)
+
+
+def shares(row: Row) -> dict[str, float]:
+    """Seconds of each step; ``rest`` is what the running loader spent beyond them, or all where the steps are not known."""
+    known = {stage: getattr(row.stages, stage) for stage in compare_text.STAGES} if row.stages else {}
+    return {**known, "rest": max(0.0, row.cpu_s - sum(known.values()))}

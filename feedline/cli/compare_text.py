@@ -1,0 +1,117 @@
+"""A comparison of loaders in the terminal: three tables and one sentence, 80 columns wide where names allow it."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from feedline.analysis.quantities import BLANK, Scale, number, seconds
+from feedline.analysis.reports.terminal import plain
+from feedline.pipelines.compare.choice import SYNTHETIC
+from feedline.pipelines.compare.result import Comparison, Row
+
+NAMED = 3  # files named per kind of problem
+STAGES = ("read", "decode", "augment", "transport")
+
+
+def show(comparison: Comparison, console: Console) -> None:
+    """Print it."""
+    console.print(plain(about(comparison)))
+    for kind, paths in comparison.left_out.items():
+        more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
+        console.print(plain(f"left out, {kind.replace('_', ' ')}: {len(paths)} ({', '.join(paths[:NAMED])}{more})"), soft_wrap=True)
+    for title, table in tables(comparison):
+        console.print()
+        console.print(Text(title, style="bold underline"))
+        console.print(table)
+    for remark in remarks(comparison.rows):
+        console.print(plain(f"- {remark}"))
+    console.print()
+    console.print(plain(comparison.choice, "bold"))
+
+
+def about(comparison: Comparison) -> str:
+    """What was compared, and how."""
+    settings = comparison.settings
+    return (
+        f"{comparison.photos:,} images of {comparison.sample_bytes / 1000:,.0f} kB, batches of {settings['batch_size']}, "
+        f"{settings['workers']} workers or threads on {comparison.cores:g} cores, to {settings['device']}. "
+        f"Page cache {comparison.cache}. {settings['rounds']} rounds in turns."
+    )
+
+
+def tables(comparison: Comparison) -> Iterable[tuple[str, Table]]:
+    """(title, table) of each part that there is something to say about."""
+    measured = comparison.measured
+    if measured:
+        yield "Loaders", rates(comparison)
+        if any(row.stages for row in measured):
+            yield "CPU per sample of each step, called alone", steps(measured)
+        yield "Labels, and grey levels (of 255) off pillow-v1", equality(measured)
+
+
+def columns(*heads: str) -> Table:
+    """A table whose first column is text and the others figures."""
+    table = Table.grid(padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column(no_wrap=True)
+    for _ in heads[1:]:
+        table.add_column(justify="right", no_wrap=True)
+    table.add_row(*(Text(head, style="dim") for head in heads))
+    return table
+
+
+def rates(comparison: Comparison) -> Table:
+    """Samples/s and what they cost; the fastest first."""
+    fed = comparison.compute is not None
+    table = columns("loader", "samples/s", "(rounds)", "CPU ms", "cores", "1st batch", *(["model gets"] if fed else []))
+    for row in sorted(comparison.measured, key=lambda row: -row.samples_per_s):
+        spread = f"({number(min(row.rates))}{BLANK}{number(max(row.rates))})" if row.name != SYNTHETIC else "(upper bound)"
+        figures = [number(row.samples_per_s), spread, f"{1000 * row.cpu_s:.2f}", f"{row.cores:.1f}", seconds(row.first_batch_s)]
+        if fed:
+            figures.append(f"{number(row.feeds.samples_per_s)} {row.feeds.limit}" if row.feeds else BLANK)
+        table.add_row(plain(row.name), *figures)
+    if comparison.compute is not None:
+        step = comparison.compute
+        table.add_row("the model alone", number(1 / step.step_s), "", f"{1000 * step.cpu_s:.2f}", f"{step.cpu_s / step.step_s:.1f}", "", "")
+    return table
+
+
+def steps(rows: Sequence[Row]) -> Table:
+    """CPU time by step."""
+    scale = Scale.column(max(getattr(row.stages, stage) for row in rows if row.stages for stage in STAGES))
+    table = columns("loader", *(f"{stage} {scale.unit}" for stage in STAGES))
+    for row in rows:
+        if row.stages:
+            table.add_row(plain(row.name), *(scale(getattr(row.stages, stage)) for stage in STAGES))
+        elif row.stages_why:
+            table.add_row(plain(row.name), *[BLANK] * len(STAGES))
+    return table
+
+
+def equality(rows: Sequence[Row]) -> Table:
+    """Against pillow-v1, in grey levels of 255."""
+    table = columns("loader", "each once", "mean", "worst image", "largest")
+    for row in rows:
+        once = "yes" if row.epoch and not row.epoch.wrong else "NO"
+        off = (row.pixels.mean, row.pixels.largest_mean, row.pixels.max) if row.pixels else (None,) * 3
+        table.add_row(plain(row.name), once, *(BLANK if one is None else f"{one:.2f}" for one in off))
+    return table
+
+
+def remarks(rows: Sequence[Row]) -> Iterable[str]:
+    """What the tables cannot hold: reasons, faults, and what is missing."""
+    for row in rows:
+        if row.why:
+            yield f"{row.name} is left out: {row.why}"
+            continue
+        if row.epoch and row.epoch.wrong:
+            yield f"{row.name}: {row.epoch.wrong}"
+        if row.pixels and row.pixels.outside:
+            yield f"{row.name}: its images are not equal: {row.pixels.outside}"
+        if row.pixels_why:
+            yield f"{row.name}: images not compared: {row.pixels_why}"
+        if row.stages_why:
+            yield f"{row.name}: steps not timed: {row.stages_why}"
+    for operation in dict.fromkeys(operation for row in rows for operation in row.missing):
+        yield f"left out by {', '.join(row.name for row in rows if operation in row.missing)}: {operation}"

@@ -1,0 +1,91 @@
+"""What every loader that is compared promises."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from feedline.pipelines.loaders.samples import Samples
+from feedline.pipelines.photos import Photos
+from feedline.pipelines.translate.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a training step gets.
+
+    Attributes:
+        images: [n, 3, h, w], float32 normalised as the user's transforms do, on ``Settings.device``. A loader that ships uint8 finishes on
+            the device before it hands a batch over, so that all are equal to the model.
+        index: int64 [n] on the CPU: each sample's place in ``Photos.photos``; the class is ``photos[i].label``.
+    """
+
+    images: torch.Tensor
+    index: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to load.
+
+    Attributes:
+        workers: worker processes, or threads where the loader has threads.
+        seed: of the order and of random transforms; the same seed, rank and epoch give the same order.
+        rank, world_size: this process sees every world_size-th part; no sample is repeated or dropped, the last batch may be smaller.
+        device: ``cpu`` or ``cuda:0``.
+        shuffle: off, samples come in the order of the folder.
+    """
+
+    batch_size: int = 32
+    workers: int = 2
+    seed: int = 0
+    rank: int = 0
+    world_size: int = 1
+    device: str = "cpu"
+    shuffle: bool = True
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to load: the same for all loaders.
+
+    Attributes:
+        transform: the user's own torchvision transform, PIL image -> tensor; None: ``recipe`` is all there is.
+        recipe: the same as a list of operations.
+    """
+
+    photos: Photos
+    recipe: Recipe
+    settings: Settings = field(default_factory=Settings)
+    transform: Callable[[Any], torch.Tensor] | None = None
+
+
+class Loader(Protocol):
+    """A loader that is ready to run. Made by a ``LoaderKind``; ``close()`` ends its processes and threads."""
+
+    missing: tuple[str, ...]  #: operations of the recipe that it cannot do and leaves out
+    samples: Samples | str  #: its steps one by one, for timing them, or why they cannot be called apart
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """All batches of one epoch of this rank."""
+
+    def close(self) -> None:
+        """End processes and threads. A closed loader is not used again."""
+
+
+@dataclass(frozen=True)
+class LoaderKind:
+    """A way to load, in a list (loaders/__init__.py).
+
+    Attributes:
+        name: short, for tables: ``v2 uint8``.
+        about: what it does, one line.
+        refuses: why it cannot run for this device (``cpu`` or ``cuda:0``) on this machine, or None: it can. Never raises.
+        make: makes the loader. Raises MissingDependency.
+    """
+
+    name: str
+    about: str
+    refuses: Callable[[str], str | None]
+    make: Callable[[Task], Loader]

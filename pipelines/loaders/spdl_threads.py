@@ -1,0 +1,127 @@
+"""SPDL: threads of this process read, decode and augment; nothing is copied between processes.
+
+It decodes with its own decoder where FFmpeg's shared libraries are, else with libjpeg-turbo. Threads help as far as the libraries give up
+Python's lock: they do while decoding and resizing.
+"""
+
+import functools
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from feedline.pipelines.loaders import simplejpeg_v2
+from feedline.pipelines.loaders.protocol import Batch, LoaderKind, Task
+from feedline.pipelines.loaders.requirements import installed, needs
+from feedline.pipelines.loaders.samples import Samples
+from feedline.pipelines.loaders.shard import order, seed_of_rank
+from feedline.pipelines.loaders.workers import Finish
+from feedline.pipelines.translate import v2
+from feedline.profiler.errors import MissingDependency
+
+ABOUT = "SPDL: threads, {}, torchvision v2 on uint8"
+
+Loaded = tuple[torch.Tensor, int]
+
+
+class SpdlLoader:
+    """A ``Loader`` made of one ``spdl.pipeline`` an epoch. Which thread takes which sample is luck, and so are random transforms."""
+
+    def __init__(self, task: Task) -> None:
+        self.settings = task.settings
+        built = v2.build(task.recipe, seed_of_rank(task.settings))
+        self.missing = built.missing
+        self.samples: Samples | str = Samples(task.photos, decode := decoder(), built.apply)
+        self.about = ABOUT.format("its own decoder (FFmpeg)" if decode is with_ffmpeg else "libjpeg-turbo: it finds no FFmpeg")
+        self._samples = self.samples
+        self._finish = Finish(task)
+        self._running: Any = None
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        from spdl.pipeline import PipelineBuilder
+
+        self.close()
+        threads = max(1, self.settings.workers)
+        builder = (
+            PipelineBuilder[Any, Any]()
+            .add_source(order(len(self._samples), self.settings, number))
+            .pipe(self._load, concurrency=threads, output_order="input", name="load")
+            .aggregate(self.settings.batch_size)
+            .pipe(batch_or_error, name="collate")
+            .add_sink(2)
+        )
+        self._running = pipeline = builder.build(num_threads=threads)
+        try:
+            with pipeline.auto_stop():
+                for made in pipeline:
+                    if isinstance(made, Exception):
+                        raise made
+                    images, index = made
+                    yield Batch(self.finish(images), index)
+        finally:
+            self._running = None
+
+    def finish(self, images: torch.Tensor) -> torch.Tensor:
+        """uint8 [n, 3, h, w] -> float32 on the device."""
+        return self._finish(images.to(self.settings.device))
+
+    def _load(self, index: int) -> Loaded | Exception:
+        try:
+            return self._samples[index]
+        except Exception as error:  # handed on as a result: SPDL drops what fails, and logs it
+            return error
+
+    def close(self) -> None:
+        if self._running is not None:
+            self._running.stop()
+            self._running = None
+
+
+def batch_or_error(samples: list[Loaded | Exception]) -> tuple[torch.Tensor, torch.Tensor] | Exception:
+    """A batch, or what went wrong with one of its samples."""
+    loaded = [sample for sample in samples if not isinstance(sample, Exception)]
+    try:
+        return next((sample for sample in samples if isinstance(sample, Exception)), None) or collate(loaded)
+    except Exception as error:
+        return error
+
+
+def collate(samples: list[Loaded]) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.stack([image for image, _ in samples]), torch.tensor([index for _, index in samples])
+
+
+def with_ffmpeg(data: bytes) -> torch.Tensor:
+    """Decode with SPDL's decoder to uint8 [3, h, w]."""
+    from spdl.io import load_image, to_torch
+
+    return to_torch(load_image(data)).permute(2, 0, 1)
+
+
+def decoder() -> Callable[[bytes], torch.Tensor]:
+    """SPDL's own, or libjpeg-turbo.
+
+    Raises:
+        MissingDependency: neither is there.
+    """
+    if has_ffmpeg():
+        return with_ffmpeg
+    if installed("simplejpeg"):
+        return simplejpeg_v2.to_tensor
+    raise MissingDependency("SPDL finds no FFmpeg, and simplejpeg is not installed: pip install simplejpeg")
+
+
+@functools.cache
+def has_ffmpeg() -> bool:
+    """Whether SPDL's decoder works: it is tried on an image, because its libraries are looked for only then."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.new("RGB", (16, 8), (200, 100, 50)).save(buffer, "JPEG")
+    try:
+        return with_ffmpeg(buffer.getvalue()).shape == (3, 8, 16)
+    except Exception:  # whatever its loader of libraries raises
+        return False
+
+
+KIND = LoaderKind("spdl", ABOUT.format("its own decoder or libjpeg-turbo"), needs("spdl.pipeline"), SpdlLoader)

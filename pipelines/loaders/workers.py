@@ -1,0 +1,128 @@
+"""torch's DataLoader with worker processes: what its family of loaders shares."""
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Sampler
+
+from feedline.pipelines.loaders.protocol import Batch, Settings, Task
+from feedline.pipelines.loaders.random_state import OwnRandomState
+from feedline.pipelines.loaders.samples import Samples
+from feedline.pipelines.loaders.shard import in_batches, order, seed_of_rank
+from feedline.pipelines.translate.dice import Dice
+from feedline.pipelines.translate.finish import finish
+from feedline.profiler.errors import FeedlineError
+
+Collate = Callable[[list[tuple[torch.Tensor, int]]], Any]
+
+
+class Batches(Sampler[list[int]]):
+    """The batches of indices of one epoch."""
+
+    def __init__(self, samples: int, settings: Settings) -> None:
+        self.samples, self.settings = samples, settings
+        self.epoch = 0
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter(in_batches(order(self.samples, self.settings, self.epoch), self.settings.batch_size))
+
+
+class WorkerLoader:
+    """A ``Loader`` of one ``Samples``.
+
+    Workers stay from epoch to epoch. Their seeds come from a generator of the loader's own; without workers, the global generators are
+    put back after every batch.
+
+    Args:
+        finish: what the workers sent, on the device -> float32 images; None: they are float32 already.
+        collate: a list of samples -> what the workers send and their indices; None: torch's own.
+        prepare: called in every worker before its first sample.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        samples: Samples,
+        missing: tuple[str, ...] = (),
+        finish: Callable[[Any], torch.Tensor] | None = None,
+        collate: Collate | None = None,
+        prepare: Callable[[int], None] | None = None,
+    ) -> None:
+        settings = task.settings
+        self.samples: Samples | str = samples
+        self.missing = missing
+        self.device = settings.device
+        self.collate = collate
+        self.finish = finish or as_it_is
+        self._batches = Batches(len(samples), settings)
+        self._aside = nullcontext() if settings.workers else OwnRandomState(seed_of_rank(settings))
+        self._loader: DataLoader[Any] | None = DataLoader(
+            samples,
+            batch_sampler=self._batches,
+            num_workers=settings.workers,
+            collate_fn=collate,
+            pin_memory=settings.device != "cpu",
+            persistent_workers=settings.workers > 0,
+            worker_init_fn=prepare,
+            generator=torch.Generator().manual_seed(seed_of_rank(settings)),
+        )
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        if self._loader is None:
+            raise ValueError("the loader is closed")
+        self._batches.epoch = number
+        received = iter(self._loader)
+        while True:
+            try:
+                with self._aside:
+                    images, index = next(received)
+            except StopIteration:
+                return
+            except FeedlineError as error:
+                raise type(error)(last_line(error)) from None
+            images = to_device(images, self.device)
+            yield Batch(self.finish(images), index)
+
+    def close(self) -> None:
+        workers = getattr(self._loader, "_iterator", None)
+        self._loader = None
+        if workers is not None:
+            workers._shutdown_workers()  # there is no public way to end persistent workers before they are garbage
+
+
+def as_it_is(images: torch.Tensor) -> torch.Tensor:
+    return images
+
+
+def last_line(error: FeedlineError) -> str:
+    """An error's own words, without the traceback that the DataLoader puts in front when it comes out of a worker."""
+    return str(error).strip().splitlines()[-1].removeprefix(f"{type(error).__module__}.{type(error).__name__}: ")
+
+
+def to_device(images: Any, device: str) -> Any:
+    """Copy a tensor, or the tensors of a list, from pinned memory."""
+    if device == "cpu":
+        return images
+    if isinstance(images, list):
+        return [to_device(one, device) for one in images]
+    return images.to(device, non_blocking=True) if isinstance(images, torch.Tensor) else images
+
+
+class Finish:
+    """uint8 [n, 3, h, w] -> float32, normalised, on the same device."""
+
+    def __init__(self, task: Task) -> None:
+        self.recipe = task.recipe
+        self.dice = Dice(seed_of_rank(task.settings))
+
+    def __call__(self, images: torch.Tensor) -> torch.Tensor:
+        return finish(self.recipe, images, self.dice.here())
+
+
+def opencv_alone(worker: int) -> None:
+    """OpenCV starts a thread per core in every worker otherwise (torch's threads are limited by the DataLoader)."""
+    import cv2
+
+    cv2.setNumThreads(0)

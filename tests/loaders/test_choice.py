@@ -1,0 +1,88 @@
+"""What a model would get with each loader, and which one is recommended."""
+
+import pytest
+
+from feedline.pipelines.compare.choice import choose, feeds
+from feedline.pipelines.compare.result import Compute, Epoch, Part, Pixels, Row
+
+
+def row(name: str, rate: float, cpu_s: float, main_s: float = 0.0, **more) -> Row:
+    """A loader that gives ``rate`` samples/s."""
+    part = Part(samples=1000, wall_s=1000 / rate, cpu_s=1000 * cpu_s, main_s=1000 * main_s, first_batch_s=0.1)
+    return Row(name, "", parts=[part], epoch=Epoch(1000, 1.0), pixels=Pixels(48, 0.1, 0.2, 3.0), **more)
+
+
+def fed(rows: list[Row], compute: Compute, cores: float) -> list[Row]:
+    for one in rows:
+        one.feeds = feeds(one, compute, cores, "cpu")
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("loader", "compute", "cores", "limit", "rate"),
+    [
+        (row("a", 500, cpu_s=0.002), Compute(step_s=0.0001, cpu_s=0.0001), 8, "loader", 500),
+        (row("a", 500, cpu_s=0.002, main_s=0.001), Compute(step_s=0.009, cpu_s=0.009), 8, "compute", 100),
+        (row("a", 500, cpu_s=0.004), Compute(step_s=0.002, cpu_s=0.004), 2, "cores", 250),
+    ],
+)
+def test_the_lowest_of_three_limits_is_what_a_training_gets(loader, compute, cores, limit, rate):
+    found = feeds(loader, compute, cores, "cpu")
+
+    assert found.limit == limit
+    assert found.samples_per_s == pytest.approx(rate)
+
+
+def test_the_gpu_time_of_a_loader_is_taken_from_the_models():
+    part = Part(1000, 1.0, 0.1, 0.0, 0.1, gpu_s=1.0)
+
+    found = feeds(Row("dali-gpu", "", parts=[part]), Compute(0.001, 0.0), 8, "cuda:0")
+
+    assert found.limits["compute"] == pytest.approx(500)
+
+
+def test_the_fastest_is_taken_when_no_model_is_given():
+    assert choose([row("pillow-v1", 300, 0.006), row("dali-cpu", 600, 0.003)], None, 2).startswith(
+        "Take dali-cpu: 600 samples/s, 2.00 times as many as with pillow-v1"
+    )
+
+
+def test_of_loaders_that_are_alike_the_one_with_the_fewest_cpu_seconds_is_taken():
+    said = choose([row("pillow-v1", 300, 0.006), row("a", 600, 0.003), row("b", 590, 0.002)], None, 2)
+
+    assert said.startswith("Take b: ") and "fewest CPU seconds" in said
+
+
+def test_the_present_loader_stays_when_the_model_is_the_limit():
+    compute = Compute(step_s=0.02, cpu_s=0.01)
+
+    said = choose(fed([row("pillow-v1", 300, 0.006), row("dali-cpu", 600, 0.003)], compute, 16), compute, 16)
+
+    assert said.startswith("Keep pillow-v1: the model takes 50 samples/s and gets 50 with it")
+
+
+def test_on_shared_cores_the_loader_that_leaves_most_to_the_model_is_taken():
+    compute = Compute(step_s=0.002, cpu_s=0.004)
+    slow_and_cheap, fast_and_dear = row("cheap", 400, 0.001), row("dear", 900, 0.006)
+
+    said = choose(fed([row("pillow-v1", 300, 0.006), slow_and_cheap, fast_and_dear], compute, 2), compute, 2)
+
+    assert said.startswith("Take cheap: the model would get 400 samples/s, 2.00 times as many")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [{"missing": ("RandAugment: no",)}, {"why": "broke down"}],
+)
+def test_a_loader_with_a_fault_is_never_recommended(fault):
+    assert choose([row("pillow-v1", 300, 0.006), row("fast", 900, 0.001, **fault)], None, 2).startswith("Keep pillow-v1")
+
+
+def test_what_a_loader_would_bring_if_less_will_do_is_said_with_what_it_leaves_out():
+    said = choose([row("pillow-v1", 300, 0.006), row("fast", 900, 0.001, missing=("Lambda: no counterpart",))], None, 2)
+
+    assert said.endswith(" fast would give 3.00 times that, but leaves out Lambda.")
+
+
+def test_the_upper_bound_is_never_recommended():
+    assert choose([row("pillow-v1", 300, 0.006), row("synthetic", 1e6, 1e-6)], None, 2).startswith("Keep pillow-v1")

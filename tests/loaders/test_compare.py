@@ -1,0 +1,232 @@
+"""Comparing loaders: from the command line to files, and what the comparison makes of faults."""
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+from loaders.conftest import COUNT, picture
+
+from feedline.cli import main
+from feedline.pipelines.compare import parts, pixels, side_by_side
+from feedline.pipelines.compare.cpu_time import tree_cpu_s
+from feedline.pipelines.compare.side_by_side import Contest, Plan, compare
+from feedline.pipelines.loaders import pillow_v1, simplejpeg_v2
+from feedline.pipelines.loaders.protocol import Batch, LoaderKind
+from feedline.profiler.ceilings import Ceilings
+from feedline.profiler.errors import OutputError
+
+QUICK = Plan(rounds=2, part_s=0.05)
+ONLY = "pillow-v1,simplejpeg-v2,dali-cpu,dali-gpu,synthetic"
+
+
+@pytest.fixture(scope="module")
+def forty(tmp_path_factory):
+    """40 images, and one that is none."""
+    root = tmp_path_factory.mktemp("forty")
+    for number in range(40):
+        (root / f"class-{number % 3}").mkdir(exist_ok=True)
+        picture(number).save(root / f"class-{number % 3}" / f"{number:02}.jpg", quality=95)
+    (root / "class-0" / "broken.jpg").write_bytes(b"no image")
+    return root
+
+
+@pytest.fixture(scope="module")
+def compared(forty, tmp_path_factory):
+    """What the command line wrote; (folder, standard output)."""
+    import contextlib
+    import io
+
+    out, said = tmp_path_factory.mktemp("out"), io.StringIO()
+    before, side_by_side.FULL = side_by_side.FULL, QUICK
+    try:
+        with contextlib.redirect_stdout(said):
+            code = main(
+                [
+                    "compare",
+                    "--data",
+                    str(forty),
+                    "--only",
+                    ONLY,
+                    "--workers",
+                    "1",
+                    "--batch",
+                    "8",
+                    "-o",
+                    str(out),
+                    "--json",
+                    str(out / "more.json"),
+                ]
+            )
+    finally:
+        side_by_side.FULL = before
+    assert code == 0
+    return out, said.getvalue()
+
+
+def test_the_command_writes_the_comparison_as_json(compared):
+    found = json.loads((compared[0] / "compare.json").read_text())
+
+    assert found["schema_version"] == 1 and found["photos"] == 40 and found["cache"] == "warm"
+    assert [row["name"] for row in found["loaders"]] == ["pillow-v1", "simplejpeg-v2", "dali-cpu", "dali-gpu", "synthetic"]
+    for row in found["loaders"]:
+        if row["name"] == "dali-gpu":
+            assert "CUDA" in row["why"] and row["samples_per_s"] is None
+            continue
+        assert row["why"] == "" and row["epoch"]["samples"] == 40 and row["epoch"]["wrong"] == ""
+        assert len(row["parts"]) == 2 and row["samples_per_s"] > 0 and row["cpu_s"] > 0
+    assert found == json.loads((compared[0] / "more.json").read_text())
+
+
+def test_steps_of_the_loaders_are_timed_where_they_can_be(compared):
+    rows = {row["name"]: row for row in json.loads((compared[0] / "compare.json").read_text())["loaders"]}
+
+    for name in ("pillow-v1", "simplejpeg-v2"):
+        stages = rows[name]["stages"]
+        assert all(value > 0 for value in stages.values())
+        assert 0.2 * rows[name]["cpu_s"] < sum(stages.values()) < 5 * rows[name]["cpu_s"]
+    assert rows["dali-cpu"]["stages"] is None and "DALI" in rows["dali-cpu"]["stages_why"]
+
+
+def test_a_file_that_is_no_image_is_counted_and_named(compared):
+    assert "left out, corrupt: 1 (" in compared[1].replace("\n", "") and "broken.jpg" in compared[1]
+    (paths,) = json.loads((compared[0] / "compare.json").read_text())["left_out"].values()
+    assert [path.endswith("broken.jpg") for path in paths] == [True]
+
+
+def test_what_is_printed_names_every_loader_and_ends_with_a_choice(compared):
+    assert all(name in compared[1] for name in ONLY.split(","))
+    assert "dali-gpu is left out: needs a CUDA device" in compared[1]
+    assert "Take " in compared[1]
+
+
+def test_the_page_is_whole_and_asks_nobody(compared):
+    page = (compared[0] / "compare.html").read_text()
+
+    assert page.count("<svg") == 2 and "simplejpeg-v2" in page and "broken.jpg" in page
+    assert "http://" not in page and "https://" not in page and "src=" not in page
+
+
+def test_ceilings_for_the_roofline_have_one_line_a_loader(compared):
+    found = Ceilings.read(compared[0] / "ceilings.json")
+
+    assert {one.part for one in found.ceilings} == {"loader"}
+    assert {one.name.removeprefix("loader/") for one in found.ceilings if one.value} == {
+        "pillow-v1",
+        "simplejpeg-v2",
+        "dali-cpu",
+        "synthetic",
+    }
+    assert all(one.low <= one.value <= one.high for one in found.ceilings if one.value)
+
+
+def test_the_benchmark_file_has_the_fields_of_pytest_benchmark(compared):
+    found = json.loads((compared[0] / "benchmark.json").read_text())
+
+    assert {"benchmarks", "machine_info", "commit_info", "datetime", "version"} <= set(found)
+    for one in found["benchmarks"]:
+        stats = one["stats"]
+        assert stats["rounds"] == len(stats["data"]) == 2
+        assert stats["min"] <= stats["q1"] <= stats["median"] <= stats["q3"] <= stats["max"]
+        assert stats["ops"] == pytest.approx(1 / stats["mean"])
+
+
+def test_an_older_comparison_is_not_overwritten(compared, forty, capsys):
+    assert main(["compare", "--data", str(forty), "-o", str(compared[0])]) == OutputError.exit_code
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_an_unknown_loader_is_answered_with_the_list(forty, tmp_path, capsys):
+    assert main(["compare", "--data", str(forty), "-o", str(tmp_path), "--only", "dali"]) == 2
+    assert "dali-cpu" in capsys.readouterr().err
+
+
+class Faulty:
+    """A loader whose images or labels are wrong in some way."""
+
+    samples = "made up"
+    missing = ()
+
+    def __init__(self, task, fault):
+        self.inner, self.fault = simplejpeg_v2.make(task), fault
+
+    def epoch(self, number):
+        for at, batch in enumerate(self.inner.epoch(number)):
+            if self.fault == "raises" and at == 2:
+                raise RuntimeError("the third batch is lost")
+            if self.fault == "a label twice" and at == 1:
+                batch = replace(batch, index=torch.cat([batch.index[:-1], batch.index[:1]]))
+            if self.fault == "mirrored":
+                batch = replace(batch, images=batch.images.flip(-1))
+            if self.fault == "channels swapped":
+                batch = replace(batch, images=batch.images.flip(1))
+            if self.fault == "nan":
+                batch = replace(batch, images=batch.images * float("nan"))
+            if self.fault == "labels of another" and at == 0:
+                batch = Batch(batch.images.roll(1, 0), batch.index)
+            yield batch
+
+    def close(self):
+        self.inner.close()
+
+
+def faulty(fault) -> LoaderKind:
+    return LoaderKind(fault, "", lambda device: None, lambda task: Faulty(task, fault))
+
+
+def test_a_loader_that_fails_is_a_row_with_its_reason_and_the_others_go_on(task):
+    found = compare(Contest(task, [faulty("raises"), pillow_v1.KIND], QUICK))
+
+    assert found.rows[0].why == "RuntimeError: the third batch is lost"
+    assert found.rows[1].measured and len(found.rows[1].parts) == 2
+
+
+def test_a_label_that_comes_twice_is_found_and_the_loader_not_recommended(task):
+    (row,) = (found := compare(Contest(task, [faulty("a label twice")], QUICK))).rows
+
+    assert row.epoch.wrong.startswith("1 came more than once (") and "1 never came (" in row.epoch.wrong
+    assert found.choice == "No loader was measured without a fault, so none is recommended."
+
+
+@pytest.mark.parametrize("fault", ["mirrored", "channels swapped", "nan", "labels of another"])
+def test_images_that_are_not_those_of_the_transform_are_found(task, fault):
+    fixed = pixels.frozen_task(task)
+    reference = pixels.images_of(pillow_v1.KIND, fixed)
+
+    assert pixels.compare_images(pixels.images_of(faulty(fault), fixed), reference).outside
+    assert not pixels.compare_images(pixels.images_of(faulty("none"), fixed), reference).outside
+
+
+def test_samples_that_came_twice_or_never_are_named():
+    assert parts.not_once({0: 1, 1: 1, 2: 1}, 3) == ""
+    assert parts.not_once({0: 2, 5: 1}, 3) == "1 came more than once (0); 2 never came (1, 2); 1 do not exist (5)"
+
+
+def test_a_part_of_an_epoch_counts_the_cpu_time_of_the_workers(task):
+    found = parts.part_of_epoch(pillow_v1.KIND, parts.long_enough(task, 20 * COUNT), 0, 0.3)
+
+    assert found.samples % task.settings.batch_size == 0
+    assert 3 * found.main_s < found.cpu_s < 3 * found.wall_s
+
+
+def test_an_epoch_too_short_to_measure_is_said(task):
+    short = replace(task, photos=replace(task.photos, photos=task.photos.photos[:3]))
+
+    with pytest.raises(ValueError, match="an epoch of 1 batches is too short"):
+        parts.part_of_epoch(pillow_v1.KIND, short, 0, 0.1)
+
+
+def test_cpu_time_includes_children_alive_and_ended():
+    before = tree_cpu_s()
+    burn = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
+    with subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
+        alive = tree_cpu_s() - before
+        child.communicate(b"\n")
+    time.sleep(0.01)
+
+    assert alive > 0.29
+    assert tree_cpu_s() - before > 0.29

@@ -1,0 +1,55 @@
+"""Loaders that need a GPU: why they refuse here, and as much of them as runs without one."""
+
+import pytest
+import torch
+from loaders.conftest import COUNT, indices
+
+from feedline.pipelines.compare import pixels
+from feedline.pipelines.loaders import dali_gpu, dali_proxy, gpu_augment, pillow_v1
+from feedline.pipelines.loaders.protocol import LoaderKind
+from feedline.pipelines.loaders.requirements import needs
+
+
+@pytest.mark.parametrize("kind", [dali_gpu.KIND, dali_proxy.KIND, gpu_augment.KIND], ids=lambda kind: kind.name)
+def test_they_say_why_they_refuse(kind):
+    assert "CUDA device" in kind.refuses("cpu")
+
+
+def test_a_library_that_is_not_there_is_named_with_the_way_to_install_it():
+    assert (
+        needs("cv2", "no_such_module", "nvidia.no_such.module")("cpu") == "not installed: pip install no_such_module nvidia.no_such.module"
+    )
+
+
+def on_the_cpu(task):
+    return dali_proxy.ProxyLoader(task, "cpu")
+
+
+@pytest.fixture
+def without_cuda(monkeypatch):
+    """DALI's proxy marks NVTX ranges, for which torch without CUDA has no functions. And it looks whether to end only every 5 s."""
+    from nvidia.dali.plugin.pytorch.experimental import proxy
+
+    asked = proxy.DALIServer._get_input_batches
+    monkeypatch.setattr(proxy._nvtx, "range_push", lambda message: 0)
+    monkeypatch.setattr(proxy._nvtx, "range_pop", lambda: 0)
+    monkeypatch.setattr(proxy.DALIServer, "_get_input_batches", lambda self, most, timeout: asked(self, most, timeout and 0.1))
+
+
+@pytest.mark.parametrize("make", [gpu_augment.make, on_the_cpu], ids=["gpu-augment", "dali-proxy"])
+def test_on_the_cpu_they_give_every_sample_once_with_the_right_images(make, task, without_cuda, loader_of):
+    fixed = pixels.frozen_task(task)
+    kind = LoaderKind("under test", "", lambda device: None, make)
+
+    assert sorted(index for batch in indices(loader_of(make, task)) for index in batch) == list(range(COUNT))
+    assert pixels.compare_images(pixels.images_of(kind, fixed), pixels.images_of(pillow_v1.KIND, fixed)).outside == ""
+
+
+def test_images_of_different_size_travel_as_one_tensor():
+    images = [(torch.arange(12, dtype=torch.uint8).view(3, 2, 2), 5), (torch.arange(18, dtype=torch.uint8).view(3, 2, 3), 6)]
+
+    (together, shapes), index = gpu_augment.flat(images)
+
+    assert together.is_shared() and together.numel() == 30
+    assert shapes == ((2, 2, 3), (2, 3, 3)) and index.tolist() == [5, 6]
+    assert torch.equal(together[:12].view(2, 2, 3).permute(2, 0, 1), images[0][0])
