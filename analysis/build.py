@@ -1,15 +1,18 @@
 """Build the one object that every report is drawn from."""
 
+import dataclasses
 import datetime
 from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from feedline.analysis import gather
+from feedline.analysis import computing, gather
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import Facts, Traffic
 from feedline.analysis.gather import Gathered
 from feedline.analysis.model import Gauge, Hook, Loader, Report, RunInfo, StepSummary, Workers
+from feedline.analysis.roofline import roofline
+from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Stage
 from feedline.profiler.samplers.gauges import Gauges, read_gauges
@@ -19,12 +22,13 @@ from feedline.profiler.store.read import Rank, Run
 INLINE = ("read", "decode", "augment", "dataset", "user", "collate")  # the loader's own work, when it runs in the main thread
 
 
-def build(run: Run, tell: Callable[[str], None] = lambda _: None) -> Report:
+def build(run: Run, tell: Callable[[str], None] = lambda _: None, ceilings: Ceilings | None = None) -> Report:
     """Read a run and say what it did and what holds it back.
 
     Args:
         run: an open run folder.
         tell: called with what is being done.
+        ceilings: what the parts of the machine can do, for the roofline.
 
     Raises:
         RunDamaged: the records of every rank's training process are missing.
@@ -44,12 +48,15 @@ def build(run: Run, tell: Callable[[str], None] = lambda _: None) -> Report:
         raise problem
     tell("comparing stages")
     shown = gathered[min(gathered)]
-    return _report(run, shown, gathered, notes)
+    report = _report(run, shown, gathered, notes)
+    return dataclasses.replace(report, roofline=roofline(report, ceilings))
 
 
 def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: list[str]) -> Report:
     step, crew, loaders = gather.step_summary(shown), gather.workers(shown), gather.loaders(shown)
     gauges = read_rank_gauges(shown.rank, notes)
+    if step is not None:
+        step = dataclasses.replace(step, cpu_s=cpu_s(shown, gauges))
     facts = facts_of(shown, step, crew, loaders, gauges)
     findings = diagnose(facts) if facts else []
     return Report(
@@ -65,6 +72,15 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
         hooks=[Hook(str(hook["name"]), bool(hook["attached"]), str(hook["why"])) for hook in shown.rank.manifest.hooks],
         notes=notes + rank_notes(shown) + [note for rank in gathered.values() if rank is not shown for note in cut_note(rank)],
     )
+
+
+def cpu_s(rank: Gathered, gauges: list[Gauge]) -> float | None:
+    """CPU seconds a step of everything that the training started."""
+    tree = next((gauge for gauge in gauges if gauge.name == "cpu/processes"), None)
+    anchors = rank.rank.manifest.anchors
+    if tree is None or rank.steps is None or not anchors:
+        return None
+    return computing.cpu_s(rank.steps, rank.first, tree, anchors[0]["perf_counter_ns"])
 
 
 def facts_of(rank: Gathered, step: StepSummary | None, crew: Workers | None, loaders: list[Loader], gauges: list[Gauge]) -> Facts | None:
@@ -147,7 +163,8 @@ def rank_notes(rank: Gathered) -> list[str]:
             "the steps that torch.profiler recorded are not in the figures, for it slows them: see kineto.json.gz in the run folder"
         )
     if rank.first:
-        notes.append("the first step is not in the means: it starts the workers and warms caches up")
+        first = "first step is" if rank.first == 1 else f"first {rank.first} steps are"
+        notes.append(f"the {first} not in the means: workers start, caches warm up{', operations are counted' if rank.first > 1 else ''}")
     expected = {(i, w) for i, about in enumerate(rank.rank.manifest.loaders) for w in range(int(about.get("num_workers") or 0))}  # type: ignore[call-overload]
     missing = expected - {(process.header["loader"], process.header["worker"]) for process in rank.workers}
     if missing:

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from feedline.analysis import waits
+from feedline.analysis import computing, waits
 from feedline.analysis.boundaries import Records
 from feedline.analysis.costs import Details, FloatArray, Makers, operations, per_sample
 from feedline.analysis.model import STEP_STAGES, Cost, Loader, StepSeries, StepSummary, Throughput, Workers
@@ -17,7 +17,8 @@ from feedline.profiler.store.read import Process, Rank
 
 IN_GETITEM = ("read", "decode", "augment", "user", "dataset")
 COLUMNS = 600  # points of a series: one per pixel column of a figure
-WARM_UP = 4  # with this many steps or more, the first is left out of the means: it starts workers, compiles and allocates
+WARM_UP = 4  # with this many steps or more, the first is left out of the means: it starts workers, compiles and allocates;
+# in longer runs also those up to the one whose operations were counted, if they are at most one in so many
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,7 @@ class Gathered:
         loaders = steps.boundaries.training_loaders if steps else frozenset(main.of(Stage.NEXT)["source"].tolist())
         makers = Makers([*(w for w in workers if w.header["loader"] in loaders), *([main] if len(main.of(Stage.FETCH)) else [])], loaders)
         details = Details.joined([Details.of(process, loaders) for process in makers.processes])
-        first = 1 if steps is not None and len(steps.wall) >= WARM_UP else 0
-        return cls(rank, main, workers, steps, first, waits.ready_times(workers), makers, details)
+        return cls(rank, main, workers, steps, first_step(main, steps) if steps else 0, waits.ready_times(workers), makers, details)
 
     @cached_property
     def stages(self) -> dict[str, FloatArray]:
@@ -81,6 +81,13 @@ class Gathered:
         return per_sample(self.details, self.makers, self.samples) if self.samples else {}
 
 
+def first_step(main: Process, steps: Steps) -> int:
+    """Index of the first step that counts in the means."""
+    counted = main.of(Stage.FLOP)["start"]
+    after = int(np.searchsorted(steps.start, counted.max(), "right")) if len(counted) else 1
+    return max((first for first in (1, after) if first * WARM_UP <= len(steps.wall)), default=0)
+
+
 def step_summary(rank: Gathered) -> StepSummary | None:
     """The mean step, None when there is none."""
     steps = rank.steps
@@ -99,6 +106,8 @@ def step_summary(rank: Gathered) -> StepSummary | None:
         evaluation_s=float((evaluation[:, 1] - evaluation[:, 0]).sum()) / 1e9,
         series=series(steps, rank.stages),
         gpu_stages=gpu_stages(rank, steps),
+        flop=computing.flop(rank.main, steps),
+        runqueue_s=computing.runqueue_s(rank.main, steps, rank.first),
     )
 
 

@@ -35,6 +35,18 @@ STEP_STAGES = (
 #: Why the main process waited for a batch.
 WAIT_KINDS = ("starved", "head_of_line", "transport", "epoch_start")
 
+#: What a roof is.
+ROOF_KINDS = (
+    "device",  # its peak over the run's FLOP per sample
+    "step",  # the step without waiting for a batch
+    "turns",  # no workers: making a batch and computing on it take turns
+    "workers",  # all workers busy
+    "cores",  # all CPUs busy
+    "stage",  # one stage alone
+    "ceiling",  # measured apart: disk, transport, copy
+    "loader",  # another loader, of a comparison
+)
+
 #: What a sample costs in the process that makes it. "user": inside feedline.stage(...); "dataset": the rest of __getitem__.
 SAMPLE_STAGES = ("read", "decode", "augment", "user", "dataset", "collate", "transport")
 
@@ -76,6 +88,15 @@ class StepSeries:
 
 
 @dataclass(frozen=True)
+class Flop:
+    """Floating-point operations of one step, counted operator by operator (profiler/taps/flops.py)."""
+
+    forward: float
+    backward: float
+    samples: float
+
+
+@dataclass(frozen=True)
 class StepSummary:
     """The mean step. ``stages`` sums to ``mean_s``."""
 
@@ -88,6 +109,9 @@ class StepSummary:
     evaluation_s: float  # time in evaluation loops, outside all steps, over the whole run
     series: StepSeries
     gpu_stages: dict[str, float] | None = None  # stage -> mean seconds a step between two marks in the GPU's work
+    flop: Flop | None = None
+    cpu_s: float | None = None  # of the training process and all it started, threads included
+    runqueue_s: float | None = None  # the main thread runnable without a CPU, in forward and backward
 
 
 @dataclass(frozen=True)
@@ -169,6 +193,52 @@ class Hook:
 
 
 @dataclass(frozen=True)
+class Roof:
+    """One bound of the throughput. All of a report's are in samples/s at the run's own FLOP per sample."""
+
+    name: str
+    kind: str  # ROOF_KINDS
+    samples_per_s: float
+    low: float | None
+    high: float | None
+    says: str  # what it is made of, with figures
+    source: str  # "this run", or where the ceiling is from
+    binds: bool  # whether it can limit this run: a stage is only a part of its loader, another loader an alternative
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Throughput of the model alone by batch size. Lists all have one length, batch sizes ascending."""
+
+    batch_sizes: list[int]
+    samples_per_s: list[float]
+    low: list[float]
+    high: list[float]
+    knee: int  # the smallest batch size with 95 % of the best throughput
+    source: str
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """The run among its roofs."""
+
+    samples_per_s: float
+    low: float | None
+    high: float | None
+    flop_per_sample: float | None
+    flop_source: str  # how it is known, or why it is not
+    peak_flops: float | None
+    peak_source: str
+    mfu: float | None
+    roofs: list[Roof]  # lowest first
+    nearest: str | None
+    next: str | None
+    becomes: float | None  # samples/s at most when the nearest is gone
+    says: str
+    sweep: Sweep | None
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything a report shows. One of these per run; JSON is exactly this object."""
 
@@ -183,4 +253,5 @@ class Report:
     gauges: list[Gauge]
     hooks: list[Hook]
     notes: list[str] = field(default_factory=list)
+    roofline: Roofline | None = None  # None: no step, or batches of unknown size
     schema_version: int = REPORT_SCHEMA_VERSION

@@ -65,6 +65,7 @@ class Stage(enum.IntEnum):
     COMPILE = 33  #: torch.compile compiled a graph. extra: which. source: what made it
     GPU = 40  #: what a GPU did for a stage (taps/gpu.py). extra: the stage. number: start of the stage's own record
     PROFILED = 41  #: no span: torch.profiler recorded, which slows steps. extra: how many steps it was to record
+    FLOP = 42  #: the step whose operations were counted (taps/flops.py). nbytes: FLOP of its forwards. extra: of its backwards
 
     NAME = 60  #: not a span: bytes 0..55 are UTF-8, number is unused, source is the id the name belongs to
 

@@ -10,11 +10,13 @@ from markupsafe import Markup
 
 from feedline.analysis import quantities
 from feedline.analysis.finding import Severity
-from feedline.analysis.model import Gauge, Loader, Report, StepSeries, StepSummary, Workers
+from feedline.analysis.model import Gauge, Loader, Report, Roofline, StepSeries, StepSummary, Workers
 from feedline.analysis.quantities import Scale
 from feedline.analysis.reports import palette, words
+from feedline.analysis.reports.figures.batch_sweep import batch_sweep
 from feedline.analysis.reports.figures.gauges import gauge_figure
 from feedline.analysis.reports.figures.histogram import at_most, histogram
+from feedline.analysis.reports.figures.roofline import flops, role, roofline_figure
 from feedline.analysis.reports.figures.sample_cost import is_split, sample_cost
 from feedline.analysis.reports.figures.step_bar import step_bar, thin_bar
 from feedline.analysis.reports.figures.step_series import beyond, step_series
@@ -45,6 +47,8 @@ def render(report: Report) -> str:
         js=Markup((HERE / "report.js").read_text(encoding="utf-8")),
         step=_step(report.step, made) if report.step else None,
         workers=_workers(report.workers, made) if report.workers else None,
+        roofline=_roofline(report.roofline) if report.roofline else None,
+        flops=flops,
         ranks=_ranks(report, made),
         loaders=[_loader(loader) for loader in report.loaders],
         gauges=[(gauge, gauge_figure(gauge), _span(gauge)) for gauge in report.gauges],
@@ -104,6 +108,14 @@ def _workers(workers: Workers, made: Palette) -> dict[str, object]:
         "half": at_most(bins, 0.5),
         "most": at_most(bins, 0.95),
         "counted": sum(samples for _, samples in bins),
+    }
+
+
+def _roofline(made: Roofline) -> dict[str, object]:
+    return {
+        "figure": roofline_figure(made),
+        "roles": [role(made, roof) for roof in made.roofs],
+        "sweep": batch_sweep(made.sweep) if made.sweep else None,
     }
 
 

@@ -54,6 +54,8 @@ def _parts(report: Report, width: int) -> Iterable[RenderableType]:
     if report.step and sum(report.step.waits.values()) > 0:
         yield from _section("Why the main process waited for a batch", [_waits(report.step, width)])
     yield from _section("One sample in a worker", _samples(report.workers, width) if report.workers else [plain(words.NO_WORKERS)])
+    if report.roofline:
+        yield from _section("Roofline", [plain(words.roofline(report.roofline))])
     mean = report.step.mean_s if report.step else None
     yield from _section("Findings", [_finding(n, f, mean) for n, f in enumerate(report.findings, 1)] or [plain(words.NO_FINDINGS)])
     if refused := words.refused_that_matter(report.hooks):

@@ -4,7 +4,7 @@ import re
 import shlex
 
 from feedline.analysis.finding import Finding, Severity
-from feedline.analysis.model import Hook, Report, RunInfo, Throughput, Workers
+from feedline.analysis.model import Hook, Report, Roofline, RunInfo, Throughput, Workers
 from feedline.analysis.quantities import count, duration, number, seconds, share
 
 STATES = {
@@ -100,6 +100,20 @@ def ranks(report: Report) -> str:
     shortest, longest = seconds(means[fastest]), seconds(means[slowest])
     times = means[slowest] / means[fastest]
     return f"Figures are rank 0's. Mean step: rank {fastest} {shortest}, rank {slowest} {longest} ({times:.2f} times as long)."
+
+
+def roofline(made: Roofline) -> str:
+    """The run among its roofs, in a short paragraph."""
+    parts = [made.says]
+    if made.mfu is not None:
+        parts.append(f"That is {share(made.mfu)} of the device's peak (MFU).")
+    elif made.peak_flops is None:
+        parts.append(f"The device's own roof is missing: {made.peak_source}.")
+    if made.flop_per_sample is None:
+        parts.append(f"FLOP a sample are not known: {made.flop_source}.")
+    if made.sweep is not None:
+        parts.append(f"Batches of more than {count(made.sweep.knee)} bring the model alone less than 5 % more.")
+    return " ".join(parts)
 
 
 def about(run: RunInfo) -> str:

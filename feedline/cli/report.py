@@ -11,6 +11,7 @@ from feedline.profiler.errors import FeedlineError, OutputError
 
 if TYPE_CHECKING:
     from feedline.analysis.model import Report as ReportModel
+    from feedline.profiler.ceilings import Ceilings
     from feedline.profiler.store.read import Run
 
 STEPS = ("compacting records", "reading records", "writing the report", "writing the trace")
@@ -21,6 +22,7 @@ class Report:
 
     feedline report runs/train-1121-0943
     feedline report runs/train-1121-0943 -o report.html      also .json, .txt, .trace.json.gz
+    feedline report runs/train-1121-0943 --ceilings ceilings.json
 
     Works on runs that ended, that were killed, and on those still going on. Without -o it also writes report.html, report.json and
     trace.json.gz into the run folder.
@@ -32,6 +34,14 @@ class Report:
         parser.add_argument("-f", "--force", action="store_true", help="overwrite the file")
         parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
+        parser.add_argument(
+            "--ceilings",
+            type=Path,
+            metavar="FILE",
+            action="append",
+            help="what the parts of the machine can do, from feedline probe or compare, for the roofline; may be given twice. "
+            "Default: ceilings.json in the run folder",
+        )
         parser.add_argument("--finish", action="store_true", help=argparse.SUPPRESS)  # compact the records of ranks that ended
         parser.add_argument("--wait", type=float, default=0.0, help=argparse.SUPPRESS)  # seconds to wait for other ranks to end
 
@@ -52,7 +62,7 @@ class Report:
                 finish(args.run, args.wait)
             done()
             run = Run.open(args.run)
-            report = build.build(run)
+            report = build.build(run, ceilings=ceilings(args.run, args.ceilings))
             done()
             written = write(run, report, args)
             done()
@@ -63,6 +73,18 @@ class Report:
         for path in written:
             console.print(f"  {os.path.relpath(path)}", soft_wrap=True)
         return 0
+
+
+def ceilings(run: Path, files: list[Path] | None) -> "Ceilings | None":
+    """What was measured of the machine; several files as one.
+
+    Raises:
+        CeilingsDamaged, SchemaTooNew: a file cannot be read.
+    """
+    from feedline.profiler.ceilings import FILE, Ceilings
+
+    found = [Ceilings.read(file) for file in files or ([run / FILE] if (run / FILE).exists() else [])]
+    return Ceilings.joined(found) if found else None
 
 
 def finish(path: Path, wait_s: float) -> None:

@@ -29,7 +29,7 @@ def attach_in_worker(patches: Patches) -> None:
 
 
 def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader) -> None:
-    from feedline.profiler.taps import copy, fetch, training
+    from feedline.profiler.taps import copy, fetch, flops, training
     from feedline.profiler.taps.loader import TORCH, TORCHDATA, LoaderTaps, attach_pin
 
     loaders = LoaderTaps(folder, tell_loader)
@@ -39,6 +39,7 @@ def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader) -> None:
     hooks.attach("nn.Module", "forward and loss of the outermost module", training.attach_forward)
     hooks.attach("autograd", "backward", training.attach_backward)
     hooks.attach("optimizer", "updates, and with them the steps", lambda _: hooks.add_undo(training.OptimizerTap().undo))
+    hooks.attach(flops.NAME, flops.GIVES, lambda _: hooks.add_undo(flops.FlopTap(hooks.tell).stop))
     hooks.attach("torch.save", "checkpoints", training.attach_checkpoint)
     hooks.attach("Tensor.to", "copies between devices", copy.attach)
     hooks.when_imported(

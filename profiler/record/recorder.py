@@ -21,6 +21,14 @@ class GpuTimer(Protocol):
     def end_copy(self, pair: Any, start: int, source: Any, target: Any) -> None: ...
 
 
+class FlopTap(Protocol):
+    """Counts the operations of a step (taps/flops.py)."""
+
+    def begin(self, module: Any) -> Any: ...
+
+    def end(self, counting: Any, span: "Span") -> None: ...
+
+
 class Recorder:
     """Where records go.
 
@@ -29,6 +37,7 @@ class Recorder:
         segment: the segment of this process, worker or not.
         ranges: NVTX ranges, told of every span; None when no tool listens.
         gpu: told of the training's stages, or None.
+        flops: told of forwards and backwards until it has counted a step, or None.
         batch: key of the batch this process works on (events.batch_key).
         loader: number of the loader this process works for.
         every: look at one sample in so many in detail; None: as many as stay cheap (taps/fetch.py).
@@ -39,6 +48,7 @@ class Recorder:
         self.segment: Segment | None = None
         self.ranges: nvtx_ranges.Ranges | None = None
         self.gpu: GpuTimer | None = None
+        self.flops: FlopTap | None = None
         self.batch = 0
         self.loader = 0
         self.every: int | None = None
@@ -66,7 +76,7 @@ class Recorder:
         """In the child of a fork: the segment is the parent's. A loader's worker opens its own afterwards."""
         if self.segment is not None:
             self.segment.forget()
-        self.main = self.segment = self.gpu = None
+        self.main = self.segment = self.gpu = self.flops = None
 
 
 class Inside(threading.local):

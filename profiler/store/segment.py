@@ -37,7 +37,7 @@ WINDOW = 64  # batches that are kept or forgotten together: long enough to see q
 CHUNK_BYTES = 256 * 1024
 FIRST_CHUNK_BYTES = 32 * 1024  # a short-lived worker writes a few hundred records
 CAPACITY_BYTES = 8 * 1024 * 1024
-FOREVER = (Stage.NAME, Stage.EPOCH, Stage.START)  # few, and needed to read the rest
+FOREVER = (Stage.NAME, Stage.EPOCH, Stage.START, Stage.FLOP)  # few, and needed to read the rest
 
 
 def window_of(epoch: int, batch: int) -> int:

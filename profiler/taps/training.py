@@ -49,15 +49,19 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
     if segment is None:
         return original(module, *args, **kwargs)
     flags = (Flag.TRAINING if module.training else 0) | (Flag.GRAD if torch.is_grad_enabled() else 0)
+    flops = recorder.flops
+    counting = None if flops is None else flops.begin(module)
     inside.depth += 1
     try:
         with Span(segment, Stage.FORWARD, segment.name_id(type(module).__name__), int(flags), runqueue=True) as span:
-            output = original(module, *args, **kwargs)
+            output = original(module, *args, **kwargs) if counting is None else counting.call(original, module, *args, **kwargs)
             if is_loss(module, output):
                 span.stage = Stage.LOSS
-            return output
     finally:
         inside.depth -= 1
+    if flops is not None and counting is not None:
+        flops.end(counting, span)
+    return output
 
 
 def is_loss(module: torch.nn.Module, output: Any) -> bool:
@@ -84,12 +88,17 @@ def watched_backward(original: Any) -> Any:
         segment = recorder.main
         if segment is None or inside.depth:
             return original(*args, **kwargs)
+        flops = recorder.flops
+        counting = None if flops is None else flops.begin(None)
         inside.depth += 1
         try:
-            with Span(segment, Stage.BACKWARD, runqueue=True):
-                return original(*args, **kwargs)
+            with Span(segment, Stage.BACKWARD, runqueue=True) as span:
+                result = original(*args, **kwargs) if counting is None else counting.call(original, *args, **kwargs)
         finally:
             inside.depth -= 1
+        if flops is not None and counting is not None:
+            flops.end(counting, span)
+        return result
 
     return backward
 

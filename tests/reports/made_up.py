@@ -6,6 +6,7 @@ from dataclasses import replace
 from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.model import (
     Cost,
+    Flop,
     Gauge,
     Hook,
     Loader,
@@ -17,6 +18,8 @@ from feedline.analysis.model import (
     Throughput,
     Workers,
 )
+from feedline.analysis.roofline import roofline
+from feedline.profiler.ceilings import Ceiling, Ceilings
 
 MS = 1e-3
 STAGES = {
@@ -62,7 +65,9 @@ def series(columns: int = 600, steps_a_column: int = 2) -> StepSeries:
 
 
 def step(columns: int = 600) -> StepSummary:
-    return StepSummary(sum(STAGES.values()), 176.9 * MS, 243.8 * MS, dict(STAGES), dict(WAITS), "optimizer", 21.4, series(columns))
+    times = sum(STAGES.values()), 176.9 * MS, 243.8 * MS
+    flop = Flop(32 * 1.82e9, 32 * 3.64e9, 32)
+    return StepSummary(*times, dict(STAGES), dict(WAITS), "optimizer", 21.4, series(columns), None, flop, 0.52, 2 * MS)
 
 
 def cost(cpu: float, runqueue: float, blocked: float, nbytes: float | None = None, error: float | None = 0.01) -> Cost:
@@ -146,6 +151,26 @@ def gauges(points: int = 400) -> list[Gauge]:
     return made
 
 
+def ceilings() -> Ceilings:
+    """A probe and a comparison: with them the roofline has some twenty roofs, several of them close to each other."""
+    doublings = [2**power for power in range(11)]
+    rates = [2600 * size / (size + 44) for size in doublings]
+    sweep = {"batches": doublings, "samples_per_s": rates, "low": [0.97 * r for r in rates], "high": [1.02 * r for r in rates]}
+    loaders = {"pillow v1": 148.0, "pillow v2 uint8": 176.4, "opencv": 181.3, "simplejpeg": 201.7, "dali cpu": 277.9, "synthetic": 14_200.0}
+    return Ceilings(
+        [
+            Ceiling("compute/specified float32", "compute", 15.7e12, unit="FLOP/s", per="device", source="NVIDIA V100 data sheet, 2020"),
+            Ceiling("read/files read cold x16", "read", 233.0, 201.0, 240.0, settings={"pattern": "files", "cache": "cold"}),
+            Ceiling("read/files mmap warm x4", "read", 21_400.0, settings={"pattern": "files", "cache": "warm"}),
+            Ceiling("transport/float32 shared", "transport", 9_800.0, settings={"dtype": "float32", "how": "shared"}),
+            Ceiling("copy/pinned 32 MiB", "copy", 11.9e9, unit="B/s", per="device", settings={"pinned": True, "bytes": 32 << 20}),
+            *(Ceiling(f"loader/{name}", "loader", rate, source="feedline compare") for name, rate in loaders.items()),
+            Ceiling("sweep/model", "sweep", max(rates), per="device", source="cached batches: the user's; SGD", settings=sweep),
+        ],
+        peak_flops=15.7e12,
+    )
+
+
 def loader(index: int, role: str = "training") -> Loader:
     settings = {"num_workers": 4, "batch_size": 32, "prefetch_factor": 2, "in_order": True, "persistent_workers": False}
     more = {"start_method": "fork", "sampler": "RandomSampler", "collate": "default_collate", "pin_memory": True}
@@ -153,7 +178,12 @@ def loader(index: int, role: str = "training") -> Loader:
 
 
 def report(columns: int = 600) -> Report:
-    """The whole of it: 1,200 steps of which all 600 columns are drawn, 4 workers, 3 findings."""
+    """The whole of it: 1,200 steps of which all 600 columns are drawn, 4 workers, 3 findings, a roofline with ceilings."""
+    made = without_roofline(columns)
+    return replace(made, roofline=roofline(made, ceilings()))
+
+
+def without_roofline(columns: int = 600) -> Report:
     mean = sum(STAGES.values())
     return Report(
         run=RunInfo(
@@ -184,7 +214,9 @@ def report(columns: int = 600) -> Report:
 
 def without_steps() -> Report:
     nothing = Throughput(None, None, 0, 0, 0, None)
-    return replace(report(), step=None, throughput=nothing, findings=[], ranks={}, verdict="The run never made a training step.")
+    return replace(
+        report(), roofline=None, step=None, throughput=nothing, findings=[], ranks={}, verdict="The run never made a training step."
+    )
 
 
 def without_workers() -> Report:
@@ -244,6 +276,22 @@ def many_loaders() -> Report:
     return replace(made, loaders=loaders, ranks=ranks, run=replace(made.run, ranks=8))
 
 
+def without_flop() -> Report:
+    """A compiled model and no file of ceilings: level roofs only."""
+    made = without_roofline()
+    assert made.step
+    hooks = [*made.hooks, Hook("FLOP", False, "torch.compile compiled something, and the operations of compiled code are not seen")]
+    made = replace(made, step=replace(made.step, flop=None), hooks=hooks)
+    return replace(made, roofline=roofline(made))
+
+
+def crowded() -> Report:
+    """Twenty roofs within two percent of each other, with long names."""
+    made = without_roofline()
+    near = [Ceiling(f"loader/a loader with a very long name {i}", "loader", 460.0 + 0.5 * i, source="feedline compare") for i in range(20)]
+    return replace(made, roofline=roofline(made, Ceilings(near, peak_flops=2.6e12)))
+
+
 VARIANTS = {
     "full": report,
     "no steps": without_steps,
@@ -253,4 +301,6 @@ VARIANTS = {
     "unmeasured": unmeasured,
     "nasty names": nasty,
     "many loaders": many_loaders,
+    "without flop": without_flop,
+    "crowded": crowded,
 }

@@ -116,6 +116,59 @@ def test_the_arrow_keys_read_out_every_figure_and_escape_closes_the_tip(browser:
     assert reached[2].startswith("read: 1.77 ms = 0.31 CPU + 0.02 waiting for CPU + 1.44 blocked")
 
 
+ROOFS = """
+return [...document.querySelectorAll('#roofline g.roof')].map((it) => {
+  const line = it.querySelector('.line').getBoundingClientRect();
+  const labels = [...it.querySelectorAll('text')].filter((text) => text.getBoundingClientRect().width > 0);
+  return [line.right, labels.map((text) => text.textContent), labels.map((text) => text.getBoundingClientRect().left)];
+});
+"""
+
+
+@pytest.mark.parametrize(("width", "wide"), [(1280, True), (400, False)])
+def test_every_roof_has_one_label_right_of_its_end_a_number_alone_where_there_is_no_room(browser: Browser, width: int, wide: bool) -> None:
+    browser.open("crowded", width=width)
+    roofs = browser.js(ROOFS)
+
+    assert len(roofs) == 33
+    assert all(len(labels) == 1 and labels[0].isdecimal() != wide for _, labels, _ in roofs)
+    assert all(left[0] >= end for end, _, left in roofs)
+
+
+def test_the_arrow_keys_read_out_the_roofs_from_the_lowest_to_the_run(browser: Browser) -> None:
+    browser.open("full")
+    figure = browser.driver.find_element("css selector", "#roofline svg.marks")
+    browser.js("arguments[0].focus({focusVisible: true})", figure)
+
+    def tip(key: str) -> str:
+        figure.send_keys(key)
+        return browser.js("return document.getElementById('tip').textContent")
+
+    assert tip(Keys.HOME).startswith("1 pillow v1: 148 samples/s. loader/pillow v1; feedline compare")
+    assert tip(Keys.ARROW_RIGHT).startswith("2 pillow v2 uint8")
+    assert browser.js("return document.querySelectorAll('.roof.at').length") == 1
+    assert tip(Keys.END) == "this run: 176 samples/s (174 to 178) at 5.46 GFLOP a sample"
+
+
+def test_the_diagonals_fall_and_all_other_roofs_are_level(browser: Browser) -> None:
+    browser.open("full")
+    script = "return [...document.querySelectorAll('#roofline .roof .line')].filter((it) => it.y1.baseVal.value < it.y2.baseVal.value)"
+    falling = browser.js(f"{script}.map((it) => it.parentNode.dataset.tip.split(':')[0])")
+
+    assert falling == ["10 step", "13 device"]
+
+
+def test_the_batch_sweep_is_read_out_and_names_its_knee(browser: Browser) -> None:
+    browser.open("full")
+    figure = browser.driver.find_element("css selector", "#sweep svg.marks")
+    browser.js("arguments[0].focus({focusVisible: true})", figure)
+    figure.send_keys(Keys.END, Keys.ARROW_LEFT)
+
+    tip = browser.js("return document.getElementById('tip').textContent")
+    assert tip == "batch of 512: 2,394 samples/s (2,322 to 2,442), the knee"
+    assert "knee: 512" in figure.text
+
+
 def test_the_pointer_reads_out_a_column_of_the_series(browser: Browser) -> None:
     browser.open("full")
     series = browser.driver.find_element("css selector", "svg.columns")

@@ -1,0 +1,56 @@
+"""What the steps themselves take of the machine: operations, CPU seconds, and time without a CPU."""
+
+import numpy as np
+
+from feedline.analysis.model import Flop, Gauge
+from feedline.analysis.steps import Steps
+from feedline.analysis.timeline import overlap
+from feedline.profiler.events import Stage
+from feedline.profiler.store.read import Process
+
+FEWEST_READINGS = 3  # of a gauge that is read once a second: fewer say little about the steps
+
+
+def flop(main: Process, steps: Steps) -> Flop | None:
+    """Operations of the step that was counted, None when none was."""
+    counted = main.of(Stage.FLOP)
+    if not len(counted):
+        return None
+    end = int(counted["start"][-1] + counted["wall"][-1])
+    at = int(np.searchsorted(steps.start, end, "right")) - 1
+    inside = at >= 0 and end <= steps.boundaries.end[at] and steps.samples[at]
+    samples = float(steps.samples[at]) if inside else float(steps.samples.mean())
+    return Flop(float(counted["nbytes"][-1]), float(counted["extra"][-1]), samples) if samples else None
+
+
+def runqueue_s(main: Process, steps: Steps, first: int) -> float | None:
+    """Mean seconds a step that the main thread was runnable without a CPU while it computed.
+
+    Args:
+        first: index of the first step that counts.
+    """
+    records = main.of(Stage.FORWARD, Stage.BACKWARD)
+    records = records[(records["runqueue"] >= 0) & (records["thread"] == 0)]
+    begin, end = steps.start[first:], steps.boundaries.end[first:]
+    if not len(begin):
+        return None
+    at = np.maximum(np.searchsorted(begin, records["start"], "right") - 1, 0)
+    inside = (records["start"] >= begin[at]) & (records["start"] < end[at])
+    return float(records["runqueue"][inside].sum()) / len(begin) / 1e9 if inside.any() else None
+
+
+def cpu_s(steps: Steps, first: int, gauge: Gauge, origin_ns: int) -> float | None:
+    """Mean CPU seconds a step of the training process and all it started. None: too few readings while the steps ran.
+
+    Args:
+        gauge: CPU seconds per second of the tree of processes, over the whole run.
+        origin_ns: the time from which its readings are counted.
+    """
+    if first >= len(steps.wall) or len(gauge.at_s) < FEWEST_READINGS:
+        return None
+    at, evaluation = (np.array(gauge.at_s) * 1e9).astype(np.int64) + origin_ns, steps.boundaries.evaluation
+    since = np.append(at[0], at[:-1])  # a rate is that of the time since the reading before
+    inside = (since >= steps.start[first]) & (at <= steps.boundaries.end[-1])
+    inside &= overlap(since, at, evaluation[:, 0], evaluation[:, 1]) == 0
+    rates = np.array(gauge.values)[inside]
+    return float(rates.mean() * steps.wall[first:].mean()) / 1e9 if len(rates) >= FEWEST_READINGS else None

@@ -1,0 +1,162 @@
+"""The run among its roofs, on two logarithmic axes: FLOP a sample across, samples/s upwards.
+
+What a FLOP rate bounds (the device, the step itself) falls along a diagonal; everything else is level. Every line ends at the right edge,
+where its label is, moved apart from the others along a leader.
+"""
+
+import math
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from feedline.analysis.model import Roof, Roofline
+from feedline.analysis.quantities import count, number
+from feedline.analysis.reports.figures.axis import spread
+from feedline.analysis.reports.figures.svg import cut, percent, tag
+from feedline.analysis.reports.palette import STAGES
+
+LOWEST, LABEL_PX, AXIS = 280, 14, 36  # px
+LEADER = 16  # px from the right edge to a label
+LEFT_OF_RUN, RIGHT_OF_RUN = 30.0, 3.0  # how far the x axis reaches, as factors
+ABOVE, BELOW = 1.4, 1.3  # the same of the y axis, around what is on it
+DIAGONAL = ("device", "step")
+NAME, AMOUNT = 16, 9  # characters of a label
+
+
+class Frame(NamedTuple):
+    """What part of the plane is drawn. Without FLOP, the run stands in the middle and there is no x axis."""
+
+    flop: float | None
+    left: float
+    right: float
+    bottom: float
+    top: float
+    height: float
+
+    def x(self, flop: float) -> float:
+        """0 to 1."""
+        return math.log(flop / self.left) / math.log(self.right / self.left)
+
+    def y(self, rate: float) -> float:
+        """px."""
+        return self.height * math.log(self.top / rate) / math.log(self.top / self.bottom)
+
+    def at_edge(self, roof: Roof) -> float:
+        """samples/s of a roof at the right edge."""
+        falls = self.flop is not None and roof.kind in DIAGONAL
+        return roof.samples_per_s * (self.flop or 0.0) / self.right if falls else roof.samples_per_s
+
+
+def roofline_figure(made: Roofline) -> Markup | None:
+    """Lines with numbers, which are those of the table below the figure. None without a roof."""
+    if not made.roofs:
+        return None
+    frame = frame_of(made)
+    run = frame.x(made.flop_per_sample) if made.flop_per_sample else 0.5
+    ends = sorted((frame.y(frame.at_edge(roof)), index) for index, roof in enumerate(made.roofs))
+    labels = spread([end for end, _ in ends], LABEL_PX, 4, frame.height)
+    place = {index: label for label, (_, index) in zip(labels, ends, strict=True)}
+    roofs = [_roof(frame, made, index, place[index]) for index in range(len(made.roofs))]
+    parts = [*_rate_axis(frame), *_flop_axis(frame), *roofs, _run(frame, made, run)]
+    label = "Roofline of the run. Left and right arrow keys read out the roofs, the lowest first, then the run."
+    height = round(frame.height) + AXIS
+    return tag("svg", *parts, width="100%", height=height, role="img", tabindex=0, class_="marks", aria_label=label)
+
+
+def frame_of(made: Roofline) -> Frame:
+    """Around the run and all ends of its roofs."""
+    flop = made.flop_per_sample
+    left, right = (flop / LEFT_OF_RUN, flop * RIGHT_OF_RUN) if flop else (1.0, 10.0)
+    unscaled = Frame(flop, left, right, 1.0, 2.0, 1.0)
+    rates = [made.samples_per_s, *(roof.samples_per_s for roof in made.roofs), *(unscaled.at_edge(roof) for roof in made.roofs)]
+    height = float(max(LOWEST, LABEL_PX * (len(made.roofs) + 1)))
+    return Frame(flop, left, right, min(rates) / BELOW, max(rates) * ABOVE, height)
+
+
+def role(made: Roofline, roof: Roof) -> str:
+    """How its line is drawn: ``nearest``, ``next``, ``bound``, or ``part`` (of something, or an alternative)."""
+    if roof.binds and roof.name in (made.nearest, made.next):
+        return "nearest" if roof.name == made.nearest else "next"
+    return "bound" if roof.binds else "part"
+
+
+def _roof(frame: Frame, made: Roofline, index: int, label: float) -> Markup:
+    roof = made.roofs[index]
+    end = frame.y(frame.at_edge(roof))
+    begin, left = end, 0.0
+    if frame.flop is not None and roof.kind in DIAGONAL:
+        rate_flops = roof.samples_per_s * frame.flop
+        reaches = max(rate_flops / frame.top, frame.left)
+        begin, left = frame.y(rate_flops / reaches), frame.x(reaches)
+    ends = {"x1": percent(left), "y1": begin, "x2": "100%", "y2": end}
+    mark = {"nearest": "nearest roof", "next": "next roof"}.get(role(made, roof))
+    tip = f"{index + 1} {roof.name}: {number(roof.samples_per_s)} samples/s{f', the {mark}' if mark else ''}. {roof.says}; {roof.source}"
+    beside = tag(
+        "svg",
+        tag("path", class_="leader", d=f"M1 {end:.1f}h3L{LEADER - 5} {label:.1f}h3"),
+        tag("text", _mark(index + 1), f" {cut(roof.name, NAME)} ", _mark(cut(number(roof.samples_per_s), AMOUNT)), **_at(label, "aside")),
+        tag("text", index + 1, **_at(label, "within mark")),
+        x="100%",
+        class_="beside",
+    )
+    color = f" c-{roof.name}" if roof.name in STAGES else ""
+    lines = [tag("line", class_="line", **ends), tag("line", class_="hit", **ends)]
+    return tag("g", *lines, beside, class_=f"roof {role(made, roof)} of-{roof.kind}{color}", data_tip=tip)
+
+
+def _mark(text: object) -> Markup:
+    return tag("tspan", text, class_="mark")
+
+
+def _at(label: float, kind: str) -> dict[str, object]:
+    return {"x": LEADER, "y": label + 4, "class_": kind}
+
+
+def _run(frame: Frame, made: Roofline, x: float) -> Markup:
+    y = frame.y(made.samples_per_s)
+    spread_of = "" if made.low is None or made.high is None else f" ({number(made.low)} to {number(made.high)})"
+    flop = f" at {flops(made.flop_per_sample)} a sample" if made.flop_per_sample else ""
+    tip = f"this run: {number(made.samples_per_s)} samples/s{spread_of}{flop}"
+    drop = tag("line", class_="drop", x1=percent(x), x2=percent(x), y1=y, y2=frame.height)
+    ring, dot = (tag("circle", class_=kind, cx=percent(x), cy=y, r=radius) for kind, radius in (("ring", 7), ("dot", 4)))
+    return tag("g", *([drop] if frame.flop else []), ring, dot, class_="run", data_tip=tip)
+
+
+def flops(amount: float | None, unit: str = "FLOP") -> str:
+    """``1.82 GFLOP``"""
+    if not amount:
+        return f"0 {unit}"
+    power = min(max(int(math.floor(math.log10(amount) / 3 + 1e-9)), 0), 6)
+    return f"{number(amount / 1000**power)} {('', 'k', 'M', 'G', 'T', 'P', 'E')[power]}{unit}"
+
+
+def log_ticks(low: float, high: float, most: int) -> list[float]:
+    """1, 2, 5 times powers of ten between both; only the powers, or every second or third of them, where that would be too many."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for factors, stride in (((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
+        found = [factor * 10.0**power for power in range(first, last + 1) if power % stride == 0 for factor in factors]
+        found = [tick for tick in found if low <= tick <= high]
+        if len(found) <= most:
+            break
+    return found
+
+
+def _rate_axis(frame: Frame) -> list[Markup]:
+    marks: list[Markup] = []
+    for tick in log_ticks(frame.bottom, frame.top, round(frame.height / 40)):
+        y = frame.y(tick)
+        marks += [tag("line", class_="grid", x1=0, x2="100%", y1=y, y2=y), tag("text", count(tick), class_="tick y", x=-8, y=y + 4)]
+    return marks
+
+
+def _flop_axis(frame: Frame) -> list[Markup]:
+    base = tag("line", class_="axis", x1=0, x2="100%", y1=frame.height, y2=frame.height)
+    if frame.flop is None:
+        return [base]
+    marks = [base, tag("text", "FLOP a sample", class_="tick x", x="50%", y=frame.height + 32)]
+    for tick in log_ticks(frame.left, frame.right, 3):
+        x = frame.x(tick)
+        marks.append(tag("line", class_="axis", x1=percent(x), x2=percent(x), y1=frame.height, y2=frame.height + 4))
+        if 0.08 <= x <= 0.9:
+            marks.append(tag("text", flops(tick, ""), class_="tick x", x=percent(x), y=frame.height + 17))
+    return marks

@@ -1,0 +1,126 @@
+"""The run among its roofs: which bound of the throughput is nearest, and which the run meets after that one is gone.
+
+The lowest roof is the bottleneck (Williams et al., Roofline, Communications of the ACM 52(4), 2009, with samples for bytes).
+"""
+
+import math
+
+from feedline.analysis import roofs
+from feedline.analysis.model import Report, Roof, Roofline, Sweep
+from feedline.analysis.quantities import number, share
+from feedline.profiler.ceilings import Ceilings
+
+MARGIN = 0.03  # the clocks of several processes, and steps that begin before their first batch was asked for
+NO_CEILINGS = "no file of ceilings: `feedline probe` makes one"
+WARM = 3  # columns of a long series that are left out of its spread
+KNEE_SHARE = 0.95
+
+
+def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | None:
+    """Put a run on its roofline.
+
+    Args:
+        report: of the run.
+        ceilings: of this machine, data and model; None: only the roofs that the run itself shows.
+
+    Returns:
+        None for a run without steps, or with batches of unknown size.
+    """
+    rate = report.throughput.samples_per_s
+    if rate is None or report.step is None:
+        return None
+    flop, flop_source = flop_per_sample(report, ceilings)
+    found = roofs.of_run(report) + (roofs.of_ceilings(report, ceilings, flop) if ceilings else [])
+    found.sort(key=lambda roof: roof.samples_per_s)
+    peak = ceilings.peak_flops if ceilings else None
+    low, high = spread(report)
+    nearest, following = bounds(found, low or rate)
+    return Roofline(
+        samples_per_s=rate,
+        low=low,
+        high=high,
+        flop_per_sample=flop,
+        flop_source=flop_source,
+        peak_flops=peak,
+        peak_source=roofs.peak_source(ceilings) if ceilings and peak else "no peak in the file of ceilings" if ceilings else NO_CEILINGS,
+        mfu=rate * flop / peak if flop and peak else None,
+        roofs=found,
+        nearest=nearest.name if nearest else None,
+        next=following.name if following else None,
+        becomes=following.samples_per_s if following else None,
+        says=sentence(rate, nearest, following),
+        sweep=sweep(ceilings) if ceilings else None,
+    )
+
+
+def flop_per_sample(report: Report, ceilings: Ceilings | None) -> tuple[float | None, str]:
+    """FLOP of forward and backward for one sample, and how it is known or why it is not."""
+    counted = report.step.flop if report.step else None
+    if counted is not None and counted.samples:
+        return (counted.forward + counted.backward) / counted.samples, "counted in one step of this run"
+    if ceilings is not None and ceilings.flop_per_sample:
+        return ceilings.flop_per_sample, "counted by feedline probe, of the model that was given to it"
+    hook = next((hook for hook in report.hooks if hook.name == "FLOP" and not hook.attached), None)
+    return None, hook.why if hook else "no step of this run was counted"
+
+
+def spread(report: Report) -> tuple[float | None, float | None]:
+    """Throughput two standard errors of the mean step below and above; from the columns of the series, so a slow drift is in it too."""
+    rate, step = report.throughput.samples_per_s, report.step
+    if rate is None or step is None:
+        return None, None
+    means = [sum(parts) for parts in zip(*step.series.stages.values(), strict=True)]
+    steps = step.series.steps
+    if len(means) >= 4 * WARM:
+        means, steps = means[WARM:], steps[WARM:]
+    if len(means) < 4:
+        return None, None
+    total = sum(steps)
+    mean = sum(n * one for n, one in zip(steps, means, strict=True)) / total
+    error = math.sqrt(sum((n * (one - mean)) ** 2 for n, one in zip(steps, means, strict=True))) / total / mean
+    return rate / (1 + 2 * error), rate / max(1 - 2 * error, 0.01)
+
+
+def bounds(found: list[Roof], at_least: float) -> tuple[Roof | None, Roof | None]:
+    """The nearest roof and the next, of those that can bind; one that lies below the run did not hold.
+
+    Args:
+        found: lowest first.
+        at_least: samples/s that the run reached for certain.
+    """
+    above = [roof for roof in found if roof.binds and (roof.high or roof.samples_per_s) >= at_least * (1 - MARGIN)]
+    return (above[0] if above else None), (above[1] if len(above) > 1 else None)
+
+
+def sentence(rate: float, nearest: Roof | None, following: Roof | None) -> str:
+    """Both roofs in words."""
+    if nearest is None:
+        return f"No roof is known above the {number(rate)} samples/s of this run."
+    here = f"{number(rate)} samples/s is {share(min(rate / nearest.samples_per_s, 1.0))} of the nearest roof, {_named(nearest)}."
+    if following is None:
+        return f"{here} No other is known."
+    return f"{here} Without it the next is {_named(following)}: {number(rate)} -> {number(following.samples_per_s)} samples/s at most."
+
+
+def _named(roof: Roof) -> str:
+    return f"{roof.name} ({roof.says})"
+
+
+def sweep(ceilings: Ceilings) -> Sweep | None:
+    """Throughput by batch size, as `feedline probe` measured it."""
+    for one in ceilings.ceilings:
+        if one.part == "sweep" and one.value:
+            rows = _columns(one.settings)
+            if len(rows) >= 2:
+                sizes, rates, low, high = (list(column) for column in zip(*rows, strict=True))
+                knee = next(int(size) for size, rate in zip(sizes, rates, strict=True) if rate >= KNEE_SHARE * max(rates))
+                return Sweep([int(size) for size in sizes], rates, low, high, knee, one.source)
+    return None
+
+
+def _columns(settings: dict[str, object]) -> list[tuple[float, float, float, float]]:
+    lists = [settings.get(name) for name in ("batches", "samples_per_s", "low", "high")]
+    if not all(isinstance(one, list) for one in lists):
+        return []
+    rows = [row for row in zip(*lists, strict=False) if all(isinstance(cell, (int, float)) and cell > 0 for cell in row)]
+    return sorted((float(a), float(b), float(c), float(d)) for a, b, c, d in rows)

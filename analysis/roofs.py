@@ -1,0 +1,174 @@
+"""Bounds of a run's throughput, each in samples/s: what the run itself shows, and what was measured apart.
+
+One trace gives most of them by accounting: workers over wall time per sample, CPUs over CPU seconds per sample, the step without its
+waiting (as in Kuchnik et al., Plumber, MLSys 2022).
+"""
+
+import math
+from collections.abc import Iterator
+
+from feedline.analysis.model import SAMPLE_STAGES, Report, Roof, StepSummary, Workers
+from feedline.analysis.quantities import count, number, seconds, size
+from feedline.profiler.ceilings import Ceiling, Ceilings
+
+THIS_RUN = "this run"
+WAITING = ("wait", "epoch_start")  # of the main process
+INLINE = ("read", "decode", "augment", "dataset", "user", "collate")  # the loader's own work, when it runs in the main process
+MOVING = ("transport", "pin", "copy")  # in the main process
+MOSTLY = 0.5  # a read that is blocked for so much of its time comes from a disk
+
+
+def of_run(report: Report) -> list[Roof]:
+    """What the run's own records say."""
+    step, workers, batch = report.step, report.workers, report.throughput.batch_size
+    if step is None or not batch:
+        return []
+    found = [*_of_step(step, workers, batch), *_of_workers(workers, in_turns(workers, step)), *_of_cpus(report, batch)]
+    return [roof for roof in found if math.isfinite(roof.samples_per_s) and roof.samples_per_s > 0]
+
+
+def in_turns(workers: Workers | None, step: StepSummary) -> bool:
+    """Samples are made in the main process, between one step and the next."""
+    return workers is not None and workers.processes == 0 and any(step.stages.get(name) for name in INLINE)
+
+
+def computing_s(step: StepSummary, turns: bool) -> float:
+    """The mean step without waiting for a batch, making one, or waiting for a CPU."""
+    waited = sum(step.stages.get(name, 0.0) for name in (*WAITING, *(INLINE if turns else ())))
+    return step.mean_s - waited - (step.runqueue_s or 0.0)
+
+
+def cpus(report: Report) -> float | None:
+    """CPUs that this run may use; ranks share them."""
+    available = report.run.machine.get("effective_cpus") or report.run.machine.get("cpus")
+    return float(available) / max(report.run.ranks, 1) if isinstance(available, (int, float)) else None
+
+
+def _of_step(step: StepSummary, workers: Workers | None, batch: float) -> Iterator[Roof]:
+    turns = in_turns(workers, step)
+    alone = computing_s(step, turns)
+    if alone > 0:
+        yield _roof("step", "step", batch / alone, f"a step without waiting takes {seconds(alone)} for {count(batch)} samples")
+    if turns:
+        says = f"no workers: making a batch and computing on it take turns, {seconds(step.mean_s)} for {count(batch)} samples"
+        yield _roof("in turns", "turns", batch / step.mean_s, says)
+    for name in MOVING:
+        took = (step.gpu_stages or {}).get(name) or step.stages.get(name, 0.0)
+        if took > 0:
+            yield _roof(name, "stage", batch / took, f"{seconds(took)} a step", binds=False)
+
+
+def _of_workers(workers: Workers | None, turns: bool) -> Iterator[Roof]:
+    total = workers.per_sample.get("total") if workers else None
+    if workers is None or total is None:
+        return
+    busy = total.wall_s - (total.runqueue_s or 0.0)
+    if busy > 0 and (workers.processes or turns):
+        who = _workers(max(workers.processes, 1))
+        yield _roof(who if turns else "workers", "workers", max(workers.processes, 1) / busy, f"{who}, {seconds(busy)} a sample")
+
+
+def _of_cpus(report: Report, batch: float) -> Iterator[Roof]:
+    step, workers, cores = report.step, report.workers, cpus(report)
+    if not cores:
+        return
+    if step is not None and step.cpu_s:
+        each = step.cpu_s / batch
+        yield _roof("all CPUs", "cores", cores / each, f"{_cpus(cores)}, {seconds(each)} CPU a sample for everything")
+    costs = workers.per_sample if workers else {}
+    for stage in ("total", *SAMPLE_STAGES):
+        cost = costs.get(stage)
+        if cost is not None and cost.cpu_s and stage not in MOVING:
+            name, kind = ("loader on all CPUs", "cores") if stage == "total" else (stage, "stage")
+            says = f"{_cpus(cores)}, {seconds(cost.cpu_s)} CPU a sample"
+            yield _roof(name, kind, cores / cost.cpu_s, says, binds=stage == "total")
+
+
+def _roof(name: str, kind: str, samples_per_s: float, says: str, binds: bool = True) -> Roof:
+    return Roof(name, kind, samples_per_s, None, None, says, THIS_RUN, binds)
+
+
+def _cpus(cores: float) -> str:
+    return "1 CPU" if cores == 1 else f"{count(cores)} CPUs"
+
+
+def _workers(processes: int) -> str:
+    return "1 worker" if processes == 1 else f"{processes} workers"
+
+
+def of_ceilings(report: Report, ceilings: Ceilings, flop_per_sample: float | None) -> list[Roof]:
+    """What was measured apart, in this run's samples."""
+    found: list[Roof] = []
+    if ceilings.peak_flops and flop_per_sample:
+        says = f"{number(ceilings.peak_flops / 1e12)} TFLOP/s over {number(flop_per_sample / 1e9)} GFLOP a sample"
+        found.append(Roof("device", "device", ceilings.peak_flops / flop_per_sample, None, None, says, peak_source(ceilings), True))
+    measured = [one for one in ceilings.ceilings if one.value and math.isfinite(one.value)]
+    found += [*_disk(report, ceilings, measured), *_moving(report, measured)]
+    for one in measured:
+        if one.part == "loader" and one.value:
+            found.append(Roof(one.name.partition("/")[2], "loader", one.value, one.low, one.high, one.name, one.source, False))
+    return found
+
+
+def peak_source(ceilings: Ceilings) -> str:
+    """Where the peak is from: the ceiling of the same value."""
+    same = [one for one in ceilings.ceilings if one.unit == "FLOP/s" and one.value == ceilings.peak_flops]
+    return f"{same[0].name}: {same[0].source}" if same else "the file of ceilings"
+
+
+def _disk(report: Report, ceilings: Ceilings, measured: list[Ceiling]) -> Iterator[Roof]:
+    """The best that reading did with a cold and with a warm page cache: of the user's own files where they were read, else in order."""
+    costs = report.workers.per_sample if report.workers else {}
+    read = costs.get("read")
+    nbytes = (read.bytes if read else None) or (costs["total"].bytes if "total" in costs else None) or ceilings.sample_bytes
+    from_disk = read is not None and (read.blocked_s or 0.0) > MOSTLY * read.wall_s
+    for cache in ("cold", "warm"):
+        reads = [one for one in measured if one.part == "read" and one.settings.get("cache") == cache]
+        chosen = [one for one in reads if one.settings.get("pattern") == "files"]
+        chosen = chosen or [one for one in reads if one.settings.get("pattern") == "sequential"]
+        made = [roof for one in chosen if (roof := _in_samples(one, f"disk, {cache} cache", nbytes, from_disk == (cache == "cold")))]
+        yield from sorted(made, key=lambda roof: -roof.samples_per_s)[:1]
+
+
+def _moving(report: Report, measured: list[Ceiling]) -> Iterator[Roof]:
+    """Transport between processes and copies to the device, of batches like the run's."""
+    loader = next((loader for loader in report.loaders if loader.role == "training"), None)
+    batch, stages = report.throughput.batch_size, report.step.stages if report.step else {}
+    if loader is None or not loader.batch_bytes or not batch:
+        return
+    nbytes = loader.batch_bytes
+    dtype = "float32" if "float32" in loader.flags else "uint8"
+    wanted: dict[str, dict[str, object]] = {
+        "transport": {"dtype": dtype, "how": "shared" if "shared" in loader.flags else "copied"},
+        "pin": {},
+        "copy": {"pinned": "pinned" in loader.flags},
+    }
+    for part, settings in wanted.items():
+        fitting = [one for one in measured if one.part == part and settings.items() <= one.settings.items()]
+        if part in stages and fitting:
+            nearest = min(fitting, key=lambda one: abs(math.log(_bytes(one, nbytes) / nbytes)))
+            roof = _in_samples(nearest, f"{part} alone", nbytes / batch, True)
+            yield from [roof] if roof else []
+
+
+def _bytes(one: Ceiling, other: float) -> float:
+    found = one.settings.get("bytes") or one.settings.get("batch_bytes")
+    return float(found) if isinstance(found, (int, float)) and found > 0 else other
+
+
+def _in_samples(one: Ceiling, name: str, nbytes: float | None, binds: bool) -> Roof | None:
+    """A ceiling in B/s, or in samples/s of another size, for samples of ``nbytes``; None: their size is not known."""
+    assert one.value is not None
+    if one.unit == "samples/s":
+        theirs, samples = one.settings.get("batch_bytes"), one.settings.get("batch_size")
+        factor = 1.0
+        if nbytes and isinstance(theirs, (int, float)) and isinstance(samples, (int, float)):
+            factor = theirs / samples / nbytes
+        says = f"{one.name}: {count(one.value)} samples/s"
+    elif one.unit == "B/s" and nbytes:
+        factor = 1 / nbytes
+        says = f"{one.name}: {size(one.value)}/s over {size(nbytes)} a sample"
+    else:
+        return None
+    low, high = (None if edge is None else edge * factor for edge in (one.low, one.high))
+    return Roof(name, "ceiling", one.value * factor, low, high, says, one.source, binds)

@@ -1,0 +1,214 @@
+"""Roofs of runs whose figures are chosen by the test."""
+
+from dataclasses import replace
+
+import pytest
+
+from feedline.analysis.model import Cost, Flop, Hook, Loader, Report, Roofline, RunInfo, StepSeries, StepSummary, Throughput, Workers
+from feedline.analysis.roofline import roofline
+from feedline.profiler.ceilings import Ceiling, Ceilings
+
+MS = 1e-3
+
+
+def run(
+    stages: dict[str, float],
+    per_sample: dict[str, Cost] | None = None,
+    processes: int = 2,
+    batch: float = 10,
+    cpus: float = 4,
+    flop: Flop | None = None,
+    cpu_ms: float | None = None,
+    runqueue_ms: float | None = None,
+) -> Report:
+    """A run whose mean step consists of these stages, in ms."""
+    seconds = {name: time * MS for name, time in stages.items()}
+    mean = sum(seconds.values())
+    series = StepSeries([0.0], [1], [mean], [mean], [mean], {name: [time] for name, time in seconds.items()})
+    cpu_s, runqueue_s = (None if time is None else time * MS for time in (cpu_ms, runqueue_ms))
+    step = StepSummary(mean, mean, mean, seconds, {}, "optimizer", 0.0, series, None, flop, cpu_s, runqueue_s)
+    crew = Workers(processes, None, None, 100, 1000, 10, per_sample, [], None, None, None, None, []) if per_sample else None
+    loader = Loader("loader 0", "DataLoader", {}, "training", 100, 1000, 1e6, ["float32", "shared"], None, None)
+    return Report(
+        run=RunInfo("run", "run", "finished", [], "", 1.0, 0, 1, {}, {"effective_cpus": cpus}),
+        verdict="",
+        findings=[],
+        throughput=Throughput(batch / mean, 1 / mean, 1000, 100, 100, batch),
+        step=step,
+        workers=crew,
+        loaders=[loader],
+        ranks={},
+        gauges=[],
+        hooks=[],
+    )
+
+
+def cost(wall: float, cpu: float, runqueue: float = 0.0, nbytes: float | None = None) -> Cost:
+    """In ms."""
+    return Cost(wall * MS, cpu * MS, runqueue * MS, (wall - cpu - runqueue) * MS, nbytes, 0.0)
+
+
+def made(report: Report, ceilings: Ceilings | None = None) -> Roofline:
+    found = roofline(report, ceilings)
+    assert found is not None
+    return found
+
+
+def roof(report: Report, name: str, ceilings: Ceilings | None = None) -> float:
+    return next(one.samples_per_s for one in made(report, ceilings).roofs if one.name == name)
+
+
+INPUT_BOUND = run(
+    {"wait": 60, "forward": 15, "backward": 20, "transport": 5}, {"decode": cost(16, 12), "augment": cost(4, 4), "total": cost(20, 16)}
+)
+
+
+def test_the_step_without_waiting_is_a_roof() -> None:
+    assert roof(INPUT_BOUND, "step") == pytest.approx(10 / (40 * MS))
+
+
+def test_workers_over_wall_time_a_sample_is_a_roof() -> None:
+    assert roof(INPUT_BOUND, "workers") == pytest.approx(2 / (20 * MS))
+
+
+def test_each_stage_has_the_roof_of_all_cpus_and_binds_only_with_the_others() -> None:
+    assert roof(INPUT_BOUND, "decode") == pytest.approx(4 / (12 * MS))
+    assert roof(INPUT_BOUND, "loader on all CPUs") == pytest.approx(4 / (16 * MS))
+    assert [one.name for one in made(INPUT_BOUND).roofs if not one.binds] == ["decode", "augment", "transport"]
+
+
+def test_the_lowest_roof_is_the_nearest_and_the_one_above_it_the_next() -> None:
+    found = made(INPUT_BOUND)
+
+    assert (found.nearest, found.next, found.becomes) == ("workers", "step", pytest.approx(250))
+    assert found.says == (
+        "100 samples/s is 100.0 % of the nearest roof, workers (2 workers, 20.0 ms a sample). Without it the next is step "
+        "(a step without waiting takes 40.0 ms for 10 samples): 100 -> 250 samples/s at most."
+    )
+
+
+def test_a_run_that_never_waits_is_at_its_step() -> None:
+    found = made(run({"forward": 15, "backward": 25}, {"total": cost(4, 4)}))
+
+    assert (found.nearest, found.next) == ("step", "workers")
+
+
+def test_time_without_a_cpu_is_the_cpus_roof_and_neither_the_workers_nor_the_steps() -> None:
+    full = run({"wait": 40, "forward": 60}, {"total": cost(36, 16, 20)}, cpus=1, batch=4, cpu_ms=96, runqueue_ms=20)
+
+    assert roof(full, "all CPUs") == pytest.approx(4 / (96 * MS))
+    assert roof(full, "workers") == pytest.approx(2 / (16 * MS))
+    assert roof(full, "step") == pytest.approx(4 / (40 * MS))
+    assert made(full).nearest == "all CPUs"
+
+
+def test_without_workers_making_and_computing_take_turns_until_there_is_one() -> None:
+    inline = run({"decode": 60, "collate": 5, "forward": 35}, {"decode": cost(6, 6), "total": cost(6.5, 6.5)}, processes=0)
+    found = made(inline)
+
+    assert (found.nearest, found.next) == ("in turns", "1 worker")
+    assert found.becomes == pytest.approx(1 / (6.5 * MS))
+    assert roof(inline, "step") == pytest.approx(10 / (35 * MS))
+
+
+def test_ranks_of_one_machine_share_its_cpus() -> None:
+    two = replace(INPUT_BOUND, run=replace(INPUT_BOUND.run, ranks=2))
+
+    assert roof(two, "decode") == pytest.approx(2 / (12 * MS))
+
+
+PEAK = Ceilings([Ceiling("compute/specified float32", "compute", 1e12, unit="FLOP/s", source="data sheet")], peak_flops=1e12)
+COUNTED = replace(INPUT_BOUND, step=replace(INPUT_BOUND.step, flop=Flop(1e9, 2e9, 10)))
+
+
+def test_the_device_is_its_peak_over_the_flop_of_a_sample() -> None:
+    found = made(COUNTED, PEAK)
+
+    assert roof(COUNTED, "device", PEAK) == pytest.approx(1e12 / 3e8)
+    assert found.flop_per_sample == pytest.approx(3e8)
+    assert found.mfu == pytest.approx(100 * 3e8 / 1e12)
+    assert found.peak_source == "compute/specified float32: data sheet"
+
+
+def test_without_counted_operations_those_of_the_probe_are_used() -> None:
+    found = made(INPUT_BOUND, replace(PEAK, flop_per_sample=5e8))
+
+    assert found.flop_per_sample == 5e8
+    assert "feedline probe" in found.flop_source
+
+
+def test_what_is_missing_says_why() -> None:
+    refused = replace(INPUT_BOUND, hooks=[Hook("FLOP", False, "torch.compile compiled something")])
+    found = made(refused)
+
+    assert (found.flop_per_sample, found.flop_source) == (None, "torch.compile compiled something")
+    assert (found.peak_flops, found.peak_source) == (None, "no file of ceilings: `feedline probe` makes one")
+    assert "device" not in [one.name for one in found.roofs]
+
+
+def test_bytes_a_second_become_samples_by_the_bytes_of_a_sample() -> None:
+    disk = Ceilings([Ceiling("read/sequential", "read", 1e8, unit="B/s", settings={"pattern": "sequential", "cache": "cold"})])
+    report = run({"wait": 60, "forward": 40}, {"read": cost(20, 1, nbytes=5e5), "total": cost(20, 1)})
+
+    assert roof(report, "disk, cold cache", disk) == pytest.approx(200)
+
+
+@pytest.mark.parametrize(("blocked", "nearest"), [(True, "disk, cold cache"), (False, "workers")])
+def test_a_cold_disk_binds_a_run_whose_reads_are_blocked_and_no_other(blocked: bool, nearest: str) -> None:
+    disk = Ceilings([Ceiling("read/files", "read", 98.0, settings={"pattern": "files", "cache": "cold"})])
+    read = cost(18, 1 if blocked else 18)
+    report = run({"wait": 60, "forward": 40}, {"read": read, "total": cost(20, 20)}, cpus=8)
+
+    assert made(report, disk).nearest == nearest
+
+
+def test_a_roof_that_lies_below_the_run_did_not_hold() -> None:
+    disk = Ceilings([Ceiling("read/files", "read", 50.0, settings={"pattern": "files", "cache": "cold"})])
+    report = run({"wait": 60, "forward": 40}, {"read": cost(18, 1), "total": cost(20, 3)})
+
+    assert made(report, disk).nearest == "workers"
+
+
+def test_other_loaders_are_shown_and_never_the_nearest() -> None:
+    compared = Ceilings([Ceiling("loader/opencv", "loader", 101.0, 99.0, 103.0, source="feedline compare")])
+    found = made(INPUT_BOUND, compared)
+
+    assert [one.name for one in found.roofs if one.kind == "loader"] == ["opencv"]
+    assert found.nearest == "workers"
+
+
+def test_transport_is_taken_from_batches_like_the_runs_and_scaled_to_their_size() -> None:
+    about = {"how": "shared", "batch_bytes": 2e6, "batch_size": 10}
+    rows = [
+        Ceiling(f"transport/{dtype} shared", "transport", rate, settings={**about, "dtype": dtype})
+        for dtype, rate in (("uint8", 9000.0), ("float32", 3000.0))
+    ]
+
+    assert roof(INPUT_BOUND, "transport alone", Ceilings(rows)) == pytest.approx(6000)
+
+
+def test_what_could_not_be_measured_is_no_roof() -> None:
+    nothing = Ceilings([Ceiling("loader/dali gpu", "loader", None, why="no GPU")])
+
+    assert "dali gpu" not in [one.name for one in made(INPUT_BOUND, nothing).roofs]
+
+
+def test_the_knee_is_the_smallest_batch_with_95_percent_of_the_best() -> None:
+    rates = [1058.0, 1498.0, 1906.0, 2192.0, 2440.0, 2529.0]
+    settings: dict[str, object] = {"batches": [32, 64, 128, 256, 512, 1024], "samples_per_s": rates, "low": rates, "high": rates}
+    found = made(INPUT_BOUND, Ceilings([Ceiling("sweep/model", "sweep", 2529.0, settings=settings)])).sweep
+
+    assert found is not None
+    assert (found.batch_sizes, found.knee) == ([32, 64, 128, 256, 512, 1024], 512)
+
+
+def test_a_sweep_with_a_broken_row_keeps_the_others() -> None:
+    settings: dict[str, object] = {"batches": [1, 2, 4], "samples_per_s": [1.0, None, 3.0], "low": [1.0, 1.0, 3.0], "high": [1.0, 1.0, 3.0]}
+    found = made(INPUT_BOUND, Ceilings([Ceiling("sweep/model", "sweep", 3.0, settings=settings)])).sweep
+
+    assert found is not None
+    assert found.batch_sizes == [1, 4]
+
+
+def test_a_run_without_steps_has_no_roofline() -> None:
+    assert roofline(replace(INPUT_BOUND, step=None)) is None
