@@ -35,7 +35,7 @@ class Compare:
         parser.add_argument("--transforms", metavar="MODULE:NAME", help="the training's torchvision transform")
         parser.add_argument("--model", metavar="MODULE:NAME", help="which loader feeds this model?")
         parser.add_argument("--workers", type=at_least(0), metavar="N", help="processes or threads (default: one per core, 16 at most)")
-        parser.add_argument("--batch", type=at_least(1), default=32, metavar="N", help="images in a batch (default 32)")
+        parser.add_argument("--batch-size", type=at_least(1), default=32, metavar="N", help="images in a batch (default 32)")
         parser.add_argument("--limit", type=at_least(1), metavar="N", help="take N images of the folder")
         parser.add_argument("--only", type=names, metavar="A,B", help="compare only these loaders; an unknown name lists them all")
         parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="folder to make (default: runs/compare-TIME)")
@@ -129,7 +129,7 @@ def task_of(args: argparse.Namespace) -> "Task":
     photos = scan(args.data, args.limit)
     workers = args.workers if args.workers is not None else max(1, min(16, int(effective_cpus())))
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
-    task = Task(photos, recipe.read(transform), Settings(args.batch, workers, device=device), transform)
+    task = Task(photos, recipe.read(transform), Settings(args.batch_size, workers, device=device), transform)
     try_out(task)
     return task
 

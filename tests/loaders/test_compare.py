@@ -53,7 +53,7 @@ def compared(forty, tmp_path_factory):
                     ONLY,
                     "--workers",
                     "1",
-                    "--batch",
+                    "--batch-size",
                     "8",
                     "-o",
                     str(out),
