@@ -11,9 +11,11 @@ import os
 import platform
 import random
 import resource
+import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -69,6 +71,7 @@ class Ended:
     """A process that ran to its end, with the children that it waited for.
 
     Attributes:
+        exit_code: negative: the signal that ended it.
         peak_bytes: the largest resident set of any one of them.
     """
 
@@ -78,13 +81,23 @@ class Ended:
     peak_bytes: int
 
 
-def run(command: Sequence[str], cwd: Path, environment: dict[str, str] | None = None, quiet: bool = True) -> Ended:
-    """Run a command to its end. FEEDLINE_BENCHMARK_T0 in its environment is the time at which it was started (perf_counter_ns)."""
+def run(
+    command: Sequence[str], cwd: Path, environment: dict[str, str] | None = None, quiet: bool = True, limit_s: float | None = None
+) -> Ended:
+    """Run a command to its end. FEEDLINE_BENCHMARK_T0 in its environment is the time at which it was started (perf_counter_ns).
+
+    Args:
+        limit_s: kill it, and all that it started, after so long.
+    """
     out = subprocess.DEVNULL if quiet else None
     started = time.perf_counter_ns()
     given = {**os.environ, **(environment or {}), "FEEDLINE_BENCHMARK_T0": str(started)}
-    process = subprocess.Popen(command, cwd=cwd, env=given, stdout=out, stderr=out)
+    process = subprocess.Popen(command, cwd=cwd, env=given, stdout=out, stderr=out, start_new_session=True)
+    timer = threading.Timer(limit_s or threading.TIMEOUT_MAX, os.killpg, (process.pid, signal.SIGKILL))
+    timer.daemon = True
+    timer.start()
     _, status, used = os.wait4(process.pid, 0)
+    timer.cancel()
     process.returncode = os.waitstatus_to_exitcode(status)
     return Ended(process.returncode, (time.perf_counter_ns() - started) / 1e9, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
 

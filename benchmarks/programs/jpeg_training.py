@@ -12,7 +12,7 @@ import argparse  # noqa: E402
 import json  # noqa: E402
 import resource  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
-from contextlib import contextmanager, nullcontext  # noqa: E402
+from contextlib import contextmanager  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
@@ -22,6 +22,8 @@ from torch.utils.data import DataLoader  # noqa: E402
 from torchvision import models, transforms  # noqa: E402
 from torchvision.datasets import ImageFolder  # noqa: E402
 
+WARM_UP = 50  # pairs that are not counted: the first samples are all looked at
+TURN = 8  # samples in a step that is made twice: the shorter, the more alike is the machine to both
 SIZE, BATCH, WORKERS = 32, 32, 1  # one worker and one thread of torch: both cores of a small machine have their own work
 
 
@@ -56,13 +58,17 @@ class Training:
     def epoch(self, profiler: Any = None) -> float:
         """Train on all samples; returns the last loss."""
         for images, labels in self.loader:
-            loss = self.criterion(self.model(images), labels)
-            self.optimizer.zero_grad()
-            loss.backward()
-            self.optimizer.step()
+            loss = self.step(images, labels)
             if profiler is not None:
                 profiler.step()
-        return float(loss.detach())
+        return float(loss)
+
+    def step(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        loss = self.criterion(self.model(images), labels)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
 
 
 @contextmanager
@@ -84,14 +90,12 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=18, help="in an epoch, of 32 photographs")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--torch-profiler", choices=["whole", "schedule"])
-    parser.add_argument(
-        "--turns", type=int, help="epochs with and without feedline.record in turns, this many pairs, after one that is not counted"
-    )
+    parser.add_argument("--turns", type=int, help="make this many steps twice, recorded and not, in turns")
     parser.add_argument("--report", type=Path, required=True)
     args = parser.parse_args()
     training = Training(args.data, args.batches)
     if args.turns:
-        args.report.write_text(json.dumps({"samples": training.samples, "pairs": turns(training, args.turns, args.report.parent)}))
+        args.report.write_text(json.dumps({"samples": TURN, "pairs": turns(training, args.turns, args.report.parent)}))
         return
     start_wall, start_cpu = time.perf_counter_ns(), cpu_s()
     with torch_profiler(args.torch_profiler) as profiler:
@@ -112,22 +116,32 @@ def main() -> None:
 
 
 def turns(training: Training, pairs: int, folder: Path) -> list[dict[str, dict[str, float]]]:
-    """Measure epochs in turns within this process."""
+    """Make each step twice, recorded and not, in turns within this process: the same files and random numbers, no workers.
+
+    A shared machine changes its speed within seconds, by more than feedline costs; two steps that follow each other see the same machine.
+    """
     import feedline
+    from feedline.profiler.record.recorder import recorder
 
-    def measure(how: str) -> dict[str, float]:
-        load = os.getloadavg()[0]
-        with feedline.record(folder / "turn", overwrite=True) if how == "feedline" else nullcontext():
-            start, cpu = time.perf_counter_ns(), cpu_s()
-            training.epoch()
-            return {"wall_s": (time.perf_counter_ns() - start) / 1e9, "cpu_s": cpu_s() - cpu, "load": load}
-
-    training.epoch()
+    dice = torch.Generator().manual_seed(0)
+    drawn = [torch.randint(training.samples, (TURN,), generator=dice).tolist() for _ in range(pairs + WARM_UP)]
+    loader: DataLoader[Any] = DataLoader(training.loader.dataset, batch_sampler=[order for order in drawn for _ in range(2)])
     found = []
-    for number in range(pairs):
-        order = ["without", "feedline"] if number % 2 == 0 else ["feedline", "without"]
-        found.append({how: measure(how) for how in order})
-    return found
+    with feedline.record(folder / "turns"):
+        segment, iterator = recorder.main, iter(loader)
+
+        def measure(how: str, seed: int) -> dict[str, float]:
+            recorder.main = recorder.segment = segment if how == "feedline" else None
+            torch.manual_seed(seed)
+            start, cpu = time.perf_counter_ns(), time.process_time_ns()
+            training.step(*next(iterator))
+            return {"wall_s": (time.perf_counter_ns() - start) / 1e9, "cpu_s": (time.process_time_ns() - cpu) / 1e9}
+
+        for number in range(pairs + WARM_UP):
+            order = ["without", "feedline"] if number % 2 == 0 else ["feedline", "without"]
+            found.append({how: measure(how, number) for how in order})
+        recorder.main = recorder.segment = segment
+    return found[WARM_UP:]
 
 
 if __name__ == "__main__":
