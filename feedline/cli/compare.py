@@ -1,6 +1,7 @@
 """``feedline compare``."""
 
 import argparse
+import dataclasses
 import json
 import os
 import platform
@@ -37,6 +38,7 @@ class Compare:
         parser.add_argument("--workers", type=at_least(0), metavar="N", help="processes or threads (default: one per core, 16 at most)")
         parser.add_argument("--batch-size", type=at_least(1), default=32, metavar="N", help="images in a batch (default 32)")
         parser.add_argument("--limit", type=at_least(1), metavar="N", help="take N images of the folder")
+        parser.add_argument("--cold", action="store_true", help="empty the page cache of the images before every part")
         parser.add_argument("--only", type=names, metavar="A,B", help="compare only these loaders; an unknown name lists them all")
         parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="folder to make (default: runs/compare-TIME)")
         parser.add_argument("-f", "--force", action="store_true", help="overwrite an older comparison there")
@@ -54,7 +56,8 @@ class Compare:
 
         console = Console(highlight=False)
         with progress() as told:
-            comparison = compare(Contest(task, kinds, FULL, told), compute_of(args.model, task))
+            plan = dataclasses.replace(FULL, cold=args.cold)
+            comparison = compare(Contest(task, kinds, plan, told), compute_of(args.model, task))
         comparison.machine.update(machine())
         show(comparison, console)
         for path in write(comparison, folder, args.json):

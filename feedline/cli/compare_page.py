@@ -12,6 +12,7 @@ from feedline.analysis.reports import palette
 from feedline.analysis.reports.figures.svg import percent, tag
 from feedline.cli import compare_text
 from feedline.pipelines.compare.choice import SYNTHETIC
+from feedline.pipelines.compare.ranking import places
 from feedline.pipelines.compare.result import Comparison, Row
 
 HERE = Path(__file__).parent
@@ -23,12 +24,14 @@ COLORS = {"read": "read", "decode": "decode", "augment": "augment", "transport":
 def render(comparison: Comparison) -> str:
     """The whole page."""
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined)
-    rows = sorted(comparison.measured, key=lambda row: -row.samples_per_s)
+    ranked = places(comparison.measured)
+    rows = [row for _, row in ranked]
     return environment.get_template("compare.html").render(
         it=comparison,
         rows=rows,
+        ranked=ranked,
         about=compare_text.about(comparison),
-        remarks=list(compare_text.remarks(comparison.rows)),
+        remarks=[*compare_text.remarks(comparison.rows), *compare_text.operation_remarks(comparison.operations)],
         rates=rates(rows, comparison),
         costs=costs(rows),
         colors=COLORS,

@@ -9,7 +9,9 @@ from rich.text import Text
 from feedline.analysis.quantities import BLANK, Scale, number, seconds
 from feedline.analysis.reports.terminal import plain
 from feedline.pipelines.compare.choice import SYNTHETIC
+from feedline.pipelines.compare.ranking import places
 from feedline.pipelines.compare.result import Comparison, Row
+from feedline.pipelines.translate.difference import Difference
 
 NAMED = 3  # files named per kind of problem
 STAGES = ("read", "decode", "augment", "transport")
@@ -25,7 +27,7 @@ def show(comparison: Comparison, console: Console) -> None:
         console.print()
         console.print(Text(title, style="bold underline"))
         console.print(table)
-    for remark in remarks(comparison.rows):
+    for remark in [*remarks(comparison.rows), *operation_remarks(comparison.operations)]:
         console.print(plain(f"- {remark}"))
     console.print()
     console.print(plain(comparison.choice, "bold"))
@@ -49,6 +51,8 @@ def tables(comparison: Comparison) -> Iterable[tuple[str, Table]]:
         if any(row.stages for row in measured):
             yield "CPU per sample of each step, called alone", steps(measured)
         yield "Labels, and grey levels (of 255) off pillow-v1", equality(measured)
+    if comparison.operations:
+        yield "Grey levels off torchvision on PIL, each operation alone: mean (largest)", operations(comparison.operations)
 
 
 def columns(*heads: str) -> Table:
@@ -62,18 +66,20 @@ def columns(*heads: str) -> Table:
 
 
 def rates(comparison: Comparison) -> Table:
-    """Samples/s and what they cost; the fastest first."""
+    """Samples/s and what they cost; the fastest first. Those of one place are in the order of the list of all."""
     fed = comparison.compute is not None
-    table = columns("loader", "samples/s", "(rounds)", "CPU ms", "cores", "1st batch", *(["model gets"] if fed else []))
-    for row in sorted(comparison.measured, key=lambda row: -row.samples_per_s):
+    table = columns("loader", "", "samples/s", "(rounds)", "CPU ms", "cores", "1st batch", *(["model gets"] if fed else []))
+    for place, row in places(comparison.measured):
         spread = f"({number(min(row.rates))}{BLANK}{number(max(row.rates))})" if row.name != SYNTHETIC else "(upper bound)"
-        figures = [number(row.samples_per_s), spread, f"{1000 * row.cpu_s:.2f}", f"{row.cores:.1f}", seconds(row.first_batch_s)]
+        figures = [str(place), number(row.samples_per_s), spread, f"{1000 * row.cpu_s:.2f}", f"{row.cores:.1f}", seconds(row.first_batch_s)]
         if fed:
             figures.append(f"{number(row.feeds.samples_per_s)} {row.feeds.limit}" if row.feeds else BLANK)
         table.add_row(plain(row.name), *figures)
     if comparison.compute is not None:
         step = comparison.compute
-        table.add_row("the model alone", number(1 / step.step_s), "", f"{1000 * step.cpu_s:.2f}", f"{step.cpu_s / step.step_s:.1f}", "", "")
+        table.add_row(
+            "the model alone", "", number(1 / step.step_s), "", f"{1000 * step.cpu_s:.2f}", f"{step.cpu_s / step.step_s:.1f}", "", ""
+        )
     return table
 
 
@@ -97,6 +103,23 @@ def equality(rows: Sequence[Row]) -> Table:
         off = (row.pixels.mean, row.pixels.largest_mean, row.pixels.max) if row.pixels else (None,) * 3
         table.add_row(plain(row.name), once, *(BLANK if one is None else f"{one:.2f}" for one in off))
     return table
+
+
+def operations(found: Sequence[Difference]) -> Table:
+    """A row an operation, a column a library that is here."""
+    backends = [name for name in dict.fromkeys(one.backend for one in found) if len([one for one in found if one.backend == name]) > 1]
+    table = columns("operation", *backends)
+    for name in dict.fromkeys(one.operation for one in found if one.backend in backends):
+        cells = {one.backend: BLANK if one.mean is None else f"{one.mean:.2f} ({one.max:.0f})" for one in found if one.operation == name}
+        table.add_row(plain(name), *(cells.get(backend, "") for backend in backends))
+    return table
+
+
+def operation_remarks(found: Sequence[Difference]) -> Iterable[str]:
+    """Why a library cannot do an operation, or does it otherwise."""
+    for one in found:
+        if one.says:
+            yield f"{one.backend}, {one.operation}: {one.says}"
 
 
 def remarks(rows: Sequence[Row]) -> Iterable[str]:

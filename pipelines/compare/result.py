@@ -4,6 +4,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from feedline.pipelines.translate.difference import Difference
+
 SCHEMA_VERSION = 1
 
 
@@ -174,6 +176,7 @@ class Comparison:
     cache: ``warm``: every file was read once before; ``cold``: the page cache was emptied of them before every part.
     cores: that this process may use.
     choice: which loader to take, and why.
+    operations: each operation of the transform in each library; ``operations_why``: why there are none.
     """
 
     rows: Sequence[Row]
@@ -185,6 +188,8 @@ class Comparison:
     cores: float
     compute: Compute | None
     choice: str
+    operations: list[Difference] = field(default_factory=list)
+    operations_why: str = ""
     machine: dict[str, object] = field(default_factory=dict)
 
     @property

@@ -10,8 +10,11 @@ from feedline.pipelines.compare.stages import stages_of
 from feedline.pipelines.loaders import KINDS, pillow_v1
 from feedline.pipelines.loaders.protocol import LoaderKind, Task
 from feedline.pipelines.probes.measure import reason
+from feedline.pipelines.translate.difference import Difference, differences
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.samplers.cgroup import effective_cpus
+
+OPERATION_IMAGES = 16
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,8 @@ class Plan:
         cold: empty the page cache of the images before every part.
     """
 
-    rounds: int = 5
-    part_s: float = 2.0
+    rounds: int = 9
+    part_s: float = 1.5
     cold: bool = False
 
 
@@ -45,7 +48,7 @@ class Contest:
     told: Callable[[str, int], None] = lambda what, of: None
 
     def tell(self, what: str) -> None:
-        self.told(what, len(self.kinds) * (3 + self.plan.rounds))
+        self.told(what, len(self.kinds) * (3 + self.plan.rounds) + 1)
 
 
 def compare(contest: Contest, compute: Callable[[], Compute] | None = None) -> Comparison:
@@ -66,6 +69,8 @@ def compare(contest: Contest, compute: Callable[[], Compute] | None = None) -> C
     check_images(contest, running)
     time_stages(contest, running)
     run_rounds(contest, running)
+    contest.tell("operations")
+    operations, operations_why = check_operations(task)
     cores = effective_cpus()
     step = compute() if compute is not None else None
     if step is not None:
@@ -86,6 +91,8 @@ def compare(contest: Contest, compute: Callable[[], Compute] | None = None) -> C
         cores=cores,
         compute=step,
         choice=choice.choose(rows, step, cores),
+        operations=operations,
+        operations_why=operations_why,
     )
 
 
@@ -123,6 +130,14 @@ def check_images(contest: Contest, running: Running) -> None:
             row.pixels = pixels.compare_images(pixels.images_of(kind, task), reference)
         except Exception as error:
             row.pixels_why = why(error)
+
+
+def check_operations(task: Task) -> tuple[list[Difference], str]:
+    """What each library makes of each operation of the transform; and why that is not known."""
+    try:
+        return differences(task.recipe, task.photos, OPERATION_IMAGES), ""
+    except Exception as error:
+        return [], why(error)
 
 
 def time_stages(contest: Contest, running: Running) -> None:

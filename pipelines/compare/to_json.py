@@ -1,10 +1,12 @@
 """A comparison as plain data for JSON files, and in the shape of pytest-benchmark's."""
 
 import datetime
+import math
 import statistics
 from dataclasses import asdict
 from typing import Any
 
+from feedline.pipelines.compare.ranking import places
 from feedline.pipelines.compare.result import SCHEMA_VERSION, Comparison, Row
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
@@ -16,7 +18,10 @@ def plain(comparison: Comparison) -> dict[str, Any]:
     photos, sample_bytes, left_out (kind -> paths), settings, cache (warm, cold), cores, machine
     choice          one sentence
     compute         null, or step_s and cpu_s per sample
+    operations      a list, each operation of the transform in each library (backend) against torchvision on PIL images, random parameters
+                    fixed: operation, backend, mean and max in grey levels (null: it cannot), says; or empty, and operations_why
     loaders         a list:
+        place       1: the fastest; loaders whose order is luck share one; null: not measured
         name, about, why (not measured; else empty), missing (operations it leaves out)
         samples_per_s, cpu_s, main_s, gpu_s, cores, first_batch_s: medians over the rounds, the seconds per sample but for first_batch_s
         parts       one per round: samples, wall_s, cpu_s, main_s, gpu_s, first_batch_s of that part
@@ -26,12 +31,21 @@ def plain(comparison: Comparison) -> dict[str, Any]:
         feeds       null, or samples_per_s, limit (loader, compute, cores) and limits
     """
     data = {name: value for name, value in asdict(comparison).items() if name != "rows"}
-    return {"schema_version": SCHEMA_VERSION, **data, "loaders": [_row(row) for row in comparison.rows]}
+    data["operations"] = [_finite(one) for one in data["operations"]]
+    place_of = {row.name: place for place, row in places(comparison.measured)}
+    return {"schema_version": SCHEMA_VERSION, **data, "loaders": [_row(row, place_of.get(row.name)) for row in comparison.rows]}
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _finite(difference: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no infinity, which stands for images of another size."""
+    if difference["mean"] is None or math.isfinite(difference["mean"]):
+        return difference
+    return {**difference, "mean": None, "max": None, "says": "; ".join(filter(None, ("another size", difference["says"])))}
+
+
+def _row(row: Row, place: int | None) -> dict[str, Any]:
     names = ("samples_per_s", "cpu_s", "main_s", "gpu_s", "cores", "first_batch_s")
-    return {**asdict(row), **{name: getattr(row, name) if row.measured else None for name in names}}
+    return {"place": place, **asdict(row), **{name: getattr(row, name) if row.measured else None for name in names}}
 
 
 def benchmark(comparison: Comparison) -> dict[str, Any]:

@@ -91,6 +91,17 @@ def test_steps_of_the_loaders_are_timed_where_they_can_be(compared):
     assert rows["dali-cpu"]["stages"] is None and "DALI" in rows["dali-cpu"]["stages_why"]
 
 
+def test_every_operation_is_compared_in_every_library(compared):
+    found = json.loads((compared[0] / "compare.json").read_text())
+
+    rows = {(one["operation"], one["backend"]): one for one in found["operations"]}
+    for backend in ("v2", "albumentations", "DALI CPU"):
+        assert 0 <= rows["whole recipe", backend]["mean"] < 3, "grey levels"
+        assert rows["RandomHorizontalFlip", backend]["max"] <= (0 if backend != "DALI CPU" else 12), "DALI decodes itself"
+    assert "needs a CUDA device" in rows["whole recipe", "DALI GPU"]["says"]
+    assert "RandomResizedCrop" in compared[1] and "Grey levels off torchvision" in compared[1]
+
+
 def test_a_file_that_is_no_image_is_counted_and_named(compared):
     assert "left out, corrupt: 1 (" in compared[1].replace("\n", "") and "broken.jpg" in compared[1]
     (paths,) = json.loads((compared[0] / "compare.json").read_text())["left_out"].values()

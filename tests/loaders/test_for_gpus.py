@@ -1,5 +1,7 @@
 """Loaders that need a GPU: why they refuse here, and as much of them as runs without one."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from loaders.conftest import COUNT, indices
@@ -53,3 +55,17 @@ def test_images_of_different_size_travel_as_one_tensor():
     assert together.is_shared() and together.numel() == 30
     assert shapes == ((2, 2, 3), (2, 3, 3)) and index.tolist() == [5, 6]
     assert torch.equal(together[:12].view(2, 2, 3).permute(2, 0, 1), images[0][0])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("kind", [dali_gpu.KIND, dali_proxy.KIND, gpu_augment.KIND], ids=lambda kind: kind.name)
+def test_on_a_gpu_they_give_every_sample_once_with_the_right_images(kind, task, loader_of):
+    on_gpu = replace(task, settings=replace(task.settings, device="cuda:0"))
+    fixed = pixels.frozen_task(on_gpu)
+
+    batches = list(loader_of(kind, on_gpu).epoch(0))
+
+    assert all(batch.images.is_cuda for batch in batches)
+    assert sorted(index for batch in batches for index in batch.index.tolist()) == list(range(COUNT))
+    assert pixels.compare_images(pixels.images_of(kind, fixed), pixels.images_of(pillow_v1.KIND, fixed)).outside == ""

@@ -1,0 +1,56 @@
+"""In which order loaders are shown, and which share a place."""
+
+import pytest
+
+from feedline.pipelines.compare.ranking import places
+from feedline.pipelines.compare.result import Part, Row
+
+
+def row(name: str, *rates: float) -> Row:
+    """A loader that gave these samples/s, round by round."""
+    return Row(name, "", parts=[Part(1000, 1000 / rate, 1.0, 0.0, 0.1) for rate in rates])
+
+
+def order(*rows: Row) -> list[tuple[int, str]]:
+    return [(place, one.name) for place, one in places(rows)]
+
+
+def test_the_fastest_comes_first():
+    slow, fast = row("slow", *[100] * 9), row("fast", *[200] * 9)
+
+    assert order(slow, fast) == [(1, "fast"), (2, "slow")]
+
+
+def test_loaders_whose_order_is_luck_share_a_place_in_the_order_given():
+    one, other = row("one", *[100] * 9), row("other", *[101] * 7, 99, 99)
+
+    assert order(one, other) == [(1, "one"), (1, "other")]
+    assert order(other, one) == [(1, "other"), (1, "one")]
+
+
+def test_one_disturbed_round_of_nine_does_not_make_two_loaders_alike():
+    fast, slow = row("fast", *[200] * 8, 50), row("slow", *[100] * 9)
+
+    assert order(slow, fast) == [(1, "fast"), (2, "slow")]
+
+
+def test_a_round_in_which_the_machine_was_slow_counts_for_all():
+    drifting = [1.0, 0.5, 0.8, 0.3, 0.9, 0.6, 1.0, 0.4, 0.7]
+    fast, slow = row("fast", *(110 * one for one in drifting)), row("slow", *(100 * one for one in drifting))
+
+    assert order(slow, fast) == [(1, "fast"), (2, "slow")]
+
+
+def test_after_two_that_share_a_place_the_next_place_is_free():
+    rows = [row("a", *[100] * 9), row("b", *[100] * 9), row("c", *[50] * 9)]
+
+    assert order(*rows) == [(1, "a"), (1, "b"), (3, "c")]
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 4])
+def test_too_few_rounds_part_nobody(rounds):
+    assert order(row("one", *[100] * rounds), row("other", *[300] * rounds)) == [(1, "one"), (1, "other")]
+
+
+def test_nothing_measured_is_no_order():
+    assert order() == []
