@@ -17,8 +17,8 @@ from feedline.profiler.store.read import Process, Rank
 
 IN_GETITEM = ("read", "decode", "augment", "user", "dataset")
 COLUMNS = 600  # points of a series: one per pixel column of a figure
-WARM_UP = 4  # with this many steps or more, the first is left out of the means: it starts workers, compiles and allocates;
-# in longer runs also those up to the one whose operations were counted, if they are at most one in so many
+WARM_UP = 4  # with this many steps or more, the first is left out of the means: it starts workers, compiles and allocates
+COUNTED = 2  # and those up to the one whose operations were counted, which takes 0.1 s, if they are at most one in so many
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,9 @@ class Gathered:
 def first_step(main: Process, steps: Steps) -> int:
     """Index of the first step that counts in the means."""
     counted = main.of(Stage.FLOP)["start"]
-    after = int(np.searchsorted(steps.start, counted.max(), "right")) if len(counted) else 1
-    return max((first for first in (1, after) if first * WARM_UP <= len(steps.wall)), default=0)
+    after = int(np.searchsorted(steps.start, counted.max(), "right")) if len(counted) else 0
+    one = int(len(steps.wall) >= WARM_UP)
+    return max(after, one) if COUNTED * after <= len(steps.wall) else one
 
 
 def step_summary(rank: Gathered) -> StepSummary | None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from warm_python import MODULES, WarmPython
 
 # No test reaches a network: albumentations asks for its newest version when it is imported, the others for models.
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = os.environ["HF_HUB_OFFLINE"] = "1"
@@ -19,6 +20,8 @@ TAPPED = [
     "torch.autograd.profiler:_prepare_profiler",
     "torch.autograd:backward",
     "torch.autograd.graph:_engine_run_backward",
+    "torch.distributed.distributed_c10d:Work.wait",
+    "torch.distributed.distributed_c10d:_update_default_pg",
     "torch.nn.modules.module:Module.__call__",
     "torch.utils.data._utils.pin_memory:pin_memory",
     "torch.utils.data._utils.worker:_worker_loop",
@@ -38,6 +41,13 @@ def tap_state() -> dict[str, object]:
             owner: object = functools.reduce(lambda owner, part: getattr(owner, part, None), attribute.split("."), sys.modules[module])
             state[name] = id(owner)  # a function that somebody holds is not replaced
     return state
+
+
+@pytest.fixture(scope="session")
+def warm_python() -> Iterator[WarmPython]:
+    python = WarmPython(*MODULES)
+    yield python
+    python.close()
 
 
 @pytest.fixture(autouse=True)

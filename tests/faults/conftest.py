@@ -14,6 +14,7 @@ from subprocess import PIPE, CompletedProcess, Popen
 from typing import Any
 
 import pytest
+from warm_python import WarmPython
 
 FEEDLINE = [sys.executable, "-m", "feedline"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -62,9 +63,11 @@ class Workshop:
         folder: where programs lie and run.
         run: the run folder.
         json: the report of ``recorded``.
+        warm: for programs that need torch, and whose beginning is not what is tested.
     """
 
     folder: Path
+    warm: WarmPython
     started: list[Popen[str]] = field(default_factory=list)
 
     @property
@@ -94,6 +97,12 @@ class Workshop:
 
     def recorded(self, *program: object, options: tuple[str, ...] = ("-q", "-f")) -> CompletedProcess[str]:
         return self.execute(*FEEDLINE, "run", *options, "-o", self.run, "--json", self.json, *program)
+
+    def recorded_warm(
+        self, *program: object, options: tuple[str, ...] = ("-q", "-f"), environment: Mapping[str, str] = ENVIRONMENT
+    ) -> CompletedProcess[str]:
+        places = ("-o", self.run, "--json", self.json)
+        return self.warm.run("-m", "feedline", "run", *options, *places, *program, folder=self.folder, environment=environment)
 
     def start(self, *command: object) -> Popen[str]:
         """Start a command and go on; it ends with the test."""
@@ -128,8 +137,8 @@ class Workshop:
 
 
 @pytest.fixture
-def workshop(tmp_path: Path):
-    shop = Workshop(tmp_path)
+def workshop(tmp_path: Path, warm_python: WarmPython):
+    shop = Workshop(tmp_path, warm_python)
     yield shop
     for process in shop.started:
         process.kill()
@@ -137,9 +146,9 @@ def workshop(tmp_path: Path):
 
 
 @pytest.fixture(scope="session")
-def run_of_five_steps(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_of_five_steps(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython) -> Path:
     """A finished run folder, to be copied."""
-    shop = Workshop(tmp_path_factory.mktemp("five"))
+    shop = Workshop(tmp_path_factory.mktemp("five"), warm_python)
     script = shop.write(
         "train.py",
         """
@@ -151,7 +160,7 @@ def run_of_five_steps(tmp_path_factory: pytest.TempPathFactory) -> Path:
             optimizer.step()
         """,
     )
-    done = shop.recorded(script)
+    done = shop.recorded_warm(script)
     assert done.returncode == 0, done.stderr
     return shop.run
 

@@ -12,6 +12,7 @@ from faults.conftest import Workshop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
+from warm_python import WarmPython
 
 from feedline.analysis import build, reports, trace
 from feedline.analysis.model import Report
@@ -22,14 +23,14 @@ UPDATES = 12
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def runs(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython) -> dict[str, Path]:
     """Two good run folders: of a run that ended, in Parquet; of one that was killed, in segments."""
     made = {}
     for name, ending in (("finished", "pass"), ("killed", "import os; os._exit(1)")):
-        shop = Workshop(tmp_path_factory.mktemp(name))
+        shop = Workshop(tmp_path_factory.mktemp(name), warm_python)
         script = shop.training()
         script.write_text(f"{script.read_text()}    {ending}\n")
-        shop.recorded(script, 4 * UPDATES // 2)
+        shop.recorded_warm(script, 4 * UPDATES // 2)
         made[name] = shop.run
     return made
 

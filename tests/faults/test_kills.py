@@ -145,7 +145,7 @@ def test_one_rank_is_killed_and_the_other_still_reports(workshop):
     )
     for rank in ("1", "0"):
         environment = {**os.environ, "RANK": rank, "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
-        done = workshop.execute(*FEEDLINE, "run", "-q", "-o", workshop.run, "--json", workshop.json, script, environment=environment)
+        done = workshop.recorded_warm(script, options=("-q",), environment=environment)
         assert done.returncode == (0 if rank == "0" else -signal.SIGKILL), done.stderr
 
     report = workshop.report()
@@ -167,7 +167,7 @@ def test_records_are_in_the_folder_the_moment_they_are_made(workshop):
         """,
     )
 
-    done = workshop.recorded(script)
+    done = workshop.recorded_warm(script)
 
     assert (done.returncode, done.stderr) == (3, "")
     main = Run.open(workshop.run).ranks[0].main

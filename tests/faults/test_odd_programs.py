@@ -17,7 +17,7 @@ LOOP = """
 
 
 def check_trained(workshop, script, steps, samples):
-    done = workshop.recorded(script)
+    done = workshop.recorded_warm(script)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "trained\n", "")
     report = workshop.report()

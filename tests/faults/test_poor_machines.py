@@ -104,7 +104,7 @@ def test_few_file_descriptors(workshop):
         """,
     )
 
-    done = workshop.recorded(script)
+    done = workshop.recorded_warm(script)
 
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
     assert workshop.report_again()["throughput"]["steps"] == 16

@@ -133,7 +133,7 @@ def test_a_run_that_cannot_be_compacted_is_read_as_it_is(workshop, own_mounts):
         train()
         """,
     )
-    assert workshop.plain(script).returncode == 0
+    assert workshop.warm.run(script, folder=workshop.folder).returncode == 0
     read_only = own_mounts(READ_ONLY, workshop.run)
 
     done = workshop.execute(*read_only, *FEEDLINE, "report", workshop.run, "--finish")

@@ -27,7 +27,8 @@ def main():
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Dropout(0.3), nn.Flatten(), nn.Linear(8 * 36, 4))
     run = torch.compile(model, fullgraph=True, backend="aot_eager") if compiled else model
     optimizer, criterion = torch.optim.Adam(model.parameters()), nn.CrossEntropyLoss()
-    loader = DataLoader(Noise(), 16, shuffle=True, num_workers=workers, multiprocessing_context=method if workers else None)
+    options = {"multiprocessing_context": method, "persistent_workers": method != "fork"} if workers else {}
+    loader = DataLoader(Noise(), 16, shuffle=True, num_workers=workers, **options)
     losses, order = [], []
     for _ in range(2):
         for images, labels, indices in loader:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
+from warm_python import WarmPython
 
 from feedline.profiler import nvtx_ranges
 
@@ -52,13 +53,16 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.fixture
 def under_tool(tool: pathlib.Path, tmp_path: pathlib.Path) -> Run:
-    """Runs a program with the tool injected; environment variables can be added."""
+    """Runs a program with the tool injected, in a warm Python if one is given; environment variables can be added."""
 
-    def run(program: str, **more: str) -> Seen:
+    def run(program: str, warm: WarmPython | None = None, **more: str) -> Seen:
         script, log = tmp_path / "program.py", tmp_path / "calls"
         script.write_text(textwrap.dedent(program))
         environment = {**os.environ, nvtx_ranges.INJECTION: str(tool), "NVTX_TOOL_LOG": str(log), **more}
-        done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=60)
+        if warm is not None:
+            done = warm.run(script, folder=tmp_path, environment=environment)
+        else:
+            done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         lines = log.read_text().splitlines() if log.exists() else []
         fields = [line.split("\t") for line in lines]

@@ -34,8 +34,8 @@ PROGRAM = """
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_the_training_and_its_worker_push_their_stages(under_tool, method):
-    seen = under_tool(PROGRAM.replace("METHOD", method))
+def test_the_training_and_its_worker_push_their_stages(under_tool, warm_python, method):
+    seen = under_tool(PROGRAM.replace("METHOD", method), warm_python)
 
     main = int(seen.stdout.split()[-1])
     of_main, of_worker = ([call for call in seen.calls if (call.pid == main) == is_main] for is_main in (True, False))

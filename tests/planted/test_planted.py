@@ -1,14 +1,12 @@
 """Faults planted into real trainings, each beside its healthy twin: the first finding names the fault, and the twin is free of it."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from planted import photos
+from warm_python import WarmPython
 
 pytestmark = pytest.mark.quiet
 PROGRAMS = Path(__file__).parent / "programs"
@@ -30,60 +28,45 @@ CAUSES = {"no_workers": "too_few_workers", "heavy_augmentation": "augmentation_b
 
 
 @pytest.mark.parametrize("program", FAULTS)
-def test_the_first_finding_names_the_planted_fault(program, tmp_path):
-    found = findings(program, FAULTS[program], tmp_path)
+def test_the_first_finding_names_the_planted_fault(warm_python, program, tmp_path):
+    found = findings(warm_python, program, FAULTS[program], tmp_path)
 
     assert found[0]["cause"] == CAUSES.get(program, program), summary(found)
     assert found[0]["severity"] in ("low", "high") and found[0]["evidence"] and found[0]["fix"]
 
 
 @pytest.mark.parametrize("program", FAULTS)
-def test_the_healthy_twin_is_free_of_the_fault(program, tmp_path):
+def test_the_healthy_twin_is_free_of_the_fault(warm_python, program, tmp_path):
     size = (96, 80, 24) if program == "oversize_images" else FAULTS[program]
 
-    assert CAUSES.get(program, program) not in causes(findings(program, size, tmp_path, "healthy"))
+    assert CAUSES.get(program, program) not in causes(findings(warm_python, program, size, tmp_path, "healthy"))
 
 
-def test_helper_threads_are_found_beside_the_full_cpus_that_they_fight_for(tmp_path):
-    assert "thread_oversubscription" in causes(findings("thread_oversubscription", (512, 384, 8), tmp_path))
+def test_helper_threads_are_found_beside_the_full_cpus_that_they_fight_for(warm_python, tmp_path):
+    assert "thread_oversubscription" in causes(findings(warm_python, "thread_oversubscription", (512, 384, 8), tmp_path))
 
 
-def test_one_thread_a_worker_is_no_oversubscription(tmp_path):
-    assert "thread_oversubscription" not in causes(findings("thread_oversubscription", (512, 384, 8), tmp_path, "healthy"))
+def test_one_thread_a_worker_is_no_oversubscription(warm_python, tmp_path):
+    assert "thread_oversubscription" not in causes(findings(warm_python, "thread_oversubscription", (512, 384, 8), tmp_path, "healthy"))
 
 
-def test_a_training_without_a_fault_is_compute_bound(tmp_path):
-    found = findings("compute_bound", (96, 80, 24), tmp_path)
+def test_a_training_without_a_fault_is_compute_bound(warm_python, tmp_path):
+    found = findings(warm_python, "compute_bound", (96, 80, 24), tmp_path)
 
     assert causes(found) == ["compute_bound"], summary(found)
 
 
-def findings(program: str, photographs: tuple[int, int, int], folder: Path, *args: str) -> list[dict[str, Any]]:
+def findings(warm_python: WarmPython, program: str, photographs: tuple[int, int, int], folder: Path, *args: str) -> list[dict[str, Any]]:
     """The findings of a run of this program on photographs of this width, height and number."""
     width, height, count = photographs
     files = photos.write(folder / "photos", width, height, count, quality=75 if program == "float32_on_host" else 90)
     out = folder / "report.json"
-    command = [
-        sys.executable,
-        "-m",
-        "feedline",
-        "run",
-        "-q",
-        "-o",
-        str(folder / "run"),
-        "--json",
-        str(out),
-        str(PROGRAMS / f"{program}.py"),
-    ]
-    ended = subprocess.run([*command, str(files), *args], cwd=folder, capture_output=True, text=True, timeout=300, preexec_fn=few_cpus)
+    options = ("-q", "-o", folder / "run", "--json", out)
+    ended = warm_python.run("-m", "feedline", "run", *options, PROGRAMS / f"{program}.py", files, *args, folder=folder, cpus=CPUS)
     assert ended.returncode == 0, ended.stderr[-2000:]
     found = json.loads(out.read_text())["findings"]
     assert found
     return found
-
-
-def few_cpus() -> None:
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CPUS])
 
 
 def causes(found: list[dict[str, Any]]) -> list[str]:

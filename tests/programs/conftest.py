@@ -1,4 +1,4 @@
-"""Runs a program under ``feedline run``, and beside it as Python alone runs it."""
+"""Runs a program under ``feedline run``, and also as Python alone runs it."""
 
 import json
 import os
@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from planted import photos
+from warm_python import WarmPython
 
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 SOURCES = Path(__file__).with_name("sources")
 #: Without the hooks that look at the machine, and those into libraries that a program does not use.
 NEEDED = {"DataLoader", "fetcher", "nn.Module", "autograd", "optimizer", "torch.save", "Tensor.to", "pin_memory"}
@@ -73,18 +75,35 @@ def record(tmp_path: Path) -> Record:
     Args of the function returned:
         program, args: of the command line.
         launcher: what stands before ``feedline run`` (True), and before the script alone (False).
-        like_plain: also run it without feedline, side by side; both have to say the same on standard output.
+        like_plain: also run it without feedline; both have to say the same on standard output.
         varies: a line of standard output that holds this word is not compared.
     """
 
+    return recorder(tmp_path, side_by_side)
+
+
+@pytest.fixture
+def record_warm(tmp_path: Path, warm_python: WarmPython) -> Record:
+    """The same for programs that need no more than torch, which is imported already: one after the other."""
+
+    def one_by_one(folder: Path, commands: list[list[str]]) -> Iterator[str]:
+        for _, *command in commands:
+            done = warm_python.run(*command, folder=folder, environment=ENVIRONMENT)
+            assert done.returncode == 0, done.stderr
+            yield done.stdout
+
+    return recorder(tmp_path, one_by_one)
+
+
+def recorder(folder: Path, outputs_of: Callable[[Path, list[list[str]]], Iterator[str]]) -> Record:
     def run(program: str, *args: object, launcher: Launcher = interpreter, like_plain: bool = False, varies: str = "\0") -> Recorded:
         script = [str(SOURCES / program), *map(str, args)]
-        options = ["run", "-q", "-o", str(tmp_path / "run"), "--json", str(tmp_path / "out.json")]
+        options = ["run", "-q", "-o", str(folder / "run"), "--json", str(folder / "out.json")]
         commands = [[*launcher(True), *options, *script], *([[*launcher(False), *script]] if like_plain else [])]
-        outputs = list(side_by_side(tmp_path, commands))
+        outputs = list(outputs_of(folder, commands))
         said = [[line for line in output.splitlines() if varies not in line] for output in outputs]
         assert said[0] == said[-1]
-        report = json.loads((tmp_path / "out.json").read_text())
+        report = json.loads((folder / "out.json").read_text())
         assert (report["run"]["state"], report["run"]["exit_code"]) == ("finished", 0)
         return Recorded(report, outputs[0])
 
@@ -93,11 +112,10 @@ def record(tmp_path: Path) -> Record:
 
 def side_by_side(folder: Path, commands: list[list[str]]) -> Iterator[str]:
     """Run commands at the same time, each in a folder of its own; all have to succeed. Yields their standard outputs."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     started = []
     for number, command in enumerate(commands):
         (folder / str(number)).mkdir()
-        started.append(Popen(command, cwd=folder / str(number), env=environment, stdout=PIPE, stderr=PIPE, text=True))
+        started.append(Popen(command, cwd=folder / str(number), env=ENVIRONMENT, stdout=PIPE, stderr=PIPE, text=True))
     try:
         for process in started:
             output, errors = process.communicate(timeout=120)
