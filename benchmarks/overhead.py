@@ -2,9 +2,11 @@
 
     python benchmarks/overhead.py data/photos --json out.json
 
-Twice, because each way sees what the other cannot. *Within one process* each step is made twice, recorded and not, from the same files and
-random numbers: epochs or processes differ by more than feedline costs. *As whole commands* each profiler starts its own process, as a user
-would, in turns with the bare training; only so is the cost at the start seen. Prints Markdown.
+Three times, because each way sees what the others cannot. *Within one process* each step is made twice, recorded and not, from the same
+files and random numbers: epochs or processes differ by more than feedline costs. With a ResNet a shared machine's own noise, a few per
+cent, is many times what feedline costs; *with a linear model* the same samples are nearly all there is, so the cost of a sample is seen.
+*As whole commands* each profiler starts its own process, as a user would, in turns with the bare training; only so is the cost at the
+start seen. Prints Markdown.
 """
 
 import argparse
@@ -57,11 +59,11 @@ def as_commands(names: Sequence[str], data: str, rounds: int, epochs: int) -> li
     return list(in_turns(names, measure, rounds))
 
 
-def in_one_process(data: str, pairs: int) -> tuple[int, list[dict[str, Report]]]:
+def in_one_process(data: str, pairs: int, *more: str) -> tuple[int, list[dict[str, Report]]]:
     """Steps in turns: samples in a step, and the pairs."""
     with tempfile.TemporaryDirectory() as scratch:
         said = Path(scratch) / "said.json"
-        training = [str(TRAINING), data, "--turns", str(pairs), "--report", str(said)]
+        training = [str(TRAINING), data, "--turns", str(pairs), "--report", str(said), *more]
         ended = run([sys.executable, *training], Path(scratch), quiet=False)
         if ended.exit_code != 0:
             raise SystemExit(f"the training ended with exit code {ended.exit_code}")
@@ -70,7 +72,9 @@ def in_one_process(data: str, pairs: int) -> tuple[int, list[dict[str, Report]]]
 
 
 def compared(pairs: Sequence[dict[str, Report]], how: str, value: Callable[[Report, Report], float]) -> Estimate:
-    return Estimate.of([value(pair[how], pair["without"]) for pair in pairs])
+    """Two neighboring pairs, of both orders, are one value: what the first of two gains or loses is not feedline's."""
+    values = [value(pair[how], pair["without"]) for pair in pairs]
+    return Estimate.of([(one + other) / 2 for one, other in zip(values[::2], values[1::2], strict=False)] or values)
 
 
 def costs(pairs: Sequence[dict[str, Report]], how: str, samples: int) -> dict[str, Estimate]:
@@ -93,11 +97,12 @@ def command_costs(pairs: Sequence[dict[str, Report]], how: str) -> dict[str, Est
     }
 
 
-def inside_table(found: dict[str, Estimate]) -> str:
-    head = ["steps in turns, one process", "CPU us a sample", "CPU %", "wall %", "pairs"]
-    row = ["feedline", found["cpu_us"].text(), found["cpu_share"].text(100), found["wall_share"].text(100), str(found["cpu_us"].pairs)]
+def inside_table(found: dict[str, dict[str, Estimate]]) -> str:
+    head = ["steps in turns, one process", "CPU us a sample", "CPU %", "wall %", "pairs of both orders"]
+    rows = [[name, one["cpu_us"].text(), one["cpu_share"].text(100), one["wall_share"].text(100), str(one["cpu_us"].pairs)]
+            for name, one in found.items()]  # fmt: skip
     limits = ["limit", *(f"{LIMITS[name] * scale:g}" for name, scale in (("cpu_us", 1), ("cpu_share", 100), ("wall_share", 100))), ""]
-    return table([head, row, limits])
+    return table([head, *rows, limits])
 
 
 def commands_table(found: dict[str, dict[str, Estimate]]) -> str:
@@ -123,7 +128,7 @@ def commands_table(found: dict[str, dict[str, Estimate]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", help="a folder of photographs, as examples/photos.py makes it")
-    parser.add_argument("--pairs", type=int, default=1500, help="of steps in one process")
+    parser.add_argument("--pairs", type=int, default=300, help="of steps in one process; three times as many with the linear model")
     parser.add_argument("--commands", type=int, default=10, help="pairs of whole commands, feedline and without")
     parser.add_argument("--peers", type=int, default=4, help="rounds with all the other profilers")
     parser.add_argument("--epochs", type=int, default=2, help="in a command")
@@ -131,8 +136,10 @@ def main() -> None:
     args = parser.parse_args()
     data = str(Path(args.data).resolve())
     load = wait_for_quiet(0.5, 120)
-    samples, pairs = in_one_process(data, args.pairs)
-    inside = costs(pairs, "feedline", samples)
+    inside, kept = {}, {}
+    for name, number, more in (("linear model", 3 * args.pairs, ["--light"]), ("ResNet-18", args.pairs, [])):
+        samples, kept[name] = in_one_process(data, number, *more)
+        inside[name] = costs(kept[name], "feedline", samples)
     print(f"{machine()}, load {load:.1f} before\n\n{inside_table(inside)}\n", flush=True)
 
     alone = as_commands(["without", "feedline"], data, args.commands, args.epochs)
@@ -147,7 +154,7 @@ def main() -> None:
     write_json(
         args.json,
         limits=LIMITS,
-        in_one_process={"pairs": pairs, "costs": {name: asdict(one) for name, one in inside.items()}},
+        in_one_process={"pairs": kept, "costs": {how: {n: asdict(e) for n, e in one.items()} for how, one in inside.items()}},
         commands={
             "alone": alone,
             "together": together,

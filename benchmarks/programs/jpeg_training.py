@@ -23,7 +23,6 @@ from torchvision import models, transforms  # noqa: E402
 from torchvision.datasets import ImageFolder  # noqa: E402
 
 WARM_UP = 50  # pairs that are not counted: the first samples are all looked at
-TURN = 8  # samples in a step that is made twice: the shorter, the more alike is the machine to both
 SIZE, BATCH, WORKERS = 32, 32, 1  # one worker and one thread of torch: both cores of a small machine have their own work
 
 
@@ -36,7 +35,7 @@ def cpu_s() -> float:
 class Training:
     """Model, data and optimizer; ``epoch()`` is what is measured."""
 
-    def __init__(self, data: str, batches: int) -> None:
+    def __init__(self, data: str, batches: int, light: bool = False) -> None:
         torch.manual_seed(0)
         torch.set_num_threads(1)
         transform = transforms.Compose(
@@ -51,7 +50,8 @@ class Training:
         self.samples = batches * BATCH
         folder.samples = [folder.samples[number * len(folder) // self.samples] for number in range(self.samples)]  # of all classes
         self.loader = DataLoader(folder, batch_size=BATCH, shuffle=True, num_workers=WORKERS)
-        self.model = models.resnet18(num_classes=len(folder.classes))
+        classes = len(folder.classes)
+        self.model = nn.Sequential(nn.Flatten(), nn.Linear(3 * SIZE**2, classes)) if light else models.resnet18(num_classes=classes)
         self.criterion = nn.CrossEntropyLoss()
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
 
@@ -91,11 +91,12 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--torch-profiler", choices=["whole", "schedule"])
     parser.add_argument("--turns", type=int, help="make this many steps twice, recorded and not, in turns")
+    parser.add_argument("--light", action="store_true", help="with a linear model, so that the samples are nearly all there is")
     parser.add_argument("--report", type=Path, required=True)
     args = parser.parse_args()
-    training = Training(args.data, args.batches)
+    training = Training(args.data, args.batches, args.light)
     if args.turns:
-        args.report.write_text(json.dumps({"samples": TURN, "pairs": turns(training, args.turns, args.report.parent)}))
+        args.report.write_text(json.dumps({"samples": BATCH, "pairs": turns(training, args.turns, args.report.parent)}))
         return
     start_wall, start_cpu = time.perf_counter_ns(), cpu_s()
     with torch_profiler(args.torch_profiler) as profiler:
@@ -124,7 +125,7 @@ def turns(training: Training, pairs: int, folder: Path) -> list[dict[str, dict[s
     from feedline.profiler.record.recorder import recorder
 
     dice = torch.Generator().manual_seed(0)
-    drawn = [torch.randint(training.samples, (TURN,), generator=dice).tolist() for _ in range(pairs + WARM_UP)]
+    drawn = [torch.randint(training.samples, (BATCH,), generator=dice).tolist() for _ in range(pairs + WARM_UP)]
     loader: DataLoader[Any] = DataLoader(training.loader.dataset, batch_sampler=[order for order in drawn for _ in range(2)])
     found = []
     with feedline.record(folder / "turns"):
