@@ -33,6 +33,13 @@ def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | Non
     found = roofs.of_run(report) + (roofs.of_ceilings(report, ceilings, flop) if ceilings else [])
     found.sort(key=lambda roof: roof.samples_per_s)
     peak = ceilings.peak_flops if ceilings else None
+    mfu = rate * flop / peak if flop and peak else None
+    peak_source = roofs.peak_source(ceilings) if ceilings and peak else "no peak in the file of ceilings" if ceilings else NO_CEILINGS
+    if mfu is not None and mfu > 1 + MARGIN:
+        mfu, peak_source = (
+            None,
+            f"{peak_source}; the run reached {mfu:.1f} times that, so something else used the machine when it was measured",
+        )
     low, high = spread(report)
     nearest, following = bounds(found, low or rate)
     return Roofline(
@@ -42,8 +49,8 @@ def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | Non
         flop_per_sample=flop,
         flop_source=flop_source,
         peak_flops=peak,
-        peak_source=roofs.peak_source(ceilings) if ceilings and peak else "no peak in the file of ceilings" if ceilings else NO_CEILINGS,
-        mfu=rate * flop / peak if flop and peak else None,
+        peak_source=peak_source,
+        mfu=mfu,
         roofs=found,
         nearest=nearest.name if nearest else None,
         next=following.name if following else None,

@@ -111,8 +111,8 @@ def of_ceilings(report: Report, ceilings: Ceilings, flop_per_sample: float | Non
 
 
 def peak_source(ceilings: Ceilings) -> str:
-    """Where the peak is from: the ceiling of the same value."""
-    same = [one for one in ceilings.ceilings if one.unit == "FLOP/s" and one.value == ceilings.peak_flops]
+    """Where the peak is from: the ceiling of the same value, or with such a best round."""
+    same = [one for one in ceilings.ceilings if one.unit == "FLOP/s" and ceilings.peak_flops in (one.value, one.high)]
     return f"{same[0].name}: {same[0].source}" if same else "the file of ceilings"
 
 

@@ -98,14 +98,14 @@ def _specified(device: str) -> Iterator[Ceiling]:
 def _peak(
     dtype: str, specified: list[Ceiling], products: dict[str, dict[str, object]], found: dict[str, Measured | str]
 ) -> tuple[float | None, str]:
-    """The figure that MFU is a share of: the maker's, else the product measured beside the model. With its source."""
+    """The figure that MFU is a share of: the maker's, else the best round of the product measured beside the model. With its source."""
     for one in specified:
         if one.settings["dtype"] == dtype and one.value:
             return one.value, one.source
     name = f"compute/matmul {dtype}"
     measured = found.get(name)
     if isinstance(measured, Measured):
-        return measured.value, f"measured here: {name}, n = {products[name]['n']}"
+        return measured.high, f"measured here, the best round: {name}, n = {products[name]['n']}"
     return None, ""
 
 

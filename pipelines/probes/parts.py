@@ -71,7 +71,7 @@ def _fastest(found: list[Ceiling]) -> float | None:
     for name in ("compute/specified float32", "compute/matmul float32"):
         for one in found:
             if one.name == name and one.value:
-                return one.value
+                return one.high or one.value
     return None
 
 

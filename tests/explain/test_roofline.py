@@ -130,6 +130,13 @@ def test_the_device_is_its_peak_over_the_flop_of_a_sample() -> None:
     assert found.peak_source == "compute/specified float32: data sheet"
 
 
+def test_a_peak_below_what_the_run_reached_gives_no_share_of_it() -> None:
+    found = made(COUNTED, replace(PEAK, peak_flops=1e10))
+
+    assert found.mfu is None
+    assert "the run reached 3.0 times that" in found.peak_source
+
+
 def test_without_counted_operations_those_of_the_probe_are_used() -> None:
     found = made(INPUT_BOUND, replace(PEAK, flop_per_sample=5e8))
 
