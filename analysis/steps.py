@@ -28,7 +28,14 @@ NAMES = {
     Stage.CHECKPOINT: "checkpoint",
 }
 
-ASIDE = (Stage.GPU, Stage.PROFILED, Stage.FLOP)  # what did not happen in the main thread, though it wrote it down
+ASIDE = (
+    Stage.GPU,
+    Stage.PROFILED,
+    Stage.FLOP,
+    Stage.COLLECTIVE,
+    Stage.GROUP,
+    Stage.CLOCK,
+)  # what did not happen in the main thread, though it wrote it down
 FEWEST = 4  # steps that are worth a mean
 
 

@@ -10,6 +10,7 @@ FeedlineError                  70
 +-- DataError                  66   a folder of images that is missing, or has nothing in it that can be used
 +-- StoreDamaged               65   a packed data set that is not whole, or whose bytes are not those that were packed
 +-- CeilingsDamaged            65   a file of ceilings that cannot be read
++-- WorkersLost                69   processes of a pool or of a cluster that are to help do not answer
 +-- UserCodeError               1   a transform or model given as module:name that cannot be imported, or raises
 """
 
@@ -54,6 +55,10 @@ class StoreDamaged(FeedlineError):
 
 class CeilingsDamaged(FeedlineError):
     exit_code = 65
+
+
+class WorkersLost(FeedlineError):
+    exit_code = 69
 
 
 class UserCodeError(FeedlineError):

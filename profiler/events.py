@@ -67,6 +67,16 @@ class Stage(enum.IntEnum):
     PROFILED = 41  #: no span: torch.profiler recorded, which slows steps. extra: how many steps it was to record
     FLOP = 42  #: the step whose operations were counted (taps/flops.py). nbytes: FLOP of its forwards. extra: of its backwards
 
+    # What ranks do together (taps/collectives).
+    #: start: enqueued. wall: until it was complete; -1: not yet, or nobody could tell. source: operation. cpu, runqueue: ids of names, of
+    #: its group and dtype. nbytes: full message. number: of it within the group. extra: ns from start until a GPU came to it. Flags: BUCKET
+    COLLECTIVE = 50
+    #: No span: ranks of a group, or a part of them. source: its name. cpu: id of the backend's name. nbytes: how many. number: the first.
+    #: extra: from each to the next
+    GROUP = 51
+    #: No span: the clock against rank 0's. number: rank 0's minus this one, ns. extra: round trip, ns. source: the host, scrambled
+    CLOCK = 52
+
     NAME = 60  #: not a span: bytes 0..55 are UTF-8, number is unused, source is the id the name belongs to
 
 
@@ -84,6 +94,7 @@ class Flag(enum.IntFlag):
     OBJECTS = 256  #: the batch holds arrays or large objects that are no tensors
     CUSTOM = 512  #: COLLATE: not torch's default_collate
     FAILED = 1024  #: what was measured raised
+    BUCKET = 2048  #: COLLECTIVE: DistributedDataParallel's reducer began it, in C++
 
 
 def batch_key(epoch: int, batch: int) -> int:

@@ -29,7 +29,8 @@ def attach_in_worker(patches: Patches) -> None:
 
 
 def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader) -> None:
-    from feedline.profiler.taps import copy, fetch, flops, training
+    from feedline.profiler.taps import collectives, copy, fetch, flops, training
+    from feedline.profiler.taps.collectives import unseen
     from feedline.profiler.taps.loader import TORCH, TORCHDATA, LoaderTaps, attach_pin
 
     loaders = LoaderTaps(folder, tell_loader)
@@ -42,6 +43,8 @@ def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader) -> None:
     hooks.attach(flops.NAME, flops.GIVES, lambda _: hooks.add_undo(flops.FlopTap(hooks.tell).stop))
     hooks.attach("torch.save", "checkpoints", training.attach_checkpoint)
     hooks.attach("Tensor.to", "copies between devices", copy.attach)
+    hooks.attach(collectives.NAME, collectives.GIVES, lambda patches: hooks.add_undo(collectives.attach(hooks.tell, patches)))
+    unseen.attach(hooks.when_imported, hooks.tell)
     hooks.when_imported(
         TORCHDATA.module,
         lambda: hooks.attach("StatefulDataLoader", "the same for torchdata's loader", lambda patches: loaders.attach(TORCHDATA, patches)),

@@ -51,7 +51,7 @@ def run() -> list[Result]:
     except ImportError as error:
         results.append(Result("torch", False, f"cannot be imported: {error}"))
     else:
-        results += [*_training(), *(_workers(method) for method in START_METHODS)]
+        results += [*_training(), _collectives(), *(_workers(method) for method in START_METHODS)]
         results.append(Result("torch", True, torch.__version__))
     from feedline.profiler.taps.operations.selftest import selftests
 
@@ -116,6 +116,33 @@ def _training() -> list[Result]:
         if hook["name"] in (*TRAINING_STAGES, "DataLoader", "fetcher", "pin_memory"):
             results.append(Result(str(hook["name"]), bool(hook["attached"]) and not lost, f"saw no {lost}" if lost else str(hook["why"])))
     return results
+
+
+def _collectives() -> Result:
+    """One all_reduce in a world of one rank, which needs no network."""
+    import torch
+    import torch.distributed as dist
+
+    from feedline.profiler.taps.collectives import NAME
+
+    def program() -> None:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        try:
+            dist.all_reduce(torch.ones(10))
+        finally:
+            dist.destroy_process_group()
+
+    if not dist.is_available() or not dist.is_gloo_available():
+        return Result(NAME, False, "this torch is built without torch.distributed or gloo")
+    try:
+        processes, hooks = record(program)
+    except Exception as error:
+        return Result(NAME, False, f"{type(error).__name__}: {error}")
+    said = next((hook for hook in hooks if hook["name"] == NAME), {"attached": False, "why": "not tried"})
+    found = processes[-1].of(Stage.COLLECTIVE)
+    if not said["attached"] or len(found) != 1 or found["nbytes"][0] != 40 or found["wall"][0] < 0:
+        return Result(NAME, False, f"saw {len(found)} of 1 all_reduce ({said['why']})")
+    return Result(NAME, True, str(said["why"]))
 
 
 def _workers(method: str) -> Result:

@@ -22,6 +22,7 @@ import struct
 import threading
 from pathlib import Path
 from threading import get_ident
+from typing import Any
 
 import numpy as np
 
@@ -32,12 +33,13 @@ PAGE = 4096
 TOTALS_AT, HISTOGRAMS_AT, RECORDS_AT = PAGE, 2 * PAGE, 3 * PAGE
 STAGES, FIELDS, BINS = 64, 8, 256
 SUMS, SUMS_BYTES = struct.Struct("<6q"), FIELDS * 8  # one row of the totals
+WALL_AT, EXTRA_AT, NUMBER = 8, 48, struct.Struct("<q")  # in a record
 SAMPLE_HISTOGRAM, FETCH_HISTOGRAM = 0, 1
 WINDOW = 64  # batches that are kept or forgotten together: long enough to see queues fill and drain
 CHUNK_BYTES = 256 * 1024
 FIRST_CHUNK_BYTES = 32 * 1024  # a short-lived worker writes a few hundred records
 CAPACITY_BYTES = 8 * 1024 * 1024
-FOREVER = (Stage.NAME, Stage.EPOCH, Stage.START, Stage.FLOP)  # few, and needed to read the rest
+FOREVER = (Stage.NAME, Stage.EPOCH, Stage.START, Stage.FLOP, Stage.GROUP, Stage.CLOCK)  # few, and needed to read the rest
 
 
 def window_of(epoch: int, batch: int) -> int:
@@ -55,6 +57,15 @@ def bin_edge_ns(index: int) -> int:
     """Lower edge of a bin: the smallest duration with ``bin_of(...) == index``."""
     octave = index >> 2
     return (4 | index & 3) << octave - 3 if octave > 2 else index
+
+
+class Place:
+    """Where a record stands whose end is not known yet."""
+
+    __slots__ = ("chunk", "at", "slot")
+
+    def __init__(self, chunk: mmap.mmap, at: int, slot: int) -> None:
+        self.chunk, self.at, self.slot = chunk, at, slot
 
 
 class Segment:
@@ -77,6 +88,7 @@ class Segment:
         self._names: dict[str, int] = {}
         self._threads = {threading.get_ident(): 0}
         self._chunks: list[mmap.mmap] = []
+        self._open: dict[int, Place] = {}
         self.path, self._fd = _own_file(path)
         try:
             size = os.fstat(self._fd).st_size
@@ -101,8 +113,12 @@ class Segment:
         extra: int = 0,
         source: int = 0,
         flags: int = 0,
-    ) -> None:
-        """Count one record in the totals and write it down. Units as in events.RECORD_DTYPE."""
+    ) -> int | None:
+        """Count one record in the totals and write it down. Units as in events.RECORD_DTYPE.
+
+        Returns:
+            Its slot in the file; None where its window is one of those forgotten.
+        """
         self._lock.acquire()  # a with statement would cost 0.1 us more, of 1.4
         try:
             header, at = self._header, TOTALS_AT + stage * SUMS_BYTES
@@ -111,22 +127,50 @@ class Segment:
             SUMS.pack_into(header, at, records + 1, walls + wall, cpus, queues, sizes + nbytes, extras + extra)
             window = self.window
             if window & self._stride_mask:
-                return
+                return None
             slot = next(self._slots)
             if slot >= self._end:
                 slot = self._grow()
                 if window & self._stride_mask:  # just forgotten
-                    return
+                    return None
             ident = get_ident()
             thread = self._threads.get(ident)
             if thread is None:
                 thread = self._threads.setdefault(ident, min(len(self._threads), 255))
             at = (slot - self._begin) * RECORD.size
             RECORD.pack_into(self._chunk, at, start, wall, cpu, runqueue, nbytes, number, extra, source, window, flags, thread, stage)
+            return slot
         except Exception as error:  # fail open: the training goes on without this record
             self._stop(error)
+            return None
         finally:
             self._lock.release()
+
+    def begin(
+        self, stage: int, start: int, cpu: int, runqueue: int, nbytes: int, number: int, source: int = 0, flags: int = 0
+    ) -> Place | None:
+        """``add`` something that has not ended: its wall is UNMEASURED until ``end``, also for who reads the file after a kill."""
+        with self._lock:
+            slot = self.add(stage, start, UNMEASURED, cpu, runqueue, nbytes, number, 0, source, flags)
+            if slot is None:
+                return None
+            place = Place(self._chunk, (slot - self._begin) * RECORD.size, slot)
+            self._open[id(place)] = place
+            return place
+
+    def end(self, place: Place | None, stage: int, wall: int, extra: int = 0) -> None:
+        """Complete what ``begin`` returned, from any thread. Each once; wall UNMEASURED: nobody will ever tell."""
+        with self._lock:
+            try:
+                header, at = self._header, TOTALS_AT + stage * SUMS_BYTES
+                records, walls, cpus, queues, sizes, extras = SUMS.unpack_from(header, at)
+                SUMS.pack_into(header, at, records, walls + wall + 1, cpus, queues, sizes, extras + extra)  # ``begin`` counted -1
+                if place is not None and self._open.pop(id(place), None) is not None:
+                    if extra:
+                        NUMBER.pack_into(place.chunk, place.at + EXTRA_AT, extra)
+                    NUMBER.pack_into(place.chunk, place.at + WALL_AT, wall)
+            except Exception as error:
+                self._stop(error)
 
     def count(self, histogram: int, wall_ns: int) -> None:
         """Put one duration into a histogram."""
@@ -156,7 +200,7 @@ class Segment:
 
     def forget(self) -> None:
         """Write nothing more, and touch nothing of the file: for the child of a fork, whose parent goes on writing."""
-        for name in ("add", "count", "name_id"):
+        for name in ("add", "begin", "end", "count", "name_id"):
             setattr(self, name, _nothing)
 
     def close(self) -> None:
@@ -242,6 +286,13 @@ class Segment:
         self._totals[0] = self._stride_mask
         self._map(0, self._allocated)
         self._slots = itertools.count(len(kept))
+        moved = np.cumsum(keep) - 1
+        for key, place in list(self._open.items()):
+            if keep[place.slot]:
+                place.chunk, place.slot = self._chunk, int(moved[place.slot])
+                place.at = place.slot * RECORD.size
+            else:
+                del self._open[key]
 
     def _stop(self, error: Exception) -> None:
         if self.stopped is None:
@@ -254,7 +305,7 @@ class Segment:
                 pass
 
 
-def _nothing(*_: object, **__: object) -> int:
+def _nothing(*_: object, **__: object) -> Any:
     return 0
 
 

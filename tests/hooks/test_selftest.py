@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-HOOKS = ["DataLoader", "fetcher", "pin_memory", "nn.Module", "autograd", "optimizer", "torch.save", "Tensor.to"]
+HOOKS = ["DataLoader", "fetcher", "pin_memory", "nn.Module", "autograd", "optimizer", "torch.save", "Tensor.to", "collectives"]
 WORKERS = [f"workers by {method}" for method in ("fork", "spawn", "forkserver")]
 COUNTERS = ["run queue", "file traffic"]
 

@@ -1,0 +1,1 @@
+"""Communication: what collectives moved, what they waited for, and whom."""

@@ -1,0 +1,81 @@
+"""The collectives of one rank as columns: what everything in this folder works on, whether feedline recorded them or a trace holds them."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+COLLECTIVE_DTYPE = np.dtype(
+    [
+        ("start", "<i8"),  # ns on the rank's own clock: enqueued, so from here on nobody waits for this rank
+        ("end", "<i8"),  # ns: complete on this rank; -1: nobody could tell
+        ("nbytes", "<i8"),  # the full message S: all_gather and reduce_scatter count the larger side
+        ("sequence", "<i8"),  # number within the group, from 0: the same on all its ranks
+        ("group", "<u2"),  # index into Collectives.groups
+        ("name", "<u2"),  # index into Collectives.names
+        ("phase", "u1"),  # index into PHASES: what this rank was doing when it enqueued
+        ("dtype", "u1"),  # index into Collectives.dtypes
+    ]
+)
+PHASES = ("other", "forward", "backward", "optimizer", "loader", "init")
+UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group.
+
+    Attributes:
+        name: the same on all its ranks.
+        ranks: global ranks, ascending.
+        backend: gloo, nccl, ...
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    backend: str
+
+
+@dataclass(frozen=True)
+class RankClock:
+    """How a rank's clock reads against rank 0's: ``reference = own + offset(own)``, linear between measured points.
+
+    Attributes:
+        at: own time, ns, ascending; empty: never measured.
+        offset: ns, at these points.
+        bound: ns: the error that cannot be excluded (half the smallest round trip); inf: never measured.
+    """
+
+    at: npt.NDArray[np.int64]
+    offset: npt.NDArray[np.int64]
+    bound: float
+
+    def to_reference(self, own: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Own times on rank 0's clock; unchanged where no offset was measured."""
+        if not len(self.at):
+            return own
+        origin = self.at[0]  # float64 does not hold a whole number of ns since boot
+        return own + np.rint(np.interp(own - origin, self.at - origin, self.offset)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Collectives:
+    """What one rank did together with others.
+
+    Attributes:
+        table: COLLECTIVE_DTYPE, in order of ``start``.
+        steps: int64 [steps + 1]: own time at which each step starts, and where the last one ends.
+        stages: stage of a step ("wait", "copy", "forward", "backward", "optimizer", ...) -> int64 [k, 2], its intervals in own time.
+        unseen: why collectives of some backend or library are missing, in words.
+    """
+
+    rank: int
+    host: str
+    table: npt.NDArray[np.void]
+    groups: list[Group]
+    names: list[str]
+    dtypes: list[str]
+    steps: npt.NDArray[np.int64]
+    stages: dict[str, npt.NDArray[np.int64]]
+    clock: RankClock
+    unseen: list[str] = field(default_factory=list)

@@ -1,0 +1,165 @@
+"""The collectives of a rank out of its run folder."""
+
+import numpy as np
+
+from feedline.analysis.comm.collectives import COLLECTIVE_DTYPE, PHASES, UNKNOWN, Collectives, Group, RankClock
+from feedline.analysis.steps import NAMES, Steps, partition
+from feedline.analysis.timeline import IntArray, overlap
+from feedline.profiler.events import RECORD_DTYPE, Flag, Stage
+from feedline.profiler.store.read import Process, Rank
+
+UNSEEN = "communication by "  # begins the names of hooks that say what no tap sees (taps/collectives/unseen.py)
+HOOKS = ("collectives", "clocks")
+PHASE_OF = {
+    Stage.FORWARD: "forward",
+    Stage.LOSS: "forward",
+    Stage.BACKWARD: "backward",
+    Stage.OPTIMIZER: "optimizer",
+    Stage.NEXT: "loader",
+    Stage.EPOCH: "loader",
+}
+DISTURBED = 4.0  # a measurement whose round trip is so many times the median's waited for something on the way
+FASTEST_DRIFT = 5e-4  # what two clocks part at most: NTP slews no faster (adjtimex(2): 500 ppm)
+
+
+def collectives_of(rank: Rank) -> Collectives | None:
+    """What a rank did together with others; None when it recorded no collective.
+
+    Of a run that forgot windows (store/segment.py) only those that it kept.
+
+    Raises:
+        RunDamaged: the training process's records are missing.
+    """
+    main = rank.main
+    records = main.of(Stage.COLLECTIVE)
+    if not len(records):
+        return None
+    records = records[np.argsort(records["start"] + np.maximum(records["extra"], 0), kind="stable")]
+    steps = partition(main)
+    groups, group_index = _groups(main, records)
+    names, name_index = _indices(main, records["source"])
+    dtypes, dtype_index = _indices(main, records["runqueue"])
+    table = np.zeros(len(records), COLLECTIVE_DTYPE)
+    table["start"] = records["start"] + np.maximum(records["extra"], 0)
+    table["end"] = np.where(records["wall"] >= 0, records["start"] + records["wall"], UNKNOWN)
+    table["nbytes"], table["sequence"] = records["nbytes"], records["number"]
+    table["group"], table["name"], table["dtype"] = group_index, name_index, dtype_index
+    table["phase"] = phases(main, records["start"], steps)
+    last = int(max(records["start"].max(), (main.records["start"] + np.maximum(main.records["wall"], 0)).max()))
+    clock, host = clock_of(main, last)
+    return Collectives(
+        rank=rank.number,
+        host=host,
+        table=table,
+        groups=groups,
+        names=names,
+        dtypes=dtypes,
+        steps=_edges(steps),
+        stages=stages_of(main),
+        clock=clock,
+        unseen=[f"{hook['name']}: {hook['why']}" for hook in rank.manifest.hooks if _tells_unseen(hook)],
+    )
+
+
+def buckets(main: Process) -> IntArray:
+    """Index of DistributedDataParallel's bucket, -1 for what is none: the order in which its reducer begins them within one backward.
+
+    Not known of buckets that a communication hook in Python sends on.
+
+    Returns:
+        int64 [n], one for each collective in order of start.
+    """
+    records = main.of(Stage.COLLECTIVE)
+    records = records[np.argsort(records["start"] + np.maximum(records["extra"], 0), kind="stable")]
+    backward = np.sort(main.of(Stage.BACKWARD)["start"])
+    found = np.full(len(records), UNKNOWN, np.int64)
+    counts: dict[tuple[int, int], int] = {}
+    chosen = np.flatnonzero(records["flags"] & Flag.BUCKET)
+    passes = np.searchsorted(backward, records["start"][chosen], "right").tolist()
+    for index, key in zip(chosen.tolist(), zip(passes, records["cpu"][chosen].tolist())):
+        found[index] = counts.get(key, 0)
+        counts[key] = counts.get(key, 0) + 1
+    return found
+
+
+def phases(main: Process, times: IntArray, steps: Steps | None) -> IntArray:
+    """What the main thread was doing at these times.
+
+    A backward that a kill cut short left no record: a collective that the reducer began then is in "other".
+
+    Returns:
+        int64 [n], indices into PHASES.
+    """
+    found = np.full(len(times), PHASES.index("other"), np.int64)
+    records = main.records[main.records["thread"] == 0]
+    for stage, name in PHASE_OF.items():
+        spans = records[records["stage"] == stage]
+        spans = spans[np.argsort(spans["start"], kind="stable")]
+        end = np.maximum.accumulate(spans["start"] + spans["wall"]) if len(spans) else spans["start"]
+        found[overlap(times, times + 1, spans["start"], end) > 0] = PHASES.index(name)
+    if steps is not None and len(steps.start):
+        found[(times < steps.start[0]) & (found == PHASES.index("other"))] = PHASES.index("init")
+    return found
+
+
+def stages_of(main: Process) -> dict[str, IntArray]:
+    """Stage of a step -> int64 [k, 2], ns: its spans in the main thread, in order of start. They nest: a compilation inside a forward."""
+    records = main.records[main.records["thread"] == 0]
+    found: dict[str, IntArray] = {}
+    for stage, name in NAMES.items():
+        spans = records[records["stage"] == stage]
+        if len(spans):
+            rows = np.stack([spans["start"], spans["start"] + spans["wall"]], 1)
+            found[name] = rows[np.argsort(rows[:, 0], kind="stable")]
+    return found
+
+
+def clock_of(main: Process, last: int) -> tuple[RankClock, str]:
+    """The measured clock, and the host by a name that says nothing else.
+
+    Args:
+        last: ns of the run's end, up to which the drift between the first and the last measurement is drawn out.
+    """
+    notes = main.of(Stage.CLOCK)
+    if not len(notes):
+        nothing = np.zeros(0, np.int64)
+        return RankClock(nothing, nothing, np.inf), "unknown"
+    host = main.names.get(int(notes["source"][-1]), "unknown")
+    notes = notes[notes["extra"] <= DISTURBED * np.median(notes["extra"])]
+    notes = notes[np.argsort(notes["start"], kind="stable")]
+    at, offset = notes["start"].astype(np.int64), notes["number"].astype(np.int64)
+    bound = float(np.max(notes["extra"])) / 2
+    if len(at) > 1 and 0 < last - at[-1] <= at[-1] - at[0]:  # no farther than was looked at
+        slope = float(offset[-1] - offset[0]) / float(at[-1] - at[0])
+        if abs(offset[-1] - offset[0]) > 2 * bound and abs(slope) <= FASTEST_DRIFT:  # not what two unlucky measurements make
+            at, offset = np.append(at, last), np.append(offset, offset[-1] + round(slope * (last - at[-1])))
+    return RankClock(at, offset, bound), host
+
+
+def _edges(steps: Steps | None) -> IntArray:
+    if steps is None or not len(steps.start):
+        return np.zeros(0, np.int64)
+    return np.append(steps.start, steps.boundaries.end[-1])
+
+
+def _indices(main: Process, ids: IntArray) -> tuple[list[str], IntArray]:
+    known, index = np.unique(ids, return_inverse=True)
+    return [main.names.get(int(one), "unknown") for one in known.tolist()], index.reshape(-1)
+
+
+def _groups(main: Process, records: "np.ndarray[tuple[int], np.dtype[np.void]]") -> tuple[list[Group], IntArray]:
+    assert records.dtype == RECORD_DTYPE
+    described = main.of(Stage.GROUP)
+    known, index = np.unique(records["cpu"], return_inverse=True)
+    groups = []
+    for one in known.tolist():
+        own = described[described["source"] == one]
+        ranks = {int(run["number"]) + step * int(run["extra"]) for run in own for step in range(int(run["nbytes"]))}
+        backend = main.names.get(int(own["cpu"][0]), "unknown") if len(own) else "unknown"
+        groups.append(Group(main.names.get(int(one), "unknown"), tuple(sorted(ranks)), backend))
+    return groups, index.reshape(-1)
+
+
+def _tells_unseen(hook: dict[str, object]) -> bool:
+    name = str(hook["name"])
+    return not hook["attached"] and (name in HOOKS or name.startswith(UNSEEN))

@@ -1,0 +1,95 @@
+"""Every collective of torch.distributed, by kernels in torch's dispatcher (tap.py); one file for each thing that is known of one.
+
+Nothing is attached before the program has initialised torch.distributed.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch.distributed as dist
+
+from feedline.profiler.record.recorder import recorder
+from feedline.profiler.taps.patch import Patches
+
+NAME, GIVES = "collectives", "bytes, group, start and end of every collective, once torch.distributed is initialised"
+Tell = Callable[[str, bool, str], None]
+
+
+class Collectives:
+    """Attaches the tap and the clock once there is a process group, and takes them away.
+
+    Args:
+        tell: called when they are attached, and with the reason where they cannot be.
+    """
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._tap: Any = None
+        self._clock: Any = None
+        self._left: list[Any] = []  # clocks of groups that are gone
+
+    def attach(self, patches: Patches) -> None:
+        """Wait for a process group.
+
+        Raises:
+            AttributeError: this torch makes its default group in another way.
+        """
+        if not dist.is_available():
+            raise RuntimeError("this torch is built without torch.distributed")
+        module = dist.distributed_c10d
+        original = module._update_default_pg
+
+        def _update_default_pg(pg: Any) -> None:
+            if pg is None:
+                self._before_destroy()
+            original(pg)
+            if pg is not None:
+                self._initialised()
+
+        patches.set(module, "_update_default_pg", _update_default_pg)
+        if dist.is_initialized():
+            self._initialised()
+
+    def stop(self) -> None:
+        """Take the kernels away and end the thread."""
+        for clock in [*self._left, *([self._clock] if self._clock is not None else [])]:
+            clock.stop()
+        self._clock, self._left = None, []
+        tap, self._tap = self._tap, None
+        if tap is not None:
+            tap.stop()
+
+    def _initialised(self) -> None:
+        if recorder.main is None:
+            return
+        try:
+            from feedline.profiler.taps.collectives.clocks import start_clock
+            from feedline.profiler.taps.collectives.tap import CollectiveTap
+
+            if self._tap is None:
+                tap = CollectiveTap(self._tell)
+                tap.attach()
+                self._tap = tap
+            backend = dist.get_backend() if dist.is_initialized() else "unknown"
+            self._tell(NAME, True, f"bytes, group, start and end of every collective ({backend}, {dist.get_world_size()} ranks)")
+            self._clock = start_clock(self._tell, any(clock.measured for clock in self._left))
+        except Exception as error:
+            self._tell(NAME, False, f"{type(error).__name__}: {error}")
+
+    def _before_destroy(self) -> None:
+        try:
+            if self._clock is not None:
+                self._clock.quit()
+                self._left.append(self._clock)
+                self._clock = None
+            if self._tap is not None:
+                self._tap.ends.drain()
+        except Exception as error:
+            self._tell(NAME, False, f"{type(error).__name__}: {error}")
+
+
+def attach(tell: Tell, patches: Patches) -> Callable[[], None]:
+    """Attach to torch.distributed; returns what undoes the rest, patches aside."""
+    collectives = Collectives(tell)
+    collectives.attach(patches)
+    return collectives.stop

@@ -1,0 +1,162 @@
+"""When collectives end.
+
+A backend on the CPU completes a future in a thread of its own, and a callback there stamps the end. What follows:
+
+- Where the caller says that it waits at once, the end of that wait is the end, and there is no callback.
+- The callback needs the interpreter's lock, so its stamp can be late; where the program itself waits for the work, that stamp is taken.
+- A callback that comes while the interpreter is torn down aborts the process (gloo with torch 2.13: 12 of 12 exits with work in flight),
+  and one that a group's destructor waits for stops it for good. So the end of the process and of the group waits until no callback is to
+  come: torch's destructor waits for the same works, a moment later (tests/comm_tap/test_unchanged.py).
+
+gloo's reduce_scatter, send and recv have no future: their end is known where the program waits for them in Python.
+"""
+
+import atexit
+import time
+from typing import Any
+
+import torch.distributed as dist
+
+from feedline.profiler import clock
+from feedline.profiler.events import UNMEASURED, Stage
+from feedline.profiler.store.segment import Place, Segment
+from feedline.profiler.taps.collectives.groups import Channel, Group, Groups
+from feedline.profiler.taps.patch import Patches
+
+SETTLE_NS = 1_000_000_000  # a callback has left its thread for sure so long after its end
+WINDING_DOWN_S = 0.01  # the same, where somebody waits for it
+MOST_WAITING = 8  # works without a future, kept alive until they are waited for
+
+
+class Row:
+    """One collective that was begun."""
+
+    __slots__ = ("segment", "place", "start", "group", "channel", "ended", "waited")
+
+    def __init__(self, segment: Segment, place: Place | None, start: int, group: Group, channel: Channel) -> None:
+        self.segment, self.place, self.start, self.group, self.channel = segment, place, start, group, channel
+        self.ended = self.waited = False
+
+    def end(self, at: int) -> None:
+        """The first stamp counts."""
+        if not self.ended:
+            self.ended = True
+            self.segment.end(self.place, Stage.COLLECTIVE, at - self.start)
+
+    def unknown(self) -> None:
+        if not self.ended:
+            self.ended = True
+            self.segment.end(self.place, Stage.COLLECTIVE, UNMEASURED)
+
+    def done(self, _: object) -> None:
+        """Called by the backend's thread. The group may go away once ``in_flight`` is empty: last."""
+        at = clock.wall_ns()
+        try:
+            self.end(at)
+        except Exception:
+            pass
+        finally:
+            self.group.ended = at
+            self.group.in_flight.pop(id(self), None)
+
+
+class Ends:
+    """Stamps the ends of works on the CPU."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+        self._waiting: dict[int, tuple[Any, Row]] = {}
+        self._last: tuple[Any, Row] | None = None
+        self._look = 0
+        self._at_exit = False
+
+    def attach(self, patches: Patches) -> None:
+        """Watch ``Work.wait``, and the end of the process (for good: a callback can come after a recording has ended)."""
+        original = dist.Work.wait
+
+        def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
+            row = self._row(work)
+            if row is None:
+                return original(work, *args, **kwargs)
+            result = original(work, *args, **kwargs)
+            row.end(clock.wall_ns())
+            return result
+
+        patches.set(dist.Work, "wait", wait)
+        if not self._at_exit:
+            self._at_exit = True
+            atexit.register(self.drain)
+
+    def watch(self, row: Row, pg: Any, work: Any, operation: str, waited: bool) -> None:
+        """Have the end of a row stamped.
+
+        Args:
+            waited: the caller waits for it in Python, at once: no callback is needed.
+        """
+        group = row.group
+        if row.start >= self._look:
+            self._release(row.start)
+        self._last = None
+        if waited:
+            row.waited = True
+            self._keep(row, work)
+            return
+        if operation in row.channel.futureless:
+            self._keep(row, work)
+            return
+        try:
+            future = work.get_future()
+        except RuntimeError:
+            row.channel.futureless.add(operation)
+            self._keep(row, work)
+            return
+        group.held = pg
+        group.in_flight[id(row)] = row
+        try:
+            future.add_done_callback(row.done)
+        except BaseException:
+            group.in_flight.pop(id(row), None)
+            raise
+        if not row.ended:
+            self._last = work, row
+
+    def drain(self) -> None:
+        """Wait until no callback is to come, and let go of works and groups. As long as the works take, for so long torch waits too."""
+        self._last = None
+        self._waiting.clear()
+        recent = False
+        for group in self._groups:
+            while group.in_flight:
+                time.sleep(0.001)
+                recent = True
+            recent |= group.held is not None and clock.wall_ns() - group.ended < SETTLE_NS
+        if recent:
+            time.sleep(WINDING_DOWN_S)
+        for group in self._groups:
+            group.held = None
+
+    def _row(self, work: Any) -> Row | None:
+        last = self._last
+        if last is not None and last[0] is work:
+            self._last = None
+            return last[1]
+        known = self._waiting.pop(id(work), None)
+        if known is None:
+            return None
+        if not known[1].waited and work.is_completed():  # some time ago
+            known[1].unknown()
+            return None
+        return known[1]
+
+    def _keep(self, row: Row, work: Any) -> None:
+        for key, (other, waiting) in list(self._waiting.items()) if self._waiting else ():
+            if len(self._waiting) >= MOST_WAITING or not waiting.waited and other.is_completed():
+                waiting.unknown()
+                self._waiting.pop(key, None)
+        self._waiting[id(work)] = work, row
+
+    def _release(self, now: int) -> None:
+        self._look = now + SETTLE_NS
+        for group in self._groups:
+            if group.held is not None and not group.in_flight and now - group.ended > SETTLE_NS:
+                group.held = None

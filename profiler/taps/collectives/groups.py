@@ -1,0 +1,161 @@
+"""Process groups: their names, their ranks, and the number of each collective within them."""
+
+import hashlib
+import itertools
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from feedline.profiler import clock
+from feedline.profiler.events import Stage
+from feedline.profiler.store.segment import Segment
+
+MOST = 1000  # groups, and pairs of ranks and tags, that have a name of their own: each takes records that are never forgotten
+OTHERS = "others"
+NAME_BYTES = 56  # of a NAME record
+
+
+class Channel:
+    """A group, or two ranks of it that send each other messages with one tag: what collectives are numbered in.
+
+    Attributes:
+        name: the same on all its ranks.
+        ranks: global ranks, ascending; empty where nobody could tell.
+        numbers: of the collectives to come.
+        futureless: operations of this backend that give no future.
+    """
+
+    def __init__(self, name: str, ranks: tuple[int, ...], backend: str, first: int = 0) -> None:
+        self.name, self.ranks, self.backend = name, ranks, backend
+        self.numbers = itertools.count(first)
+        self.futureless: set[str] = set()
+        self._segment: Segment | None = None
+        self._ids = (0, 0)
+
+    def id_in(self, segment: Segment) -> int:
+        """Id of its name in a segment, in which it is described when first used."""
+        if segment is not self._segment:
+            self._ids = segment.name_id(short(self.name)), segment.name_id(self.backend)
+            self._segment = segment
+            for first, step, count in runs(self.ranks):
+                source, backend = self._ids
+                segment.add(Stage.GROUP, clock.wall_ns(), 0, backend, nbytes=count, number=first, extra=step, source=source)
+        return self._ids[0]
+
+
+class Group:
+    """A process group on one backend.
+
+    Attributes:
+        whole: all of it.
+        size: n.
+        in_flight: collectives whose end will be told by another thread. As long as there are some, ``held`` keeps the group alive:
+            its destructor would wait for that thread, with the interpreter's lock that the thread is waiting for.
+        ended: ns, when the last of them was.
+    """
+
+    def __init__(self, pg: Any, name: str, device: torch.device | None) -> None:
+        self.of = weakref.ref(pg)
+        self.size = pg.size()
+        self._rank = pg.rank()
+        self.whole = Channel(name, ranks_of(pg), backend_of(pg, device), first_number(pg))
+        self.in_flight: dict[int, object] = {}
+        self.held: Any = None
+        self.ended = 0
+        self._pairs: dict[tuple[int, bool, int], Channel] = {}
+
+    def pair(self, peer: int, sends: bool, tag: int) -> Channel:
+        """The messages between this rank and another one, by number in the group."""
+        key = peer, sends, tag
+        known = self._pairs.get(key)
+        if known is None:
+            source, target = (self._rank, peer) if sends else (peer, self._rank)
+            ranks, name = self.whole.ranks, f"{self.whole.name} {source}>{target}" + (f" tag {tag}" if tag else "")
+            members = tuple(sorted((ranks[source], ranks[target]))) if ranks else ()
+            known = Channel(name, members, self.whole.backend) if len(self._pairs) < MOST else Channel(OTHERS, (), self.whole.backend)
+            self._pairs[key] = known
+        return known
+
+
+class Groups:
+    """Every process group that was seen. A name that is used again (after ``destroy_process_group``) is told from its first use."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str | None], Group] = {}
+        self._at: dict[tuple[int, bool], Group] = {}  # by address and whether on the CPU, which is quicker to tell
+        self._uses: dict[str, int] = {}
+
+    def of(self, pg: Any, tensor: torch.Tensor | None) -> Group:
+        """The group of a collective on a tensor: each kind of device has a backend."""
+        at = id(pg), tensor is None or tensor.is_cpu
+        known = self._at.get(at)
+        if known is None or known.of() is not pg:
+            known = self._at[at] = self._by_name(pg, None if tensor is None else tensor.device)
+        return known
+
+    def _by_name(self, pg: Any, device: torch.device | None) -> Group:
+        key = pg.group_name, device.type if device is not None else None
+        known = self._known.get(key)
+        if known is None or known.of() is not pg:
+            known = self._known[key] = Group(pg, self._name(key[0], pg, device), device)
+        return known
+
+    def _name(self, name: str, pg: Any, device: torch.device | None) -> str:
+        if len(self._uses) >= MOST:
+            return OTHERS
+        first = next((group for (known, _), group in self._known.items() if known == name and group.of() is pg), None)
+        if first is not None:  # the same group on another kind of device
+            backend = backend_of(pg, device)
+            return first.whole.name if backend == first.whole.backend else f"{first.whole.name} {backend}"
+        use = self._uses[name] = self._uses.get(name, 0) + 1
+        return name if use == 1 else f"{name} ({use})"
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(list(self._known.values()))
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def ranks_of(pg: Any) -> tuple[int, ...]:
+    """Global ranks of a group, ascending."""
+    try:
+        return tuple(sorted(dist.get_process_group_ranks(pg)))
+    except Exception:  # made by hand, not by torch.distributed
+        return tuple(range(pg.size())) if pg.size() == dist.get_world_size() else ()
+
+
+def backend_of(pg: Any, device: torch.device | None) -> str:
+    """gloo, nccl, ..."""
+    try:
+        return str(pg._get_backend(device).name()).lower() if device is not None else str(dist.get_backend(pg))
+    except Exception:
+        return "unknown"
+
+
+def first_number(pg: Any) -> int:
+    """Collectives that the group had before the tap was there: 0 for a new one. Some count twice; on all ranks alike."""
+    try:
+        return int(pg._get_sequence_number_for_group())
+    except Exception:
+        return 0
+
+
+def runs(ranks: Iterable[int]) -> Iterator[tuple[int, int, int]]:
+    """Cut ascending numbers into (first, step, count)."""
+    rest = list(ranks)
+    while rest:
+        step = rest[1] - rest[0] if len(rest) > 1 else 1
+        count = next((n for n in range(1, len(rest)) if rest[n] - rest[n - 1] != step), len(rest))
+        yield rest[0], step, count
+        rest = rest[count:]
+
+
+def short(name: str) -> str:
+    """A name that fits into a record and stays one of its own."""
+    if len(name.encode()) <= NAME_BYTES:
+        return name
+    return f"{name.encode()[: NAME_BYTES - 17].decode(errors='ignore')}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"

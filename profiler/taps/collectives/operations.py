@@ -1,0 +1,138 @@
+"""What each c10d operator is and how many bytes its message has."""
+
+from typing import Any, NamedTuple
+
+import torch
+
+#: c10d operator -> what it is. Others, of a newer torch, go by their own name.
+NAMES = {
+    "allreduce_": "all_reduce",
+    "allreduce_coalesced_": "all_reduce",
+    "allgather_": "all_gather",
+    "_allgather_base_": "all_gather",
+    "allgather_coalesced_": "all_gather",
+    "allgather_into_tensor_coalesced_": "all_gather",
+    "reduce_scatter_": "reduce_scatter",
+    "_reduce_scatter_base_": "reduce_scatter",
+    "reduce_scatter_tensor_coalesced_": "reduce_scatter",
+    "alltoall_": "all_to_all",
+    "alltoall_base_": "all_to_all",
+    "broadcast_": "broadcast",
+    "reduce_": "reduce",
+    "gather_": "gather",
+    "scatter_": "scatter",
+    "barrier": "barrier",
+    "monitored_barrier_": "monitored_barrier",
+    "send": "send",
+    "recv_": "recv",
+    "recv_any_source_": "recv",
+}
+NO_WORK = "check_for_nan"  # moves nothing, has no group
+_ON_ROOT_ONLY = {"gather_": 1, "scatter_": 0}  # which of (output, input) every rank has: its share of the message
+_SENDS = {"send": True, "recv_": False}
+
+
+class Operation(NamedTuple):
+    """How to read the arguments of one operator.
+
+    Attributes:
+        op: the operator.
+        name: what it is.
+        group: where in the arguments the process group is; before it are the tensors, outputs first.
+        share: which of the tensors is one rank's share where the rest is on the root only; None otherwise.
+        peer: where the other rank is, for a message between two; None otherwise.
+        sends: this rank is the one that sends.
+        empty: its tensor carries nothing.
+        reducer: DistributedDataParallel's reducer uses it.
+        plain: one list of tensors, which is the message.
+        waits: where in the arguments is said whether the caller does without waiting; -1: nowhere.
+    """
+
+    op: Any
+    name: str
+    group: int
+    share: int | None
+    peer: int | None
+    sends: bool
+    empty: bool
+    reducer: bool
+    plain: bool
+    waits: int
+
+    def is_waited_for(self, args: tuple[Any, ...]) -> bool:
+        """Whether the caller said that it waits at once (``async_op=False``). Arguments that have their default are left out: True."""
+        return 0 < self.waits < len(args) and args[self.waits] is False
+
+    def first(self, args: tuple[Any, ...]) -> torch.Tensor | None:
+        """Any tensor that is moved."""
+        if self.plain and len(args[0]) == 1:
+            return args[0][0]
+        for side in args[: self.group]:
+            while isinstance(side, list | tuple):
+                if not side:
+                    break
+                side = side[0]
+            else:
+                if isinstance(side, torch.Tensor):
+                    return side
+        return None
+
+    def nbytes(self, args: tuple[Any, ...], ranks: int) -> int:
+        """S: the full message, the larger of what goes in and comes out; n shares for gather and scatter, which only the root holds whole.
+
+        Args:
+            ranks: n of the group.
+        """
+        if self.empty:
+            return 0
+        if self.share is not None:
+            return ranks * total(args[self.share])
+        if self.plain:
+            return total(args[0])
+        return max(total(args[0]), total(args[1]))
+
+
+def total(value: Any) -> int:
+    """Bytes of a tensor, or of all in a list or a list of lists."""
+    if isinstance(value, list | tuple):
+        return sum(map(total, value)) if len(value) != 1 else total(value[0])
+    if value.layout is torch.strided:
+        return int(value.nbytes)
+    if value.is_sparse:
+        return int(value._values().nbytes + value._indices().nbytes)
+    return 0
+
+
+def operations() -> list[Operation]:
+    """All operators of c10d that work on a process group.
+
+    Raises:
+        RuntimeError: this torch has none.
+    """
+    found = []
+    for qualified in torch._C._dispatch_get_all_op_names():
+        library, _, name = qualified.partition("::")
+        if library != "c10d" or name == NO_WORK or "." in name:
+            continue
+        op = getattr(torch.ops.c10d, name).default
+        names = [argument.name for argument in op._schema.arguments]
+        if "process_group" not in names:
+            continue
+        peer = next((names.index(one) for one in ("dst", "src") if one in names and name in _SENDS), None)
+        found.append(
+            Operation(
+                op=op,
+                name=NAMES.get(name, name.strip("_")),
+                group=names.index("process_group"),
+                share=_ON_ROOT_ONLY.get(name),
+                peer=peer,
+                sends=_SENDS.get(name, False),
+                empty="barrier" in name,
+                reducer=name == "allreduce_",
+                plain=names.index("process_group") == 1 and "barrier" not in name,
+                waits=names.index("async_op") if "async_op" in names else -1,
+            )
+        )
+    if not found:
+        raise RuntimeError("this torch has no c10d operators")
+    return found

@@ -1,0 +1,165 @@
+"""A kernel for each c10d operator at dispatch key BackendSelect: whoever asks for a collective passes it, C++ included.
+
+Patched functions of torch.distributed see no bucket of DistributedDataParallel, whose reducer calls C++; kernels at autograd's keys miss
+functional, compiled and inference-mode calls. Other operators than c10d's do not pass here, so they cost nothing.
+
+The reducer calls while it holds its own lock, and the kernel takes the interpreter's: the same order as for a communication hook in Python.
+"""
+
+import sys
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from feedline.profiler import clock
+from feedline.profiler.events import Flag, Stage
+from feedline.profiler.record.recorder import recorder
+from feedline.profiler.store.segment import Segment
+from feedline.profiler.taps.collectives.cuda import CudaEnds
+from feedline.profiler.taps.collectives.ends import Ends, Row
+from feedline.profiler.taps.collectives.groups import Groups
+from feedline.profiler.taps.collectives.operations import Operation, operations
+from feedline.profiler.taps.patch import Patches
+
+KEY = "BackendSelect"
+ENGINE = "torch.autograd.graph"  # the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
+COLLECTIVE, BUCKET = int(Stage.COLLECTIVE), int(Flag.BUCKET)  # as plain numbers: an enum's are slow
+MOST_ERRORS = 20  # of our own, after which the tap takes itself away
+Begun = tuple[Row, Any, int, Any, bool]  # the row, the group, bytes, events of a GPU, the caller waits for it at once
+
+
+class CollectiveTap:
+    """Records every collective. Never raises what the collective itself would not raise.
+
+    Args:
+        tell: called with the reason when it gives up.
+
+    Attributes:
+        ends: who stamps the ends.
+    """
+
+    def __init__(self, tell: Any) -> None:
+        self._tell = tell
+        self._groups = Groups()
+        self.ends = Ends(self._groups)
+        self._cuda = CudaEnds()
+        self._patches = Patches()
+        self._library: Any = None
+        self._dtypes: dict[Any, str] = {}
+        self._errors = 0
+        self._unbox_group, self._unbox_work = dist.ProcessGroup.unbox, dist.Work.unbox
+
+    def attach(self) -> None:
+        """Register the kernels; again after ``detach``, at any time.
+
+        Raises:
+            Exception: this torch is built differently, or somebody else has kernels there.
+        """
+        key = torch._C._parse_dispatch_key(KEY)
+        if key is None:
+            raise RuntimeError(f"this torch has no dispatch key {KEY}")
+        below = torch._C._dispatch_keyset_full_after(key)
+        self._library = torch.library.Library("c10d", "IMPL")
+        try:
+            for operation in operations():
+                self._library.impl(operation.op, self._kernel(operation, below), KEY, with_keyset=True)
+            self.ends.attach(self._patches)
+        except BaseException:
+            self.detach()
+            raise
+
+    def detach(self) -> None:
+        """Take the kernels away: collectives cost what they cost without us. Callbacks that are to come still come."""
+        library, self._library = self._library, None
+        if library is not None:
+            library._destroy()
+        self._patches.undo()
+
+    def stop(self) -> None:
+        """The recording ends."""
+        self.detach()
+        self._cuda.stop()
+
+    def _kernel(self, operation: Operation, below: Any) -> Any:
+        redispatch, begin, complete = operation.op.redispatch, self._begin, self._complete
+
+        def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+            segment = recorder.main
+            if segment is None:
+                return redispatch(keyset & below, *args, **kwargs)
+            begun = begin(segment, operation, args)
+            ranges = recorder.ranges
+            if ranges is not None:
+                ranges.push(operation.name, begun[2] if begun is not None else None)
+            try:
+                out = redispatch(keyset & below, *args, **kwargs)
+            except BaseException:
+                if begun is not None:
+                    begun[0].unknown()
+                raise
+            finally:
+                if ranges is not None:
+                    ranges.pop()
+            if begun is not None:
+                complete(begun, operation, out)
+            return out
+
+        return kernel
+
+    def _begin(self, segment: Segment, operation: Operation, args: tuple[Any, ...]) -> Begun | None:
+        """Write down that it was begun; None where that failed."""
+        try:
+            pg = self._unbox_group(args[operation.group])
+            tensor = operation.first(args)
+            group = self._groups.of(pg, tensor)
+            channel = group.whole if operation.peer is None else group.pair(args[operation.peer], operation.sends, args[operation.peer + 1])
+            nbytes = operation.nbytes(args, group.size)
+            waited = operation.is_waited_for(args)
+            flags = BUCKET if operation.reducer and not waited and tensor is not None and from_reducer(tensor) else 0
+            dtype = 0 if tensor is None else segment.name_id(self._dtypes.get(tensor.dtype) or self._dtype(tensor))
+            ids, number, source = channel.id_in(segment), next(channel.numbers), segment.name_id(operation.name)
+            events = self._cuda.begin(tensor.device) if tensor is not None and tensor.is_cuda else None
+            start = clock.wall_ns()
+            row = Row(segment, segment.begin(COLLECTIVE, start, ids, dtype, nbytes, number, source, flags), start, group, channel)
+            return row, pg, nbytes, events, waited
+        except Exception as error:
+            self._failed(error)
+            return None
+
+    def _complete(self, begun: Begun, operation: Operation, out: Any) -> None:
+        row, pg, _, events, waited = begun
+        try:
+            work = out[-1] if isinstance(out, tuple) and out else out
+            if work is None or isinstance(work, tuple):  # it returned when it was complete
+                row.end(clock.wall_ns())
+                return
+            work = self._unbox_work(work)
+            if events is not None:
+                self._cuda.watch(row, work, events)
+            elif work is not None:
+                self.ends.watch(row, pg, work, operation.name, waited)
+        except Exception as error:
+            self._failed(error)
+
+    def _dtype(self, tensor: torch.Tensor) -> str:
+        name = self._dtypes[tensor.dtype] = str(tensor.dtype).removeprefix("torch.")
+        return name
+
+    def _failed(self, error: Exception) -> None:
+        self._errors += 1
+        if self._errors == 1:
+            from feedline.profiler.taps.collectives import NAME
+
+            self._tell(NAME, False, f"some collectives are missing, {type(error).__name__}: {error}")
+        if self._errors > MOST_ERRORS:
+            self.detach()
+
+
+def from_reducer(tensor: torch.Tensor) -> bool:
+    """Whether C++ code that the autograd engine runs has called the kernel, three frames up. Its int32 is the map of parameters in use."""
+    try:
+        caller = sys._getframe(3).f_globals.get("__name__")
+    except ValueError:  # a thread of the engine's own
+        return tensor.dtype is not torch.int32
+    return caller == ENGINE and tensor.dtype is not torch.int32

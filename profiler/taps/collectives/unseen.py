@@ -1,0 +1,23 @@
+"""Libraries whose communication does not pass torch's dispatcher. Named, so that nobody takes it for computing."""
+
+from collections.abc import Callable
+
+PREFIX = "communication by "
+UNSEEN = {
+    "horovod.torch": ("Horovod", "it has queues and threads of its own"),
+    "byteps.torch": ("BytePS", "it has queues and threads of its own"),
+    "mpi4py.MPI": ("mpi4py", "it calls MPI itself"),
+    "cupy.cuda.nccl": ("CuPy", "it calls NCCL itself"),
+    "deepspeed.ops.comm": ("DeepSpeed's own kernels", "they use shared memory of their own"),
+    "nvshmem": ("NVSHMEM", "ranks write into each other's memory"),
+}
+
+
+def attach(when_imported: Callable[[str, Callable[[], None]], None], tell: Callable[[str, bool, str], None]) -> None:
+    """Have each of them told once it is imported."""
+
+    def told(name: str, why: str) -> Callable[[], None]:
+        return lambda: tell(PREFIX + name, False, f"not seen, {why}: its time counts as the stage that it happens in")
+
+    for module, (name, why) in UNSEEN.items():
+        when_imported(module, told(name, why))

@@ -1,0 +1,128 @@
+"""Starts ranks of a program on this machine, with and without feedline, and reads what was recorded."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from feedline.analysis.comm.collectives import PHASES, Collectives
+from feedline.analysis.comm.of_run import buckets, collectives_of
+from feedline.profiler.store.read import Run
+
+PROGRAMS = Path(__file__).with_name("programs")
+LIMIT_S = 120
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One collective, with words in place of indices."""
+
+    name: str
+    nbytes: int
+    dtype: str
+    group: str
+    ranks: tuple[int, ...]
+    backend: str
+    sequence: int
+    phase: str
+    ended: bool
+    wall: int
+    bucket: int
+
+
+class Rank:
+    """What one rank did and what was recorded of it.
+
+    Attributes:
+        said: the JSON that the program left, None when it did not come to that.
+        code: exit code.
+        err: standard error.
+    """
+
+    def __init__(self, folder: Path, rank: int, code: int, err: str) -> None:
+        self.number, self.code, self.err = rank, code, err
+        said = folder / f"said{rank}.json"
+        self.said = json.loads(said.read_text()) if said.exists() else None
+        self._folder = folder
+
+    @property
+    def collectives(self) -> Collectives:
+        found = collectives_of(Run.open(self._folder / "run").ranks[self.number])
+        assert found is not None
+        return found
+
+    def seen(self, section: str | None = None, until: int = np.iinfo(np.int64).max) -> list[Seen]:
+        """The collectives begun within a section of the program, or up to some time."""
+        found = self.collectives
+        index = buckets(Run.open(self._folder / "run").ranks[self.number].main)
+        begin, end = self.said["sections"][section] if section is not None else (0, until)
+        return [
+            Seen(
+                found.names[row["name"]],
+                int(row["nbytes"]),
+                found.dtypes[row["dtype"]],
+                found.groups[row["group"]].name,
+                found.groups[row["group"]].ranks,
+                found.groups[row["group"]].backend,
+                int(row["sequence"]),
+                PHASES[row["phase"]],
+                bool(row["end"] >= 0),
+                int(row["end"] - row["start"]),
+                int(bucket),
+            )
+            for row, bucket in zip(found.table, index, strict=True)
+            if begin <= row["start"] <= end
+        ]
+
+    @property
+    def hooks(self) -> dict[str, dict[str, object]]:
+        return {str(hook["name"]): hook for hook in Run.open(self._folder / "run").ranks[self.number].manifest.hooks}
+
+
+def launch(folder: Path, program: str, ranks: int, *args: object, recorded: bool = True) -> list[Rank]:
+    """Run ``programs/PROGRAM ARGS`` as so many ranks that meet on localhost."""
+    folder.mkdir(parents=True, exist_ok=True)
+    running = [start(folder, program, rank, ranks, args, recorded, *ports) for ports in [free_ports()] for rank in range(ranks)]
+    try:
+        done = [process.communicate(timeout=LIMIT_S)[1] for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    return [Rank(folder, rank, process.returncode, done[rank]) for rank, process in enumerate(running)]
+
+
+def start(
+    folder: Path, program: str, rank: int, ranks: int, args: Sequence[object], recorded: bool, port: int, another: int
+) -> subprocess.Popen[str]:
+    """Start one of them."""
+    feedline = ["-m", "feedline", "run", "-q", "-o", folder / "run"] if recorded else []
+    command = [sys.executable, *feedline, PROGRAMS / program, folder / f"said{rank}.json", *args]
+    place = {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": ranks,
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": port,
+        "ANOTHER_PORT": another,
+    }
+    environment = {**os.environ, **{name: str(value) for name, value in place.items()}, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [str(part) for part in command], env=environment, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+
+
+def free_ports() -> tuple[int, int]:
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("localhost", 0))
+        other.bind(("localhost", 0))
+        return int(one.getsockname()[1]), int(other.getsockname()[1])
+
+
+def say_what_went_wrong(ranks: list[Rank]) -> None:
+    assert [rank.code for rank in ranks] == [0] * len(ranks), "\n".join(rank.err[-3000:] for rank in ranks)

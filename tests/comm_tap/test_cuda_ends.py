@@ -1,0 +1,114 @@
+"""Ends of collectives by CUDA events, on a made-up GPU; on a real one where there is one."""
+
+import pytest
+import torch
+import torch.distributed as dist
+from gpu.made_up import MS, MadeUpGpu, on_its_clock
+
+from feedline.profiler import clock
+from feedline.profiler.events import Stage
+from feedline.profiler.record.session import Session
+from feedline.profiler.store.read import Run, read_segment
+from feedline.profiler.store.segment import Segment
+from feedline.profiler.taps.collectives.cuda import CudaEnds
+from feedline.profiler.taps.collectives.ends import Row
+
+DEVICE = torch.device("cuda", 0)
+
+
+class Done:
+    """A work whose future calls back at once, as NCCL's does."""
+
+    def get_future(self):
+        return self
+
+    def add_done_callback(self, callback):
+        callback(self)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    gpu = MadeUpGpu()
+    on_its_clock(gpu, monkeypatch)
+    return gpu
+
+
+@pytest.fixture
+def segment(tmp_path):
+    segment = Segment(tmp_path / "main.seg", {"role": "main"})
+    yield segment
+    segment.close()
+
+
+def collective(ends, gpu, segment, ms):
+    timed = ends.begin(DEVICE)
+    start = clock.wall_ns()
+    row = Row(segment, segment.begin(Stage.COLLECTIVE, start, 0, 0, 0, 0), start, None, None)
+    gpu.launch(ms)
+    if timed is not None:
+        ends.watch(row, Done(), timed)
+
+
+def seen(segment):
+    return [(int(one["wall"]), int(one["extra"])) for one in read_segment(segment.path).of(Stage.COLLECTIVE)]
+
+
+def test_it_begins_when_the_gpu_comes_to_it_and_ends_when_the_gpu_is_done(gpu, segment):
+    ends = CudaEnds(gpu)
+    gpu.launch(7)  # what came before
+    collective(ends, gpu, segment, 3)
+    gpu.host(20)
+    ends.stop()
+
+    assert seen(segment) == [(10 * MS, 7 * MS)]
+
+
+def test_nothing_waits_for_the_gpu(gpu, segment):
+    ends = CudaEnds(gpu)
+    collective(ends, gpu, segment, 3)
+    collective(ends, gpu, segment, 3)
+    assert seen(segment) == [(-1, 0), (-1, 0)]
+    gpu.host(4)
+    collective(ends, gpu, segment, 3)
+
+    assert seen(segment) == [(3 * MS, 0), (-1, 0), (-1, 0)]
+
+
+def test_what_a_graph_captures_is_not_timed(gpu, segment):
+    ends = CudaEnds(gpu)
+    collective(ends, gpu, segment, 3)
+    gpu.capturing = True
+    collective(ends, gpu, segment, 3)
+    gpu.capturing = False
+    gpu.host(10)
+    ends.stop()
+
+    assert seen(segment) == [(3 * MS, 0), (-1, 0)]
+
+
+def test_what_the_gpu_has_not_passed_in_the_end_has_no_end(gpu, segment):
+    ends = CudaEnds(gpu)
+    collective(ends, gpu, segment, 3)
+    ends.stop()
+
+    assert seen(segment) == [(-1, 0)]
+    assert ends.lost == 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available() or not dist.is_nccl_available(), reason="needs a GPU and NCCL")
+def test_nccl_with_one_rank_is_timed(tmp_path):
+    session = Session(tmp_path / "run", ["nccl"])
+    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+    begun = clock.wall_ns()
+    for _ in range(5):
+        dist.all_gather([torch.empty(1 << 24, device="cuda")], torch.ones(1 << 24, device="cuda"))
+    torch.cuda.synchronize()
+    took = clock.wall_ns() - begun
+    dist.all_reduce(torch.ones(1, device="cuda"))  # ends are read when something begins
+    dist.destroy_process_group()
+    session.stop()
+
+    found = Run.open(tmp_path / "run").ranks[0].main.of(Stage.COLLECTIVE)[:5]
+    assert (found["nbytes"] == 4 << 24).all()
+    assert (found["wall"] > found["extra"]).all()
+    assert (found["wall"] - found["extra"]).sum() <= took

@@ -1,0 +1,22 @@
+"""A training under the tap computes what it computes alone, and ends as it ends alone."""
+
+import pytest
+from comm_tap.launching import launch, say_what_went_wrong
+
+
+def test_parameters_and_random_numbers_are_bit_identical_before_in_and_after_a_recording(tmp_path):
+    ranks = launch(tmp_path, "same_numbers.py", 2, recorded=False)
+    say_what_went_wrong(ranks)
+
+    for rank in ranks:
+        assert rank.said["recorded"] == rank.said["alone"] == rank.said["after"]
+        assert {one.name for one in rank.seen()} >= {"all_reduce", "all_gather", "reduce_scatter"}
+        assert len(rank.seen()) > 100
+
+
+@pytest.mark.parametrize(("how", "code"), [("returns", 0), ("raises", 1)])
+def test_a_rank_that_leaves_with_collectives_in_flight_ends_as_it_would_alone(tmp_path, how, code):
+    ranks = launch(tmp_path, "ends_in_flight.py", 2, how)
+
+    assert [rank.code for rank in ranks] == [0, code], ranks[1].err[-2000:]
+    assert len(ranks[1].collectives.table) == 5
