@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from feedline.analysis import computing, gather
+from feedline.analysis import between_ranks, computing, gather
+from feedline.analysis.between_ranks import NOTHING, Beside
+from feedline.analysis.comm.summary import Compared
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import Facts, Traffic
 from feedline.analysis.gather import Gathered
@@ -22,13 +24,14 @@ from feedline.profiler.store.read import Rank, Run
 INLINE = ("read", "decode", "augment", "dataset", "user", "collate")  # the loader's own work, when it runs in the main thread
 
 
-def build(run: Run, tell: Callable[[str], None] = lambda _: None, ceilings: Ceilings | None = None) -> Report:
+def build(run: Run, tell: Callable[[str], None] = lambda _: None, ceilings: Ceilings | None = None, beside: Beside = NOTHING) -> Report:
     """Read a run and say what it did and what holds it back.
 
     Args:
         run: an open run folder.
         tell: called with what is being done.
-        ceilings: what the parts of the machine can do, for the roofline.
+        ceilings: what the parts of the machine can do, for the roofline and the network.
+        beside: what somebody knows about the network.
 
     Raises:
         RunDamaged: the records of every rank's training process are missing.
@@ -48,16 +51,19 @@ def build(run: Run, tell: Callable[[str], None] = lambda _: None, ceilings: Ceil
         raise problem
     tell("comparing stages")
     shown = gathered[min(gathered)]
-    report = _report(run, shown, gathered, notes)
+    compared = between_ranks.compared(gathered, shown, ceilings, beside, notes)
+    report = _report(run, shown, gathered, notes, compared)
     return dataclasses.replace(report, roofline=roofline(report, ceilings))
 
 
-def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: list[str]) -> Report:
+def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: list[str], compared: Compared | None) -> Report:
     step, crew, loaders = gather.step_summary(shown), gather.workers(shown), gather.loaders(shown)
     gauges = read_rank_gauges(shown.rank, notes)
     if step is not None:
         step = dataclasses.replace(step, cpu_s=cpu_s(shown, gauges))
     facts = facts_of(shown, step, crew, loaders, gauges)
+    if facts is not None and compared is not None:
+        facts = dataclasses.replace(facts, comm=compared.communication, comm_parts=compared.parts)
     findings = diagnose(facts) if facts else []
     return Report(
         run=run_info(run, shown.rank),
@@ -67,8 +73,9 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
         step=step,
         workers=crew,
         loaders=loaders,
-        ranks={str(number): _rank_summary(rank) for number, rank in gathered.items()},
+        ranks={str(number): _rank_summary(rank, compared) for number, rank in gathered.items()},
         gauges=gauges,
+        comm=compared.communication if compared else None,
         hooks=[Hook(str(hook["name"]), bool(hook["attached"]), str(hook["why"])) for hook in shown.rank.manifest.hooks],
         notes=notes + rank_notes(shown) + [note for rank in gathered.values() if rank is not shown for note in cut_note(rank)],
     )
@@ -181,13 +188,14 @@ def cut_note(rank: Gathered) -> list[str]:
     return [f"rank {rank.rank.number} was cut: its process ended without saying goodbye (killed?); everything up to then is shown"]
 
 
-def _rank_summary(rank: Gathered) -> dict[str, object]:
+def _rank_summary(rank: Gathered, compared: Compared | None) -> dict[str, object]:
     step = gather.step_summary(rank)
     return {
         "steps": len(rank.steps.wall) if rank.steps else 0,
         "mean_s": step.mean_s if step else None,
         "stages": step.stages if step else {},
         "state": rank.rank.manifest.state,
+        "comm": compared.parts.get(rank.rank.number) if compared else None,
     }
 
 

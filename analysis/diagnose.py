@@ -3,7 +3,7 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
-from feedline.analysis.rules import RULES, compute_bound, input_bound_unexplained
+from feedline.analysis.rules import BETWEEN_RANKS, RULES, compute_bound, exposed_communication, input_bound_unexplained, late_rank
 from feedline.analysis.rules.held import MIN_WAIT_SHARE, steady_share
 
 MOST = 3  # findings that ask for a change: more is a list, not advice
@@ -27,6 +27,14 @@ BEFORE: dict[str, frozenset[str]] = {
 #: trainings (tests/planted) decoding was half to three quarters of what full CPUs cost, as the machine was busy or not.
 MIN_PART = 1 / 3
 
+#: What a finding about the ranks together makes of the run.
+BOUND_BY = {
+    late_rank.CAUSE: "Bound by a late rank",
+    late_rank.SPREAD: "Bound by late ranks",
+    exposed_communication.SLOW: "Bound by the network",
+    exposed_communication.CAUSE: "Bound by communication",
+}
+
 _ORDER = [Severity.HIGH, Severity.LOW, Severity.INFO]
 
 
@@ -34,8 +42,17 @@ def diagnose(facts: Facts) -> list[Finding]:
     """What holds the run back, most important first: at most three findings that are not info, then those that are.
 
     Speaks of the input only if the step waits for it at least 5 % of its time (the loader's only start aside); otherwise says that it
-    does not, or, without a loader, that it cannot tell.
+    does not, or, without a loader, that it cannot tell. What ranks cost each other is looked at in any case.
     """
+    between = [finding for rule in BETWEEN_RANKS if (finding := rule(facts))]
+    loader_elsewhere = any(finding.blame is not None and finding.blame.phase == "wait" for finding in between)
+    own = [finding for finding in _of_input(facts) if not (loader_elsewhere and finding.cause == compute_bound.CAUSE)]
+    ranked = rank([*own, *between])
+    asking = [finding for finding in ranked if finding.severity is not Severity.INFO]
+    return asking[:MOST] + [finding for finding in ranked if finding.severity is Severity.INFO]
+
+
+def _of_input(facts: Facts) -> list[Finding]:
     if facts.loader is None:
         return [_input_not_seen(facts)]
     if steady_share(facts) < MIN_WAIT_SHARE:
@@ -43,9 +60,7 @@ def diagnose(facts: Facts) -> list[Finding]:
     found = [finding for rule in RULES if (finding := rule(facts))]
     if all(finding.severity is Severity.INFO for finding in found):
         found.append(input_bound_unexplained.check(facts))
-    ranked = rank(found)
-    asking = [finding for finding in ranked if finding.severity is not Severity.INFO]
-    return asking[:MOST] + [finding for finding in ranked if finding.severity is Severity.INFO]
+    return found
 
 
 def rank(findings: list[Finding]) -> list[Finding]:
@@ -77,6 +92,8 @@ def verdict(findings: list[Finding], facts: Facts) -> str:
     if top.cause == input_bound_unexplained.CAUSE:
         return f"Input-bound: {top.says}."
     winnable = f" (at most {seconds(top.cost_s)} a step to win)" if top.cost_s > 0 else ""
+    if top.cause in BOUND_BY:
+        return f"{BOUND_BY[top.cause]}: {top.says[0].upper()}{top.says[1:]}{winnable}."
     return f"Input-bound, {share(steady_share(facts))} of each {seconds(facts.step.mean_s)} step: {top.says}{winnable}."
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from feedline.analysis.model import Gauge, Loader, StepSummary, Throughput, Workers
+from feedline.analysis.model import Communication, Gauge, Loader, StepSummary, Throughput, Workers
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Facts:
         straggler_share: share of worker time idle while another batch was awaited in order (None: no workers or out of order).
         epochs: how many epochs were begun.
         used_cpus: CPUs in use by everything that shares them, on average while the steps ran (None: not sampled).
+        comm: what the ranks did together (None: one rank, or no collective was seen).
+        comm_parts: rank -> ``hidden_transfer_s`` and so on, mean seconds a step (report.json's ``ranks.<r>.comm``).
     """
 
     throughput: Throughput
@@ -45,6 +47,8 @@ class Facts:
     epochs: int
     gauges: dict[str, Gauge] = field(default_factory=dict)
     used_cpus: float | None = None
+    comm: Communication | None = None
+    comm_parts: dict[int, dict[str, float | None]] = field(default_factory=dict)
 
     def sample_share(self, stage: str) -> float:
         """Share (0 to 1) of a sample's wall time that this stage takes; 0 where it did not occur."""

@@ -32,6 +32,22 @@ class Evidence:
 
 
 @dataclass(frozen=True)
+class Blame:
+    """Whom a finding names, where ranks differ.
+
+    Attributes:
+        rank: the late one; None: it changes from step to step.
+        phase: what it takes longer for than the others: ``wait`` (for its loader), ``copy``, ``forward``, ``backward``, ``optimizer``,
+            ``other``, or a stage that the user named.
+        part: of a sample, where the phase is ``wait`` and its workers tell: ``read``, ``decode``, ``augment``, ...
+    """
+
+    rank: int | None
+    phase: str
+    part: str | None = None
+
+
+@dataclass(frozen=True)
 class Finding:
     """One cause with its evidence and its fix.
 
@@ -43,6 +59,7 @@ class Finding:
         fix: what to change.
         disproof: an observation that would show this finding to be wrong.
         cost_s: seconds per step that the cause costs at most (an upper bound of the gain).
+        blame: the rank and its phase, where ranks were compared and one of them is the cause.
     """
 
     cause: str
@@ -52,3 +69,4 @@ class Finding:
     fix: str = ""
     disproof: str = ""
     cost_s: float = 0.0
+    blame: Blame | None = None

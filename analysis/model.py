@@ -239,6 +239,65 @@ class Roofline:
 
 
 @dataclass(frozen=True)
+class CollectiveKind:
+    """Collectives of one operation and size. Bandwidths in GB/s = 1e9 bytes/s, as nccl-tests count them (doc/PERFORMANCE.md)."""
+
+    name: str  # all_reduce, reduce_scatter, all_gather, ...
+    bytes: int  # the full message
+    n: int  # ranks of the group
+    backend: str
+    count: int
+    transfer_s: float | None  # median, without waiting
+    algbw_gbps: float | None
+    busbw_gbps: float | None
+
+
+@dataclass(frozen=True)
+class LateRank:
+    """A rank that others waited for."""
+
+    rank: int
+    steps: int  # in which it was the late one
+    late_steps: int  # in which any rank was
+    all_steps: int
+    late_s: float  # against the median of the others, mean over its late steps
+    waited_s: float  # by each other rank, mean over its late steps
+    phase: str  # what took it longer
+    excess_s: float  # so much longer, mean over its late steps
+    part: str | None  # of a sample, where the phase is "wait"
+    cost_s: float | None  # what the mean step would be shorter by without its lateness (replay)
+    persistent: bool
+    whole_host: bool  # all ranks of its host are late, and no other
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the mean step would be if something about the communication were different."""
+
+    what: str
+    step_s: float | None  # None: refused
+    low: float | None
+    high: float | None
+    gain_s: float
+    why: str  # why it was refused
+
+
+@dataclass(frozen=True)
+class Communication:
+    """What the ranks did together."""
+
+    collectives: list[CollectiveKind]  # most bytes first
+    clock_bound_s: float | None  # differences between ranks below it say nothing; None: their clocks cannot be compared
+    clocks: str  # how ranks were aligned: "measured", "collective ends" or "none"
+    late: list[LateRank]  # most costly first
+    network: str  # the bandwidth against what it should be, in a sentence
+    network_share: float | None  # of the ceiling
+    what_if: list[Prediction]  # the first is the run itself, replayed
+    nccl: list[str]  # what NCCL_DEBUG output says, in sentences
+    unseen: list[str]  # backends whose collectives are missing, and why
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything a report shows. One of these per run; JSON is exactly this object."""
 
@@ -249,9 +308,10 @@ class Report:
     step: StepSummary | None  # None: the run never made a step
     workers: Workers | None  # None: no loader was seen
     loaders: list[Loader]
-    ranks: dict[str, dict[str, object]]  # rank -> {"steps", "mean_s", "stages"}; the figures above are rank 0's
+    ranks: dict[str, dict[str, object]]  # rank -> {"steps", "mean_s", "stages", "state", "comm"}; the figures above are rank 0's
     gauges: list[Gauge]
     hooks: list[Hook]
     notes: list[str] = field(default_factory=list)
     roofline: Roofline | None = None  # None: no step, or batches of unknown size
+    comm: Communication | None = None  # None: one rank, or no collective was seen
     schema_version: int = REPORT_SCHEMA_VERSION

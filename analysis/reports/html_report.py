@@ -16,6 +16,7 @@ from feedline.analysis.reports import palette, words
 from feedline.analysis.reports.figures.batch_sweep import batch_sweep
 from feedline.analysis.reports.figures.gauges import gauge_figure
 from feedline.analysis.reports.figures.histogram import at_most, histogram
+from feedline.analysis.reports.figures.rank_parts import PARTS, rank_parts
 from feedline.analysis.reports.figures.roofline import flops, role, roofline_figure
 from feedline.analysis.reports.figures.sample_cost import is_split, sample_cost
 from feedline.analysis.reports.figures.step_bar import step_bar, thin_bar
@@ -24,6 +25,7 @@ from feedline.analysis.reports.json_report import plain
 from feedline.analysis.reports.palette import Palette
 
 HERE = Path(__file__).parent
+RANKS_SHOWN = 16  # as bars of the communication figure
 SETTINGS_SHOWN = ("num_workers", "batch_size")  # as columns; the others are in the details
 
 
@@ -48,6 +50,7 @@ def render(report: Report) -> str:
         step=_step(report.step, made) if report.step else None,
         workers=_workers(report.workers, made) if report.workers else None,
         roofline=_roofline(report.roofline) if report.roofline else None,
+        comm=_comm(report) if report.comm else None,
         flops=flops,
         ranks=_ranks(report, made),
         loaders=[_loader(loader) for loader in report.loaders],
@@ -116,6 +119,18 @@ def _roofline(made: Roofline) -> dict[str, object]:
         "figure": roofline_figure(made),
         "roles": [role(made, roof) for roof in made.roofs],
         "sweep": batch_sweep(made.sweep) if made.sweep else None,
+    }
+
+
+def _comm(report: Report) -> dict[str, object]:
+    shown, left_out = words.ranks_to_show(report, RANKS_SHOWN)
+    scale = Scale.column(max((sum(part or 0.0 for part in own.values()) for own in shown.values()), default=0.0))
+    return {
+        "figure": rank_parts(shown),
+        "left_out": left_out,
+        "parts": list(PARTS.values()),
+        "rows": [(rank, [scale(own.get(name)) for name in PARTS]) for rank, own in shown.items()],
+        "unit": scale.unit,
     }
 
 

@@ -19,6 +19,16 @@ WIDTH = 80
 NARROW = 64  # below it, a sample's cost is told in lines instead of a table
 NAME = 20  # longest stage name shown
 GPU = "on the GPU"
+RANKS = 8  # in the table of ranks
+WORTH = 0.01  # of a step, from which on what would be different is told
+COMM_PARTS = {
+    "compute_s": "compute",
+    "hidden_transfer_s": "transfer, hidden",
+    "exposed_transfer_s": "transfer, exposed",
+    "hidden_wait_s": "waiting, hidden",
+    "exposed_wait_s": "waiting, exposed",
+    "queue_s": "queue",
+}
 ASCII = str.maketrans({"█": "#", "·": "|", "–": "-", "…": "~", "µ": "u"})
 COLORS = {"wait": "red", "input": "yellow", "move": "green", "compute": "blue", "rest": "bright_black", "user": "cyan"}
 SEVERITY_COLORS = {"high": "bold red", "low": "bold yellow", "info": "bold"}
@@ -56,6 +66,8 @@ def _parts(report: Report, width: int) -> Iterable[RenderableType]:
     yield from _section("One sample in a worker", _samples(report.workers, width) if report.workers else [plain(words.NO_WORKERS)])
     if report.roofline:
         yield from _section("Roofline", [plain(words.roofline(report.roofline))])
+    if report.comm:
+        yield from _section("Communication", _communication(report, width))
     mean = report.step.mean_s if report.step else None
     yield from _section("Findings", [_finding(n, f, mean) for n, f in enumerate(report.findings, 1)] or [plain(words.NO_FINDINGS)])
     if refused := words.refused_that_matter(report.hooks):
@@ -159,6 +171,37 @@ def _sample_table(workers: Workers, scale: Scale) -> RenderableType:
         times = [scale(time) for time in (cost.wall_s, cost.cpu_s, cost.runqueue_s, cost.blocked_s)]
         style = "bold" if stage == "total" else ""
         table.add_row(_name(stage), *times, BLANK if cost.bytes is None else size(cost.bytes), style=style)
+    return table
+
+
+def _communication(report: Report, width: int) -> Iterable[RenderableType]:
+    shown, left_out = words.ranks_to_show(report, RANKS)
+    scale = Scale.column(max((max(part or 0.0 for part in own.values()) for own in shown.values()), default=0.0))
+    if width < NARROW:
+        for rank, own in shown.items():
+            yield _item(f"rank {rank}", ", ".join(f"{name} {scale.full(own.get(part))}" for part, name in COMM_PARTS.items()))
+    elif shown:
+        yield _rank_table(shown, scale)
+    if left_out:
+        yield plain(f"{left_out} more ranks are in the JSON report", "dim")
+    yield plain(" ".join(words.communication(report)))
+    answers = report.comm.what_if if report.comm else []
+    for one in answers[1:]:
+        if one.step_s is not None and abs(one.gain_s) >= WORTH * one.step_s:
+            between = "" if one.low is None or one.high is None else f" ({seconds(one.low)} to {seconds(one.high)})"
+            yield _item(f"with {one.what}", f"{seconds(one.step_s)} a step{between}")
+    if answers and answers[0].step_s is None:
+        yield plain(f"Nothing is predicted: {answers[0].why}.", "dim")
+
+
+def _rank_table(shown: dict[str, dict[str, float | None]], scale: Scale) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    for _ in COMM_PARTS:
+        table.add_column(justify="right")
+    table.add_row(Text(f"rank, {scale.unit}", "dim"), *(Text(name, "dim") for name in COMM_PARTS.values()))
+    for rank, own in shown.items():
+        table.add_row(rank, *(scale(own.get(part)) for part in COMM_PARTS))
     return table
 
 

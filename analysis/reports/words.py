@@ -4,7 +4,7 @@ import re
 import shlex
 
 from feedline.analysis.finding import Finding, Severity
-from feedline.analysis.model import Hook, Report, Roofline, RunInfo, Throughput, Workers
+from feedline.analysis.model import Communication, Hook, LateRank, Report, Roofline, RunInfo, Throughput, Workers
 from feedline.analysis.quantities import count, duration, number, seconds, share
 
 STATES = {
@@ -102,6 +102,55 @@ def ranks(report: Report) -> str:
     return f"Figures are rank 0's. Mean step: rank {fastest} {shortest}, rank {slowest} {longest} ({times:.2f} times as long)."
 
 
+def ranks_to_show(report: Report, most: int) -> tuple[dict[str, dict[str, float | None]], int]:
+    """Rank -> its parts of the mean step, and how many are left out: of too many, those that were waited for and that waited most stay."""
+    parts: dict[str, dict[str, float | None]] = {}
+    for rank, figures in report.ranks.items():
+        own = figures.get("comm")
+        if isinstance(own, dict):
+            parts[rank] = own
+    if len(parts) <= most:
+        return parts, 0
+    late = {str(one.rank) for one in report.comm.late[: most // 2]} if report.comm else set()
+    waiting = sorted(parts, key=lambda rank: -((parts[rank].get("exposed_wait_s") or 0.0) + (parts[rank].get("hidden_wait_s") or 0.0)))
+    chosen = late | set([rank for rank in waiting if rank not in late][: most - len(late)])
+    return {rank: own for rank, own in parts.items() if rank in chosen}, len(parts) - most
+
+
+def communication(report: Report) -> list[str]:
+    """The network, the late ranks, and how sure that is."""
+    comm = report.comm
+    if comm is None:
+        return []
+    said = [f"{sentence(comm.network)}."] if comm.network else []
+    said += [late(one) for one in comm.late[:2] if one.persistent] or ([_changing(comm)] if comm.late else [])
+    said.append(clocks(comm))
+    return said
+
+
+def late(one: LateRank) -> str:
+    """One rank that others wait for."""
+    costs = "" if one.cost_s is None else f", which costs {seconds(max(one.cost_s, 0.0))} of each step"
+    what = {"wait": "its loader", "other": "what no stage accounts for"}.get(one.phase, one.phase)
+    part = f" ({one.part})" if one.part else ""
+    times = f"in {count(one.steps)} of {count(one.all_steps)} steps"
+    return f"Rank {one.rank} comes {seconds(one.late_s)} late {times}{costs}: {what}{part} takes {seconds(one.excess_s)} longer there."
+
+
+def _changing(comm: Communication) -> str:
+    most = comm.late[0]
+    of = f"{count(most.steps)} of {count(most.late_steps)} steps with a late rank"
+    return f"Ranks are late in turns: rank {most.rank} most often, in {of}."
+
+
+def clocks(comm: Communication) -> str:
+    """How well ranks can be compared."""
+    if comm.clock_bound_s is None:
+        return "The ranks' clocks cannot be compared, so waiting cannot be told from transfer."
+    how = {"measured": "measured while it ran", "collective ends": "aligned on the ends of collectives"}.get(comm.clocks, comm.clocks)
+    return f"Clocks were {how}: differences between ranks below {seconds(comm.clock_bound_s)} say nothing."
+
+
 def roofline(made: Roofline) -> str:
     """The run among its roofs, in a short paragraph."""
     parts = [made.says]
@@ -109,6 +158,8 @@ def roofline(made: Roofline) -> str:
         parts.append(f"That is {share(made.mfu)} of the device's peak (MFU).")
     elif made.peak_flops is None:
         parts.append(f"The device's own roof is missing: {made.peak_source}.")
+    elif made.flop_per_sample is not None:
+        parts.append(f"The device's peak is too low ({made.peak_source}).")
     if made.flop_per_sample is None:
         parts.append(f"FLOP a sample are not known: {made.flop_source}.")
     if made.sweep is not None:

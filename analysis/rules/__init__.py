@@ -12,7 +12,9 @@ from feedline.analysis.rules import (
     custom_collate,
     decode_bound,
     epoch_restart,
+    exposed_communication,
     float32_on_host,
+    late_rank,
     objects_in_queue,
     oversize_images,
     small_files,
@@ -46,3 +48,6 @@ RULES: list[Rule] = [
     straggler_in_order.check,
     compute_bound.check,
 ]
+
+#: Of the ranks together; tried whatever the input does.
+BETWEEN_RANKS: list[Rule] = [late_rank.check, exposed_communication.check]

@@ -7,9 +7,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.profiler.errors import FeedlineError, OutputError
+from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
 
 if TYPE_CHECKING:
+    from feedline.analysis.between_ranks import Beside
     from feedline.analysis.model import Report as ReportModel
     from feedline.profiler.ceilings import Ceilings
     from feedline.profiler.store.read import Run
@@ -42,6 +43,8 @@ class Report:
             help="what the parts of the machine can do, from feedline probe or compare, for the roofline; may be given twice. "
             "Default: ceilings.json in the run folder",
         )
+        parser.add_argument("--link-gbps", type=float, metavar="N", help="what the network gives a rank by its data sheet, in GB/s one way")
+        parser.add_argument("--nccl-log", type=Path, metavar="FILE", help="what the training printed with NCCL_DEBUG=INFO")
         parser.add_argument("--finish", action="store_true", help=argparse.SUPPRESS)  # compact the records of ranks that ended
         parser.add_argument("--wait", type=float, default=0.0, help=argparse.SUPPRESS)  # seconds to wait for other ranks to end
 
@@ -62,7 +65,7 @@ class Report:
                 finish(args.run, args.wait)
             done()
             run = Run.open(args.run)
-            report = build.build(run, ceilings=ceilings(args.run, args.ceilings))
+            report = build.build(run, ceilings=ceilings(args.run, args.ceilings), beside=beside(args.link_gbps, args.nccl_log))
             done()
             written = write(run, report, args)
             done()
@@ -85,6 +88,21 @@ def ceilings(run: Path, files: list[Path] | None) -> "Ceilings | None":
 
     found = [Ceilings.read(file) for file in files or ([run / FILE] if (run / FILE).exists() else [])]
     return Ceilings.joined(found) if found else None
+
+
+def beside(link_gbps: float | None, nccl_log: Path | None) -> "Beside":
+    """What no run folder holds.
+
+    Raises:
+        ScriptError: the log cannot be read.
+    """
+    from feedline.analysis.between_ranks import Beside
+
+    try:
+        lines = nccl_log.read_text(errors="replace").splitlines() if nccl_log else []
+    except OSError as error:
+        raise ScriptError(f"--nccl-log {nccl_log}: cannot be read ({error.strerror}): name what NCCL_DEBUG=INFO printed") from error
+    return Beside(link_gbps * 1e9 if link_gbps else None, tuple(lines))
 
 
 def finish(path: Path, wait_s: float) -> None:

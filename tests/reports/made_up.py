@@ -3,14 +3,18 @@
 import math
 from dataclasses import replace
 
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import Blame, Evidence, Finding, Severity
 from feedline.analysis.model import (
+    CollectiveKind,
+    Communication,
     Cost,
     Flop,
     Gauge,
     Hook,
+    LateRank,
     Loader,
     Operation,
+    Prediction,
     Report,
     RunInfo,
     StepSeries,
@@ -292,6 +296,37 @@ def crowded() -> Report:
     return replace(made, roofline=roofline(made, Ceilings(near, peak_flops=2.6e12)))
 
 
+def four_ranks() -> Report:
+    """Rank 3's loader makes the others wait."""
+    made = replace(report(), run=replace(report().run, ranks=4))
+    kinds = [CollectiveKind("all_reduce", 26_214_400, 4, "nccl", 4_800, 9.1 * MS, 2.88, 4.32),
+             CollectiveKind("broadcast", 4_096, 4, "gloo", 12, None, None, None)]  # fmt: skip
+    late = LateRank(3, 1_160, 1_171, 1_200, 52.1 * MS, 49.7 * MS, "wait", 51.8 * MS, "decode", 46.2 * MS, True, False)
+    answers = [
+        Prediction("the run itself", 0.1803, 0.179, 0.182, 0.0, ""),
+        Prediction("no late rank", 0.135, 0.131, 0.139, 46.2 * MS, ""),
+        Prediction("buckets of 100 MiB", None, None, None, 0.0, "all buckets are about as large, so what one more costs cannot be told"),
+    ]
+    network = "all_reduce of 26.2 MB over 4 ranks moves 4.32 GB/s on the bus, 91.0 % of the link's 4.75 GB/s: as much as it can give"
+    comm = Communication(kinds, 31e-6, "measured", [late], network, 0.91, answers, ["NCCL 2.27.3: 4 ranks"], [])
+    total = sum(STAGES.values())
+    shares = {
+        "compute_s": 0.55,
+        "hidden_transfer_s": 0.08,
+        "exposed_transfer_s": 0.05,
+        "hidden_wait_s": 0.1,
+        "exposed_wait_s": 0.215,
+        "queue_s": 0.005,
+    }
+    parts: dict[str, object] = {name: part * total for name, part in shares.items()}
+    other = parts | {"compute_s": 0.865 * total, "hidden_wait_s": 0.0, "exposed_wait_s": 0.0}
+    one = {"steps": 1200, "mean_s": total, "stages": dict(STAGES), "state": "finished"}
+    ranks = {str(rank): one | {"comm": other if rank == 3 else parts} for rank in range(4)}
+    blame = Finding("late_rank", Severity.HIGH, "rank 3 and its decode make the others wait", [Evidence("bytes moving", 9.1 * MS, "s")],
+                    "give it what the others have", "the same elsewhere", 46.2 * MS, Blame(3, "wait", "decode"))  # fmt: skip
+    return replace(made, ranks=ranks, comm=comm, findings=[blame, *made.findings[1:]])
+
+
 VARIANTS = {
     "full": report,
     "no steps": without_steps,
@@ -303,4 +338,5 @@ VARIANTS = {
     "many loaders": many_loaders,
     "without flop": without_flop,
     "crowded": crowded,
+    "four ranks": four_ranks,
 }

@@ -1,0 +1,61 @@
+"""From the run folders of several ranks to what they cost each other."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from feedline.analysis.comm.of_run import collectives_of
+from feedline.analysis.comm.summary import Compared, compare
+from feedline.analysis.gather import Gathered
+from feedline.profiler.ceilings import Ceilings
+from feedline.profiler.errors import FeedlineError
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What no run folder holds.
+
+    Attributes:
+        link_bytes_per_s: what the network is specified to give a rank, in one direction.
+        nccl_lines: output of the training with NCCL_DEBUG=INFO.
+    """
+
+    link_bytes_per_s: float | None = None
+    nccl_lines: tuple[str, ...] = ()
+
+
+NOTHING = Beside()
+
+
+def compared(
+    gathered: Mapping[int, Gathered], shown: Gathered, ceilings: Ceilings | None, beside: Beside, notes: list[str]
+) -> Compared | None:
+    """Compare the ranks of a run. None: there is one rank only, or no collective; notes say why where several ranks trained.
+
+    Args:
+        shown: the rank whose first steps are left out of the means.
+        notes: what is missing is appended.
+    """
+    found = []
+    for number, rank in gathered.items():
+        try:
+            one = collectives_of(rank.rank)
+        except FeedlineError as error:
+            notes.append(f"the collectives of rank {number} cannot be read: {error}")
+            continue
+        if one is not None:
+            found.append(one)
+    made = compare(found, ceilings, costs(gathered), shown.first, beside.link_bytes_per_s, beside.nccl_lines)
+    if made is not None:
+        notes.extend(made.notes)
+    elif len(gathered) > 1:
+        notes.append("no collective of several ranks was recorded: what ranks cost each other is not known")
+    return made
+
+
+def costs(gathered: Mapping[int, Gathered]) -> dict[int, dict[str, float]]:
+    """Rank -> stage of a sample -> mean wall seconds, where samples were seen."""
+    found = {}
+    for number, rank in gathered.items():
+        if rank.samples:
+            found[number] = {stage: cost.wall_s for stage, cost in rank.sample_costs.items()}
+    return found

@@ -1,0 +1,148 @@
+"""How fast collectives moved their bytes, against what the link should give."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from feedline.analysis.comm.match import Matched
+from feedline.analysis.comm.operations import bus_factor, operation
+from feedline.analysis.comm.partition import Partition
+from feedline.analysis.quantities import seconds, share, size
+from feedline.profiler.ceilings import Ceiling, Ceilings
+
+GOOD = 0.80  # of the ceiling: nccl-tests on a quiet network vary by this much with the message's size
+POOR = 0.50
+SMALL_S = 0.5  # share of a transfer that a fixed latency may be before its bandwidth says nothing about the link
+LIKE = 4.0  # a probe's message is like a run's if neither is more than so many times as large
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Collectives of one operation and size in one group.
+
+    Attributes:
+        nbytes: the full message S.
+        ranks: n of the group.
+        backend: of the group.
+        count: on all ranks together counted once.
+        transfer_s: median, without waiting for ranks, link shared with others taken out; None: no end was seen.
+        algbw, busbw: bytes/s; None: no end was seen, or no bytes.
+    """
+
+    name: str
+    nbytes: int
+    ranks: int
+    backend: str
+    count: int
+    transfer_s: float | None
+    algbw: float | None
+    busbw: float | None
+
+
+def kinds(matched: Matched, partitions: Sequence[Partition]) -> list[Kind]:
+    """By total bytes, the most first.
+
+    Args:
+        partitions: of the columns of ``matched``, in order.
+    """
+    took = np.full(matched.start.shape, np.nan)
+    for column, part in enumerate(partitions):
+        row = matched.rows[column]
+        took[row[row >= 0], column] = part.moving[row >= 0]
+    with np.errstate(all="ignore"):
+        longest = np.nanmax(np.where(np.isnan(took), -1.0, took), 1, initial=-1.0)
+    rows: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    for index, key in enumerate(zip(matched.name.tolist(), matched.nbytes.tolist(), matched.group.tolist(), strict=True)):
+        rows[key].append(index)
+    found = [_kind(matched, key, longest[at] / 1e9) for key, at in rows.items()]
+    return sorted(_merged(found), key=lambda kind: (-kind.nbytes * kind.count, kind.name, kind.ranks))
+
+
+def _kind(matched: Matched, key: tuple[int, int, int], took: np.ndarray) -> Kind:
+    name, nbytes, group = matched.names[key[0]], key[1], matched.groups[key[2]]
+    known = took[took > 0]
+    median = float(np.median(known)) if len(known) else None
+    rate = nbytes * len(known) / float(known.sum()) if len(known) and nbytes else None
+    factor = bus_factor(name, len(group.ranks))
+    return Kind(
+        operation(name), nbytes, len(group.ranks), group.backend, len(took), median, rate, rate * factor if rate and factor else None
+    )
+
+
+def _merged(found: Iterable[Kind]) -> list[Kind]:
+    """Groups of one size (the columns of a mesh) as one."""
+    together: dict[tuple[str, int, int, str], list[Kind]] = defaultdict(list)
+    for kind in found:
+        together[kind.name, kind.nbytes, kind.ranks, kind.backend].append(kind)
+    return [_one(same) for same in together.values()]
+
+
+def _one(same: list[Kind]) -> Kind:
+    if len(same) == 1:
+        return same[0]
+    counts = np.array([kind.count for kind in same], float)
+
+    def mean(values: list[float | None]) -> float | None:
+        known = [(value, count) for value, count in zip(values, counts, strict=True) if value is not None]
+        return float(np.average([v for v, _ in known], weights=[c for _, c in known])) if known else None
+
+    first = same[0]
+    rest = [mean([getattr(kind, name) for kind in same]) for name in ("transfer_s", "algbw", "busbw")]
+    return Kind(first.name, first.nbytes, first.ranks, first.backend, int(counts.sum()), *rest)
+
+
+@dataclass(frozen=True)
+class Against:
+    """A verdict: the run's bus bandwidth over a ceiling's.
+
+    Attributes:
+        share: of the ceiling; None: there is nothing to compare with.
+        says: in words.
+    """
+
+    share: float | None
+    says: str
+
+
+def measured_ceiling(ceilings: Ceilings | None, kind: Kind) -> tuple[float, Ceiling] | None:
+    """Bus bandwidth (bytes/s) of the probe that is most like these collectives."""
+    best: tuple[float, float, Ceiling] | None = None
+    for one in ceilings.ceilings if ceilings else []:
+        rate, ranks, nbytes = one.value, one.settings.get("ranks"), one.settings.get("bytes")
+        if one.part != "all_reduce" or not rate or one.settings.get("backend", kind.backend) != kind.backend:
+            continue
+        bus = one.settings.get("bus_bytes_per_s")
+        bus = float(bus) if isinstance(bus, (int, float)) else rate * bus_factor("all_reduce", ranks) if isinstance(ranks, int) else rate
+        far = abs(np.log(max(kind.nbytes, 1) / nbytes)) if isinstance(nbytes, (int, float)) and nbytes > 0 else np.log(LIKE) * 2
+        if best is None or far < best[0]:
+            best = (float(far), bus, one)
+    return (best[1], best[2]) if best else None
+
+
+def specified_link(ceilings: Ceilings | None) -> float | None:
+    """bytes/s of a link that somebody wrote down: a ceiling of part ``link``."""
+    return next((one.value for one in ceilings.ceilings if one.part == "link" and one.value), None) if ceilings else None
+
+
+def verdict(kind: Kind, ceilings: Ceilings | None, link_bytes_per_s: float | None = None) -> Against:
+    """What the largest collectives say about the network."""
+    if kind.busbw is None or kind.transfer_s is None:
+        return Against(None, "no collective with a known end moved bytes, so there is no bandwidth to judge")
+    what, each = f"{kind.name} of {size(kind.nbytes)} over {kind.ranks} ranks", seconds(kind.transfer_s)
+    here = f"{what} moves {size(kind.busbw)}/s on the bus ({each} each)"
+    link = link_bytes_per_s or specified_link(ceilings)
+    if link:
+        return _against(here, kind.busbw / link, f"the link's {size(link)}/s")
+    found = measured_ceiling(ceilings, kind)
+    if found is None:
+        return Against(None, f"{here}; whether that is much is not known without a probe between these hosts or the link's speed")
+    return _against(here, kind.busbw / found[0], f"the {size(found[0])}/s of the probe ({found[1].name})")
+
+
+def _against(here: str, part: float, what: str) -> Against:
+    if part >= 1.15:
+        return Against(part, f"{here}, more than {what}: that is not the ceiling of this network")
+    word = "as much as it can give" if part >= GOOD else "less than it should" if part >= POOR else "far less than it should"
+    return Against(part, f"{here}, {share(part)} of {what}: {word}")

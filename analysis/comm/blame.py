@@ -1,0 +1,250 @@
+"""Step by step, which rank was late, and with which of its phases."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from feedline.analysis.comm.collectives import Collectives
+from feedline.analysis.comm.match import MISSING, Matched
+from feedline.analysis.comm.operations import operation
+from feedline.analysis.comm.partition import BACKWARD, Meetings, Partition
+from feedline.analysis.comm.phases import OTHER, phase_spans
+from feedline.analysis.timeline import IntArray, overlap
+
+BEHIND = 256  # collectives to look back for the last moment that all ranks had in common
+
+#: A rank is late persistently if it is to blame for this share of the late steps, and far more often than chance would have it.
+PERSISTENT_SHARE = 0.5
+CHANCE_SIGMAS = 3.0
+
+
+@dataclass(frozen=True)
+class Blame:
+    """Per step, on the numbering of the first rank's steps.
+
+    Attributes:
+        ranks: rank of each column.
+        column: int64 [steps]: the late rank; -1: nobody, or less than the clocks can tell.
+        late: int64 [steps], ns: how much later it began than the median of the others.
+        waited: int64 [steps], ns: waiting for it, mean over the other ranks.
+        excess: phase -> int64 [steps], ns: how much more of this phase it had than the median of the others, since all were last together.
+    """
+
+    ranks: list[int]
+    column: IntArray
+    late: IntArray
+    waited: IntArray
+    excess: dict[str, IntArray]
+
+
+@dataclass(frozen=True)
+class Late:
+    """One rank that others wait for.
+
+    Attributes:
+        steps: in how many steps it was the late one, of how many that had one, of how many in all.
+        late_s, waited_s: mean over the steps in which it was late.
+        phases: phase -> mean excess there, seconds, largest first.
+        persistent: the same rank again and again; False: it changes, or nobody can tell.
+        host: where it ran, and whether all ranks of that host are late, and no other.
+    """
+
+    rank: int
+    steps: tuple[int, int, int]
+    late_s: float
+    waited_s: float
+    phases: dict[str, float]
+    persistent: bool
+    host: str
+    whole_host: bool
+
+    @property
+    def phase(self) -> str:
+        """What made it late."""
+        return next(iter(self.phases), OTHER)
+
+
+def numbering(one: Collectives, column: int, matched: Matched, reference: Collectives) -> IntArray:
+    """For each step of a rank, which step of the reference rank had the same collectives; -1: none.
+
+    Args:
+        column: of the rank in ``matched``, whose first column is the reference.
+    """
+    count = len(one.steps) - 1
+    found = np.full(max(count, 0), -1, np.int64)
+    if count <= 0 or column < 0:
+        return found
+    row = matched.rows[column]
+    there = (row >= 0) & (matched.start[np.maximum(row, 0), 0] != MISSING) if len(row) else np.zeros(0, bool)
+    theirs = np.searchsorted(reference.steps, matched.start[row[there], 0], "right") - 1
+    mine = np.searchsorted(one.steps, one.table["start"][there], "right") - 1
+    for step in np.unique(mine).tolist():
+        if 0 <= step < count:
+            there_step = int(np.median(theirs[mine == step]))
+            found[step] = there_step if 0 <= there_step < len(reference.steps) - 1 else -1
+    return found
+
+
+def blame(ranks: Sequence[Collectives], partitions: Sequence[Partition], matched: Matched, met: Meetings, bound: float) -> Blame:
+    """Who was late in each step.
+
+    Args:
+        ranks: those of ``matched``, in its order.
+        partitions: in the same order.
+    """
+    steps = max(len(ranks[0].steps) - 1, 0)
+    waited = np.zeros((steps, len(ranks)), np.int64)
+    for column, (one, part) in enumerate(zip(ranks, partitions, strict=True)):
+        number = numbering(one, column, matched, ranks[0])
+        known = number >= 0
+        np.add.at(waited, number[known], part.blamed[known])
+    waited //= max(len(ranks) - 1, 1)
+    most = waited.argmax(1) if steps else np.zeros(0, np.int64)
+    row, late = _decisive(matched, met, ranks[0].steps, most)
+    guilty = (late > bound) & (waited[np.arange(steps), most] > 0)
+    culprit = np.where(guilty, most, -1)
+    excess = _excess(ranks, matched, np.where(guilty, row, -1), culprit)
+    mean = np.where(guilty, waited[np.arange(steps), most], 0)
+    return Blame(matched.ranks, culprit, np.where(guilty, late, 0), mean, excess)
+
+
+def _decisive(matched: Matched, met: Meetings, steps: IntArray, column: IntArray) -> tuple[IntArray, IntArray]:
+    """For each step the collective at which its rank was latest against the median of the others, and by how much; -1 without one."""
+    rows, lates = np.full(len(column), -1, np.int64), np.zeros(len(column), np.int64)
+    step = np.searchsorted(steps, matched.start[:, 0], "right") - 1
+    step = np.where((matched.start[:, 0] != MISSING) & matched.together, step, -1)
+    order = np.argsort(step, kind="stable")
+    for number, part in _runs(step[order], order):
+        if not 0 <= number < len(column):
+            continue
+        start = met.start[part]
+        own = start[:, column[number]]
+        others = np.delete(start, column[number], 1)
+        whole = (others != MISSING).any(1) & (own != MISSING) & (met.last_column[part] == column[number])
+        if not whole.any():
+            continue
+        behind = own[whole] - _median(others[whole])
+        best = int(behind.argmax())
+        rows[number], lates[number] = part[whole][best], behind[best]
+    return rows, lates
+
+
+def _runs(key: IntArray, order: IntArray) -> list[tuple[int, IntArray]]:
+    begin = np.flatnonzero(np.diff(key, prepend=key[0] - 1)) if len(key) else np.zeros(0, np.int64)
+    return [(int(key[first]), part) for first, part in zip(begin.tolist(), np.split(order, begin[1:]), strict=True)] if len(begin) else []
+
+
+def _median(values: IntArray) -> IntArray:
+    """Per row, of what is not MISSING; the lower one of two in the middle, so that whole ns stay whole."""
+    ordered = np.sort(values, 1)  # MISSING is the smallest number
+    absent = (values == MISSING).sum(1)
+    middle = absent + (values.shape[1] - absent - 1) // 2
+    return np.asarray(ordered[np.arange(len(values)), middle], np.int64)
+
+
+def _excess(ranks: Sequence[Collectives], matched: Matched, row: IntArray, column: IntArray) -> dict[str, IntArray]:
+    ongoing = _ongoing(ranks[0], matched)
+    begin = np.stack([_together(matched, ongoing, int(one)) for one in row]) if len(row) else np.zeros((0, len(ranks)), np.int64)
+    spans = [phase_spans(one) for one in ranks]
+    spent = {
+        phase: np.zeros((len(row), len(ranks)), np.int64) for phase in [*dict.fromkeys(phase for one in spans for phase in one), OTHER]
+    }
+    for number, one in enumerate(ranks):
+        until = np.where(row >= 0, matched.start[np.maximum(row, 0), number], MISSING) if len(row) else row
+        since = np.where(begin[:, number] == MISSING, _step_start(one, until), begin[:, number])
+        known = (until != MISSING) & (since != MISSING) & (until > since)
+        since, until = np.where(known, since, 0), np.where(known, until, 0)
+        left = until - since
+        for phase, pieces in spans[number].items():
+            took = overlap(since, until, pieces[:, 0], pieces[:, 1])
+            spent[phase][:, number] = took
+            left = left - took
+        spent[OTHER][:, number] = left
+    at = np.arange(len(row))
+    found = {}
+    for phase, values in spent.items():
+        own = values[at, np.maximum(column, 0)]
+        others = np.stack([np.delete(one, max(int(late), 0)) for one, late in zip(values, column, strict=True)]) if len(row) else values
+        found[phase] = np.where(column >= 0, own - (_median(others) if others.shape[1:] and others.shape[1] else 0), 0)
+    return found
+
+
+def _ongoing(first: Collectives, matched: Matched) -> IntArray:
+    """For each row, the step of which it is a bucket that nobody waits for before the step's backward ends; -1: it is none."""
+    reduced = np.array([operation(name) == "all_reduce" for name in matched.names] or [False])[matched.name]
+    found = np.full(len(matched.group), -1, np.int64)
+    row = matched.rows[0]
+    mine = (row >= 0) & (first.table["phase"] == BACKWARD)
+    found[row[mine]] = np.searchsorted(first.steps, first.table["start"][mine], "right") - 1
+    return np.where(reduced, found, -1)
+
+
+def _together(matched: Matched, ongoing: IntArray, row: int) -> IntArray:
+    """Own times at which the ranks last left a collective together, before they began this one. MISSING: not that long ago."""
+    nothing = np.full(len(matched.ranks), MISSING, np.int64)
+    if row < 0:
+        return nothing
+    start, group = matched.start[row], matched.group[row]
+    near = np.arange(max(0, row - BEHIND), row)
+    near = near[(matched.group[near] == group) & matched.together[near] & ((ongoing[near] < 0) | (ongoing[near] != ongoing[row]))]
+    there = start != MISSING
+    done = (matched.end[near] != MISSING) & (matched.end[near] <= start)
+    all_done = near[done[:, there].all(1)]
+    return np.where(there, matched.end[all_done[-1]], MISSING) if len(all_done) else nothing
+
+
+def _step_start(one: Collectives, until: IntArray) -> IntArray:
+    step = np.searchsorted(one.steps, until, "right") - 1
+    return np.where(step >= 0, one.steps[np.clip(step, 0, len(one.steps) - 1)], MISSING) if len(one.steps) else np.full(len(until), MISSING)
+
+
+def summary(found: Blame, ranks: Sequence[Collectives], first: int = 0) -> list[Late]:
+    """The ranks that were late, the one that cost the others most first.
+
+    Args:
+        first: steps before it do not count.
+    """
+    column = found.column[first:]
+    total = int((column >= 0).sum())
+    late = [number for number in range(len(ranks)) if (column == number).any()]
+    persistent = {number: _persistent(int((column == number).sum()), total, len(ranks)) for number in late}
+    hosts = {host: {number for number, one in enumerate(ranks) if one.host == host} for host in {one.host for one in ranks}}
+    often = {number for number in late if persistent[number] or (column == number).sum() > total / (2 * len(ranks))}
+    lates = []
+    for number in late:
+        chosen = column == number
+        host = ranks[number].host
+        phases = {phase: float(values[first:][chosen].mean()) / 1e9 for phase, values in found.excess.items()}
+        whole = len(hosts) > 1 and hosts[host] == often
+        lates.append(Late(
+            found.ranks[number], (int(chosen.sum()), total, len(column)),
+            float(found.late[first:][chosen].mean()) / 1e9, float(found.waited[first:][chosen].mean()) / 1e9,
+            dict(sorted(((phase, excess) for phase, excess in phases.items() if excess > 0), key=lambda pair: -pair[1])),
+            persistent[number], host, whole,
+        ))  # fmt: skip
+    return sorted(lates, key=lambda one: -one.waited_s * one.steps[0])
+
+
+def _persistent(times: int, of: int, ranks: int) -> bool:
+    chance = 1 / ranks
+    sigma = float(np.sqrt(chance * (1 - chance) / max(of, 1)))
+    return of >= 4 and times / of >= max(PERSISTENT_SHARE, min(chance + CHANCE_SIGMAS * sigma, 1.0))
+
+
+def part_of_sample(costs: dict[int, dict[str, float]], rank: int) -> tuple[str, float] | None:
+    """What of a sample takes longer on a rank than on the median of the others: (stage, seconds a sample); None: not measured.
+
+    Args:
+        costs: rank -> stage of a sample -> mean wall seconds.
+    """
+    own, others = costs.get(rank), [cost for number, cost in costs.items() if number != rank and cost]
+    if not own or not others:
+        return None
+    excess: list[tuple[str, float]] = [
+        (stage, wall - float(np.median([cost.get(stage, 0.0) for cost in others])))
+        for stage, wall in own.items()
+        if stage not in ("total", "transport")
+    ]
+    stage, most = max(excess, key=lambda pair: pair[1], default=("", 0.0))
+    return (stage, most) if most > 0 else None

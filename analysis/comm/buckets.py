@@ -1,0 +1,151 @@
+"""The bucket timeline of data parallel training: for every step, when each rank had each bucket ready, since all were last together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from feedline.analysis.comm.collectives import PHASES, Collectives
+from feedline.analysis.comm.match import MISSING, Matched
+from feedline.analysis.comm.operations import SLOTS, bus_factor, operation
+from feedline.analysis.comm.partition import BACKWARD, Meetings
+from feedline.analysis.timeline import IntArray
+
+INIT = PHASES.index("init")
+ENOUGH = 0.9  # share of the bytes that have to be all-reduced in backward
+USUAL = 0.8  # share of the steps that have to look alike
+FEWEST = 4  # steps
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Steps of one shape. A step is the time from one release of all ranks to the next, so that its lengths add up to the run's.
+
+    Attributes:
+        ready: int64 [steps, buckets, ranks], ns since the release before: the rank had enqueued the bucket.
+        period: int64 [steps], ns: from one release to the next.
+        nbytes: int64 [buckets].
+        synchronous: bool [buckets]: all ranks wait for it before they go on: what is ready later is counted from its end.
+        group_ranks, slots: of the group that they belong to.
+        dtype: of most bytes.
+        numbers: int64 [steps]: the step of the first rank in which it ends.
+        gradients: bool [buckets]: all-reduced in backward.
+    """
+
+    ready: IntArray
+    period: IntArray
+    nbytes: IntArray
+    synchronous: np.ndarray
+    group_ranks: int
+    slots: int
+    dtype: str
+    numbers: IntArray
+    gradients: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+
+    @property
+    def bus_bytes(self) -> np.ndarray:
+        """float64 [buckets]: bytes that each rank's link has to carry."""
+        return self.nbytes * bus_factor("all_reduce", self.group_ranks)
+
+
+class NoTimeline(Exception):
+    """Why this run has no such timeline, in words."""
+
+
+def timeline(ranks: Sequence[Collectives], matched: Matched, met: Meetings, first: int = 0) -> Timeline:
+    """Cut the run at the moments at which the last bucket of a step had arrived everywhere.
+
+    Args:
+        ranks: those of ``matched``, in its order.
+        first: steps before it are left out.
+
+    Raises:
+        NoTimeline: it is not data parallel training of steps that look alike.
+    """
+    if len(ranks) < 2 or len(ranks[0].steps) < FEWEST + 2:
+        raise NoTimeline("there are too few steps or ranks")
+    rows = _rows(ranks[0], matched)
+    step = np.searchsorted(ranks[0].steps, matched.start[rows, 0], "right") - 1
+    inside = (step >= max(first - 1, 0)) & (step < len(ranks[0].steps) - 1)  # the one before tells where the first begins
+    rows, step = rows[inside], step[inside]
+    if not len(rows):
+        raise NoTimeline("no collective of all ranks lies in a step")
+    usual, numbers = _usual(matched, rows, step)
+    if not len(usual):
+        raise NoTimeline(f"fewer than {USUAL:.0%} of the steps have the same collectives")
+    shape = usual[0]
+    nbytes = matched.nbytes[shape]
+    gradients = _gradients(ranks[0], matched, shape)
+    if nbytes[gradients].sum() < ENOUGH * nbytes.sum():
+        names = sorted({operation(matched.names[int(matched.name[row])]) for row in shape[~gradients]})
+        raise NoTimeline(
+            f"{1 - nbytes[gradients].sum() / max(nbytes.sum(), 1):.0%} of the bytes are {', '.join(names)} outside backward: "
+            "what waits for what is known of data parallel all-reduces only"
+        )
+    return _cut(ranks, matched, met, usual, numbers, gradients)
+
+
+def _rows(first: Collectives, matched: Matched) -> IntArray:
+    """Rows that all ranks took part in, in the first rank's order, its constructor's left out."""
+    phase = np.full(len(matched.group), INIT)
+    row = matched.rows[0]
+    phase[row[row >= 0]] = first.table["phase"][row >= 0]
+    everybody = matched.whole & matched.member.all(1) & (matched.end != MISSING).all(1) & (phase != INIT)
+    rows = np.flatnonzero(everybody)
+    return rows[np.argsort(matched.start[rows, 0], kind="stable")]
+
+
+def _usual(matched: Matched, rows: IntArray, step: IntArray) -> tuple[IntArray, IntArray]:
+    """Rows [steps, buckets] of the steps that have the most common collectives, and their numbers."""
+    begin = np.flatnonzero(np.diff(step, prepend=step[0] - 1))
+    parts = np.split(rows, begin[1:])
+    shapes = [(matched.name[part].tobytes(), matched.nbytes[part].tobytes()) for part in parts]
+    most = max(set(shapes), key=shapes.count)
+    chosen = [index for index, shape in enumerate(shapes) if shape == most]
+    if len(chosen) < max(FEWEST, USUAL * (len(shapes) - 3)):  # buckets are rebuilt after the first step
+        return np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
+    return np.stack([parts[index] for index in chosen]), step[begin][chosen]
+
+
+def _gradients(first: Collectives, matched: Matched, shape: IntArray) -> np.ndarray:
+    phase = np.zeros(len(matched.group), np.int64)
+    row = matched.rows[0]
+    phase[row[row >= 0]] = first.table["phase"][row >= 0]
+    reduced = np.array([operation(matched.names[int(name)]) == "all_reduce" for name in matched.name[shape]], bool)
+    return reduced & (phase[shape] == BACKWARD)
+
+
+def _cut(
+    ranks: Sequence[Collectives], matched: Matched, met: Meetings, usual: IntArray, numbers: IntArray, gradients: np.ndarray
+) -> Timeline:
+    synchronous = ~gradients | _last_of_backward(ranks[0], matched.start[usual[0], 0])
+    start, end = met.start[usual], met.end[usual]  # [steps, buckets, ranks]
+    release = end.max((1, 2))
+    following = np.flatnonzero(np.diff(numbers) == 1) + 1
+    if len(following) < FEWEST:
+        raise NoTimeline("there are too few steps in a row")
+    ready = np.empty_like(start[following])
+    since = release[following - 1][:, None] + np.zeros(start.shape[2], np.int64)
+    for bucket in range(start.shape[1]):
+        ready[:, bucket] = start[following, bucket] - since
+        if synchronous[bucket]:
+            since = np.maximum(since, end[following, bucket].max(1, keepdims=True))
+    group = matched.groups[int(matched.group[usual[0, 0]])]
+    period = release[following] - release[following - 1]
+    largest = int(matched.nbytes[usual[0]].argmax())
+    row = matched.rows[0]
+    entry = np.flatnonzero(row == usual[0, largest])
+    dtype = ranks[0].dtypes[int(ranks[0].table["dtype"][entry[0]])] if len(entry) and ranks[0].dtypes else ""
+    slots = SLOTS.get(group.backend, 1)
+    return Timeline(ready, period, matched.nbytes[usual[0]], synchronous, len(group.ranks), slots, dtype, numbers[following], gradients)
+
+
+def _last_of_backward(first: Collectives, start: IntArray) -> np.ndarray:
+    """Buckets after which a backward ends and waits for all of its own: the step's last, and with accumulation others before it.
+
+    Args:
+        start: int64 [buckets], own time, ascending.
+    """
+    spans = first.stages.get("backward", np.zeros((0, 2), np.int64)).reshape(-1, 2)
+    number = np.searchsorted(np.sort(spans[:, 0]), start, "right")
+    return np.append(np.diff(number) != 0, True)

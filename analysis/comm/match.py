@@ -1,0 +1,214 @@
+"""Which collective of one rank is which of another: by group and number within it, never by time."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.analysis.comm.collectives import Collectives, Group
+from feedline.analysis.comm.operations import BETWEEN_TWO, TOGETHER, operation
+from feedline.analysis.timeline import IntArray
+
+BoolArray = npt.NDArray[np.bool_]
+MISSING = np.iinfo(np.int64).min
+
+#: A rank of which more than this share of the collectives is something else than on most ranks belongs to another run. Single ones
+#: differ in honest programs: a rank that logs more, an all_to_all of uneven shards.
+FOREIGN_SHARE = 0.05
+
+#: Their messages are equally long on all ranks.
+_EQUAL = frozenset({"all_reduce", "all_gather", "reduce_scatter", "broadcast"})
+
+
+@dataclass(frozen=True)
+class Matched:
+    """The collectives of all ranks, one row each.
+
+    Attributes:
+        ranks: rank of each column, ascending.
+        groups, names: what ``group`` and ``name`` are indices into.
+        group, name: int64 [m].
+        nbytes: int64 [m].
+        member: bool [m, ranks]: the rank belongs to the group.
+        start, end: int64 [m, ranks], ns, each column in its rank's own time; MISSING: not there, or nobody could tell.
+        rows: for each column, int64 [k]: the row of each entry in that rank's table, -1 where it cannot be matched.
+        whole: bool [m]: every rank of the group is there.
+        together: bool [m]: nobody ends before everybody has begun.
+        notes: ranks that are missing, killed or foreign, in words.
+    """
+
+    ranks: list[int]
+    groups: list[Group]
+    names: list[str]
+    group: IntArray
+    name: IntArray
+    nbytes: IntArray
+    member: BoolArray
+    start: IntArray
+    end: IntArray
+    rows: list[IntArray]
+    whole: BoolArray
+    together: BoolArray
+    notes: list[str] = field(default_factory=list)
+
+
+def match(ranks: Sequence[Collectives]) -> Matched:
+    """Join the tables of all ranks. Ranks of another run are left out, and named.
+
+    Raises:
+        ValueError: two of them are the same rank.
+    """
+    counts = Counter(one.rank for one in ranks)
+    if double := [rank for rank, times in counts.items() if times > 1]:
+        raise ValueError(f"rank {double[0]} is there {counts[double[0]]} times: folders of different runs lie together")
+    ordered = sorted(ranks, key=lambda one: one.rank)
+    joined = _join(ordered)
+    foreign = _foreign(joined, ordered)
+    if foreign:
+        joined = _join([one for one in ordered if one.rank not in foreign])
+    notes = [*foreign.values(), *_absent(joined), *_unended(joined, ordered)]
+    return Matched(**{**vars(joined), "notes": notes})
+
+
+def _join(ranks: Sequence[Collectives]) -> Matched:
+    groups: dict[tuple[str, tuple[int, ...]], int] = {}
+    names: dict[str, int] = {}
+    keys, tables = [], []
+    for one in ranks:
+        numbers = np.array([groups.setdefault((group.name, group.ranks), len(groups)) for group in one.groups] or [0])
+        meanings = np.array([names.setdefault(name, len(names)) for name in one.names] or [0])
+        table = one.table
+        pair = (
+            np.array([operation(name) in BETWEEN_TWO for name in one.names] or [False])[table["name"]] if len(table) else np.zeros(0, bool)
+        )
+        group = numbers[table["group"]] if len(table) else np.zeros(0, np.int64)
+        key = np.stack([group, _generation(group, table["sequence"]), table["sequence"].astype(np.int64)], 1)
+        key[pair] = -1
+        keys.append(key)
+        tables.append((meanings[table["name"]] if len(table) else group, table))
+    every = np.concatenate(keys) if keys else np.zeros((0, 3), np.int64)
+    found, inverse = np.unique(every, axis=0, return_inverse=True)
+    first = 1 if len(found) and found[0, 0] < 0 else 0
+    rows = [part.astype(np.int64) - first for part in np.split(inverse.ravel(), np.cumsum([len(key) for key in keys])[:-1])] if keys else []
+    return _filled(ranks, list(groups), list(names), found[first:], rows, tables)
+
+
+def _filled(
+    ranks: Sequence[Collectives],
+    groups: list[tuple[str, tuple[int, ...]]],
+    names: list[str],
+    found: IntArray,
+    rows: list[IntArray],
+    tables: list[tuple[IntArray, npt.NDArray[np.void]]],
+) -> Matched:
+    shape = (len(found), len(ranks))
+    start, end = np.full(shape, MISSING), np.full(shape, MISSING)
+    name, nbytes = np.zeros(len(found), np.int64), np.zeros(len(found), np.int64)
+    for column, (row, (meaning, table)) in reversed(list(enumerate(zip(rows, tables, strict=True)))):  # the lowest rank has the last word
+        there = row >= 0
+        at = row[there]
+        start[at, column] = table["start"][there]
+        end[at, column] = np.where(table["end"][there] < 0, MISSING, table["end"][there])
+        name[at], nbytes[at] = meaning[there], table["nbytes"][there]
+    present = [one.rank for one in ranks]
+    backends = {(group.name, group.ranks): group.backend for one in ranks for group in one.groups}
+    belongs = np.array([[rank in of for rank in present] for _, of in groups], bool).reshape(len(groups), len(present))
+    sizes = np.array([len(of) for _, of in groups], np.int64)
+    group = found[:, 0].astype(np.int64)
+    seen = (start != MISSING).sum(1)
+    return Matched(
+        present,
+        [Group(label, of, backends[label, of]) for label, of in groups],
+        names,
+        group,
+        name,
+        nbytes,
+        belongs[group] if len(group) else np.zeros(shape, bool),
+        start,
+        end,
+        rows,
+        seen == sizes[group] if len(group) else np.zeros(0, bool),
+        np.array([operation(one) in TOGETHER for one in names] or [False], bool)[name],
+    )
+
+
+def _generation(group: IntArray, sequence: npt.NDArray[np.int64]) -> IntArray:
+    """How often the numbers of a group have begun anew: a group that was destroyed and made again under the same name."""
+    found = np.zeros(len(group), np.int64)
+    for one in np.unique(group).tolist():
+        at = np.flatnonzero(group == one)
+        found[at[1:]] = np.cumsum(sequence[at[1:]] <= np.minimum.accumulate(sequence[at])[:-1])
+    return found
+
+
+def _foreign(joined: Matched, ranks: Sequence[Collectives]) -> dict[int, str]:
+    """Ranks whose collectives are not those of the others under the same numbers."""
+    index = {name: number for number, name in enumerate(joined.names)}
+    shape = joined.start.shape
+    signature = np.full(shape, -1)
+    for column, one in enumerate(ranks):
+        row = joined.rows[column]
+        meaning = np.array([index[name] for name in one.names] or [0])
+        equal = np.array([operation(name) in _EQUAL for name in one.names] or [False])
+        there = row >= 0
+        table = one.table[there]
+        signature[row[there], column] = meaning[table["name"]] * (1 << 48) + table["nbytes"] * equal[table["name"]] if len(table) else 0
+    shared = (signature >= 0).sum(1) >= 2
+    if not shared.any():
+        return {}
+    usual = _most_common(signature[shared])
+    odd = (signature[shared] >= 0) & (signature[shared] != usual[:, None])
+    found = {}
+    for column, one in enumerate(ranks):
+        shared_by, differ = int((signature[shared][:, column] >= 0).sum()), int(odd[:, column].sum())
+        if shared_by and differ > FOREIGN_SHARE * shared_by:
+            found[one.rank] = (
+                f"rank {one.rank} recorded other collectives than most ranks under {differ} of {shared_by} numbers: its folder is of "
+                "another run, or of another program; it is left out of what compares ranks"
+            )
+    return found if len(found) < len(ranks) else {}
+
+
+def _most_common(signature: IntArray) -> IntArray:
+    """Per row, the value that most ranks have; of two ranks, the first one's."""
+    best, most = np.full(len(signature), -1), np.zeros(len(signature), np.int64)
+    for column in range(min(signature.shape[1], 16)):  # among sixteen ranks is one of the majority, or there is none
+        value = signature[:, column]
+        times = np.where(value >= 0, (signature == value[:, None]).sum(1), 0)
+        best, most = np.where(times > most, value, best), np.maximum(times, most)
+    return best
+
+
+def _absent(joined: Matched) -> list[str]:
+    expected = {rank for group in joined.groups for rank in group.ranks}
+    absent = sorted(expected - set(joined.ranks))
+    if not absent:
+        return []
+    who = f"rank {absent[0]}" if len(absent) == 1 else f"ranks {', '.join(map(str, absent[:8]))}{', ...' if len(absent) > 8 else ''}"
+    return [f"{who} left no records: waiting for {'it' if len(absent) == 1 else 'them'} cannot be told from transfer"]
+
+
+def _unended(joined: Matched, ranks: Sequence[Collectives]) -> list[str]:
+    """Ranks that were killed in the middle of a collective: others began a later one, or this one has no end anywhere."""
+    notes = []
+    for column, rank in enumerate(joined.ranks):
+        own = joined.start[:, column] != MISSING
+        later = joined.member[:, column] & ~own
+        if later.any() and own.any():
+            count = int(later.sum())
+            notes.append(
+                f"rank {rank} did not begin {count} collectives that others of its groups began: it ended before them, or was killed"
+            )
+    ends = np.bincount(joined.name, (joined.end != MISSING).any(1), len(joined.names))  # of some, no rank can ever tell the end
+    hanging = (joined.start != MISSING).any(1) & (joined.end == MISSING).all(1) & (ends[joined.name] > 0)
+    last = {int(joined.group[row]): row for row in np.flatnonzero(hanging)}
+    for group, row in sorted(last.items()):
+        if (joined.group[row + 1 :] == group).any():
+            continue
+        begun = [rank for column, rank in enumerate(joined.ranks) if joined.start[row, column] != MISSING]
+        name = joined.names[int(joined.name[row])]
+        notes.append(f"{name} of group {joined.groups[group].name} was begun by rank{'s' if len(begun) > 1 else ''} "
+                     f"{', '.join(map(str, begun[:8]))} and never ended")  # fmt: skip
+    return notes

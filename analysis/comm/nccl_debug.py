@@ -1,0 +1,125 @@
+"""What NCCL says about itself with ``NCCL_DEBUG=INFO`` (better: with ``NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,TUNING``)."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+ALGORITHMS = ("Tree", "Ring", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT")  # by number, NCCL's src/include/nccl_tuner.h
+PROTOCOLS = ("LL", "LL128", "Simple")
+
+_VERSION = re.compile(r"NCCL version ([\w.+-]+)")
+_RANKS = re.compile(r"\brank (\d+) nranks (\d+)", re.I)
+_NODES = re.compile(r"\bnNodes (\d+)")
+_EDGE = re.compile(r"(?:Channel|Ring) (\d+)(?:/\d+)? : (\d+)(?:\[\w+\])? -> (\d+)(?:\[\w+\])?(?: \[(send|receive)\])? via (\S+)")
+_RING = re.compile(r"Channel (\d+)/(\d+) :((?: +\d+)+)\s*$")
+_NETWORK = re.compile(r"Using network (\S+)")
+_DEVICE = re.compile(r"\[\d+\]([\w.:-]+(?:/\w+)?)")
+_USING = re.compile(r"NET/(\w+) : Using (.*)")
+_PATTERN = re.compile(r"Pattern (\d+), crossNic \d+, nChannels (\d+), (?:bw|speed) ([\d.]+)/([\d.]+), type (\w+)/(\w+)")
+_CHOICE = re.compile(r"(?:(\w+): )?(\d+) Bytes -> Algo (\w+) proto (\w+)", re.I)
+_WARNING = re.compile(r"NCCL WARN (.*)")
+
+
+@dataclass(frozen=True)
+class NcclDebug:
+    """What was found; everything may be missing, for the lines depend on version and subsystems.
+
+    Attributes:
+        edges: transport such as ``P2P/CUMEM`` or ``NET/IB/0/GDRDMA`` -> pairs of ranks that use it.
+        rings: ring of each channel that was printed whole.
+        devices: network devices, such as ``mlx5_0:1/IB``.
+        bandwidth: GB/s inside a node and between nodes that NCCL expects of a ring (Pattern 4), as it printed them.
+        choices: (operation, bytes, algorithm, protocol) -> how often.
+    """
+
+    version: str = ""
+    ranks: int | None = None
+    nodes: int | None = None
+    network: str = ""
+    devices: tuple[str, ...] = ()
+    edges: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
+    rings: dict[int, list[int]] = field(default_factory=dict)
+    link_types: tuple[str, ...] = ()
+    bandwidth: tuple[float, float] | None = None
+    choices: dict[tuple[str, int, str, str], int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def says(self) -> list[str]:
+        """What matters of it, in words."""
+        found = []
+        if self.ranks:
+            found.append(f"NCCL {self.version or 'of unknown version'}: {self.ranks} ranks"
+                         + (f" on {self.nodes} nodes" if self.nodes and self.nodes > 1 else ""))  # fmt: skip
+        for transport, pairs in sorted(self.edges.items()):
+            found.append(f"{_plain(transport)}: {len(pairs)} pairs of ranks ({transport})")
+        if self.network == "Socket" and any(name.startswith("NET/") for name in self.edges):
+            found.append("between nodes NCCL uses plain sockets: no InfiniBand or RoCE device was found or allowed")
+        if any(name.startswith("NET/IB") and "GDRDMA" not in name for name in self.edges):
+            found.append("between nodes the data goes through main memory: GPUDirect RDMA is off (no GDRDMA in the channel lines)")
+        if self.bandwidth:
+            inside, outside = self.bandwidth
+            found.append(f"NCCL expects {inside:g} GB/s a channel inside a node and {outside:g} GB/s between nodes")
+        largest: dict[str, tuple[int, str, str]] = {}
+        for (name, nbytes, algorithm, protocol), _ in sorted(self.choices.items(), key=lambda pair: pair[0][1]):
+            largest[name] = (nbytes, algorithm, protocol)
+        found += [f"{name} of {nbytes:,} bytes: {algorithm}, {protocol}" for name, (nbytes, algorithm, protocol) in largest.items()]
+        return found + [f"NCCL warned: {warning}" for warning in self.warnings]
+
+
+def read(lines: Iterable[str]) -> NcclDebug:
+    """Read the output of one process or of many together; what is no NCCL line is passed over."""
+    version = network = ""
+    ranks = nodes = None
+    bandwidth: tuple[float, float] | None = None
+    edges: dict[str, set[tuple[int, int]]] = {}
+    rings: dict[int, list[int]] = {}
+    devices: dict[str, None] = {}
+    types: dict[str, None] = {}
+    warnings: dict[str, None] = {}
+    choices: Counter[tuple[str, int, str, str]] = Counter()
+    for line in lines:
+        if "NCCL" not in line and "Bytes -> Algo" not in line:
+            continue
+        if found := _EDGE.search(line):
+            edges.setdefault(_family(found[5]), set()).add((int(found[2]), int(found[3])))
+        elif found := _CHOICE.search(line):
+            choices[found[1] or "collective", int(found[2]), _named(found[3], ALGORITHMS), _named(found[4], PROTOCOLS)] += 1
+        elif found := _RING.search(line):
+            rings.setdefault(int(found[1]), [int(rank) for rank in found[3].split()])
+        elif found := _PATTERN.search(line):
+            types.update(dict.fromkeys((found[5], found[6])))
+            bandwidth = (float(found[3]), float(found[4])) if found[1] == "4" else bandwidth
+        elif found := _USING.search(line):
+            devices.update(dict.fromkeys(_DEVICE.findall(found[2])))
+        elif found := _NETWORK.search(line):
+            network = found[1]
+        elif found := _WARNING.search(line):
+            warnings.setdefault(found[1].strip())
+        version = found[1] if (found := _VERSION.search(line)) else version
+        ranks = max(ranks or 0, int(found[2])) if (found := _RANKS.search(line)) else ranks
+        nodes = max(nodes or 0, int(found[1])) if (found := _NODES.search(line)) else nodes
+    return NcclDebug(
+        version, ranks, nodes, network, tuple(devices), edges, rings, tuple(types), bandwidth, dict(choices), tuple(warnings)
+    )  # fmt: skip
+
+
+def _family(transport: str) -> str:
+    """Without the number of the device, so that all channels of one kind are one: ``NET/IB/0/GDRDMA`` -> ``NET/IB/GDRDMA``."""
+    return "/".join(part for part in transport.split("/") if not part.isdigit())
+
+
+def _named(word: str, names: tuple[str, ...]) -> str:
+    if word.isdigit():
+        return names[int(word)] if int(word) < len(names) else word
+    return next((name for name in names if name.lower() == word.lower()), word)
+
+
+def _plain(transport: str) -> str:
+    if transport.startswith("P2P"):
+        return "GPU to GPU (NVLink or PCIe)"
+    if transport.startswith("SHM"):
+        return "through shared memory of the host, because the GPUs cannot reach each other"
+    if transport.startswith("NET/Socket"):
+        return "over TCP sockets"
+    return "over the network" if transport.startswith(("NET", "COLLNET")) else "by other means"

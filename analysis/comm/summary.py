@@ -1,0 +1,182 @@
+"""All of communication in one go: from the collectives of every rank to what a report shows."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from feedline.analysis.comm import bandwidth, blame, nccl_debug, what_if
+from feedline.analysis.comm.buckets import NoTimeline, timeline
+from feedline.analysis.comm.clocks import Alignment, align
+from feedline.analysis.comm.collectives import Collectives
+from feedline.analysis.comm.link import fit
+from feedline.analysis.comm.match import Matched, match
+from feedline.analysis.comm.partition import PARTS, Meetings, Partition, columns, meet, partition
+from feedline.analysis.comm.replay import Replayed, thinned
+from feedline.analysis.model import CollectiveKind, Communication, LateRank, Prediction
+from feedline.analysis.quantities import seconds
+from feedline.profiler.ceilings import Ceilings
+
+SHOWN_KINDS = 20
+SHOWN_LATE = 8
+LINKS = (2.0, 10.0)  # times as fast
+BUCKETS_MIB = (10.0, 100.0)  # the default is 25
+ACCUMULATE = 4
+GIGA = 1e9
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What one rank's view cannot tell.
+
+    Attributes:
+        communication: of all ranks.
+        parts: rank -> name in the JSON report -> mean seconds a step.
+        notes: what is missing, and why.
+    """
+
+    communication: Communication
+    parts: dict[int, dict[str, float | None]]
+    notes: list[str]
+
+
+def compare(
+    ranks: Sequence[Collectives],
+    ceilings: Ceilings | None = None,
+    costs: Mapping[int, dict[str, float]] | None = None,
+    first: int = 0,
+    link_bytes_per_s: float | None = None,
+    nccl_lines: Iterable[str] = (),
+) -> Compared | None:
+    """Compare the ranks of a run. None: fewer than two ranks, or no collective.
+
+    Args:
+        costs: rank -> stage of a sample -> wall seconds, to tell what made a late rank's loader late.
+        first: steps before it do not count in the means.
+        link_bytes_per_s: what the network is specified to give in one direction.
+        nccl_lines: output with NCCL_DEBUG=INFO.
+    """
+    if not any(len(one.table) for one in ranks) or len(_expected(ranks)) < 2:
+        return None
+    matched = match(ranks)
+    alignment = align(ranks, matched)
+    met = meet(matched, alignment)
+    place = columns(ranks, matched)
+    partitions = {one.rank: partition(one, place[one.rank], matched, met, alignment.bound) for one in ranks}
+    together = [one for rank in matched.ranks for one in ranks if one.rank == rank]
+    lates, predictions, said = _across(together, matched, met, alignment, partitions, dict(costs or {}), first, ceilings)
+    found = bandwidth.kinds(matched, [partitions[rank] for rank in matched.ranks])
+    largest = next((kind for kind in found if kind.busbw), None)
+    network = (
+        bandwidth.verdict(largest, ceilings, link_bytes_per_s) if largest else bandwidth.Against(None, said or "no bytes were seen to move")
+    )
+    made = Communication(
+        collectives=[_kind(kind) for kind in found[:SHOWN_KINDS]],
+        clock_bound_s=alignment.bound / GIGA if np.isfinite(alignment.bound) else None,
+        clocks=alignment.how,
+        late=lates,
+        network=network.says,
+        network_share=network.share,
+        what_if=predictions,
+        nccl=nccl_debug.read(nccl_lines).says(),
+        unseen=sorted({why for one in ranks for why in one.unseen}),
+    )
+    notes = [*matched.notes, *alignment.notes, *_unended(partitions), *made.unseen]
+    return Compared(made, {rank: means(part, first) for rank, part in partitions.items()}, notes)
+
+
+def _expected(ranks: Sequence[Collectives]) -> set[int]:
+    return {rank for one in ranks for group in one.groups for rank in group.ranks} | {one.rank for one in ranks}
+
+
+def means(part: Partition, first: int) -> dict[str, float | None]:
+    """``hidden_transfer_s`` and so on, and ``compute_s``: mean seconds a step."""
+    counted = {name: values[first:] if len(values) > first else values for name, values in part.parts.items()}
+    return {f"{name}_s": float(counted[name].mean()) / GIGA if len(counted[name]) else None for name in PARTS}
+
+
+def _across(
+    ranks: Sequence[Collectives],
+    matched: Matched,
+    met: Meetings,
+    alignment: Alignment,
+    partitions: Mapping[int, Partition],
+    costs: dict[int, dict[str, float]],
+    first: int,
+    ceilings: Ceilings | None,
+) -> tuple[list[LateRank], list[Prediction], str]:
+    """Late ranks, answers of the replay, and why there are none."""
+    if len(ranks) < 2 or not np.isfinite(alignment.bound):
+        return [], [], "the ranks' clocks cannot be compared"
+    ordered = [partitions[rank] for rank in matched.ranks]
+    found = blame.blame(ranks, ordered, matched, met, alignment.bound)
+    lates = blame.summary(found, ranks, first)
+    try:
+        made = thinned(timeline(ranks, matched, met, first))
+    except NoTimeline as reason:
+        return (
+            [_late(late, costs, None) for late in lates[:SHOWN_LATE]],
+            [_prediction(Replayed("the run itself", None, None, None, 0.0, str(reason)))],
+            "",
+        )
+    asked = what_if.WhatIf(made, fit(made, matched, met, ordered), _limit(ceilings))
+    column = {rank: number for number, rank in enumerate(matched.ranks)}
+    shown = [_late(late, costs, float(asked.cost(column[late.rank]).mean())) for late in lates[:SHOWN_LATE]]
+    return shown, [_prediction(one) for one in questions(asked, what_if.micro_batches(ranks))], ""
+
+
+def questions(asked: what_if.WhatIf, micro_s: what_if.FloatArray) -> list[Replayed]:
+    """What a report answers, the run itself first."""
+    return [
+        asked.as_it_was(),
+        asked.no_straggler(),
+        *(asked.faster_link(times) for times in LINKS),
+        asked.half_gradients(),
+        *(asked.bucket_size(mib) for mib in BUCKETS_MIB),
+        asked.accumulate(ACCUMULATE, micro_s),
+    ]
+
+
+def _limit(ceilings: Ceilings | None) -> float | None:
+    """The fastest bus bandwidth that a probe saw."""
+    rates = [one.settings.get("bus_bytes_per_s") for one in ceilings.ceilings if one.part == "all_reduce"] if ceilings else []
+    return max((float(rate) for rate in rates if isinstance(rate, (int, float))), default=None)
+
+
+def _late(late: blame.Late, costs: dict[int, dict[str, float]], cost_s: float | None) -> LateRank:
+    inside = blame.part_of_sample(costs, late.rank) if late.phase == "wait" else None
+    return LateRank(
+        rank=late.rank,
+        steps=late.steps[0],
+        late_steps=late.steps[1],
+        all_steps=late.steps[2],
+        late_s=late.late_s,
+        waited_s=late.waited_s,
+        phase=late.phase,
+        excess_s=late.phases.get(late.phase, 0.0),
+        part=inside[0] if inside else None,
+        cost_s=cost_s,
+        persistent=late.persistent,
+        whole_host=late.whole_host,
+    )
+
+
+def _kind(kind: bandwidth.Kind) -> CollectiveKind:
+    algbw, busbw = (None if rate is None else rate / GIGA for rate in (kind.algbw, kind.busbw))
+    return CollectiveKind(kind.name, kind.nbytes, kind.ranks, kind.backend, kind.count, kind.transfer_s, algbw, busbw)
+
+
+def _prediction(one: Replayed) -> Prediction:
+    return Prediction(one.what, one.step_s, one.low, one.high, one.gain_s, one.why)
+
+
+def _unended(partitions: Mapping[int, Partition]) -> list[str]:
+    """Collectives whose end nobody could tell, by the share of a rank's entries."""
+    counted = sum(part.unended for part in partitions.values())
+    every = sum(len(part.moving) for part in partitions.values())
+    if not counted:
+        return []
+    seen = sum(float(part.steps[-1] - part.steps[0]) / GIGA for part in partitions.values() if len(part.steps) > 1)
+    return [
+        f"the ends of {counted} of {every} collectives could not be told: what they took of {seconds(seen)} of all ranks counts as compute"
+    ]

@@ -1,0 +1,148 @@
+"""Questions to the replay: without the late rank, with other buckets, a faster link, gradients of half the size, updates half as often."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from feedline.analysis.comm.buckets import Timeline
+from feedline.analysis.comm.collectives import Collectives
+from feedline.analysis.comm.partition import computing, without
+from feedline.analysis.comm.phases import phase_spans
+from feedline.analysis.comm.replay import FloatArray, Link, Replayed, answer, level, refused, simulate
+from feedline.analysis.comm.replay import without as without_rank
+from feedline.analysis.quantities import number, size
+from feedline.analysis.timeline import overlap
+
+MIB = 1 << 20
+FIRST_BUCKET = MIB  # torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
+WIDE = ("float32", "float", "f32")
+FASTER_MOST = 20.0  # a link so many times faster is beyond everything that was measured here
+LINK_ERROR = 0.10  # of the bandwidth, where a change stands or falls with it
+
+
+class WhatIf:
+    """One run's timeline and its link, to be asked.
+
+    Args:
+        made: thinned.
+        limit: bytes/s that the ranks can move at all (a probe on this machine); None: not measured.
+    """
+
+    def __init__(self, made: Timeline, link: Link, limit: float | None = None) -> None:
+        self.made, self.link, self.limit = made, link, limit
+        self.base: FloatArray = simulate(made.ready, made, link)
+
+    def as_it_was(self) -> Replayed:
+        """The replay of the run itself, to be held against the measured step."""
+        replayed = float(self.base.mean())
+        return replace(answer("the run itself", self.made, self.base, self.base), step_s=replayed)
+
+    def no_straggler(self, column: int | None = None) -> Replayed:
+        """One rank as fast as the median of the others; without ``column``, no rank later than the median."""
+        ready = level(self.made.ready) if column is None else without_rank(self.made.ready, column)
+        return self._asked("no late rank", ready, self.made, self.link)
+
+    def cost(self, column: int) -> FloatArray:
+        """float64 [steps], s: what a rank's lateness costs each step."""
+        return np.asarray(self.base - simulate(without_rank(self.made.ready, column), self.made, self.link))
+
+    def faster_link(self, times: float) -> Replayed:
+        """A link with so many times the bandwidth and the same latency."""
+        what = f"a link {number(times, 2)} times as fast"
+        if not 1 / FASTER_MOST <= times <= FASTER_MOST:
+            return refused(what, f"further than {FASTER_MOST:.0f} times from the measured link nothing is known")
+        rate = self.link.bytes_per_s * times
+        if self.limit is not None and times > 1 and rate > self.limit:
+            what, rate = f"{what} (the ranks themselves reach {size(self.limit)}/s)", max(self.limit, self.link.bytes_per_s)
+        return self._asked(what, self.made.ready, self.made, replace(self.link, bytes_per_s=rate))
+
+    def half_gradients(self) -> Replayed:
+        """The fp16 or bf16 compression hook: half the bytes. What the two casts cost is not in it."""
+        what = "an fp16 or bf16 compression hook"
+        if self.made.dtype.removeprefix("torch.").lower() not in WIDE:
+            return refused(what, f"gradients are {self.made.dtype or 'of unknown type'} already")
+        smaller = replace(self.made, nbytes=np.where(self.made.gradients, self.made.nbytes // 2, self.made.nbytes))
+        return self._asked(what, self.made.ready, smaller, self.link)
+
+    def bucket_size(self, mib: float) -> Replayed:
+        """``bucket_cap_mb``; gradients become ready evenly between two of the measured buckets."""
+        what = f"buckets of {number(mib, 2)} MiB"
+        buckets = self.made.gradients
+        total = int(self.made.nbytes[buckets].sum())
+        if not self.link.known:
+            return refused(what, "all buckets are about as large, so what one more costs cannot be told")
+        if buckets.sum() < 2 and mib * MIB < total:
+            return refused(what, "there is one bucket only: when its gradients became ready was not seen")
+        if self.made.synchronous[:-1].any():
+            return refused(what, "other collectives stand between the buckets")
+        edges = bucket_edges(total, int(mib * MIB))
+        ready = split_ready(self.made.ready, self.made.nbytes, edges)
+        synchronous = np.zeros(len(edges) - 1, bool)
+        synchronous[-1] = True
+        return self._asked(
+            what,
+            ready,
+            replace(self.made, nbytes=np.diff(edges), synchronous=synchronous, gradients=~np.zeros_like(synchronous)),
+            self.link,
+        )
+
+    def accumulate(self, times: int, micro_s: FloatArray) -> Replayed:
+        """An update of the parameters every so many batches (``no_sync`` in between); per batch, like all others.
+
+        Args:
+            micro_s: float64 [ranks]: seconds of a batch without communication and without the optimizer.
+        """
+        what = f"gradients of {times} batches summed before they are sent"
+        if not len(micro_s) or not micro_s.max() > 0:
+            return refused(what, "the stages of a step are not known")
+        changed = (self.base + (times - 1) * float(micro_s.max())) / times
+        return answer(what, self.made, self.base, changed, spread=float(micro_s.std()) * (times - 1) / times)
+
+    def _asked(self, what: str, ready: np.ndarray, made: Timeline, link: Link) -> Replayed:
+        changed = simulate(ready, made, link)
+        slower = replace(link, bytes_per_s=link.bytes_per_s * (1 - LINK_ERROR))
+        before = replace(self.link, bytes_per_s=self.link.bytes_per_s * (1 - LINK_ERROR))
+        moved = float((simulate(self.made.ready, self.made, before) - simulate(ready, made, slower)).mean())
+        return answer(what, self.made, self.base, changed, spread=abs(moved - float((self.base - changed).mean())))
+
+
+def bucket_edges(total: int, cap: int) -> np.ndarray:
+    """int64 [buckets + 1]: where buckets of this size end, in bytes from the first gradient that is ready; the first one is smaller."""
+    first = min(FIRST_BUCKET, cap, total)
+    return np.unique(np.append(np.arange(first, total, max(cap, 1)), [0, total])).astype(np.int64)
+
+
+def split_ready(ready: np.ndarray, nbytes: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """When buckets with other edges would be ready: bytes become ready evenly between two measured buckets.
+
+    Args:
+        ready: int64 [steps, buckets, ranks], ns.
+        nbytes: int64 [buckets].
+        edges: int64 [k + 1], bytes.
+
+    Returns:
+        int64 [steps, k, ranks], ns.
+    """
+    ends = np.cumsum(nbytes)
+    steps, _, ranks = ready.shape
+    found = np.empty((steps, len(edges) - 1, ranks), np.int64)
+    for step in range(steps):
+        for rank in range(ranks):
+            times = np.maximum.accumulate(ready[step, :, rank])
+            found[step, :, rank] = np.interp(edges[1:], ends, times)  # before the first bucket: no earlier than it
+    return found
+
+
+def micro_batches(ranks: Sequence[Collectives]) -> FloatArray:
+    """float64 [ranks]: mean seconds a step in input, copy, forward and backward, without waiting for buckets at its end."""
+    found = []
+    for one in ranks:
+        if len(one.steps) < 2:
+            return np.zeros(0)
+        spans = phase_spans(one)
+        chosen = [spans[phase] for phase in ("wait", "copy", "forward") if phase in spans]
+        pieces = without(np.concatenate([*chosen, computing(one)]), np.zeros((0, 2), np.int64))
+        spent = int(overlap(one.steps[:1], one.steps[-1:], pieces[:, 0], pieces[:, 1]).sum())
+        found.append(spent / (len(one.steps) - 1) / 1e9)
+    return np.array(found)

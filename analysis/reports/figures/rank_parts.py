@@ -1,0 +1,48 @@
+"""What each rank's mean step goes to, one stacked bar a rank: computing, moving bytes, waiting for another rank."""
+
+from collections.abc import Mapping
+
+from markupsafe import Markup
+
+from feedline.analysis.quantities import Scale, share
+from feedline.analysis.reports.figures.svg import percent, tag
+
+ROW, BAR = 22, 14  # px
+
+#: Part -> (words, class of its color). Green moves and red waits, as in the stages of a step; what backward hides is the light one.
+PARTS = {
+    "compute_s": ("compute", "c-forward"),
+    "hidden_transfer_s": ("transfer hidden by backward", "c-transport"),
+    "exposed_transfer_s": ("exposed transfer", "c-pin"),
+    "hidden_wait_s": ("waiting hidden by backward", "c-sampler"),
+    "exposed_wait_s": ("exposed waiting", "c-wait"),
+    "queue_s": ("queue", "c-checkpoint"),
+}
+
+
+def rank_parts(parts: Mapping[str, Mapping[str, float | None]]) -> Markup | None:
+    """Bars on one scale, the first rank on top.
+
+    Args:
+        parts: rank -> part -> mean seconds a step.
+    """
+    totals = {rank: sum(own.get(name) or 0.0 for name in PARTS) for rank, own in parts.items()}
+    longest = max(totals.values(), default=0.0)
+    if longest <= 0:
+        return None
+    scale = Scale.column(longest)
+    marks: list[Markup] = []
+    for row, (rank, own) in enumerate(parts.items()):
+        y, start = row * ROW, 0.0
+        marks.append(tag("text", f"rank {rank}", class_="tick name y", x=-8, y=y + 11))
+        for name, (words, color) in PARTS.items():
+            width = (own.get(name) or 0.0) / longest
+            if width <= 0:
+                continue
+            tip = f"rank {rank}, {words}: {scale.full(own.get(name))}, {share(width * longest / totals[rank])} of its step"
+            place = {"x": percent(start), "y": y, "width": percent(width), "height": BAR}
+            marks.append(tag("rect", class_=f"segment {color}", **place, data_tip=tip))
+            start += width
+        marks.append(tag("text", scale.full(totals[rank]), class_="tick amount", x="100%", dx=8, y=y + 11))
+    label = "Mean step of each rank by what it goes to. Left and right arrow keys read out the parts."
+    return tag("svg", *marks, width="100%", height=ROW * len(parts), role="img", tabindex=0, class_="marks", aria_label=label)

@@ -1,0 +1,91 @@
+"""Moving gradients takes time that no backward covers: because the network is slow, or because there is that much to move."""
+
+from feedline.analysis.facts import Facts
+from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.model import Communication, Prediction
+from feedline.analysis.quantities import seconds, share
+
+SLOW = "slow_network"
+CAUSE = "exposed_communication"
+
+#: The same gate as for the input (analysis/rules/held.py).
+MIN_SHARE = 0.05
+
+#: A bandwidth below this share of the link's or the probe's is not the message's fault.
+SLOW_SHARE = 0.50
+
+ADVICE = {
+    "an fp16 or bf16 compression hook": "send gradients as bf16 (ddp_comm_hooks.default_hooks.bf16_compress_hook)",
+    "gradients of": "sum the gradients of several batches before they are sent (no_sync)",
+    "buckets of": "change the size of the buckets (bucket_cap_mb)",
+    "a link": "a faster link",
+}
+
+
+def check(facts: Facts) -> Finding | None:
+    """Weigh the exposed transfer of the rank that has least of it: what the others have more is waiting in disguise."""
+    comm = facts.comm
+    if comm is None or not facts.comm_parts:
+        return None
+    exposed_s = min(parts.get("exposed_transfer_s") or 0.0 for parts in facts.comm_parts.values())
+    part = exposed_s / facts.step.mean_s if facts.step.mean_s else 0.0
+    if part < MIN_SHARE:
+        return None
+    if comm.network_share is not None and comm.network_share < SLOW_SHARE:
+        return _slow(facts, comm, exposed_s)
+    return _exposed(facts, comm, exposed_s)
+
+
+def _slow(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
+    cost_s = exposed_s * (1 - (comm.network_share or 0.0))
+    return Finding(
+        SLOW,
+        Severity.of(exposed_s / facts.step.mean_s),
+        says=f"the network moves less than it should: {comm.network}; {seconds(exposed_s)} of each step is spent on it beyond backward",
+        evidence=_evidence(facts, comm, exposed_s),
+        fix="look for the way the bytes take (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of NVLink), "
+        "other traffic on the link, and the interface that was chosen",
+        disproof="a probe between the same hosts that is no faster than the run (feedline probe --only all_reduce)",
+        cost_s=cost_s,
+    )
+
+
+def _exposed(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
+    best = best_of(comm)
+    gain = f"; the replay expects {seconds(best.step_s)} a step with {best.what}" if best and best.step_s is not None else ""
+    network = f". {comm.network[:1].upper()}{comm.network[1:]}" if comm.network_share is not None else ""
+    hidden_s = min(parts.get("hidden_transfer_s") or 0.0 for parts in facts.comm_parts.values())
+    return Finding(
+        CAUSE,
+        Severity.of(exposed_s / facts.step.mean_s),
+        says=f"moving gradients takes {seconds(exposed_s)} of each step beyond backward ({share(hidden_s / (hidden_s + exposed_s))} of the "
+        f"transfer is hidden behind it){gain}{network}",
+        evidence=_evidence(facts, comm, exposed_s),
+        fix=_fix(best),
+        disproof="a step that is as long with every rank training alone",
+        cost_s=exposed_s,
+    )
+
+
+def best_of(comm: Communication) -> Prediction | None:
+    """What would win most of that which a program can change by itself: no other machine, and not the late rank's finding."""
+    own = [one for one in comm.what_if[1:] if one.step_s is not None and one.gain_s > 0 and not one.what.startswith(("a link", "no late"))]
+    return max(own, key=lambda one: one.gain_s, default=None)
+
+
+def _fix(best: Prediction | None) -> str:
+    chosen = next((advice for begin, advice in ADVICE.items() if best and best.what.startswith(begin)), None)
+    if best and chosen and best.what.startswith("buckets"):
+        return f"{chosen}: {best.what}"
+    return chosen or "larger batches per rank, gradients in bf16, fewer updates (no_sync), or a faster link"
+
+
+def _evidence(facts: Facts, comm: Communication, exposed_s: float) -> list[Evidence]:
+    found = [Evidence("transfer beyond backward, per step", exposed_s, "s")]
+    found += [Evidence("share of the step", exposed_s / facts.step.mean_s, "1")] if facts.step.mean_s else []
+    moved = next((kind for kind in comm.collectives if kind.busbw_gbps), None)
+    if moved and moved.busbw_gbps:
+        found.append(Evidence(f"bus bandwidth of {moved.name} of {moved.bytes:,} B over {moved.n} ranks", moved.busbw_gbps * 1e9, "B/s"))
+    if comm.network_share is not None:
+        found.append(Evidence("share of the ceiling", comm.network_share, "1"))
+    return found

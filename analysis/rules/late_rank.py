@@ -1,0 +1,113 @@
+"""The ranks wait for one of them, or for another one in each step."""
+
+from feedline.analysis.facts import Facts
+from feedline.analysis.finding import Blame, Evidence, Finding, Severity
+from feedline.analysis.model import Communication, LateRank
+from feedline.analysis.quantities import seconds, share
+
+CAUSE = "late_rank"
+SPREAD = "late_ranks"
+
+#: Below it the median of few steps decides more than the ranks do.
+FEWEST_STEPS = 4
+
+FIXES = {
+    "wait": "give that rank's loader what the others' have: the same files and sizes of samples, its own disk and CPUs, as many workers",
+    "copy": "look at that rank's link to its device (PCIe generation and width, pinned memory)",
+    "forward": "look at that rank's device and its share of the work: clocks, temperature, other programs, longer sequences",
+    "backward": "look at that rank's device and its share of the work: clocks, temperature, other programs, longer sequences",
+    "optimizer": "look at what only that rank does around its update: logging, checkpoints, evaluation",
+    "other": "look at what only that rank does between its steps: logging, checkpoints, evaluation; feedline.stage(...) gives it a name",
+}
+
+
+def check(facts: Facts) -> Finding | None:
+    """The rank whose lateness costs most, or all of them where it is another one in each step."""
+    comm = facts.comm
+    if comm is None or not comm.late or comm.late[0].late_steps < FEWEST_STEPS:
+        return None
+    worst = comm.late[0]
+    return _one(facts, comm, worst) if worst.persistent else _changing(facts, comm)
+
+
+def _one(facts: Facts, comm: Communication, late: LateRank) -> Finding | None:
+    cost_s = waiting_s(facts) if late.cost_s is None else late.cost_s
+    weight = Severity.of(cost_s / facts.step.mean_s)
+    if weight is Severity.INFO:
+        return None
+    what = late.part or ("waiting for its loader" if late.phase == "wait" else late.phase)
+    what = f"time that no stage accounts for ({late.phase})" if late.phase == "other" else what
+    why = f"; its {what} takes {seconds(late.excess_s)} longer than on the median of the others" if late.excess_s > 0 else ""
+    host = "; so do all ranks of its host, and no other" if late.whole_host else ""
+    others = "the other rank waits" if len(facts.comm_parts) == 2 else f"the other {len(facts.comm_parts) - 1} wait"
+    return Finding(
+        CAUSE,
+        weight,
+        says=f"rank {late.rank}{f' and its {late.part} make' if late.part else ' makes'} the others wait: it comes "
+        f"{seconds(late.late_s)} late in {late.steps} of {late.all_steps} steps, "
+        f"and {others} {seconds(late.waited_s)} a step{why}{host}. {innocent(facts)}",
+        evidence=_evidence(facts, comm, late),
+        fix=FIXES.get(late.phase, f"look at what rank {late.rank} does in {late.phase}"),
+        disproof=f"waiting that stays as long when rank {late.rank} runs on another machine with other data",
+        cost_s=cost_s,
+        blame=Blame(late.rank, late.phase, late.part),
+    )
+
+
+def _changing(facts: Facts, comm: Communication) -> Finding | None:
+    found = next((one for one in comm.what_if if one.what == "no late rank" and one.step_s is not None), None)
+    cost_s = found.gain_s if found else waiting_s(facts)
+    weight = Severity.of(cost_s / facts.step.mean_s)
+    if weight is Severity.INFO:
+        return None
+    phases: dict[str, float] = {}
+    for late in comm.late:
+        phases[late.phase] = phases.get(late.phase, 0.0) + late.excess_s * late.steps
+    phase = max(phases, key=phases.__getitem__)
+    worst = comm.late[0]
+    return Finding(
+        SPREAD,
+        weight,
+        says=f"ranks wait for each other, for another one in each step: rank {worst.rank} is the late one most often, in {worst.steps} of "
+        f"{worst.late_steps}; it is mostly {'the loader' if phase == 'wait' else phase} that varies. {innocent(facts)}",
+        evidence=_evidence(facts, comm, worst),
+        fix="make steps alike: samples of like size together, more batches ahead (prefetch_factor), nothing else on these CPUs",
+        disproof="waiting that stays as long when all ranks train on one and the same batch",
+        cost_s=max(cost_s, 0.0),
+        blame=Blame(None, phase),
+    )
+
+
+def _evidence(facts: Facts, comm: Communication, late: LateRank) -> list[Evidence]:
+    found = [
+        Evidence(f"rank {late.rank} later than the median of the others", late.late_s, "s"),
+        Evidence(f"waiting for rank {late.rank}, mean of the others", late.waited_s, "s"),
+        Evidence("share of the late steps in which it was this rank", late.steps / late.late_steps, "1"),
+        Evidence("bytes moving per step", transfer_s(facts), "s"),
+    ]
+    if comm.clock_bound_s is not None:
+        found.append(Evidence("differences between ranks say nothing below", comm.clock_bound_s, "s"))
+    return found
+
+
+def innocent(facts: Facts) -> str:
+    """That the network is not to blame, where collectives wait more than they move."""
+    wait_s, move_s = waiting_s(facts), transfer_s(facts)
+    if wait_s <= move_s:
+        return f"Of the {seconds(wait_s + move_s)} in collectives, {share(wait_s / max(wait_s + move_s, 1e-12))} is waiting"
+    return f"The network is innocent: of {seconds(wait_s + move_s)} in collectives, bytes move in {seconds(move_s)}"
+
+
+def waiting_s(facts: Facts) -> float:
+    """Mean seconds a step that a rank waits for another, hidden or not: of the rank that waits most."""
+    return max((_sum(parts, "hidden_wait_s", "exposed_wait_s") for parts in facts.comm_parts.values()), default=0.0)
+
+
+def transfer_s(facts: Facts) -> float:
+    """Mean seconds a step that bytes move, of the rank that waits most."""
+    waits = {rank: _sum(parts, "hidden_wait_s", "exposed_wait_s") for rank, parts in facts.comm_parts.items()}
+    return _sum(facts.comm_parts[max(waits, key=waits.__getitem__)], "hidden_transfer_s", "exposed_transfer_s") if waits else 0.0
+
+
+def _sum(parts: dict[str, float | None], *names: str) -> float:
+    return sum(parts.get(name) or 0.0 for name in names)

@@ -1,0 +1,97 @@
+"""DistributedDataParallel on gloo whose ranks are late on purpose, now this one, now that one, and a calibration of its transfers.
+
+Layers sleep instead of computing, as with an accelerator; gradients and all-reduces are real. The data set of the late rank sleeps longer.
+Who is late when, and by how much, follows from the step's number alone: ``planned`` tells it to whoever holds the recording against it.
+"""
+
+import argparse
+import json
+import random
+import time
+from pathlib import Path
+
+DELAYS_MS = (0.0, 20.0, 50.0, 80.0)
+WARM_UP = 6
+
+
+def planned(step: int, ranks: int) -> tuple[int, float]:
+    """(late rank, ms) of a step; the first few are healthy."""
+    dice = random.Random(7919 * step + ranks)
+    late, ms = dice.randrange(ranks), DELAYS_MS[(step + dice.randrange(2) * 2) % len(DELAYS_MS)]
+    return late, ms if step >= WARM_UP else 0.0
+
+
+def main() -> None:
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.utils.data import DataLoader, Dataset
+
+    class Pace(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, seconds):  # type: ignore[no-untyped-def]
+            ctx.seconds = seconds
+            time.sleep(seconds)
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+            time.sleep(2 * ctx.seconds)
+            return gradient, None
+
+    class Layer(torch.nn.Module):
+        def __init__(self, nbytes: int, seconds: float) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(nbytes // 4 // 64, 64) * 0.01)
+            self.seconds = seconds
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return Pace.apply(x + (x @ self.weight.T).sum(1, keepdim=True) * 1e-6, self.seconds)  # type: ignore[no-any-return]
+
+    class Late(Dataset[torch.Tensor]):
+        def __len__(self) -> int:
+            return args.steps
+
+        def __getitem__(self, step: int) -> torch.Tensor:
+            late, ms = planned(step, dist.get_world_size())
+            time.sleep(0.002 + (ms / 1e3 if late == dist.get_rank() else 0.0))
+            return torch.randn(8, 64)
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--layers", type=int, default=3)
+    parser.add_argument("--kb", type=int, default=256)
+    parser.add_argument("--ms", type=float, default=10.0)
+    parser.add_argument("--steps", type=int, default=90)
+    parser.add_argument("--truth", type=Path, required=True)
+    args = parser.parse_args()
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    layers = [Layer(args.kb * 1024, args.ms / 1e3) for _ in range(args.layers)]
+    model = DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=args.kb / 1024)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def calibrate() -> list[float]:
+        """Seconds of one bucket, by the rank that left the barrier last: it waits for nobody."""
+        bucket, found = torch.zeros(args.kb * 256), []
+        for _ in range(12):
+            dist.barrier()
+            begun = time.perf_counter()
+            dist.all_reduce(bucket)
+            took = torch.tensor([time.perf_counter() - begun])
+            dist.all_reduce(took, op=dist.ReduceOp.MIN)
+            found.append(float(took))
+        return found
+
+    alone = calibrate()
+    for x in DataLoader(Late(), batch_size=None):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+    alone += calibrate()
+    if dist.get_rank() == 0:
+        args.truth.write_text(json.dumps({"bucket_s": alone, "buckets": args.layers}))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

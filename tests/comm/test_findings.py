@@ -1,0 +1,111 @@
+"""From ranks to a report: who is blamed, and that the network is not."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from comm.made_up import MB, Training, always, train, with_table
+from rules.made_up import made_up_facts
+
+from feedline.analysis.comm.summary import compare
+from feedline.analysis.diagnose import diagnose, verdict
+from feedline.analysis.finding import Severity
+from feedline.profiler.ceilings import Ceiling, Ceilings
+
+SAMPLES = {rank: {"read": 1e-3, "decode": 30e-3 if rank == 3 else 4e-3} for rank in range(4)}
+
+
+def facts_of(plan, ceilings=None, costs=None):
+    compared = compare(train(plan).ranks, ceilings, costs)
+    assert compared is not None
+    total = sum(value or 0.0 for value in compared.parts[0].values()) * 1e3
+    facts = made_up_facts(stages={"forward": total * 0.3, "backward": total * 0.6, "optimizer": total * 0.05})
+    return replace(facts, comm=compared.communication, comm_parts=compared.parts)
+
+
+def test_a_rank_whose_decode_makes_the_others_wait_is_named_and_the_network_is_innocent():
+    facts = facts_of(Training(late=always(3, range(30), "wait", 52.0)), costs=SAMPLES)
+
+    top, *rest = diagnose(facts)
+
+    assert top.cause == "late_rank" and top.severity is Severity.HIGH
+    assert (top.blame.rank, top.blame.phase, top.blame.part) == (3, "wait", "decode")
+    assert "rank 3 and its decode" in top.says and "network is innocent" in top.says
+    assert top.cost_s == pytest.approx(0.052, abs=0.002)
+    assert "compute_bound" not in {finding.cause for finding in rest}, "its loader should not be left as it is"
+    assert verdict([top], facts).startswith("Bound by a late rank: Rank 3")
+
+
+def test_another_rank_in_each_step_is_said_so():
+    facts = facts_of(Training(late={(step, step % 4): ("forward", 30.0) for step in range(30)}))
+
+    top = diagnose(facts)[0]
+
+    assert top.cause == "late_ranks" and top.blame.rank is None and top.blame.phase == "forward"
+
+
+def test_a_slow_network_is_told_from_much_to_move():
+    plan = Training(buckets=(MB, 40 * MB, 40 * MB))
+    settings = {"backend": "nccl", "ranks": 4, "bytes": 25 * MB}
+
+    def cause(rate):
+        ceiling = Ceiling("all_reduce/nccl", "all_reduce", 1.0, unit="B/s", settings=settings | {"bus_bytes_per_s": rate})
+        return diagnose(facts_of(plan, Ceilings([ceiling])))[0]
+
+    assert cause(1e9).cause == "exposed_communication" and "as much as it can give" in cause(1e9).says
+    assert cause(9e9).cause == "slow_network" and cause(9e9).cost_s > 0
+
+
+def test_communication_that_backward_hides_is_not_spoken_of():
+    facts = facts_of(Training(buckets=(MB, MB, 50_000)))
+
+    assert {finding.cause for finding in diagnose(facts)} == {"compute_bound"}
+
+
+def test_one_rank_or_no_collective_gives_nothing():
+    made = train(Training(ranks=2, steps=4))
+
+    assert compare([with_table(one, one.table[:0]) for one in made.ranks]) is None
+    assert compare(train(Training(ranks=1, steps=4)).ranks) is None
+
+
+def test_parts_sum_to_the_mean_step_of_their_rank():
+    made = train(Training(ranks=3, jitter=2.0))
+    compared = compare(made.ranks, first=4)
+
+    for one in made.ranks:
+        assert sum(compared.parts[one.rank].values()) == pytest.approx(np.diff(one.steps)[4:].mean() / 1e9, rel=1e-9)
+
+
+def test_a_rank_without_a_folder_leaves_a_report_that_says_so():
+    compared = compare(train(Training(late=always(3, range(30), "wait", 50.0))).ranks[:3])
+
+    assert any("rank 3 left no records" in note for note in compared.notes)
+    assert not compared.communication.late or compared.communication.late[0].late_s < 1e-3
+
+
+def test_what_no_tap_could_see_is_named():
+    made = train(Training(ranks=2, steps=6))
+    ranks = [replace(made.ranks[0], unseen=["horovod: its collectives are not torch's"]), made.ranks[1]]
+
+    assert "horovod: its collectives are not torch's" in compare(ranks).notes
+
+
+def test_a_group_destroyed_in_mid_run_and_a_smaller_one_after_it_are_both_seen():
+    first, second = train(Training(ranks=4, steps=10)), train(Training(ranks=2, steps=10, buckets=(2 * MB,)))
+    ranks = []
+    for one, two in zip(first.ranks, [*second.ranks, None, None], strict=True):
+        if two is None:
+            ranks.append(one)
+            continue
+        shift = int(one.steps[-1] - two.steps[0])
+        table = two.table.copy()
+        table["start"], table["end"], table["group"] = table["start"] + shift, table["end"] + shift, 1
+        steps = np.concatenate([one.steps, two.steps[1:] + shift])
+        ranks.append(
+            replace(one, table=np.concatenate([one.table, table]), groups=[*one.groups, replace(two.groups[0], name="7")], steps=steps)
+        )
+
+    compared = compare(ranks)
+
+    assert {(kind.n, kind.count) for kind in compared.communication.collectives} == {(4, 20), (4, 10), (2, 10)}

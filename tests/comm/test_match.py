@@ -1,0 +1,105 @@
+"""Ranks are matched by group and number, and what does not belong together is named."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from comm.made_up import MB, MS, Training, always, train, with_table
+
+from feedline.analysis.comm.clocks import align
+from feedline.analysis.comm.collectives import Group
+from feedline.analysis.comm.match import MISSING, match
+
+
+def test_clocks_years_apart_do_not_disturb_the_matching():
+    made = train(Training(ranks=3, steps=5, offset={1: 4e9, 2: -9e9}))
+
+    matched = match(made.ranks)
+
+    assert len(matched.group) == 15 and matched.whole.all()
+    assert (np.diff(matched.start - matched.start[:1], axis=1) == 0).all()
+
+
+def test_groups_and_names_may_be_listed_in_another_order_on_each_rank():
+    first, second = train(Training(ranks=2, steps=3)).ranks
+    table = second.table.copy()
+    table["group"], table["name"] = 1, 1
+    second = replace(second, table=table, groups=[Group("other", (1,), "gloo"), *second.groups], names=["barrier", *second.names])
+
+    assert match([first, second]).whole.all()
+
+
+def test_a_group_made_again_under_the_same_name_is_another_one():
+    first, second = train(Training(ranks=2, steps=4)).ranks
+    tables = [one.table.copy() for one in (first, second)]
+    for table in tables:
+        table["sequence"] %= 6
+
+    matched = match([with_table(one, table) for one, table in zip((first, second), tables, strict=True)])
+
+    assert len(matched.group) == 12 and matched.whole.all()
+
+
+def test_a_rank_without_records_is_named():
+    made = train(Training(ranks=4, steps=5))
+
+    matched = match(made.ranks[:2] + made.ranks[3:])
+
+    assert not matched.whole.any()
+    assert any("rank 2 left no records" in note for note in matched.notes)
+
+
+def test_a_rank_killed_in_the_middle_of_a_collective_is_named():
+    made = train(Training(ranks=3, steps=10))
+    tables = [one.table.copy() for one in made.ranks]
+    tables[1] = tables[1][:15]
+    for rank in (0, 2):
+        tables[rank] = tables[rank][:16]
+        tables[rank]["end"][15] = -1
+
+    matched = match([with_table(one, table) for one, table in zip(made.ranks, tables, strict=True)])
+
+    assert any("rank 1 did not begin 1 collectives" in note for note in matched.notes)
+    assert any("begun by ranks 0, 2 and never ended" in note for note in matched.notes)
+    assert (matched.start[-1] != MISSING).tolist() == [True, False, True]
+
+
+def test_a_folder_of_another_program_is_named_and_left_out():
+    made, other = train(Training(ranks=3, steps=10)), train(Training(ranks=3, steps=10, buckets=(2 * MB, 2 * MB)))
+
+    matched = match([*made.ranks[:2], other.ranks[2]])
+
+    assert matched.ranks == [0, 1] and any("rank 2 recorded other collectives" in note for note in matched.notes)
+
+
+def test_a_folder_of_another_run_of_the_same_program_is_named_and_nothing_is_claimed():
+    one, other = (train(Training(ranks=2, steps=60, jitter=15.0, seed=seed, measured=False)) for seed in (1, 2))
+    mixed = [one.ranks[0], other.ranks[1]]
+
+    alignment = align(mixed, match(mixed))
+
+    assert alignment.bound == np.inf and any("two runs" in note for note in alignment.notes)
+
+
+def test_two_folders_of_one_rank_are_refused():
+    made = train(Training(ranks=2, steps=2))
+
+    with pytest.raises(ValueError, match="rank 1 is there 2 times"):
+        match([*made.ranks, made.ranks[1]])
+
+
+def test_sends_between_two_ranks_are_not_matched():
+    made = train(Training(ranks=2, steps=3))
+    ranks = [replace(one, names=["send"]) for one in made.ranks]
+
+    assert len(match(ranks).group) == 0
+
+
+def test_a_run_that_ended_earlier_on_one_rank_still_matches():
+    made = train(Training(ranks=2, steps=10, late=always(1, range(10), "wait", 5.0)))
+    short = with_table(made.ranks[1], made.ranks[1].table[:12])
+
+    matched = match([made.ranks[0], short])
+
+    assert matched.whole.sum() == 12
+    assert align([made.ranks[0], short], matched).bound < MS
