@@ -9,8 +9,10 @@ from feedline.cli.compare import Compare
 from feedline.cli.env import Env
 from feedline.cli.pack import Pack
 from feedline.cli.probe import Probe
+from feedline.cli.ranks import Ranks
 from feedline.cli.report import Report
 from feedline.cli.run import Run
+from feedline.cli.scale import Scale
 from feedline.profiler.errors import FeedlineError
 
 
@@ -24,7 +26,16 @@ class Command(Protocol):
         """Do it; returns the exit code. Raises FeedlineError."""
 
 
-COMMANDS: dict[str, type[Command]] = {"run": Run, "report": Report, "pack": Pack, "env": Env, "compare": Compare, "probe": Probe}
+COMMANDS: dict[str, type[Command]] = {
+    "run": Run,
+    "report": Report,
+    "pack": Pack,
+    "env": Env,
+    "compare": Compare,
+    "probe": Probe,
+    "scale": Scale,
+    "ranks": Ranks,
+}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -26,7 +26,7 @@ def shown(ceilings: Ceilings) -> Iterator[RenderableType]:
 
 
 def table(measured: list[Ceiling]) -> Table:
-    """A row for each ceiling below the name of its part; of the same reading by 1, 4 and 16 threads only the fastest."""
+    """A row for each ceiling below the name of its part; of the same reading by 1, 4 and 16 processes only the fastest."""
     made = Table(box=None, pad_edge=False, header_style="bold")
     made.add_column("part, how", overflow="fold", min_width=24)
     for name in ("ceiling", "spread", "CPU"):
@@ -40,10 +40,10 @@ def table(measured: list[Ceiling]) -> Table:
 
 
 def fastest_only(ceilings: list[Ceiling]) -> list[Ceiling]:
-    """Drop what differs from another one only in its number of threads, and is slower."""
+    """Drop what differs from another one only in its number of readers, and is slower."""
     best: dict[str, Ceiling] = {}
     for one in ceilings:
-        key = one.name.rpartition(" x")[0] if "threads" in one.settings and one.part == "read" else one.name
+        key = one.name.rpartition(" x")[0] if "readers" in one.settings and one.part == "read" else one.name
         if key not in best or (one.value or 0) > (best[key].value or 0):
             best[key] = one
     return list(best.values())

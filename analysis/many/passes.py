@@ -1,0 +1,136 @@
+"""The two looks at a rank: what all must know of it, then what it cost in the light of all. Each works on one rank at a time."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+import numpy as np
+
+from feedline.analysis.comm.collectives import Collectives
+from feedline.analysis.comm.partition import PARTS, meet, partition
+from feedline.analysis.many.envelope import Envelope, alone, own_clock
+from feedline.analysis.many.sources import Source
+from feedline.analysis.timeline import IntArray
+from feedline.profiler.errors import FeedlineError
+from feedline.profiler.store.read import Rank
+
+WARM_UP = 2  # steps left out: buckets are made anew, caches fill
+Load = Callable[[Rank], Collectives | None]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of a rank without the others."""
+
+    rank: int
+    host: str
+    state: str
+    world_size: int
+    steps: int
+    collectives: int
+    clock_bound_ns: float
+    step_ns: int  # sum over the steps that count
+    counted: int  # steps that count
+    launch: str
+    unseen: tuple[str, ...] = ()
+
+
+@dataclass
+class Survey:
+    """The first look, at one rank or at several."""
+
+    envelope: Envelope = field(default_factory=Envelope)
+    seen: dict[int, Seen] = field(default_factory=dict)
+    unread: dict[int, str] = field(default_factory=dict)
+
+    def merge(self, other: "Survey") -> "Survey":
+        """Both together."""
+        return Survey(self.envelope.merge(other.envelope), {**self.seen, **other.seen}, {**self.unread, **other.unread})
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The second look.
+
+    Attributes:
+        parts_ns: PARTS -> sum over the steps that count.
+        blamed_ns: rank -> waiting for it.
+    """
+
+    rank: int
+    parts_ns: dict[str, int]
+    blamed_ns: dict[int, int]
+
+
+def survey(chunk: Sequence[Source], load: Load) -> Survey:
+    """Look at ranks one after the other; one that cannot be read is named."""
+    return reduce(Survey.merge, (_survey(source, load) for source in chunk), Survey())
+
+
+def _survey(source: Source, load: Load) -> Survey:
+    try:
+        with source.opened() as rank:
+            one = load(rank)
+            if one is None:
+                return Survey(unread={source.rank: "it holds no collectives"})
+            return Survey(Envelope.of(one), {source.rank: _seen(rank, one)})
+    except (FeedlineError, OSError) as error:
+        return Survey(unread={source.rank: str(error)})
+
+
+def _seen(rank: Rank, one: Collectives) -> Seen:
+    edges = counted(one.steps)
+    return Seen(
+        rank=one.rank,
+        host=one.host,
+        state=rank.manifest.state,
+        world_size=int(str(rank.manifest.place.get("world_size", 1))),
+        steps=max(0, len(one.steps) - 1),
+        collectives=len(one.table),
+        clock_bound_ns=one.clock.bound,
+        step_ns=int(edges[-1] - edges[0]) if len(edges) else 0,
+        counted=max(0, len(edges) - 1),
+        launch=rank.manifest.launch,
+        unseen=tuple(one.unseen),
+    )
+
+
+def counted(steps: IntArray) -> IntArray:
+    """The edges of the steps that count."""
+    return steps[min(WARM_UP, max(0, len(steps) - 2)) :]
+
+
+def spend(chunk: Sequence[Source], everybody: Survey, load: Load, bound: float) -> list[Spent]:
+    """Split the steps of ranks that the first look has seen, one after the other.
+
+    Args:
+        bound: ns: waiting shorter than this is not claimed.
+    """
+    found = []
+    for source in chunk:
+        with source.opened() as rank:
+            one = load(rank)
+            if one is not None:
+                found.append(_spend(one, everybody.envelope, bound))
+    return found
+
+
+def _spend(one: Collectives, envelope: Envelope, bound: float) -> Spent:
+    matched = alone(one)
+    rows = envelope.rows_of(one)
+    last, column = np.unique(rows["last"], return_inverse=True)
+    columns = [one.rank, *last.tolist()]  # the first, its own, is what a broadcast that waited for nobody counts for
+    met = replace(
+        meet(matched, own_clock(one)),
+        last=rows["start_max"].astype(np.int64),
+        last_column=column.astype(np.int64) + 1,
+        free=rows["free"].astype(np.int64),
+    )
+    made = partition(one, 0, replace(matched, ranks=columns), met, bound)
+    first = len(one.steps) - len(counted(one.steps))
+    blamed = made.blamed[first:].sum(0).tolist()
+    return Spent(
+        one.rank,
+        {name: int(made.parts[name][first:].sum()) for name in PARTS},
+        {rank: spent for rank, spent in zip(columns[1:], blamed[1:], strict=True) if spent},
+    )

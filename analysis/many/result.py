@@ -1,0 +1,138 @@
+"""What many ranks cost each other, in the words of a report's ``ranks.<r>.comm``."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from feedline.analysis.comm.operations import bus_factor
+from feedline.analysis.many.envelope import KINDS, Envelope
+from feedline.analysis.many.passes import Spent, Survey
+from feedline.analysis.many.sources import named
+
+SCHEMA_VERSION = 1
+MOST_KINDS = 12  # rows of the table of collectives
+
+
+@dataclass(frozen=True)
+class RankCost:
+    """The mean step of one rank, s. The six parts sum to ``step_s``.
+
+    Attributes:
+        caused_s: what all other ranks together waited for this one, per step.
+    """
+
+    rank: int
+    host: str
+    steps: int
+    step_s: float
+    compute_s: float
+    hidden_transfer_s: float
+    exposed_transfer_s: float
+    hidden_wait_s: float
+    exposed_wait_s: float
+    queue_s: float
+    caused_s: float
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Collectives of one operation, size of message and group size. ``busbw_gbps``: median over the complete ones, GB/s."""
+
+    name: str
+    nbytes: int
+    ranks: int
+    count: int
+    busbw_gbps: float | None
+
+
+@dataclass(frozen=True)
+class Many:
+    """All ranks.
+
+    Attributes:
+        clock_bound_s: waiting shorter than this is not claimed; None: the ranks' clocks were not compared, so that none is.
+        incomplete: collectives that not all ranks of their group began.
+    """
+
+    ranks: list[RankCost]
+    world_size: int
+    clock_bound_s: float | None
+    kinds: list[Kind]
+    collectives: int
+    incomplete: int
+    notes: list[str]
+    schema_version: int = SCHEMA_VERSION
+
+    def plain(self) -> dict[str, object]:
+        """For JSON."""
+        return asdict(self)
+
+    @property
+    def late(self) -> list[RankCost]:
+        """Who was waited for most, the worst first."""
+        return sorted((one for one in self.ranks if one.caused_s > 0), key=lambda one: (-one.caused_s, one.rank))
+
+
+def put_together(everybody: Survey, spent: Sequence[Spent], notes: Sequence[str], bound: float) -> Many:
+    """From sums in whole nanoseconds, so that the order in which ranks came does not change a digit."""
+    caused: dict[int, int] = {}
+    for one in spent:
+        for rank, waited in one.blamed_ns.items():
+            caused[rank] = caused.get(rank, 0) + waited
+    ranks = [_cost(everybody, one, caused.get(one.rank, 0)) for one in spent]
+    kinds, incomplete, count = _kinds(everybody.envelope)
+    size = max([seen.world_size for seen in everybody.seen.values()], default=0)
+    said = [*notes, *_said(everybody, size)]
+    if not np.isfinite(bound):
+        said.append("the ranks' clocks were not compared: waiting cannot be told from transfer")
+    return Many(ranks, size, bound / 1e9 if np.isfinite(bound) else None, kinds, count, incomplete, said)
+
+
+def _cost(everybody: Survey, spent: Spent, caused_ns: int) -> RankCost:
+    seen = everybody.seen[spent.rank]
+    each = max(1, seen.counted) * 1e9
+    parts = {f"{name}_s": value / each for name, value in spent.parts_ns.items()}
+    return RankCost(rank=spent.rank, host=seen.host, steps=seen.steps, step_s=seen.step_ns / each, caused_s=caused_ns / each, **parts)
+
+
+def _said(everybody: Survey, size: int) -> Iterable[str]:
+    """Ranks that are missing, unreadable, shorter than the others, cut, or of another launch."""
+    seen = everybody.seen
+    missing = sorted(set(range(size)) - set(seen) - set(everybody.unread))
+    if missing:
+        yield f"{named(missing)} of {size} left no folder: waiting for {'it' if len(missing) == 1 else 'them'} shows as transfer"
+    for rank, why in sorted(everybody.unread.items()):
+        yield f"rank {rank} is left out: {why}"
+    longest = max((one.steps for one in seen.values()), default=0)
+    for steps in sorted({one.steps for one in seen.values()} - {longest}):
+        yield f"{named(sorted(rank for rank, one in seen.items() if one.steps == steps))} made {steps} of {longest} steps"
+    for state, says in (("cut", "killed: everything up to then is shown"), ("live", "still going on")):
+        these = sorted(rank for rank, one in seen.items() if one.state == state)
+        if these:
+            yield f"{named(these)} {'was' if state == 'cut' else 'is' if len(these) == 1 else 'are'} {says}"
+    for why in sorted({why for one in seen.values() for why in one.unseen}):
+        yield f"{named(sorted(rank for rank, one in seen.items() if why in one.unseen))}: {why}"
+
+
+def _kinds(envelope: Envelope) -> tuple[list[Kind], int, int]:
+    """The kinds that move most bytes, and how many collectives are incomplete, and how many there are."""
+    rates: dict[tuple[str, int, int], list[np.ndarray]] = {}
+    counts: dict[tuple[str, int, int], int] = {}
+    incomplete = total = 0
+    for key in sorted(envelope.groups):
+        rows = envelope.groups[key].rows
+        there, n = rows["ranks"] > 0, len(key.ranks)
+        total += int(there.sum())
+        incomplete += int((there & (rows["ranks"] < n)).sum())
+        for kind, nbytes in np.unique(rows[there][["kind", "nbytes"]]).tolist() if there.any() else []:
+            chosen = rows[there & (rows["kind"] == kind) & (rows["nbytes"] == nbytes)]
+            label = (KINDS[kind], nbytes, n)
+            counts[label] = counts.get(label, 0) + len(chosen)
+            known = chosen[(chosen["ranks"] == n) & (chosen["end_max"] > chosen["free"])]
+            rates.setdefault(label, []).append(nbytes * bus_factor(KINDS[kind], n) / (known["end_max"] - known["free"]))
+    kinds = []
+    for label in sorted(counts, key=lambda label: (-label[1] * counts[label], label))[:MOST_KINDS]:
+        every = np.concatenate(rates[label])
+        kinds.append(Kind(*label, counts[label], float(np.median(every)) if len(every) else None))
+    return kinds, incomplete, total

@@ -1,0 +1,89 @@
+"""Throughput against the number of ranks: what was measured, what is predicted with its interval, and the line of N times one."""
+
+import math
+from collections.abc import Callable
+
+from markupsafe import Markup
+
+from feedline.analysis.quantities import count, number, share
+from feedline.analysis.reports.figures.axis import round_up, ticks
+from feedline.analysis.reports.figures.svg import percent, stretched, tag
+from feedline.analysis.scaling.efficiency import Row
+from feedline.analysis.scaling.predict import Prediction
+from feedline.analysis.scaling.study import Study
+
+Scale = Callable[[float], float]
+HEIGHT, AXIS, WIDTH = 220, 36, 1000
+EDGE = 0.04  # room left and right of the points, as a share of the width
+
+
+def scaling(study: Study) -> Markup:
+    """Points on an axis of doublings; bars are intervals; dots are measured, rings predicted."""
+    drawn = [one for one in study.predictions if one.samples_per_s is not None]
+    ranks = sorted({*(row.point.ranks for row in study.rows), *(one.ranks for one in drawn)})
+    first = study.rows[0].point
+    peaks = [first.samples_per_s / first.ranks * ranks[-1], *(row.point.high or row.point.samples_per_s for row in study.rows)]
+    top = round_up(max([*peaks, *(one.high or 0.0 for one in drawn)]))
+    low, high = math.log(ranks[0]), math.log(ranks[-1])
+
+    def x(n: float) -> float:
+        return EDGE + (1 - 2 * EDGE) * ((math.log(n) - low) / (high - low) if high > low else 0.5)
+
+    def y(rate: float) -> float:
+        return HEIGHT * (1 - rate / top)
+
+    ideal = [(x(n), y(first.samples_per_s / first.ranks * n)) for n in _between(ranks[0], ranks[-1])]
+    parts = [*_grid(top), tag("g", stretched(WIDTH, HEIGHT, tag("path", class_="line", d=_path(ideal))), class_="roof part")]
+    line = [(x(row.point.ranks), y(row.point.samples_per_s)) for row in study.rows]
+    parts.append(stretched(WIDTH, HEIGHT, tag("path", class_="line", d=_path(line))))
+    parts += [_measured(row, x(row.point.ranks), y) for row in study.rows]
+    parts += [_predicted(one, x(one.ranks), y) for one in drawn]
+    parts += [tag("line", class_="axis", x1=0, x2="100%", y1=HEIGHT, y2=HEIGHT)]
+    parts += [tag("text", count(n), class_="tick x", x=percent(x(n)), y=HEIGHT + 16) for n in ranks]
+    parts.append(tag("text", "ranks", class_="tick x", x="50%", y=HEIGHT + 32))
+    label = "Samples per second by number of ranks. Left and right arrow keys read out the points, measured ones first."
+    return tag("svg", *parts, width="100%", height=HEIGHT + AXIS, role="img", tabindex=0, class_="marks", aria_label=label)
+
+
+def _between(low: int, high: int, steps: int = 40) -> list[float]:
+    """A straight line bends on an axis of doublings."""
+    return [low * (high / low) ** (index / steps) for index in range(steps + 1)]
+
+
+def _path(points: list[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{WIDTH * x:.0f} {10 * y:.0f}" for x, y in points)
+
+
+def _measured(row: Row, x: float, y: Scale) -> Markup:
+    point = row.point
+    spread = f" ({number(point.low)} to {number(point.high)})" if point.low is not None else ""
+    flag = ", flagged: more than 100 %" if row.flagged else ""
+    tip = f"{count(point.ranks)} ranks: {number(point.samples_per_s)} samples/s{spread}, efficiency {share(row.efficiency)}{flag}"
+    dot = tag("circle", class_="dot", cx=percent(x), cy=y(point.samples_per_s), r=4)
+    return _point(x, y(point.samples_per_s), _bar(x, y, point.low, point.high), tip, dot)
+
+
+def _predicted(one: Prediction, x: float, y: Scale) -> Markup:
+    assert one.samples_per_s is not None
+    spread = f"({number(one.low)} to {number(one.high)})"
+    tip = f"{count(one.ranks)} ranks, predicted by {one.model}: {number(one.samples_per_s)} samples/s {spread}"
+    ring = tag("circle", class_="ring", cx=percent(x), cy=y(one.samples_per_s), r=5)
+    return _point(x, y(one.samples_per_s), _bar(x, y, one.low, one.high), tip, ring)
+
+
+def _bar(x: float, y: Scale, low: float | None, high: float | None) -> Markup | None:
+    if low is None or high is None:
+        return None
+    return tag("line", class_="spread", x1=percent(x), x2=percent(x), y1=y(low), y2=y(high))
+
+
+def _point(x: float, y: float, bar: Markup | None, tip: str, mark: Markup) -> Markup:
+    return tag("g", bar, mark, tag("circle", class_="hit", cx=percent(x), cy=y, r=12), class_="point", data_tip=tip)
+
+
+def _grid(top: float) -> list[Markup]:
+    marks: list[Markup] = []
+    for tick in ticks(top):
+        y = HEIGHT * (1 - tick / top)
+        marks += [tag("line", class_="grid", x1=0, x2="100%", y1=y, y2=y), tag("text", count(tick), class_="tick y", x=-8, y=y + 4)]
+    return marks

@@ -1,0 +1,1 @@
+"""What N ranks give, measured or predicted, and why it is not N times as much."""

@@ -1,0 +1,123 @@
+"""What each measured number of ranks is worth: efficiency, marginal efficiency, Karp-Flatt, and baselines that cannot be right.
+
+X(N) is the throughput of N ranks in samples/s, T(N) the time of a fixed amount of work. Weak scaling keeps the batch of a rank, strong
+scaling that of all ranks together; in both, the efficiency is X(N) / (N X(1)), for strong scaling the same as T(1) / (N T(N)).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+#: An efficiency this far above 1 is flagged where no error of the measurement is known.
+OVER = 0.01
+#: Two batch sizes are the same within this: the last batch of an epoch is smaller.
+SAME_BATCH = 0.02
+
+
+@dataclass(frozen=True)
+class Point:
+    """The throughput of one number of ranks.
+
+    Attributes:
+        samples_per_s: of all ranks together.
+        low, high: its 95 % interval; None: not known.
+        batch: samples of one rank in one step; None: not known.
+        notes: what makes this point doubtful.
+    """
+
+    ranks: int
+    samples_per_s: float
+    low: float | None = None
+    high: float | None = None
+    batch: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def error(self) -> float | None:
+        """Half the interval, as a share of the throughput."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2 / self.samples_per_s
+
+    @property
+    def rank_s(self) -> float:
+        """Seconds that one rank takes for one sample: N / X(N)."""
+        return self.ranks / self.samples_per_s
+
+    @property
+    def step_s(self) -> float | None:
+        return self.batch * self.rank_s if self.batch else None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A point beside the others. None: not defined for it.
+
+    Attributes:
+        efficiency: X(N) N0 / (N X(N0)), N0 the smallest number of ranks measured.
+        marginal: of the ranks that were added to the point before.
+        karp_flatt: the experimentally determined serial fraction.
+        flagged: the efficiency is above 100 %: the baseline is bad.
+    """
+
+    point: Point
+    efficiency: float
+    marginal: float | None
+    karp_flatt: float | None
+    flagged: bool
+
+
+def rows(points: Sequence[Point]) -> list[Row]:
+    """Compare every point with the smallest.
+
+    Args:
+        points: ascending in ranks, none twice.
+    """
+    first = points[0]
+    found = []
+    for before, point in zip([None, *points], points, strict=False):
+        worth = efficiency(first, point)
+        found.append(
+            Row(
+                point,
+                worth,
+                marginal_efficiency(first, before, point) if before else None,
+                karp_flatt(point.samples_per_s / first.samples_per_s, point.ranks) if first.ranks == 1 < point.ranks else None,
+                worth > 1 + max(OVER, math.hypot(first.error or 0.0, point.error or 0.0)),
+            )
+        )
+    return found
+
+
+def efficiency(base: Point, point: Point) -> float:
+    """Throughput of a rank, over that of a rank of the base: X(N) N0 / (N X(N0))."""
+    return base.rank_s / point.rank_s
+
+
+def marginal_efficiency(base: Point, before: Point, point: Point) -> float:
+    """Throughput that each added rank brought, over that of a rank of the base."""
+    return (point.samples_per_s - before.samples_per_s) / (point.ranks - before.ranks) * base.rank_s
+
+
+def karp_flatt(speedup: float, ranks: int) -> float:
+    """(1/S - 1/N) / (1 - 1/N): Karp and Flatt, Measuring Parallel Processor Performance, Communications of the ACM 33(5), 1990.
+
+    Constant: a serial part. Growing: overhead that grows with the ranks. Negative: the base is slower than it should be.
+    """
+    return (1 / speedup - 1 / ranks) / (1 - 1 / ranks)
+
+
+def scaling_kind(points: Sequence[Point]) -> str:
+    """``weak`` (one batch per rank throughout), ``strong`` (one batch of all ranks together), ``mixed``, or ``unknown``."""
+    batches = [point.batch for point in points if point.batch]
+    if len(batches) < len(points):
+        return "unknown"
+    whole = [point.batch * point.ranks for point in points if point.batch]
+    for kind, sizes in (("weak", batches), ("strong", whole)):
+        if max(sizes) <= min(sizes) * (1 + SAME_BATCH):
+            return kind
+    return "mixed"
+
+
+def sound(measured: Sequence[Row]) -> list[Point]:
+    """The points that a fit may use: without the base, where another point flags it as bad."""
+    flagged = any(row.flagged for row in measured)
+    return [row.point for row in measured[1 if flagged else 0 :]]

@@ -1,0 +1,178 @@
+"""From the records of a run to its point: samples/s with an interval, and what is doubtful about it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from feedline.analysis.computing import runqueue_s
+from feedline.analysis.gather import first_step
+from feedline.analysis.quantities import share
+from feedline.analysis.scaling.efficiency import Point
+from feedline.analysis.steps import partition
+from feedline.analysis.timeline import IntArray
+from feedline.profiler.errors import FeedlineError, RunDamaged
+from feedline.profiler.store.read import Rank, Run
+
+BLOCKS, LEAST = 10, 3  # blocks of steps, and steps in a block at least
+DISTURBED = 0.04  # share of a step without a CPU, above which a measurement is called disturbed
+FEWEST = 6  # steps, below which a throughput is called doubtful
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Mean step of one rank.
+
+    Attributes:
+        step_s: median over blocks of the mean step: what repeats is in it, what happened once is not.
+        error_s: two standard errors of it.
+        batch: samples in a step.
+        runqueue_s: of a step, that the main thread stood without a CPU in forward and backward; None: not measured.
+    """
+
+    step_s: float
+    error_s: float
+    batch: float
+    steps: int
+    runqueue_s: float | None = None
+
+
+def pace(wall: IntArray, batch: float) -> Pace:
+    """Median of means over blocks of steps (Lugosi and Mendelson, Mean Estimation and Regression under Heavy-Tailed Distributions, 2019).
+
+    Args:
+        wall: int64 [steps], ns, one or more.
+        batch: samples in a step.
+    """
+    blocks = np.array_split(wall / 1e9, max(1, min(BLOCKS, len(wall) // LEAST)))
+    means = np.array([block.mean() for block in blocks])
+    middle = float(np.median(means))
+    spread = 1.4826 * float(np.median(np.abs(means - middle)))  # of a normal distribution: sigma
+    return Pace(middle, 2 * 1.2533 * spread / len(means) ** 0.5, batch, len(wall))  # 1.2533: of a median, over that of a mean
+
+
+def pace_of(rank: Rank) -> Pace | None:
+    """None: it made no step.
+
+    Raises:
+        RunDamaged: the records are missing.
+    """
+    main = rank.main
+    steps = partition(main)
+    if steps is None or not len(steps.wall):
+        return None
+    first = first_step(main, steps)
+    return replace(pace(steps.wall[first:], float(steps.samples.mean())), runqueue_s=runqueue_s(main, steps, first))
+
+
+def point_of(runs: Sequence[Run]) -> Point:
+    """All ranks of one launch, from one folder or from one per node.
+
+    Raises:
+        RunDamaged: no rank made a step that can be read.
+    """
+    notes, found = [], {}
+    for run in runs:
+        notes += run.notes
+        for number, rank in run.ranks.items():
+            try:
+                one = pace_of(rank)
+            except FeedlineError as error:
+                notes.append(f"rank {number}: {error}")
+                continue
+            if one is None:
+                notes.append(f"rank {number} made no step")
+            else:
+                found[number] = one
+                notes += [f"rank {number} was cut"] if rank.manifest.state == "cut" else []
+    size = world_size(runs)
+    notes += _crowded(runs)
+    where = ", ".join(str(run.path) for run in runs)
+    if not found:
+        raise RunDamaged(f"{where}: no rank made a step: record the training with more steps, or name another run")
+    if len(found) < size:
+        missing = sorted(set(range(size)) - set(found))
+        notes.append(f"{len(missing)} of {size} ranks are missing ({numbers(missing)}): taken to be as fast as the others")
+    return _point(size, list(found.values()), notes)
+
+
+def points_of(groups: Sequence[Sequence[Run]]) -> list[Point]:
+    """One point for each number of ranks. Of several runs with as many ranks: the median, from the slowest to the fastest.
+
+    Raises:
+        RunDamaged: no rank of a launch made a step that can be read.
+    """
+    by_size: dict[int, list[Point]] = {}
+    for group in groups:
+        one = point_of(group)
+        by_size.setdefault(one.ranks, []).append(one)
+    return [_repeated(by_size[size]) for size in sorted(by_size)]
+
+
+def _repeated(points: list[Point]) -> Point:
+    if len(points) == 1:
+        return points[0]
+    ordered = sorted(points, key=lambda point: point.samples_per_s)
+    middle = ordered[len(ordered) // 2]
+    low, high = (ordered[0].low or 0.0), (ordered[-1].high or 0.0)
+    notes = tuple(dict.fromkeys(note for point in points for note in point.notes))
+    return Point(middle.ranks, middle.samples_per_s, low, high, middle.batch, (f"measured {len(points)} times", *notes))
+
+
+def _crowded(runs: Sequence[Run]) -> list[str]:
+    """Ranks that share CPUs because there are fewer of them, where no GPU was seen."""
+    machines = [(rank.manifest.machine, rank.manifest.place) for run in runs for rank in run.ranks.values()]
+    here = 1 + max(int(str(place.get("local_rank", 0))) for _, place in machines)
+    cpus = float(str(machines[0][0].get("effective_cpus") or here))
+    if here <= cpus or any("gpus" in machine for machine, _ in machines):
+        return []
+    return [f"{here} ranks shared {cpus:g} CPUs: this says what the machine gives, and little about machines with more"]
+
+
+def _point(size: int, paces: list[Pace], notes: list[str]) -> Point:
+    step = float(np.median([one.step_s for one in paces]))  # in a synchronous training all ranks have the same
+    error = float(np.median([one.error_s for one in paces])) / step
+    batch = float(np.mean([one.batch for one in paces]))
+    fewest, most = min(one.steps for one in paces), max(one.steps for one in paces)
+    stood = max((one.runqueue_s / one.step_s for one in paces if one.runqueue_s is not None), default=0.0)
+    if stood > DISTURBED:
+        notes.append(
+            f"a main thread stood without a CPU for {share(stood)} of its steps: other programs, or too few CPUs, slow this measurement"
+        )
+    if fewest < FEWEST:
+        notes.append(f"only {fewest} steps")
+    if fewest < most:
+        notes.append(f"ranks of different length: {fewest} to {most} steps")
+    rate = size * batch / step
+    return Point(size, rate, rate / (1 + error), rate / (1 - min(error, 0.9)), batch, tuple(notes))
+
+
+def world_size(runs: Sequence[Run]) -> int:
+    """As the launcher said it."""
+    return max(int(str(rank.manifest.place.get("world_size", 1))) for run in runs for rank in run.ranks.values())
+
+
+def numbers(of: Sequence[int], most: int = 8) -> str:
+    """``1, 2, 3`` and how many more."""
+    more = f" and {len(of) - most} more" if len(of) > most else ""
+    return ", ".join(map(str, of[:most])) + more
+
+
+def launches(runs: Sequence[Run]) -> list[list[Run]]:
+    """Put together folders that hold different ranks of one launch, one per node; whole runs stay alone. In order of their size."""
+    found: list[list[Run]] = []
+    for run in runs:
+        size, ranks = world_size([run]), set(run.ranks)
+        for group in found:
+            taken = set().union(*(set(other.ranks) for other in group))
+            if len(ranks) < size == world_size(group) > len(taken) and not ranks & taken and command(run) == command(group[0]):
+                group.append(run)
+                break
+        else:
+            found.append([run])
+    return sorted(found, key=world_size)
+
+
+def command(run: Run) -> list[str]:
+    """What was run."""
+    return next(iter(run.ranks.values())).manifest.command

@@ -1,0 +1,125 @@
+"""From recorded collectives to what the replay needs: the anatomy of a step of the fewest ranks, and the link of more of them."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from feedline.analysis.comm.collectives import PHASES, Collectives
+from feedline.analysis.comm.match import MISSING, Matched, match
+from feedline.analysis.comm.operations import SLOTS, bus_factor, operation
+from feedline.analysis.scaling.anatomy import Anatomy, Bucket, Link
+from feedline.analysis.timeline import IntArray
+
+#: Steps left out at the beginning: DistributedDataParallel makes its buckets anew after the first.
+WARM_UP = 2
+#: Messages up to here tell the latency (bytes), from there on the bandwidth of all messages of a step does.
+SMALL = 4096
+BACKWARD = PHASES.index("backward")
+
+
+def anatomy_of(one: Collectives, step_s: float) -> Anatomy | None:
+    """The usual step: that of most steps by number and size of messages, with the median of each time. None: no backward was seen.
+
+    Args:
+        one: a rank, alone if there is such a run.
+        step_s: its mean step.
+    """
+    steps = one.steps[min(WARM_UP, max(0, len(one.steps) - 3)) :]
+    backward = one.stages.get("backward", np.zeros((0, 2), np.int64))
+    if len(steps) < 2 or not len(backward):
+        return None
+    table = np.sort(one.table, order="start")
+    place = np.searchsorted(steps, table["start"], "right") - 1
+    kept = [table[(place == number)] for number in range(len(steps) - 1)]
+    shapes = [tuple(zip(part["nbytes"].tolist(), (part["phase"] == BACKWARD).tolist(), strict=True)) for part in kept]
+    usual = Counter(shapes).most_common(1)[0][0]
+    chosen = [number for number, shape in enumerate(shapes) if shape == usual]
+    times = np.array([kept[number]["start"] - steps[number] for number in chosen]).reshape(len(chosen), -1)
+    ready = np.median(times, axis=0) / 1e9
+    factor = [_of_all_reduce(one.names[name]) for name in kept[chosen[0]]["name"]]
+    messages = [(float(at), size * part, hidden) for at, (size, hidden), part in zip(ready, usual, factor, strict=True)]
+    within = _backward(steps, backward)
+    buckets = sorted((Bucket(at, size) for at, size, hidden in messages if hidden), key=lambda bucket: bucket.ready_s)
+    blocking = tuple(size for _, size, hidden in messages if not hidden)
+    return Anatomy(step_s, within, tuple(buckets), blocking, _jitter(steps)) if within[1] > within[0] else None
+
+
+def _of_all_reduce(name: str) -> float:
+    """Bytes on the wire, over those of an all-reduce of the same message."""
+    return bus_factor(name, 2) / bus_factor("all_reduce", 2) if operation(name) != "barrier" else 0.0
+
+
+def _backward(steps: IntArray, backward: IntArray) -> tuple[float, float]:
+    """Median begin and end of the last backward of a step, s after the begin of the step."""
+    place = np.searchsorted(steps, backward[:, 0], "right") - 1
+    last = [backward[place == number][-1] - steps[number] for number in range(len(steps) - 1) if (place == number).any()]
+    begin, end = np.median(np.array(last).reshape(-1, 2), axis=0) / 1e9 if last else (0.0, 0.0)
+    return float(begin), float(end)
+
+
+def _jitter(steps: IntArray) -> float:
+    """Standard deviation of the steps from the median absolute deviation, which a few slow steps do not move."""
+    wall = np.diff(steps) / 1e9
+    return 1.4826 * float(np.median(np.abs(wall - np.median(wall))))
+
+
+def link_of(ranks: Sequence[Collectives]) -> Link | None:
+    """What the link gave between these ranks, step by step; None: they had no collective in common after the warm-up.
+
+    The time of a message is that of the rank where it was shortest: who comes last waits for nobody. What is under way at the same time
+    shares the link, so that a step's bytes are divided by the time in which anything was.
+    """
+    if len(ranks) < 2:
+        return None
+    joined = match(ranks)
+    complete = joined.whole & joined.together & (joined.end != MISSING).any(1)
+    lasted = np.where((joined.start != MISSING) & (joined.end != MISSING), joined.end - joined.start, np.iinfo(np.int64).max).min(1)
+    first = next(one for one in ranks if one.rank == joined.ranks[0])
+    end = joined.end[:, 0]
+    complete &= (end != MISSING) & (lasted < np.iinfo(np.int64).max)
+    steps = first.steps[min(WARM_UP, max(0, len(first.steps) - 2)) :]
+    place = np.searchsorted(steps, end, "right") - 1
+    wires = joined.nbytes * _factors(joined)
+    rates = []
+    for number in range(len(steps) - 1):
+        chosen = complete & (place == number)
+        wire = float(wires[chosen].sum())
+        busy = _covered(end[chosen] - lasted[chosen], end[chosen])
+        if wire and busy:
+            rates.append(wire / busy * 1e9)
+    if not rates:
+        return None
+    alpha, source = _alpha(joined, lasted, complete)
+    low, middle, high = (float(value) for value in np.quantile(rates, (0.1, 0.5, 0.9)))
+    slots = max(SLOTS.get(group.backend, 1) for group in joined.groups)
+    return Link(middle, low, high, alpha, slots, source)
+
+
+def _factors(joined: Matched) -> np.ndarray:
+    """Bytes on the wire of each rank, over those of the message: float64 [m]."""
+    pairs = zip(joined.name.tolist(), joined.group.tolist(), strict=True)
+    known = {(name, group): bus_factor(joined.names[name], len(joined.groups[group].ranks)) for name, group in set(pairs)}
+    return np.array([known[pair] for pair in zip(joined.name.tolist(), joined.group.tolist(), strict=True)])
+
+
+def _covered(start: IntArray, end: IntArray) -> int:
+    """Length of the union of intervals, ns."""
+    if not len(start):
+        return 0
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], end[order]
+    reach = np.maximum.accumulate(end)
+    before = np.concatenate([[start[0]], reach[:-1]])
+    return int(np.maximum(reach - np.maximum(start, before), 0).sum())
+
+
+def _alpha(joined: Matched, lasted: IntArray, complete: np.ndarray) -> tuple[float, str]:
+    """Latency of a ring's round, from the shortest tenth of the small messages: the others waited for a rank or a thread."""
+    reduced = np.array([operation(name) == "all_reduce" for name in joined.names] or [False])[joined.name]
+    small = complete & reduced & (joined.nbytes <= SMALL)
+    if not small.any():
+        return 0.0, "no small all-reduce in the run: latency is part of the constant"
+    sizes = np.array([len(group.ranks) for group in joined.groups])[joined.group]
+    rounds = 2 * (sizes[small] - 1)
+    return float(np.quantile(lasted[small] / rounds, 0.1)) / 1e9, f"{int(small.sum())} all-reduces of at most {SMALL} bytes"

@@ -1,0 +1,80 @@
+"""How the time of a sample grows with the ranks, and what that says of its cause.
+
+At a fixed batch per rank, a ring all-reduce adds 2(n-1)/n S/B of transfer, which is at 7/8 of its limit with eight ranks, and 2(n-1) alpha
+of latency, which grows with every rank (Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH,
+IJHPCA 19(1), 2005). So does what all ranks of a host share: its CPUs, memory, PCIe, storage.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from feedline.analysis.quantities import share
+from feedline.analysis.scaling.efficiency import Point
+
+#: Growth of a sample's time below which there is nothing to explain.
+FLAT = 0.03
+#: The better of both curves must leave less than this part of the other's squared error.
+CLEARLY = 0.5
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The verdict.
+
+    Attributes:
+        name: ``linear``, ``saturating``, ``flat``, or ``unclear``.
+        growth: time of a sample and rank with the most ranks over that with the fewest, minus 1.
+        misfit: of both curves: root mean square error over the mean time.
+    """
+
+    name: str
+    growth: float
+    misfit: dict[str, float]
+    says: str
+
+
+CURVES: dict[str, Callable[[float], float]] = {"linear": lambda n: n - 1, "saturating": lambda n: 2 * (n - 1) / n}
+
+
+def shape_of(points: Sequence[Point], kind: str) -> Shape | None:
+    """Which curve the time of a sample and rank follows; None with fewer than three points, or where batches per rank differ.
+
+    In strong scaling the transfer is divided by ever smaller batches, and both curves are straight lines.
+
+    Args:
+        points: ascending in ranks, without a bad baseline.
+        kind: see ``efficiency.scaling_kind``; ``unknown`` is taken as weak.
+    """
+    if len(points) < 3 or kind not in ("weak", "unknown"):
+        return None
+    ranks = np.array([point.ranks for point in points], float)
+    times = np.array([point.rank_s for point in points])
+    growth = float(times[-1] / times[0] - 1)
+    misfit = {name: _misfit(np.array([curve(n) for n in ranks]), times) for name, curve in CURVES.items()}
+    noise = max(point.error or 0.0 for point in points)
+    if growth < max(FLAT, noise):
+        return Shape("flat", growth, misfit, f"the time of a sample grows by {share(max(growth, 0.0))} only: nothing to explain")
+    best, other = sorted(misfit, key=lambda name: misfit[name])
+    if misfit[best] ** 2 > CLEARLY * misfit[other] ** 2:
+        return Shape("unclear", growth, misfit, f"{_grew(points, growth)}; these points fit a straight line as well as a ring's curve")
+    return Shape(best, growth, misfit, f"{_grew(points, growth)}{SAYS[best]}")
+
+
+SAYS = {
+    "linear": ", in a straight line: something that all ranks share (CPUs, memory, PCIe, storage of the host) or latency; not the "
+    "bandwidth of a ring, which would level off",
+    "saturating": " and levels off as 2(n-1)/n: the bandwidth of a ring all-reduce",
+}
+
+
+def _grew(points: Sequence[Point], growth: float) -> str:
+    return f"from {points[0].ranks} to {points[-1].ranks} ranks the time of a sample on its rank grows by {share(growth)}"
+
+
+def _misfit(curve: np.ndarray, times: np.ndarray) -> float:
+    """Root mean square error of ``a + b curve`` with b >= 0, over the mean time."""
+    off, spread = curve - curve.mean(), times - times.mean()
+    slope = max(0.0, float(off @ spread) / float(off @ off))
+    return float(np.sqrt(np.mean((spread - slope * off) ** 2)) / times.mean())

@@ -1,0 +1,114 @@
+"""Everything that ``feedline scale`` says, as plain data."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from feedline.analysis.quantities import share
+from feedline.analysis.scaling.efficiency import Point, Row, rows, scaling_kind, sound
+from feedline.analysis.scaling.predict import Basis, Prediction, fit, held_out, predict
+from feedline.analysis.scaling.shape import Shape, shape_of
+from feedline.analysis.scaling.time_to_accuracy import Noise, steps_factor, time_to_accuracy
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Law:
+    """A fitted law, for those who want to compare.
+
+    Attributes:
+        samples_per_s: predicted number of ranks -> samples/s.
+        held_out_error: of predicting the largest measured number of ranks from the smaller ones, per doubling; None: too few points.
+    """
+
+    name: str
+    parameters: dict[str, float]
+    samples_per_s: dict[int, float]
+    held_out_error: float | None
+
+
+@dataclass(frozen=True)
+class Time:
+    """Time to accuracy. ``seconds`` None: Smin is not known. ``ratio``: over that of the fewest ranks."""
+
+    ranks: int
+    predicted: bool
+    steps_factor: float
+    seconds: float | None
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Study:
+    """The analysis.
+
+    Attributes:
+        kind: weak, strong, mixed or unknown.
+        flags: why measured points cannot be taken at their word.
+        left_out: laws that could not be fitted, and why.
+    """
+
+    kind: str
+    rows: list[Row]
+    flags: list[str]
+    shape: Shape | None
+    predictions: list[Prediction]
+    laws: list[Law]
+    left_out: list[str]
+    times: list[Time]
+    notes: list[str]
+    schema_version: int = SCHEMA_VERSION
+
+    def plain(self) -> dict[str, object]:
+        """For JSON."""
+        return asdict(self)
+
+
+def study(points: Sequence[Point], targets: Sequence[int] = (), basis: Basis | None = None, noise: Noise | None = None) -> Study:
+    """Compare, name the shape, predict.
+
+    Args:
+        points: of one number of ranks each.
+        targets: numbers of ranks to predict.
+        basis: what recorded runs tell of a step; its points and kind are filled in here.
+        noise: for time to accuracy, which also needs the batch of a rank.
+    """
+    ordered = sorted(points, key=lambda point: point.ranks)
+    compared, kind = rows(ordered), scaling_kind(ordered)
+    usable = sound(compared)
+    known = replace(basis or Basis((), kind), points=usable, kind=kind)
+    predictions = [predict(known, ranks) for ranks in targets]
+    fitted, left_out = fit(known)
+    reached = [one.ranks for one in predictions if one.samples_per_s is not None]
+    laws = [Law(law.name, law.parameters, {n: n / law.rank_s(n) for n in reached}, held_out(known, law.name)) for law in fitted]
+    times = list(_times(ordered, predictions, kind, noise)) if noise else []
+    notes = [f"{point.ranks} rank{'s' * (point.ranks > 1)}: {note}" for point in ordered for note in point.notes]
+    if noise and not times:
+        notes.append("time to accuracy needs the batch of a rank: give it with --batch")
+    return Study(kind, compared, list(_flags(compared)), shape_of(usable, kind), predictions, laws, left_out, times, notes)
+
+
+def _flags(compared: Sequence[Row]) -> Iterator[str]:
+    base = compared[0].point.ranks
+    for row in compared:
+        if row.flagged:
+            yield (
+                f"{row.point.ranks} ranks reach {share(row.efficiency)}: more than 100 % says that the base is too slow, not that "
+                f"{row.point.ranks} ranks are fast. Measure {base} rank{'s' * (base > 1)} again; until then every efficiency here is too "
+                "high, and fits and predictions leave that point out"
+            )
+
+
+def _times(points: Sequence[Point], predictions: Sequence[Prediction], kind: str, noise: Noise) -> Iterator[Time]:
+    """Measured, then predicted ones. A predicted batch is that of the kind of scaling."""
+    base = points[0]
+    if base.batch is None or any(point.batch is None for point in points):
+        return
+    whole = base.batch * base.ranks
+    places = [(point.ranks, point.samples_per_s, float(point.batch or 0), False) for point in points]
+    places += [(one.ranks, one.samples_per_s, whole / one.ranks if kind == "strong" else base.batch, True)
+               for one in predictions if one.samples_per_s is not None]  # fmt: skip
+    first = time_to_accuracy(noise, base.ranks, base.batch, whole / base.samples_per_s)
+    for ranks, rate, batch, predicted in places:
+        spent = time_to_accuracy(noise, ranks, batch, ranks * batch / rate)
+        yield Time(ranks, predicted, steps_factor(noise, ranks, batch), spent if noise.fewest_steps else None, spent / first)

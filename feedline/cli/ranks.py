@@ -1,0 +1,63 @@
+"""``feedline ranks``."""
+
+import argparse
+import json
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feedline.profiler.errors import OutputError
+
+if TYPE_CHECKING:
+    from feedline.analysis.many.reduce import Crew
+
+
+class Ranks:
+    """Who waits for whom, in a run of many ranks: each is read by itself, on all CPUs or on a Dask cluster.
+
+    feedline ranks runs/big
+    feedline ranks s3://bucket/run --dask tcp://scheduler:8786
+    feedline ranks /nodes/0/run /nodes/1/run --json ranks.json
+
+    Folders of one run; any address that fsspec reads. Ranks that are missing, restarted, killed or shorter than the others are named.
+    """
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "run", nargs="+", metavar="RUN", help="a run folder, or those of its nodes: paths or addresses such as s3://..."
+        )
+        parser.add_argument("--dask", metavar="ADDRESS", help="work on the cluster of this scheduler")
+        parser.add_argument("--processes", type=int, metavar="N", help="on this machine (default: one for each CPU)")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result as JSON")
+        parser.add_argument("-f", "--force", action="store_true", help="overwrite the file")
+        parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
+
+    def run(self, args: argparse.Namespace) -> int:
+        if args.json is not None and args.json.exists() and not args.force:
+            raise OutputError(f"{args.json} exists already: name another file, or overwrite it with -f")
+
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        from feedline.analysis.many.reduce import reduce_ranks
+        from feedline.cli.ranks_text import show
+
+        told = Console(stderr=True, quiet=args.quiet)
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
+        with crew_of(args) as crew, Progress(*columns, console=told, transient=True, disable=not told.is_terminal) as shown:
+            bar = shown.add_task("finding ranks", total=None)
+            many = reduce_ranks(args.run, crew, tell=lambda what, done, of: shown.update(bar, description=what, completed=done, total=of))
+        show(many, Console(quiet=args.quiet, highlight=False))
+        if args.json is not None:
+            try:
+                args.json.write_text(json.dumps(many.plain(), indent=1), encoding="utf-8")
+            except OSError as error:
+                raise OutputError(f"{args.json} cannot be written ({error.strerror}): name another file") from error
+        return 0
+
+
+def crew_of(args: argparse.Namespace) -> "AbstractContextManager[Crew]":
+    """Who reads the ranks."""
+    from feedline.analysis.many import reduce
+
+    return reduce.dask(args.dask) if args.dask else reduce.local(args.processes)

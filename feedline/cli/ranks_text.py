@@ -1,0 +1,102 @@
+"""Many ranks in the terminal: the mean step over all, who was waited for, hosts, collectives."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from feedline.analysis.comm.partition import PARTS
+from feedline.analysis.many.result import Many, RankCost
+from feedline.analysis.quantities import BLANK, Scale, count, number, seconds, share, size
+from feedline.analysis.reports.terminal import plain
+
+WORST = 8  # ranks shown
+WORDS = {
+    "compute": "computing",
+    "hidden_transfer": "transfer beside backward",
+    "exposed_transfer": "transfer, exposed",
+    "hidden_wait": "waiting beside backward",
+    "exposed_wait": "waiting, exposed",
+    "queue": "queue",
+}
+
+
+def show(many: Many, console: Console) -> None:
+    """Print it."""
+    console.print(plain(about(many)))
+    for title, table in tables(many):
+        console.print()
+        console.print(Text(title, style="bold underline"))
+        console.print(table)
+    if many.notes:
+        console.print()
+        console.print(Text("Notes", style="bold underline"))
+        for note in many.notes:
+            console.print(plain(f"- {note}"))
+
+
+def about(many: Many) -> str:
+    """How much there is."""
+    hosts = len({one.host for one in many.ranks})
+    missing = f", {count(many.incomplete)} of them not begun by all ranks" if many.incomplete else ""
+    steps = max(one.steps for one in many.ranks)
+    return (
+        f"{count(len(many.ranks))} of {count(many.world_size)} ranks on {count(hosts)} host{'s' * (hosts > 1)}, {count(steps)} steps, "
+        f"{count(many.collectives)} collectives{missing}. Clocks agree to {seconds(many.clock_bound_s)}."
+    )
+
+
+def tables(many: Many) -> Iterator[tuple[str, Table]]:
+    """(title, table) of each part that there is something to say about."""
+    yield "Mean step", step(many.ranks)
+    if many.late:
+        yield "Waited for most", late(many)
+    if many.kinds:
+        yield "Collectives", collectives(many)
+
+
+def grid(*heads: str) -> Table:
+    """A table whose first column is text and the others figures."""
+    made = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    made.add_column(no_wrap=True)
+    for _ in heads[1:]:
+        made.add_column(justify="right", no_wrap=True)
+    made.add_row(*(Text(head, style="dim") for head in heads))
+    return made
+
+
+def step(ranks: Sequence[RankCost]) -> Table:
+    """Each part of the step: mean, smallest and largest over the ranks."""
+    scale = Scale.column(max(one.step_s for one in ranks))
+    made = grid("", f"mean {scale.unit}", "of step", "least", "most", "on rank")
+    whole = sum(one.step_s for one in ranks)
+    for name in [*PARTS, "step"]:
+        values = [getattr(one, f"{name}_s") for one in ranks]
+        worst = max(ranks, key=lambda one: getattr(one, f"{name}_s")) if max(values) > 0 else None
+        mean = sum(values) / len(values)
+        part = share(sum(values) / whole) if whole else BLANK
+        made.add_row(WORDS.get(name, name), scale(mean), part, scale(min(values)), scale(max(values)), str(worst.rank) if worst else BLANK)
+    return made
+
+
+def late(many: Many) -> Table:
+    """Who made the others wait, and how long each of them waited on average."""
+    made = grid("rank", "host", "others waited", "each", "of step")
+    others = max(1, len(many.ranks) - 1)
+    for one in many.late[:WORST]:
+        each = one.caused_s / others
+        made.add_row(
+            str(one.rank), plain(one.host), seconds(one.caused_s), seconds(each), share(each / one.step_s) if one.step_s else BLANK
+        )
+    return made
+
+
+def collectives(many: Many) -> Table:
+    """The kinds that move most bytes."""
+    made = grid("collective", "message", "ranks", "count", "busbw GB/s")
+    for kind in many.kinds:
+        made.add_row(
+            kind.name, size(kind.nbytes), count(kind.ranks), count(kind.count), number(kind.busbw_gbps) if kind.busbw_gbps else BLANK
+        )
+    return made

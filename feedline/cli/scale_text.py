@@ -1,0 +1,115 @@
+"""A study of scaling in the terminal: one table 80 columns wide, then what it means."""
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from feedline.analysis.quantities import BLANK, count, number, seconds, share
+from feedline.analysis.reports.terminal import plain
+from feedline.analysis.scaling.efficiency import Row
+from feedline.analysis.scaling.predict import Prediction
+from feedline.analysis.scaling.study import Study
+
+KINDS = {
+    "weak": "Weak scaling: every rank keeps its batch of {batch} samples.",
+    "strong": "Strong scaling: all ranks together keep a batch of {whole} samples.",
+    "mixed": "Neither the batch of a rank nor that of all ranks stays the same: efficiencies compare different work.",
+    "unknown": "Batch sizes are not known: taken as weak scaling, one batch per rank throughout.",
+}
+
+
+def show(study: Study, console: Console) -> None:
+    """Print it."""
+    console.print(plain(kind(study)))
+    console.print()
+    console.print(table(study))
+    for title, lines in (("Flagged", study.flags), ("Meaning", list(meaning(study))), ("Notes", study.notes)):
+        if lines:
+            console.print()
+            console.print(Text(title, style="bold underline"))
+            for line in lines:
+                console.print(plain(f"- {line}"))
+    console.print()
+
+
+def kind(study: Study) -> str:
+    """Weak or strong, in words."""
+    first = study.rows[0].point
+    batch = first.batch or 0.0
+    return KINDS[study.kind].format(batch=count(round(batch, 2)), whole=count(round(batch * first.ranks, 2)))
+
+
+def table(study: Study) -> Table:
+    """Measured rows, then predicted ones with their interval."""
+    made = Table.grid(padding=(0, 1, 0, 0), pad_edge=False)
+    timed = {(one.ranks, one.predicted): one for one in study.times}
+    heads = ["ranks", "samples/s", "interval", "efficiency", "marginal", "Karp-Flatt", *(["to accuracy"] if timed else [])]
+    for _ in heads:
+        made.add_column(justify="right", no_wrap=True)
+    made.add_row(*(Text(head, style="dim") for head in heads))
+    for row in study.rows:
+        cells = [count(row.point.ranks), number(row.point.samples_per_s), interval(row.point.low, row.point.high), *worth(row)]
+        made.add_row(*cells, *([to_accuracy(study, row.point.ranks, False)] if timed else []), style="yellow" if row.flagged else None)
+    for one in study.predictions:
+        if one.samples_per_s is not None:
+            cells = [
+                count(one.ranks),
+                number(one.samples_per_s),
+                interval(one.low, one.high),
+                f"{efficiency(study, one)}  ",
+                "predicted",
+                "",
+            ]
+            made.add_row(*cells, *([to_accuracy(study, one.ranks, True)] if timed else []), style="cyan")
+    return made
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """``1,200 - 1,300``."""
+    return BLANK if low is None or high is None else f"{number(low)} {BLANK} {number(high)}"
+
+
+def worth(row: Row) -> list[str]:
+    """Efficiency with a mark where it is flagged, marginal efficiency, Karp-Flatt."""
+    marginal = BLANK if row.marginal is None else share(row.marginal)
+    return [
+        f"{share(row.efficiency)} {'!' if row.flagged else ' '}",
+        marginal,
+        BLANK if row.karp_flatt is None else f"{row.karp_flatt:.3f}",
+    ]
+
+
+def efficiency(study: Study, one: Prediction) -> str:
+    """Of a prediction, against the same base as the measured rows."""
+    assert one.samples_per_s is not None
+    return share(one.samples_per_s / one.ranks * study.rows[0].point.rank_s)
+
+
+def to_accuracy(study: Study, ranks: int, predicted: bool) -> str:
+    """Seconds where Smin is known, else the part of what the fewest ranks take."""
+    found = next((one for one in study.times if (one.ranks, one.predicted) == (ranks, predicted)), None)
+    if found is None:
+        return BLANK
+    return seconds(found.seconds) if found.seconds is not None else f"{found.ratio:.2f} x"
+
+
+def meaning(study: Study) -> Iterator[str]:
+    """The shape, the laws, and what cannot be predicted."""
+    if study.shape is not None:
+        yield study.shape.says
+    for one in study.predictions:
+        if one.samples_per_s is None:
+            yield f"no prediction for {count(one.ranks)} ranks: {one.why}"
+    made = [one for one in study.predictions if one.samples_per_s is not None]
+    if made:
+        yield f"predicted by {made[0].model}; the interval holds about 4 of 5 such predictions"
+        others = [law for law in study.laws if law.name != made[0].model]
+        for one in made if others else []:
+            said = ", ".join(f"{law.name} {number(law.samples_per_s[one.ranks])}" for law in others)
+            yield f"other laws for {count(one.ranks)} ranks: {said} samples/s"
+        yield from study.left_out
+    if study.times:
+        best = min(study.times, key=lambda one: one.ratio)
+        yield f"soonest at the accuracy: {count(best.ranks)} ranks, after {best.ratio:.2f} of the time of {count(study.times[0].ranks)}"

@@ -1,0 +1,85 @@
+"""Efficiency, marginal efficiency, Karp-Flatt, and the shape, on the source material's table and on made-up ones."""
+
+import pytest
+from scaling.made_up import SOURCE, points
+
+from feedline.analysis.scaling.efficiency import Point, rows, scaling_kind, sound
+from feedline.analysis.scaling.shape import shape_of
+from feedline.analysis.scaling.time_to_accuracy import Noise, statistical_efficiency, time_to_accuracy
+
+
+def ring(n: int) -> float:
+    """Samples/s of ranks whose sample takes 1 ms and, in all, 0.4 ms of a ring's transfer."""
+    return n / (1e-3 + 0.4e-3 * (n - 1) / n)
+
+
+def shared(n: int) -> float:
+    """Samples/s of ranks that stand in each other's way: 0.05 ms a sample for each other rank."""
+    return n / (1e-3 + 0.05e-3 * (n - 1))
+
+
+def test_the_source_table_gives_its_known_efficiencies():
+    found = rows(points(SOURCE))
+
+    assert [round(100 * row.efficiency, 1) for row in found] == [100.0, 105.3, 86.8, 70.3]
+    assert [row.flagged for row in found] == [False, True, False, False]
+
+
+def test_marginal_efficiency_is_of_the_added_ranks_alone():
+    found = rows(points(SOURCE))
+
+    assert [row.marginal and round(100 * row.marginal, 1) for row in found] == [None, 110.6, 68.3, 53.8]
+
+
+def test_karp_flatt_of_the_source_table():
+    assert [row.karp_flatt and round(row.karp_flatt, 3) for row in rows(points(SOURCE))] == [None, -0.050, 0.051, 0.060]
+
+
+def test_an_efficiency_above_one_within_the_error_is_not_flagged():
+    noisy = [Point(1, 100.0, 94.0, 106.0), Point(2, 206.0, 196.0, 216.0)]
+    exact = [Point(1, 100.0, 99.9, 100.1), Point(2, 206.0, 205.9, 206.1)]
+
+    assert [rows(noisy)[1].flagged, rows(exact)[1].flagged] == [False, True]
+
+
+def test_a_bad_baseline_is_left_out_of_fits():
+    assert [point.ranks for point in sound(rows(points(SOURCE)))] == [2, 4, 8]
+
+
+def test_without_one_rank_the_fewest_are_the_base_and_there_is_no_serial_fraction():
+    found = rows(points({2: 200.0, 4: 300.0}))
+
+    assert [row.efficiency for row in found] == [1.0, 0.75]
+    assert [row.karp_flatt for row in found] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("batches", "kind"), [((32, 32, 32), "weak"), ((32, 16, 8), "strong"), ((32, 32, 8), "mixed"), ((32, None, 8), "unknown")]
+)
+def test_the_kind_of_scaling_is_read_off_the_batches(batches, kind):
+    measured = [Point(ranks, 1.0, batch=batch) for ranks, batch in zip((1, 2, 4), batches, strict=True)]
+
+    assert scaling_kind(measured) == kind
+
+
+def test_the_shape_of_the_source_table_is_linear():
+    found = shape_of(sound(rows(points(SOURCE))), "unknown")
+
+    assert found is not None and found.name == "linear"
+    assert "latency" in found.says and "not the bandwidth of a ring" in found.says
+
+
+@pytest.mark.parametrize(("law", "name"), [(ring, "saturating"), (shared, "linear"), (lambda n: 1000.0 * n, "flat")])
+def test_the_shape_tells_a_ring_from_a_shared_resource(law, name):
+    found = shape_of(points({n: law(n) for n in (1, 2, 4, 8)}), "weak")
+
+    assert found is not None and found.name == name
+
+
+def test_the_shape_is_not_read_off_strong_scaling():
+    assert shape_of(points({n: ring(n) for n in (1, 2, 4, 8)}), "strong") is None
+
+
+def test_time_to_accuracy_doubles_its_steps_at_the_critical_batch():
+    assert time_to_accuracy(Noise(1024, 1000), ranks=8, batch=128, step_s=0.1) == pytest.approx(200.0)
+    assert statistical_efficiency(Noise(1024), ranks=8, batch=128, base_ranks=1) == pytest.approx((1024 + 128) / 2048)

@@ -1,0 +1,212 @@
+"""Many ranks: reduced rank by rank, the result does not depend on who did it, and what is wrong with some of them is named."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scaling.made_up import MS, rank
+
+from feedline.analysis.comm.clocks import align
+from feedline.analysis.comm.match import match
+from feedline.analysis.comm.partition import PARTS, meet, partition
+from feedline.analysis.many import reduce
+from feedline.analysis.many.envelope import Envelope
+from feedline.analysis.many.passes import survey
+from feedline.analysis.many.sources import sources
+from feedline.cli import main
+from feedline.profiler.errors import RunDamaged, RunNotFound, WorkersLost
+from feedline.profiler.store.read import Run
+
+RANKS, STEPS, BUCKETS, HALF_WAY = 6, 12, 4, 7
+
+
+@pytest.fixture(scope="module")
+def plan(synthetic):
+    return synthetic.Plan(RANKS, STEPS, BUCKETS, per_host=3)
+
+
+@pytest.fixture(scope="module")
+def whole(synthetic, plan, tmp_path_factory) -> Path:
+    """A run of six ranks on two hosts whose clocks are 3 s apart."""
+    path = tmp_path_factory.mktemp("many") / "run"
+    for number in range(RANKS):
+        synthetic.write_rank(path, plan, number)
+    return path
+
+
+@pytest.fixture
+def copied(whole, tmp_path) -> Path:
+    shutil.copytree(whole, tmp_path / "run")
+    return tmp_path / "run"
+
+
+class Here:
+    """An executor that works at once."""
+
+    def submit(self, work, *args):
+        from concurrent.futures import Future
+
+        future: Future = Future()
+        future.set_result(work(*args))
+        return future
+
+
+HERE = reduce.Crew(Here(), lambda value: value)
+
+
+def reduced(*paths: Path):
+    return reduce.reduce_ranks([str(path) for path in paths], HERE)
+
+
+def test_who_was_late_and_what_the_others_waited_is_found(synthetic, plan, whole):
+    found = reduced(whole)
+
+    late = [plan.late_rank(step) for step in range(2, STEPS)]
+    for one in found.ranks:
+        expected = late.count(one.rank) / len(late) * synthetic.LATE / 1e9 * (RANKS - 1)
+        assert one.caused_s == pytest.approx(expected, abs=2e-5)
+    assert found.late[0].rank == 3
+
+
+def test_the_parts_of_each_rank_sum_to_its_step(whole):
+    for one in reduced(whole).ranks:
+        assert sum(getattr(one, f"{name}_s") for name in PARTS) == pytest.approx(one.step_s, abs=1e-12)
+
+
+def test_a_rank_is_split_as_the_report_of_all_ranks_at_once_splits_it(whole):
+    every = [one for _, one in sorted(Run.open(whole).ranks.items())]
+    loaded = [found for one in every if (found := reduce.of_rank(one)) is not None]
+    matched = match(loaded)
+    alignment = align(loaded, matched)
+    met = meet(matched, alignment)
+    costs = {one.rank: one for one in reduced(whole).ranks}
+    for column, one in enumerate(loaded):
+        parts = partition(one, column, matched, met, alignment.bound).parts
+        for name in PARTS:
+            assert getattr(costs[one.rank], f"{name}_s") == pytest.approx(parts[name][2:].mean() / 1e9, abs=1e-9), (one.rank, name)
+
+
+def test_a_dask_cluster_of_two_workers_finds_the_same(whole):
+    distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
+    settings = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None, "protocol": "tcp"}
+    with distributed.LocalCluster(**settings) as cluster, reduce.dask(cluster.scheduler_address) as crew:
+        found = reduce.reduce_ranks([str(whole)], crew)
+
+    assert found == reduced(whole)
+
+
+def test_no_scheduler_at_the_address_is_told(whole):
+    pytest.importorskip("distributed", reason="dask.distributed is not installed")
+    with pytest.raises(WorkersLost, match="127.0.0.1:1 "), reduce.dask("tcp://127.0.0.1:1", wait_s=0.2):
+        pass
+
+
+def test_ranks_elsewhere_are_read_through_fsspec(whole):
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    memory.put(str(whole), "/elsewhere", recursive=True)
+    try:
+        assert reduce.reduce_ranks(["memory://elsewhere"], HERE) == reduced(whole)
+    finally:
+        memory.rm("/elsewhere", recursive=True)
+
+
+def test_folders_of_several_nodes_are_one_run(whole, copied, tmp_path):
+    (tmp_path / "node1").mkdir()
+    for number in range(3, RANKS):
+        (copied / f"rank{number}").rename(tmp_path / "node1" / f"rank{number}")
+
+    assert reduced(copied, tmp_path / "node1") == reduced(whole)
+
+
+def test_a_rank_in_two_folders_is_two_runs(whole, copied):
+    with pytest.raises(RunDamaged, match="rank 0 is in .* and in .*: these are two runs"):
+        reduced(whole, copied)
+
+
+def test_a_missing_rank_is_named_and_its_collectives_are_counted(copied):
+    shutil.rmtree(copied / "rank3")
+
+    found = reduced(copied)
+
+    assert any("rank 3 of 6 left no folder" in note for note in found.notes)
+    assert (len(found.ranks), found.incomplete) == (RANKS - 1, STEPS * BUCKETS)
+
+
+def test_a_shorter_rank_is_named(synthetic, plan, copied):
+    shutil.rmtree(copied / "rank4")
+    synthetic.write_rank(copied, plan, 4, steps=HALF_WAY, compacted=False)
+
+    found = reduced(copied)
+
+    assert f"rank 4 made {HALF_WAY} of {STEPS} steps" in found.notes
+    assert any(note.startswith("rank 4 was killed") for note in found.notes)
+    assert found.incomplete == (STEPS - HALF_WAY) * BUCKETS
+
+
+def test_after_a_restart_only_the_last_start_counts(synthetic, plan, copied, whole):
+    for number in range(RANKS - 1):
+        synthetic.write_rank(copied, plan, number, restart=1)
+
+    found = reduced(copied)
+
+    assert found.notes[0].startswith("torchrun restarted the ranks 1 time:")
+    assert "rank 5 did not come back after the last restart" in found.notes
+    assert [one.rank for one in found.ranks] == list(range(RANKS - 1))
+
+
+def test_a_damaged_rank_is_named_and_the_others_are_shown(copied):
+    (copied / "rank2" / "events.parquet").write_bytes(b"PAR1")
+
+    found = reduced(copied)
+
+    assert any(note.startswith("rank 2 is left out: ") for note in found.notes)
+    assert len(found.ranks) == RANKS - 1
+
+
+def test_a_place_without_ranks_is_refused(tmp_path):
+    with pytest.raises(RunNotFound, match="holds no folder of a rank"):
+        reduced(tmp_path)
+
+
+def test_the_command_finds_the_same_in_processes_and_prints_it(whole, tmp_path, capsys):
+    out = tmp_path / "ranks.json"
+
+    assert main(["ranks", str(whole), "--processes", "2", "--json", str(out)]) == 0
+
+    said = capsys.readouterr().out
+    assert "6 of 6 ranks on 2 hosts" in said and "Waited for most" in said
+    assert max(map(len, said.splitlines())) <= 80
+    assert json.loads(out.read_text()) == json.loads(json.dumps(reduced(whole).plain()))
+
+
+def test_envelopes_merge_in_any_order():
+    starts = np.array([[31, 40], [33, 41], [35, 42]]) * MS
+    parts = [Envelope.of(rank(number, starts + number % 3 * MS, starts + 9 * MS, 4)) for number in range(4)]
+    one_by_one = parts[0].merge(parts[1]).merge(parts[2]).merge(parts[3])
+    by_twos = parts[3].merge(parts[1]).merge(parts[2].merge(parts[0]))
+
+    (a,), (b,) = one_by_one.groups.values(), by_twos.groups.values()
+    assert a.first == b.first
+    assert (a.rows == b.rows).all()
+    assert a.rows["last"].tolist() == [2] * 6
+    assert a.rows["ranks"].tolist() == [4] * 6
+
+
+def test_numbers_that_begin_anew_are_another_generation():
+    starts = np.array([[31, 40], [33, 41]]) * MS
+    one = rank(0, starts, starts + MS, 2)
+    one.table["sequence"] = [0, 1, 0, 1]
+
+    assert sorted(key.generation for key in Envelope.of(one).groups) == [0, 1]
+
+
+def test_a_survey_of_nothing_readable_says_why(copied):
+    for number in range(RANKS):
+        (copied / f"rank{number}" / "manifest.json").write_text("{")
+
+    assert set(survey(sources([str(copied)]).found, reduce.of_rank).unread) == set(range(RANKS))
+    with pytest.raises(RunDamaged, match="no rank of .* can be read; rank 0"):
+        reduced(copied)

@@ -1,0 +1,129 @@
+"""``feedline scale``: a table, recorded runs, and a training that it starts itself."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from feedline.cli import main
+
+TABLE = "1=67758,2=142704,4=235271,8=381000"
+
+
+def test_the_source_table_is_shown_with_its_flag_and_its_shape(capsys):
+    assert main(["scale", "--table", TABLE, "--predict", "16"]) == 0
+
+    said = capsys.readouterr().out
+    for figure in ("100.0 %", "105.3 % !", "86.8 %", "70.3 %", "-0.050", "predicted by Amdahl"):
+        assert figure in said
+    assert "straight line" in said
+    assert max(map(len, said.splitlines())) <= 80
+
+
+def test_the_page_and_the_json_say_the_same(tmp_path, capsys):
+    assert main(["scale", "--table", TABLE, "--batch", "256", "--noise-scale", "4096:3000", "-o", str(tmp_path / "out")]) == 0
+
+    found = json.loads((tmp_path / "out" / "scale.json").read_text())
+    page = (tmp_path / "out" / "scale.html").read_text()
+    assert [round(row["efficiency"], 3) for row in found["rows"]] == [1.0, 1.053, 0.868, 0.703]
+    assert found["shape"]["name"] == "linear"
+    assert "105.3 %" in page and "<svg" in page and "http" not in page.replace("http-equiv", "")
+
+
+def test_an_older_result_is_not_overwritten(tmp_path, capsys):
+    arguments = ["scale", "--table", TABLE, "-o", str(tmp_path)]
+    assert main(arguments) == 0
+    assert main(arguments) == 73
+    assert main([*arguments, "-f"]) == 0
+
+
+@pytest.mark.parametrize("table", ["1", "1=0", "0=5", "1=5,1=6", "a=b", "1=inf"])
+def test_a_table_that_is_none_is_refused(table, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["scale", "--table", table])
+
+    assert ended.value.code == 2
+
+
+@pytest.mark.parametrize("arguments", [[], ["--table", TABLE, "--", "train.py"]])
+def test_it_wants_one_thing_to_look_at(arguments, capsys):
+    assert main(["scale", *arguments]) == 2
+    assert "one of the three" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def recorded(synthetic, tmp_path_factory) -> dict[int, Path]:
+    """Runs of one, two and four synthetic ranks, whose steps all take 100 ms."""
+    folder = tmp_path_factory.mktemp("recorded")
+    for size in (1, 2, 4):
+        for rank in range(size):
+            synthetic.write_rank(folder / f"n{size}", synthetic.Plan(size, 20, 4), rank)
+    return {size: folder / f"n{size}" for size in (1, 2, 4)}
+
+
+def test_recorded_runs_are_compared_and_more_ranks_predicted(recorded, tmp_path, capsys):
+    out = tmp_path / "out.json"
+    runs = [str(recorded[size]) for size in (4, 1, 2)]
+
+    assert main(["scale", "--predict", "8,64", "--json", str(out), *runs]) == 0
+
+    found = json.loads(out.read_text())
+    assert found["kind"] == "weak"
+    assert [round(row["point"]["samples_per_s"]) for row in found["rows"]] == [320, 640, 1280]
+    eight, far = found["predictions"]
+    assert eight["low"] < 2560 * 1.001 and eight["high"] > 2560 * 0.9
+    assert far["samples_per_s"] is None and "more than 4 times the 4" in far["why"]
+
+
+def test_folders_of_two_nodes_are_one_launch(recorded, tmp_path, capsys):
+    for node, ranks in enumerate(((0, 1), (2, 3))):
+        for rank in ranks:
+            shutil.copytree(recorded[4] / f"rank{rank}", tmp_path / f"node{node}" / f"rank{rank}")
+
+    assert main(["scale", str(recorded[1]), str(tmp_path / "node0"), str(tmp_path / "node1")]) == 0
+
+    said = capsys.readouterr().out
+    assert "1,280" in said and "missing" not in said
+
+
+def test_a_missing_rank_is_named(recorded, tmp_path, capsys):
+    shutil.copytree(recorded[4], tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "rank2")
+
+    assert main(["scale", str(recorded[1]), str(tmp_path / "run")]) == 0
+    assert "1 of 4 ranks are missing (2)" in " ".join(capsys.readouterr().out.split())
+
+
+TRAINING = """
+import os, sys
+if os.environ["WORLD_SIZE"] == sys.argv[1]:
+    sys.exit(3)
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+
+dist.init_process_group("gloo")
+model = DistributedDataParallel(torch.nn.Linear(64, 64))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (x,) in DataLoader(TensorDataset(torch.randn(160, 64)), batch_size=8):
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+
+
+def test_a_training_is_run_with_more_and_more_ranks_until_it_fails(tmp_path, monkeypatch, capsys):
+    (tmp_path / "train.py").write_text(TRAINING)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+
+    code = main(["scale", "--ranks", "2,3", "-o", "out", "--", "train.py", "3"])
+
+    said = capsys.readouterr()
+    assert code == 1, said.err  # torchrun's, whose rank ended with 3
+    assert "with 3 ranks the training ended with exit code 1" in said.err
+    found = json.loads(Path("out/scale.json").read_text())
+    assert [(row["point"]["ranks"], row["point"]["batch"]) for row in found["rows"]] == [(2, 8.0)]
