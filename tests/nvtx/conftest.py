@@ -62,7 +62,7 @@ def under_tool(tool: pathlib.Path, tmp_path: pathlib.Path) -> Run:
         if warm is not None:
             done = warm.run(script, folder=tmp_path, environment=environment)
         else:
-            done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=60)
+            done = subprocess.run([sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         lines = log.read_text().splitlines() if log.exists() else []
         fields = [line.split("\t") for line in lines]
