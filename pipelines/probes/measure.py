@@ -31,7 +31,7 @@ class Plan:
         files: of the user's data set, at most.
         pixels: of these files together, at most, where images are decoded or changed; at least four files are taken.
         scratch_bytes: of the file that is written to be read.
-        threads: that read at once.
+        readers: processes that read at once.
     """
 
     rounds: int = 5
@@ -39,11 +39,11 @@ class Plan:
     files: int = 100
     pixels: float = 40e6
     scratch_bytes: int = 256 << 20
-    threads: tuple[int, ...] = (1, 4, 16)
+    readers: tuple[int, ...] = (1, 4, 16)
 
 
 FULL = Plan()
-QUICK = Plan(rounds=3, seconds=0.04, files=20, pixels=4e6, scratch_bytes=32 << 20, threads=(1, 4))
+QUICK = Plan(rounds=3, seconds=0.04, files=20, pixels=4e6, scratch_bytes=32 << 20, readers=(1, 4))
 
 
 @dataclass(frozen=True)

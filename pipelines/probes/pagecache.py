@@ -41,15 +41,6 @@ def resident_share(fd: int) -> float | None:
         _libc.munmap(address, size)
 
 
-def disk_bytes() -> int | None:
-    """Bytes that this process had the disk read so far (/proc/self/io, read_bytes); None: the kernel does not tell."""
-    try:
-        with open("/proc/self/io", "rb") as file:
-            return next(int(line.split()[1]) for line in file if line.startswith(b"read_bytes"))
-    except (OSError, StopIteration, ValueError):
-        return None
-
-
 def readahead_bytes(fd: int) -> int:
     """What one page fault of a mapping may bring in; Linux' default of 128 KiB where the kernel does not tell."""
     device = os.fstat(fd).st_dev

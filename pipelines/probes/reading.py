@@ -1,20 +1,97 @@
-"""Passes over a file, or over many: read() against mmap, by several threads at once, which let go of the interpreter's lock meanwhile."""
+"""Passes over a file, or over many, by processes that read at once; and that cold is cold and warm is warm."""
 
-import mmap
+import marshal
 import os
 import random
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
+from feedline.pipelines.probes import pagecache, reader
+from feedline.pipelines.probes.measure import Refused, Timed, Work
+from feedline.pipelines.probes.reader import ADVISED, MMAP, READ
 
-from feedline.pipelines.probes import pagecache
-from feedline.pipelines.probes.measure import Refused, Work
-from feedline.profiler import clock
+__all__ = ["ADVISED", "MMAP", "Pass", "READ", "Readers", "Span", "cold", "readers", "scattered", "sequential", "warm"]
 
-READ, MMAP, ADVISED = "read", "mmap", "mmap advised"  # advised: MADV_RANDOM, as LMDB's MDB_NORDAHEAD does
 COLD_SHARE = 0.9  # of the bytes must have come from the disk
+COLD_BLOCKS = 4096  # of a pass at random places: a disk with a head needs 40 s for them
+IN_FLIGHT_S = 0.01  # pages that the last pass read ahead and that have not arrived yet cannot be dropped
+UNLIMITED = 1e6  # seconds
+Job = tuple[object, ...]  # for reader.py
+
+
+@dataclass(frozen=True)
+class Pass(Timed):
+    """From the first reader's start to the last one's end.
+
+    Attributes:
+        disk: bytes that came from the disk; None: the kernel does not tell.
+    """
+
+    disk: int | None
+
+
+@dataclass(frozen=True)
+class Readers:
+    """Processes that wait for something to read (reader.py)."""
+
+    processes: Sequence["subprocess.Popen[bytes]"]
+
+    def at_once(self, jobs: Sequence[Job]) -> Pass:
+        """One job a process, all released together when each of them is ready.
+
+        Raises:
+            Refused: a job failed, or its process was killed.
+        """
+        used = self.processes[: len(jobs)]
+        for process, job in zip(used, jobs, strict=True):
+            _tell(process, marshal.dumps(job))  # type: ignore[arg-type]
+        words = [_answer(process) for process in used]
+        all_ready = all(word == "ready" for word in words)
+        waiting = [process for process, word in zip(used, words, strict=True) if word == "ready"]
+        for process in waiting:
+            _tell(process, reader.GO if all_ready else reader.CALLED_OFF)
+        answers = [_answer(process) for process in waiting]
+        if failed := [one for one in (answers if all_ready else words) if isinstance(one, str) and one != "ready"]:
+            raise Refused(failed[0])
+        units, starts, ends, cpu, disk = zip(*answers, strict=True)
+        return Pass(sum(units), (max(ends) - min(starts)) * 1e-9, sum(cpu) * 1e-9, None if None in disk else sum(disk))
+
+
+@contextmanager
+def readers(number: int) -> Iterator[Readers]:
+    """Start so many; they are gone on leaving, and when this process is killed. Ctrl-C in a terminal does not reach them."""
+    command = [sys.executable, "-I", "-S", reader.__file__]
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        for _ in range(number):
+            processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True))
+        yield Readers(processes)
+    finally:
+        for process in processes:
+            process.kill()
+            with suppress(BrokenPipeError):
+                process.communicate()
+
+
+def _tell(process: "subprocess.Popen[bytes]", what: bytes) -> None:
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):  # it ended: its answer says so
+        process.stdin.write(what)
+        process.stdin.flush()
+
+
+def _answer(process: "subprocess.Popen[bytes]") -> Any:
+    """What it says, or a text about its end."""
+    assert process.stdout is not None
+    try:
+        return marshal.load(process.stdout)
+    except EOFError:
+        return f"a reading process ended with exit code {process.wait()}"
 
 
 @dataclass(frozen=True)
@@ -35,38 +112,12 @@ class Span:
     def bytes(self) -> int:
         return self.block * len(self.offsets)
 
-    def part(self, number: int, of: int) -> "Span":
-        """What one of several threads reads: a stretch of its own."""
-        ends = [len(self.offsets) * n // of for n in (number, number + 1)]
-        return Span(self.fd, self.block, self.offsets[ends[0] : ends[1]], self.how)
-
-    def read(self, until_ns: float = float("inf")) -> int:
-        """Read until done or until that time. Returns the bytes read."""
-        return self._reads(until_ns) if self.how == READ else self._faults(until_ns)
-
-    def _reads(self, until_ns: float) -> int:
-        buffers = [bytearray(self.block)]
-        fd, preadv, now, done = self.fd, os.preadv, clock.wall_ns, 0
-        for offset in self.offsets:
-            done += preadv(fd, buffers, offset)
-            if now() > until_ns:
-                break
-        return done
-
-    def _faults(self, until_ns: float) -> int:
-        buffer = np.empty(self.block, np.uint8)
-        done = 0
-        with mmap.mmap(self.fd, 0, prot=mmap.PROT_READ) as mapping:
-            if self.how == ADVISED:
-                mapping.madvise(mmap.MADV_RANDOM)
-            view = np.frombuffer(mapping, np.uint8)
-            for offset in self.offsets:
-                np.copyto(buffer, view[offset : offset + self.block])
-                done += self.block
-                if clock.wall_ns() > until_ns:
-                    break
-            del view
-        return done
+    def jobs(self, number: int, limit_s: float = UNLIMITED, again: bool = False) -> list[Job]:
+        """For so many readers: each opens the file for itself, so that each has a readahead, and reads a stretch of its own."""
+        path = f"/proc/{os.getpid()}/fd/{self.fd}"
+        ends = [len(self.offsets) * n // number for n in range(number + 1)]
+        parts = [list(self.offsets[first:last]) for first, last in zip(ends, ends[1:])]
+        return [("blocks", round(limit_s * 1e9), again, path, self.block, part, self.how) for part in parts]
 
 
 def sequential(fd: int, size: int, block: int, how: str) -> Span:
@@ -74,42 +125,25 @@ def sequential(fd: int, size: int, block: int, how: str) -> Span:
 
 
 def scattered(fd: int, size: int, block: int, how: str, is_cold: bool) -> Span:
-    """Blocks at random places, none twice, and so few that the readahead of one seldom brings in another."""
-    reach = max(block, pagecache.readahead_bytes(fd) // 2) if how == MMAP and is_cold else block
-    count = max(1, min(size // reach // 4, 4096))
+    """Blocks at random places, none twice: warm, all of them; cold, so few that the readahead of one seldom brings in another."""
+    reach = max(block, pagecache.readahead_bytes(fd) // 2) if how == MMAP else block
+    count = max(1, min(size // reach // 4, COLD_BLOCKS)) if is_cold else size // block
     return Span(fd, block, [place * block for place in random.Random(0).sample(range(size // block), count)], how)
 
 
-def read_file(path: str, how: str) -> int:
-    """Open, read and close one file, as a data set with a file per sample does. Returns its bytes."""
-    with open(path, "rb") as file:
-        if how == READ:
-            return len(file.read())
-        with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapping:
-            return len(mapping[:])
-
-
-def at_once(threads: int, pass_of: Callable[[int], int], pool: ThreadPoolExecutor) -> int:
-    """Run the parts of a pass, each in a thread; one part runs in this one. Returns the sum of what they return."""
-    if threads == 1:
-        return pass_of(0)
-    return sum(pool.map(pass_of, range(threads)))
-
-
-def cold(fds: Callable[[], Iterable[int]], run: Callable[[], int], total: Callable[[int], int]) -> Work:
+def cold(fds: Callable[[], Iterable[int]], run: Callable[[], Pass], total: Callable[[float], float]) -> Work:
     """A pass over files whose pages were dropped before, checked to have come from the disk.
 
     Args:
         fds: opens the files; they are closed again.
-        run: the pass; returns units.
         total: units -> bytes.
 
     Raises (in the pass):
         Refused: the pages could not be dropped.
     """
-    before: list[int | None] = [None]
+    left: list[float | None] = []
 
-    def empty() -> None:
+    def drop() -> list[float | None]:
         shares = []
         for fd in fds():
             try:
@@ -117,39 +151,43 @@ def cold(fds: Callable[[], Iterable[int]], run: Callable[[], int], total: Callab
                 shares.append(pagecache.resident_share(fd))
             finally:
                 os.close(fd)
-        before[0] = pagecache.disk_bytes()
-        if before[0] is None and any(share is None or share > 1 - COLD_SHARE for share in shares):
-            raise Refused("the page cache cannot be emptied here, or not be looked at")
+        return shares
 
-    def checked() -> int:
+    def empty() -> None:
+        drop()
+        time.sleep(IN_FLIGHT_S)
+        left[:] = drop()
+
+    def checked() -> Pass:
         done = run()
-        after = pagecache.disk_bytes()
-        if before[0] is not None and after is not None and after - before[0] < COLD_SHARE * total(done):
-            seen = f"only {max(0, after - before[0]):,} of {total(done):,} bytes came from a disk"
+        if done.disk is None and any(share is None or share > 1 - COLD_SHARE for share in left):
+            raise Refused("the page cache cannot be emptied here, or not be looked at")
+        if done.disk is not None and done.disk < COLD_SHARE * total(done.units):
+            seen = f"only {done.disk:,} of {total(done.units):,.0f} bytes came from a disk"
             raise Refused(f"not cold: {seen} (a file system in memory, or of a server)")
         return done
 
     return Work(checked, empty)
 
 
-def warm(run: Callable[[], int], total: Callable[[int], int], fill: Callable[[], object]) -> Work:
+def warm(run: Callable[[], Pass], total: Callable[[float], float], fill: Callable[[], Pass]) -> Work:
     """A pass over files that are in the page cache, checked to have come from there.
 
     Args:
-        fill: reads all of them; called before the first pass.
+        total: units -> bytes.
+        fill: reads all of them once; called before the first pass.
     """
-    filled: list[object] = []
+    filled: list[Pass] = []
 
     def prepare() -> None:
         if not filled:
             filled.append(fill())
 
-    def checked() -> int:
-        before = pagecache.disk_bytes()
+    def checked() -> Pass:
         done = run()
-        after = pagecache.disk_bytes()
-        if before is not None and after is not None and after - before > (1 - COLD_SHARE) * total(done):
-            raise Refused(f"not warm: {after - before:,} of {total(done):,} bytes came from the disk: they do not stay in the page cache")
+        once = min(total(done.units), total(filled[0].units))  # what came from the disk at first is in memory the next time round
+        if done.disk is not None and done.disk > (1 - COLD_SHARE) * once:
+            raise Refused(f"not warm: {done.disk:,} of {once:,.0f} bytes came from the disk: they do not stay in the page cache")
         return done
 
     return Work(checked, prepare)

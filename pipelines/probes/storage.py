@@ -2,6 +2,8 @@
 
 Cold: the page cache of this machine was emptied of them and every pass checked to have come from the disk. Names and inodes stay cached,
 and so may the data in a disk, a hypervisor or a server. Warm: every pass checked to have come from memory.
+
+Those that read at once are processes, as workers of DataLoader are: threads of Python would wait for its lock.
 """
 
 import os
@@ -9,7 +11,6 @@ import random
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -17,9 +18,8 @@ from typing import NamedTuple
 from feedline.pipelines.photos import Photo
 from feedline.pipelines.probes import pagecache, reading
 from feedline.pipelines.probes.measure import Plan, Refused, Work, ceiling, in_turns, reason
-from feedline.pipelines.probes.reading import ADVISED, MMAP, READ
+from feedline.pipelines.probes.reading import ADVISED, MMAP, READ, Pass, Readers
 from feedline.pipelines.probes.subject import Subject
-from feedline.profiler import clock
 from feedline.profiler.ceilings import Ceiling
 
 MIB = 1 << 20
@@ -33,50 +33,50 @@ class Way(NamedTuple):
     pattern: str
     how: str
     cache: str
-    threads: int
+    readers: int
     block: int
 
     @property
     def name(self) -> str:
-        return f"read/{self.pattern} {self.how} {self.cache} x{self.threads}"
+        return f"read/{self.pattern} {self.how} {self.cache} x{self.readers}"
 
     def settings(self, where: str) -> dict[str, object]:
         return {
             "pattern": self.pattern,
             "how": self.how,
             "cache": self.cache,
-            "threads": self.threads,
+            "readers": self.readers,
             "block_bytes": self.block,
             "file_system": where,
         }
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
-    """Every way of reading: by file, sequential, random; read() and mmap; cold and warm; by so many threads at once as the plan says."""
+    """Every way of reading: by file, sequential, random; read() and mmap; cold and warm; by so many processes at once as the plan says."""
     where = pagecache.filesystem(subject.folder)
-    with ThreadPoolExecutor(max(subject.plan.threads)) as pool:
-        yield from _by_file(subject, where, pool)
+    with reading.readers(max(subject.plan.readers)) as readers:
+        yield from _by_file(subject, where, readers)
         block = _sample_block(subject.sample)
         try:
             with scratch(subject.folder, subject.plan.scratch_bytes) as (fd, size):
                 for pattern, size_of in (("sequential", BLOCK), ("random 4 KiB", PAGE), ("random by sample", block)):
                     if size_of and (pattern != "random by sample" or size_of != PAGE):
-                        yield from one_file(fd, size, pattern, size_of, subject.plan, where, pool)
+                        yield from one_file(fd, size, pattern, size_of, subject.plan, where, readers)
         except (OSError, Refused) as error:
             for pattern in ("sequential", "random 4 KiB"):
                 yield ceiling(f"read/{pattern}", f"no scratch file in {subject.folder}: {reason(error)}", unit="B/s")
 
 
-def one_file(fd: int, size: int, pattern: str, block: int, plan: Plan, where: str, pool: ThreadPoolExecutor) -> Iterator[Ceiling]:
+def one_file(fd: int, size: int, pattern: str, block: int, plan: Plan, where: str, readers: Readers) -> Iterator[Ceiling]:
     """Ceilings of one pattern on an open file, cold and then warm."""
     for cache in ("cold", "warm"):
         ways = {
             way.name: way
             for how in ((READ, MMAP) if pattern == "sequential" else (READ, MMAP, ADVISED))
-            for threads in plan.threads
-            for way in [Way(pattern, how, cache, threads, block)]
+            for number in plan.readers
+            for way in [Way(pattern, how, cache, number, block)]
         }
-        found = in_turns({name: span_work(fd, size, way, plan, pool) for name, way in ways.items()}, plan)
+        found = in_turns({name: span_work(fd, size, way, plan, readers) for name, way in ways.items()}, plan)
         for name, way in ways.items():
             source = f"{way.how} of {block:,} B, {pattern}, in a file of {size // MIB} MiB made for it"
             settings = {**way.settings(where), "read_ahead_bytes": pagecache.readahead_bytes(fd)}
@@ -90,20 +90,24 @@ def span_of(fd: int, size: int, way: Way) -> reading.Span:
     return reading.scattered(fd, size, way.block, way.how, way.cache == "cold")
 
 
-def span_work(fd: int, size: int, way: Way, plan: Plan, pool: ThreadPoolExecutor) -> Work:
-    """One way through one open file. A slow disk ends a pass early; what it read until then counts."""
-    span, whole = span_of(fd, size, way), reading.sequential(fd, size, BLOCK, READ)
+def span_work(fd: int, size: int, way: Way, plan: Plan, readers: Readers) -> Work:
+    """One way through one open file.
 
-    def run() -> int:
-        until = clock.wall_ns() + 4e9 * plan.seconds
-        return reading.at_once(way.threads, lambda number: span.part(number, way.threads).read(until), pool)
+    Warm, the readers go round until the time is up, so that none waits for the last one. Cold, a slow disk ends a pass early.
+    """
+    is_cold = way.cache == "cold"
+    jobs = span_of(fd, size, way).jobs(way.readers, 4 * plan.seconds if is_cold else plan.seconds, again=not is_cold)
 
-    if way.cache == "cold":
-        return reading.cold(lambda: [os.dup(fd)], run, int)
-    return reading.warm(run, int, whole.read)
+    def run() -> Pass:
+        return readers.at_once(jobs)
+
+    if is_cold:
+        return reading.cold(lambda: [os.dup(fd)], run, float)
+    fill = reading.sequential(fd, size, BLOCK, READ).jobs(1)
+    return reading.warm(run, float, lambda: readers.at_once(fill))
 
 
-def _by_file(subject: Subject, where: str, pool: ThreadPoolExecutor) -> Iterator[Ceiling]:
+def _by_file(subject: Subject, where: str, readers: Readers) -> Iterator[Ceiling]:
     if not subject.sample:
         yield ceiling("read/files", "no data set was given: name it with --data")
         return
@@ -114,33 +118,27 @@ def _by_file(subject: Subject, where: str, pool: ThreadPoolExecutor) -> Iterator
             ways = {
                 way.name: way
                 for how in (READ, MMAP)
-                for threads in (subject.plan.threads if group == "files" else (1,))
-                for way in [Way(group, how, cache, threads, round(mean))]
+                for number in (subject.plan.readers if group == "files" else (1,))
+                for way in [Way(group, how, cache, number, round(mean))]
             }
-            found = in_turns({name: _files_work(paths, way, mean, pool) for name, way in ways.items()}, subject.plan)
+            found = in_turns({name: _files_work(paths, way, mean, subject.plan, readers) for name, way in ways.items()}, subject.plan)
             for name, way in ways.items():
                 source = f"open, {way.how}, close of {len(paths)} of the user's files, {mean:,.0f} B on average"
                 yield ceiling(name, found[name], source=source, settings=way.settings(where))
 
 
-def _files_work(paths: Sequence[str], way: Way, mean: float, pool: ThreadPoolExecutor) -> Work:
+def _files_work(paths: Sequence[str], way: Way, mean: float, plan: Plan, readers: Readers) -> Work:
     order = random.Random(0).sample(list(paths), len(paths))
 
-    def part(number: int) -> int:
-        mine = order[number :: way.threads]
-        for path in mine:
-            reading.read_file(path, way.how)
-        return len(mine)
+    def once(number: int, limit_s: float = reading.UNLIMITED, again: bool = False) -> Pass:
+        return readers.at_once([("files", round(limit_s * 1e9), again, order[n::number], way.how) for n in range(number)])
 
-    def run() -> int:
-        return reading.at_once(way.threads, part, pool)
-
-    def total(files: int) -> int:
-        return round(files * mean)
+    def total(files: float) -> float:
+        return files * mean
 
     if way.cache == "cold":
-        return reading.cold(lambda: (os.open(path, os.O_RDONLY) for path in paths), run, total)
-    return reading.warm(run, total, run)
+        return reading.cold(lambda: (os.open(path, os.O_RDONLY) for path in paths), lambda: once(way.readers), total)
+    return reading.warm(lambda: once(way.readers, plan.seconds, again=True), total, lambda: once(1))
 
 
 def _by_size(photos: Sequence[Photo]) -> dict[str, Sequence[Photo]]:

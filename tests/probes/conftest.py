@@ -11,7 +11,7 @@ from feedline.pipelines.probes.measure import Plan
 from feedline.pipelines.probes.subject import Subject
 from feedline.profiler.ceilings import Ceiling
 
-PLAN = Plan(rounds=1, seconds=0.0, files=20, pixels=1e9, scratch_bytes=16 << 20, threads=(1, 4))
+PLAN = Plan(rounds=1, seconds=0.0, files=20, pixels=1e9, scratch_bytes=16 << 20, readers=(1, 4))
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,14 @@
 """What is read, and that cold is cold and warm is warm."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from feedline.pipelines.probes import pagecache, reading, storage
+from feedline.pipelines.probes import pagecache, reader, reading, storage
 from feedline.pipelines.probes.measure import Plan, Refused
 from feedline.pipelines.probes.reading import ADVISED, MMAP, READ
 
@@ -18,6 +20,12 @@ def file(tmp_path):
     """(descriptor, size) of a file that is on the disk. Its first bytes are not zero."""
     with storage.scratch(tmp_path, 16 * MIB) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def readers():
+    with reading.readers(4) as started:
+        yield started
 
 
 @pytest.fixture
@@ -56,52 +64,147 @@ def test_the_resident_share_counts_pages(file, tmp_path):
     assert pagecache.resident_share(fd) == 0.25
 
 
+def parts(span: reading.Span, number: int) -> list[int]:
+    """The offsets that so many readers are sent to, together."""
+    return [offset for job in span.jobs(number) for offset in job[-2]]
+
+
 @pytest.mark.parametrize("how", [READ, MMAP])
-def test_a_sequential_pass_reads_every_byte_once(file, how):
+def test_a_sequential_pass_reads_every_byte_once(file, readers, how):
     fd, size = file
     span = reading.sequential(fd, size, MIB, how)
 
-    assert sum(span.part(number, 3).read() for number in range(3)) == size
-    assert [offset for number in range(3) for offset in span.part(number, 3).offsets] == list(range(0, size, MIB))
+    assert readers.at_once(span.jobs(3)).units == size
+    assert parts(span, 3) == list(range(0, size, MIB))
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+@pytest.mark.parametrize("how", [READ, MMAP, ADVISED])
+def test_scattered_blocks_lie_within_the_file_and_none_twice(file, readers, how, is_cold):
+    fd, size = file
+    span = reading.scattered(fd, size, 4096, how, is_cold)
+
+    assert len(set(span.offsets)) == len(span.offsets) == len(parts(span, 3))
+    assert all(offset % 4096 == 0 and 0 <= offset <= size - 4096 for offset in span.offsets)
+    assert is_cold or len(span.offsets) == size // 4096
+    assert readers.at_once(span.jobs(3)).units == span.bytes
 
 
 @pytest.mark.parametrize("how", [READ, MMAP, ADVISED])
-def test_scattered_blocks_lie_within_the_file_and_none_twice(file, how):
+def test_what_a_block_holds_is_what_was_read(tmp_path, how):
+    (tmp_path / "file").write_bytes(bytes(4096) + bytes([7]) * 4096)
+    buffer = memoryview(bytearray(4096))
+    copy = reader._reads if how == READ else lambda fd, to: reader._faults(fd, to, how)
+
+    with open(tmp_path / "file", "rb") as opened:
+        copy(opened.fileno(), buffer)([4096])
+
+    assert bytes(buffer) == bytes([7]) * 4096
+
+
+def test_a_slow_disk_ends_a_pass_early(file, readers):
     fd, size = file
-    span = reading.scattered(fd, size, 4096, how, is_cold=True)
 
-    assert len(set(span.offsets)) == len(span.offsets)
-    assert all(offset % 4096 == 0 and 0 <= offset <= size - 4096 for offset in span.offsets)
-    assert span.read() == span.bytes
+    assert readers.at_once(reading.sequential(fd, size, MIB, READ).jobs(1, limit_s=0)).units == MIB
 
 
-def test_a_slow_disk_ends_a_pass_early(file):
+@pytest.mark.parametrize("how", [READ, MMAP])
+def test_warm_readers_go_round_until_the_time_is_up(file, readers, how):
     fd, size = file
 
-    assert reading.sequential(fd, size, MIB, READ).read(until_ns=0) == MIB
+    done = readers.at_once(reading.sequential(fd, size, MIB, how).jobs(2, limit_s=0.2, again=True))
+
+    assert done.units > size
+    assert 0.2 <= done.wall_s
 
 
-def test_cold_reading_from_memory_is_refused(in_memory):
-    with storage.scratch(in_memory, 16 * MIB) as (fd, size), ThreadPoolExecutor() as pool:
+def test_a_pass_lasts_from_the_first_start_to_the_last_end(file, readers, tmp_path):
+    fd, size = file
+    [long] = reading.sequential(fd, size, MIB, READ).jobs(1)
+    (tmp_path / "small").write_bytes(b"1")
+    short = ("files", 10**18, False, [str(tmp_path / "small")], READ)
+
+    alone, both = readers.at_once([short]), readers.at_once([long, short])
+
+    assert both.units == size + 1
+    assert both.wall_s > alone.wall_s
+    assert both.cpu_s > alone.cpu_s
+
+
+def test_a_file_that_is_gone_refuses_the_pass_and_the_readers_go_on(file, readers, tmp_path):
+    fd, size = file
+    gone = ("files", 10**18, False, [str(tmp_path / "gone")], READ)
+
+    with pytest.raises(Refused, match="FileNotFoundError.*gone"):
+        readers.at_once([gone, *reading.sequential(fd, size, MIB, READ).jobs(1)])
+
+    assert readers.at_once(reading.sequential(fd, size, MIB, READ).jobs(2)).units == size
+
+
+def test_a_file_that_cannot_be_opened_refuses_the_pass_before_any_reader_begins(file, readers):
+    fd, size = file
+    absent = ("blocks", 10**18, False, "/proc/self/fd/999999", MIB, [0], READ)
+
+    with pytest.raises(Refused, match="FileNotFoundError"):
+        readers.at_once([*reading.sequential(fd, size, MIB, READ).jobs(1), absent])
+
+    assert readers.at_once(reading.sequential(fd, size, MIB, READ).jobs(2)).units == size
+
+
+def test_a_killed_reader_refuses_the_pass_and_none_is_left_running(file):
+    fd, size = file
+    with reading.readers(2) as started:
+        started.processes[1].kill()
+        started.processes[1].wait()
+
+        with pytest.raises(Refused, match="ended with exit code -9"):
+            started.at_once(reading.sequential(fd, size, MIB, READ).jobs(2))
+
+    assert all(process.returncode is not None for process in started.processes)
+
+
+def test_readers_end_with_the_process_that_started_them():
+    program = "from feedline.pipelines.probes import reading\nimport os\nwith reading.readers(2) as started:\n"
+    program += "    print(*(one.pid for one in started.processes), flush=True)\n    os.kill(os.getpid(), 9)"
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
+    pids = done.stdout.split()
+
+    until = time.monotonic() + 10
+    while any(alive(pid) for pid in pids) and time.monotonic() < until:
+        time.sleep(0.01)
+
+    assert (done.returncode, len(pids)) == (-9, 2)
+    assert not any(alive(pid) for pid in pids)
+
+
+def alive(pid: str) -> bool:
+    """Whether it runs; one that ended and was not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_cold_reading_from_memory_is_refused(in_memory, readers):
+    with storage.scratch(in_memory, 16 * MIB) as (fd, size):
         way = storage.Way("sequential", READ, "cold", 1, MIB)
-        work = storage.span_work(fd, size, way, Plan(), pool)
+        work = storage.span_work(fd, size, way, Plan(), readers)
         work.prepare()
 
         with pytest.raises(Refused, match="not cold: only 0 of 16,777,216 bytes came from a disk"):
             work.run()
 
 
-def test_warm_reading_that_comes_from_the_disk_is_refused(file, tmp_path):
+def test_warm_reading_that_comes_from_the_disk_is_refused(file, readers, tmp_path):
     on_a_disk(tmp_path)
     fd, size = file
     way = storage.Way("sequential", READ, "warm", 1, MIB)
-    with ThreadPoolExecutor() as pool:
-        work = storage.span_work(fd, size, way, Plan(), pool)
-        work.prepare()
-        pagecache.evict(fd)
+    work = storage.span_work(fd, size, way, Plan(), readers)
+    work.prepare()
+    pagecache.evict(fd)
 
-        with pytest.raises(Refused, match="do not stay in the page cache"):
-            work.run()
+    with pytest.raises(Refused, match="do not stay in the page cache"):
+        work.run()
 
 
 def test_the_scratch_file_has_no_name(tmp_path):
@@ -115,13 +218,13 @@ def test_every_way_is_measured_on_a_disk(subject, named, folder):
 
     found = named(storage.probe(subject()))
 
-    assert {one.why for one in found.values()} == {""}
-    assert {(one.settings["pattern"], one.settings["how"], one.settings["cache"], one.settings["threads"]) for one in found.values()} >= {
-        (pattern, how, cache, threads)
+    assert {name: one.why for name, one in found.items() if one.why} == {}
+    assert {(one.settings["pattern"], one.settings["how"], one.settings["cache"], one.settings["readers"]) for one in found.values()} >= {
+        (pattern, how, cache, number)
         for pattern in ("files", "sequential", "random 4 KiB")
         for how in (READ, MMAP)
         for cache in ("cold", "warm")
-        for threads in (1, 4)
+        for number in (1, 4)
     }
     assert found["read/files read cold x1"].unit == "samples/s"
     assert found["read/sequential read cold x1"].unit == "B/s"

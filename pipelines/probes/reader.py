@@ -1,0 +1,149 @@
+"""The program that reads: files one by one, or blocks of one file. A process of its own, as a worker of DataLoader is.
+
+It runs without site packages and imports nothing of feedline, torch or numpy, so that a start takes milliseconds. It gets jobs on its
+standard input and answers on its standard output, both in Python's marshal format, until the input ends:
+
+    in   (name in ``JOBS``, arguments of its function ...)
+    out  "ready": the file is open, nothing was read
+    in   one byte: GO or CALLED_OFF
+    out  (units, start ns, end ns, CPU ns, bytes that came from the disk or None), or the text of an error
+"""
+
+import marshal
+import mmap
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+READ, MMAP, ADVISED = "read", "mmap", "mmap advised"  # advised: MADV_RANDOM, as LMDB's MDB_NORDAHEAD does
+GO, CALLED_OFF = b"+", b"-"
+UNCHECKED = 64 * 1024  # bytes between two looks at the clock
+Begin = Callable[[], int]  # waits for the go and returns the time in ns
+Done = tuple[int, int]  # units, the time in ns
+
+
+def read_blocks(begin: Begin, limit_ns: int, again: bool, path: str, block: int, offsets: Sequence[int], how: str) -> Done:
+    """Copy the blocks at these offsets into one buffer, until done or until ``limit_ns`` have passed. Returns bytes.
+
+    A mapping is made at the start and kept until the end, as LMDB and Arrow keep theirs: page faults are paid the first time through. The
+    buffer begins with a page: 16 bytes later, where malloc puts a large one, some processors copy at a fifth of the rate.
+
+    Args:
+        again: start over when done, so that readers at once all read until the end.
+    """
+    step, done = max(1, UNCHECKED // block), 0
+    with open(path, "rb", buffering=0) as file:
+        buffer = memoryview(mmap.mmap(-1, block))
+        buffer[:] = bytes(block)
+        until = begin() + limit_ns
+        copy = _reads(file.fileno(), buffer) if how == READ else _faults(file.fileno(), buffer, how)
+        while True:
+            for first in range(0, len(offsets), step):
+                few = offsets[first : first + step]
+                copy(few)
+                done += block * len(few)
+                if (now := time.perf_counter_ns()) > until:
+                    return done, now
+            if not again or not offsets:
+                return done, time.perf_counter_ns()
+
+
+def _reads(fd: int, buffer: memoryview) -> Callable[[Sequence[int]], None]:
+    buffers, preadv = [buffer], os.preadv
+
+    def copy(offsets: Sequence[int]) -> None:
+        for offset in offsets:
+            preadv(fd, buffers, offset)
+
+    return copy
+
+
+def _faults(fd: int, buffer: memoryview, how: str) -> Callable[[Sequence[int]], None]:
+    mapping = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+    if how == ADVISED:
+        mapping.madvise(mmap.MADV_RANDOM)
+    view, block = memoryview(mapping), len(buffer)
+
+    def copy(offsets: Sequence[int]) -> None:
+        for offset in offsets:
+            buffer[:] = view[offset : offset + block]
+
+    return copy
+
+
+def read_files(begin: Begin, limit_ns: int, again: bool, paths: Sequence[str], how: str) -> Done:
+    """Open, read and close each file, as a data set with a file per sample does. Returns files. Arguments as those of ``read_blocks``."""
+    done, until = 0, begin() + limit_ns
+    while True:
+        for path in paths:
+            read_file(path, how)
+            done += 1
+            if (now := time.perf_counter_ns()) > until:
+                return done, now
+        if not again or not paths:
+            return done, time.perf_counter_ns()
+
+
+def read_file(path: str, how: str) -> int:
+    """Returns its bytes."""
+    with open(path, "rb") as file:
+        if how == READ:
+            return len(file.read())
+        with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapping:
+            return len(mapping[:])
+
+
+JOBS: dict[str, Callable[..., Done]] = {"blocks": read_blocks, "files": read_files}
+
+
+def disk_bytes() -> int | None:
+    """Bytes that this process had the disk read so far (/proc/self/io, read_bytes); None: the kernel does not tell."""
+    try:
+        with open("/proc/self/io", "rb") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith(b"read_bytes"))
+    except (OSError, StopIteration, ValueError):
+        return None
+
+
+def measured(name: str, arguments: Sequence[object], wait: Callable[[], object]) -> tuple[int, int, int, int, int | None]:
+    """Do one job; ``wait`` returns when it is to begin."""
+    start, cpu, disk = 0, 0, None
+
+    def begin() -> int:
+        nonlocal start, cpu, disk
+        wait()
+        cpu, disk, start = time.process_time_ns(), disk_bytes(), time.perf_counter_ns()
+        return start
+
+    units, end = JOBS[name](begin, *arguments)
+    after = disk_bytes()
+    return units, start, end, time.process_time_ns() - cpu, None if disk is None or after is None else after - disk
+
+
+def main() -> None:
+    jobs, answers = sys.stdin.buffer, sys.stdout.buffer
+
+    def answer(what: object) -> None:
+        marshal.dump(what, answers)  # type: ignore[arg-type]
+        answers.flush()
+
+    def wait() -> None:
+        answer("ready")
+        if jobs.read(1) != GO:
+            raise RuntimeError("called off")
+
+    try:
+        while True:
+            name, *arguments = marshal.load(jobs)
+            try:
+                found: object = measured(name, arguments, wait)
+            except Exception as error:
+                found = f"{type(error).__name__}: {error}"
+            answer(found)
+    except (EOFError, BrokenPipeError):  # the process that asked is gone
+        os._exit(0)  # without the flush, which would fail
+
+
+if __name__ == "__main__":
+    main()
