@@ -18,7 +18,7 @@ IMAGES, BATCH, SMALL, LARGE = 48, 4, 96, 960
 
 
 class Images(Dataset):
-    """JPEG files, scaled to 32 pixels."""
+    """JPEG files, of which a corner is used."""
 
     def __init__(self, folder: Path, size: int) -> None:
         folder.mkdir()
@@ -31,7 +31,7 @@ class Images(Dataset):
         return IMAGES
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        image = Image.open(self.paths[index]).convert("RGB").resize((32, 32))
+        image = Image.open(self.paths[index]).convert("RGB").crop((0, 0, 32, 32))
         return torch.from_numpy(np.array(image)).permute(2, 0, 1).float() / 255
 
 
