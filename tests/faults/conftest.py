@@ -1,5 +1,6 @@
 """Programs that end badly, machines that lack something, and run folders that were damaged."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -15,6 +16,8 @@ from typing import Any
 
 import pytest
 from warm_python import WarmPython
+
+from feedline.profiler.samplers.processes import descendants
 
 FEEDLINE = [sys.executable, "-m", "feedline"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -141,8 +144,27 @@ def workshop(tmp_path: Path, warm_python: WarmPython):
     shop = Workshop(tmp_path, warm_python)
     yield shop
     for process in shop.started:
-        process.kill()
-        process.communicate()
+        if process.poll() is None:
+            kill_tree(process.pid)
+        process.communicate()  # to the end of what it printed: whoever of the tree still lived would be waited for
+
+
+def kill_tree(pid: int) -> None:
+    """SIGKILL a process and every one below it. They are stopped first: a worker forked in the middle of the killing would be missed, and
+    torch's worker ends by itself only if its parent lived when it looked first."""
+    stopped: set[int] = set()
+    while tree := {pid, *descendants(pid)} - stopped:
+        for one in tree:
+            send(one, signal.SIGSTOP)
+        stopped |= tree
+    for one in stopped:
+        send(one, signal.SIGKILL)
+
+
+def send(pid: int, number: signal.Signals) -> None:
+    """A signal to a process that may have ended just now."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 @pytest.fixture(scope="session")

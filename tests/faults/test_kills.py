@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from faults.conftest import kill_tree
 
 from feedline.profiler.events import Stage
+from feedline.profiler.samplers.processes import descendants
 from feedline.profiler.store.read import Run
 
 FEEDLINE = [sys.executable, "-m", "feedline"]
@@ -20,30 +22,6 @@ def wait_for(happened: Callable[[], bool], seconds: float = 60) -> None:
     while not happened():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.005)
-
-
-def children_of(pid: int) -> list[int]:
-    """Every process below this one."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            if int(path.read_text().rpartition(")")[2].split()[1]) == pid:
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found + [below for child in found for below in children_of(child)]
-
-
-def kill_tree(pid: int) -> None:
-    """SIGKILL a process and every one below it. They are stopped first: a worker forked in the middle of the killing would be missed, and
-    torch's worker ends by itself only if its parent lived when it looked first."""
-    stopped: set[int] = set()
-    while tree := {pid, *children_of(pid)} - stopped:
-        for one in tree:
-            os.kill(one, signal.SIGSTOP)
-        stopped |= tree
-    for one in stopped:
-        os.kill(one, signal.SIGKILL)
 
 
 def recorded_samples(run: Path) -> int:
@@ -94,7 +72,7 @@ def test_a_running_training_is_shown_and_not_disturbed(workshop):
 def test_a_worker_is_killed(workshop):
     process = workshop.start(*FEEDLINE, "run", "-q", "-o", workshop.run, "--json", workshop.json, workshop.training(), 4000)
     wait_for(lambda: workshop.lines("updates") >= 40)
-    workers = [child for child in children_of(process.pid) if b"feedline" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    workers = [child for child in descendants(process.pid) if b"feedline" in Path(f"/proc/{child}/cmdline").read_bytes()]
     assert len(workers) == 2
     os.kill(workers[0], signal.SIGKILL)
     made = workshop.lines("samples")
