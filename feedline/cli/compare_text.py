@@ -66,7 +66,7 @@ def columns(*heads: str) -> Table:
 
 
 def rates(comparison: Comparison) -> Table:
-    """Samples/s and what they cost; the fastest first. Those of one place are in the order of the list of all."""
+    """Samples/s and what they cost; the fastest first, with its place."""
     fed = comparison.compute is not None
     table = columns("loader", "", "samples/s", "(rounds)", "CPU ms", "cores", "1st batch", *(["model gets"] if fed else []))
     for place, row in places(comparison.measured):

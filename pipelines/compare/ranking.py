@@ -10,7 +10,7 @@ LUCK = 0.05  # one order of two equally fast loaders that comes this seldom is n
 
 
 def places(rows: Sequence[Row]) -> list[tuple[int, Row]]:
-    """(place, row), the fastest first. Rows of one place stay in the order given.
+    """(place, row), the fastest first.
 
     A machine that others use is slow in some rounds, so that a loader's rate in a round is taken relative to all loaders' in that round.
     A row shares the place of the one that leads it unless the leader was faster in so many rounds that a sign test calls it no luck.
@@ -28,7 +28,7 @@ def places(rows: Sequence[Row]) -> list[tuple[int, Row]]:
             groups.append([row])
     found, place = [], 1
     for group in groups:
-        found += [(place, row) for row in rows if row in group]
+        found += [(place, row) for row in group]
         place += len(group)
     return found
 
