@@ -3,16 +3,14 @@
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
-import jinja2
 from markupsafe import Markup
 
 from feedline.analysis import quantities
 from feedline.analysis.finding import Severity
 from feedline.analysis.model import Gauge, Loader, Report, Roofline, StepSeries, StepSummary, Workers
 from feedline.analysis.quantities import Scale
-from feedline.analysis.reports import palette, words
+from feedline.analysis.reports import page, words
 from feedline.analysis.reports.figures.batch_sweep import batch_sweep
 from feedline.analysis.reports.figures.gauges import gauge_figure
 from feedline.analysis.reports.figures.histogram import at_most, histogram
@@ -24,16 +22,13 @@ from feedline.analysis.reports.figures.step_series import beyond, step_series
 from feedline.analysis.reports.json_report import plain
 from feedline.analysis.reports.palette import Palette
 
-HERE = Path(__file__).parent
 RANKS_SHOWN = 16  # as bars of the communication figure
 SETTINGS_SHOWN = ("num_workers", "batch_size")  # as columns; the others are in the details
 
 
 def render(report: Report) -> str:
     """The whole page."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    environment = page.environment()
     environment.filters["tied"] = tied
     for function in (quantities.count, quantities.duration, quantities.number, quantities.seconds, quantities.share, quantities.size):
         environment.filters[function.__name__] = function
@@ -45,8 +40,7 @@ def render(report: Report) -> str:
         machine=[_fact(name, figure) for name, figure in report.run.machine.items() if figure is not None],
         blank=quantities.BLANK,
         colors=(made := Palette(report)).css_class,
-        css=Markup(palette.css() + (HERE / "report.css").read_text(encoding="utf-8")),
-        js=Markup((HERE / "report.js").read_text(encoding="utf-8")),
+        **page.assets(),
         step=_step(report.step, made) if report.step else None,
         workers=_workers(report.workers, made) if report.workers else None,
         roofline=_roofline(report.roofline) if report.roofline else None,

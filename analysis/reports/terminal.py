@@ -98,6 +98,16 @@ def _item(name: str, text: str) -> RenderableType:
     return table
 
 
+def columns(*heads: str, gap: int = 1) -> Table:
+    """A table whose first column is text and the others figures."""
+    made = Table.grid(padding=(0, gap, 0, 0), pad_edge=False)
+    made.add_column(no_wrap=True)
+    for _ in heads[1:]:
+        made.add_column(justify="right", no_wrap=True)
+    made.add_row(*(Text(head, "dim") for head in heads))
+    return made
+
+
 def _name(stage: str) -> Text:
     return plain(stage if len(stage) <= NAME else stage[: NAME - 1] + "…")
 

@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-import jinja2
 from markupsafe import Markup
 
-from feedline import analysis
 from feedline.analysis import quantities
 from feedline.analysis.quantities import Scale, number
-from feedline.analysis.reports import palette
+from feedline.analysis.reports import page
 from feedline.analysis.reports.figures.svg import percent, tag
 from feedline.cli import compare_text
 from feedline.pipelines.compare.choice import SYNTHETIC
@@ -16,30 +14,31 @@ from feedline.pipelines.compare.ranking import places
 from feedline.pipelines.compare.result import Comparison, Row
 
 HERE = Path(__file__).parent
-REPORTS = Path(str(analysis.__file__)).parent / "reports"
 ROW, BAR = 40, 14  # px; a bar stands below its name
 COLORS = {"read": "read", "decode": "decode", "augment": "augment", "transport": "transport", "rest": "other"}
 
 
 def render(comparison: Comparison) -> str:
     """The whole page."""
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined)
     ranked = places(comparison.measured)
     rows = [row for _, row in ranked]
-    return environment.get_template("compare.html").render(
-        it=comparison,
-        rows=rows,
-        ranked=ranked,
-        about=compare_text.about(comparison),
-        remarks=[*compare_text.remarks(comparison.rows), *compare_text.operation_remarks(comparison.operations)],
-        rates=rates(rows, comparison),
-        costs=costs(rows),
-        colors=COLORS,
-        number=number,
-        seconds=quantities.seconds,
-        blank=quantities.BLANK,
-        css=Markup(palette.css() + (REPORTS / "report.css").read_text(encoding="utf-8")),
-        js=Markup((REPORTS / "report.js").read_text(encoding="utf-8")),
+    return (
+        page.environment(HERE)
+        .get_template("compare.html")
+        .render(
+            it=comparison,
+            rows=rows,
+            ranked=ranked,
+            about=compare_text.about(comparison),
+            remarks=[*compare_text.remarks(comparison.rows), *compare_text.operation_remarks(comparison.operations)],
+            rates=rates(rows, comparison),
+            costs=costs(rows),
+            colors=COLORS,
+            number=number,
+            seconds=quantities.seconds,
+            blank=quantities.BLANK,
+            **page.assets(),
+        )
     )
 
 

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.quantities import BLANK, Scale, number, seconds
-from feedline.analysis.reports.terminal import plain
+from feedline.analysis.reports.terminal import columns, plain
 from feedline.pipelines.compare.choice import SYNTHETIC
 from feedline.pipelines.compare.ranking import places
 from feedline.pipelines.compare.result import Comparison, Row
@@ -53,16 +53,6 @@ def tables(comparison: Comparison) -> Iterable[tuple[str, Table]]:
         yield "Labels, and grey levels (of 255) off pillow-v1", equality(measured)
     if comparison.operations:
         yield "Grey levels off torchvision on PIL, each operation alone: mean (largest)", operations(comparison.operations)
-
-
-def columns(*heads: str) -> Table:
-    """A table whose first column is text and the others figures."""
-    table = Table.grid(padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column(no_wrap=True)
-    for _ in heads[1:]:
-        table.add_column(justify="right", no_wrap=True)
-    table.add_row(*(Text(head, style="dim") for head in heads))
-    return table
 
 
 def rates(comparison: Comparison) -> Table:

@@ -9,7 +9,7 @@ from rich.text import Text
 from feedline.analysis.comm.partition import PARTS
 from feedline.analysis.many.result import Many, RankCost
 from feedline.analysis.quantities import BLANK, Scale, count, number, seconds, share, size
-from feedline.analysis.reports.terminal import plain
+from feedline.analysis.reports.terminal import columns, plain
 
 WORST = 8  # ranks shown
 WORDS = {
@@ -56,20 +56,10 @@ def tables(many: Many) -> Iterator[tuple[str, Table]]:
         yield "Collectives", collectives(many)
 
 
-def grid(*heads: str) -> Table:
-    """A table whose first column is text and the others figures."""
-    made = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
-    made.add_column(no_wrap=True)
-    for _ in heads[1:]:
-        made.add_column(justify="right", no_wrap=True)
-    made.add_row(*(Text(head, style="dim") for head in heads))
-    return made
-
-
 def step(ranks: Sequence[RankCost]) -> Table:
     """Each part of the step: mean, smallest and largest over the ranks."""
     scale = Scale.column(max(one.step_s for one in ranks))
-    made = grid("", f"mean {scale.unit}", "of step", "least", "most", "on rank")
+    made = columns("", f"mean {scale.unit}", "of step", "least", "most", "on rank", gap=2)
     whole = sum(one.step_s for one in ranks)
     for name in [*PARTS, "step"]:
         values = [getattr(one, f"{name}_s") for one in ranks]
@@ -82,7 +72,7 @@ def step(ranks: Sequence[RankCost]) -> Table:
 
 def late(many: Many) -> Table:
     """Who made the others wait, and how long each of them waited on average."""
-    made = grid("rank", "host", "others waited", "each", "of step")
+    made = columns("rank", "host", "others waited", "each", "of step", gap=2)
     others = max(1, len(many.ranks) - 1)
     for one in many.late[:WORST]:
         each = one.caused_s / others
@@ -94,7 +84,7 @@ def late(many: Many) -> Table:
 
 def collectives(many: Many) -> Table:
     """The kinds that move most bytes."""
-    made = grid("collective", "message", "ranks", "count", "busbw GB/s")
+    made = columns("collective", "message", "ranks", "count", "busbw GB/s", gap=2)
     for kind in many.kinds:
         made.add_row(
             kind.name, size(kind.nbytes), count(kind.ranks), count(kind.count), number(kind.busbw_gbps) if kind.busbw_gbps else BLANK

@@ -53,8 +53,9 @@ def test_a_decoder_that_leaves_images_out_is_refused(photos):
 
 
 def test_nvimagecodec_without_a_driver_is_refused_for_giving_nothing(photos):
-    torch = pytest.importorskip("torch")
-    library = pytest.importorskip("nvidia.nvimgcodec")
+    import torch
+
+    library = pytest.importorskip("nvidia.nvimgcodec", reason="nvImageCodec is not installed; it comes with DALI")
     if torch.cuda.is_available():
         pytest.skip("there is a driver here")
     library = importlib.import_module("nvidia.nvimgcodec")

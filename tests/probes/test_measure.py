@@ -2,7 +2,6 @@
 
 import os
 
-import pytest
 import torch
 
 from feedline.pipelines.probes.measure import Measured, Plan, Refused, Timed, Work, ceiling, in_turns, one_core
@@ -74,7 +73,8 @@ def test_a_refusal_is_its_own_text_and_a_ceiling_without_a_value():
 
 
 def test_one_core_keeps_the_thread_on_one_core_and_puts_all_back():
-    cv2 = pytest.importorskip("cv2")
+    import cv2
+
     before = os.sched_getaffinity(0), torch.get_num_threads(), cv2.getNumThreads()
 
     with one_core():

@@ -89,7 +89,8 @@ def test_a_rank_is_split_as_the_report_of_all_ranks_at_once_splits_it(whole):
 
 
 def test_a_dask_cluster_of_two_workers_finds_the_same(whole):
-    distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
+    import distributed
+
     settings = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None, "protocol": "tcp"}
     with distributed.LocalCluster(**settings) as cluster, reduce.dask(cluster.scheduler_address) as crew:
         found = reduce.reduce_ranks([str(whole)], crew)
@@ -98,13 +99,13 @@ def test_a_dask_cluster_of_two_workers_finds_the_same(whole):
 
 
 def test_no_scheduler_at_the_address_is_told(whole):
-    pytest.importorskip("distributed", reason="dask.distributed is not installed")
     with pytest.raises(WorkersLost, match="127.0.0.1:1 "), reduce.dask("tcp://127.0.0.1:1", wait_s=0.2):
         pass
 
 
 def test_ranks_elsewhere_are_read_through_fsspec(whole):
-    fsspec = pytest.importorskip("fsspec")
+    import fsspec
+
     memory = fsspec.filesystem("memory")
     memory.put(str(whole), "/elsewhere", recursive=True)
     try:

@@ -28,7 +28,7 @@ def shards(path: Path, suffix: str) -> list[str]:
 
 def by_dali(reader, count: int) -> list[tuple]:
     """Run a DALI reader on the CPU over one epoch."""
-    pytest.importorskip("nvidia.dali")
+    pytest.importorskip("nvidia.dali", reason="DALI is not installed (pip install feedline[dali])")
     from nvidia.dali import pipeline_def
 
     pipeline = pipeline_def(batch_size=1, num_threads=1, device_id=None)(reader)()
@@ -55,7 +55,8 @@ def tfrecord(files: list[str], idx: list[str]):
 
 
 def test_lmdb_itself_walks_through_the_keys_in_order(packed):
-    lmdb = pytest.importorskip("lmdb")
+    import lmdb
+
     store = open_store(packed["lmdb"])
     expected = []
     for number in range(len(store)):
@@ -72,7 +73,8 @@ def test_lmdb_itself_walks_through_the_keys_in_order(packed):
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # webdataset leaves closing its files to the collector
 def test_webdataset_reads_the_tar_files(packed):
-    webdataset = pytest.importorskip("webdataset")
+    import webdataset
+
     files = shards(packed["tar"], "tar")
 
     samples = list(webdataset.WebDataset(files, shardshuffle=False).to_tuple("jpg", "cls", "path"))
@@ -94,7 +96,7 @@ def test_tar_files_end_as_tar_wants_them(packed):
 
 
 def test_dali_reads_the_tar_files_by_their_index(packed):
-    pytest.importorskip("nvidia.dali")
+    pytest.importorskip("nvidia.dali", reason="DALI is not installed (pip install feedline[dali])")
     from nvidia.dali import fn
 
     tars, indexes = shards(packed["tar"], "tar"), shards(packed["tar"], "idx")
@@ -106,7 +108,7 @@ def test_dali_reads_the_tar_files_by_their_index(packed):
 
 
 def test_dali_reads_the_recordio_files(packed):
-    pytest.importorskip("nvidia.dali")
+    pytest.importorskip("nvidia.dali", reason="DALI is not installed (pip install feedline[dali])")
     expected = ours(packed["recordio"])
 
     read = by_dali(mxnet(shards(packed["recordio"], "rec"), shards(packed["recordio"], "idx")), len(expected))
@@ -115,7 +117,7 @@ def test_dali_reads_the_recordio_files(packed):
 
 
 def test_dali_reads_the_tfrecord_files(packed):
-    pytest.importorskip("nvidia.dali")
+    pytest.importorskip("nvidia.dali", reason="DALI is not installed (pip install feedline[dali])")
     expected, store = ours(packed["tfrecord"]), open_store(packed["tfrecord"])
 
     read = by_dali(tfrecord(shards(packed["tfrecord"], "tfrecord"), shards(packed["tfrecord"], "idx")), len(expected))
@@ -138,7 +140,7 @@ def odd_values() -> list[bytes]:
 
 
 def test_dali_reads_records_of_odd_sizes_and_with_the_magic_word_inside(odd_values, tmp_path):
-    pytest.importorskip("nvidia.dali")
+    pytest.importorskip("nvidia.dali", reason="DALI is not installed (pip install feedline[dali])")
     rec, idx = tmp_path / "odd.rec", tmp_path / "odd.idx"
     writer, data, lines = RecordIOWriter(tmp_path, 1, 1), b"", []
     for number, value in enumerate(odd_values):
@@ -153,7 +155,7 @@ def test_dali_reads_records_of_odd_sizes_and_with_the_magic_word_inside(odd_valu
 
 
 def test_dali_reads_examples_of_odd_sizes(odd_values, tmp_path):
-    pytest.importorskip("nvidia.dali")
+    pytest.importorskip("nvidia.dali", reason="DALI is not installed (pip install feedline[dali])")
     file, idx = tmp_path / "odd.tfrecord", tmp_path / "odd.idx"
     values = [value for value in odd_values if value]  # DALI's reader has no outer shape for an empty string
     writer, data, lines = TFRecordWriter(tmp_path, 1, 1), b"", []

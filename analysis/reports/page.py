@@ -1,0 +1,24 @@
+"""What all HTML pages share: where templates lie, and the head with styles and script inside, so that a page asks nobody for anything."""
+
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from feedline.analysis.reports import palette
+
+HERE = Path(__file__).parent
+
+
+def environment(*folders: Path) -> jinja2.Environment:
+    """Templates of these folders, and of this one: ``page_head.html``, which wants ``title`` and ``css``."""
+    loader = jinja2.FileSystemLoader([*folders, HERE])
+    return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+
+
+def assets() -> dict[str, Markup]:
+    """``css`` and ``js`` of a page."""
+    return {
+        "css": Markup(palette.css() + (HERE / "report.css").read_text(encoding="utf-8")),
+        "js": Markup((HERE / "report.js").read_text(encoding="utf-8")),
+    }
