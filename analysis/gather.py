@@ -18,6 +18,8 @@ from feedline.profiler.store.read import Process, Rank
 IN_GETITEM = ("read", "decode", "augment", "user", "dataset")
 COLUMNS = 600  # points of a series: one per pixel column of a figure
 WARM_UP = 4  # with this many steps or more, the first is left out of the means: it starts workers, compiles and allocates
+#: What a loader says of its batches, by the name it has in the report.
+BATCH_FLAGS = {"float32": Flag.FLOAT32, "shared": Flag.SHARED, "pinned": Flag.PINNED, "objects": Flag.OBJECTS}
 COUNTED = 2  # and those up to the one whose operations were counted, which takes 0.1 s, if they are at most one in so many
 
 
@@ -234,8 +236,8 @@ def loaders(rank: Gathered) -> list[Loader]:
         flags = int(np.bitwise_or.reduce(asked["flags"])) if len(asked) else 0
         made = np.concatenate([process.of(Stage.BATCH) for process in own]) if own else asked[:0]
         if len(made) and not (made["flags"] & Flag.SHARED).all():  # once it left the queue, every tensor is shared
-            flags &= ~int(Flag.SHARED)
-        names = [flag.name.lower() for flag in (Flag.FLOAT32, Flag.SHARED, Flag.PINNED, Flag.OBJECTS) if flags & flag]  # type: ignore[union-attr]
+            flags &= ~Flag.SHARED
+        names = [name for name, flag in BATCH_FLAGS.items() if flags & flag]
         found.append(
             Loader(
                 name=f"loader {number}",

@@ -80,8 +80,8 @@ class Stage(enum.IntEnum):
     NAME = 60  #: not a span: bytes 0..55 are UTF-8, number is unused, source is the id the name belongs to
 
 
-class Flag(enum.IntFlag):
-    """Bits of a record's flags."""
+class Flag:
+    """Bits of a record's flags. Plain numbers: an `or` of enum members takes 0.7 us."""
 
     END = 1  #: NEXT: the loader had no more batches. FETCH: the data set had no more samples
     FIRST = 2  #: NEXT: first batch of an epoch

@@ -35,7 +35,7 @@ def cpu_s() -> float:
 class Training:
     """Model, data and optimizer; ``epoch()`` is what is measured."""
 
-    def __init__(self, data: str, batches: int, light: bool = False) -> None:
+    def __init__(self, data: str, batches: int, light: bool = False, batch: int = BATCH) -> None:
         torch.manual_seed(0)
         torch.set_num_threads(1)
         transform = transforms.Compose(
@@ -47,9 +47,9 @@ class Training:
             ]
         )
         folder = ImageFolder(data, transform)
-        self.samples = batches * BATCH
+        self.samples, self.batch = batches * batch, batch
         folder.samples = [folder.samples[number * len(folder) // self.samples] for number in range(self.samples)]  # of all classes
-        self.loader = DataLoader(folder, batch_size=BATCH, shuffle=True, num_workers=WORKERS)
+        self.loader = DataLoader(folder, batch_size=batch, shuffle=True, num_workers=WORKERS)
         classes = len(folder.classes)
         self.model = nn.Sequential(nn.Flatten(), nn.Linear(3 * SIZE**2, classes)) if light else models.resnet18(num_classes=classes)
         self.criterion = nn.CrossEntropyLoss()
@@ -87,16 +87,17 @@ def torch_profiler(kind: str | None) -> Iterator[Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data")
-    parser.add_argument("--batches", type=int, default=18, help="in an epoch, of 32 photographs")
+    parser.add_argument("--batches", type=int, default=18, help="in an epoch")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--torch-profiler", choices=["whole", "schedule"])
     parser.add_argument("--turns", type=int, help="make this many steps twice, recorded and not, in turns")
+    parser.add_argument("--batch", type=int, default=BATCH)
     parser.add_argument("--light", action="store_true", help="with a linear model, so that the samples are nearly all there is")
     parser.add_argument("--report", type=Path, required=True)
     args = parser.parse_args()
-    training = Training(args.data, args.batches, args.light)
+    training = Training(args.data, args.batches, args.light, args.batch)
     if args.turns:
-        args.report.write_text(json.dumps({"samples": BATCH, "pairs": turns(training, args.turns, args.report.parent)}))
+        args.report.write_text(json.dumps({"samples": args.batch, "pairs": turns(training, args.turns, args.report.parent)}))
         return
     start_wall, start_cpu = time.perf_counter_ns(), cpu_s()
     with torch_profiler(args.torch_profiler) as profiler:
@@ -125,7 +126,7 @@ def turns(training: Training, pairs: int, folder: Path) -> list[dict[str, dict[s
     from feedline.profiler.record.recorder import recorder
 
     dice = torch.Generator().manual_seed(0)
-    drawn = [torch.randint(training.samples, (BATCH,), generator=dice).tolist() for _ in range(pairs + WARM_UP)]
+    drawn = [torch.randint(training.samples, (training.batch,), generator=dice).tolist() for _ in range(pairs + WARM_UP)]
     loader: DataLoader[Any] = DataLoader(training.loader.dataset, batch_sampler=[order for order in drawn for _ in range(2)])
     found = []
     with feedline.record(folder / "turns"):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from feedline.pipelines.compare.result import Row
 
 LUCK = 0.05  # one order of two equally fast loaders that comes this seldom is not taken for luck
+FEWEST = 5  # rounds below which no order is that seldom (2 ** -FEWEST <= LUCK)
 
 
 def places(rows: Sequence[Row]) -> list[tuple[int, Row]]:
@@ -14,6 +15,7 @@ def places(rows: Sequence[Row]) -> list[tuple[int, Row]]:
 
     A machine that others use is slow in some rounds, so that a loader's rate in a round is taken relative to all loaders' in that round.
     A row shares the place of the one that leads it unless the leader was faster in so many rounds that a sign test calls it no luck.
+    Those that share a place stand as they are given, so that the next comparison shows them in the same order.
 
     Args:
         rows: measured ones, with as many rounds each.
@@ -28,7 +30,7 @@ def places(rows: Sequence[Row]) -> list[tuple[int, Row]]:
             groups.append([row])
     found, place = [], 1
     for group in groups:
-        found += [(place, row) for row in group]
+        found += [(place, row) for row in sorted(group, key=rows.index)]
         place += len(group)
     return found
 
@@ -41,7 +43,9 @@ def _relative(rows: Sequence[Row]) -> dict[str, list[float]]:
 
 
 def _faster(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Sign test over the rounds, one-sided (Conover, Practical Nonparametric Statistics, 3.4)."""
+    """Sign test over the rounds, one-sided (Conover, Practical Nonparametric Statistics, 3.4); of too few, whether they lie apart."""
     rounds = len(one)
+    if rounds < FEWEST:
+        return min(one) > max(other)
     wins = sum(a > b for a, b in zip(one, other, strict=True))
     return sum(math.comb(rounds, count) for count in range(wins, rounds + 1)) / 2**rounds <= LUCK

@@ -5,9 +5,9 @@ import threading
 from types import TracebackType
 from typing import Any, Protocol
 
-from feedline.profiler import clock, nvtx_ranges
-from feedline.profiler.clock import counters
-from feedline.profiler.events import UNMEASURED, Flag, Stage
+from feedline.profiler import nvtx_ranges
+from feedline.profiler.events import Flag, Stage
+from feedline.profiler.record import moment
 from feedline.profiler.store.segment import Segment
 
 
@@ -40,6 +40,7 @@ class Recorder:
         flops: told of forwards and backwards until it has counted a step, or None.
         batch: key of the batch this process works on (events.batch_key).
         loader: number of the loader this process works for.
+        made: id of the batch that was made last in this process, and what it is: without workers, the loader hands it over as it is.
         every: look at one sample in so many in detail; None: as many as stay cheap (taps/fetch.py).
     """
 
@@ -51,6 +52,7 @@ class Recorder:
         self.flops: FlopTap | None = None
         self.batch = 0
         self.loader = 0
+        self.made: tuple[int, Any] = 0, None
         self.every: int | None = None
 
     def open_main(self, segment: Segment, every: int | None = None) -> None:
@@ -104,11 +106,8 @@ class Span:
         "number",
         "nbytes",
         "extra",
-        "start",
+        "_begun",
         "_name",
-        "_queue",
-        "_cpu",
-        "_runqueue",
         "_gpu",
     )
 
@@ -119,12 +118,10 @@ class Span:
         source: int = 0,
         flags: int = 0,
         number: int = 0,
-        runqueue: bool = False,
         name: str | None = None,  # of the NVTX range; None: the stage's
     ) -> None:
         self.segment, self.stage, self.source, self.flags, self.number = segment, stage, source, flags, number
         self.nbytes = self.extra = 0
-        self._queue = runqueue
         self._name = name
 
     def __enter__(self) -> "Span":
@@ -132,20 +129,20 @@ class Span:
             recorder.ranges.push(self._name or nvtx_ranges.NAMES[self.stage])
         gpu = recorder.gpu
         self._gpu = None if gpu is None else gpu.begin(self.stage)
-        self._runqueue = counters.runqueue_ns() if self._queue else UNMEASURED
-        self._cpu = clock.cpu_ns()
-        self.start = clock.wall_ns()
+        self._begun = moment.now()
         return self
 
+    @property
+    def start(self) -> int:
+        """When it began, ns."""
+        return self._begun[0]
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        wall = clock.wall_ns() - self.start
-        cpu = clock.cpu_ns() - self._cpu
+        wall, cpu, queue = moment.since(self._begun)
+        start = self._begun[0]
         if self._gpu is not None and recorder.gpu is not None:
-            recorder.gpu.end(self._gpu, self.stage, self.start)
-        queue, without_cpu = self._runqueue, wall - cpu
-        if queue >= 0:  # what does not fit into the wall time happened between two readings; where nothing fits, it costs no reading
-            queue = min(counters.runqueue_ns() - queue, without_cpu) if without_cpu > 0 else 0
+            recorder.gpu.end(self._gpu, self.stage, start)
         flags = self.flags if kind is None else self.flags | Flag.FAILED
-        self.segment.add(self.stage, self.start, wall, cpu, queue, self.nbytes, self.number, self.extra, self.source, int(flags))
+        self.segment.add(self.stage, start, wall, cpu, queue, self.nbytes, self.number, self.extra, self.source, flags)
         if recorder.ranges is not None:
             recorder.ranges.pop()

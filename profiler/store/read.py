@@ -24,7 +24,7 @@ class Process:
         header: role ("main" or "worker"), pid, loader, worker, ... as the process gave it.
         records: structured array of RECORD_DTYPE in the order written, without names.
         names: of the operations in the ``source`` field.
-        totals: int64 [64, 8], see store/segment.py.
+        totals: int64 [64, 8]: sums of the records and of what was forgotten, see store/segment.py.
         histograms: int64 [2, 256].
     """
 
@@ -150,11 +150,11 @@ def read_segment(path: Path) -> Process:
             header["loader"], header["worker"] = int(header["loader"]), int(header["worker"])
     except (ValueError, LookupError, TypeError) as error:
         raise RunDamaged(f"the header of {path} cannot be read ({error}): its process is left out") from error
-    totals = np.frombuffer(data, np.int64, seg.STAGES * seg.FIELDS, seg.TOTALS_AT).reshape(seg.STAGES, seg.FIELDS)
+    forgotten = np.frombuffer(data, np.int64, seg.STAGES * seg.FIELDS, seg.TOTALS_AT).reshape(seg.STAGES, seg.FIELDS)
     histograms = np.frombuffer(data, np.int64, 2 * seg.BINS, seg.HISTOGRAMS_AT).reshape(2, seg.BINS)
     count = (len(data) - seg.RECORDS_AT) // RECORD_DTYPE.itemsize
     records = np.frombuffer(data, RECORD_DTYPE, count, seg.RECORDS_AT)
     named = records[records["stage"] == Stage.NAME]
     names = {int(name["source"]): name.tobytes()[:56].rstrip(b"\0").decode(errors="replace") for name in named}
     written = records[(records["stage"] != 0) & (records["stage"] != Stage.NAME)]
-    return Process(header, written, names, totals, histograms)
+    return Process(header, written, names, forgotten + seg.sums_of(written), histograms)

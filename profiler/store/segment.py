@@ -3,13 +3,13 @@
 Nothing needs flushing: what was written is in the file, whatever kills the process (DataLoader workers never reach atexit).
 
     0      4096   header: magic, then JSON (role, pid, ...)
-    4096   4096   totals: int64 [64 stages, 8]: records, wall, cpu, runqueue, nbytes, extra, -, -; row 0: the stride mask
+    4096   4096   forgotten: int64 [64 stages, 8]: records, wall, cpu, runqueue, nbytes, extra, -, -; row 0: the stride mask
     8192   4096   histograms: int64 [2, 256]: wall of samples, wall of batches (bin_of)
     12288  64 n   records
 
 A segment keeps every record until it is full. Then it forgets every second window of WINDOW batches and goes on; when it is full
 again, every second of the rest. Which windows it keeps depends only on a hash of (epoch, batch), so the main process and its workers
-keep the same ones. Totals and histograms count everything.
+keep the same ones. What is forgotten is counted, so that sums are of everything; histograms count everything.
 """
 
 import errno
@@ -17,6 +17,7 @@ import fcntl
 import itertools
 import json
 import mmap
+import operator
 import os
 import struct
 import threading
@@ -25,14 +26,15 @@ from threading import get_ident
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from feedline.profiler.events import RECORD, RECORD_DTYPE, UNMEASURED, Stage
 
-MAGIC = b"FEEDSEG1"
+MAGIC = b"FEEDSEG2"
 PAGE = 4096
 TOTALS_AT, HISTOGRAMS_AT, RECORDS_AT = PAGE, 2 * PAGE, 3 * PAGE
 STAGES, FIELDS, BINS = 64, 8, 256
-SUMS, SUMS_BYTES = struct.Struct("<6q"), FIELDS * 8  # one row of the totals
+SUMS, SUMS_BYTES = struct.Struct("<6q"), FIELDS * 8  # one row of what is forgotten
 WALL_AT, EXTRA_AT, NUMBER = 8, 48, struct.Struct("<q")  # in a record
 SAMPLE_HISTOGRAM, FETCH_HISTOGRAM = 0, 1
 WINDOW = 64  # batches that are kept or forgotten together: long enough to see queues fill and drain
@@ -45,6 +47,18 @@ FOREVER = (Stage.NAME, Stage.EPOCH, Stage.START, Stage.FLOP, Stage.GROUP, Stage.
 def window_of(epoch: int, batch: int) -> int:
     """Scrambled number (0 to 65535) of the window that a batch lies in: Fibonacci hashing, so that its low bits choose evenly."""
     return ((epoch << 24) + batch // WINDOW) * 0x9E3779B97F4A7C15 >> 48 & 0xFFFF
+
+
+def sums_of(records: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+    """Sums of records, stage by stage: int64 [64, 8] as in a segment's header; times that were not measured count as 0."""
+    found = np.zeros((STAGES, FIELDS), np.int64)
+    for stage in np.unique(records["stage"]).tolist():
+        own = records[records["stage"] == stage]
+        found[stage, 0] = len(own)
+        for column, name in enumerate(("wall", "cpu", "runqueue", "nbytes", "extra"), 1):
+            values = own[name]
+            found[stage, column] = (values if column > 3 else np.maximum(values, 0)).sum()
+    return found
 
 
 def bin_of(wall_ns: int) -> int:
@@ -114,25 +128,21 @@ class Segment:
         source: int = 0,
         flags: int = 0,
     ) -> int | None:
-        """Count one record in the totals and write it down. Units as in events.RECORD_DTYPE.
+        """Write one record down, or count it where its window is forgotten. Units as in events.RECORD_DTYPE.
 
         Returns:
             Its slot in the file; None where its window is one of those forgotten.
         """
         self._lock.acquire()  # a with statement would cost 0.1 us more, of 1.4
         try:
-            header, at = self._header, TOTALS_AT + stage * SUMS_BYTES
-            records, walls, cpus, queues, sizes, extras = SUMS.unpack_from(header, at)
-            cpus, queues = cpus + cpu if cpu > 0 else cpus, queues + runqueue if runqueue > 0 else queues
-            SUMS.pack_into(header, at, records + 1, walls + wall, cpus, queues, sizes + nbytes, extras + extra)
             window = self.window
             if window & self._stride_mask:
-                return None
+                return self._count(stage, 1, wall, cpu, runqueue, nbytes, extra)
             slot = next(self._slots)
             if slot >= self._end:
                 slot = self._grow()
                 if window & self._stride_mask:  # just forgotten
-                    return None
+                    return self._count(stage, 1, wall, cpu, runqueue, nbytes, extra)
             ident = get_ident()
             thread = self._threads.get(ident)
             if thread is None:
@@ -145,6 +155,13 @@ class Segment:
             return None
         finally:
             self._lock.release()
+
+    def _count(self, stage: int, number: int, wall: int, cpu: int = 0, runqueue: int = 0, nbytes: int = 0, extra: int = 0) -> None:
+        """Add to the sums of what is forgotten."""
+        header, at = self._header, TOTALS_AT + stage * SUMS_BYTES
+        sums = SUMS.unpack_from(header, at)
+        more = (number, max(wall, 0), max(cpu, 0), max(runqueue, 0), nbytes, extra)
+        SUMS.pack_into(header, at, *map(operator.add, sums, more))
 
     def begin(
         self, stage: int, start: int, cpu: int, runqueue: int, nbytes: int, number: int, source: int = 0, flags: int = 0
@@ -162,13 +179,12 @@ class Segment:
         """Complete what ``begin`` returned, from any thread. Each once; wall UNMEASURED: nobody will ever tell."""
         with self._lock:
             try:
-                header, at = self._header, TOTALS_AT + stage * SUMS_BYTES
-                records, walls, cpus, queues, sizes, extras = SUMS.unpack_from(header, at)
-                SUMS.pack_into(header, at, records, walls + wall + 1, cpus, queues, sizes, extras + extra)  # ``begin`` counted -1
-                if place is not None and self._open.pop(id(place), None) is not None:
-                    if extra:
-                        NUMBER.pack_into(place.chunk, place.at + EXTRA_AT, extra)
-                    NUMBER.pack_into(place.chunk, place.at + WALL_AT, wall)
+                if place is None or self._open.pop(id(place), None) is None:
+                    self._count(stage, 0, wall, extra=extra)
+                    return
+                if extra:
+                    NUMBER.pack_into(place.chunk, place.at + EXTRA_AT, extra)
+                NUMBER.pack_into(place.chunk, place.at + WALL_AT, wall)
             except Exception as error:
                 self._stop(error)
 
@@ -271,6 +287,10 @@ class Segment:
             if self._stride_mask > 65535:
                 raise OSError(errno.EFBIG, "records that may not be forgotten fill the segment", str(self.path))
         kept = records[keep]
+        forgotten = np.asarray(self._totals).reshape(STAGES, FIELDS)
+        forgotten += sums_of(records[~keep & (records["stage"] != 0)])
+        forgotten[0, 0] = self._stride_mask
+        del forgotten  # a mapping that somebody looks at cannot be given back
         path = self.path.with_suffix(".thin")
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -283,7 +303,6 @@ class Segment:
         os.close(self._fd)
         self._fd = fd
         self._map_header()
-        self._totals[0] = self._stride_mask
         self._map(0, self._allocated)
         self._slots = itertools.count(len(kept))
         moved = np.cumsum(keep) - 1

@@ -37,7 +37,7 @@ def attach(patches: Patches, tell: Callable[[str, dict[str, object]], int]) -> N
         if segment is None or state is None:
             return original_next(self)
         loader, epoch, batch = state
-        with Span(segment, Stage.NEXT, source=loader, number=batch_key(epoch, batch), runqueue=True) as span:
+        with Span(segment, Stage.NEXT, source=loader, number=batch_key(epoch, batch)) as span:
             try:
                 data = original_next(self)
             except StopIteration:

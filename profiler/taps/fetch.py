@@ -17,10 +17,10 @@ from feedline.profiler.record.detail import detail
 from feedline.profiler.record.recorder import Span, inside, recorder
 from feedline.profiler.store.segment import FETCH_HISTOGRAM, SAMPLE_HISTOGRAM, Segment
 from feedline.profiler.taps.batch import Batch, describe
-from feedline.profiler.taps.operations import run_queue
 from feedline.profiler.taps.patch import Patches
 
-FEWEST, MOST = 4, 256  # one sample in so many is looked at in detail
+FEWEST, MOST = 4, 256  # one sample in so many is looked at in detail, of the first ones
+DENSE = 64  # after so many, half as often; after twice as many, a third; ...
 DEFAULT_COLLATES = (torch_collate.default_collate, torch_collate.default_convert)
 NOTHING = Batch(0, 0, 0)
 
@@ -44,7 +44,7 @@ def attach(patches: Patches) -> None:
             try:
                 watch(fetcher)
             except Exception as error:
-                recorder.segment.add(Stage.FETCH, clock.wall_ns(), 0, flags=int(Flag.FAILED), source=recorder.segment.name_id(repr(error)))
+                recorder.segment.add(Stage.FETCH, clock.wall_ns(), 0, flags=Flag.FAILED, source=recorder.segment.name_id(repr(error)))
         return fetcher
 
     create_fetcher.by_feedline = True  # type: ignore[attr-defined]
@@ -71,7 +71,7 @@ class WatchedFetch:
     def __init__(self, fetcher: Any, lens: "Lens") -> None:
         self._fetch, self._collate, self._lens = fetcher.fetch, fetcher.collate_fn, lens
         self._batched = fetcher.auto_collation
-        self._custom = 0 if fetcher.collate_fn in DEFAULT_COLLATES else int(Flag.CUSTOM)
+        self._custom = 0 if fetcher.collate_fn in DEFAULT_COLLATES else Flag.CUSTOM
         self._about = NOTHING
         self._made_at = 0  # when the last sample of the batch was there
 
@@ -83,7 +83,7 @@ class WatchedFetch:
         begun = self._lens.begun
         inside.depth += 1  # transforms that are nn.Modules are no forward pass
         try:
-            with Span(segment, Stage.FETCH, source=recorder.loader, number=recorder.batch, runqueue=True) as span:
+            with Span(segment, Stage.FETCH, source=recorder.loader, number=recorder.batch) as span:
                 try:
                     batch = self._fetch(index)
                 except StopIteration:  # the data set is at its end; a batch that is dropped for being short is in here too
@@ -101,11 +101,12 @@ class WatchedFetch:
         segment = recorder.segment
         if segment is None:
             return self._collate(samples)
-        with Span(segment, Stage.COLLATE, source=recorder.loader, number=recorder.batch, flags=self._custom, runqueue=True) as span:
+        with Span(segment, Stage.COLLATE, source=recorder.loader, number=recorder.batch, flags=self._custom) as span:
             self._made_at = span.start
             batch = self._collate(samples)
         try:
             self._about = about = describe(batch)
+            recorder.made = id(batch), about
             segment.add(
                 Stage.BATCH, span.start, 0, 0, 0, about.nbytes, recorder.batch, about.samples, recorder.loader, about.flags | self._custom
             )
@@ -135,6 +136,8 @@ class Lens:
     is in the caches (benchmarks/loader_cost.py) and about 17 us in a real sample (benchmarks/operation_taps.py), and the average sample
     shall pay about 4 us, which leaves 6 of the promised 10 us to what is done for every sample and batch. An ImageFolder's sample has
     10 spans: one in 40 is looked at. Below FEWEST, samples without spans would pay more; at MOST, samples of 64 spans pay the 4 us still.
+    That is for the first ones, so that a short run knows its samples too: what the n-th look adds to what is known falls as 1 / n, and so
+    does what is paid for it.
 
     The first sample pays for imports and cold caches that no other one pays for: it is looked at, and stands for itself alone.
 
@@ -149,6 +152,7 @@ class Lens:
         self.countdown = 1
         self.begun: list[int] = []
         self._state = 12345
+        self._looks = 0
 
     def look(self, make: Callable[[], Any], samples: int) -> Any:
         """Make a sample (or several, for ``__getitems__``) with every span in it written down."""
@@ -167,15 +171,15 @@ class Lens:
 
         detail.write = write
         try:
-            with Span(segment, Stage.SAMPLE, source=recorder.loader, number=recorder.batch, runqueue=True) as span:
+            with Span(segment, Stage.SAMPLE, source=recorder.loader, number=recorder.batch) as span:
                 span.extra, span.nbytes = self.every, samples
-                run_queue.begin()
                 return make()
         finally:
             detail.write = None
             if not self.begun:  # __getitems__ made them all at once
                 segment.count(SAMPLE_HISTOGRAM, (clock.wall_ns() - span.start) // samples)
-            self.every = recorder.every or min(MOST, max(FEWEST, 4 * (written + 1) // samples))
+            self._looks += 1
+            self.every = recorder.every or min(MOST, max(FEWEST, 4 * (written + 1) // samples)) * (1 + self._looks // DENSE)
 
 
 class WatchedSamples:

@@ -189,7 +189,7 @@ def watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         if segment is None or state is None or state.asked:  # a subclass calls its base's
             return original(iterator)
         recorder.loader, recorder.batch = state.loader, batch_key(state.epoch, state.yielded)
-        with Span(segment, Stage.NEXT, source=state.loader, number=recorder.batch, runqueue=True) as span:
+        with Span(segment, Stage.NEXT, source=state.loader, number=recorder.batch) as span:
             state.asked = True
             try:
                 batch = original(iterator)
@@ -214,7 +214,10 @@ def note(span: Span, iterator: Any, state: State, batch: Any) -> None:
             number = iterator._rcvd_idx - 1 if getattr(iterator, "_in_order", True) else state.arrived
         span.number = batch_key(state.epoch, max(number, 0))
         state.yielded += 1
-        about = describe(batch)
+        made, about = recorder.made
+        if made != id(batch):
+            about = describe(batch)
+        recorder.made = 0, None
         span.nbytes, span.extra = about.nbytes, about.samples
         span.flags |= about.flags | (Flag.PINNED if iterator._pin_memory else 0)
     except Exception:

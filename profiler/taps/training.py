@@ -53,7 +53,7 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
     counting = None if flops is None else flops.begin(module)
     inside.depth += 1
     try:
-        with Span(segment, Stage.FORWARD, segment.name_id(type(module).__name__), int(flags), runqueue=True) as span:
+        with Span(segment, Stage.FORWARD, segment.name_id(type(module).__name__), flags) as span:
             output = original(module, *args, **kwargs) if counting is None else counting.call(original, module, *args, **kwargs)
             if is_loss(module, output):
                 span.stage = Stage.LOSS
@@ -92,7 +92,7 @@ def watched_backward(original: Any) -> Any:
         counting = None if flops is None else flops.begin(None)
         inside.depth += 1
         try:
-            with Span(segment, Stage.BACKWARD, runqueue=True) as span:
+            with Span(segment, Stage.BACKWARD) as span:
                 result = original(*args, **kwargs) if counting is None else counting.call(original, *args, **kwargs)
         finally:
             inside.depth -= 1

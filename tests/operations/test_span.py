@@ -8,8 +8,9 @@ import pytest
 
 from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
+from feedline.profiler.record import moment
 from feedline.profiler.record.detail import detail, looking
-from feedline.profiler.taps.operations import run_queue, sizes
+from feedline.profiler.taps.operations import sizes
 from feedline.profiler.taps.operations.collect import collect
 from feedline.profiler.taps.operations.span import spanned
 
@@ -105,45 +106,11 @@ def test_sleeping_is_wall_time_without_cpu_or_run_queue():
 
 def test_where_the_kernel_tells_no_run_queue_it_is_unmeasured(monkeypatch):
     monkeypatch.setattr(clock.counters, "runqueue_ns", lambda: UNMEASURED)
+    monkeypatch.setattr(moment, "known", moment._Known())
 
     (span,) = collect(lambda: spanned(time.sleep, Stage.READ, sizes.read, "sleep")(0.001))
 
     assert span.runqueue_ns == UNMEASURED
-
-
-@pytest.fixture
-def run_queue_of(monkeypatch):
-    """Sets what the kernel will tell, reading by reading; a reading too many raises."""
-
-    def tells(*delays):
-        readings = iter(delays)
-        monkeypatch.setattr(clock.counters, "runqueue_ns", lambda: next(readings))
-
-    yield tells
-    run_queue.last.delay = UNMEASURED
-
-
-def test_the_run_queue_is_asked_only_where_time_was_lost(run_queue_of):
-    run_queue_of(100, 107)
-    run_queue.begin()
-
-    assert [run_queue.delay_ns(run_queue.last.delay, lost) for lost in (0, -3, 10, 0)] == [0, 0, 7, 0]
-
-
-def test_a_span_waited_no_longer_than_it_lost(run_queue_of):
-    run_queue_of(100, 150)
-    run_queue.begin()
-
-    assert run_queue.delay_ns(run_queue.last.delay, 20) == 20
-
-
-def test_the_delay_of_an_inner_span_is_in_the_outer_one_too(run_queue_of):
-    run_queue_of(100, 130, 135)
-    run_queue.begin()
-    outer = inner = run_queue.last.delay
-
-    assert run_queue.delay_ns(inner, 40) == 30
-    assert run_queue.delay_ns(outer, 90) == 35
 
 
 def test_only_threads_that_look_are_counted_as_looking():

@@ -24,7 +24,7 @@ from feedline.profiler.taps.patch import Patches
 
 KEY = "BackendSelect"
 ENGINE = "torch.autograd.graph"  # the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
-COLLECTIVE, BUCKET = int(Stage.COLLECTIVE), int(Flag.BUCKET)  # as plain numbers: an enum's are slow
+COLLECTIVE, BUCKET = int(Stage.COLLECTIVE), Flag.BUCKET  # as plain numbers: an enum's are slow
 MOST_ERRORS = 20  # of our own, after which the tap takes itself away
 Begun = tuple[Row, Any, int, Any, bool]  # the row, the group, bytes, events of a GPU, the caller waits for it at once
 

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 from feedline.profiler.events import Stage
 from feedline.profiler.record.detail import detail
-from feedline.profiler.taps.operations import run_queue
 
 
 class Written(NamedTuple):
@@ -25,7 +24,6 @@ def collect(action: Callable[[], Any]) -> list[Written]:
     """The spans that the taps write during ``action()``, in the order in which they ended."""
     spans: list[Written] = []
     before, detail.write = detail.write, lambda *fields: spans.append(Written(*fields))
-    run_queue.begin()
     try:
         action()
     finally:

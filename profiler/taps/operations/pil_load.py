@@ -10,14 +10,13 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from feedline.profiler import clock
 from feedline.profiler.events import Stage
 from feedline.profiler.nvtx_ranges import NAMES
+from feedline.profiler.record import moment
 from feedline.profiler.record.detail import Write, detail
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.operations.collect import collect, missing
 from feedline.profiler.taps.operations.library import Library, Tap
-from feedline.profiler.taps.operations.run_queue import delay_ns, last
 from feedline.profiler.taps.operations.span import transparent
 from feedline.profiler.taps.operations.timed_file import TimedFile
 
@@ -96,13 +95,11 @@ class Watch:
         self._ranges = recorder.ranges
         if self._ranges is not None:
             self._ranges.push(NAMES[Stage.DECODE])
-        self._runqueue, self._cpu, self._start = last.delay, clock.cpu_ns(), clock.wall_ns()
+        self._begun = moment.now()
 
     def end(self) -> None:
         """Put the file back and write what was measured, if the image was loaded indeed. Never raises."""
-        wall = clock.wall_ns() - self._start
-        cpu = clock.cpu_ns() - self._cpu
-        runqueue = delay_ns(self._runqueue, wall - cpu)
+        wall, cpu, runqueue = moment.since(self._begun)
         loading.watch = None
         if self._ranges is not None:
             self._ranges.pop()
@@ -114,7 +111,7 @@ class Watch:
                 self._timed.write_to(self._write, "PIL.read")
             nbytes, pixels = (0, 0) if self.failed else size(self._image)
             name = f"PIL.{self._image.format or type(self._image).__name__}"
-            self._write(Stage.DECODE, name, self._start, wall, cpu, runqueue, nbytes, pixels)
+            self._write(Stage.DECODE, name, self._begun[0], wall, cpu, runqueue, nbytes, pixels)
         except Exception:
             pass  # an image of a kind we do not know: its time stays in the sample's
 

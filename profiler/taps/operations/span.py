@@ -7,12 +7,11 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from feedline.profiler import clock
 from feedline.profiler.events import Stage
 from feedline.profiler.nvtx_ranges import NAMES
+from feedline.profiler.record import moment
 from feedline.profiler.record.detail import Write, detail, looking
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps.operations.run_queue import delay_ns, last
 
 Size = Callable[[Any], tuple[int, int]]  # a result -> (nbytes, extra), as the stage says in events.py
 Timed = Callable[[Write, str, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
@@ -33,28 +32,25 @@ def stopwatch(stage: Stage, size: Size) -> Timed:
 
     The span of a call that raised has 0 bytes and 0 extra; the exception passes unchanged.
     """
-    wall_ns, cpu_ns = clock.wall_ns, clock.cpu_ns
 
     def timed(write: Write, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = None
         ranges = recorder.ranges
         if ranges is not None:
             ranges.push(NAMES[stage])
-        runqueue, cpu, start = last.delay, cpu_ns(), wall_ns()
+        begun = moment.now()
         try:
             result = function(*args, **kwargs)
             return result
         finally:
-            wall = wall_ns() - start
-            cpu = cpu_ns() - cpu
+            wall, cpu, runqueue = moment.since(begun)
             if ranges is not None:
                 ranges.pop()
-            runqueue = delay_ns(runqueue, wall - cpu)
             try:
                 nbytes, extra = size(result)
             except Exception:
                 nbytes = extra = 0
-            write(stage, name, start, wall, cpu, runqueue, nbytes, extra)
+            write(stage, name, begun[0], wall, cpu, runqueue, nbytes, extra)
 
     return timed
 

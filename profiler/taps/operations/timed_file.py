@@ -3,10 +3,9 @@
 import io
 from typing import Any
 
-from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
+from feedline.profiler.record import moment
 from feedline.profiler.record.detail import Write
-from feedline.profiler.taps.operations.run_queue import delay_ns, last
 
 
 class TimedFile:
@@ -28,18 +27,17 @@ class TimedFile:
 
     def read(self, *args: Any) -> Any:
         """The file's ``read``."""
-        runqueue, cpu, start = last.delay, clock.cpu_ns(), clock.wall_ns()
+        begun = moment.now()
         data = None
         try:
             data = self._file.read(*args)
             return data
         finally:
-            wall = clock.wall_ns() - start
-            cpu = clock.cpu_ns() - cpu
+            wall, cpu, runqueue = moment.since(begun)
             self._wall += wall
             self._cpu += cpu
-            self._start = self._start or start
-            self._runqueue = UNMEASURED if runqueue < 0 else self._runqueue + delay_ns(runqueue, wall - cpu)
+            self._start = self._start or begun[0]
+            self._runqueue = UNMEASURED if runqueue < 0 else self._runqueue + runqueue
             if data and self._counts:
                 self._nbytes += len(data)
 

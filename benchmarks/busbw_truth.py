@@ -1,0 +1,80 @@
+"""Is the bus bandwidth of the probe, and that which the tap sees of isolated all-reduces, that of a bare loop?
+
+    python benchmarks/busbw_truth.py [--rounds 7] [--ranks 2] [--json busbw_truth.json]
+
+In turns: a bare loop of ``dist.all_reduce`` over gloo, the probe of ``feedline probe``, and the same loop under ``feedline run``, whose
+report has the tap's figure. All in processes of their own on this machine; ratios are within a round.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from twins import Estimate, in_turns, machine, table, wait_for_quiet, write_json
+
+from feedline.pipelines.probes.all_reduce import together
+from feedline.pipelines.probes.measure import Plan
+
+PROGRAM = Path(__file__).resolve().parent / "programs" / "isolated_all_reduce.py"
+SIZES = (1 << 20, 25 << 20)
+SECONDS = 2.0
+GOAL = 0.05
+
+
+def launch(ranks: int, folder: Path, before: list[str], after: list[str]) -> None:
+    """One process a rank, to their end."""
+    command = [sys.executable, *before, str(PROGRAM), "--store", str(folder / "store"), "--seconds", str(SECONDS), *after]
+    place = {"WORLD_SIZE": str(ranks), "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    started = [
+        subprocess.Popen(command, env={**os.environ, **place, "RANK": str(rank), "LOCAL_RANK": str(rank)}, stdout=subprocess.DEVNULL)
+        for rank in range(ranks)
+    ]
+    codes = [process.wait(120) for process in started]
+    if any(codes):
+        sys.exit(f"{' '.join(command)} failed")
+
+
+def measure(how: str, ranks: int) -> dict[int, float]:
+    """Bytes per message -> bus bandwidth, bytes/s."""
+    if how == "probe":
+        found = together("gloo", ranks, list(SIZES), Plan(rounds=3, seconds=SECONDS / 3))
+        return {size: one.value * 2 * (ranks - 1) / ranks for size, one in found.items()}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        out = folder / "out.json"
+        if how == "bare":
+            launch(ranks, folder, [], ["--report", str(out)])
+            return {int(size): rate for size, rate in json.loads(out.read_text()).items()}
+        launch(ranks, folder, ["-m", "feedline", "run", "-q", "-o", str(folder / "run")], ["--report", str(out)])
+        report = ["report", "-q", str(folder / "run"), "--json", str(folder / "r.json")]
+        subprocess.run([sys.executable, "-m", "feedline", *report], check=True)
+        kinds = json.loads((folder / "r.json").read_text())["comm"]["collectives"]
+        return {one["bytes"]: one["busbw_gbps"] * 1e9 for one in kinds if one["name"] == "all_reduce" and one["bytes"] in SIZES}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    load = wait_for_quiet(0.7, 120.0)
+    rounds = list(in_turns(("bare", "probe", "tap"), lambda how: measure(how, args.ranks), args.rounds))
+    rows = [["message", "bare GB/s", "probe GB/s", "tap GB/s", "probe / bare", "tap / probe"]]
+    for size in SIZES:
+        medians = [statistics.median(one[how][size] for one in rounds) / 1e9 for how in ("bare", "probe", "tap")]
+        ratios = [Estimate.of([one[a][size] / one[b][size] for one in rounds]) for a, b in (("probe", "bare"), ("tap", "probe"))]
+        rows.append([f"{size >> 20} MiB", *(f"{value:.2f}" for value in medians), *(ratio.text() for ratio in ratios)])
+        for name, ratio in zip(("probe / bare", "tap / probe"), ratios, strict=True):
+            print(f"{size >> 20} MiB, {name}: {'within' if abs(ratio.median - 1) <= GOAL else 'NOT within'} {GOAL:.0%}")
+    print(table(rows))
+    write_json(args.json, load=load, machine=machine(), ranks=args.ranks, rounds=rounds)
+
+
+if __name__ == "__main__":
+    main()

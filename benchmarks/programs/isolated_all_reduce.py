@@ -1,0 +1,57 @@
+"""Two or more ranks that sum messages and do nothing else. Started by busbw_truth.py, with and without feedline.
+
+RANK=0 WORLD_SIZE=2 python benchmarks/programs/isolated_all_reduce.py --mib 1,25 --seconds 2 --store /tmp/store --report out.json
+"""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+CALLS_A_STEP = 5
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mib", default="1,25")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each size")
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--report", type=Path, required=True)
+    args = parser.parse_args()
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{args.store}", rank=rank, world_size=ranks)
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])  # its updates are the steps that feedline counts
+    rates = {}
+    for size in [int(mib) << 20 for mib in args.mib.split(",")]:
+        message = torch.zeros(size // 4)
+        took = torch.tensor([min(seconds_of(message, 3) for _ in range(3))])
+        dist.all_reduce(took, dist.ReduceOp.MAX)
+        steps = max(4, int(args.seconds / (float(took) * CALLS_A_STEP)))
+        dist.barrier()
+        wall = 0.0
+        for _ in range(steps):
+            wall += CALLS_A_STEP * seconds_of(message, CALLS_A_STEP)
+            optimizer.step()
+        slowest = torch.tensor([wall])
+        dist.all_reduce(slowest, dist.ReduceOp.MAX)
+        rates[size] = steps * CALLS_A_STEP * size / float(slowest) * 2 * (ranks - 1) / ranks
+    if rank == 0:
+        args.report.write_text(json.dumps(rates))
+    dist.destroy_process_group()
+
+
+def seconds_of(message: torch.Tensor, calls: int) -> float:
+    """Of one call, in the mean."""
+    start = time.perf_counter()
+    for _ in range(calls):
+        dist.all_reduce(message)
+    return (time.perf_counter() - start) / calls
+
+
+if __name__ == "__main__":
+    main()
