@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    load = wait_for_quiet(0.7, 120.0)
+    load = wait_for_quiet(1.0, 60.0)
     rounds = list(in_turns(("bare", "probe", "tap"), lambda how: measure(how, args.ranks), args.rounds))
     rows = [["message", "bare GB/s", "probe GB/s", "tap GB/s", "probe / bare", "tap / probe"]]
     for size in SIZES:

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-CALLS_A_STEP = 5
+STEPS = 12  # so many loops of each size
 
 
 def main() -> None:
@@ -31,17 +31,18 @@ def main() -> None:
         message = torch.zeros(size // 4)
         took = torch.tensor([min(seconds_of(message, 3) for _ in range(3))])
         dist.all_reduce(took, dist.ReduceOp.MAX)
-        steps = max(4, int(args.seconds / (float(took) * CALLS_A_STEP)))
-        dist.barrier()
+        calls = max(1, int(args.seconds / (float(took) * STEPS)))
         wall = 0.0
-        for _ in range(steps):
-            wall += CALLS_A_STEP * seconds_of(message, CALLS_A_STEP)
+        for _ in range(STEPS):
+            dist.barrier()
+            wall += calls * seconds_of(message, calls)
             optimizer.step()
         slowest = torch.tensor([wall])
         dist.all_reduce(slowest, dist.ReduceOp.MAX)
-        rates[size] = steps * CALLS_A_STEP * size / float(slowest) * 2 * (ranks - 1) / ranks
+        rates[size] = STEPS * calls * size / float(slowest) * 2 * (ranks - 1) / ranks
     if rank == 0:
         args.report.write_text(json.dumps(rates))
+    dist.barrier()  # nobody leaves while another still reads
     dist.destroy_process_group()
 
 

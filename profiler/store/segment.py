@@ -137,12 +137,14 @@ class Segment:
         try:
             window = self.window
             if window & self._stride_mask:
-                return self._count(stage, 1, wall, cpu, runqueue, nbytes, extra)
+                self._count(stage, 1, wall, cpu, runqueue, nbytes, extra)
+                return None
             slot = next(self._slots)
             if slot >= self._end:
                 slot = self._grow()
                 if window & self._stride_mask:  # just forgotten
-                    return self._count(stage, 1, wall, cpu, runqueue, nbytes, extra)
+                    self._count(stage, 1, wall, cpu, runqueue, nbytes, extra)
+                    return None
             ident = get_ident()
             thread = self._threads.get(ident)
             if thread is None:
