@@ -107,7 +107,7 @@ def step_summary(rank: Gathered) -> StepSummary | None:
         waits={name: float(values[rank.first :].mean()) / 1e9 for name, values in kinds.items()},
         boundary=steps.boundaries.by,
         evaluation_s=float((evaluation[:, 1] - evaluation[:, 0]).sum()) / 1e9,
-        series=series(steps, rank.stages),
+        series=series(steps.start, steps.wall, rank.stages),
         gpu_stages=gpu_stages(rank, steps),
         flop=computing.flop(rank.main, steps),
         runqueue_s=computing.runqueue_s(rank.main, steps, rank.first),
@@ -141,12 +141,17 @@ def _step_of(times: IntArray, begin: IntArray, end: IntArray) -> IntArray:
     return np.where((step >= 0) & (times < np.append(end, 0)[step]), step, -1)
 
 
-def series(steps: Steps, stages: dict[str, FloatArray]) -> StepSeries:
-    """Thin the steps to at most COLUMNS columns, each with its minimum, median and maximum."""
-    groups = np.array_split(np.arange(len(steps.wall)), min(len(steps.wall), COLUMNS))
-    wall = steps.wall / 1e9
+def series(start: IntArray, wall_ns: IntArray, stages: dict[str, FloatArray]) -> StepSeries:
+    """Thin the steps to at most COLUMNS columns, each with its minimum, median and maximum.
+
+    Args:
+        start, wall_ns: int64 [steps], ns.
+        stages: name -> float64 [steps], ns.
+    """
+    groups = np.array_split(np.arange(len(wall_ns)), min(len(wall_ns), COLUMNS))
+    wall = wall_ns / 1e9
     return StepSeries(
-        start_s=[float(steps.start[group[0]] - steps.start[0]) / 1e9 for group in groups],
+        start_s=[float(start[group[0]] - start[0]) / 1e9 for group in groups],
         steps=[len(group) for group in groups],
         wall_min_s=[float(wall[group].min()) for group in groups],
         wall_s=[float(np.median(wall[group])) for group in groups],

@@ -105,7 +105,7 @@ class StepSummary:
     p95_s: float
     stages: dict[str, float]
     waits: dict[str, float]  # WAIT_KINDS -> mean seconds a step; sums to stages["wait"]
-    boundary: str  # what the steps were cut by: "optimizer", "backward" or "loader"
+    boundary: str  # what the steps were cut by: "optimizer", "backward" or "loader"; of traces, see traces.files.steps
     evaluation_s: float  # time in evaluation loops, outside all steps, over the whole run
     series: StepSeries
     gpu_stages: dict[str, float] | None = None  # stage -> mean seconds a step between two marks in the GPU's work
@@ -298,6 +298,69 @@ class Communication:
 
 
 @dataclass(frozen=True)
+class TraceFile:
+    """One rank's trace, which another tool made."""
+
+    rank: int
+    source: str
+    maker: str  # "kineto" or "nsight"
+    events: int
+    span_s: float
+    steps: str  # how steps were found
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """All kernels of one name."""
+
+    name: str
+    count: int
+    total_s: float
+    busy_share: float
+    communication: bool
+    operator: str
+
+
+@dataclass(frozen=True)
+class OperatorTime:
+    """All calls of one operator, range or Python function."""
+
+    name: str
+    kind: str  # "operator", "annotation" or "python"
+    count: int
+    total_s: float
+    own_s: float
+    device_s: float
+    flop: int | None
+    bytes: int | None
+    flop_per_s: float | None
+    flop_per_byte: float | None
+
+
+@dataclass(frozen=True)
+class CopyTime:
+    """All copies of one direction and kind of memory."""
+
+    direction: str
+    memory: str
+    count: int
+    total_s: float
+    bytes: int | None
+    gb_per_s: float | None
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What traces of other tools hold. Tables are of the rank that the report shows."""
+
+    files: list[TraceFile]
+    budget_notes: list[str]
+    kernels: list[KernelTime]  # longest first
+    operators: list[OperatorTime]  # most device time first
+    copies: list[CopyTime]
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything a report shows. One of these per run; JSON is exactly this object."""
 
@@ -308,10 +371,11 @@ class Report:
     step: StepSummary | None  # None: the run never made a step
     workers: Workers | None  # None: no loader was seen
     loaders: list[Loader]
-    ranks: dict[str, dict[str, object]]  # rank -> {"steps", "mean_s", "stages", "state", "comm"}; the figures above are rank 0's
+    ranks: dict[str, dict[str, object]]  # rank -> {"steps", "mean_s", "stages", "state", "comm", ...}; the figures above are rank 0's
     gauges: list[Gauge]
     hooks: list[Hook]
     notes: list[str] = field(default_factory=list)
     roofline: Roofline | None = None  # None: no step, or batches of unknown size
     comm: Communication | None = None  # None: one rank, or no collective was seen
+    traces: Traces | None = None  # None: feedline recorded the run itself
     schema_version: int = REPORT_SCHEMA_VERSION

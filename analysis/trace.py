@@ -1,22 +1,47 @@
-"""A run as a Chrome trace for Perfetto: pid = rank, one track per thread of the training and per worker, microseconds.
+"""A run as a Chrome trace for Perfetto: pid = rank, tracks for threads of the training, torch.profiler's operators and streams, workers.
 
-Perfetto drops events of one track that overlap without nesting, so what does not nest goes to an overflow track beside it.
+All on one clock, in microseconds. Written line by line: a run of a million events takes no more memory than its records.
 """
 
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from feedline.analysis.boundaries import find
-from feedline.profiler.events import Flag, Stage
+from feedline.analysis.comm.collectives import RankClock
+from feedline.analysis.comm.of_run import clock_of
+from feedline.analysis.timeline import IntArray
+from feedline.analysis.traces.lanes import NOWHERE, lanes
+from feedline.analysis.traces.windows import Windows, lines
+from feedline.analysis.tracks import PerfettoRank, span
+from feedline.profiler.errors import FeedlineError
+from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.store.read import Process, Rank, Run
 
-NO_SPANS = (Stage.TRAFFIC, Stage.BATCH, Stage.PROFILED)
-TRACKS = 100  # track numbers set aside for each process
-GPU_THREAD = 48  # the GPU as one more thread
-WORKER, STEP_TRACK = 10, 1
+packing: ModuleType = gzip
+LEVEL = 5
+try:  # five times as fast
+    from isal import igzip as packing
+
+    LEVEL = 2
+except ImportError:
+    pass
+
+NO_SPANS = (Stage.TRAFFIC, Stage.BATCH, Stage.PROFILED, Stage.FLOP, Stage.GROUP, Stage.CLOCK, Stage.START)
+NAMED = (Stage.READ, Stage.DECODE, Stage.AUGMENT, Stage.FORWARD, Stage.LOSS, Stage.OPTIMIZER, Stage.USER, Stage.COLLECTIVE)
+OF_BATCHES = (Stage.FETCH, Stage.COLLATE, Stage.NEXT, Stage.SAMPLE, Stage.IDLE, Stage.PICKLE, Stage.ARRIVE)
+#: What does not happen in a thread gets tracks of its own, behind those of threads: a record's thread is below 256.
+GPU, COLLECTIVES = 256, 257
+OTHER_HOST_NS = 50_000_000  # clocks of one host are not read so far apart
+
+Clock = Callable[[IntArray], IntArray]  # from a rank's CLOCK_MONOTONIC, ns, to the times that are written, ns
 
 
 def is_trace(path: Path) -> bool:
@@ -24,108 +49,182 @@ def is_trace(path: Path) -> bool:
     return path.name.endswith((".trace.json", ".trace.json.gz", "trace.json.gz"))
 
 
-def write(run: Run, path: Path) -> None:
+def write(run: Run, path: Path, windows: Windows | None = None) -> list[str]:
     """Write all ranks of a run.
 
+    Args:
+        windows: what torch.profiler recorded of them; None: nothing.
+
+    Returns:
+        What is missing in the file, in sentences.
+
     Raises:
-        OSError: the place cannot be written to.
+        OSError: the place cannot be written to; nothing is left of the file.
     """
+    notes: list[str] = []
+    windows = windows or Windows()
     temporary = path.with_name(f".{path.name}")
-    opened = gzip.open(temporary, "wt", compresslevel=5) if path.suffix == ".gz" else open(temporary, "w")
-    with opened as file:
-        file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
-        for number, event in enumerate(events(run)):
-            file.write(("" if number == 0 else ",\n") + json.dumps(event, separators=(",", ":")))
-        file.write("\n]}\n")
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as raw, _packed(raw, path) as packed, TextIOWrapper(packed, "ascii") as file:
+            about = json.dumps({"feedline": {"clocks": windows.notes}})
+            file.write(f'{{"displayTimeUnit": "ns", "otherData": {about}, "traceEvents": [')
+            comma = "\n"
+            for line in lines_of(run, windows, notes):
+                file.write(comma + line)
+                comma = ",\n"
+            file.write("\n]}\n")
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return notes
 
 
-def events(run: Run) -> Iterator[dict[str, Any]]:
-    """All events of a run; times in microseconds since the first rank's start."""
-    origin = min((rank.manifest.anchors[0]["perf_counter_ns"] for rank in run.ranks.values() if rank.manifest.anchors), default=0)
-    for number, rank in sorted(run.ranks.items()):
-        yield {"ph": "M", "name": "process_name", "pid": number, "args": {"name": f"rank {number}"}}
-        yield {"ph": "M", "name": "process_sort_index", "pid": number, "args": {"sort_index": number}}
-        yield from _rank(rank, number, origin)
+def _packed(raw: Any, path: Path) -> Any:
+    return packing.GzipFile("", "wb", LEVEL, raw, 0) if path.suffix == ".gz" else raw
 
 
-def _rank(rank: Rank, pid: int, origin: int) -> Iterator[dict[str, Any]]:
-    for process in rank.processes:
-        if process.is_worker:
-            loader, worker = int(str(process.header["loader"])), int(str(process.header["worker"]))
-            first, label = TRACKS * (WORKER + 64 * loader + worker), f"loader {loader} worker {worker}"
-        else:
-            first, label = TRACKS, "training"
-            yield from _steps(process, pid, origin)
-        yield from _process(process, pid, first, label, origin)
+def lines_of(run: Run, windows: Windows, notes: list[str]) -> Iterator[str]:
+    """The events of all ranks, one object a line; times count from the first rank's start.
+
+    Args:
+        notes: what is left out is appended.
+    """
+    ranks = sorted(run.ranks.items())
+    clocks = _clocks([rank for _, rank in ranks])
+    for (number, rank), clock in zip(ranks, clocks):
+        made = PerfettoRank(number)
+        yield from made.named()
+        for process in rank.processes:
+            if not process.is_worker:
+                yield from _process(process, made, clock)
+        if number in windows.by_rank:
+            try:
+                yield from lines(windows.by_rank[number], made, rank.manifest.pid, clock)
+            except FeedlineError as error:  # it could be read a moment ago
+                notes.append(f"rank {number}: {error}")
+        for process in rank.processes:
+            if process.is_worker:
+                yield from _process(process, made, clock)
+        if made.lost:
+            notes.append(f"rank {number}: {made.lost:,} events are not in the trace: more overlap than there are tracks")
 
 
-def _steps(main: Process, pid: int, origin: int) -> Iterator[dict[str, Any]]:
-    records = main.records[(main.records["thread"] == 0) & ~_is(main, (Stage.GPU, Stage.PROFILED))]
+def _clocks(ranks: list[Rank]) -> list[Clock]:
+    """Of each rank, from the moment on at which the first one began: Perfetto drops what lies before 0."""
+    host = _measured(ranks[0])[1] if len(ranks) > 1 else ""
+    onto: list[Clock] = [_onto(ranks[0], rank, host) for rank in ranks] if len(ranks) > 1 else [partial(_less, origin=0)]
+    began = [int(clock(np.array([_anchor(rank)["perf_counter_ns"]]))[0]) for clock, rank in zip(onto, ranks) if rank.manifest.anchors]
+    return [partial(_less, origin=min(began, default=0), clock=clock) for clock in onto]
+
+
+def _onto(base: Rank, rank: Rank, host: str) -> Clock:
+    """A rank's clock on that of another, on ``host``: as it was measured; where it was not, by their times of day if they must be of two
+    hosts, and as it is if not."""
+    clock, own = _measured(rank)
+    if clock is not None and own != host:
+        return clock.to_reference
+    apart = _time_of_day(rank) - _time_of_day(base)
+    return partial(_less, origin=-apart if abs(apart) > OTHER_HOST_NS else 0)
+
+
+def _time_of_day(rank: Rank) -> int:
+    return _anchor(rank)["time_ns"] - _anchor(rank)["perf_counter_ns"]
+
+
+def _measured(rank: Rank) -> tuple[RankClock | None, str]:
+    try:
+        main = rank.main
+    except FeedlineError:
+        return None, "unknown"
+    clock, host = clock_of(main, int(main.records["start"].max(initial=0)))
+    return clock if len(clock.at) else None, host
+
+
+def _anchor(rank: Rank) -> dict[str, int]:
+    return rank.manifest.anchors[0] if rank.manifest.anchors else {"perf_counter_ns": 0, "time_ns": 0}
+
+
+def _less(times: IntArray, origin: int, clock: Clock | None = None) -> IntArray:
+    return (times if clock is None else clock(times)) - origin
+
+
+def _process(process: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
+    if process.is_worker:
+        label = f"loader {process.header['loader']} worker {process.header['worker']}"
+    else:
+        label = "training"
+        yield from _steps(process, made, clock)
+    spans = process.records[~np.isin(process.records["stage"], NO_SPANS)]
+    place = spans["thread"].astype(np.int64)
+    place[spans["stage"] == Stage.GPU] = GPU
+    place[spans["stage"] == Stage.COLLECTIVE] = COLLECTIVES
+    names = {0: label, GPU: f"{label}, GPU", COLLECTIVES: f"{label}, collectives"}
+    for one in np.unique(place).tolist():
+        yield from _track(process, spans[place == one], names.get(one, f"{label}, thread {one}"), made, clock)
+
+
+def _steps(main: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
+    records = main.records[(main.records["thread"] == 0) & ~np.isin(main.records["stage"], (Stage.GPU, Stage.PROFILED))]
     records.sort(order="start")
     found = find(records) if len(records) else None
     if found is None:
         return
-    yield from _name_track(pid, STEP_TRACK, "steps")
-    for number, (start, end) in enumerate(zip(found.start.tolist(), found.end.tolist())):
-        yield _event(f"step {number}", pid, STEP_TRACK, start - origin, end - start, {})
+    (tid,), named = made.tracks("steps")
+    yield from named
+    start, end = clock(found.start), clock(found.end)
+    for number, (begin, until) in enumerate(zip(start.tolist(), end.tolist())):
+        yield span(f'"name": "step {number}"', made.pid, tid, begin, until - begin)
 
 
-def _process(process: Process, pid: int, first: int, label: str, origin: int) -> Iterator[dict[str, Any]]:
-    spans = process.records[~_is(process, NO_SPANS) & (process.records["stage"] != Stage.START)]
-    spans["thread"][spans["stage"] == Stage.GPU] = GPU_THREAD
-    for thread in sorted(set(spans["thread"].tolist())):
-        own = spans[spans["thread"] == thread]
-        own = own[(own["start"] * 1.0 - own["wall"] * 1e-12).argsort(kind="stable")]
-        name = label if thread == 0 else f"{label}, GPU" if thread == GPU_THREAD else f"{label}, thread {thread}"
-        track, used = first + 2 * int(thread), {0}
-        yield from _name_track(pid, track, name)
-        open_until: list[int] = []
-        for record in own:
-            start, wall = int(record["start"]), int(record["wall"])
-            while open_until and open_until[-1] <= start:
-                open_until.pop()
-            fits = not open_until or start + wall <= open_until[-1]
-            if fits:
-                open_until.append(start + wall)
-            elif 1 not in used:
-                used.add(1)
-                yield from _name_track(pid, track + 1, f"{name} (overlapping)")
-            yield _record(record, process, pid, track + (not fits), origin)
+def _track(
+    process: Process, own: "np.ndarray[tuple[int], np.dtype[np.void]]", name: str, made: PerfettoRank, clock: Clock
+) -> Iterator[str]:
+    wall = np.maximum(own["wall"], 0)
+    order = np.lexsort((-wall, own["start"]))
+    own, wall = own[order], wall[order]
+    start = clock(own["start"].astype(np.int64))
+    lane = lanes(start, wall)
+    made.lost += int((lane == NOWHERE).sum())
+    tids, named = made.tracks(name, int(lane.max(initial=0)) + 1)
+    yield from named
+    says = _Says(process)
+    for record, begin, length, in_lane in zip(own.tolist(), start.tolist(), wall.tolist(), lane.tolist()):
+        if in_lane != NOWHERE:
+            yield span(says.name(record), made.pid, tids[in_lane], begin, length, says.args(record))
 
 
-def _is(process: Process, stages: tuple[Stage, ...]) -> Any:
-    import numpy as np
+class _Says:
+    """What the trace says of records of one process. A record: its fields in the order of RECORD_DTYPE."""
 
-    return np.isin(process.records["stage"], stages)
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._names: dict[tuple[int, int], str] = {}
 
+    def name(self, record: tuple[int, ...]) -> str:
+        _, _, _, _, _, _, extra, source, _, _, _, stage = record
+        key = stage, extra if stage == Stage.GPU else source if stage in NAMED else 0
+        if key not in self._names:
+            self._names[key] = f'"name": {json.dumps(self._name(*key))}'
+        return self._names[key]
 
-def _record(record: Any, process: Process, pid: int, tid: int, origin: int) -> dict[str, Any]:
-    stage = Stage(int(record["stage"]))
-    name = stage.name.lower()
-    args: dict[str, Any] = {}
-    named = stage in (Stage.READ, Stage.DECODE, Stage.AUGMENT, Stage.FORWARD, Stage.LOSS, Stage.OPTIMIZER, Stage.USER)
-    if named and int(record["source"]) in process.names:
-        operation = process.names[int(record["source"])]
-        name = operation if stage is Stage.USER else f"{name}: {operation}"
-    elif stage is Stage.GPU:
-        name = Stage(int(record["extra"])).name.lower()
-    elif stage in (Stage.FETCH, Stage.COLLATE, Stage.NEXT, Stage.SAMPLE, Stage.IDLE, Stage.PICKLE, Stage.ARRIVE):
-        args = {"epoch": int(record["number"]) >> 32, "batch": int(record["number"]) & 0xFFFFFFFF, "loader": int(record["source"])}
-    if record["nbytes"] > 0:
-        args["bytes"] = int(record["nbytes"])
-    if record["cpu"] >= 0 and record["wall"] > 0:
-        args["cpu_us"] = int(record["cpu"]) / 1000
-    if record["flags"] & Flag.FAILED:
-        args["raised"] = True
-    return _event(name, pid, tid, int(record["start"]) - origin, int(record["wall"]), args)
+    def _name(self, stage: int, which: int) -> str:
+        if stage == Stage.GPU:
+            return Stage(which).name.lower()
+        name, operation = Stage(stage).name.lower(), self._process.names.get(which) if stage in NAMED else None
+        return name if operation is None else operation if stage in (Stage.USER, Stage.COLLECTIVE) else f"{name}: {operation}"
 
-
-def _event(name: str, pid: int, tid: int, start: int, wall: int, args: dict[str, Any]) -> dict[str, Any]:
-    event = {"ph": "X", "name": name, "pid": pid, "tid": tid, "ts": start / 1000, "dur": wall / 1000}
-    return {**event, "args": args} if args else event
-
-
-def _name_track(pid: int, tid: int, name: str) -> Iterator[dict[str, Any]]:
-    yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
-    yield {"ph": "M", "name": "thread_sort_index", "pid": pid, "tid": tid, "args": {"sort_index": tid}}
+    def args(self, record: tuple[int, ...]) -> str:
+        _, wall, cpu, _, nbytes, number, _, source, _, flags, _, stage = record
+        said = []
+        if stage in OF_BATCHES:
+            said.append(f'"epoch": {number >> 32}, "batch": {number & 0xFFFFFFFF}, "loader": {source}')
+        if nbytes > 0:
+            said.append(f'"bytes": {nbytes}')
+        if stage == Stage.COLLECTIVE:
+            said.append(f'"sequence": {number}' + (', "end": "unknown"' if wall == UNMEASURED else ""))
+        elif cpu >= 0 and wall > 0:
+            said.append(f'"cpu_us": {cpu / 1000}')
+        if flags & Flag.FAILED:
+            said.append('"raised": true')
+        return ", ".join(said)

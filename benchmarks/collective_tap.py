@@ -2,8 +2,8 @@
 
     python benchmarks/collective_tap.py --json out.json
 
-Two gloo ranks on this machine. Loops of small all-reduces with the tap attached and detached take turns in the same processes; so do loops
-of additions, which must cost the same. A third row has the kernel and nothing in it: what torch takes to call Python at all.
+Two gloo ranks on this machine, or one. Loops of small all-reduces with the tap attached and detached take turns in the same processes; so
+do loops of additions, which must cost the same. A third row has the kernel and nothing in it: what torch takes to call Python at all.
 """
 
 import argparse
@@ -86,14 +86,14 @@ def rank(rounds: int, count: int) -> dict[str, list[float]]:
     return rows
 
 
-def both(rounds: int, count: int) -> dict[str, list[float]]:
-    """Start two ranks; returns rank 0's figures."""
+def together(ranks: int, rounds: int, count: int) -> dict[str, list[float]]:
+    """Start the ranks; returns rank 0's figures."""
     with socket.socket() as listening:
         listening.bind(("localhost", 0))
         port = listening.getsockname()[1]
-    place = {"WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "MASTER_PORT": port, "OMP_NUM_THREADS": 1}
+    place = {"WORLD_SIZE": ranks, "MASTER_ADDR": "localhost", "MASTER_PORT": port, "OMP_NUM_THREADS": 1}
     processes = []
-    for number in range(2):
+    for number in range(ranks):
         environment = {**os.environ, **{name: str(value) for name, value in {**place, "RANK": number}.items()}}
         command = [sys.executable, __file__, "--rank", "--rounds", str(rounds), "--count", str(count)]
         processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
@@ -105,6 +105,7 @@ def both(rounds: int, count: int) -> dict[str, list[float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=20, help="of loops in turns")
+    parser.add_argument("--ranks", type=int, default=2, help="one waits for nobody, so that its figures are sharper")
     parser.add_argument("--count", type=int, default=500, help="collectives in a loop")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
@@ -115,7 +116,7 @@ def main() -> None:
         print(json.dumps(rank(args.rounds, args.count)))
         dist.destroy_process_group()
         return
-    found = {name: (Estimate.of(values), values) for name, values in both(args.rounds, args.count).items()}
+    found = {name: (Estimate.of(values), values) for name, values in together(args.ranks, args.rounds, args.count).items()}
     rows = [["microseconds of CPU", "median [95 %]", "pairs"]]
     rows += [[name, estimate.text(), str(estimate.pairs)] for name, (estimate, _) in found.items()]
     print(f"{machine()}\nlimit: {LIMIT_US:.0f} us added to an all_reduce\n\n{table(rows)}")

@@ -3,15 +3,17 @@
 feedline run train.py            from the shell, with no line changed
 feedline.record("runs/mine")     around a part of a program: a context manager and a decorator
 feedline.stage("mixup")          a stage of your own, inside a recording
+feedline.on_trace_ready("dir")   for torch.profiler.profile(on_trace_ready=...): traces for `feedline ingest`
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from feedline.profiler.record.api import record, stage
+    from feedline.profiler.record.trace_ready import on_trace_ready
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "record", "stage"]
+__all__ = ["__version__", "on_trace_ready", "record", "stage"]
 
 
 def __getattr__(name: str) -> Any:
@@ -19,4 +21,8 @@ def __getattr__(name: str) -> Any:
         from feedline.profiler.record import api
 
         return getattr(api, name)
+    if name == "on_trace_ready":
+        from feedline.profiler.record.trace_ready import on_trace_ready
+
+        return on_trace_ready
     raise AttributeError(f"module 'feedline' has no attribute {name!r}")

@@ -16,6 +16,9 @@ from typing import NamedTuple
 
 from feedline.profiler.events import UNMEASURED
 
+#: Begins the name of an annotation in a trace of torch.profiler; ``wall_ns``, read just before it, follows (taps/clock_marks.py).
+MARK = "feedline:clock:"
+
 wall_ns = time.perf_counter_ns
 cpu_ns = time.thread_time_ns
 

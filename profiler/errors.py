@@ -11,6 +11,8 @@ FeedlineError                  70
 +-- StoreDamaged               65   a packed data set that is not whole, or whose bytes are not those that were packed
 +-- CeilingsDamaged            65   a file of ceilings that cannot be read
 +-- WorkersLost                69   processes of a pool or of a cluster that are to help do not answer
++-- TraceDamaged               65   a trace of another tool that cannot be read, is empty, or is larger than the limit
++-- RankCollision              65   two traces claim one rank
 +-- UserCodeError               1   a transform or model given as module:name that cannot be imported, or raises
 """
 
@@ -63,3 +65,11 @@ class WorkersLost(FeedlineError):
 
 class UserCodeError(FeedlineError):
     exit_code = 1
+
+
+class TraceDamaged(FeedlineError):
+    exit_code = 65
+
+
+class RankCollision(FeedlineError):
+    exit_code = 65

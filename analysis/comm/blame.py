@@ -29,6 +29,7 @@ class Blame:
         late: int64 [steps], ns: how much later it began than the median of the others.
         waited: int64 [steps], ns: waiting for it, mean over the other ranks.
         excess: phase -> int64 [steps], ns: how much more of this phase it had than the median of the others, since all were last together.
+        row: int64 [steps]: the row of Matched at which it was latest; -1: nobody was late.
     """
 
     ranks: list[int]
@@ -36,6 +37,7 @@ class Blame:
     late: IntArray
     waited: IntArray
     excess: dict[str, IntArray]
+    row: IntArray
 
 
 @dataclass(frozen=True)
@@ -104,9 +106,10 @@ def blame(ranks: Sequence[Collectives], partitions: Sequence[Partition], matched
     row, late = _decisive(matched, met, ranks[0].steps, most)
     guilty = (late > bound) & (waited[np.arange(steps), most] > 0)
     culprit = np.where(guilty, most, -1)
-    excess = _excess(ranks, matched, np.where(guilty, row, -1), culprit)
+    row = np.where(guilty, row, -1)
+    excess = _excess(ranks, matched, row, culprit)
     mean = np.where(guilty, waited[np.arange(steps), most], 0)
-    return Blame(matched.ranks, culprit, np.where(guilty, late, 0), mean, excess)
+    return Blame(matched.ranks, culprit, np.where(guilty, late, 0), mean, excess, row)
 
 
 def _decisive(matched: Matched, met: Meetings, steps: IntArray, column: IntArray) -> tuple[IntArray, IntArray]:

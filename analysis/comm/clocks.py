@@ -160,6 +160,6 @@ def _misfit(matched: Matched, base: int, column: int) -> str:
         return ""
     ranks = matched.ranks
     return (
-        f"ranks {ranks[base]} and {ranks[column]} cannot have met in these collectives, whatever their clocks: their folders are of two "
-        "runs, and nothing is said across them"
+        f"ranks {ranks[base]} and {ranks[column]} cannot have met in these collectives, whatever their clocks: they are of two runs, or "
+        "not whole, and nothing is said across them"
     )

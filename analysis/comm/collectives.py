@@ -54,8 +54,8 @@ class RankClock:
         """Own times on rank 0's clock; unchanged where no offset was measured."""
         if not len(self.at):
             return own
-        origin = self.at[0]  # float64 does not hold a whole number of ns since boot
-        return own + np.rint(np.interp(own - origin, self.at - origin, self.offset)).astype(np.int64)
+        origin, first = self.at[0], self.offset[0]  # float64 does not hold a whole number of ns since boot, or since 1970
+        return own + first + np.rint(np.interp(own - origin, self.at - origin, self.offset - first)).astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -34,13 +34,14 @@ FIELDS: dict[str, dict[str, Field]] = {
             "",
             "Rank number (as text) -> steps, mean_s, stages, state of that rank, and comm: compute_s, hidden_transfer_s, "
             "exposed_transfer_s, hidden_wait_s, exposed_wait_s, queue_s, means a step that sum to it (null where comm is). "
-            "All other figures are rank 0's",
+            "All other figures are those of the lowest rank. From traces also gpu, input and budget: see traces.md",
         ),
         "gauges": Field("", "Sampled quantities of the machine: CPU, memory, disk, GPU"),
         "hooks": Field("", "What was attached to the training, and what could not be"),
         "notes": Field("", "What a reader should know about these figures: what is missing and why, what was left out"),
         "roofline": Field("", "The run among the bounds of its throughput", "no step, or batches whose size could not be told"),
         "comm": Field("", "What the ranks did together", "one rank, or no collective was seen: hooks and notes say why"),
+        "traces": Field("", "What traces of other tools hold", "feedline recorded the run itself"),
         "schema_version": Field("", "Version of this structure. It changes when a field goes or means something else, not when one comes"),
     },
     "RunInfo": {
@@ -71,7 +72,11 @@ FIELDS: dict[str, dict[str, Field]] = {
         "p95_s": Field("s", "95 % of the steps took at most this long"),
         "stages": Field("s", "Stage -> mean time a step, in the order they happen; they sum to mean_s. other: what no stage accounts for"),
         "waits": Field("s", "Why the main process waited -> mean time a step; they sum to stages.wait"),
-        "boundary": Field("", "What cut the run into steps: optimizer, backward or loader"),
+        "boundary": Field(
+            "",
+            "What cut the run into steps: optimizer, backward or loader; of traces profiler_step, feedline, range, optimizer, "
+            "collectives or none",
+        ),
         "evaluation_s": Field("s", "Time in evaluation loops over the whole run, outside all steps"),
         "series": Field("", "Step by step over the run"),
         "gpu_stages": Field(
@@ -215,6 +220,49 @@ FIELDS: dict[str, dict[str, Field]] = {
         "cost_s": Field("s", "What the mean step would be shorter by if it were as fast as the median of the others", "no replay"),
         "persistent": Field("", "true: the same rank again and again; false: another one in each step, or too few steps"),
         "whole_host": Field("", "true: all ranks of its host are late, and no other"),
+    },
+    "Traces": {
+        "files": Field("", "Rank by rank, the trace that it is from"),
+        "budget_notes": Field("", "What has to be known to read the budget"),
+        "kernels": Field("", "Kernels of the shown rank by name, the longest first"),
+        "operators": Field("", "Operators, ranges and Python functions of its host, most device time first"),
+        "copies": Field("", "Copies by direction and kind of memory"),
+    },
+    "TraceFile": {
+        "rank": Field("", "Its number"),
+        "source": Field("", "Name of the file"),
+        "maker": Field("", "kineto or nsight"),
+        "events": Field("", "How many it holds"),
+        "span_s": Field("s", "From its first to its last event"),
+        "steps": Field("", "How steps were found in it"),
+    },
+    "KernelTime": {
+        "name": Field("", "Of the kernel"),
+        "count": Field("", "How many ran"),
+        "total_s": Field("s", "Their durations summed; those that overlap count twice"),
+        "busy_share": Field("1", "total_s over the time in which the device was busy"),
+        "communication": Field("", "true: it moves bytes between ranks"),
+        "operator": Field("", "What launched most of it; empty: the trace does not say"),
+    },
+    "OperatorTime": {
+        "name": Field("", "Of the operator, range or function"),
+        "kind": Field("", "operator, annotation or python"),
+        "count": Field("calls", "Calls"),
+        "total_s": Field("s", "Host time, with what they called"),
+        "own_s": Field("s", "Host time without what they called"),
+        "device_s": Field("s", "Device time of what they and those they called launched"),
+        "flop": Field("FLOP", "Of the calls whose cost is known", "none is"),
+        "bytes": Field("B", "Operands and results of these", "the trace does not say their types"),
+        "flop_per_s": Field("FLOP/s", "flop over their device time; host time where there is no device", "flop is null"),
+        "flop_per_byte": Field("FLOP/B", "Arithmetic intensity", "flop or bytes are null"),
+    },
+    "CopyTime": {
+        "direction": Field("", "HtoD, DtoH, DtoD, PtoP or HtoH; empty: the trace does not say"),
+        "memory": Field("", "pageable, pinned or managed; empty: the trace does not say"),
+        "count": Field("", "How many"),
+        "total_s": Field("s", "Their durations summed"),
+        "bytes": Field("B", "Moved by them", "the trace does not say"),
+        "gb_per_s": Field("GB/s", "bytes over the time of those whose bytes are known, 1 GB = 1e9 B", "bytes is null"),
     },
     "Prediction": {
         "what": Field("", "What is different. The first is the run itself, replayed"),

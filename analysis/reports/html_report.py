@@ -10,7 +10,7 @@ from feedline.analysis import quantities
 from feedline.analysis.finding import Severity
 from feedline.analysis.model import Gauge, Loader, Report, Roofline, StepSeries, StepSummary, Workers
 from feedline.analysis.quantities import Scale
-from feedline.analysis.reports import page, words
+from feedline.analysis.reports import of_traces, page, words
 from feedline.analysis.reports.figures.batch_sweep import batch_sweep
 from feedline.analysis.reports.figures.gauges import gauge_figure
 from feedline.analysis.reports.figures.histogram import at_most, histogram
@@ -23,6 +23,7 @@ from feedline.analysis.reports.json_report import plain
 from feedline.analysis.reports.palette import Palette
 
 RANKS_SHOWN = 16  # as bars of the communication figure
+ROWS_SHOWN = 20  # of kernels and of operators
 SETTINGS_SHOWN = ("num_workers", "batch_size")  # as columns; the others are in the details
 
 
@@ -30,6 +31,7 @@ def render(report: Report) -> str:
     """The whole page."""
     environment = page.environment()
     environment.filters["tied"] = tied
+    environment.filters["kernel"] = of_traces.kernel
     for function in (quantities.count, quantities.duration, quantities.number, quantities.seconds, quantities.share, quantities.size):
         environment.filters[function.__name__] = function
     return environment.get_template("report.html").render(
@@ -45,6 +47,7 @@ def render(report: Report) -> str:
         workers=_workers(report.workers, made) if report.workers else None,
         roofline=_roofline(report.roofline) if report.roofline else None,
         comm=_comm(report) if report.comm else None,
+        traces=_traces(report) if report.traces else None,
         flops=flops,
         ranks=_ranks(report, made),
         loaders=[_loader(loader) for loader in report.loaders],
@@ -126,6 +129,10 @@ def _comm(report: Report) -> dict[str, object]:
         "rows": [(rank, [scale(own.get(name)) for name in PARTS]) for rank, own in shown.items()],
         "unit": scale.unit,
     }
+
+
+def _traces(report: Report) -> dict[str, object]:
+    return {"heads": of_traces.heads(), "rows": of_traces.rows(report), "reasons": of_traces.reasons(report), "shown": ROWS_SHOWN}
 
 
 def _ranks(report: Report, made: Palette) -> list[dict[str, object]]:

@@ -31,6 +31,17 @@ STAGES = {
     "checkpoint": ("rest", "#9a9ca3", "#a7a9b0"),
     "other": ("rest", "#d3d5da", "#8d9098"),
 }
+#: Parts of a trace's budget have the color of what they are like.
+LIKE = {
+    "compute": "forward",
+    "waiting_for_rank": "wait",
+    "exposed_transfer": "pin",
+    "exposed_copy": "copy",
+    "input": "decode",
+    "synchronisation": "sampler",
+    "host_launch": "dataset",
+    "unexplained": "other",
+}
 #: For stages that a user named, in the order they are met.
 USER = (
     ("#00838f", "#1fa3b0"),
@@ -51,11 +62,12 @@ class Palette:
             names.update(dict.fromkeys([*report.step.stages, *report.step.series.stages]))
         if report.workers:
             names.update(dict.fromkeys([*report.workers.per_sample, *(operation.stage for operation in report.workers.operations)]))
-        own = [name for name in names if name not in STAGES and name != "total"]
+        own = [name for name in names if name not in STAGES and name not in LIKE and name != "total"]
         self._slot = {name: f"c-user{index % len(USER)}" for index, name in enumerate(own)}
 
     def css_class(self, stage: str) -> str:
         """The class that sets ``--c``, the stage's color."""
+        stage = LIKE.get(stage, stage)
         if stage in STAGES:
             return f"c-{stage}"
         return self._slot.get(stage, "c-total")
@@ -63,6 +75,7 @@ class Palette:
 
 def family(stage: str) -> str:
     """What a stage does: wait, input, move, compute, rest, or user."""
+    stage = LIKE.get(stage, stage)
     return STAGES[stage][0] if stage in STAGES else "user"
 
 

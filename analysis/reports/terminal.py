@@ -12,7 +12,7 @@ from rich.text import Text
 from feedline.analysis.finding import Finding
 from feedline.analysis.model import Report, StepSummary, Workers
 from feedline.analysis.quantities import BLANK, Scale, seconds, share, size, value
-from feedline.analysis.reports import words
+from feedline.analysis.reports import of_traces, words
 from feedline.analysis.reports.palette import family
 
 WIDTH = 80
@@ -20,6 +20,7 @@ NARROW = 64  # below it, a sample's cost is told in lines instead of a table
 NAME = 20  # longest stage name shown
 GPU = "on the GPU"
 RANKS = 8  # in the table of ranks
+TOP_KERNELS, LONGEST_NAME = 5, 40
 WORTH = 0.01  # of a step, from which on what would be different is told
 COMM_PARTS = {
     "compute_s": "compute",
@@ -29,7 +30,7 @@ COMM_PARTS = {
     "exposed_wait_s": "waiting, exposed",
     "queue_s": "queue",
 }
-ASCII = str.maketrans({"█": "#", "·": "|", "–": "-", "…": "~", "µ": "u"})
+ASCII = str.maketrans({"█": "#", "×": "x", "·": "|", "–": "-", "…": "~", "µ": "u"})
 COLORS = {"wait": "red", "input": "yellow", "move": "green", "compute": "blue", "rest": "bright_black", "user": "cyan"}
 SEVERITY_COLORS = {"high": "bold red", "low": "bold yellow", "info": "bold"}
 
@@ -63,7 +64,10 @@ def _parts(report: Report, width: int) -> Iterable[RenderableType]:
     yield from _section("Mean step", _step(report.step, width) if report.step else [plain(words.NO_STEP)])
     if report.step and sum(report.step.waits.values()) > 0:
         yield from _section("Why the main process waited for a batch", [_waits(report.step, width)])
-    yield from _section("One sample in a worker", _samples(report.workers, width) if report.workers else [plain(words.NO_WORKERS)])
+    if report.traces:
+        yield from _section("Device and input, rank by rank", _traces(report))
+    else:
+        yield from _section("One sample in a worker", _samples(report.workers, width) if report.workers else [plain(words.NO_WORKERS)])
     if report.roofline:
         yield from _section("Roofline", [plain(words.roofline(report.roofline))])
     if report.comm:
@@ -182,6 +186,22 @@ def _sample_table(workers: Workers, scale: Scale) -> RenderableType:
         style = "bold" if stage == "total" else ""
         table.add_row(_name(stage), *times, BLANK if cost.bytes is None else size(cost.bytes), style=style)
     return table
+
+
+def _traces(report: Report) -> Iterable[RenderableType]:
+    table = columns("rank", *of_traces.heads(narrow=True), gap=2)
+    for rank, cells in of_traces.rows(report, narrow=True):
+        table.add_row(rank, *cells)
+    yield table
+    for why in of_traces.reasons(report):
+        yield plain(f"{BLANK} {why}", "dim")
+    for note in report.traces.budget_notes if report.traces else ():
+        yield plain(words.sentence(note), "dim")
+    for row in report.traces.kernels[:TOP_KERNELS] if report.traces else ():
+        yield _item(
+            f"{share(row.busy_share)} of busy time",
+            f"{of_traces.kernel(row.name)[:LONGEST_NAME]}{f' ({row.operator})' if row.operator else ''}",
+        )
 
 
 def _communication(report: Report, width: int) -> Iterable[RenderableType]:

@@ -27,6 +27,11 @@ BOUNDARIES = {
     "optimizer": "steps are cut at optimizer updates",
     "backward": "steps are cut at backward passes: no optimizer was seen",
     "loader": "steps are cut at the loader's batches: neither an optimizer nor a backward pass was seen",
+    "profiler_step": "steps are the ProfilerStep ranges of torch.profiler",
+    "feedline": "steps end with feedline's ranges of the optimizer",
+    "range": "steps are a range of the program that repeats",
+    "collectives": "steps are where collectives come evenly",
+    "none": "no steps were found: the whole trace is shown as one",
 }
 NO_STEP = (
     "The run never made a training step, so there is nothing to split: no optimizer update, no backward pass, no batch in a training loop."
@@ -139,6 +144,9 @@ def late(one: LateRank) -> str:
 
 def _changing(comm: Communication) -> str:
     most = comm.late[0]
+    if most.steps == most.late_steps:
+        steps = "the one step" if most.steps == 1 else f"all {most.steps} steps"
+        return f"Rank {most.rank} was late in {steps} that had a late rank, by {seconds(most.late_s)}: too few to tell if always."
     of = f"{count(most.steps)} of {count(most.late_steps)} steps with a late rank"
     return f"Ranks are late in turns: rank {most.rank} most often, in {of}."
 

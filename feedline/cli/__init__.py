@@ -7,6 +7,7 @@ from typing import Protocol
 from feedline import __version__
 from feedline.cli.compare import Compare
 from feedline.cli.env import Env
+from feedline.cli.ingest import Ingest
 from feedline.cli.pack import Pack
 from feedline.cli.probe import Probe
 from feedline.cli.ranks import Ranks
@@ -35,6 +36,7 @@ COMMANDS: dict[str, type[Command]] = {
     "probe": Probe,
     "scale": Scale,
     "ranks": Ranks,
+    "ingest": Ingest,
 }
 
 

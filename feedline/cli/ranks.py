@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from feedline.profiler.errors import OutputError
 
 if TYPE_CHECKING:
-    from feedline.analysis.many.reduce import Crew
+    from feedline.analysis.many.crew import Crew
 
 
 class Ranks:
@@ -37,16 +37,13 @@ class Ranks:
             raise OutputError(f"{args.json} exists already: name another file, or overwrite it with -f")
 
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
 
         from feedline.analysis.many.reduce import reduce_ranks
         from feedline.cli.ranks_text import show
+        from feedline.cli.work import working
 
-        told = Console(stderr=True, quiet=args.quiet)
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
-        with crew_of(args) as crew, Progress(*columns, console=told, transient=True, disable=not told.is_terminal) as shown:
-            bar = shown.add_task("finding ranks", total=None)
-            many = reduce_ranks(args.run, crew, tell=lambda what, done, of: shown.update(bar, description=what, completed=done, total=of))
+        with crew_of(args) as crew, working(args.quiet, "finding ranks") as tell:
+            many = reduce_ranks(args.run, crew, tell=tell)
         show(many, Console(quiet=args.quiet, highlight=False))
         if args.json is not None:
             try:
@@ -58,6 +55,6 @@ class Ranks:
 
 def crew_of(args: argparse.Namespace) -> "AbstractContextManager[Crew]":
     """Who reads the ranks."""
-    from feedline.analysis.many import reduce
+    from feedline.analysis.many import crew
 
-    return reduce.dask(args.dask) if args.dask else reduce.local(args.processes)
+    return crew.dask(args.dask) if args.dask else crew.local(args.processes)

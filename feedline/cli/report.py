@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
 if TYPE_CHECKING:
     from feedline.analysis.between_ranks import Beside
     from feedline.analysis.model import Report as ReportModel
+    from feedline.analysis.traces.windows import Windows
     from feedline.profiler.ceilings import Ceilings
     from feedline.profiler.store.read import Run
 
@@ -57,6 +59,8 @@ class Report:
 
         from feedline.analysis import build, reports, trace
         from feedline.analysis.reports.progress import building
+        from feedline.analysis.traces.report import holds_traces
+        from feedline.analysis.traces.windows import windows as find_windows
         from feedline.profiler.store.read import Run
 
         console = Console(stderr=False, quiet=args.quiet, highlight=False)
@@ -65,17 +69,34 @@ class Report:
                 finish(args.run, args.wait)
             done()
             run = Run.open(args.run)
-            report = build.build(run, ceilings=ceilings(args.run, args.ceilings), beside=beside(args.link_gbps, args.nccl_log))
+            traces = holds_traces(run)
+            windows = None if traces or (args.output is not None and not trace.is_trace(args.output)) else find_windows(run)
+            report = (
+                of_traces(run)
+                if traces
+                else build.build(run, ceilings=ceilings(args.run, args.ceilings), beside=beside(args.link_gbps, args.nccl_log))
+            )
+            if windows is not None:
+                report = replace(report, notes=[*report.notes, *windows.notes])
             done()
             written = write(run, report, args)
             done()
-            if args.output is None or trace.is_trace(args.output):
-                written += write_trace(run, args.output)
+            if windows is not None:
+                written += write_trace(run, args, windows)
         if args.output is None and not args.quiet:
             reports.to_terminal(report, console)
         for path in written:
             console.print(f"  {os.path.relpath(path)}", soft_wrap=True)
         return 0
+
+
+def of_traces(run: "Run") -> "ReportModel":
+    """The report of traces, all ranks at once."""
+    from feedline.analysis.many import crew
+    from feedline.analysis.traces.report import build
+
+    with crew.here() if len(run.ranks) == 1 else crew.local() as workers:
+        return build(run, workers)
 
 
 def ceilings(run: Path, files: list[Path] | None) -> "Ceilings | None":
@@ -148,15 +169,18 @@ def write(run: "Run", report: "ReportModel", args: argparse.Namespace) -> list[P
     return written
 
 
-def write_trace(run: "Run", output: Path | None) -> list[Path]:
-    """Write the trace for Perfetto, into the run folder or to ``output``."""
+def write_trace(run: "Run", args: argparse.Namespace, windows: "Windows") -> list[Path]:
+    """Write the trace for Perfetto, into the run folder or where it was asked for; there is no report then, so it says itself what is
+    missing."""
     from feedline.analysis import trace
 
-    path = output or run.path / "trace.json.gz"
+    path = args.output or run.path / "trace.json.gz"
     try:
-        trace.write(run, path)
+        notes = trace.write(run, path, windows)
+        for note in [] if args.quiet else notes if args.output is None else [*windows.notes, *notes]:
+            print(f"feedline: {note}", file=sys.stderr)
     except OSError as error:
-        if output is not None:
+        if args.output is not None:
             raise OutputError(f"{path}: the trace cannot be written ({error.strerror}): name another file with -o") from error
         return []
     return [path]

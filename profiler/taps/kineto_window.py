@@ -16,10 +16,11 @@ from feedline.profiler import clock, nvtx_ranges
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.record.window import ON_A_GPU, Window
+from feedline.profiler.store.layout import KINETO as FILE
+from feedline.profiler.taps.clock_marks import mark
 from feedline.profiler.taps.patch import Patches
 
 NAME = "torch.profiler"
-FILE = "kineto.json.gz"
 
 
 class KinetoWindow:
@@ -100,10 +101,13 @@ class KinetoWindow:
 
     def _step(self) -> None:
         assert self._profiler is not None
+        mark()
         with self._own():
             self._profiler.step()
         if self._exported:
             self._close(None)
+        else:
+            mark()
 
     def _why_not(self) -> str | None:
         on_gpu = torch.cuda.is_initialized()

@@ -1,13 +1,14 @@
 """From GPU records in a run folder to the report. The records are written by hand, as taps/gpu.py writes them."""
 
+import json
 from pathlib import Path
 
 import pytest
 from gpu.made_up import MS
 
+from feedline.analysis import trace
 from feedline.analysis.build import build
 from feedline.analysis.reports import html_report, terminal
-from feedline.analysis.trace import events
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.record.session import Session
@@ -82,7 +83,8 @@ def test_the_html_report_has_a_bar_for_the_gpu_only_where_one_was_timed(tmp_path
 
 
 def test_the_trace_has_a_track_for_the_gpu(tmp_path):
-    found = list(events(record(tmp_path / "run")))
+    trace.write(record(tmp_path / "run"), tmp_path / "a.trace.json")
+    found = json.loads((tmp_path / "a.trace.json").read_text())["traceEvents"]
 
     (track,) = {event["tid"] for event in found if event.get("args", {}).get("name") == "training, GPU"}
     spans = [event for event in found if event["ph"] == "X" and event["tid"] == track]

@@ -12,6 +12,7 @@ from feedline.analysis.comm.clocks import align
 from feedline.analysis.comm.match import match
 from feedline.analysis.comm.partition import PARTS, meet, partition
 from feedline.analysis.many import reduce
+from feedline.analysis.many.crew import dask, here
 from feedline.analysis.many.envelope import Envelope
 from feedline.analysis.many.passes import survey
 from feedline.analysis.many.sources import sources
@@ -42,22 +43,9 @@ def copied(whole, tmp_path) -> Path:
     return tmp_path / "run"
 
 
-class Here:
-    """An executor that works at once."""
-
-    def submit(self, work, *args):
-        from concurrent.futures import Future
-
-        future: Future = Future()
-        future.set_result(work(*args))
-        return future
-
-
-HERE = reduce.Crew(Here(), lambda value: value)
-
-
-def reduced(*paths: Path):
-    return reduce.reduce_ranks([str(path) for path in paths], HERE)
+def reduced(*paths: Path | str):
+    with here() as crew:
+        return reduce.reduce_ranks([str(path) for path in paths], crew)
 
 
 def test_who_was_late_and_what_the_others_waited_is_found(synthetic, plan, whole):
@@ -92,14 +80,14 @@ def test_a_dask_cluster_of_two_workers_finds_the_same(whole):
     import distributed
 
     settings = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None, "protocol": "tcp"}
-    with distributed.LocalCluster(**settings) as cluster, reduce.dask(cluster.scheduler_address) as crew:
+    with distributed.LocalCluster(**settings) as cluster, dask(cluster.scheduler_address) as crew:
         found = reduce.reduce_ranks([str(whole)], crew)
 
     assert found == reduced(whole)
 
 
 def test_no_scheduler_at_the_address_is_told(whole):
-    with pytest.raises(WorkersLost, match="127.0.0.1:1 "), reduce.dask("tcp://127.0.0.1:1", wait_s=0.2):
+    with pytest.raises(WorkersLost, match="127.0.0.1:1 "), dask("tcp://127.0.0.1:1", wait_s=0.2):
         pass
 
 
@@ -109,7 +97,7 @@ def test_ranks_elsewhere_are_read_through_fsspec(whole):
     memory = fsspec.filesystem("memory")
     memory.put(str(whole), "/elsewhere", recursive=True)
     try:
-        assert reduce.reduce_ranks(["memory://elsewhere"], HERE) == reduced(whole)
+        assert reduced("memory://elsewhere") == reduced(whole)
     finally:
         memory.rm("/elsewhere", recursive=True)
 

@@ -88,7 +88,8 @@ class Operation(NamedTuple):
         if self.share is not None:
             return ranks * total(args[self.share])
         if self.plain:
-            return total(args[0])
+            tensors = args[0]
+            return tensors[0].nbytes if len(tensors) == 1 and tensors[0].layout is torch.strided else total(tensors)
         return max(total(args[0]), total(args[1]))
 
 

@@ -46,7 +46,8 @@ class CollectiveTap:
         self._cuda = CudaEnds()
         self._patches = Patches()
         self._library: Any = None
-        self._dtypes: dict[Any, str] = {}
+        self._ids: dict[tuple[str, Any], tuple[int, int]] = {}  # operation and dtype -> their numbers in the segment
+        self._segment: Segment | None = None
         self._errors = 0
         self._unbox_group, self._unbox_work = dist.ProcessGroup.unbox, dist.Work.unbox
 
@@ -117,8 +118,9 @@ class CollectiveTap:
             nbytes = operation.nbytes(args, group.size)
             waited = operation.is_waited_for(args)
             flags = BUCKET if operation.reducer and not waited and tensor is not None and from_reducer(tensor) else 0
-            dtype = 0 if tensor is None else segment.name_id(self._dtypes.get(tensor.dtype) or self._dtype(tensor))
-            ids, number, source = channel.id_in(segment), next(channel.numbers), segment.name_id(operation.name)
+            known = self._ids.get((operation.name, None if tensor is None else tensor.dtype)) if segment is self._segment else None
+            source, dtype = known or self._ids_in(segment, operation, tensor)
+            ids, number = channel.id_in(segment), next(channel.numbers)
             events = self._cuda.begin(tensor.device) if tensor is not None and tensor.is_cuda else None
             start = clock.wall_ns()
             row = Row(segment, segment.begin(COLLECTIVE, start, ids, dtype, nbytes, number, source, flags), start, group, channel)
@@ -142,9 +144,13 @@ class CollectiveTap:
         except Exception as error:
             self._failed(error)
 
-    def _dtype(self, tensor: torch.Tensor) -> str:
-        name = self._dtypes[tensor.dtype] = str(tensor.dtype).removeprefix("torch.")
-        return name
+    def _ids_in(self, segment: Segment, operation: Operation, tensor: torch.Tensor | None) -> tuple[int, int]:
+        if segment is not self._segment:
+            self._ids, self._segment = {}, segment
+        dtype = None if tensor is None else tensor.dtype
+        named = 0 if dtype is None else segment.name_id(str(dtype).removeprefix("torch."))
+        found = self._ids[operation.name, dtype] = segment.name_id(operation.name), named
+        return found
 
     def _failed(self, error: Exception) -> None:
         self._errors += 1

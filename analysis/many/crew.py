@@ -1,0 +1,104 @@
+"""Who does work that falls into independent parts: a pool of processes on this machine, or the workers of a Dask cluster."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any, TypeVar
+
+from feedline.profiler.errors import MissingDependency, WorkersLost
+
+T = TypeVar("T")
+
+#: Called with what is being done, how many parts are done, and of how many.
+Tell = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Who does the work, and how something that all of them need gets there (once per worker, where that can be had)."""
+
+    executor: Executor
+    share: Callable[[Any], Any]
+
+
+class _AtOnce(Executor):
+    """Works in this process, when asked."""
+
+    def submit(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
+        future: Future[T] = Future()
+        try:
+            future.set_result(work(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+@contextmanager
+def here() -> Iterator[Crew]:
+    """This process alone: for little work, for which starting others takes longer than it does."""
+    yield Crew(_AtOnce(), lambda value: value)
+
+
+@contextmanager
+def local(processes: int | None = None) -> Iterator[Crew]:
+    """A pool of processes on this machine; of as many as there are CPUs by default."""
+    from feedline.profiler.samplers.cgroup import effective_cpus
+
+    count = processes or max(1, min(int(effective_cpus()), os.cpu_count() or 1))
+    with ProcessPoolExecutor(count, mp_context=get_context("forkserver")) as pool:
+        yield Crew(pool, lambda value: value)
+
+
+@contextmanager
+def dask(address: str, wait_s: float = 20.0) -> Iterator[Crew]:
+    """The workers of a running cluster. They need feedline, and have to see the run folders under the same paths.
+
+    Args:
+        wait_s: for the scheduler to answer.
+
+    Raises:
+        MissingDependency: dask.distributed is not installed. WorkersLost: nobody answers at this address.
+    """
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise MissingDependency("--dask needs dask.distributed: pip install 'feedline[cluster]'") from error
+    try:
+        client = Client(address, timeout=wait_s, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise WorkersLost(f"no Dask scheduler answers at {address} ({error or type(error).__name__}): check the address") from error
+    try:
+        yield Crew(client.get_executor(pure=False), lambda value: client.scatter(value, broadcast=True))
+    finally:
+        client.close()
+
+
+def chunked(todo: Sequence[T], size: int) -> list[Sequence[T]]:
+    """Parts of at most so many."""
+    return [todo[at : at + size] for at in range(0, len(todo), size)]
+
+
+def each(crew: Crew, work: Callable[..., T], parts: Sequence[Sequence[Any]], args: tuple[Any, ...], what: str, tell: Tell) -> Iterable[T]:
+    """``work(part, *args)`` of each part, in the order in which they are done.
+
+    Args:
+        work: a function of a module, so that workers can find it.
+
+    Raises:
+        WorkersLost: they are gone.
+    """
+    waiting: dict[Future[T], int] = {crew.executor.submit(work, part, *args): len(part) for part in parts}
+    done, total = 0, sum(map(len, parts))
+    try:
+        for future in as_completed(waiting):
+            yield future.result()
+            done += waiting[future]
+            tell(what, done, total)
+    except (OSError, BrokenExecutor) as error:  # Dask's errors of communication are OSErrors
+        raise WorkersLost(f"{what}: the workers are gone ({error})") from error
+    finally:
+        for future in waiting:
+            future.cancel()

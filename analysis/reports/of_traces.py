@@ -1,0 +1,65 @@
+"""What the terminal and the HTML report show of traces, rank by rank."""
+
+import re
+
+from feedline.analysis.model import Report
+from feedline.analysis.quantities import BLANK, number, seconds
+
+#: (section of a rank, field, head of the column, in the terminal's 80 columns).
+COLUMNS = (
+    ("gpu", "span_s", "span", True),
+    ("gpu", "idle_pct", "idle %", True),
+    ("gpu", "compute_pct", "compute %", True),
+    ("gpu", "other_pct", "other %", False),
+    ("gpu", "overlap_pct_of_comm", "overlap %", True),
+    ("gpu", "exposed_comm_s", "exposed", True),
+    ("input", "loader_pct", "loader %", False),
+    ("input", "stall_pct", "stall %", True),
+    ("input", "speedup_ceiling", "ceiling", True),
+)
+
+
+def heads(narrow: bool = False) -> list[str]:
+    """Heads of the columns after the rank."""
+    return [head for _, _, head, fits in COLUMNS if fits or not narrow]
+
+
+def rows(report: Report, narrow: bool = False) -> list[tuple[str, list[str]]]:
+    """Rank -> its cells; blank where the trace cannot say."""
+    return [
+        (rank, [_cell(figures, part, name) for part, name, _, fits in COLUMNS if fits or not narrow])
+        for rank, figures in report.ranks.items()
+    ]
+
+
+def _cell(figures: dict[str, object], part: str, name: str) -> str:
+    own = figures.get(part)
+    value = own.get(name) if isinstance(own, dict) else None
+    if not isinstance(value, (int, float)):
+        return BLANK
+    return seconds(value) if name.endswith("_s") else f"{number(value)}×" if name == "speedup_ceiling" else f"{value:.1f}"
+
+
+def kernel(name: str) -> str:
+    """A kernel's name without what all of them have: the return type, namespaces of torch, template and call arguments."""
+    short = re.split(r"[(<]", name.replace("(anonymous namespace)::", ""), maxsplit=1)[0].removeprefix("void ").replace("at::native::", "")
+    return short or name
+
+
+def reasons(report: Report) -> list[str]:
+    """Why cells are blank, each reason once."""
+    found: dict[str, list[str]] = {}
+    for rank, figures in report.ranks.items():
+        for part in ("gpu", "input"):
+            own = figures.get(part)
+            why = own.get("reasons") if isinstance(own, dict) else None
+            for reason in dict.fromkeys(why.values()) if isinstance(why, dict) else ():
+                found.setdefault(reason, []).append(rank)
+    several = len(report.ranks) > 1
+    return [f"{_who(ranks, len(report.ranks))}: {why}" if several else why for why, ranks in found.items()]
+
+
+def _who(ranks: list[str], of: int) -> str:
+    if len(ranks) == of:
+        return "all ranks"
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks[:8])}{', ...' if len(ranks) > 8 else ''}"

@@ -1,0 +1,1 @@
+"""Traces that others made, Kineto's and Nsight Systems', as columns; and what they say."""

@@ -1,0 +1,213 @@
+"""What the host called, and what of the device's time came of it."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.analysis.timeline import IntArray
+from feedline.analysis.traces.columns import Kind, Trace
+from feedline.analysis.traces.costs import Costs, FloatArray
+from feedline.analysis.traces.kinds_of_work import BoolArray, of_kinds, present
+from feedline.analysis.traces.nesting import Nest, nest
+from feedline.analysis.traces.threads import Threads
+
+PIECE = 65_536  # events of a thread that are looked at together, at least
+LISTED = (Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON)
+#: Ranges of torch.distributed around what a backend is told to do.
+_BACKEND = re.compile(r"^(nccl|gloo|ucc|mpi|xccl|hccl):")
+
+
+@dataclass(frozen=True)
+class CallRow:
+    """All calls of one name.
+
+    Attributes:
+        name, kind: OPERATOR, ANNOTATION or PYTHON.
+        count: calls, without those that a call of the same name made at once (in 2021 each operator was there twice).
+        total_ns: host time, with what they called.
+        own_ns: host time without operators, functions, ranges and runtime calls inside.
+        device_ns: device time of what they and those they called launched, summed over kernels.
+        own_device_ns: device time of what no other operator inside them launched; for ranges and Python functions, no other of their kind.
+        flop: of the calls whose cost is known, each counted once, at the innermost operator; None: none is.
+        nbytes: operands and results of these; None: the trace does not say their types.
+        counted_ns: device time of these calls; host time where there is no device.
+    """
+
+    name: str
+    kind: Kind
+    count: int
+    total_ns: int
+    own_ns: int
+    device_ns: int
+    own_device_ns: int
+    flop: int | None = None
+    nbytes: int | None = None
+    counted_ns: int = 0
+
+    @property
+    def flop_per_s(self) -> float | None:
+        return self.flop / self.counted_ns * 1e9 if self.flop and self.counted_ns else None
+
+    @property
+    def flop_per_byte(self) -> float | None:
+        return self.flop / self.nbytes if self.flop and self.nbytes else None
+
+
+@dataclass(frozen=True, eq=False)
+class Calls:
+    """The host's side.
+
+    Attributes:
+        rows: by device time, then by host time, the most first.
+        operator: int32 [events]: for runtime calls, index into ``Trace.names`` of the operator that made it, or where there is none of the
+            range around it; -1 elsewhere, or unknown.
+        backend: int32 [events]: for runtime calls, index into ``Trace.names`` of the range around it like ``nccl:all_reduce``; -1: none.
+        collective: int32 [events]: for runtime calls, index into ``Trace.collectives`` of what is around it; -1: none.
+    """
+
+    rows: list[CallRow]
+    operator: npt.NDArray[np.int32]
+    backend: npt.NDArray[np.int32]
+    collective: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Per name, int64 [names]."""
+
+    count: IntArray
+    total: IntArray
+    own: IntArray
+    device: IntArray
+    own_device: IntArray
+    flop: FloatArray
+    nbytes: FloatArray
+    counted: IntArray
+
+    @classmethod
+    def zero(cls, names: int) -> "_Sums":
+        def whole() -> IntArray:
+            return np.zeros(names, np.int64)
+
+        return cls(whole(), whole(), whole(), whole(), whole(), np.zeros(names), np.zeros(names), whole())
+
+
+def calls(trace: Trace, who: Threads) -> Calls:
+    """Sum up what each thread of the host called."""
+    events = trace.events
+    work = np.flatnonzero(who.launcher >= 0)
+    launched = np.zeros(len(events), np.int64)
+    np.add.at(launched, who.launcher[work], events["wall"][work])
+    found = Calls([], *(np.full(len(events), -1, np.int32) for _ in range(3)))
+    costs = Costs(trace, has_device=bool(of_kinds(trace, Kind.KERNEL).any()))
+    backends = np.array([bool(_BACKEND.match(name)) for name in trace.names] or [False])
+    sums = {kind: _Sums.zero(len(trace.names)) for kind in LISTED}
+    for rows in _pieces(trace):
+        mine = events[rows]
+        piece = _Piece(mine, nest(np.ascontiguousarray(mine["start"]), np.ascontiguousarray(mine["wall"])), launched[rows])
+        nearest = {kind: piece.nearest(kind) for kind in LISTED}
+        _place(found, rows, piece, nearest, backends)
+        for kind in LISTED:
+            _add(sums[kind], kind, piece, nearest[kind])
+        _add_costs(sums[Kind.OPERATOR], piece, costs)
+    rows_of = (row for kind in LISTED for row in _rows(trace, kind, sums[kind]))
+    found.rows.extend(sorted(rows_of, key=lambda row: (-row.device_ns, -row.total_ns)))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """Events of one thread between two moments at which nothing went on.
+
+    Attributes:
+        mine: EVENT_DTYPE [n].
+        launched: int64 [n], ns of the device.
+    """
+
+    mine: npt.NDArray[np.void]
+    tree: Nest
+    launched: IntArray
+
+    def nearest(self, kind: Kind) -> IntArray | None:
+        """int64 [n]: the event itself or its nearest caller of this kind; -1: none. None: no event is of it."""
+        of_it = self.mine["kind"] == kind
+        return self.tree.inherited(np.where(of_it, np.arange(len(of_it)), -1)) if of_it.any() else None
+
+
+def _pieces(trace: Trace) -> Iterator[IntArray]:
+    """Rows of what nests, a thread of the host at a time, cut where nothing goes on once there are enough: they then fit in a cache."""
+    chosen = of_kinds(trace, Kind.RUNTIME, *LISTED)
+    tracks = trace.events["track"]
+    for track in present(tracks[chosen]):
+        if trace.tracks[track].device >= 0:
+            continue
+        rows = np.flatnonzero(chosen & (tracks == track))
+        start = trace.events["start"][rows]
+        reach = np.maximum.accumulate(start + trace.events["wall"][rows])
+        idle = np.flatnonzero(start[1:] > reach[:-1]) + 1
+        wanted = np.searchsorted(idle, np.arange(PIECE, len(rows), PIECE))
+        yield from np.split(rows, np.unique(idle[wanted[wanted < len(idle)]]))
+
+
+def _place(found: Calls, rows: IntArray, piece: _Piece, nearest: dict[Kind, IntArray | None], backends: BoolArray) -> None:
+    """Note for each runtime call what it was made for."""
+    mine = piece.mine
+    made = np.flatnonzero(mine["kind"] == Kind.RUNTIME)
+    for kind in (Kind.ANNOTATION, Kind.OPERATOR):  # what the operator says comes before what the range around it says
+        around = nearest[kind]
+        if around is None:
+            continue
+        have = made[around[made] >= 0]
+        at = around[have]
+        found.operator[rows[have]] = mine["name"][at]
+        speaks = backends[mine["name"][at]]
+        found.backend[rows[have[speaks]]] = mine["name"][at[speaks]]
+        told = mine["collective"][at] >= 0
+        found.collective[rows[have[told]]] = mine["collective"][at[told]]
+    told = mine["collective"][made] >= 0
+    found.collective[rows[made[told]]] = mine["collective"][made[told]]
+
+
+def _add(sums: _Sums, kind: Kind, piece: _Piece, nearest: IntArray | None) -> None:
+    if nearest is None:
+        return
+    mine, tree, launched = piece.mine, piece.tree, piece.launched
+    chosen = np.flatnonzero(mine["kind"] == kind)
+    names = mine["name"][chosen]
+    own_device = np.bincount(nearest[nearest >= 0], launched[nearest >= 0], len(mine))
+    caller = np.where(tree.parent >= 0, nearest[tree.parent], -1)[chosen]
+    first = (caller < 0) | (mine["name"][caller] != names)
+    for target, values in (
+        (sums.count, first),
+        (sums.total, mine["wall"][chosen] * first),
+        (sums.own, tree.own[chosen]),
+        (sums.device, tree.total(launched)[chosen] * first),
+        (sums.own_device, own_device[chosen]),
+    ):
+        target += np.bincount(names, values, len(target)).astype(np.int64)
+
+
+def _add_costs(sums: _Sums, piece: _Piece, costs: Costs) -> None:
+    flop, nbytes = costs.of(piece.mine)
+    has = flop >= 0
+    if not has.any():
+        return
+    counted = np.flatnonzero(has & (piece.tree.total(has.astype(np.int64)) == 1))  # what it calls itself would be counted again
+    took = piece.tree.total(piece.launched) if costs.has_device else piece.tree.wall
+    names = piece.mine["name"][counted]
+    for total, values in ((sums.flop, flop[counted]), (sums.nbytes, np.where(nbytes[counted] >= 0, nbytes[counted], np.nan))):
+        total += np.bincount(names, values, len(total))
+    sums.counted[:] += np.bincount(names, took[counted], len(sums.counted)).astype(np.int64)
+
+
+def _rows(trace: Trace, kind: Kind, sums: _Sums) -> Iterator[CallRow]:
+    for name in np.flatnonzero(sums.count).tolist():
+        flop = int(sums.flop[name]) or None
+        nbytes = int(sums.nbytes[name]) if flop and np.isfinite(sums.nbytes[name]) else None
+        count, total, own, device, own_device, counted = (
+            int(part[name]) for part in (sums.count, sums.total, sums.own, sums.device, sums.own_device, sums.counted)
+        )
+        yield CallRow(trace.names[name], kind, count, total, own, device, own_device, flop, nbytes, counted)

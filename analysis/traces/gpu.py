@@ -1,0 +1,123 @@
+"""What the device was busy with: the whole trace, the union over all streams, in whole nanoseconds."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from feedline.analysis.timeline import IntArray
+from feedline.analysis.traces.columns import Kind, Trace
+from feedline.analysis.traces.intervals import common, joined, length, union, without
+from feedline.analysis.traces.kinds_of_work import BoolArray, communicates, of_kinds, on_device
+
+NO_WORK = "the trace holds no work of a device"
+NO_COMMUNICATION = "the trace holds no communication"
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceWork:
+    """When the device did what, as sets (intervals.py), ns. Each is the union over streams; they overlap each other.
+
+    Attributes:
+        compute: kernels that are no communication.
+        communication: kernels that are.
+        copy: copies and sets.
+        busy: any of them.
+    """
+
+    compute: IntArray
+    communication: IntArray
+    copy: IntArray
+    busy: IntArray
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """Figures of one device, or of all in the trace. Percentages are of the span; None where ``reasons`` says why.
+
+    Attributes:
+        span_ns: from the first start to the last end of the device's work.
+        busy_ns: something ran.
+        compute_ns: a kernel ran that is no communication.
+        communication_ns: communication ran.
+        hidden_ns: both did.
+        exposed_ns: communication ran, and neither a kernel that computed nor a copy.
+    """
+
+    span_ns: int = 0
+    busy_ns: int = 0
+    compute_ns: int = 0
+    communication_ns: int = 0
+    hidden_ns: int = 0
+    exposed_ns: int = 0
+
+    @property
+    def span_s(self) -> float | None:
+        return self.span_ns / 1e9 if self.span_ns else None
+
+    @property
+    def idle_pct(self) -> float | None:
+        return self._pct(self.span_ns - self.busy_ns)
+
+    @property
+    def compute_pct(self) -> float | None:
+        return self._pct(self.compute_ns)
+
+    @property
+    def other_pct(self) -> float | None:
+        """Busy, but no kernel computed: communication, copies, sets."""
+        return self._pct(self.busy_ns - self.compute_ns)
+
+    @property
+    def overlap_pct_of_comm(self) -> float | None:
+        """Communication during which a kernel computed; percent of all communication."""
+        return 100 * self.hidden_ns / self.communication_ns if self.communication_ns else None
+
+    @property
+    def exposed_comm_s(self) -> float | None:
+        """Communication during which the device did nothing else."""
+        return self.exposed_ns / 1e9 if self.span_ns else None
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why a figure is None."""
+        if not self.span_ns:
+            return dict.fromkeys(("span_s", "idle_pct", "compute_pct", "other_pct", "overlap_pct_of_comm", "exposed_comm_s"), NO_WORK)
+        return {} if self.communication_ns else {"overlap_pct_of_comm": NO_COMMUNICATION}
+
+    def _pct(self, ns: int) -> float | None:
+        return 100 * ns / self.span_ns if self.span_ns else None
+
+
+def device_work(trace: Trace, device: int | None = None) -> DeviceWork:
+    """When the device did what.
+
+    Args:
+        device: number; None: any of the trace's.
+    """
+    work = on_device(trace, device)
+    communication = communicates(trace) & work
+    compute = of_kinds(trace, Kind.KERNEL) & work & ~communication
+    computed, communicated, copied = (spans(trace, mask) for mask in (compute, communication, work & ~compute & ~communication))
+    return DeviceWork(computed, communicated, copied, joined(computed, communicated, copied))
+
+
+def spans(trace: Trace, chosen: BoolArray) -> IntArray:
+    """The moments of these events: a set, ns."""
+    start = trace.events["start"][chosen]
+    return union(start, start + trace.events["wall"][chosen])
+
+
+def gpu(work: DeviceWork) -> Gpu:
+    """The figures of what a device did."""
+    if not len(work.busy):
+        return Gpu()
+    hidden = common(work.communication, work.compute)
+    span = int(work.busy[-1, 1] - work.busy[0, 0])
+    exposed = without(work.communication, joined(work.compute, work.copy))
+    return Gpu(span, *(length(part) for part in (work.busy, work.compute, work.communication, hidden, exposed)))
+
+
+def devices(trace: Trace) -> list[int]:
+    """Numbers of the devices that did something."""
+    numbers = np.array([track.device for track in trace.tracks] or [-1])
+    return sorted(set(numbers[np.unique(trace.events["track"][on_device(trace)])].tolist()))

@@ -1,0 +1,210 @@
+"""An SQLite file from somebody else: opened so that it can neither change, run nor swell anything, and read in columns."""
+
+import os
+import sqlite3
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+
+from feedline.analysis.timeline import IntArray
+from feedline.analysis.traces.kineto.limits import DEFAULT, Limits
+from feedline.profiler.errors import TraceDamaged
+
+MAGIC = b"SQLite format 3\0"
+BATCH = 65_536  # rows a time
+LONGEST_CELL = 64 << 20  # bytes: of what a program under the profiler printed, Nsight Systems makes one cell
+LONGEST_TEXT = 1 << 20  # bytes of a text that are kept
+SMALLEST_ROW = 4  # bytes: pointer, payload size, row id, header (sqlite.org/fileformat2.html, 1.6): no intact table holds more rows
+PATIENCE_S = 2.0  # for another program's lock
+EXPORT = "nsys export --type sqlite --output NEW.sqlite REPORT.nsys-rep"
+TIMES = 1 << 61  # nanoseconds beyond which differences would not fit
+WAL = 2  # journal mode in bytes 18 and 19 of the header
+
+
+@dataclass(frozen=True)
+class Field:
+    """One number of a row.
+
+    Attributes:
+        names: the columns that can hold it, the best first.
+        default: where there is no such column, or no value.
+    """
+
+    names: tuple[str, ...]
+    default: int = 0
+
+
+class Database:
+    """Tables of an open file.
+
+    Attributes:
+        path: what the user called it.
+        tables: name -> its columns in lower case -> as they are spelled. Views and virtual tables are left out: they are programs.
+    """
+
+    def __init__(self, path: str, connection: sqlite3.Connection, size: int, limits: Limits) -> None:
+        self.path, self._connection, self._limits = path, connection, limits
+        self._most_rows, self._read = size // SMALLEST_ROW + 1, 0
+        found = self._run("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'create virtual%'").fetchall()
+        names = [name for (name,) in found if isinstance(name, str) and name.replace("_", "").isalnum() and name.isascii()]
+        self.tables = {name: self._columns(name) for name in names}
+
+    def _run(self, sql: str, values: Sequence[int] = ()) -> sqlite3.Cursor:
+        return self._connection.execute(sql, values)
+
+    def _columns(self, table: str) -> dict[str, str]:
+        return {str(row[1]).lower(): str(row[1]) for row in self._run(f'PRAGMA table_info("{table}")')}
+
+    def has(self, table: str, *columns: str) -> bool:
+        """Whether the table is there with all of these columns."""
+        return table in self.tables and all(column.lower() in self.tables[table] for column in columns)
+
+    def read(self, table: str, fields: dict[str, Field], where: str = "") -> dict[str, IntArray]:
+        """Numbers of a table, empty where there is no such table.
+
+        Args:
+            where: SQL of this package's own.
+
+        Returns:
+            for each field int64 [rows].
+        """
+        if table not in self.tables:
+            return {name: np.zeros(0, np.int64) for name in fields}
+        sources = [self._source(table, field) for field in fields.values()]
+        query = f'SELECT {", ".join(sources)} FROM "{table}" NOT INDEXED {where}'
+        parts = [
+            np.fromiter(chain.from_iterable(batch), np.int64, len(batch) * len(sources)).reshape(-1, len(sources))
+            for batch in self._batches(table, query)
+        ]
+        whole = np.concatenate(parts) if parts else np.zeros((0, len(sources)), np.int64)
+        return {name: np.ascontiguousarray(whole[:, number]) for number, name in enumerate(fields)}
+
+    def _source(self, table: str, field: Field) -> str:
+        known = self.tables[table]
+        found = [known[name.lower()] for name in field.names if name.lower() in known]
+        if not found:
+            return str(field.default)
+        values = ", ".join(f'"{name}"' for name in found)
+        return f"CAST(COALESCE({values}, {field.default}) AS INTEGER)"
+
+    def rows(self, table: str, columns: Sequence[str], where: str = "") -> Iterator[tuple[object, ...]]:
+        """Cells of these columns, None where there is no such column; nothing where there is no such table."""
+        if table in self.tables:
+            known = self.tables[table]
+            sources = [f'"{known[name.lower()]}"' if name.lower() in known else "NULL" for name in columns]
+            for batch in self._batches(table, f'SELECT {", ".join(sources)} FROM "{table}" NOT INDEXED {where}'):
+                yield from batch
+
+    def _batches(self, table: str, query: str) -> Iterator[list[tuple[object, ...]]]:
+        cursor, seen = self._run(query), 0
+        while batch := cursor.fetchmany(BATCH):
+            seen += len(batch)
+            self._read += len(batch)
+            if self._read > self._limits.events:
+                raise TraceDamaged(
+                    f"{self.path} holds more than {self._limits.events:,} events: raise the bound with --limit if there is memory for it"
+                )
+            if seen > self._most_rows:
+                raise TraceDamaged(
+                    f"{self.path}: its table {table} leads round in circles, the file is damaged: export it again ({EXPORT})"
+                )
+            yield batch
+
+    def strings(self, ids: Iterable[int]) -> dict[int, str]:
+        """Texts of StringIds by number. What is not there is left out."""
+        wanted = sorted(set(ids))
+        if not wanted or not self.has("StringIds", "id", "value"):
+            return {}
+        found: dict[int, str] = {}
+        for first in range(0, len(wanted), 500):
+            some = wanted[first : first + 500]
+            marks = ",".join("?" * len(some))
+            # StringIds.id is its key in every schema, so that this reads the wanted rows only: others hold whole log files.
+            for number, text in self._run(f"SELECT id, value FROM StringIds WHERE id IN ({marks})", some):
+                if isinstance(number, int) and isinstance(text, str):
+                    found[number] = text
+        return found
+
+
+@contextmanager
+def opened(path: str, limits: Limits = DEFAULT) -> Iterator[Database]:
+    """A local file, read only.
+
+    Raises:
+        TraceDamaged: it is no whole SQLite file, it is being written, what is read of it turns out damaged, or is more than the limits.
+    """
+    header, size = _looked_at(path)
+    try:
+        connection = sqlite3.connect(_address(path, header), uri=True, timeout=PATIENCE_S, isolation_level=None)
+    except sqlite3.Error as error:
+        raise TraceDamaged(_says(path, error)) from error
+    try:
+        _guard(connection)
+        yield Database(path, connection, size, limits)
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise TraceDamaged(_says(path, error)) from error
+    finally:
+        connection.close()
+
+
+def _looked_at(path: str) -> tuple[bytes, int]:
+    try:
+        with open(path, "rb") as file:
+            header = file.read(100)
+            size = file.seek(0, os.SEEK_END)
+    except OSError as error:
+        raise TraceDamaged(f"{path} cannot be read: {error.strerror or error}") from error
+    if not header:
+        raise TraceDamaged(f"{path} is empty: export it again ({EXPORT})")
+    if path.endswith((".nsys-rep", ".qdrep")):
+        target = Path(path).with_suffix(".sqlite")
+        raise TraceDamaged(f"{path} is a report that only Nsight Systems reads: nsys export --type sqlite --output {target} {path}")
+    if not MAGIC.startswith(header[:16]) and header[:16] != MAGIC:
+        raise TraceDamaged(f"{path} is no SQLite file: Nsight Systems writes one with {EXPORT}")
+    page = int.from_bytes(header[16:18], "big")
+    pages, fresh = int.from_bytes(header[28:32], "big"), header[24:28] == header[92:96]
+    expected = pages * (65_536 if page == 1 else page) if fresh else 0
+    if len(header) < 100 or size < expected:
+        raise TraceDamaged(f"{path} is cut short: it has {size:,} of {max(expected, 100):,} bytes; copy or export it again ({EXPORT})")
+    return header, size
+
+
+def _address(path: str, header: bytes) -> str:
+    """Read only, and where nobody can be writing without the file that readers and writers of such a database share.
+
+    A database in WAL mode needs that file even to be read, and a read-only folder takes none. Without a log beside it nothing is left
+    to merge, so it may be read as it is. All others are opened with their locks in force: a writer is noticed.
+    """
+    alone = header[18] == WAL and not Path(f"{path}-wal").exists()
+    return f"file:{quote(os.path.abspath(path))}?mode=ro{'&immutable=1' if alone else ''}"
+
+
+def _guard(connection: sqlite3.Connection) -> None:
+    """Extensions are off as long as nobody turns them on; the schema may not call functions; damage is looked for; cells are bounded."""
+    connection.text_factory = _text
+    if sys.version_info >= (3, 11):
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_CELL)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    for setting in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON", "mmap_size = 0", "temp_store = MEMORY"):
+        connection.execute(f"PRAGMA {setting}").close()
+
+
+def _text(cell: bytes) -> str:
+    return cell[:LONGEST_TEXT].decode("utf-8", "replace")
+
+
+def _says(path: str, error: Exception) -> str:
+    told = str(error)
+    if "locked" in told or "busy" in told:
+        return f"{path} is being written by another program: wait until its export has ended"
+    if "not a database" in told:
+        return f"{path} is no SQLite file, or an encrypted one: Nsight Systems writes one with {EXPORT}"
+    if "readonly" in told or "unable to open" in told:
+        return f"{path} was left by a writer that did not end ({told}): export it again ({EXPORT})"
+    return f"{path} is damaged ({told}): copy or export it again ({EXPORT})"

@@ -1,0 +1,202 @@
+"""NVTX ranges: of PyTorch (``torch.autograd.profiler.emit_nvtx``), of NCCL, of feedline, of users."""
+
+import json
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+
+from feedline.analysis.traces.columns import Kind, Shape
+from feedline.analysis.traces.nsight.database import BATCH, TIMES, Database, Field
+from feedline.analysis.traces.nsight.ids import THREADS, process_of
+from feedline.analysis.traces.nsight.rows import ROW_DTYPE, Names, Rows
+
+TABLE = "NVTX_EVENTS"
+#: ENUM_NSYS_EVENT_TYPE of schema 3.25.
+MARKS, RANGES = (34, 65), (59, 60, 70, 71)
+THREAD_NAME, DOMAIN = (39, 72), 75
+OURS = "feedline"
+LONGEST_PAYLOAD = 65_536  # characters of JSON
+MOST_INPUTS = 4_096
+COLUMNS = ("eventType", "start", "end", "globalTid", "domainId", "text", "textId", "jsonText", "jsonTextId", "int64Value", "uint64Value")
+
+#: What emit_nvtx appends to a name (torch/csrc/profiler/util.cpp, getNvtxStr). An operator's number makes every text another one.
+SEQUENCE, NUMBER, SIZES, INPUTS = "seq = ", "op_id = ", "sizes = ", ", input_op_ids = "
+APPENDED = (SEQUENCE, NUMBER, SIZES)
+_SCOPED = ("FSDP::", "ProfilerStep", "DistributedDataParallel")  # record_function of PyTorch's own Python code
+
+
+@dataclass(eq=False)
+class Payload:
+    """A range of NCCL's with what NCCL says of it."""
+
+    row: int
+    name: str
+    said: dict[str, object]
+
+
+@dataclass(eq=False)
+class Ranges:
+    """All ranges of a file.
+
+    Attributes:
+        rows: on the host's threads.
+        shapes: what their ``shape`` is an index into.
+        threads: globalTid -> name given through NVTX.
+        nccl: of NCCL's domain, in order of the table.
+    """
+
+    rows: Rows
+    shapes: list[Shape] = field(default_factory=list)
+    threads: dict[int, str] = field(default_factory=dict)
+    nccl: list[Payload] = field(default_factory=list)
+
+
+class _Reader:
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.shapes: dict[str, int] = {}
+        self.known: list[Shape] = []
+        self.domains: dict[tuple[int, int], str] = {}
+        self._torch: dict[tuple[str, bool], tuple[int, Kind]] = {}
+
+    def range(self, tid: int, domain: int, text: str) -> tuple[int, int, Kind]:
+        """(name, shape, kind) of a text. A domain comes before its name, as nsys stats prints it."""
+        if domain:
+            return self.names(f"{self.domains.get((tid // THREADS, domain)) or _guess(domain, text)}:{text}"), -1, Kind.ANNOTATION
+        name, _, appended = text.partition(", ")
+        if not appended.startswith(APPENDED):
+            cut = min((at for mark in APPENDED if (at := text.find(f", {mark}")) >= 0), default=-1)
+            if cut < 0:
+                return self.names(text), -1, Kind.ANNOTATION
+            name, appended = text[:cut], text[cut + 2 :]
+        key = name, appended.startswith(SEQUENCE)
+        found = self._torch.get(key)
+        if found is None:
+            found = self._torch[key] = self.names(name), Kind.OPERATOR if _is_operator(*key) else Kind.ANNOTATION
+        at = appended.find(SIZES)
+        return found[0], self._shape(appended[at + len(SIZES) :].partition(INPUTS)[0]) if at >= 0 else -1, found[1]
+
+    def _shape(self, sizes: str) -> int:
+        if sizes not in self.shapes:
+            found = _shape(sizes)
+            if found is not None:
+                self.known.append(found)
+            self.shapes[sizes] = len(self.known) - 1 if found is not None else -1
+        return self.shapes[sizes]
+
+
+def ranges(database: Database, names: Names, last: int) -> Ranges:
+    """Every range and mark.
+
+    Args:
+        last: ns: where ranges end that were open when the recording stopped.
+    """
+    reader = _Reader(names)
+    found = Ranges(np.zeros(0, ROW_DTYPE))
+    strings = _strings(database)
+    _name_domains(database, reader, strings, found)
+    wanted = ",".join(map(str, (*MARKS, *RANGES)))
+    made: list[tuple[int, ...]] = []
+    parts: list[Rows] = []
+    for row in database.rows(TABLE, COLUMNS, f"WHERE eventType IN ({wanted})") if database.has(TABLE, "start", "eventType") else ():
+        kind_of, start, end, tid, domain = (value if type(value) is int else None for value in row[:5])
+        if start is None:
+            continue
+        tid = tid or 0
+        text = _text(row[5], row[6], strings)
+        name, shape, kind = reader.range(tid, domain or 0, text)
+        until = start if kind_of in MARKS else last if end is None else end
+        nbytes = _number(row[9], row[10]) if domain and reader.domains.get((tid // THREADS, domain)) == OURS else -1
+        if domain and text.startswith("nccl"):
+            found.nccl.append(Payload(len(parts) * BATCH + len(made), text, _said(_text(row[7], row[8], strings))))
+        made.append((start, until, nbytes, tid, name, shape, kind))
+        if len(made) == BATCH:
+            parts.append(_rows(made))
+            made.clear()
+    found.rows, found.shapes = np.concatenate([*parts, _rows(made)]), reader.known
+    return found
+
+
+def _rows(made: list[tuple[int, ...]]) -> Rows:
+    columns = np.fromiter(chain.from_iterable(made), np.int64, 7 * len(made)).reshape(-1, 7)
+    rows = np.zeros(len(made), ROW_DTYPE)
+    rows["correlation"] = rows["device"] = -1
+    rows["start"] = np.clip(columns[:, 0], -TIMES, TIMES)
+    rows["end"] = np.clip(np.maximum(columns[:, 1], columns[:, 0]), -TIMES, TIMES)
+    for place, name in ((2, "nbytes"), (3, "place"), (4, "name"), (5, "shape"), (6, "kind")):
+        rows[name] = columns[:, place]
+    rows["process"] = process_of(columns[:, 3])
+    return rows
+
+
+def _strings(database: Database) -> dict[int, str]:
+    """Texts that ranges refer to."""
+    found = database.read(TABLE, {name: Field((name,), -1) for name in ("textId", "jsonTextId")})
+    return database.strings(np.unique(np.concatenate(list(found.values()))).tolist())
+
+
+def _name_domains(database: Database, reader: _Reader, strings: dict[int, str], found: Ranges) -> None:
+    where = f"WHERE eventType IN ({DOMAIN}, {', '.join(map(str, THREAD_NAME))})"
+    for kind, _, _, tid, domain, text, text_id, *_ in database.rows(TABLE, COLUMNS, where) if database.has(TABLE, "eventType") else ():
+        said = _text(text, text_id, strings)
+        if not isinstance(tid, int) or not said:
+            continue
+        if kind == DOMAIN and isinstance(domain, int):
+            reader.domains[tid // THREADS, domain] = said
+        elif kind in THREAD_NAME:
+            found.threads[tid] = said
+
+
+def _text(text: object, number: object, strings: dict[int, str]) -> str:
+    if isinstance(text, str) and text:
+        return text
+    return strings.get(number, "") if isinstance(number, int) else ""
+
+
+def _number(*values: object) -> int:
+    return next((value for value in values if isinstance(value, int) and value >= 0), -1)
+
+
+def _guess(domain: int, text: str) -> str:
+    """The domain of a range whose domain was named before the recording began."""
+    return "NCCL" if text.startswith("nccl") else f"domain {domain}"
+
+
+def _is_operator(name: str, sequenced: bool) -> bool:
+    """Whether PyTorch's C++ code named it. emit_nvtx does not say which range was an operator and which a user's record_function."""
+    if name.startswith("autograd::"):
+        return True
+    return not name.startswith(_SCOPED) and " " not in name and "#" not in name and ("::" in name or sequenced)
+
+
+def _said(text: str) -> dict[str, object]:
+    """A payload as Nsight Systems writes it with ``--include-json=true``."""
+    if not text or len(text) > LONGEST_PAYLOAD:
+        return {}
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return _flat(found, {}, 4)
+
+
+def _flat(value: object, into: dict[str, object], depth: int) -> dict[str, object]:
+    items = value.items() if isinstance(value, dict) else ()
+    for name, one in items:
+        if isinstance(one, dict) and depth:
+            _flat(one, into, depth - 1)
+        else:
+            into[str(name)] = one
+    return into
+
+
+def _shape(sizes: str) -> Shape | None:
+    try:
+        found = json.loads(sizes)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, list) or len(found) > MOST_INPUTS:
+        return None
+    inputs = tuple(tuple(one) if isinstance(one, list) and all(isinstance(size, int) for size in one) else () for one in found)
+    return Shape(inputs, ("",) * len(inputs))

@@ -1,0 +1,206 @@
+"""From a file of Nsight Systems to one trace for each process and device."""
+
+import os
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from feedline.analysis.timeline import IntArray
+from feedline.analysis.traces.columns import DEVICE_WORK, EVENT_DTYPE, CollectiveArgs, Kind, Trace, Track
+from feedline.analysis.traces.kineto.limits import DEFAULT, Limits
+from feedline.analysis.traces.kineto.rows import canonical, sort
+from feedline.analysis.traces.nsight import device, host, nvtx
+from feedline.analysis.traces.nsight.database import EXPORT, Database, opened
+from feedline.analysis.traces.nsight.ids import pid, tid
+from feedline.analysis.traces.nsight.nccl import Told, told
+from feedline.analysis.traces.nsight.rows import Names, Rows
+from feedline.analysis.traces.nsight.session import META, Session, rank_of, session
+from feedline.profiler.errors import TraceDamaged
+
+#: A device on which a process spent less than this share of its kernels' time is not what it trains on: a context that somebody opened
+#: on device 0 by mistake, a probe at the start.
+ASIDE_SHARE = 0.01
+RECORD = "record with nsys profile --trace=cuda,nvtx,osrt"
+_SIGNS = (*device.WORK, nvtx.TABLE, *host.RUNTIMES, host.SYSTEM, "StringIds", "TARGET_INFO_SYSTEM_ENV", *META)
+_NEEDED = {**dict.fromkeys(device.WORK, ("start", "end", "deviceId")), nvtx.TABLE: ("start", "eventType"),
+           **dict.fromkeys(host.RUNTIMES, ("start", "end"))}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class _File:
+    """A whole file before it is parted."""
+
+    rows: Rows
+    names: list[str]
+    ranges: nvtx.Ranges
+    told: Told
+    session: Session
+    notes: list[str]
+
+
+def read_nsight(path: str, limits: Limits = DEFAULT) -> list[Trace]:
+    """What ``nsys export --type sqlite`` wrote, of any schema so far.
+
+    A trace is a process with the device that it drives; a process with work on several devices gives one for each, with the same host
+    threads in all of them. Order: by device, then by process number, which under torchrun is that of local ranks. Where no process used a
+    device, each process with ranges or calls of CUDA is one.
+
+    ``rank`` is what the file says: NCCL's payload, a thread called "MPI Rank 3", or the launcher's variables where one process only used a
+    device. Of a file with several traces of which it says nothing, they are numbered in this order, on from those of the machines before
+    (``torchrun --node_rank``, Slurm), which a note says. A single trace has None then.
+
+    Ranges of an NVTX domain are called "domain:range" (as ``nsys stats`` prints them): "feedline:forward", "NCCL:ncclAllReduce".
+
+    Args:
+        path: a local file.
+        limits: how many rows may be read. Reading peaks at about 300 bytes an event.
+
+    Raises:
+        TraceDamaged: it is not from Nsight Systems, damaged, being written, holds nothing that happened, or more than the limits.
+    """
+    with opened(path, limits) as database:
+        whole = _whole(database)
+    parts = _parts(whole.rows)
+    if not parts:
+        raise TraceDamaged(f"{path} holds no work of a device, no call of CUDA and no NVTX range: {RECORD}")
+    return _numbered([_trace(os.path.basename(path), whole, parts, number) for number in range(len(parts))], whole.session.node)
+
+
+def _whole(database: Database) -> _File:
+    if not any(table in database.tables for table in _SIGNS):
+        raise TraceDamaged(f"{database.path} is an SQLite file, but not from Nsight Systems, which writes one with {EXPORT}")
+    strange = [table for table, columns in _NEEDED.items() if table in database.tables and not database.has(table, *columns)]
+    known = session(database)
+    if strange:
+        raise TraceDamaged(
+            f"{database.path} has a schema that is not known (version {known.schema}; its table {strange[0]} lacks "
+            f"{' or '.join(_NEEDED[strange[0]])}): update feedline, or export it with another version of nsys"
+        )
+    names = Names()
+    work = device.work(database, names)
+    done = np.concatenate(work)
+    hosts = [*host.calls(database, names), *host.system(database, names), *host.overhead(database, names)]
+    parts = [done, device.waits(database, names, done), *hosts]
+    last = max((int(part["end"].max()) for part in parts if len(part)), default=0)
+    ranges = nvtx.ranges(database, names, last)
+    before = sum(map(len, parts))
+    for one in ranges.nccl:
+        one.row += before
+    rows = np.concatenate([*parts, ranges.rows])
+    return _File(rows, names.all(), ranges, told(rows, names.all(), ranges.nccl), known, _notes(database, done))
+
+
+def _notes(database: Database, done: Rows) -> list[str]:
+    notes = []
+    if len(done) and not any(database.has(table) for table in host.RUNTIMES):
+        notes.append("no calls of CUDA were recorded: what the host did between kernels is not known")
+    if database.has(device.GRAPHS) and database.read(device.GRAPHS, {"start": device.PLACE["start"]})["start"].size:
+        notes.append("CUDA graphs were recorded as a whole, so their kernels, collectives among them, are not told apart: "
+                     "record with nsys profile --cuda-graph-trace=node")  # fmt: skip
+    return notes
+
+
+def _parts(rows: Rows) -> list[tuple[int, list[int]]]:
+    """(globalPid, its devices) of each trace, in order."""
+    work = rows[np.isin(rows["kind"], DEVICE_WORK)]
+    if not len(work):
+        others = rows[np.isin(rows["kind"], (Kind.RUNTIME, Kind.ANNOTATION, Kind.OPERATOR))]
+        return [(process, []) for process in np.unique(others["process"]).tolist()]
+    found = []
+    for process in np.unique(work["process"]).tolist():
+        mine = work[work["process"] == process]
+        devices, index = np.unique(mine["device"], return_inverse=True)
+        took = np.bincount(index.reshape(-1), (mine["end"] - mine["start"]) * (mine["kind"] == Kind.KERNEL))
+        main = [int(number) for number, time in zip(devices.tolist(), took.tolist()) if time > ASIDE_SHARE * took.sum()]
+        main = main or [int(devices[0])]
+        aside = [int(number) for number in devices.tolist() if number not in main]
+        found += [(process, [number, *(aside if number == main[0] else [])]) for number in main]
+    return sorted(found, key=lambda part: (part[1][0], part[0]))
+
+
+def _trace(source: str, whole: _File, parts: list[tuple[int, list[int]]], number: int) -> Trace:
+    process, devices = parts[number]
+    shared = sum(one == process for one, _ in parts) > 1
+    alone = len({one for one, _ in parts}) == 1
+    rows = whole.rows
+    mine = (rows["process"] == process) & ((rows["device"] < 0) | np.isin(rows["device"], devices))
+    if alone and devices:  # of processes without a device, its loader's workers for one, the file does not say whose they are
+        mine |= (rows["process"] != process) & (rows["kind"] == Kind.ANNOTATION)
+    chosen = np.flatnonzero(mine)
+    told_rank = whole.told.ranks.get(process)
+    rank, world = (None, None) if shared else rank_of(process, alone, told_rank, whole.session, whole.ranges.threads)
+    tracks, track = _tracks(rows[chosen], whole)
+    origin, shift = _origin(whole.session, rows["start"][chosen])
+    events = _events(rows[chosen], track, whole.told.index[chosen], shift)
+    names = canonical(events["name"], whole.names, str)
+    shapes = canonical(events["shape"], whole.ranges.shapes, lambda shape: (shape.inputs, shape.dtypes))
+    collectives = canonical(events["collective"], whole.told.args, _order)
+    sort(events)
+    notes = list(whole.notes)
+    if shared:
+        notes.append(f"process {pid(process)} drives several devices: each is taken for a rank of its own, with the same host threads")
+    return Trace(
+        source=source,
+        maker="nsight",
+        rank=rank,
+        world_size=world,
+        origin_ns=origin,
+        events=events,
+        names=names,
+        tracks=tracks,
+        shapes=shapes,
+        collectives=collectives,
+        devices={number: name for number, name in whole.session.devices.items() if number in devices},
+        notes=notes,
+    )
+
+
+def _numbered(traces: list[Trace], node: int) -> list[Trace]:
+    """Ranks by order where the file says none: every machine of a job is taken to have as many."""
+    if len(traces) < 2 or any(trace.rank is not None for trace in traces):
+        return traces
+    first = node * len(traces)
+    note = f"which rank a process was the file does not say: they are numbered from {first} on, by device"
+    return [replace(trace, rank=first + place, notes=[*trace.notes, note]) for place, trace in enumerate(traces)]
+
+
+def _tracks(rows: Rows, whole: _File) -> tuple[list[Track], IntArray]:
+    key, parts = np.zeros(len(rows), np.int64), []
+    for name in ("device", "process", "place"):
+        values, index = np.unique(rows[name], return_inverse=True)
+        parts.append(values.tolist())
+        key = key * len(values) + index.reshape(-1)
+    found, index = np.unique(key, return_inverse=True)
+    places = len(parts[2])
+    known = [
+        (parts[0][one // places // len(parts[1])], parts[1][one // places % len(parts[1])], parts[2][one % places])
+        for one in found.tolist()
+    ]
+    threads = {**whole.session.threads, **whole.ranges.threads}
+    tracks = [
+        Track(str(pid(process)), str(tid(place) if number < 0 else place), number, threads.get(place, "") if number < 0 else "")
+        for number, process, place in known
+    ]
+    return tracks, index.reshape(-1)
+
+
+def _order(collective: CollectiveArgs) -> list[tuple[bool, object]]:
+    return [(value is not None, value) for value in vars(collective).values()]
+
+
+def _origin(known: Session, start: IntArray) -> tuple[int, int]:
+    """(origin_ns, what to take off each start): times that an export normalized to Unix time are brought back to small ones."""
+    if known.origin_ns or not len(start):
+        return known.origin_ns, 0
+    first = int(start.min())
+    return (first, first) if first > 10**18 else (0, 0)  # 10**18 ns: the year 2001
+
+
+def _events(rows: Rows, track: IntArray, collective: IntArray, shift: int) -> Rows:
+    events = np.zeros(len(rows), EVENT_DTYPE)
+    events["start"], events["wall"] = rows["start"] - shift, rows["end"] - rows["start"]
+    for column in ("correlation", "nbytes", "shape", "kind", "name"):
+        events[column] = rows[column]
+    events["correlation"][events["correlation"] == 0] = -1
+    events["track"], events["collective"] = track, collective
+    return events

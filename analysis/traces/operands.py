@@ -1,0 +1,198 @@
+"""FLOP and bytes of an operator by the sizes of its inputs. A multiplication and an addition are two FLOP.
+
+The formulas are those by which torch.utils.flop_counter counts; for grouped convolutions' gradients it counts each group as if it saw all
+channels, here they cost what the forward costs.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from feedline.analysis.traces.columns import Shape
+
+Size = tuple[int, ...]
+
+_BYTES = {
+    "float": 4, "float32": 4, "double": 8, "float64": 8, "c10::half": 2, "half": 2, "float16": 2, "c10::bfloat16": 2, "bfloat16": 2,
+    "long": 8, "long int": 8, "int64": 8, "int": 4, "int32": 4, "short": 2, "short int": 2, "signed char": 1, "char": 1, "unsigned char": 1,
+    "bool": 1, "c10::complex<float>": 8, "c10::complex<double>": 16,
+}  # fmt: skip
+_EIGHT_BITS = re.compile(r"float8|_fnuz|_e[45]m[23]", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one call takes.
+
+    Attributes:
+        flop: floating-point operations.
+        nbytes: of its operands and its result, each once; -1: the trace does not say their types.
+    """
+
+    flop: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Convolutions:
+    """Sizes of results, which a trace does not hold: a forward's is that of the gradient which its backward begins with.
+
+    Attributes:
+        results: (input, weight) -> size of the result; None: there are several.
+    """
+
+    results: dict[tuple[Size, Size], Size | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, calls: Iterable[tuple[str, Shape]]) -> "Convolutions":
+        """What the backwards among these operators tell."""
+        found: dict[tuple[Size, Size], Size | None] = {}
+        for name, shape in calls:
+            gradient = _gradient(name, shape.inputs)
+            if gradient is not None:
+                result, key = gradient[0], gradient[1:]
+                found[key] = result if found.get(key, result) == result else None
+        return cls(found)
+
+
+def cost(name: str, shape: Shape, convolutions: Convolutions) -> Cost | None:
+    """What a call of this operator with these sizes costs. None: there is no formula, or the sizes do not tell.
+
+    For a convolution's backward both gradients are counted; the first layer's input needs none, which a trace does not say.
+    """
+    formula = _FORMULAS.get(name)
+    try:
+        made = formula(name, shape.inputs, convolutions) if formula else None
+    except (IndexError, ValueError, ZeroDivisionError):  # sizes of something else under the same name
+        return None
+    if made is None:
+        return None
+    flop, operands, result = made
+    widths = [_width(shape.dtypes[at]) for at in operands if at < len(shape.dtypes)]
+    if len(widths) < len(operands) or not all(widths):
+        return Cost(flop, -1)
+    read = sum(math.prod(shape.inputs[at]) * width for at, width in zip(operands, widths))
+    return Cost(flop, read + result * max(widths))
+
+
+def known(name: str) -> bool:
+    """Whether there is a formula for the operator."""
+    return name in _FORMULAS
+
+
+Made = tuple[int, tuple[int, ...], int]  # FLOP, which inputs are read, elements of the result
+Formula = Callable[[str, tuple[Size, ...], Convolutions], Made | None]
+
+
+def _product(left: Size, right: Size) -> tuple[int, int]:
+    """FLOP and elements of the product of two matrices, or of two batches of them."""
+    *batch, m, k = left
+    *same, other, n = right
+    if k != other or batch != same:
+        raise ValueError
+    count = math.prod(batch) * m * n
+    return 2 * count * k, count
+
+
+def _multiply(first: int) -> Formula:
+    """A matrix product whose left side is the input of this number."""
+
+    def formula(_: str, inputs: tuple[Size, ...], __: Convolutions) -> Made | None:
+        flop, result = _product(inputs[first], inputs[first + 1])
+        return flop, tuple(range(first + 2)), result
+
+    return formula
+
+
+def _linear(_: str, inputs: tuple[Size, ...], __: Convolutions) -> Made | None:
+    *rows, k = inputs[0]
+    n, other = inputs[1]
+    if k != other:
+        return None
+    return 2 * math.prod(rows) * k * n, (0, 1), math.prod(rows) * n
+
+
+def _convolve(image: Size, weight: Size, result: Size) -> int:
+    places = result[2:] if result[1] == weight[0] else image[2:]  # else it is a transposed one
+    return 2 * image[0] * math.prod(places) * math.prod(weight)
+
+
+def _convolution(_: str, inputs: tuple[Size, ...], convolutions: Convolutions) -> Made | None:
+    result = convolutions.results.get((inputs[0], inputs[1]))
+    if result is None:
+        return None
+    return _convolve(inputs[0], inputs[1], result), (0, 1), math.prod(result)
+
+
+def _gradient(name: str, inputs: tuple[Size, ...]) -> tuple[Size, Size, Size] | None:
+    """(result's gradient, input, weight) of a convolution's backward."""
+    order = _BACKWARDS.get(name)
+    if order is None or len(inputs) < 3 or any(len(inputs[at]) < 3 for at in order):
+        return None
+    return inputs[order[0]], inputs[order[1]], inputs[order[2]]
+
+
+def _convolution_backward(name: str, inputs: tuple[Size, ...], _: Convolutions) -> Made | None:
+    gradient = _gradient(name, inputs)
+    if gradient is None:
+        return None
+    result, image, weight = gradient
+    return 2 * _convolve(image, weight, result), (0, 1, 2), math.prod(image) + math.prod(weight)
+
+
+def _attention(first: int, products: tuple[int, int], heads_second: bool) -> Formula:
+    """Attention whose query is the input of this number.
+
+    Args:
+        products: how many products over the query's and over the value's width: (1, 1) forward; (3, 2) backward, which makes the scores
+            again.
+        heads_second: sizes are (batch, heads, length, width), else (batch, length, heads, width).
+    """
+
+    def formula(_: str, inputs: tuple[Size, ...], __: Convolutions) -> Made | None:
+        query, key, value = (
+            (b, h, s, d) if heads_second else (b, s, h, d) for b, h, s, d in (inputs[first + at] for at in range(3))
+        )  # now (batch, heads, length, width), whichever it was
+        batch, heads, length, width = query
+        if key[2] != value[2] or key[3] != width:
+            return None
+        flop = 2 * batch * heads * length * key[2] * (products[0] * width + products[1] * value[3])
+        written = math.prod(query) if first == 0 else math.prod(query) + math.prod(key) + math.prod(value)
+        return flop, tuple(range(first + 3)), written
+
+    return formula
+
+
+def _width(dtype: str) -> int:
+    """Bytes of an element; 0: unknown."""
+    return _BYTES.get(dtype.lower(), 1 if _EIGHT_BITS.search(dtype) else 0)
+
+
+#: Backward of a convolution -> which of its inputs are the result's gradient, the input and the weight.
+_BACKWARDS = {
+    "aten::convolution_backward": (0, 1, 2),
+    "aten::cudnn_convolution_backward": (1, 0, 2),
+    "aten::miopen_convolution_backward": (1, 0, 2),
+    "aten::mkldnn_convolution_backward": (1, 0, 2),
+}
+_FORWARDS = (
+    "convolution", "_convolution", "conv1d", "conv2d", "conv3d", "cudnn_convolution", "cudnn_convolution_relu", "miopen_convolution",
+    "mkldnn_convolution", "thnn_conv2d", "_slow_conv2d_forward", "_conv_depthwise2d", "conv_depthwise3d", "cudnn_convolution_transpose",
+)  # fmt: skip
+_FORMULAS: dict[str, Formula] = {
+    **dict.fromkeys(("aten::mm", "aten::bmm", "aten::_scaled_mm", "aten::_int_mm"), _multiply(0)),
+    **dict.fromkeys(("aten::addmm", "aten::baddbmm", "aten::_addmm_activation"), _multiply(1)),
+    "aten::linear": _linear,
+    **dict.fromkeys((f"aten::{name}" for name in _FORWARDS), _convolution),
+    **dict.fromkeys(_BACKWARDS, _convolution_backward),
+    "flash_attn::_flash_attn_forward": _attention(0, (1, 1), False),
+    "flash_attn::_flash_attn_backward": _attention(1, (3, 2), False),
+    **{
+        f"aten::_scaled_dot_product_{kind}_attention{suffix}": _attention(first, products, True)
+        for kind in ("flash", "efficient", "cudnn")
+        for suffix, first, products in (("", 0, (1, 1)), ("_backward", 1, (3, 2)))
+    },
+    "aten::_scaled_dot_product_flash_attention_for_cpu": _attention(0, (1, 1), True),
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": _attention(1, (3, 2), True),
+}

@@ -1,0 +1,177 @@
+"""The report of a run folder that holds traces of other tools."""
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from feedline.analysis.gather import series
+from feedline.analysis.many.crew import Crew, Tell, chunked, each
+from feedline.analysis.model import CopyTime, KernelTime, OperatorTime, Report, RunInfo, StepSummary, Throughput, TraceFile, Traces
+from feedline.analysis.traces import folder
+from feedline.analysis.traces.between.compare import Between, compare
+from feedline.analysis.traces.budget import Budget
+from feedline.analysis.traces.facts import TraceFacts, mean_step_s
+from feedline.analysis.traces.rules import diagnose, verdict
+from feedline.analysis.traces.summary import RankTrace, summarise
+from feedline.profiler.errors import FeedlineError
+from feedline.profiler.store.read import Run
+
+SHOWN_ROWS = 100  # of each table
+GPU = ("span_s", "idle_pct", "compute_pct", "other_pct", "overlap_pct_of_comm", "exposed_comm_s")
+INPUT = ("loader_pct", "stall_pct", "speedup_ceiling")
+
+
+def holds_traces(run: Run) -> bool:
+    """Whether a run folder was made of traces."""
+    return any(folder.is_trace(rank.folder) for rank in run.ranks.values())
+
+
+def build(run: Run, crew: Crew, tell: Tell = lambda what, done, of: None) -> Report:
+    """Read all ranks' traces and say what they show.
+
+    Args:
+        crew: who reads them.
+
+    Raises:
+        RunDamaged: no rank's trace can be read.
+    """
+    notes = list(run.notes)
+    traces: dict[int, RankTrace] = {}
+    problem: FeedlineError | None = None
+    todo = [(number, rank.folder) for number, rank in run.ranks.items()]
+    for found in each(crew, _summaries, chunked(todo, 1), (), "working out figures", tell):
+        for number, one in found:
+            if isinstance(one, RankTrace):
+                traces[number] = one
+            else:
+                problem = one
+                notes.append(f"rank {number}: {one}")
+    if not traces:
+        assert problem is not None
+        raise problem
+    traces = dict(sorted(traces.items()))
+    between = compare(traces)
+    budgets = {number: (between.budgets.get(number) if between else None) or one.budget for number, one in traces.items()}
+    return _report(run, traces, budgets, between, notes)
+
+
+def _summaries(part: Sequence[tuple[int, Path]]) -> "list[tuple[int, RankTrace | FeedlineError]]":
+    found: list[tuple[int, RankTrace | FeedlineError]] = []
+    for number, place in part:
+        try:
+            found.append((number, summarise(folder.read(place))))
+        except FeedlineError as error:
+            found.append((number, error))
+    return found
+
+
+def _report(run: Run, traces: Mapping[int, RankTrace], budgets: Mapping[int, Budget], between: Between | None, notes: list[str]) -> Report:
+    first = min(traces)
+    shown = traces[first]
+    facts = TraceFacts(shown, budgets, between)
+    findings = diagnose(facts)
+    return Report(
+        run=_run_info(run, traces),
+        verdict=verdict(findings),
+        findings=findings,
+        throughput=_throughput(budgets[first]),
+        step=_step(shown, budgets[first]),
+        workers=None,
+        loaders=[],
+        ranks={str(number): _rank(one, budgets[number], between, number) for number, one in traces.items()},
+        gauges=[],
+        hooks=[],
+        notes=[*notes, *_notes(run, between)],
+        comm=between.communication if between else None,
+        traces=_traces(traces, budgets[first]),
+    )
+
+
+def _run_info(run: Run, traces: Mapping[int, RankTrace]) -> RunInfo:
+    first = run.ranks[min(traces)].manifest
+    begin = min((one.origin_ns + one.begin_ns for one in traces.values() if one.origin_ns), default=0)
+    return RunInfo(
+        name=run.path.name,
+        path=str(run.path),
+        state="finished",
+        command=first.command,
+        started=datetime.datetime.fromtimestamp(begin / 1e9, datetime.timezone.utc).isoformat(timespec="seconds"),
+        duration_s=max((one.end_ns - one.begin_ns for one in traces.values()), default=0) / 1e9,
+        exit_code=None,
+        ranks=len(traces),
+        versions=first.versions,
+        machine=first.machine,
+    )
+
+
+def _throughput(budget: Budget) -> Throughput:
+    mean = mean_step_s(budget)
+    steps = max(len(budget.edges) - 1, 0)
+    return Throughput(None, 1 / mean if mean else None, 0, steps, steps, None)
+
+
+def _step(shown: RankTrace, budget: Budget) -> StepSummary | None:
+    """The mean step by its budget; without steps, the whole trace as one."""
+    if len(budget.edges) < 2:
+        return None
+    wall = np.diff(budget.edges)
+    stages = {name: part.astype(float) for name, part in budget.parts.items() if part.any()}
+    return StepSummary(
+        mean_s=float(wall.mean()) / 1e9,
+        median_s=float(np.median(wall)) / 1e9,
+        p95_s=float(np.quantile(wall, 0.95)) / 1e9,
+        stages={name: float(part.mean()) / 1e9 for name, part in stages.items()},
+        waits={},
+        boundary=shown.steps.by,
+        evaluation_s=0.0,
+        series=series(budget.edges[:-1], wall, stages),
+    )
+
+
+def _rank(one: RankTrace, budget: Budget, between: Between | None, number: int) -> dict[str, object]:
+    """``gpu`` and ``input``: null with a reason where the trace cannot say."""
+    return {
+        "steps": len(one.steps),
+        "mean_s": mean_step_s(budget) or None,
+        "stages": {name: float(part.mean()) / 1e9 for name, part in budget.parts.items() if len(part)},
+        "state": "finished",
+        "comm": between.parts.get(number) if between else None,
+        "gpu": {**{name: getattr(one.gpu, name) for name in GPU}, "reasons": one.gpu.reasons},
+        "input": {**{name: getattr(one.input, name) for name in INPUT}, "reasons": one.input.reasons},
+        "budget": budget.shares,
+    }
+
+
+def _notes(run: Run, between: Between | None) -> Iterator[str]:
+    several = len(run.ranks) > 1
+    for number, rank in run.ranks.items():
+        for note in rank.manifest.notes:
+            yield f"rank {number}: {note}" if several else note
+    if between is not None:
+        yield from between.notes
+
+
+def _traces(traces: Mapping[int, RankTrace], budget: Budget) -> Traces:
+    shown = traces[min(traces)]
+    return Traces(
+        files=[
+            TraceFile(number, one.source, one.maker, one.events, (one.end_ns - one.begin_ns) / 1e9, one.steps.how)
+            for number, one in traces.items()
+        ],
+        budget_notes=list(budget.notes),
+        kernels=[
+            KernelTime(row.name, row.count, row.total_ns / 1e9, row.busy_share, row.communication, row.operator)
+            for row in shown.kernels[:SHOWN_ROWS]
+        ],
+        operators=[
+            OperatorTime(row.name, row.kind.name.lower(), row.count, row.total_ns / 1e9, row.own_ns / 1e9, row.device_ns / 1e9,
+                         row.flop, row.nbytes, row.flop_per_s, row.flop_per_byte)
+            for row in shown.calls[:SHOWN_ROWS]
+        ],
+        copies=[
+            CopyTime(row.which.direction, row.which.memory, row.count, row.total_ns / 1e9, row.nbytes, row.gb_per_s)
+            for row in shown.copies
+        ],
+    )  # fmt: skip

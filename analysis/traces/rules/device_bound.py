@@ -1,0 +1,24 @@
+"""Nothing holds the device back: it computes."""
+
+from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.quantities import share
+from feedline.analysis.traces.facts import TraceFacts
+
+CAUSE = "device_bound"
+MOSTLY = 0.80
+
+
+def check(facts: TraceFacts) -> Finding | None:
+    """Say so where kernels compute nearly all the time."""
+    part = facts.share("compute")
+    if part < MOSTLY or not facts.shown.gpu.busy_ns:
+        return None
+    top = facts.shown.kernels[0] if facts.shown.kernels else None
+    where = f"; {share(top.busy_share)} of it in {top.operator or top.name.split('(')[0][:60]}" if top else ""
+    return Finding(
+        CAUSE,
+        Severity.INFO,
+        says=f"the device computes {share(part)} of {facts.whole}{where}: faster kernels or lower precision help, a faster input does not",
+        evidence=[Evidence("computing", part, "1")],
+        disproof="a device that draws far less than its power limit while it computes",
+    )

@@ -1,0 +1,35 @@
+"""Copies between host and device run while nothing computes."""
+
+from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.quantities import share, size
+from feedline.analysis.traces.facts import TraceFacts
+
+CAUSE = "exposed_copy"
+
+
+def check(facts: TraceFacts) -> Finding | None:
+    """Weigh copies that neither computing nor communication covers."""
+    part = facts.share("exposed_copy")
+    weight = Severity.of(part)
+    if weight is Severity.INFO:
+        return None
+    to_device = [row for row in facts.shown.copies if row.which.direction == "HtoD"]
+    pageable = sum(row.total_ns for row in to_device if row.which.memory == "pageable")
+    total = sum(row.total_ns for row in to_device)
+    slow = pageable > total / 2 > 0
+    nbytes = sum(row.nbytes or 0 for row in to_device)
+    return Finding(
+        CAUSE,
+        weight,
+        says=f"copies take {share(part)} of {facts.whole} beyond computing"
+        + (f", {share(pageable / total)} of those to the device from pageable memory" if slow else ""),
+        evidence=[
+            Evidence("exposed copies", part, "1"),
+            *([Evidence("copied to the device in the trace", nbytes, "B")] if nbytes else []),
+        ],
+        fix="pin_memory=True in the loader and .to(device, non_blocking=True)"
+        if slow
+        else f"copy the next batch on a stream of its own while this one computes; send uint8 and convert on the device ({size(nbytes)})",
+        disproof="copies that are as long from pinned memory",
+        cost_s=part * facts.step_s,
+    )

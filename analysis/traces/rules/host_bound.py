@@ -1,0 +1,31 @@
+"""The device waits for the host to launch its next kernel."""
+
+from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.quantities import seconds, share
+from feedline.analysis.traces.facts import TraceFacts
+
+CAUSE = "host_bound"
+
+
+def check(facts: TraceFacts) -> Finding | None:
+    """Weigh the time in which the device had nothing to do while the host ran operators, Python or launches."""
+    part = facts.share("host_launch")
+    weight = Severity.of(part)
+    if weight is Severity.INFO or not facts.shown.gpu.busy_ns:
+        return None
+    kernels = sum(row.count for row in facts.shown.kernels)
+    mean = sum(row.total_ns for row in facts.shown.kernels) / max(kernels, 1) / 1e9
+    return Finding(
+        CAUSE,
+        weight,
+        says=f"the device waits {share(part)} of {facts.whole} for the host, which runs operators and launches kernels one by one "
+        f"({kernels:,} kernels of {seconds(mean)} in the mean)",
+        evidence=[
+            Evidence("device idle while the host worked", part, "1"),
+            Evidence("kernels", kernels, ""),
+            Evidence("mean kernel", mean, "s"),
+        ],
+        fix="torch.compile or CUDA graphs, fused optimizers (fused=True), larger batches; see the table of operators for who launches most",
+        disproof="a step that is as long with torch.compile(mode='reduce-overhead')",
+        cost_s=part * facts.step_s,
+    )

@@ -1,0 +1,144 @@
+"""Where the steps of a trace begin and end, and how that is known."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from feedline.analysis.timeline import IntArray
+from feedline.analysis.traces.columns import Kind, Trace
+from feedline.analysis.traces.intervals import BoolArray, union
+from feedline.analysis.traces.kinds_of_work import communicates, named, of_kinds, present
+from feedline.analysis.traces.periods import FEWEST, bursts, even, period
+from feedline.analysis.traces.threads import LOADER, OPTIMIZER, PROFILER_STEP, Threads
+
+#: A range that a user named after what it is: "step", "iteration 12", "train_step", "## step 3 ##", "mydomain:batch_7".
+_STEP_WORD = re.compile(r"^\W*([\w ]+:)?\W*(train(ing)?[ _-]?)?(step|iter(ation)?|batch|global[ _-]?step)[ _#:=-]*\d*\W*$", re.IGNORECASE)
+#: Ranges of frameworks: parts of a step, or calls that repeat within one.
+_PART = re.compile(r"^(Optimizer\.|nccl:|gloo:|DistributedDataParallel|FSDP::|torch\.|autograd::|enumerate\(|feedline:|ProfilerStep|\[)")
+_NUMBER = re.compile(r"\d+")
+_FEEDLINE_OPTIMIZER = re.compile(r"^feedline:optimizer$")
+_UPDATE = re.compile(r"^aten::_fused_(adam|adamw|sgd|adagrad)_?$|^Optimizer\.zero_grad#|multi_tensor_(adam|sgd|lamb)|FusedAdam", re.I)
+_FOREACH = re.compile(r"^aten::_foreach_(addcdiv|add|mul|lerp)_$")
+NO_STEPS = (
+    "no steps were found: there is no ProfilerStep, no range that repeats, and neither optimizer nor collectives come evenly; "
+    "figures are of the whole trace"
+)
+COVERS = 0.8  # share of its own extent that a range has to cover to be the step, if its name does not say so
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Consecutive steps on the host's clock.
+
+    Attributes:
+        edges: int64 [n + 1], ns: step i is edges[i] to edges[i + 1]; empty: there are none.
+        by: "profiler_step", "feedline", "range", "optimizer", "collectives" or "none".
+        how: a sentence for the report.
+    """
+
+    edges: IntArray
+    by: str
+    how: str
+
+    def __len__(self) -> int:
+        return max(len(self.edges) - 1, 0)
+
+
+def find_steps(trace: Trace, who: Threads) -> Steps:
+    """Cut a trace into steps by the first of: ProfilerStep, feedline's ranges, a user's range that repeats, optimizer, collectives."""
+    for way in (_profiler_steps, _feedline, _ranges, _optimizer, _updates, _collectives):
+        found = way(trace, who)
+        if found is not None:
+            return found
+    return Steps(np.zeros(0, np.int64), "none", NO_STEPS)
+
+
+def _profiler_steps(trace: Trace, who: Threads) -> Steps | None:
+    start, end = _on_main(trace, who, named(trace, PROFILER_STEP))
+    if not len(start):
+        return None
+    edges = np.append(np.unique(start), end.max())
+    return Steps(edges, "profiler_step", f"steps are the {len(edges) - 1} ProfilerStep ranges of torch.profiler")
+
+
+def _feedline(trace: Trace, who: Threads) -> Steps | None:
+    return _after_updates(trace, who, named(trace, _FEEDLINE_OPTIMIZER), "feedline", "steps end with feedline's ranges of the optimizer")
+
+
+def _optimizer(trace: Trace, who: Threads) -> Steps | None:
+    return _after_updates(trace, who, named(trace, OPTIMIZER), "optimizer", "steps end with the calls of Optimizer.step")
+
+
+def _after_updates(trace: Trace, who: Threads, chosen: BoolArray, by: str, how: str) -> Steps | None:
+    """Steps from the end of one optimizer step to the end of the next. Those with no batch taken in between (two optimizers) are one."""
+    calls = union(*_on_main(trace, who, chosen))
+    taken, _ = _on_main(trace, who, named(trace, LOADER))
+    if len(taken) and len(calls):
+        before = np.searchsorted(np.sort(taken), calls[:, 0])
+        calls = calls[np.append(before[1:] > before[:-1], True)]
+    if len(calls) < 2:
+        return None
+    return Steps(calls[:, 1].copy(), by, f"{how}: {len(calls) - 1} whole ones; what came before the first and after the last is left out")
+
+
+def _ranges(trace: Trace, who: Threads) -> Steps | None:
+    """The range on the main thread that repeats and is named like a step, else the one that covers most of its own extent."""
+    own = trace.events[of_kinds(trace, Kind.ANNOTATION) & (trace.events["track"] == who.main)]
+    families: dict[str, list[int]] = {}
+    for number in present(own["name"]):
+        if not _PART.match(trace.names[number]):
+            families.setdefault(_NUMBER.sub("", trace.names[number]).strip(), []).append(number)
+    best: tuple[bool, float, str, IntArray] | None = None
+    for family, numbers in families.items():
+        said = bool(_STEP_WORD.match(family))
+        mine = own[np.isin(own["name"], numbers)]
+        start, end = mine["start"], mine["start"] + mine["wall"]
+        if len(start) < (2 if said else FEWEST) or (start[1:] < end[:-1]).any():
+            continue
+        share = float((end - start).sum() / max(end[-1] - start[0], 1))
+        if (said or share >= COVERS) and (best is None or (said, share, family) > best[:3]):
+            best = said, share, family, np.append(start, end[-1])
+    if best is None:
+        return None
+    return Steps(best[3], "range", f"steps are the {len(best[3]) - 1} ranges '{best[2]}' of the main thread")
+
+
+def _updates(trace: Trace, who: Threads) -> Steps | None:
+    """Steps end with a burst of what only an optimizer calls."""
+    for pattern, what in ((_UPDATE, "the optimizer's fused calls"), (_FOREACH, "the optimizer's foreach calls")):
+        start, end = _on_main(trace, who, named(trace, pattern))
+        last = bursts(start, end)
+        if last is not None:
+            return Steps(np.unique(end[last]), "optimizer", f"steps end with {what}, which come evenly: {len(last) - 1} whole ones")
+    return None
+
+
+def _collectives(trace: Trace, who: Threads) -> Steps | None:
+    """Steps begin with the first of a row of collectives that repeats."""
+    rows = np.flatnonzero(communicates(trace))
+    start = trace.events["start"][rows]
+    if len(rows) < FEWEST:
+        return None
+    words = np.unique(trace.events["name"][rows].astype(np.int64) << 32 | (trace.events["collective"][rows] + 1), return_inverse=True)[1]
+    every = period(words.astype(np.int64))
+    if every is not None and even(start[::every]):
+        edges = start[::every]
+    else:
+        last = bursts(start, start + trace.events["wall"][rows])
+        if last is None:
+            return None
+        edges = start[np.append(0, last[:-1] + 1)]
+    edges = np.unique(edges)
+    return (
+        Steps(edges, "collectives", f"steps begin where the collectives begin anew: {len(edges) - 1} whole ones")
+        if len(edges) > 1
+        else None
+    )
+
+
+def _on_main(trace: Trace, who: Threads, chosen: BoolArray) -> tuple[IntArray, IntArray]:
+    """Starts and ends of the chosen annotations and operators of the main thread, sorted by start."""
+    mine = chosen & (trace.events["track"] == who.main) & of_kinds(trace, Kind.ANNOTATION, Kind.OPERATOR)
+    start = trace.events["start"][mine]
+    return start, start + trace.events["wall"][mine]

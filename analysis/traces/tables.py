@@ -1,0 +1,101 @@
+"""What the device spent its time on: kernels by name, copies by direction."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from feedline.analysis.timeline import IntArray
+from feedline.analysis.traces.calls import Calls
+from feedline.analysis.traces.columns import Kind, Trace
+from feedline.analysis.traces.kinds_of_work import Copy, communicates, copy_of, of_kinds
+from feedline.analysis.traces.threads import Threads
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """All kernels of one name.
+
+    Attributes:
+        total_ns: their durations summed; those that overlap count twice.
+        busy_share: of the time in which the device was busy.
+        operator: which launched most of it; of communication, the range ("nccl:all_reduce"); "": the trace does not say.
+    """
+
+    name: str
+    count: int
+    total_ns: int
+    busy_share: float
+    communication: bool
+    operator: str
+
+    @property
+    def mean_ns(self) -> float:
+        return self.total_ns / self.count
+
+
+@dataclass(frozen=True)
+class CopyRow:
+    """All copies of one kind.
+
+    Attributes:
+        which: direction and memory.
+        nbytes: of those whose bytes are known; None: of none.
+        known_ns: how long these took.
+    """
+
+    which: Copy
+    count: int
+    total_ns: int
+    nbytes: int | None
+    known_ns: int
+
+    @property
+    def gb_per_s(self) -> float | None:
+        return self.nbytes / self.known_ns if self.nbytes is not None and self.known_ns else None
+
+
+def kernels(trace: Trace, who: Threads, called: Calls, busy_ns: int) -> list[KernelRow]:
+    """One row a name, the longest first."""
+    rows = np.flatnonzero(of_kinds(trace, Kind.KERNEL))
+    if not len(rows):
+        return []
+    names, wall = trace.events["name"][rows], trace.events["wall"][rows]
+    launcher = who.launcher[rows]
+    by = np.where(called.backend >= 0, called.backend, called.operator)
+    operator = np.where(launcher >= 0, by[launcher], -1)
+    mostly = _mostly(names, operator, wall)
+    speaks = set(trace.events["name"][communicates(trace)].tolist())
+    found = []
+    for name, count, total in zip(*_summed(names, wall)):
+        label = trace.names[mostly[name]] if mostly[name] >= 0 else ""
+        found.append(KernelRow(trace.names[name], count, total, total / busy_ns if busy_ns else 0.0, name in speaks, label))
+    return sorted(found, key=lambda row: -row.total_ns)
+
+
+def copies(trace: Trace) -> list[CopyRow]:
+    """One row a direction and kind of memory, the longest first."""
+    mine = trace.events[of_kinds(trace, Kind.COPY)]
+    kinds = {name: copy_of(trace.names[name]) for name in np.unique(mine["name"]).tolist()}
+    found = []
+    for which in sorted(set(kinds.values())):
+        chosen = mine[np.isin(mine["name"], [name for name, kind in kinds.items() if kind == which])]
+        known = chosen["nbytes"] >= 0
+        nbytes = int(chosen["nbytes"][known].sum()) if known.any() else None
+        found.append(CopyRow(which, len(chosen), int(chosen["wall"].sum()), nbytes, int(chosen["wall"][known].sum())))
+    return sorted(found, key=lambda row: -row.total_ns)
+
+
+def _summed(keys: IntArray, wall: IntArray) -> tuple[list[int], list[int], list[int]]:
+    """Distinct keys, how often each is there, and the sum of its times."""
+    each, place, count = np.unique(keys, return_inverse=True, return_counts=True)
+    return each.tolist(), count.tolist(), np.bincount(place, wall).astype(np.int64).tolist()
+
+
+def _mostly(names: IntArray, operator: IntArray, wall: IntArray) -> dict[int, int]:
+    """Name of a kernel -> of its operators the one with most time."""
+    pairs, _, total = _summed(names.astype(np.int64) << 32 | (operator + 1), wall)
+    best: dict[int, tuple[int, int]] = {}
+    for pair, time in zip(pairs, total):
+        name, by = pair >> 32, (pair & 0xFFFFFFFF) - 1
+        best[name] = max(best.get(name, (-1, -1)), (time, by))
+    return {name: by for name, (_, by) in best.items()}

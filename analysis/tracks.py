@@ -1,0 +1,72 @@
+"""The words of the Trace Event Format that Perfetto reads: tracks of a rank and the lines of its events.
+
+Times are microseconds with three decimals. On one track the outer of two events that begin together comes first.
+"""
+
+import json
+from collections.abc import Iterator
+
+from feedline.analysis.traces.kineto.write import micros
+
+FIRST = 1  # Perfetto takes thread 0 for the idle one
+
+
+class PerfettoRank:
+    """One rank as a process: hands out its tracks in the order in which they are shown.
+
+    Attributes:
+        pid: the rank's number.
+        lost: events that found no track to nest on.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.lost = 0
+        self._next = FIRST
+
+    def named(self) -> Iterator[str]:
+        """The lines that name the rank."""
+        yield _says("process_name", self.pid, 0, f'"name": "rank {self.pid}"')
+        yield _says("process_sort_index", self.pid, 0, f'"sort_index": {self.pid}')
+
+    def tracks(self, name: str, count: int = 1) -> tuple[list[int], list[str]]:
+        """A track, and more below it for what overlaps.
+
+        Returns:
+            Their numbers, and the lines that name and order them.
+        """
+        tids = list(range(self._next, self._next + count))
+        self._next += count
+        says = []
+        for place, tid in enumerate(tids):
+            label = name if place == 0 else f"{name} (overlapping)" if place == 1 else f"{name} (overlapping {place})"
+            says.append(_says("thread_name", self.pid, tid, f'"name": {json.dumps(label)}'))
+            says.append(_says("thread_sort_index", self.pid, tid, f'"sort_index": {tid}'))
+        return tids, says
+
+    def arrow_of(self, row: int) -> int:
+        """A number for the arrow that begins at an event, which no other rank's has."""
+        return self.pid << 32 | row
+
+
+def span(what: str, pid: int, tid: int, start: int, wall: int, args: str = "") -> str:
+    """An event that lasts.
+
+    Args:
+        what: members of the object: its name, perhaps its category.
+        start, wall: ns.
+        args: members of its ``args``.
+    """
+    more = f', "args": {{{args}}}' if args else ""
+    return f'{{"ph": "X", {what}, "pid": {pid}, "tid": {tid}, "ts": {micros(start)}, "dur": {micros(wall)}{more}}}'
+
+
+def arrow(phase: str, number: int, pid: int, tid: int, at: int) -> str:
+    """One end of an arrow between the events that were written just before its ends: from "s" to "f"."""
+    binds = ', "bp": "e"' if phase == "f" else ""
+    place = f'"pid": {pid}, "tid": {tid}, "ts": {micros(at)}'
+    return f'{{"ph": "{phase}", "id": {number}, "name": "launch", "cat": "launch", {place}{binds}}}'
+
+
+def _says(what: str, pid: int, tid: int, args: str) -> str:
+    return f'{{"ph": "M", "name": "{what}", "pid": {pid}, "tid": {tid}, "args": {{{args}}}}}'

@@ -1,0 +1,87 @@
+"""``feedline.on_trace_ready``: what torch.profiler recorded, as files for ``feedline ingest``."""
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feedline.profiler import ranks
+
+if TYPE_CHECKING:
+    from torch.profiler import profile
+
+
+def on_trace_ready(folder: "str | os.PathLike[str]") -> "Callable[[profile], None]":
+    """A handler that writes each trace of torch.profiler into a folder, packed, as ``rank<R>-<step>.json.gz``::
+
+        with torch.profiler.profile(on_trace_ready=feedline.on_trace_ready("traces"), schedule=...) as profiler:
+            train(profiler)
+
+    Afterwards ``feedline ingest traces/rank*-<step>.json.gz`` shows it; rank 0 says this once. A file that is there already is never
+    replaced: the next one is ``rank<R>-<step>.2.json.gz``. A folder that cannot be written to is named once, and the training goes on.
+
+    Args:
+        folder: made when the first trace is ready. For many ranks on several hosts: one that they share.
+    """
+    return _Writer(Path(folder))
+
+
+class _Writer:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._told: set[str] = set()
+
+    def __call__(self, profiler: "profile") -> None:
+        try:
+            written = self._write(profiler)
+        except Exception as error:
+            why = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
+            self._tell("failed", f"the trace cannot be written into {self._folder} ({why}): name another folder, or make room")
+        else:
+            if rank() == 0:
+                self._tell("next", f"next: feedline ingest {written}")
+
+    def _write(self, profiler: "profile") -> Path:
+        """Write one trace. Returns the files of all ranks, as a pattern for a shell."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._free(f"rank{rank()}-{profiler.step_num}")
+        part = path.with_name(f".part-{os.getpid()}-{path.name}")
+        try:
+            profiler.export_chrome_trace(str(part))
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+        return path.with_name(path.name.replace(f"rank{rank()}-", "rank*-" if world() > 1 else f"rank{rank()}-", 1))
+
+    def _free(self, stem: str) -> Path:
+        """The first name that no file has, such as rank0-5.json.gz, rank0-5.2.json.gz."""
+        path, number = self._folder / f"{stem}.json.gz", 1
+        while path.exists():
+            number += 1
+            path = self._folder / f"{stem}.{number}.json.gz"
+        return path
+
+    def _tell(self, what: str, text: str) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            with suppress(Exception):
+                print(f"feedline: {text}", file=sys.stderr, flush=True)
+
+
+def rank() -> int:
+    """Of this process: what torch.distributed says where it was begun, else what the launcher left in the environment."""
+    return _distributed("get_rank", ranks.place().rank)
+
+
+def world() -> int:
+    """How many ranks there are."""
+    return _distributed("get_world_size", ranks.place().world_size)
+
+
+def _distributed(what: str, otherwise: int) -> int:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(getattr(distributed, what)())
+    return otherwise

@@ -1,0 +1,50 @@
+"""What a device was busy with."""
+
+from traces.numbers.lines import LOADER, NCCL, SECOND, SIDE, kernel, line, said, trace
+
+from feedline.analysis.traces.columns import Kind
+from feedline.analysis.traces.gpu import device_work, devices, gpu
+
+
+def test_streams_are_one_timeline_and_what_is_covered_counts_once():
+    found = gpu(device_work(trace(kernel(0, 40), kernel(10, 60, NCCL, SIDE), kernel(20, 30, track=SIDE), kernel(90, 100))))
+
+    assert (found.span_ns, found.busy_ns, found.compute_ns) == (100_000, 70_000, 50_000)
+    assert (found.idle_pct, found.compute_pct, found.other_pct, found.overlap_pct_of_comm) == (30, 50, 20, 60)
+    assert found.exposed_comm_s == 20e-6
+
+
+def test_communication_is_not_exposed_while_a_copy_runs():
+    found = gpu(device_work(trace(kernel(0, 40, NCCL), line(Kind.COPY, "Memcpy HtoD (Pinned -> Device)", 30, 50, SIDE))))
+
+    assert found.exposed_comm_s == 30e-6
+    assert found.overlap_pct_of_comm == 0
+
+
+def test_the_shadow_of_an_annotation_is_no_work():
+    found = gpu(device_work(trace(kernel(10, 20), line(Kind.DEVICE_ANNOTATION, "ProfilerStep#1", 0, 100, SIDE))))
+
+    assert found.span_ns == 10_000
+
+
+def test_without_work_of_a_device_every_figure_is_none_with_a_reason():
+    found = gpu(device_work(trace(said(LOADER, 0, 10))))
+
+    for name in ("span_s", "idle_pct", "compute_pct", "other_pct", "overlap_pct_of_comm", "exposed_comm_s"):
+        assert getattr(found, name) is None
+        assert "no work of a device" in found.reasons[name]
+
+
+def test_each_device_has_figures_of_its_own():
+    both = trace(kernel(0, 10), kernel(0, 50, track=SECOND), kernel(80, 100))
+
+    assert devices(both) == [0, 1]
+    assert gpu(device_work(both, 0)).idle_pct == 70
+    assert gpu(device_work(both, 1)).idle_pct == 0
+
+
+def test_without_communication_there_is_no_overlap_but_nothing_exposed():
+    found = gpu(device_work(trace(kernel(0, 10))))
+
+    assert found.overlap_pct_of_comm is None and found.exposed_comm_s == 0
+    assert found.reasons == {"overlap_pct_of_comm": "the trace holds no communication"}

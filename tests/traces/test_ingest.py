@@ -1,0 +1,165 @@
+"""Traces become a run folder: whole or not at all, each file judged by itself."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from traces.kineto_made import kineto
+
+from feedline.analysis.many.crew import here, local
+from feedline.analysis.traces import folder
+from feedline.analysis.traces.ingest import ingest
+from feedline.analysis.traces.kineto.read import read_kineto
+from feedline.cli import main
+from feedline.profiler.errors import RankCollision, RunDamaged, TraceDamaged
+
+
+@pytest.fixture
+def two(tmp_path) -> list[str]:
+    """Traces of two ranks, as a training would leave them."""
+    return [kineto(tmp_path / f"rank{rank}.json.gz", rank=rank, late_us=2000 * rank) for rank in range(2)]
+
+
+def ingested(paths, run, **more):
+    with here() as crew:
+        return ingest(paths, run, crew, **more)
+
+
+def test_a_trace_in_a_run_folder_is_the_trace(two, tmp_path):
+    ingested(two, tmp_path / "run")
+    kept, read = folder.read(tmp_path / "run" / "rank1"), read_kineto(two[1])
+
+    assert np.array_equal(kept.events, read.events)
+    assert {name: value for name, value in vars(kept).items() if name != "events"} == {
+        name: value for name, value in vars(read).items() if name != "events"
+    }
+
+
+def test_processes_find_what_one_finds(two, tmp_path):
+    ingested(two, tmp_path / "one")
+    with local(2) as crew:
+        ingest(two, tmp_path / "many", crew)
+
+    for rank in range(2):
+        one, many = (folder.read(tmp_path / run / f"rank{rank}").events for run in ("one", "many"))
+        assert np.array_equal(one, many)
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_others_go_on(two, tmp_path, capsys):
+    (tmp_path / "broken.json").write_text("this is no trace")
+    code = main(["ingest", *two, str(tmp_path / "broken.json"), "-o", str(tmp_path / "run")])
+    told = capsys.readouterr()
+
+    assert code == TraceDamaged.exit_code
+    assert "broken.json" in told.err
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert list(report["ranks"]) == ["0", "1"]
+    assert any("broken.json" in note for note in report["notes"])
+
+
+def test_two_files_of_one_rank_are_an_error_and_leave_no_folder(tmp_path):
+    paths = [kineto(tmp_path / f"{name}.json", rank=3) for name in "ab"]
+
+    with pytest.raises(RankCollision, match="rank 3 appears twice, in .*a.json and .*b.json: name the ranks with --rank FILE=N"):
+        ingested(paths, tmp_path / "run")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "b.json"]
+
+
+def test_the_argument_parts_two_files_of_one_rank(tmp_path, capsys):
+    paths = [kineto(tmp_path / f"{name}.json", rank=3) for name in "ab"]
+    code = main(["ingest", *paths, "-o", str(tmp_path / "run"), "-q", "--rank", "a.json=0", "--rank", f"{paths[1]}=1"])
+
+    assert code == 0
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["rank0", "rank1"]
+
+
+def test_an_interrupted_ingest_leaves_no_folder(two, tmp_path):
+    def interrupted(what: str, done: int, of: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ingested(two, tmp_path / "run", tell=interrupted)
+    assert not [path for path in tmp_path.iterdir() if "run" in path.name]
+
+
+def test_nothing_readable_is_an_error_with_every_files_reason_at_hand(tmp_path):
+    (tmp_path / "empty.json").write_text('{"traceEvents": []}')
+
+    with pytest.raises(TraceDamaged, match="empty.json holds no event"):
+        ingested([str(tmp_path / "empty.json")], tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_older_run_is_kept_unless_asked(two, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert main(["ingest", two[0], "-o", str(run), "-q"]) == 0
+
+    assert main(["ingest", *two, "-o", str(run), "-q"]) == 73
+    assert "exists already" in capsys.readouterr().err
+    assert not (run / "rank1").exists()
+    assert main(["ingest", *two, "-o", str(run), "-q", "-f"]) == 0
+    assert (run / "rank1").exists()
+
+
+def test_a_rank_argument_without_a_number_is_told(two, tmp_path, capsys):
+    assert main(["ingest", two[0], "--rank", "rank0.json.gz", "-o", str(tmp_path / "run")]) == 2
+    assert "write FILE=N" in capsys.readouterr().err
+
+
+def test_a_trace_file_that_was_cut_off_in_the_run_folder_is_named(two, tmp_path):
+    ingested(two, tmp_path / "run")
+    file = tmp_path / "run" / "rank0" / "trace.parquet"
+    file.write_bytes(file.read_bytes()[:-200])
+
+    with pytest.raises(RunDamaged, match="trace.parquet cannot be read .*: ingest the trace again"):
+        folder.read(file.parent)
+
+
+def test_the_report_has_budget_device_and_input_of_each_rank(two, tmp_path, capsys):
+    assert main(["ingest", *two, "-o", str(tmp_path / "run"), "--json", str(tmp_path / "out.json")]) == 0
+    report = json.loads((tmp_path / "out.json").read_text())
+
+    for rank in ("0", "1"):
+        own = report["ranks"][rank]
+        assert sum(own["budget"].values()) == pytest.approx(1, abs=1e-12)
+        assert own["gpu"]["idle_pct"] + own["gpu"]["compute_pct"] + own["gpu"]["other_pct"] == pytest.approx(100)
+        assert own["input"]["stall_pct"] > 5
+        assert own["input"]["speedup_ceiling"] > 1.05
+    assert report["step"]["boundary"] == "profiler_step"
+    assert sum(report["step"]["stages"].values()) == pytest.approx(report["step"]["mean_s"])
+    assert "input_stall" in [finding["cause"] for finding in report["findings"]]
+    assert "input stall" in capsys.readouterr().out
+
+
+def test_a_trace_without_an_annotation_of_a_loader_abstains(tmp_path, capsys):
+    path = kineto(tmp_path / "t.json", rank=0, loader=False)
+    assert main(["ingest", path, "-o", str(tmp_path / "run"), "-q", "--json", str(tmp_path / "out.json")]) == 0
+    report = json.loads((tmp_path / "out.json").read_text())
+
+    assert report["ranks"]["0"]["input"]["stall_pct"] is None
+    assert "holds no annotation of a loader" in report["ranks"]["0"]["input"]["reasons"]["stall_pct"]
+    assert "input_not_seen" in [finding["cause"] for finding in report["findings"]]
+
+
+def test_the_html_report_of_traces_holds_their_tables(two, tmp_path, capsys):
+    main(["ingest", *two, "-o", str(tmp_path / "run")])
+    page = (tmp_path / "run" / "report.html").read_text()
+
+    for words in ("Device and input of each rank", "gemm_kernel", "HtoD", "rank1.json.gz"):
+        assert words in page
+    assert "No loader was seen" not in page
+
+
+def test_a_zip_bomb_is_refused_by_the_limit(tmp_path, capsys):
+    event = b'{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1},'
+    with gzip.open(tmp_path / "bomb.json.gz", "wb") as file:
+        file.write(b'{"traceEvents":[')
+        for _ in range(40):
+            file.write(event * 5000)
+        file.write(event[:-1] + b"]}")
+
+    assert main(["ingest", str(tmp_path / "bomb.json.gz"), "-o", str(tmp_path / "run"), "--limit", "1000"]) == 65
+    assert "--limit" in capsys.readouterr().err
+    assert Path(tmp_path / "run").exists() is False
