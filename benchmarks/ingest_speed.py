@@ -4,8 +4,8 @@
 
 TRACE, which must hold communication, is repeated end to end (``--repeat``) for each of eight ranks. A peer is the Python of an environment
 of its own that has it (``pip install HolisticTraceAnalysis 'pandas<3'``, ``pip install traceinsight``); it loads all ranks and works out
-temporal breakdown, overlap and idle time (programs/trace_peer.py). feedline does ``feedline ingest``, which also keeps the traces in a run
-folder and writes its reports. All take turns.
+temporal breakdown, overlap and idle time (programs/trace_peer.py), as programs/trace_figures.py does with feedline; ``feedline ingest``
+also keeps the traces in a run folder and writes its reports. All take turns.
 """
 
 import argparse
@@ -23,7 +23,9 @@ import psutil
 from twins import Ended, Estimate, in_turns, machine, table, wait_for_quiet, write_json
 
 RANKS = 8
-PEER = Path(__file__).resolve().parent / "programs" / "trace_peer.py"
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+PEER, FIGURES = PROGRAMS / "trace_peer.py", PROGRAMS / "trace_figures.py"
+SAME, WHOLE = "feedline, the same figures", "feedline ingest, with reports"
 READ = "import sys; from feedline.analysis.traces.kineto.read import read_kineto; print(len(read_kineto(sys.argv[1]).events))"
 
 
@@ -50,7 +52,9 @@ def repeated(trace: dict[str, Any], times: int, rank: int) -> dict[str, Any]:
 
 def measure(how: str, peers: dict[str, str], folder: Path) -> Ended:
     """One command to its end."""
-    if how == "feedline":
+    if how == SAME:
+        command = [sys.executable, str(FIGURES), str(folder / "ranks")]
+    elif how == WHOLE:
         files = sorted(str(path) for path in (folder / "ranks").glob("*.json.gz"))
         command = [
             sys.executable,
@@ -117,13 +121,13 @@ def main() -> None:
         large = json.dumps(repeated(trace, max(1, round(args.large_mb / mb * args.repeat)), 0))
         (folder / "large" / "rank0.json").write_text(large)
         load = wait_for_quiet(0.7, 120.0)
-        names = ["feedline", *peers, "feedline, one large"]
+        names = [SAME, WHOLE, *peers, "feedline, one large"]
         rounds = list(in_turns(names, lambda how: measure(how, peers, folder), args.rounds))
     rows = [["", "wall s", "CPU s", "peak MB of all processes", "wall of feedline", "CPU of feedline", "memory of feedline"]]
     for name in names:
         mine = [one[name] for one in rounds]
         medians = [statistics.median(values) for values in zip(*((e.wall_s, e.cpu_s, e.peak_bytes / 1e6) for e in mine), strict=True)]
-        pairs = [(one[name], one["feedline"]) for one in rounds]
+        pairs = [(one[name], one[SAME]) for one in rounds]
         times = [
             Estimate.of([a / b for a, b in found]).text() + " x"
             for found in ([(x.wall_s, y.wall_s) for x, y in pairs], [(x.cpu_s, y.cpu_s) for x, y in pairs],

@@ -13,14 +13,11 @@ from feedline.analysis.many.crew import Crew, Tell, chunked, each
 from feedline.analysis.traces import folder
 from feedline.analysis.traces.columns import Trace
 from feedline.analysis.traces.kineto.limits import DEFAULT, Limits
-from feedline.analysis.traces.kineto.read import read_kineto
-from feedline.analysis.traces.nsight.read import read_nsight
 from feedline.analysis.traces.rank import assign
+from feedline.analysis.traces.reading import read_trace
 from feedline.profiler.errors import FeedlineError, OutputError, TraceDamaged
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
-
-SQLITE = b"SQLite format 3\0"
 
 
 @dataclass(frozen=True)
@@ -128,19 +125,6 @@ def _read_files(part: Sequence[tuple[str, Path]], limits: Limits) -> "list[_Stag
         except OSError as error:
             found.append((path, f"{path} cannot be read or kept ({error.strerror or error})"))
     return found
-
-
-def read_trace(path: str, limits: Limits = DEFAULT) -> list[Trace]:
-    """What a file holds, whoever made it: it is looked into, its name does not matter.
-
-    Raises:
-        TraceDamaged: see ``read_kineto`` and ``read_nsight``.
-    """
-    if "://" not in path and Path(path).is_file():
-        with open(path, "rb") as file:
-            if file.read(len(SQLITE)) == SQLITE or path.endswith((".sqlite", ".nsys-rep", ".qdrep")):
-                return read_nsight(path, limits)
-    return [read_kineto(path, limits)]
 
 
 def _ranked(staged: Sequence[_Staged], given: Mapping[str, int]) -> dict[int, tuple[Trace, _Staged]]:

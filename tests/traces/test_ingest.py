@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from traces.kineto_made import kineto
 
-from feedline.analysis.many.crew import here, local
+from feedline.analysis.many.crew import dask, here, local
 from feedline.analysis.traces import folder
 from feedline.analysis.traces.ingest import ingest
 from feedline.analysis.traces.kineto.read import read_kineto
@@ -163,3 +163,16 @@ def test_a_zip_bomb_is_refused_by_the_limit(tmp_path, capsys):
     assert main(["ingest", str(tmp_path / "bomb.json.gz"), "-o", str(tmp_path / "run"), "--limit", "1000"]) == 65
     assert "--limit" in capsys.readouterr().err
     assert Path(tmp_path / "run").exists() is False
+
+
+def test_a_dask_cluster_makes_the_same_run(two, tmp_path):
+    import distributed
+
+    ingested(two, tmp_path / "one")
+    settings = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None, "protocol": "tcp"}
+    with distributed.LocalCluster(**settings) as cluster, dask(cluster.scheduler_address) as crew:
+        ingest(two, tmp_path / "many", crew)
+
+    for rank in range(2):
+        one, many = (folder.read(tmp_path / run / f"rank{rank}").events for run in ("one", "many"))
+        assert np.array_equal(one, many)
