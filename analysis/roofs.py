@@ -23,13 +23,20 @@ def of_run(report: Report) -> list[Roof]:
     step, workers, batch = report.step, report.workers, report.throughput.batch_size
     if step is None or not batch:
         return []
-    found = [*_of_step(step, workers, batch), *_of_workers(workers, in_turns(workers, step)), *_of_cpus(report, batch)]
+    found = [*_of_step(report, step, batch), *_of_workers(workers, in_turns(workers, step)), *_of_cpus(report, batch)]
     return [roof for roof in found if math.isfinite(roof.samples_per_s) and roof.samples_per_s > 0]
 
 
 def in_turns(workers: Workers | None, step: StepSummary) -> bool:
     """Samples are made in the main process, between one step and the next."""
     return workers is not None and workers.processes == 0 and any(step.stages.get(name) for name in INLINE)
+
+
+def for_ranks_s(report: Report) -> float:
+    """Seconds of the shown rank's mean step in which it did nothing but wait for another rank: no work of its own is in them."""
+    own = report.ranks[min(report.ranks, key=int)].get("comm") if report.ranks else None
+    waited = own.get("exposed_wait_s") if isinstance(own, dict) else None
+    return float(waited) if isinstance(waited, (int, float)) else 0.0
 
 
 def computing_s(step: StepSummary, turns: bool) -> float:
@@ -44,14 +51,15 @@ def cpus(report: Report) -> float | None:
     return float(available) / max(report.run.ranks, 1) if isinstance(available, (int, float)) else None
 
 
-def _of_step(step: StepSummary, workers: Workers | None, batch: float) -> Iterator[Roof]:
-    turns = in_turns(workers, step)
-    alone = computing_s(step, turns)
+def _of_step(report: Report, step: StepSummary, batch: float) -> Iterator[Roof]:
+    turns, for_ranks = in_turns(report.workers, step), for_ranks_s(report)
+    alone = computing_s(step, turns) - for_ranks
     if alone > 0:
         yield _roof("step", "step", batch / alone, f"a step without waiting takes {seconds(alone)} for {count(batch)} samples")
     if turns:
-        says = f"no workers: making a batch and computing on it take turns, {seconds(step.mean_s)} for {count(batch)} samples"
-        yield _roof("in turns", "turns", batch / step.mean_s, says)
+        both = step.mean_s - for_ranks
+        says = f"no workers: making a batch and computing on it take turns, {seconds(both)} for {count(batch)} samples"
+        yield _roof("in turns", "turns", batch / both, says)
     for name in MOVING:
         took = (step.gpu_stages or {}).get(name) or step.stages.get(name, 0.0)
         if took > 0:

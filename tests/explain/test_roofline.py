@@ -219,3 +219,19 @@ def test_a_sweep_with_a_broken_row_keeps_the_others() -> None:
 
 def test_a_run_without_steps_has_no_roofline() -> None:
     assert roofline(replace(INPUT_BOUND, step=None)) is None
+
+
+def test_waiting_for_a_late_rank_is_no_work_of_the_step():
+    alone = run({"forward": 20, "backward": 80})
+    late = replace(alone, ranks={"0": {"comm": {"exposed_wait_s": 40 * MS}}, "1": {"comm": {"exposed_wait_s": 0.0}}})
+
+    assert roof(alone, "step") == pytest.approx(100)
+    assert roof(late, "step") == pytest.approx(10 / 0.06)
+
+
+def test_waiting_for_a_late_rank_is_no_turn_of_the_loader():
+    alone = run({"decode": 50, "forward": 50}, {"total": cost(5, 5)}, processes=0)
+    late = replace(alone, ranks={"0": {"comm": {"exposed_wait_s": 20 * MS}}})
+
+    assert roof(alone, "in turns") == pytest.approx(100)
+    assert roof(late, "in turns") == pytest.approx(125)
