@@ -8,12 +8,13 @@ from markupsafe import Markup
 
 from feedline.analysis import quantities
 from feedline.analysis.finding import Severity
-from feedline.analysis.model import Gauge, Loader, Report, Roofline, StepSeries, StepSummary, Workers
+from feedline.analysis.model import Gauge, Loader, Report, Roofline, StepSeries, StepSummary, Traces, Workers
 from feedline.analysis.quantities import Scale
 from feedline.analysis.reports import of_traces, page, words
 from feedline.analysis.reports.figures.batch_sweep import batch_sweep
 from feedline.analysis.reports.figures.gauges import gauge_figure
 from feedline.analysis.reports.figures.histogram import at_most, histogram
+from feedline.analysis.reports.figures.operator_roofline import operator_roofline
 from feedline.analysis.reports.figures.rank_parts import PARTS, rank_parts
 from feedline.analysis.reports.figures.roofline import flops, role, roofline_figure
 from feedline.analysis.reports.figures.sample_cost import is_split, sample_cost
@@ -47,7 +48,7 @@ def render(report: Report) -> str:
         workers=_workers(report.workers, made) if report.workers else None,
         roofline=_roofline(report.roofline) if report.roofline else None,
         comm=_comm(report) if report.comm else None,
-        traces=_traces(report) if report.traces else None,
+        traces=_traces(report, report.traces) if report.traces else None,
         flops=flops,
         ranks=_ranks(report, made),
         loaders=[_loader(loader) for loader in report.loaders],
@@ -131,8 +132,14 @@ def _comm(report: Report) -> dict[str, object]:
     }
 
 
-def _traces(report: Report) -> dict[str, object]:
-    return {"heads": of_traces.heads(), "rows": of_traces.rows(report), "reasons": of_traces.reasons(report), "shown": ROWS_SHOWN}
+def _traces(report: Report, made: Traces) -> dict[str, object]:
+    return {
+        "heads": of_traces.heads(),
+        "rows": of_traces.rows(report),
+        "reasons": of_traces.reasons(report),
+        "shown": ROWS_SHOWN,
+        "operators": operator_roofline(made.operators),
+    }
 
 
 def _ranks(report: Report, made: Palette) -> list[dict[str, object]]:

@@ -14,12 +14,14 @@ from feedline.analysis.model import (
     LateRank,
     Loader,
     Operation,
+    OperatorTime,
     Prediction,
     Report,
     RunInfo,
     StepSeries,
     StepSummary,
     Throughput,
+    Traces,
     Workers,
 )
 from feedline.analysis.roofline import roofline
@@ -327,6 +329,19 @@ def four_ranks() -> Report:
     return replace(made, ranks=ranks, comm=comm, findings=[blame, *made.findings[1:]])
 
 
+def operator(name: str, flop_per_s: float | None, flop_per_byte: float | None, device_s: float = 10 * MS) -> OperatorTime:
+    return OperatorTime(name, "operator", 100, 2 * MS, MS, device_s, None, None, flop_per_s, flop_per_byte)
+
+
+def operators() -> Report:
+    """A trace: an operator that stands alone, one at each corner, and twenty with long names that crowd around one place."""
+    alone = operator("aten::mm", 30e12, 70.0, 42 * MS)
+    corners = [operator(f"aten::corner_of_the_plane_{rate:g}_{byte:g}", rate, byte) for rate in (1e9, 5e13) for byte in (0.1, 900.0)]
+    crowd = [operator(f"aten::one_of_the_crowd_{i}", 1e12 * (1 + 0.3 * wobble(i, 7)), 9 + wobble(i, 8), (20 - i) * MS) for i in range(20)]
+    unknown = [operator("aten::cudnn_convolution", 6e12, None, 0.5), operator("aten::copy_", None, None)]
+    return replace(report(), traces=Traces([], [], [], [*unknown, alone, *crowd, *corners], []))
+
+
 VARIANTS = {
     "full": report,
     "no steps": without_steps,
@@ -339,4 +354,5 @@ VARIANTS = {
     "without flop": without_flop,
     "crowded": crowded,
     "four ranks": four_ranks,
+    "operators": operators,
 }

@@ -1,7 +1,14 @@
-"""Where ticks and labels go."""
+"""Where ticks and labels go, and logarithmic axes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from feedline.analysis.reports.figures.svg import WIDTHS, percent, tag
+
+WIDEST = 1080  # px, a figure on the widest page (report.css)
 
 
 def nice_step(span: float, most: int) -> float:
@@ -40,6 +47,46 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
     return placed
 
 
+class Box(NamedTuple):
+    """What a mark or its label takes: x is a share of the figure's width, the others are px; left and right count from x."""
+
+    x: float
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+    def apart(self, other: "Box", width: float) -> bool:
+        """Whether they do not touch in a figure of this width."""
+        beside = self._right(width) <= other._left(width) or other._right(width) <= self._left(width)
+        return beside or self.bottom <= other.top or other.bottom <= self.top
+
+    def inside(self, width: float, height: float) -> bool:
+        """Whether none of it leaves the figure."""
+        return self._left(width) >= 0 and self._right(width) <= width and self.top >= 0 and self.bottom <= height
+
+    def _left(self, width: float) -> float:
+        return self.x * width + self.left
+
+    def _right(self, width: float) -> float:
+        return self.x * width + self.right
+
+
+def clear_from(label: Box, taken: Sequence[tuple[int, Box]], height: float) -> int | None:
+    """From which of WIDTHS on a label is inside the figure and clear of all others, at each larger width, too. None: at none.
+
+    Args:
+        taken: others, and the width from which on each is shown.
+    """
+    free = None
+    for since, width in reversed(list(zip(WIDTHS, (*WIDTHS[1:], WIDEST), strict=True))):  # between two widths all boxes move evenly
+        apart = all(label.apart(other, one) for one in (since, width) for shown, other in taken if shown <= since)
+        if not (apart and label.inside(since, height) and label.inside(width, height)):
+            break
+        free = since
+    return free
+
+
 def clip_level(peaks: Sequence[float], stack: Sequence[float]) -> float:
     """How high a series' axis should go: over everything, unless a few peaks would flatten the rest.
 
@@ -49,3 +96,44 @@ def clip_level(peaks: Sequence[float], stack: Sequence[float]) -> float:
     usual = ordered[min(len(ordered) - 1, math.floor(0.95 * len(ordered)))]
     top = ordered[-1] if ordered[-1] <= 2 * usual else 1.25 * usual
     return max(top, *stack) if max(stack) <= 2 * usual else top
+
+
+def log_share(value: float, low: float, high: float) -> float:
+    """Where a value is on a logarithmic axis, 0 to 1."""
+    return math.log(value / low) / math.log(high / low)
+
+
+def log_ticks(low: float, high: float, most: int) -> list[float]:
+    """1, 2, 5 times powers of ten between both; only the powers, or every second or third of them, where that would be too many."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for factors, stride in (((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
+        found = [factor * 10.0**power for power in range(first, last + 1) if power % stride == 0 for factor in factors]
+        found = [tick for tick in found if low <= tick <= high]
+        if len(found) <= most:
+            break
+    return found
+
+
+def log_rows(low: float, high: float, height: float, words: Callable[[float], str]) -> list[Markup]:
+    """Level lines with their numbers on the left, of an axis that goes upwards from ``height`` (px) to 0."""
+    marks: list[Markup] = []
+    for tick in log_ticks(low, high, round(height / 40)):
+        y = height * (1 - log_share(tick, low, high))
+        marks += [tag("line", class_="grid", x1=0, x2="100%", y1=y, y2=y), tag("text", words(tick), class_="tick y", x=-8, y=y + 4)]
+    return marks
+
+
+def log_columns(low: float, high: float, y: float, words: Callable[[float], str], name: str, most: int) -> list[Markup]:
+    """An axis over the whole width with its name below, at ``y`` px; numbers that would stick out at its ends are left out."""
+    marks = [base_line(y), tag("text", name, class_="tick x", x="50%", y=y + 32)]
+    for tick in log_ticks(low, high, most):
+        x = log_share(tick, low, high)
+        marks.append(tag("line", class_="axis", x1=percent(x), x2=percent(x), y1=y, y2=y + 4))
+        if 0.08 <= x <= 0.9:
+            marks.append(tag("text", words(tick), class_="tick x", x=percent(x), y=y + 17))
+    return marks
+
+
+def base_line(y: float) -> Markup:
+    """The line of an axis across, without ticks."""
+    return tag("line", class_="axis", x1=0, x2="100%", y1=y, y2=y)

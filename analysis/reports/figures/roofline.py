@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from feedline.analysis.model import Roof, Roofline
 from feedline.analysis.quantities import count, number
-from feedline.analysis.reports.figures.axis import spread
+from feedline.analysis.reports.figures.axis import base_line, log_columns, log_rows, log_share, spread
 from feedline.analysis.reports.figures.svg import cut, percent, tag
 from feedline.analysis.reports.palette import STAGES
 
@@ -35,11 +35,11 @@ class Frame(NamedTuple):
 
     def x(self, flop: float) -> float:
         """0 to 1."""
-        return math.log(flop / self.left) / math.log(self.right / self.left)
+        return log_share(flop, self.left, self.right)
 
     def y(self, rate: float) -> float:
         """px."""
-        return self.height * math.log(self.top / rate) / math.log(self.top / self.bottom)
+        return self.height * (1 - log_share(rate, self.bottom, self.top))
 
     def at_edge(self, roof: Roof) -> float:
         """samples/s of a roof at the right edge."""
@@ -57,7 +57,7 @@ def roofline_figure(made: Roofline) -> Markup | None:
     labels = spread([end for end, _ in ends], LABEL_PX, 4, frame.height)
     place = {index: label for label, (_, index) in zip(labels, ends, strict=True)}
     roofs = [_roof(frame, made, index, place[index]) for index in range(len(made.roofs))]
-    parts = [*_rate_axis(frame), *_flop_axis(frame), *roofs, _run(frame, made, run)]
+    parts = [*log_rows(frame.bottom, frame.top, frame.height, count), *_flop_axis(frame), *roofs, _run(frame, made, run)]
     label = "Roofline of the run. Left and right arrow keys read out the roofs, the lowest first, then the run."
     height = round(frame.height) + AXIS
     return tag("svg", *parts, width="100%", height=height, role="img", tabindex=0, class_="marks", aria_label=label)
@@ -130,33 +130,7 @@ def flops(amount: float | None, unit: str = "FLOP") -> str:
     return f"{number(amount / 1000**power)} {('', 'k', 'M', 'G', 'T', 'P', 'E')[power]}{unit}"
 
 
-def log_ticks(low: float, high: float, most: int) -> list[float]:
-    """1, 2, 5 times powers of ten between both; only the powers, or every second or third of them, where that would be too many."""
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    for factors, stride in (((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
-        found = [factor * 10.0**power for power in range(first, last + 1) if power % stride == 0 for factor in factors]
-        found = [tick for tick in found if low <= tick <= high]
-        if len(found) <= most:
-            break
-    return found
-
-
-def _rate_axis(frame: Frame) -> list[Markup]:
-    marks: list[Markup] = []
-    for tick in log_ticks(frame.bottom, frame.top, round(frame.height / 40)):
-        y = frame.y(tick)
-        marks += [tag("line", class_="grid", x1=0, x2="100%", y1=y, y2=y), tag("text", count(tick), class_="tick y", x=-8, y=y + 4)]
-    return marks
-
-
 def _flop_axis(frame: Frame) -> list[Markup]:
-    base = tag("line", class_="axis", x1=0, x2="100%", y1=frame.height, y2=frame.height)
     if frame.flop is None:
-        return [base]
-    marks = [base, tag("text", "FLOP a sample", class_="tick x", x="50%", y=frame.height + 32)]
-    for tick in log_ticks(frame.left, frame.right, 3):
-        x = frame.x(tick)
-        marks.append(tag("line", class_="axis", x1=percent(x), x2=percent(x), y1=frame.height, y2=frame.height + 4))
-        if 0.08 <= x <= 0.9:
-            marks.append(tag("text", flops(tick, ""), class_="tick x", x=percent(x), y=frame.height + 17))
-    return marks
+        return [base_line(frame.height)]
+    return log_columns(frame.left, frame.right, frame.height, lambda tick: flops(tick, ""), "FLOP a sample", 3)
