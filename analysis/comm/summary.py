@@ -115,13 +115,13 @@ def _across(
         made = thinned(timeline(ranks, matched, met, first))
     except NoTimeline as reason:
         return (
-            [_late(late, costs, None) for late in lates[:SHOWN_LATE]],
+            [late_rank(late, costs, None) for late in lates[:SHOWN_LATE]],
             [_prediction(Replayed("the run itself", None, None, None, 0.0, str(reason)))],
             "",
         )
     asked = what_if.WhatIf(made, fit(made, matched, met, ordered), _limit(ceilings))
     column = {rank: number for number, rank in enumerate(matched.ranks)}
-    shown = [_late(late, costs, float(asked.cost(column[late.rank]).mean())) for late in lates[:SHOWN_LATE]]
+    shown = [late_rank(late, costs, float(asked.cost(column[late.rank]).mean())) for late in lates[:SHOWN_LATE]]
     return shown, [_prediction(one) for one in questions(asked, what_if.micro_batches(ranks))], ""
 
 
@@ -143,7 +143,13 @@ def _limit(ceilings: Ceilings | None) -> float | None:
     return max((float(rate) for rate in rates if isinstance(rate, (int, float))), default=None)
 
 
-def _late(late: blame.Late, costs: dict[int, dict[str, float]], cost_s: float | None) -> LateRank:
+def late_rank(late: blame.Late, costs: dict[int, dict[str, float]], cost_s: float | None) -> LateRank:
+    """For the report.
+
+    Args:
+        costs: rank -> stage of a sample -> mean wall seconds, where that is known.
+        cost_s: what the mean step would be shorter by without its lateness.
+    """
     inside = blame.part_of_sample(costs, late.rank) if late.phase == "wait" else None
     return LateRank(
         rank=late.rank,

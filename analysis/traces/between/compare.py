@@ -10,7 +10,7 @@ from feedline.analysis.comm.clocks import FEWEST, Alignment, align
 from feedline.analysis.comm.collectives import Collectives, RankClock
 from feedline.analysis.comm.match import MISSING, Matched, match
 from feedline.analysis.comm.partition import Meetings, Partition, meet, partition
-from feedline.analysis.comm.summary import means
+from feedline.analysis.comm.summary import late_rank, means
 from feedline.analysis.model import CollectiveKind, Communication, LateRank
 from feedline.analysis.quantities import seconds
 from feedline.analysis.timeline import IntArray
@@ -222,23 +222,10 @@ def _late(
         mine = blamed.column == matched.ranks.index(one.rank)
         sums = {phase: float(values[mine].sum()) / GIGA for phase, values in more.items()}
         phases[one.rank] = dict(sorted(sums.items(), key=lambda pair: -pair[1]))
-    return [_late_rank(one) for one in found[:SHOWN_LATE]], phases, [_says(one, meetings) for one in found[:1]]
-
-
-def _late_rank(one: blame.Late) -> LateRank:
-    return LateRank(
-        rank=one.rank,
-        steps=one.steps[0],
-        late_steps=one.steps[1],
-        all_steps=one.steps[2],
-        late_s=one.late_s,
-        waited_s=one.waited_s,
-        phase=one.phase,
-        excess_s=one.phases.get(one.phase, 0.0),
-        part=None,
-        cost_s=None,
-        persistent=one.persistent,
-        whole_host=False,
+    return (
+        [replace(late_rank(one, {}, None), whole_host=False) for one in found[:SHOWN_LATE]],
+        phases,
+        [_says(one, meetings) for one in found[:1]],
     )
 
 

@@ -2,14 +2,13 @@
 
 from feedline.analysis.finding import Blame, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
+from feedline.analysis.rules import late_rank as recorded
 from feedline.analysis.traces.between.late import BEFORE
 from feedline.analysis.traces.facts import TraceFacts, mean_step_s
 
-CAUSE = "late_rank"
 FIXES = {
-    "wait": "give that rank's loader what the others' have: the same files and sizes of samples, its own disk and CPUs, as many workers",
-    "copy": "look at that rank's link to its device (PCIe generation and width, pinned memory)",
-    "computing": "look at that rank's device and its share of the work: clocks, temperature, other programs, longer sequences",
+    **recorded.FIXES,
+    "computing": recorded.FIXES["backward"],
     "launching": "look at that rank's host: busy CPUs, garbage collection, Python work that only this rank does",
     "synchronising": "look for what only that rank reads back from its device: .item(), logging, checkpoints",
 }
@@ -33,7 +32,7 @@ def check(facts: TraceFacts) -> Finding | None:
     sure = "" if late.persistent else f" ({_sure(late.late_steps)})"
     waited = max(budget.parts["waiting_for_rank"].sum() for budget in others) / 1e9
     return Finding(
-        CAUSE,
+        recorded.CAUSE,
         weight,
         says=f"the others wait for rank {late.rank}, {share(part)} of their time{sure}: it comes last to {last} of "
         f"{len(between.meetings.last)} collectives, {seconds(late.late_s)} late{why}",

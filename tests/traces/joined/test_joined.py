@@ -168,7 +168,11 @@ def test_a_report_without_a_trace_does_not_read_one(copy, tmp_path):
     assert not any("Perfetto" in note for note in notes)
 
 
-@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b'{"traceEvents": []}'), gzip.compress(b"[1, 2")])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no gzip", gzip.compress(b'{"traceEvents": []}'), gzip.compress(b"[1, 2")],
+    ids=["nothing", "no gzip", "no event", "no trace"],
+)
 def test_a_damaged_trace_is_named_and_the_rest_is_written(copy, tmp_path, content):
     (copy / "rank0" / "kineto.json.gz").write_bytes(content)
     (copy / "trace.json.gz").unlink()

@@ -114,7 +114,7 @@ def test_a_damaged_archive_keeps_what_came_before(tmp_path):
         (b'{"traceEvents": []}', "holds no event"),
         (b'{"traceEvents": [', "cut before the first"),
         (b"[]", "holds no event"),
-        (gzip.compress(b'{"traceEvents": [{"ph": "X"')[:-20], "trace"),
+        pytest.param(gzip.compress(b'{"traceEvents": [{"ph": "X"')[:-20], "trace", id="a gzip that is cut"),
     ],
 )
 def test_what_is_no_trace_is_refused_with_its_name(tmp_path, content, said):
