@@ -71,7 +71,7 @@ def test_the_command_writes_the_comparison_as_json(compared):
     found = json.loads((compared[0] / "compare.json").read_text())
 
     assert found["schema_version"] == 1 and found["photos"] == 40 and found["cache"] == "warm"
-    assert [row["name"] for row in found["loaders"]] == ["pillow-v1", "simplejpeg-v2", "dali-cpu", "dali-gpu", "synthetic"]
+    assert [row["name"] for row in found["loaders"]] == ["synthetic", "dali-gpu", "dali-cpu", "simplejpeg-v2", "pillow-v1"]
     for row in found["loaders"]:
         if row["name"] == "dali-gpu":
             assert "CUDA" in row["why"] and row["samples_per_s"] is None
