@@ -1,4 +1,4 @@
-"""Whether the sample that this thread is making is looked at in detail: about one in sixteen is."""
+"""Whether the sample that this thread is making is looked at in detail; taps/fetch.py says how many are."""
 
 import os
 import threading

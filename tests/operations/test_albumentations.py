@@ -1,11 +1,10 @@
 """albumentations: transforms by class."""
 
+import albumentations
 import numpy as np
-import pytest
 
 from feedline.profiler.events import Stage
 
-albumentations = pytest.importorskip("albumentations", reason="albumentations is not installed; nothing else here depends on it")
 PICTURE = np.arange(16 * 8 * 3, dtype=np.uint8).reshape(16, 8, 3)
 
 

@@ -75,8 +75,6 @@ def test_a_loader_without_workers_is_split(record_warm):
 
 
 def test_torchdatas_stateful_loader_is_split(record_warm):
-    pytest.importorskip("torchdata", reason="torchdata is not installed")
-
     done = record_warm("loader_kinds.py", "stateful")
 
     done.check_split(steps=12, samples=96, hooks=["StatefulDataLoader"])
