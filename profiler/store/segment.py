@@ -40,6 +40,7 @@ SAMPLE_HISTOGRAM, FETCH_HISTOGRAM = 0, 1
 WINDOW = 64  # batches that are kept or forgotten together: long enough to see queues fill and drain
 CHUNK_BYTES = 256 * 1024
 FIRST_CHUNK_BYTES = 32 * 1024  # a short-lived worker writes a few hundred records
+GENERATION = 1 << 32  # more than a file has slots
 CAPACITY_BYTES = 8 * 1024 * 1024
 FOREVER = (Stage.NAME, Stage.EPOCH, Stage.START, Stage.FLOP, Stage.GROUP, Stage.CLOCK)  # few, and needed to read the rest
 
@@ -73,15 +74,6 @@ def bin_edge_ns(index: int) -> int:
     return (4 | index & 3) << octave - 3 if octave > 2 else index
 
 
-class Place:
-    """Where a record stands whose end is not known yet."""
-
-    __slots__ = ("chunk", "at", "slot")
-
-    def __init__(self, chunk: mmap.mmap, at: int, slot: int) -> None:
-        self.chunk, self.at, self.slot = chunk, at, slot
-
-
 class Segment:
     """Writes records; safe to call from any thread and from signal handlers. ``add`` never raises.
 
@@ -102,7 +94,8 @@ class Segment:
         self._names: dict[str, int] = {}
         self._threads = {threading.get_ident(): 0}
         self._chunks: list[mmap.mmap] = []
-        self._open: dict[int, Place] = {}
+        self._generation = 0  # of the file, times GENERATION: thinning moves records
+        self._moved: list[npt.NDArray[np.int64]] = []  # by generation: a record's next slot; -1: forgotten
         self.path, self._fd = _own_file(path)
         try:
             size = os.fstat(self._fd).st_size
@@ -131,7 +124,7 @@ class Segment:
         """Write one record down, or count it where its window is forgotten. Units as in events.RECORD_DTYPE.
 
         Returns:
-            Its slot in the file; None where its window is one of those forgotten.
+            Its place, for ``end``; None where its window is one of those forgotten.
         """
         self._lock.acquire()  # a with statement would cost 0.1 us more, of 1.4
         try:
@@ -151,7 +144,7 @@ class Segment:
                 thread = self._threads.setdefault(ident, min(len(self._threads), 255))
             at = (slot - self._begin) * RECORD.size
             RECORD.pack_into(self._chunk, at, start, wall, cpu, runqueue, nbytes, number, extra, source, window, flags, thread, stage)
-            return slot
+            return slot + self._generation
         except Exception as error:  # fail open: the training goes on without this record
             self._stop(error)
             return None
@@ -167,28 +160,39 @@ class Segment:
 
     def begin(
         self, stage: int, start: int, cpu: int, runqueue: int, nbytes: int, number: int, source: int = 0, flags: int = 0
-    ) -> Place | None:
+    ) -> int | None:
         """``add`` something that has not ended: its wall is UNMEASURED until ``end``, also for who reads the file after a kill."""
-        with self._lock:
-            slot = self.add(stage, start, UNMEASURED, cpu, runqueue, nbytes, number, 0, source, flags)
-            if slot is None:
-                return None
-            place = Place(self._chunk, (slot - self._begin) * RECORD.size, slot)
-            self._open[id(place)] = place
-            return place
+        return self.add(stage, start, UNMEASURED, cpu, runqueue, nbytes, number, 0, source, flags)
 
-    def end(self, place: Place | None, stage: int, wall: int, extra: int = 0) -> None:
+    def end(self, place: int | None, stage: int, wall: int, extra: int = 0) -> None:
         """Complete what ``begin`` returned, from any thread. Each once; wall UNMEASURED: nobody will ever tell."""
-        with self._lock:
-            try:
-                if place is None or self._open.pop(id(place), None) is None:
-                    self._count(stage, 0, wall, extra=extra)
-                    return
+        self._lock.acquire()
+        try:
+            slot = -1 if place is None else place - self._generation
+            if self._begin <= slot < self._end:
+                at = (slot - self._begin) * RECORD.size
+                NUMBER.pack_into(self._chunk, at + WALL_AT, wall)
                 if extra:
-                    NUMBER.pack_into(place.chunk, place.at + EXTRA_AT, extra)
-                NUMBER.pack_into(place.chunk, place.at + WALL_AT, wall)
-            except Exception as error:
-                self._stop(error)
+                    NUMBER.pack_into(self._chunk, at + EXTRA_AT, extra)
+            else:
+                self._end_far(place, stage, wall, extra)
+        except Exception as error:
+            self._stop(error)
+        finally:
+            self._lock.release()
+
+    def _end_far(self, place: int | None, stage: int, wall: int, extra: int) -> None:
+        """In a chunk that is not mapped any more, or moved, or forgotten."""
+        generation, slot = divmod(-1 if place is None else place, GENERATION)
+        for moved in self._moved[generation:] if place is not None else ():
+            slot = int(moved[slot]) if slot >= 0 else -1
+        if place is None or slot < 0:
+            self._count(stage, 0, wall, extra=extra)
+            return
+        at = RECORDS_AT + slot * RECORD.size
+        os.pwrite(self._fd, NUMBER.pack(wall), at + WALL_AT)
+        if extra:
+            os.pwrite(self._fd, NUMBER.pack(extra), at + EXTRA_AT)
 
     def count(self, histogram: int, wall_ns: int) -> None:
         """Put one duration into a histogram."""
@@ -277,7 +281,7 @@ class Segment:
     def _map(self, begin: int, end: int) -> None:
         chunk = mmap.mmap(self._fd, (end - begin) * RECORD.size, offset=RECORDS_AT + begin * RECORD.size)
         self._chunk, self._begin, self._end = chunk, begin, end
-        self._chunks = [chunk]  # the one before is unmapped when its last user lets go
+        self._chunks = [chunk]  # the one before is unmapped
 
     def _thin(self) -> None:
         """Forget every second window (again, if that made no room), in a new file that takes the old one's place in one rename."""
@@ -307,13 +311,8 @@ class Segment:
         self._map_header()
         self._map(0, self._allocated)
         self._slots = itertools.count(len(kept))
-        moved = np.cumsum(keep) - 1
-        for key, place in list(self._open.items()):
-            if keep[place.slot]:
-                place.chunk, place.slot = self._chunk, int(moved[place.slot])
-                place.at = place.slot * RECORD.size
-            else:
-                del self._open[key]
+        self._moved.append(np.where(keep, np.cumsum(keep) - 1, -1))
+        self._generation += GENERATION
 
     def _stop(self, error: Exception) -> None:
         if self.stopped is None:

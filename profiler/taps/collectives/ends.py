@@ -13,13 +13,14 @@ gloo's reduce_scatter, send and recv have no future: their end is known where th
 
 import atexit
 import time
+from threading import get_ident
 from typing import Any
 
 import torch.distributed as dist
 
 from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
-from feedline.profiler.store.segment import Place, Segment
+from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.collectives.groups import Channel, Group, Groups
 from feedline.profiler.taps.patch import Patches
 
@@ -31,11 +32,11 @@ MOST_WAITING = 8  # works without a future, kept alive until they are waited for
 class Row:
     """One collective that was begun."""
 
-    __slots__ = ("segment", "place", "start", "group", "channel", "ended", "waited")
+    __slots__ = ("segment", "place", "start", "group", "channel", "ended")
 
-    def __init__(self, segment: Segment, place: Place | None, start: int, group: Group, channel: Channel) -> None:
+    def __init__(self, segment: Segment, place: int | None, start: int, group: Group, channel: Channel) -> None:
         self.segment, self.place, self.start, self.group, self.channel = segment, place, start, group, channel
-        self.ended = self.waited = False
+        self.ended = False
 
     def end(self, at: int) -> None:
         """The first stamp counts."""
@@ -67,6 +68,7 @@ class Ends:
         self._groups = groups
         self._waiting: dict[int, tuple[Any, Row]] = {}
         self._last: tuple[Any, Row] | None = None
+        self._expected: tuple[int, Row] | None = None  # a thread that waits next, and for what
         self._look = 0
         self._at_exit = False
 
@@ -75,7 +77,12 @@ class Ends:
         original = dist.Work.wait
 
         def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
-            row = self._row(work)
+            expected = self._expected
+            row: Row | None
+            if expected is not None and expected[0] == get_ident():
+                self._expected, row = None, expected[1]
+            else:
+                row = self._row(work)
             if row is None:
                 return original(work, *args, **kwargs)
             result = original(work, *args, **kwargs)
@@ -87,20 +94,16 @@ class Ends:
             self._at_exit = True
             atexit.register(self.drain)
 
-    def watch(self, row: Row, pg: Any, work: Any, operation: str, waited: bool) -> None:
-        """Have the end of a row stamped.
+    def expect(self, row: Row) -> None:
+        """This thread waits for it next, in Python: no callback is needed, and nobody has to tell whose work it is."""
+        self._expected = get_ident(), row
 
-        Args:
-            waited: the caller waits for it in Python, at once: no callback is needed.
-        """
+    def watch(self, row: Row, pg: Any, work: Any, operation: str) -> None:
+        """Have the end of a row stamped."""
         group = row.group
         if row.start >= self._look:
             self._release(row.start)
         self._last = None
-        if waited:
-            row.waited = True
-            self._keep(row, work)
-            return
         if operation in row.channel.futureless:
             self._keep(row, work)
             return
@@ -143,14 +146,14 @@ class Ends:
         known = self._waiting.pop(id(work), None)
         if known is None:
             return None
-        if not known[1].waited and work.is_completed():  # some time ago
+        if work.is_completed():  # some time ago
             known[1].unknown()
             return None
         return known[1]
 
     def _keep(self, row: Row, work: Any) -> None:
         for key, (other, waiting) in list(self._waiting.items()) if self._waiting else ():
-            if len(self._waiting) >= MOST_WAITING or not waiting.waited and other.is_completed():
+            if len(self._waiting) >= MOST_WAITING or other.is_completed():
                 waiting.unknown()
                 self._waiting.pop(key, None)
         self._waiting[id(work)] = work, row

@@ -65,8 +65,6 @@ class Operation(NamedTuple):
 
     def first(self, args: tuple[Any, ...]) -> torch.Tensor | None:
         """Any tensor that is moved."""
-        if self.plain and len(args[0]) == 1:
-            return args[0][0]
         for side in args[: self.group]:
             while isinstance(side, list | tuple):
                 if not side:
