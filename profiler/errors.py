@@ -13,6 +13,7 @@ FeedlineError                  70
 +-- WorkersLost                69   processes of a pool or of a cluster that are to help do not answer
 +-- TraceDamaged               65   a trace of another tool that cannot be read, is empty, or is larger than the limit
 +-- RankCollision              65   two traces claim one rank
++-- FixError                   64   --fix names something that is none, contradicts itself, or cannot be applied from outside
 +-- UserCodeError               1   a transform or model given as module:name that cannot be imported, or raises
 """
 
@@ -73,3 +74,7 @@ class TraceDamaged(FeedlineError):
 
 class RankCollision(FeedlineError):
     exit_code = 65
+
+
+class FixError(FeedlineError):
+    exit_code = 64

@@ -66,6 +66,11 @@ class Stage(enum.IntEnum):
     GPU = 40  #: what a GPU did for a stage (taps/gpu.py). extra: the stage. number: start of the stage's own record
     PROFILED = 41  #: no span: torch.profiler recorded, which slows steps. extra: how many steps it was to record
     FLOP = 42  #: the step whose operations were counted (taps/flops.py). nbytes: FLOP of its forwards. extra: of its backwards
+    #: No span: squared norms of an update's gradient (taps/convergence). number: two float32, of a part's mean and of the whole's. source:
+    #: how they were seen. nbytes: samples of the part. cpu: parts in the whole. runqueue: ranks. extra: updates made before. Flags: SHARD
+    GRADIENT = 43
+    #: No span: one number of the training. source: its name. number: a float64. nbytes: samples that this rank had seen. extra: updates
+    VALUE = 44
 
     # What ranks do together (taps/collectives).
     #: start: enqueued. wall: until it was complete; -1: not yet, or nobody could tell. source: operation. cpu, runqueue: ids of names, of
@@ -95,6 +100,7 @@ class Flag:
     CUSTOM = 512  #: COLLATE: not torch's default_collate
     FAILED = 1024  #: what was measured raised
     BUCKET = 2048  #: COLLECTIVE: DistributedDataParallel's reducer began it, in C++
+    SHARD = 4096  #: GRADIENT: the whole's norm is of this rank's shard: it is the sum over ranks
 
 
 def batch_key(epoch: int, batch: int) -> int:

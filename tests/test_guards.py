@@ -1,4 +1,4 @@
-"""The folder names profiler, analysis and pipelines stay free for the user's own modules."""
+"""The folder names profiler, analysis, pipelines and convergence stay free for the user's own modules."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-NAMES = ["profiler", "analysis", "pipelines"]
+NAMES = ["profiler", "analysis", "pipelines", "convergence"]
 
 
 def python(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = {"feedline": "feedline", "profiler": "feedline.profiler", "analysis": "feedline.analysis", "pipelines": "feedline.pipelines"}
+FOLDERS = {"feedline": "feedline", **{name: f"feedline.{name}" for name in ("profiler", "analysis", "pipelines", "convergence")}}
 LAYERS = [  # the highest first; a module belongs to the longest name that begins its own
     ["feedline.cli", "feedline.__main__"],
     ["feedline"],

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = {"feedline": "feedline", "profiler": "feedline/profiler", "analysis": "feedline/analysis", "pipelines": "feedline/pipelines"}
+FOLDERS = {"feedline": "feedline", **{name: f"feedline/{name}" for name in ("profiler", "analysis", "pipelines", "convergence")}}
 
 
 def tree() -> set[str]:
-    """Every file of the package's folders, under its name in a wheel."""
+    """Every file of the package's folders but what is to be read in the repository, under its name in a wheel."""
     files = set()
     for folder, package in FOLDERS.items():
         for path in (ROOT / folder).rglob("*"):
-            if path.is_file() and "__pycache__" not in path.parts:
+            if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".md":
                 files.add(f"{package}/{path.relative_to(ROOT / folder).as_posix()}")
     return files
 
@@ -56,7 +56,7 @@ def test_every_package_that_setup_cfg_asks_for_is_pinned():
     config.read(ROOT / "setup.cfg")
     lists = [
         config["options"]["install_requires"],
-        *(config["options.extras_require"][name] for name in ("demo", "test", "programs", "bench")),
+        *(config["options.extras_require"][name] for name in ("converge", "demo", "test", "programs", "bench")),
     ]
     asked = {line.split(">=")[0].strip() for text in lists for line in text.split() if "[" not in line}
     pinned = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}

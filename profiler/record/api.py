@@ -1,4 +1,4 @@
-"""The public API inside a program: ``feedline.record`` and ``feedline.stage``."""
+"""The public API inside a program: ``feedline.record``, ``feedline.stage`` and ``feedline.metric``."""
 
 import functools
 import sys
@@ -82,3 +82,19 @@ class stage:
                 return function(*args, **kwargs)
 
         return wrapper
+
+
+def metric(name: str, value: float) -> None:
+    """Write a number of the training down, such as an accuracy after an evaluation, as of the updates made so far::
+
+        feedline.metric("val accuracy", correct / total)
+
+    Does nothing when nothing records. The training's loss, and what loss modules return in an evaluation, are seen without it.
+
+    Args:
+        name: at most 56 bytes; the same each time. ``converge`` takes one with "loss" or "error" in its name to be better when lower.
+        value: a number, or a tensor of one element on the CPU.
+    """
+    watch = recorder.convergence
+    if watch is not None:
+        watch.metric(name, float(value))

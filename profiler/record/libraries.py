@@ -9,11 +9,12 @@ from feedline.profiler.taps import operations
 from feedline.profiler.taps.patch import Patches
 
 NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> the loader's number
+NewSetup = Callable[[dict[str, object]], None]  # Manifest.training
 
 
-def attach_in_main(hooks: Hooks, folder: Path, tell_loader: NewLoader, window: Window | None = None) -> None:
+def attach_in_main(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setup: NewSetup, window: Window | None = None) -> None:
     """Register all taps of the training process. Imports none of the libraries: a training that never imports torch pays nothing."""
-    hooks.when_imported("torch", lambda: _torch(hooks, folder, tell_loader))
+    hooks.when_imported("torch", lambda: _torch(hooks, folder, tell_loader, tell_setup))
     hooks.when_imported("torch", lambda: _gpu(hooks, folder, window))
     hooks.when_imported("torch._dynamo", lambda: _dynamo(hooks))
     hooks.when_imported("nvidia.dali.plugin.pytorch", lambda: _dali(hooks, tell_loader))
@@ -28,8 +29,8 @@ def attach_in_worker(patches: Patches) -> None:
     operations.attach(lambda *_: None)
 
 
-def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader) -> None:
-    from feedline.profiler.taps import collectives, copy, fetch, flops, training
+def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setup: NewSetup) -> None:
+    from feedline.profiler.taps import collectives, convergence, copy, fetch, flops, training
     from feedline.profiler.taps.collectives import unseen
     from feedline.profiler.taps.loader import TORCH, TORCHDATA, LoaderTaps, attach_pin
 
@@ -41,6 +42,7 @@ def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader) -> None:
     hooks.attach("autograd", "backward", training.attach_backward)
     hooks.attach("optimizer", "updates, and with them the steps", lambda _: hooks.add_undo(training.OptimizerTap().undo))
     hooks.attach(flops.NAME, flops.GIVES, lambda _: hooks.add_undo(flops.FlopTap(hooks.tell).stop))
+    hooks.attach(convergence.NAME, convergence.GIVES, lambda patches: hooks.add_undo(convergence.attach(hooks.tell, patches, tell_setup)))
     hooks.attach("torch.save", "checkpoints", training.attach_checkpoint)
     hooks.attach("Tensor.to", "copies between devices", copy.attach)
     hooks.attach(collectives.NAME, collectives.GIVES, lambda patches: hooks.add_undo(collectives.attach(hooks.tell, patches)))

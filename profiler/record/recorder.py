@@ -29,6 +29,24 @@ class FlopTap(Protocol):
     def end(self, counting: Any, span: "Span") -> None: ...
 
 
+class ConvergenceTap(Protocol):
+    """Watches losses and gradients (taps/convergence/watch.py)."""
+
+    def forwarded(self, module: Any, args: Any, kwargs: Any) -> None: ...
+
+    def evaluated(self, value: Any) -> None: ...
+
+    def backward(self, tensors: Any) -> None: ...
+
+    def after_backward(self) -> None: ...
+
+    def reduced(self, tensor: Any, ranks: int, bucket: bool) -> None: ...
+
+    def update(self, optimizer: Any) -> None: ...
+
+    def metric(self, name: str, value: float) -> None: ...
+
+
 class Recorder:
     """Where records go.
 
@@ -38,6 +56,7 @@ class Recorder:
         ranges: NVTX ranges, told of every span; None when no tool listens.
         gpu: told of the training's stages, or None.
         flops: told of forwards and backwards until it has counted a step, or None.
+        convergence: told of the training's losses, gradients and updates, or None.
         batch: key of the batch this process works on (events.batch_key).
         loader: number of the loader this process works for.
         made: id of the batch that was made last in this process, and what it is: without workers, the loader hands it over as it is.
@@ -50,6 +69,7 @@ class Recorder:
         self.ranges: nvtx_ranges.Ranges | None = None
         self.gpu: GpuTimer | None = None
         self.flops: FlopTap | None = None
+        self.convergence: ConvergenceTap | None = None
         self.batch = 0
         self.loader = 0
         self.made: tuple[int, Any] = 0, None
@@ -78,7 +98,7 @@ class Recorder:
         """In the child of a fork: the segment is the parent's. A loader's worker opens its own afterwards."""
         if self.segment is not None:
             self.segment.forget()
-        self.main = self.segment = self.gpu = self.flops = None
+        self.main = self.segment = self.gpu = self.flops = self.convergence = None
 
 
 class Inside(threading.local):

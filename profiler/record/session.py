@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Protocol
 
 from feedline.profiler import clock, ranks
 from feedline.profiler.clock import counters
@@ -38,6 +39,22 @@ LIBRARIES = (
 RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
 
 
+class Changes(Protocol):
+    """Fixes that change the training itself (``feedline run --fix``).
+
+    Attributes:
+        text: as they were asked for.
+        failed: fix -> why it did not act.
+    """
+
+    text: str
+
+    @property
+    def failed(self) -> dict[str, str]: ...
+
+    def attach(self, hooks: Hooks) -> None: ...
+
+
 class Session:
     """Records this process and its loaders' workers into a run folder.
 
@@ -47,13 +64,20 @@ class Session:
         overwrite: remove an older run in that place.
         every: look at one sample in so many in detail; None: as many as stay cheap.
         window: which steps torch.profiler is to record; None: a few where a GPU is used.
+        changes: to the training itself, attached before anything else.
 
     Raises:
         OutputError: the folder holds an older run, is read-only, or the disk is full. Nothing was attached then.
     """
 
     def __init__(
-        self, path: Path, command: list[str], overwrite: bool = False, every: int | None = None, window: Window | None = None
+        self,
+        path: Path,
+        command: list[str],
+        overwrite: bool = False,
+        every: int | None = None,
+        window: Window | None = None,
+        changes: Changes | None = None,
     ) -> None:
         self.path = path
         self.place = ranks.place()
@@ -79,14 +103,16 @@ class Session:
             raise OutputError(
                 f"cannot write the run folder {path} ({error.strerror}): choose another place with -o, or make room"
             ) from error
-        self._every, self._window = every, window
+        self._every, self._window, self._changes = every, window, changes
         self._sampler = Sampler(self.folder / GAUGES)
         self._hooks = Hooks(self._tell_hook)
         self._begin(segment)
 
     def _begin(self, segment: Segment) -> None:
         recorder.open_main(segment, self._every)
-        attach_in_main(self._hooks, self.folder, self._tell_loader, self._window)
+        if self._changes is not None:
+            self._changes.attach(self._hooks)
+        attach_in_main(self._hooks, self.folder, self._tell_loader, self._tell_setup, self._window)
         with suppress(Exception):
             self._sampler.start()
 
@@ -124,6 +150,12 @@ class Session:
         self.manifest.versions = versions()
         self._write_manifest()
         return len(self.manifest.loaders) - 1
+
+    def _tell_setup(self, training: dict[str, object]) -> None:
+        if self._changes is not None:
+            training = {**training, "fixes": self._changes.text, "fixes_failed": dict(self._changes.failed)}
+        self.manifest.training = training
+        self._write_manifest()
 
     def _write_manifest(self) -> None:
         if not self.is_mine:  # a library that is imported in a fork only

@@ -22,6 +22,7 @@ class Manifest:
     machine: dict[str, object] = field(default_factory=dict)
     hooks: list[dict[str, object]] = field(default_factory=list)  #: name, attached, why
     loaders: list[dict[str, object]] = field(default_factory=list)  #: kind and settings, in the order they were first used
+    training: dict[str, object] = field(default_factory=dict)  #: optimizers, schedulers, norms, samplers (taps/convergence/setup.py)
     pid: int = 0
     pid_started: int = 0  #: clock ticks since boot (/proc/PID/stat, field 22): tells a reused pid
     anchors: list[dict[str, int]] = field(default_factory=list)  #: clock.anchor() at the start and the end

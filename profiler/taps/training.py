@@ -11,7 +11,7 @@ from torch.nn.modules.loss import _Loss
 from torch.optim import optimizer as torch_optimizer
 
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.record.recorder import Span, inside, recorder
+from feedline.profiler.record.recorder import ConvergenceTap, Span, inside, recorder
 from feedline.profiler.store.segment import WINDOW, window_of
 from feedline.profiler.taps.patch import Patches
 
@@ -59,9 +59,20 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
                 span.stage = Stage.LOSS
     finally:
         inside.depth -= 1
+    if recorder.convergence is not None:
+        tell_forward(recorder.convergence, span.stage, flags, module, args, kwargs, output)
     if flops is not None and counting is not None:
         flops.end(counting, span)
     return output
+
+
+def tell_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+    """What trains, and what an evaluation lost."""
+    if stage is Stage.LOSS:
+        if not flags & Flag.GRAD:
+            watch.evaluated(output)
+    elif flags & (Flag.TRAINING | Flag.GRAD) == Flag.TRAINING | Flag.GRAD:
+        watch.forwarded(module, args, kwargs)
 
 
 def is_loss(module: torch.nn.Module, output: Any) -> bool:
@@ -90,12 +101,17 @@ def watched_backward(original: Any) -> Any:
             return original(*args, **kwargs)
         flops = recorder.flops
         counting = None if flops is None else flops.begin(None)
+        watch = recorder.convergence
+        if watch is not None:
+            watch.backward(args[0] if args else kwargs.get("tensors"))
         inside.depth += 1
         try:
             with Span(segment, Stage.BACKWARD) as span:
                 result = original(*args, **kwargs) if counting is None else counting.call(original, *args, **kwargs)
         finally:
             inside.depth -= 1
+        if watch is not None:
+            watch.after_backward()
         if flops is not None and counting is not None:
             flops.end(counting, span)
         return result
@@ -122,6 +138,8 @@ class OptimizerTap:
         segment = recorder.main
         if segment is None:
             return
+        if recorder.convergence is not None:
+            recorder.convergence.update(optimizer)
         self._open = [span for span in self._open if span.segment is segment][-8:]  # what a step that raised left behind
         span = Span(segment, Stage.OPTIMIZER, segment.name_id(type(optimizer).__name__), number=id(optimizer))
         self._open.append(span.__enter__())

@@ -112,12 +112,14 @@ class CollectiveTap:
         """Write down that it was begun; None where that failed."""
         try:
             pg = self._unbox_group(args[operation.group])
-            tensor = operation.first(args)
+            tensor = args[0][0] if operation.plain and len(args[0]) == 1 else operation.first(args)  # the first is most calls' case
             group = self._groups.of(pg, tensor)
             channel = group.whole if operation.peer is None else group.pair(args[operation.peer], operation.sends, args[operation.peer + 1])
             nbytes = operation.nbytes(args, group.size)
             waited = operation.is_waited_for(args)
             flags = BUCKET if operation.reducer and not waited and tensor is not None and from_reducer(tensor) else 0
+            if operation.reducer and tensor is not None and recorder.convergence is not None:
+                recorder.convergence.reduced(tensor, group.size, bool(flags))
             known = self._ids.get((operation.name, None if tensor is None else tensor.dtype)) if segment is self._segment else None
             source, dtype = known or self._ids_in(segment, operation, tensor)
             ids, number = channel.id_in(segment), next(channel.numbers)
@@ -136,11 +138,14 @@ class CollectiveTap:
             if work is None or isinstance(work, tuple):  # it returned when it was complete
                 row.end(clock.wall_ns())
                 return
+            if waited and events is None:
+                self.ends.expect(row)
+                return
             work = self._unbox_work(work)
             if events is not None:
                 self._cuda.watch(row, work, events)
             elif work is not None:
-                self.ends.watch(row, pg, work, operation.name, waited)
+                self.ends.watch(row, pg, work, operation.name)
         except Exception as error:
             self._failed(error)
 

@@ -1,0 +1,364 @@
+"""What to do about it, cheapest first, each with the equal-budget control that it has to beat."""
+
+import math
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from feedline.analysis.convergence import checks, classify, noise, price
+from feedline.analysis.convergence.classify import DEFICIT, GAP, INSTABILITY, LAG, Verdict, groups
+from feedline.analysis.convergence.model import BatchPrice, NoiseOverTraining
+from feedline.analysis.convergence.recorded import Recorded
+from feedline.analysis.finding import Evidence, Finding
+from feedline.analysis.quantities import number, share
+
+#: Optimizers that scale each update by the gradient's size themselves: their rate grows with the square root of the batch
+#: (Malladi and others, arXiv:2205.10287; Krizhevsky, arXiv:1404.5997).
+ADAPTIVE = ("adam", "adamw", "nadam", "radam", "lamb", "novograd", "soap", "rmsprop", "adagrad")
+WARMUP_EPOCHS = 5  # Goyal and others, arXiv:1706.02677, and the acceptance table
+GHOST = 32  # samples; Hoffer and others, arXiv:1705.08741, and the acceptance table
+NOISE = 0.5  # sigma of the acceptance table's arm O; 1 cost 5.6 points
+COMMUNICATION = 0.2  # share of the step in exposed communication from which on fewer synchronisations are worth a loss of accuracy
+GROWTH_EPOCHS = 4  # fewer have no room for three stages
+AS_IT_IS = "the training as it is, over as many samples"
+AT_MOST_LONGER = 8.0  # times as many epochs: beyond it, a smaller batch is the answer
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One thing to try.
+
+    Attributes:
+        what: one sentence.
+        fix: the ``--fix`` text; "": no fix does it from outside.
+        why: the evidence in words.
+        gain: what is expected, as far as it can be said.
+        control: the arm at equal budget that it must beat, in words.
+        control_fix: its ``--fix`` text; "": the training as it is.
+        verify: command line; "" where no fix does it.
+    """
+
+    what: str
+    fix: str
+    why: str
+    gain: str
+    control: str
+    control_fix: str
+    verify: str
+    evidence: list[Evidence] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Advised:
+    """What can be said of these runs.
+
+    Attributes:
+        findings: by run, mistakes in the set-up; where one of them stops, ``advice`` is empty.
+        price: of the largest batch. None: its size is not known.
+        noise: of the run that has the best measured noise scale.
+        noise_of: that run's name.
+        needs: what would have to be recorded to tell more.
+    """
+
+    runs: list[str]
+    findings: list[tuple[str, Finding]]
+    stopped: bool
+    verdicts: list[Verdict]
+    noise: NoiseOverTraining
+    noise_of: str
+    price: BatchPrice | None
+    advice: list[Advice]
+    needs: list[str]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What recommendations are made from."""
+
+    run: Recorded
+    ratio: float
+    base: float | None
+    noise: NoiseOverTraining
+    price: BatchPrice | None
+    communication: float | None
+    verdict: Verdict | None = None
+
+
+def advise(runs: Sequence[Recorded], communication: float | None = None) -> Advised:
+    """Correctness, kind of loss, price, and what to try.
+
+    Args:
+        runs: one or more, of different batches or seeds.
+        communication: share (0 to 1) of the step that is exposed communication; None: not known.
+    """
+    ordered = [run for group in groups(runs) for run in group.runs]
+    findings = [(run.name, finding) for run in ordered for finding in checks.run_checks(run)]
+    stopped = any(checks.stops(finding) for _, finding in findings)
+    verdicts = classify.classify(runs)
+    largest, over, of = ordered[-1], *_best_noise(ordered)
+    priced = price.price(over, largest.batch) if largest.batch else None
+    base = ordered[0].batch if len(groups(runs)) > 1 else None
+    ratio = largest.batch / base if base and largest.batch else 1.0
+    case = Case(largest, ratio, base, over, priced, communication)
+    needs = list(dict.fromkeys(need for verdict in verdicts for need in verdict.needs))
+    if over.value is None:
+        needs.append(f"a measured noise scale, to price the batch: {over.why}")
+    return Advised(
+        [run.name for run in ordered], findings, stopped, verdicts, over, of, priced, [] if stopped else _all(case, verdicts), needs
+    )
+
+
+def _best_noise(runs: Sequence[Recorded]) -> tuple[NoiseOverTraining, str]:
+    """Of the run with most measured windows; the noise scale is the training's, not the batch's."""
+    found = [(noise.over_training(run), run.name) for run in runs]
+    return max(found, key=lambda one: sum(window.value is not None for window in one[0].windows))
+
+
+def _all(case: Case, verdicts: Sequence[Verdict]) -> list[Advice]:
+    """Each thing once, in the order of the verdicts and then of what the batch costs."""
+    mine = [verdict for verdict in verdicts if verdict.run == _group_name(case, verdicts)]
+    found: dict[str, Advice] = {}
+    for verdict in mine:
+        for advice in FOR.get(verdict.kind, _nothing)(Case(**{**vars(case), "verdict": verdict})):
+            found.setdefault(advice.fix or advice.what, advice)
+    for advice in _for_price(case):
+        found.setdefault(advice.fix or advice.what, advice)
+    return list(found.values())
+
+
+def _group_name(case: Case, verdicts: Sequence[Verdict]) -> str:
+    """The verdicts' name of the largest batch: of a group, its first run with how many there are more."""
+    return next((one.run for one in reversed(verdicts) if one.run.split(" and ")[0] in (case.run.name, one.run)), case.run.name)
+
+
+def _nothing(case: Case) -> Iterator[Advice]:
+    return iter(())
+
+
+def _for_deficit(case: Case) -> Iterator[Advice]:
+    """The large batch makes fewer updates than it needs: longer steps first, then more of them, then better ones."""
+    yield _rate(case)
+    inflation = _inflation(case)
+    if inflation and inflation > 1.05:
+        yield _make(
+            case,
+            f"train longer by the predicted inflation: {number(inflation)} times the epochs",
+            f"longer={case.run.batch:.5g}:b0={case.base:.5g}:bc={case.noise.value:.3g}",
+            f"a sample in this batch makes {share(1 / inflation)} of the progress that it makes in a batch of {number(case.base)}",
+            f"the reference's loss in {share(inflation / case.ratio)} of its updates",
+            "the reference batch with as many epochs",
+        )
+    if not _has_norm(case.run):
+        yield _make(
+            case,
+            "add normalisation layers to the model",
+            "",
+            "no normalisation layer was seen in the model, and they let a larger rate through",
+            "47.4 to 82.6 % in the acceptance table (docs/measured/convergence-table.md), the largest single step there",
+            "the reference batch with the same layers",
+        )
+    yield _optimizer(case)
+    yield _growth(case)
+
+
+def _for_lag(case: Case) -> Iterator[Advice]:
+    yield _make(
+        case,
+        "recalibrate batch norm's statistics on training data before evaluating",
+        "recalibrate_bn=50",
+        _told(case),
+        "the gap that the recalibrated evaluation closes; nothing where statistics are not behind",
+    )
+
+
+def _for_gap(case: Case) -> Iterator[Advice]:
+    """Only here, where the training data is learned as well, does noise have something to give."""
+    if "BatchNorm" in " ".join(_norms(case.run)):
+        yield _make(
+            case,
+            f"ghost batch norm over {GHOST} samples",
+            f"ghost_bn={GHOST}",
+            _told(case),
+            "not known; in the acceptance table it does not differ from plain batch norm",
+        )
+    yield _make(
+        case,
+        "multiplicative gradient noise",
+        f"gradient_noise={NOISE}",
+        _told(case),
+        "not known; with a deficit it costs accuracy (5.6 points in the acceptance table)",
+    )
+    yield _growth(case)
+
+
+def _for_instability(case: Case) -> Iterator[Advice]:
+    yield _make(
+        case,
+        f"warm the rate up over {WARMUP_EPOCHS} epochs",
+        f"warmup={WARMUP_EPOCHS}ep",
+        _told(case),
+        "the outbreak gone where it comes early",
+    )
+    if case.ratio > 1:
+        yield _make(
+            case,
+            f"the square-root rule from the reference's rate, with warm-up: {number(math.sqrt(case.ratio))} times",
+            f"lr_rule=sqrt:{case.ratio:.3g},warmup={WARMUP_EPOCHS}ep",
+            _told(case),
+            "a rate below the linear rule's by as much again",
+        )
+    yield _make(
+        case,
+        "LARC, which bounds each layer's update by its weights",
+        "larc=0.5",
+        _told(case),
+        "not known; probe 3 to 5 rates, each three times the one before",
+        control_fix=_rate(case).fix,
+    )
+
+
+def _for_price(case: Case) -> Iterator[Advice]:
+    """What the batch itself gives, whatever the loss."""
+    if case.price is None:
+        return
+    bound = case.noise.high if case.noise.high is not None else case.noise.value
+    if case.price.where in ("far above", "above") and bound:
+        saved = _ratio_of_samples(case, bound)
+        yield _make(
+            case,
+            f"a batch of {number(bound)}, the upper end of the critical batch, in place of {number(case.price.batch)}",
+            "",
+            case.price.says,
+            f"{share(1 - saved)} of the samples saved at the same loss, if workers are given back" if saved else "fewer samples",
+            "this batch over as many samples",
+        )
+        yield _growth(case)
+    low = case.noise.low
+    if case.price.where in ("far below", "below") and low:
+        fewer = price.updates_factor(2 * case.price.batch, low) / price.updates_factor(case.price.batch, low)
+        yield _make(
+            case,
+            f"a larger batch, up to {number(low)}: more workers, or larger parts where the device has room",
+            "lr_rule=" + ("sqrt" if _adaptive(case.run) else "linear") + ":2",
+            case.price.says,
+            f"twice the batch needs {share(fewer)} of the updates, and {number(2 * fewer)} times the samples",
+        )
+    if case.communication is not None and case.communication >= COMMUNICATION:
+        yield _make(
+            case,
+            "local SGD: synchronise every 4 updates",
+            "local_sgd=4",
+            f"{share(case.communication)} of the step is exposed communication",
+            "less communication; it costs accuracy (83.0 to 81.3 % in the acceptance table), and is no fix for a loss",
+            "the training as it is, over as many seconds",
+        )
+
+
+FOR = {DEFICIT: _for_deficit, LAG: _for_lag, GAP: _for_gap, INSTABILITY: _for_instability}
+
+
+def _rate(case: Case) -> Advice:
+    """Rate rule with warm-up: of the noise scale for SGD where it is known, of the square root for Adam and its like."""
+    times, base = case.ratio, case.base
+    if times <= 1 or base is None:
+        fix, said = f"warmup={WARMUP_EPOCHS}ep", "warm the rate up"
+    elif _adaptive(case.run):
+        fix, said = f"lr_rule=sqrt:{times:.3g},warmup={WARMUP_EPOCHS}ep", f"the square-root rule: {number(math.sqrt(times))} times the rate"
+    elif case.noise.value:
+        factor = min(times, (1 + case.noise.value / base) / (1 + case.noise.value / (times * base)))
+        fix = f"lr_rule=noise:{times:.3g}:bc={case.noise.value:.3g}:b0={base:.5g},warmup={WARMUP_EPOCHS}ep"
+        said = f"the noise-scale rule: {number(factor)} times the rate ({number(times)} times the batch)"
+    else:
+        fix, said = f"lr_rule=linear:{times:.3g},warmup={WARMUP_EPOCHS}ep", f"the linear rule: {number(times)} times the rate"
+    return _make(
+        case,
+        f"{said}, with {WARMUP_EPOCHS} epochs of warm-up",
+        fix,
+        _told(case),
+        "82.6 to 89.1 % in the acceptance table, where the batch grew 8 times; leave it out where the rate was scaled already",
+    )
+
+
+def _optimizer(case: Case) -> Advice:
+    """A layer-wise optimizer, on trial only: with batch norm and a good rate none beat its control."""
+    adaptive = _adaptive(case.run)
+    name, control = ("lamb=0.01", "adamw=0.01") if adaptive or not _has_norm(case.run) else ("lars=1", _rate(case).fix)
+    return _make(
+        case,
+        f"try {name.split('=')[0].upper()}, with 3 to 5 rates, each three times the one before",
+        name,
+        _told(case),
+        "none is to be expected where normalisation and rate are right (Nado and others, arXiv:2102.06356; the acceptance table finds no "
+        "difference either); without normalisation more",
+        control_fix=control,
+    )
+
+
+def _growth(case: Case) -> Advice:
+    return _make(
+        case,
+        "grow the batch where the schedule would take the rate down",
+        _stages(case),
+        "the critical batch grows as the loss falls, and small batches are worth most in the beginning",
+        "nearly the accuracy of decay in fewer updates (91.3 % in 768 against 90.7 % in 444, acceptance table)",
+    )
+
+
+def _stages(case: Case) -> str:
+    """From a quarter of the batch to all of it, doubled at half and at three quarters of the training; "": nobody knows how long it is."""
+    run = case.run
+    epochs = round(run.samples / run.samples_per_epoch) if run.samples_per_epoch else 0
+    if not run.batch or epochs < GROWTH_EPOCHS:
+        return ""
+    first = max(1, int(run.batch / run.ranks) // 4)
+    return f"batch_growth={first},{epochs // 2}={2 * first},{3 * epochs // 4}={4 * first}"
+
+
+def _inflation(case: Case) -> float | None:
+    """Epochs at this batch over those at the reference's, for one loss: (1 + B/Bc) / (1 + B0/Bc)."""
+    if not case.noise.value or case.base is None or not case.run.batch:
+        return None
+    found = (1 + case.run.batch / case.noise.value) / (1 + case.base / case.noise.value)
+    return min(found, AT_MOST_LONGER)
+
+
+def _ratio_of_samples(case: Case, batch: float) -> float | None:
+    """Samples at another batch over those at this one, by the noise scale's upper end, which says the least."""
+    critical = case.noise.high or case.noise.value
+    if not critical or case.price is None:
+        return None
+    return (1 + batch / critical) / (1 + case.price.batch / critical)
+
+
+def _told(case: Case) -> str:
+    return case.verdict.says if case.verdict is not None else ""
+
+
+def _make(case: Case, what: str, fix: str, why: str, gain: str, control: str = AS_IT_IS, control_fix: str = "") -> Advice:
+    facts = list(case.verdict.evidence) if case.verdict is not None else []
+    said = f"--fix {control_fix}, over as many samples" if control_fix else control
+    return Advice(what, fix, why, gain, said, control_fix, verify_line(fix, control_fix), facts)
+
+
+def verify_line(fix: str, control: str = "") -> str:
+    """The command that branches from a checkpoint, with seeds and equal samples; "": there is no fix to run with."""
+    if not fix:
+        return ""
+    against = f" --control {shlex.quote(control)}" if control else ""
+    return f"feedline converge verify --from CKPT --fix {shlex.quote(fix)}{against} -- SCRIPT ..."
+
+
+def _adaptive(run: Recorded) -> bool:
+    found = run.setup.get("optimizers")
+    kinds = [str(one.get("kind")).lower() for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return any(kind in ADAPTIVE for kind in kinds)
+
+
+def _norms(run: Recorded) -> dict[str, int]:
+    found = run.setup.get("norms")
+    return {str(kind): n for kind, n in found.items() if n} if isinstance(found, dict) else {}
+
+
+def _has_norm(run: Recorded) -> bool:
+    """Unknown counts as yes: nobody should be told to add what may be there."""
+    return bool(_norms(run)) or not isinstance(run.setup.get("norms"), dict)

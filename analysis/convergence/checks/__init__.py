@@ -1,0 +1,47 @@
+"""Correctness first: what is wrong with how a training is set up, before anybody prices its batch. One small function a mistake."""
+
+from collections.abc import Callable
+
+from feedline.analysis.convergence.checks import data, gradients, loss, optimizers, schedule
+from feedline.analysis.convergence.recorded import Recorded
+from feedline.analysis.finding import Finding, Severity
+
+Check = Callable[[Recorded], Finding | None]
+
+#: In the order in which findings of one severity are shown.
+CHECKS: list[Check] = [
+    gradients.same_data,
+    gradients.sum_not_mean,
+    data.whole_data,
+    schedule.schedule_in_steps,
+    data.missing_set_epoch,
+    optimizers.layerwise_without_decay,
+    loss.not_finite,
+    loss.skipped_steps,
+    optimizers.rate_outside_momentum,
+    optimizers.sync_batch_norm,
+    schedule.rate_at_top,
+]
+
+#: Causes that make every other figure say something about the mistake instead of the training.
+STOPS = frozenset(
+    ["same_data", "sum_not_mean", "schedule_in_steps", "missing_set_epoch", "whole_data_on_every_rank", "layerwise_without_decay"]
+)
+
+
+#: After which the noise scale says nothing: it is made of the same gradients.
+OF_GRADIENTS = frozenset(["same_data", "sum_not_mean"])
+#: The training is another than it was meant to be: that is to be heard before anything about how fast it is.
+GRAVE = frozenset([*OF_GRADIENTS, "whole_data_on_every_rank", "not_finite"])
+
+
+def run_checks(recorded: Recorded) -> list[Finding]:
+    """All that is found, most severe first."""
+    order = list(Severity)[::-1]
+    found = [finding for check in CHECKS if (finding := check(recorded)) is not None]
+    return sorted(found, key=lambda one: order.index(one.severity))
+
+
+def stops(finding: Finding) -> bool:
+    """Whether nothing else should be advised before this is mended."""
+    return finding.cause in STOPS and finding.severity is not Severity.INFO

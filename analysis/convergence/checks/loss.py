@@ -1,0 +1,51 @@
+"""A loss that is lost, and updates that were thrown away."""
+
+import numpy as np
+
+from feedline.analysis.convergence.recorded import Curve, Recorded
+from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.quantities import count, share
+
+SKIPPED = 0.05
+FEWEST_SKIPPED = 5  # a GradScaler begins too high and skips a few updates in any healthy run
+
+#: Causes that make every other figure say something about the mistake instead of the training.
+
+
+def not_finite(recorded: Recorded) -> Finding | None:
+    """The loss was NaN or infinite."""
+    curve = recorded.curves.get("train loss")
+    bad = np.flatnonzero(~np.isfinite(curve.values)) if curve is not None else np.zeros(0, int)
+    if curve is None or not len(bad):
+        return None
+    return Finding(
+        "not_finite",
+        Severity.HIGH,
+        says=f"the loss was NaN or infinite {count(len(bad))} times, at first after {count(int(curve.updates[bad[0]]))} updates",
+        evidence=[Evidence("values that are not finite", len(bad), "values"), _last_finite(curve, int(bad[0]))],
+        fix="warm the rate up, clip gradients, and look for log(0), division by 0 and float16 overflow at that update",
+        disproof="a batch whose own loss is not finite at a fresh model: then it is the data",
+    )
+
+
+def _last_finite(curve: Curve, before: int) -> Evidence:
+    values = curve.values[:before]
+    return Evidence("loss before", float(values[-1]) if len(values) else float("nan"), "1")
+
+
+def skipped_steps(recorded: Recorded) -> Finding | None:
+    """Mixed precision threw away more than a few updates."""
+    scaler = recorded.setup.get("scaler")
+    skipped = scaler.get("skipped") or 0 if isinstance(scaler, dict) else 0
+    tried = recorded.updates + skipped
+    if skipped <= FEWEST_SKIPPED or skipped / tried <= SKIPPED:
+        return None
+    return Finding(
+        "skipped_steps",
+        Severity.of(skipped / tried),
+        says=f"the gradient scaler skipped {count(skipped)} of {count(tried)} updates ({share(skipped / tried)}), "
+        "because gradients overflowed",
+        evidence=[Evidence("share of updates skipped", skipped / tried, "1")],
+        fix="bfloat16 instead of float16, clip gradients after unscale_, or warm the rate up",
+        disproof="skipped updates that all lie in the first hundred",
+    )

@@ -1,0 +1,63 @@
+"""Whether the schedule and the training have one length."""
+
+import numpy as np
+
+from feedline.analysis.convergence.checks.setup import listed
+from feedline.analysis.convergence.recorded import Recorded
+from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.quantities import count, number, share
+
+#: A schedule may be off by a ragged batch or an epoch; the batch that grew makes it off by the factor that it grew by.
+TOO_LONG, TOO_SHORT = 1.5, 0.67
+FEWEST_STEPS = 5  # of a scheduler; fewer are a trial run
+#: Schedulers that go on at what they came to where their steps are over, so that ending early is meant.
+STAY = {"LinearLR", "ConstantLR", "StepLR", "MultiStepLR", "PolynomialLR", "SequentialLR", "ExponentialLR"}
+#: Schedulers that take the rate down in the end.
+DECAY = {"CosineAnnealingLR", "OneCycleLR", "PolynomialLR", "StepLR", "MultiStepLR", "ExponentialLR"}
+AT_TOP = 0.9
+
+
+def schedule_in_steps(recorded: Recorded) -> Finding | None:
+    """A schedule that was told another number of steps than the training made."""
+    for scheduler in listed(recorded, "schedulers"):
+        horizon, steps, kind = scheduler.get("horizon"), scheduler.get("steps"), str(scheduler.get("kind"))
+        if not recorded.ended or not horizon or not steps or steps < FEWEST_STEPS:
+            continue
+        over = horizon < TOO_SHORT * steps and kind not in STAY
+        if not over and horizon <= TOO_LONG * steps:
+            continue
+        times = horizon / steps
+        what = (
+            f"ended {number(1 / times)} times too early: it was told {count(horizon)} steps"
+            if over
+            else f"never came to its end: it was told {count(horizon)} steps"
+        )
+        return Finding(
+            "schedule_in_steps",
+            Severity.HIGH,
+            says=f"{kind} {what}, and the training made {count(steps)}. A schedule in steps does not know that the batch has changed",
+            evidence=[Evidence("steps it was told", horizon, "steps"), Evidence("steps made", steps, "steps")],
+            fix=f"count in samples or epochs: {kind} over len(loader) * epochs steps, here {count(steps)}",
+            disproof="a training that was meant to stop before its schedule does",
+        )
+    return None
+
+
+def rate_at_top(recorded: Recorded) -> Finding | None:
+    """A schedule that should take the rate down, and did not."""
+    rate = recorded.curves.get("lr")
+    kinds = [str(one.get("kind")) for one in listed(recorded, "schedulers")]
+    if not recorded.ended or rate is None or not set(kinds) & DECAY or schedule_in_steps(recorded) is not None:
+        return None
+    values = rate.values[np.isfinite(rate.values)]
+    if len(values) < 2 * FEWEST_STEPS or values.max() <= 0 or values[-1] < AT_TOP * values.max():
+        return None
+    return Finding(
+        "rate_at_top",
+        Severity.INFO,
+        says=f"the training ended at {share(values[-1] / values.max())} of its highest rate, although {', '.join(kinds)} is there to "
+        "take it down: the loss still has the noise of a high rate in it",
+        evidence=[Evidence("last rate", float(values[-1]), "1"), Evidence("highest rate", float(values.max()), "1")],
+        fix="call scheduler.step() as often as the schedule counts, or shorten it to the training",
+        disproof="a loss that does not fall when the rate goes down for the last tenth",
+    )

@@ -1,0 +1,282 @@
+"""What kind of loss a larger batch brought, against a smaller one at equal samples; or what one run alone can tell."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from feedline.analysis.convergence import curves
+from feedline.analysis.convergence.curves import RECALIBRATED, Level
+from feedline.analysis.convergence.recorded import Recorded
+from feedline.analysis.finding import Evidence
+from feedline.analysis.quantities import count, number, share
+
+TRAIN, EVAL = "train loss", "eval loss"
+DEFICIT, LAG, GAP, INSTABILITY, HEALTHY, UNKNOWN = "deficit", "statistics_lag", "generalisation_gap", "instability", "healthy", "unknown"
+#: Differences within so many standard errors are noise.
+ERRORS = 3.0
+#: Two seeds of one training differ by as much: 10 % of the loss, 2 % of what the loss came down; 2 points of a hundred for an accuracy, the
+#: standard deviation over seeds in the acceptance table (docs/measured/convergence-table.md).
+OF_LOSS, OF_FALL, OF_ACCURACY = 0.10, 0.02, 0.02
+#: Recalibration closes the gap where it closes this share of it.
+CLOSES = 0.5
+#: Running statistics with momentum 0.1 look back over 10 updates; with fewer than 100 in all, much of what they saw is a younger model.
+FEW_UPDATES = 100
+WORDS = {
+    DEFICIT: "optimisation deficit: it has not learned the training data as well",
+    LAG: "statistics lag: batch norm's running statistics are behind the weights",
+    GAP: "generalisation gap: it knows the training data as well, and others worse",
+    INSTABILITY: "instability: the loss broke out",
+    HEALTHY: "healthy: no difference beyond the noise",
+    UNKNOWN: "cannot be told",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What kind of loss a run has.
+
+    Attributes:
+        run, reference: names; reference "": no run to compare with.
+        kind: one of WORDS.
+        suspected: the evidence allows it, and does not show it.
+        says: one sentence with figures.
+        needs: what would have to be recorded to tell more.
+        samples: that both had trained on where they are compared; None: not compared.
+        ratio: batch over the reference's; None: unknown.
+    """
+
+    run: str
+    reference: str
+    kind: str
+    suspected: bool
+    says: str
+    evidence: list[Evidence] = field(default_factory=list)
+    needs: list[str] = field(default_factory=list)
+    samples: float | None = None
+    ratio: float | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one batch and one set of fixes, which differ in their seed at most."""
+
+    runs: list[Recorded]
+
+    @property
+    def name(self) -> str:
+        return self.runs[0].name if len(self.runs) == 1 else f"{self.runs[0].name} and {len(self.runs) - 1} more"
+
+    @property
+    def batch(self) -> float | None:
+        return self.runs[0].batch
+
+    def level(self, name: str, samples: float) -> Level | None:
+        """Of a curve that all runs have."""
+        found = [curves.level(run.curves[name], samples) for run in self.runs if name in run.curves]
+        known = [one for one in found if one is not None]
+        return curves.together(known) if known and len(known) == len(self.runs) else None
+
+    def fall(self) -> float:
+        """What the training loss came down, mean over runs."""
+        found = []
+        for run in self.runs:
+            if TRAIN in run.curves and (values := run.curves[TRAIN].values[np.isfinite(run.curves[TRAIN].values)]).size:
+                found.append(float(values[: max(1, len(values) // 100)].mean() - values[-max(1, len(values) // 10) :].mean()))
+        return max(0.0, float(np.mean(found))) if found else 0.0
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A measure of two groups at equal samples; ``worse``: by how much the larger batch is, and beyond the margin it counts."""
+
+    name: str
+    reference: Level
+    other: Level
+    worse: float
+    margin: float
+    floor: float  # the part of the margin that is not the curves' own noise
+
+    @property
+    def counts(self) -> bool:
+        return self.worse > self.margin
+
+    @property
+    def unclear(self) -> bool:
+        """Large enough to matter, and the curves are too noisy to tell."""
+        return not self.counts and self.worse > self.floor
+
+    def text(self) -> str:
+        noise = f"differences up to {number(self.margin)} are noise"
+        return f"{self.name} {number(self.other.mean)} against {number(self.reference.mean)} ({noise})"
+
+    def evidence(self) -> list[Evidence]:
+        return [
+            Evidence(f"{self.name}, larger batch", self.other.mean, "1"),
+            Evidence(f"{self.name}, reference", self.reference.mean, "1"),
+            Evidence(f"{self.name}, margin", self.margin, "1"),
+        ]
+
+
+def groups(runs: Sequence[Recorded]) -> list[Group]:
+    """Runs of the same batch and fixes together, the smallest batch first; of one batch, those without fixes first."""
+    found: dict[tuple[float, str], list[Recorded]] = {}
+    for run in runs:
+        found.setdefault((round(run.batch) if run.batch else math.inf, run.fixes), []).append(run)
+    return [Group(found[key]) for key in sorted(found)]
+
+
+def classify(runs: Sequence[Recorded]) -> list[Verdict]:
+    """The verdicts of each group of runs, the main one of each first. The reference is the smallest batch.
+
+    Args:
+        runs: one or more; runs with the same batch and fixes count as seeds of one training.
+    """
+    reference, *others = groups(runs)
+    if not others:
+        return [_alone(reference)]
+    shaky = _unstable(reference)
+    first = [Verdict(reference.name, "", INSTABILITY, False, f"the reference itself is unstable: {shaky[0]}", shaky[1])] if shaky else []
+    return first + [verdict for other in others for verdict in _against(reference, other)]
+
+
+def _alone(group: Group) -> Verdict:
+    needs = ["a run of the same training with a smaller batch, over as many samples: it tells a deficit from a generalisation gap"]
+    broken = _unstable(group)
+    if broken:
+        return Verdict(group.name, "", INSTABILITY, False, broken[0], broken[1], needs)
+    said = "one run tells instability, mistakes in the set-up and the price of its batch, and shows none of the first"
+    return Verdict(group.name, "", UNKNOWN, False, said, [], needs)
+
+
+def _against(reference: Group, other: Group) -> list[Verdict]:
+    ratio = other.batch / reference.batch if other.batch and reference.batch else None
+    broken = _unstable(other)
+    if broken:
+        return [Verdict(other.name, reference.name, INSTABILITY, False, broken[0], broken[1], [], None, ratio)]
+    samples, needs = _common(reference, other)
+    if not samples:
+        return [Verdict(other.name, reference.name, UNKNOWN, False, "the two have no samples in common", [], needs, None, ratio)]
+    train = _difference(TRAIN, reference, other, samples)
+    held = _held_out(reference, other, samples)
+    lag = _lag(reference, other, samples, held)
+    found = []
+    for kind, suspected, says, evidence in _kinds(other, train, held, lag):
+        found.append(Verdict(other.name, reference.name, kind, suspected, says, evidence, needs, samples, ratio))
+    return found
+
+
+Kind = tuple[str, bool, str, list[Evidence]]
+
+
+def _kinds(other: Group, train: Difference | None, held: Difference | None, lag: float | None) -> list[Kind]:
+    """Every kind that the differences show, the main one first."""
+    if train is None and held is None:
+        return [(UNKNOWN, False, "neither a training nor an evaluation loss was recorded in both", [])]
+    found: list[Kind] = []
+    if lag is not None and held is not None and lag >= CLOSES:
+        said = f"with statistics recalibrated, {share(min(lag, 1.0))} of the gap in {held.name} closes: {held.text()}"
+        found.append((LAG, False, said, [*held.evidence(), Evidence("share of the gap that recalibration closes", lag, "1")]))
+    if train is not None and train.counts:
+        found.append((DEFICIT, False, f"{train.text()} after as many samples", train.evidence()))
+    elif held is not None and held.counts and not found:
+        proof = [*(train.evidence() if train else []), *held.evidence()]
+        told = f"{train.text()}, but {held.text()}" if train else held.text()
+        if lag is None and _may_lag(other):
+            said = f"{told}; {count(other.runs[0].updates)} updates are few for running statistics with momentum 0.1"
+            found.append((LAG, True, said, proof))
+        found.append((GAP, bool(found) or train is None, told, proof))
+    if not found:
+        both = [one for one in (train, held) if one is not None]
+        kind = UNKNOWN if any(one.unclear for one in both) else HEALTHY
+        said = "; ".join(one.text() for one in both) + ("; too noisy to tell, more seeds or evaluations would" if kind == UNKNOWN else "")
+        found.append((kind, False, said, [fact for one in both for fact in one.evidence()]))
+    return found
+
+
+def _may_lag(group: Group) -> bool:
+    norms = group.runs[0].setup.get("norms")
+    layers = sum(n for kind, n in norms.items() if "BatchNorm" in kind and isinstance(n, int)) if isinstance(norms, dict) else 0
+    return layers > 0 and group.runs[0].updates < FEW_UPDATES
+
+
+def _common(reference: Group, other: Group) -> tuple[float, list[str]]:
+    """Samples to compare at, and what makes the comparison less than fair."""
+    ends = [min(run.samples for run in group.runs) for group in (reference, other)]
+    samples = min(ends)
+    needs = []
+    if samples < 0.9 * max(ends):
+        longer = reference.name if ends[0] > ends[1] else other.name
+        needs.append(f"runs over as many samples: {longer} was compared before its end, where its rate was still high")
+    if not any(EVAL in group.runs[0].curves or _measures(group) for group in (reference, other)):
+        needs.append("an evaluation loss, or an accuracy given to feedline.metric, to see a generalisation gap")
+    return samples, needs
+
+
+def _measures(group: Group) -> list[str]:
+    """Names of accuracies on held-out data."""
+    return [
+        name
+        for name in group.runs[0].curves
+        if curves.rises(name) and not name.endswith(RECALIBRATED) and "train" not in curves.words(name)
+    ]
+
+
+def _held_out(reference: Group, other: Group, samples: float) -> Difference | None:
+    """The measure on held-out data: an accuracy before a loss, which overfitting raises without harm."""
+    losses = [name for name in reference.runs[0].curves if curves.held_out(name) and not curves.rises(name) and RECALIBRATED not in name]
+    for name in [*_measures(reference), EVAL, *losses]:
+        if (found := _difference(name, reference, other, samples)) is not None:
+            return found
+    return None
+
+
+def _difference(name: str, reference: Group, other: Group, samples: float) -> Difference | None:
+    before, after = reference.level(name, samples), other.level(name, samples)
+    if before is None or after is None:
+        return None
+    rising = curves.rises(name)
+    noise = ERRORS * math.hypot(before.error, after.error)
+    if rising:
+        floor = OF_ACCURACY * (100.0 if max(before.mean, after.mean) > 1.5 else 1.0)
+    else:
+        floor = max(OF_LOSS * abs(before.mean), OF_FALL * reference.fall())
+    worse = before.mean - after.mean if rising else after.mean - before.mean
+    return Difference(name, before, after, worse, max(noise, floor), floor)
+
+
+def _lag(reference: Group, other: Group, samples: float, held: Difference | None) -> float | None:
+    """Share of the gap on held-out data that recalibrated statistics close; None: nobody tried, or there is no gap."""
+    if held is None or not held.counts:
+        return None
+    again = other.level(held.name + RECALIBRATED, samples)
+    name = held.name
+    if again is None and (again := other.level(EVAL + RECALIBRATED, samples)) is not None:
+        found = _difference(EVAL, reference, other, samples)
+        if found is None or found.worse <= 0:
+            return None
+        held, name = found, EVAL
+    if again is None:
+        return None
+    closed = again.mean - held.other.mean
+    return (closed if curves.rises(name) else -closed) / held.worse
+
+
+def _unstable(group: Group) -> tuple[str, list[Evidence]] | None:
+    """What broke out, with its evidence."""
+    for run in group.runs:
+        curve = run.curves.get(TRAIN)
+        if curve is None or not len(curve.values):
+            continue
+        bad = np.flatnonzero(~np.isfinite(curve.values))
+        if len(bad):
+            at = int(curve.updates[bad[0]])
+            said = f"the loss of {run.name} was NaN or infinite {count(len(bad))} times, at first after {count(at)} updates"
+            return said, [Evidence("updates before", at, "updates"), Evidence("values not finite", len(bad), "values")]
+        out = curves.outbreak(curve)
+        if out is not None:
+            said = f"the loss of {run.name} climbed from {number(out.low)} to {number(out.high)} by update {count(out.update)}"
+            facts = [Evidence("loss before", out.low, "1"), Evidence("loss at its height", out.high, "1")]
+            return said, [*facts, Evidence("updates before", out.update, "updates")]
+    return None

@@ -1,0 +1,132 @@
+"""Reading curves: what a noisy one says at a number of samples and how sure that is, where it breaks out, and fewer points of it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from feedline.analysis.convergence.model import CurvePoints
+from feedline.analysis.convergence.recorded import Curve, FloatArray
+
+#: Part of the samples before a point that its mean is taken over.
+TAIL = 0.1
+#: Blocks of neighbours behind a standard error: neighbours are alike, blocks hardly.
+BLOCKS = 10
+POINTS = 200
+#: A loss that climbs back by this share of all that it had come down broke out.
+CLIMB = 0.25
+
+RISING = ("acc", "accuracy", "top1", "top5", "f1", "auc", "map", "bleu", "miou", "precision", "recall")
+HELD_OUT = ("eval", "val", "valid", "validation", "test")
+RECALIBRATED = " recalibrated"
+
+
+@dataclass(frozen=True)
+class Level:
+    """What a curve says at a point: mean and standard error of ``points`` values before it."""
+
+    mean: float
+    error: float
+    points: int
+
+
+def level(curve: Curve, samples: float, tail: float = TAIL) -> Level | None:
+    """Mean over the last ``tail`` of the samples before a point, or its last value where only few were recorded. None: it has none.
+
+    The standard error is that of the means of up to ten blocks of neighbours; of fewer than four values it is the scatter of the last
+    few about a straight line.
+    """
+    seen = (curve.samples <= samples * (1 + 1e-9)) & np.isfinite(curve.values)
+    values = curve.values[seen & (curve.samples >= samples * (1 - tail))]
+    if len(values) >= 4:
+        means = np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))])
+        return Level(float(values.mean()), float(means.std(ddof=1)) / math.sqrt(len(means)), len(values))
+    before = curve.values[seen]
+    if not len(before):
+        return None
+    last = before[-5:]
+    return Level(float(before[-1]), _scatter(last), 1)
+
+
+def _scatter(values: FloatArray) -> float:
+    """Standard deviation about a straight line; 0 of fewer than three."""
+    if len(values) < 3:
+        return 0.0
+    at = np.arange(len(values))
+    rest = values - np.polyval(np.polyfit(at, values, 1), at)
+    return float(np.sqrt((rest**2).sum() / (len(values) - 2)))
+
+
+def together(levels: Sequence[Level]) -> Level:
+    """Of several runs that differ in their seed: the standard error from run to run, where there are two or more."""
+    means = np.array([one.mean for one in levels])
+    between = float(means.std(ddof=1)) if len(means) > 1 else 0.0
+    within = float(np.mean([one.error for one in levels]))
+    return Level(float(means.mean()), max(between, within) / math.sqrt(len(means)), sum(one.points for one in levels))
+
+
+def rises(name: str) -> bool:
+    """Whether more is better, as its name says: an accuracy, but not a loss or an error."""
+    return any(word in RISING for word in words(name)) and not {"loss", "error", "err"} & set(words(name))
+
+
+def held_out(name: str) -> bool:
+    """Whether it is of data that the training did not see, as its name says."""
+    return any(word in HELD_OUT for word in words(name))
+
+
+def words(name: str) -> list[str]:
+    """``val/top1_acc`` -> val, top1, acc."""
+    return "".join(c if c.isalnum() else " " for c in name.lower()).split()
+
+
+def smooth(values: FloatArray, width: int) -> FloatArray:
+    """Mean of each value and up to ``width - 1`` before it: float64 [n]."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(0, ends - width)
+    return (sums[ends] - sums[starts]) / (ends - starts)
+
+
+@dataclass(frozen=True)
+class Outbreak:
+    """Where a loss left its way: before this many updates it was at ``low``, and then it climbed to ``high``."""
+
+    update: int
+    low: float
+    high: float
+
+
+def outbreak(curve: Curve) -> Outbreak | None:
+    """The largest climb of the smoothed loss, if it is a quarter of what it had come down and far more than its scatter.
+
+    A step of the schedule or a hard batch does not climb so far; a rate that is too large, or a bad batch, does.
+    """
+    fine = np.isfinite(curve.values)
+    if fine.sum() < 20:
+        return None
+    values, updates = curve.values[fine], curve.updates[fine]
+    width = max(5, len(values) // 100)
+    smoothed = smooth(values, width)[width - 1 :]
+    lowest = np.minimum.accumulate(smoothed)
+    at = int(np.argmax(smoothed - lowest))
+    climbed, gained = float(smoothed[at] - lowest[at]), float(smoothed[0] - lowest[at])
+    scatter = float(np.median(np.abs(np.diff(values)))) * math.sqrt(2 / width)
+    if climbed <= max(CLIMB * gained, 8 * scatter, 1e-12):
+        return None
+    return Outbreak(int(updates[at + width - 1]), float(lowest[at]), float(smoothed[at]))
+
+
+def thin(name: str, curve: Curve) -> CurvePoints:
+    """At most 200 points, each the mean of its neighbours' values at the last one's place. A value that is not finite is left out."""
+    fine = np.flatnonzero(np.isfinite(curve.values))
+    pieces = [piece for piece in np.array_split(fine, min(POINTS, len(fine))) if len(piece)] if len(fine) else []
+    return CurvePoints(
+        name,
+        [int(curve.updates[piece[-1]]) for piece in pieces],
+        [float(curve.samples[piece[-1]]) for piece in pieces],
+        [float(curve.at_s[piece[-1]]) for piece in pieces],
+        [float(curve.values[piece].mean()) for piece in pieces],
+        len(curve.values) - len(fine),
+    )

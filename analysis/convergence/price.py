@@ -1,0 +1,62 @@
+"""What a batch costs in samples and saves in updates, against the critical batch."""
+
+from feedline.analysis.convergence.model import BatchPrice, NoiseOverTraining
+from feedline.analysis.quantities import count, number
+
+#: So many times beyond an end of the noise scale's range counts as far: at twice the upper end, two of three samples are spent for nothing;
+#: at a third of the lower end, doubling the batch still saves 37 % of the updates.
+FAR_ABOVE, FAR_BELOW = 2.0, 1 / 3
+DOUBT = (
+    "The noise scale is a proxy: Merrill and others, 2025 (arXiv:2505.23971) measured the critical batch by branching a training and found "
+    "that it need not follow the noise scale. Take it as an order of magnitude, and verify"
+)
+
+
+def price(noise: NoiseOverTraining, batch: float) -> BatchPrice:
+    """E/Emin = 1 + B/Bc and S/Smin = 1 + Bc/B (McCandlish and others, arXiv:1812.06162, section 2.3) over the noise scale's range.
+
+    Args:
+        batch: B, samples per update of all ranks together.
+
+    Raises:
+        ValueError: a batch that is not above 0.
+    """
+    if not batch > 0:
+        raise ValueError(f"a batch has samples, not {batch}")
+    spent = [None if bound is None else samples_factor(batch, bound) for bound in (noise.value, noise.high, noise.low)]
+    made = [None if bound is None else updates_factor(batch, bound) for bound in (noise.value, noise.low, noise.high)]
+    where = place(batch, noise.low, noise.high)
+    return BatchPrice(batch, where, spent[0], spent[1], spent[2], made[0], made[1], made[2], _says(noise, batch, where))
+
+
+def samples_factor(batch: float, critical: float) -> float | None:
+    """E/Emin. None: a critical batch of 0 has no price."""
+    return 1 + batch / critical if critical > 0 else None
+
+
+def updates_factor(batch: float, critical: float) -> float:
+    """S/Smin."""
+    return 1 + critical / batch
+
+
+def place(batch: float, low: float | None, high: float | None) -> str:
+    """Where a batch is against the range of the noise scale, whichever end of it is known."""
+    if high is not None and batch > high:
+        return "far above" if batch > FAR_ABOVE * high else "above"
+    if low is not None and batch < low:
+        return "far below" if batch < FAR_BELOW * low else "below"
+    return "unknown" if low is None or high is None else "near"
+
+
+def _says(noise: NoiseOverTraining, batch: float, where: str) -> str:
+    if where == "unknown":
+        return f"the batch of {count(batch)} cannot be priced: {noise.why or 'the noise scale is not known well enough'}"
+    if noise.value is None:
+        bound = f"at least {number(noise.low)}" if noise.low is not None else f"at most {number(noise.high)}"
+        return f"the batch of {count(batch)} is {where} the critical batch, which is {bound} ({noise.why})"
+    spent, saved = samples_factor(batch, noise.value), updates_factor(batch, noise.value)
+    at = {"near": "in the range of"}.get(where, where)
+    return (
+        f"the batch of {count(batch)} is {at} the critical batch, {number(noise.value)} ({number(noise.low)} to {number(noise.high)} over "
+        f"the training): it takes {number(spent)} times the fewest samples and {number(saved)} times the fewest updates"
+    )

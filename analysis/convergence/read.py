@@ -1,0 +1,158 @@
+"""Read what a run folder holds about its convergence."""
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.analysis.convergence.recorded import Curve, GradientNorms, IntArray, Recorded
+from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store.read import Process, Rank, Run
+
+PAUSE = 5.0  # times the median: an update that took longer has an evaluation or a checkpoint before it, and is no step
+Records = npt.NDArray[np.void]
+
+
+def read(path: Path) -> Recorded:
+    """Read a run folder, of one rank or many.
+
+    Raises:
+        RunNotFound, RunDamaged, SchemaTooNew: as ``Run.open``.
+    """
+    return of_run(Run.open(path))
+
+
+def of_run(run: Run) -> Recorded:
+    """The same of a run that is open.
+
+    Raises:
+        RunDamaged: the records of rank 0's training process, or of the lowest rank that is there, are missing.
+    """
+    shown = run.ranks[min(run.ranks)]
+    main, setup = shown.main, shown.manifest.training
+    ranks = int(str(shown.manifest.place.get("world_size", 1)))
+    values = main.of(Stage.VALUE)
+    curves = {
+        main.names.get(source, "?"): curve(values[values["source"] == source], ranks, values) for source in np.unique(values["source"])
+    }
+    norms, why = read_norms(run, values, ranks)
+    loss = curves.get("train loss")
+    return Recorded(
+        name=run.path.name,
+        curves=curves,
+        norms=norms,
+        why=why or str(setup.get("noise_scale", "")) if norms is None else "",
+        setup=setup,
+        ranks=ranks,
+        batch=batch(loss),
+        samples=float(values["nbytes"].max()) * ranks if len(values) else 0.0,
+        samples_per_epoch=samples_per_epoch(setup, ranks),
+        updates=int(loss.updates[-1]) + 1 if loss is not None else 0,
+        step_s=step_s(loss),
+        ended=shown.manifest.ended and shown.manifest.exit_code == 0,
+        fixes=str(setup.get("fixes", "")),
+        notes=list(run.notes),
+    )
+
+
+def curve(records: Records, ranks: int, all_values: Records) -> Curve:
+    """One name's VALUE records, in the order of updates."""
+    records = records[np.argsort(records["extra"], kind="stable")]
+    begun = int(all_values["start"].min())
+    return Curve(
+        updates=records["extra"].astype(np.int64),
+        samples=records["nbytes"].astype(np.float64) * ranks,
+        at_s=(records["start"] - begun) / 1e9,
+        values=np.ascontiguousarray(records["number"]).view(np.float64).copy(),
+    )
+
+
+def batch(loss: Curve | None) -> float | None:
+    """Samples per update, median, of all ranks."""
+    if loss is None or len(loss.updates) < 2:
+        return None
+    each = np.diff(loss.samples) / np.diff(loss.updates)
+    return float(np.median(each[np.isfinite(each)])) or None
+
+
+def step_s(loss: Curve | None) -> float | None:
+    """Mean seconds of an update, without those that something else came before."""
+    if loss is None or len(loss.updates) < 3:
+        return None
+    each = np.diff(loss.at_s)[np.diff(loss.updates) == 1]
+    each = each[each <= PAUSE * np.median(each)] if len(each) else each
+    return float(each.mean()) if len(each) else None
+
+
+def samples_per_epoch(setup: dict[str, object], ranks: int) -> float | None:
+    """What all ranks together draw in an epoch of the training's sampler: the one that shuffles, or the first."""
+    rows = setup.get("samplers")
+    samplers = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    training = next((row for row in samplers if row.get("shuffles")), samplers[0] if samplers else None)
+    return float(training["samples"]) * ranks if training else None
+
+
+def read_norms(run: Run, values: Records, ranks: int) -> tuple[GradientNorms | None, str]:
+    """The updates' norms, mean over the ranks that were recorded; None, and why, where there are none."""
+    own = {number: gradients(rank) for number, rank in sorted(run.ranks.items())}
+    own = {number: (records, names) for number, (records, names) in own.items() if len(records)}
+    if not own:
+        return None, ""
+    records, how = keep_usual(*next(iter(own.values())))
+    shared = records["extra"]
+    kept = [records]
+    for other, names in list(own.values())[1:]:
+        other, other_how = keep_usual(other, names)
+        if other_how == how:
+            shared = np.intersect1d(shared, other["extra"])
+            kept.append(other)
+    sharded = bool(records["flags"][0] & Flag.SHARD)
+    if sharded and len(kept) < ranks:
+        return None, f"with {how} each rank has a shard of the gradient, and only {len(kept)} of {ranks} ranks are in the run folder"
+    if not len(shared):
+        return None, "no update was measured by all ranks"
+    rows = [rank[np.searchsorted(rank["extra"], shared)] for rank in kept]
+    pairs = np.stack([np.ascontiguousarray(rank["number"]).view(np.float32).reshape(-1, 2).astype(np.float64) for rank in rows])
+    first = rows[0]
+    b = first["nbytes"].astype(np.float64)
+    b[b == 0] = np.nan
+    begun = int(values["start"].min()) if len(values) else int(first["start"].min())
+    return (
+        GradientNorms(
+            updates=shared.astype(np.int64),
+            samples=samples_at(shared, values, ranks),
+            at_s=(first["start"] - begun) / 1e9,
+            small_sq=pairs[:, :, 0].mean(0),
+            big_sq=pairs[:, :, 1].sum(0) if sharded else pairs[:, :, 1].mean(0),
+            b=b,
+            B=b * first["cpu"],
+            how=how,
+            parts=int(first["cpu"][0]),
+            parts_seen=len(kept),
+        ),
+        "",
+    )
+
+
+def gradients(rank: Rank) -> tuple[Records, dict[int, str]]:
+    """A rank's GRADIENT records in the order of updates, each update once."""
+    main: Process = rank.main
+    records = main.of(Stage.GRADIENT)
+    _, first = np.unique(records["extra"], return_index=True)
+    return records[first], main.names
+
+
+def keep_usual(records: Records, names: dict[int, str]) -> tuple[Records, str]:
+    """The records that were seen in the way, and made of as many parts, as most were: one estimate is of one kind."""
+    kinds, counts = np.unique(records[["source", "cpu"]], return_counts=True)
+    usual = kinds[counts.argmax()]
+    kept = records[(records["source"] == usual["source"]) & (records["cpu"] == usual["cpu"])]
+    return kept, names.get(int(usual["source"]), "?")
+
+
+def samples_at(updates: IntArray, values: Records, ranks: int) -> npt.NDArray[np.float64]:
+    """Samples that all ranks had trained on by these updates, between the values that were written down."""
+    if not len(values):
+        return np.full(len(updates), np.nan)
+    ordered = values[np.argsort(values["extra"], kind="stable")]
+    return np.interp(updates, ordered["extra"], ordered["nbytes"]) * ranks

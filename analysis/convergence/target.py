@@ -1,0 +1,114 @@
+"""Updates and time to a target at another batch and number of workers: S(B) from the noise scale times the time of a step.
+
+Throughput alone says what N workers read in a second; here each of their samples teaches less, the larger their batch.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from feedline.analysis.convergence.curves import smooth
+from feedline.analysis.convergence.model import NoiseOverTraining, TimeToTarget
+from feedline.analysis.convergence.recorded import Curve
+from feedline.analysis.quantities import number
+
+#: Part of a curve's values that one is smoothed with.
+SMOOTHING = 0.02
+#: Standard errors to either side of the smoothed curve: its crossings are the ends of the interval.
+ERRORS = 2.0
+
+
+@dataclass(frozen=True)
+class Reached:
+    """When a curve came to a target; all None where it did not, and ``why`` says so.
+
+    Attributes:
+        updates, samples, at_s: by the smoothed curve.
+        low, high: updates by the curve two standard errors better and worse; without high: worse, it does not come there.
+    """
+
+    updates: float | None
+    samples: float | None
+    at_s: float | None
+    low: float | None
+    high: float | None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Mean seconds of an update with so many workers; ``source`` says "measured", or whose prediction it is."""
+
+    workers: int
+    step_s: float | None
+    low: float | None
+    high: float | None
+    source: str
+
+
+def steps_to_target(curve: Curve, target: float, *, rising: bool = False, smoothing: float = SMOOTHING) -> Reached:
+    """The first update at which the smoothed curve is at the target or past it.
+
+    Args:
+        rising: more is better, as of an accuracy.
+        smoothing: part of the values that one is the mean of, itself and those before it.
+
+    Raises:
+        ValueError: a target that is no finite number, or smoothing outside 0 to 1.
+    """
+    if not np.isfinite(target) or not 0 <= smoothing <= 1:
+        raise ValueError(f"a target is a finite number and smoothing a share, not {target} and {smoothing}")
+    fine = np.isfinite(curve.values)
+    values = curve.values[fine] if rising else -curve.values[fine]
+    goal = target if rising else -target
+    if not len(values):
+        return Reached(None, None, None, None, None, "the curve has no finite value")
+    width = max(1, round(smoothing * len(values)))
+    smoothed = smooth(values, width)
+    scatter = float(np.median(np.abs(np.diff(values)))) / 0.954 if width > 1 else 0.0  # median |x - y| of two normal draws: 0.954 sigma
+    error = ERRORS * scatter / width**0.5
+    first = [_first(smoothed + shift, goal) for shift in (error, 0.0, -error)]
+    updates, samples, at_s = (column[fine] for column in (curve.updates.astype(float), curve.samples, curve.at_s))
+    if first[1] is None:
+        best = float(smoothed.max() if rising else -smoothed.max())
+        return Reached(None, None, None, None, None, f"the curve never reaches {number(target)}: it comes to {number(best)}")
+    low, high = (None if one is None else float(updates[one]) for one in (first[0], first[2]))
+    return Reached(float(updates[first[1]]), float(samples[first[1]]), float(at_s[first[1]]), low, high)
+
+
+def _first(values: np.ndarray, goal: float) -> int | None:
+    there = np.flatnonzero(values >= goal)
+    return int(there[0]) if len(there) else None
+
+
+def updates_at(updates: float, base_batch: float, batch: float, critical: float) -> float:
+    """S(B) = S(B0) (1 + Bc/B) / (1 + Bc/B0), from S = Smin (1 + Bc/B) (McCandlish and others, arXiv:1812.06162, section 2.3)."""
+    return updates * (1 + critical / batch) / (1 + critical / base_batch)
+
+
+def time_to_target(reached: Reached, base_batch: float, batch: float, noise: NoiseOverTraining, step: StepTime) -> TimeToTarget:
+    """What a run at ``base_batch`` and its noise scale say of another batch.
+
+    The band joins the ends of all three: when the curve came to the target, the noise scale's range over the training, and the step's time.
+
+    Args:
+        reached: of the run at ``base_batch``.
+        base_batch, batch: samples per update, all workers together.
+    """
+    nothing = (None, None, None, None, None, None)
+    if reached.updates is None:
+        return TimeToTarget(step.workers, batch, *nothing, step.source, reached.why)
+    if noise.value is None and batch != base_batch:
+        return TimeToTarget(step.workers, batch, *nothing, step.source, f"the noise scale is not known: {noise.why}")
+    criticals = [0.0 if one is None else one for one in (noise.value, noise.low, noise.high)]
+    updates = updates_at(reached.updates, base_batch, batch, criticals[0])
+    ends = [
+        updates_at(of, base_batch, batch, critical)
+        for of in (reached.low or reached.updates, reached.high or reached.updates)
+        for critical in criticals
+    ]
+    low, high = min(ends), max(ends)
+    if step.step_s is None:
+        return TimeToTarget(step.workers, batch, updates, low, high, None, None, None, step.source, f"no time of a step: {step.source}")
+    fast, slow = step.low or step.step_s, step.high or step.step_s
+    return TimeToTarget(step.workers, batch, updates, low, high, updates * step.step_s, low * fast, high * slow, step.source)

@@ -1,0 +1,163 @@
+"""Whether a fix holds: branches of one training with it, without it and with its control, by seed."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from feedline.analysis.convergence.recorded import Recorded
+
+#: Quantiles 0.975 of Student's t distribution for 1, 2, ... degrees of freedom (any table; R: ``qt(0.975, 1:20)``).
+T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101)
+T_975_BEYOND = 2.1  # a little too wide for more than 18
+TAIL = 0.1  # the end of a loss curve that its last value is the mean of
+SAME_SAMPLES = 0.02  # arms may differ by so much: a last batch that one drops and another does not
+LOWER_WORDS = ("loss", "error", "perplexity")
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One training of one arm.
+
+    Attributes:
+        arm: "baseline", "fix" or "control".
+        value: of the metric at its end; None: it failed.
+        samples, updates: trained on, made.
+        step_s: mean seconds of an update.
+        failed: why it says nothing; "" where it does.
+    """
+
+    arm: str
+    seed: int
+    value: float | None
+    samples: float
+    updates: int
+    step_s: float | None
+    failed: str = ""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """By how much one arm is better than another: mean over seeds of the paired differences, 95 % interval by Student's t."""
+
+    than: str
+    mean: float
+    low: float
+    high: float
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a verification found.
+
+    Attributes:
+        verdict: "accept", "reject" or "inconclusive".
+        why: in a sentence, with figures.
+    """
+
+    fix: str
+    control: str
+    metric: str
+    lower_is_better: bool
+    branches: list[Branch]
+    differences: list[Difference]
+    verdict: str
+    why: str
+
+
+def is_lower_better(metric: str) -> bool:
+    """Whether a number of this name is better when it is smaller."""
+    return any(word in metric.lower() for word in LOWER_WORDS)
+
+
+def usual_metric(runs: Sequence[Recorded]) -> str:
+    """What all runs have: a metric of the program's own, else the loss of evaluations, else the training's.
+
+    Raises:
+        ValueError: no run has any.
+    """
+    shared = set.intersection(*(set(run.curves) for run in runs)) - {"lr"} if runs else set()
+    own = sorted(shared - {"train loss", "eval loss"})
+    for name in (*own, "eval loss", "train loss"):
+        if name in shared:
+            return name
+    raise ValueError("the branches have no number in common: no loss was seen, and no feedline.metric(...) either")
+
+
+def final_value(run: Recorded, metric: str) -> float:
+    """A metric at the end of a run: its last value, of the training's loss the mean of the last tenth of the samples. NaN: it has none.
+
+    A loss that is infinite or NaN at the end is NaN.
+    """
+    curve = run.curves.get(metric)
+    if curve is None or not len(curve.values):
+        return math.nan
+    if metric != "train loss":
+        return float(curve.values[-1])
+    return float(curve.values[curve.samples >= (1 - TAIL) * curve.samples[-1]].mean())
+
+
+def decide(fix: str, control: str, metric: str, branches: list[Branch], margin: float = 0.0) -> Trial:
+    """Accept a fix that is better than the training as it is, and than its control, with 95 % confidence each; reject one that is worse
+    than either, or that makes the training diverge. Everything else is inconclusive.
+
+    Args:
+        margin: what it must be better than the baseline by, in the metric's unit.
+    """
+    lower = is_lower_better(metric)
+    differences = [found for than in ("baseline", "control") if (found := difference(branches, than, lower)) is not None]
+    verdict, why = judged(fix, control, branches, differences, margin)
+    return Trial(fix, control, metric, lower, branches, differences, verdict, why)
+
+
+def difference(branches: list[Branch], than: str, lower: bool) -> Difference | None:
+    """How much better "fix" is than another arm, over the seeds that both have; None with fewer than two."""
+    values = {(branch.arm, branch.seed): branch.value for branch in branches if branch.value is not None}
+    pairs = [(value, values[than, seed]) for (arm, seed), value in values.items() if arm == "fix" and (than, seed) in values]
+    if len(pairs) < 2:
+        return None
+    gains = np.array([(other - own) if lower else (own - other) for own, other in pairs])
+    mean, error = float(gains.mean()), float(gains.std(ddof=1)) / math.sqrt(len(gains))
+    half = error * (T_975[len(gains) - 2] if len(gains) - 2 < len(T_975) else T_975_BEYOND)
+    return Difference(than, mean, mean - half, mean + half, len(gains))
+
+
+def judged(fix: str, control: str, branches: list[Branch], differences: list[Difference], margin: float) -> tuple[str, str]:
+    """The verdict and its reason."""
+    failed = {arm: [branch for branch in branches if branch.arm == arm and branch.failed] for arm in ("baseline", "fix", "control")}
+    if failed["fix"] and not failed["baseline"]:
+        first = failed["fix"][0]
+        return (
+            "reject",
+            f"{len(failed['fix'])} of its trainings gave no result (seed {first.seed}: {first.failed}), and none without it failed",
+        )
+    if failed["baseline"]:
+        first = failed["baseline"][0]
+        return "inconclusive", f"the training as it is failed (seed {first.seed}: {first.failed})"
+    samples = [branch.samples for branch in branches if not branch.failed]
+    if max(samples) > (1 + SAME_SAMPLES) * min(samples):
+        return "inconclusive", f"the arms did not train on as many samples: {min(samples):,.0f} to {max(samples):,.0f}"
+    by_arm = {found.than: found for found in differences}
+    base, beside = by_arm.get("baseline"), by_arm.get("control")
+    if base is None:
+        return "inconclusive", "one seed says nothing of how much seeds differ: --seeds 3 or more"
+    if base.high < 0:
+        return "reject", f"worse than without it by {-base.mean:.4g} [{-base.high:.4g}, {-base.low:.4g}]"
+    if beside is not None and beside.high < 0:
+        return "reject", f"its control ({control}) is better by {-beside.mean:.4g} [{-beside.high:.4g}, {-beside.low:.4g}]"
+    if base.low <= margin:
+        return (
+            "inconclusive",
+            f"better than without it by {base.mean:.4g} [{base.low:.4g}, {base.high:.4g}], which {base.seeds} seeds do not settle",
+        )
+    gain = f"better than without it by {base.mean:.4g} [{base.low:.4g}, {base.high:.4g}]"
+    if beside is not None and beside.low <= 0:
+        return (
+            "inconclusive",
+            f"{gain}, but not than its control ({control}): {beside.mean:.4g} [{beside.low:.4g}, {beside.high:.4g}]; take the simpler one",
+        )
+    return "accept", gain + (
+        f", and than its control ({control}) by {beside.mean:.4g} [{beside.low:.4g}, {beside.high:.4g}]" if beside else ""
+    )

@@ -1,0 +1,7 @@
+"""What a larger batch costs, which fix repairs the loss, and the proof of it.
+
+Import it as ``feedline.convergence``.
+"""
+
+if __name__ != "feedline.convergence":
+    raise ImportError(f"import feedline.convergence, not {__name__}: a second copy would not share its classes with the first")

@@ -1,0 +1,83 @@
+"""What is known of every fix: how it is asked for, what to compare it with, and where it acts in a training nobody changed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the training is, before an update.
+
+    Attributes:
+        updates: optimizer steps made.
+        samples: samples seen by all ranks.
+        samples_per_epoch: of the training's data set, all ranks together; None: its loader has no length.
+        batch: samples of this update, all ranks together.
+        ranks: processes of the training.
+    """
+
+    updates: int
+    samples: int
+    samples_per_epoch: int | None
+    batch: int
+    ranks: int
+
+    def after(self, epochs: float | None, samples: int | None) -> float:
+        """Share (0 to 1) of a phase of so many epochs, or samples, that lies behind.
+
+        Raises:
+            ValueError: it is in epochs, and nobody knows how long one is.
+        """
+        if epochs is not None and self.samples_per_epoch is None:
+            raise ValueError("the loader has no length, so an epoch has none: say it in samples")
+        length = samples if epochs is None else epochs * (self.samples_per_epoch or 0)
+        return min(1.0, self.samples / length) if length else 1.0
+
+
+class Training(Protocol):
+    """The places of a training where a fix can act. What is done there is undone with the recording (convergence/apply)."""
+
+    ranks: int
+
+    def optimizer(self, make: Callable[[type[torch.optim.Optimizer], Any, dict[str, Any]], torch.optim.Optimizer]) -> None:
+        """Make another optimizer where the program makes torch's SGD, Adam or AdamW: ``make(its class, params, its arguments)``."""
+
+    def made_optimizer(self, act: Callable[[torch.optim.Optimizer], None]) -> None:
+        """Called with each optimizer once it is made, before a scheduler has seen it."""
+
+    def rate(self, factor: Callable[[Progress], float]) -> None:
+        """Multiply every learning rate of an update by a factor, and put it back after the update, so that no scheduler sees it."""
+
+    def model(self, act: Callable[[torch.nn.Module], None]) -> None:
+        """Called with each outermost model before its first training forward. Parameters and buffers must stay the same objects."""
+
+    def output(self, act: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Called with the output tensor (first dimension: samples) of each outermost training forward; what it returns goes on."""
+
+
+@dataclass(frozen=True)
+class Fix:
+    """One fix, as ``feedline run --fix NAME=VALUE`` and ``feedline converge`` know it.
+
+    Attributes:
+        name: as the user writes it.
+        value: what VALUE may be, for the help.
+        says: what it does, in one line.
+        control: the ``--fix`` text of the arm it must beat at equal budget before anybody should believe in it; "": the training as it is.
+        parse: VALUE as a setting. ValueError says what it may be.
+        lines: Python that the user would write for this setting, imports included, ready to paste.
+        attach: acts in a training nobody changed; None: it cannot be done from outside, ``lines`` shows how.
+        replaces_optimizer: it is an optimizer with a rate of its own.
+    """
+
+    name: str
+    value: str
+    says: str
+    control: str
+    parse: Callable[[str], Any]
+    lines: Callable[[Any], str]
+    attach: Callable[[Any, Training], None] | None
+    replaces_optimizer: bool = False

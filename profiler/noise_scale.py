@@ -1,0 +1,220 @@
+"""Gradient noise scale: how many samples a batch may have before its gradient is mostly signal. numpy only.
+
+B_simple = tr(Sigma) / |G|^2 of McCandlish, Kaplan, Amodei and others, An Empirical Model of Large-Batch Training, 2018 (arXiv:1812.06162),
+appendix A.1: the squared norm of the mean gradient of b samples is |G|^2 + tr(Sigma) / b on average, so two sizes of batch give both.
+"""
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Blocks of the jackknife: long enough to hold how the gradient drifts from step to step, enough of them for Student's quantile. With 10,
+#: 20 and 32 blocks the interval held a known value in 93 to 96 % of 300 repeats (tests/noise/test_coverage.py).
+BLOCKS = 20
+#: Fewer updates, or fewer that count in a moving average, give no interval worth the name.
+FEWEST = 16
+#: Windows that a training is cut into.
+WINDOWS = 20
+NORMAL_975 = 1.959964
+
+
+@dataclass(frozen=True)
+class NoiseScale:
+    """B_simple in samples, with its 95 % interval.
+
+    Attributes:
+        value: S / G2; None: not measurable, and ``why`` says why.
+        low, high: of the interval. Without a value they are what is still known: with ``low`` alone it is at least that, with ``high``
+            at most that.
+        why: "" where there is a value.
+        updates: that it is made from.
+        S: trace of the covariance of one sample's gradient, tr(Sigma). Not clamped; NaN: no update could be used.
+        G2: squared norm of the true gradient. Not clamped; NaN: no update could be used.
+        dropped: updates left out, because something about them was not finite or not known, or the part was not smaller than the whole.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    why: str
+    updates: int
+    S: float
+    G2: float
+    dropped: int = 0
+
+
+@dataclass(frozen=True)
+class Window:
+    """The noise scale of rows ``first`` to ``last`` (exclusive) of a training."""
+
+    first: int
+    last: int
+    scale: NoiseScale
+
+
+def noise_scale(
+    small_sq: npt.ArrayLike,
+    big_sq: npt.ArrayLike,
+    b: npt.ArrayLike,
+    B: npt.ArrayLike,
+    *,
+    decay: float | None = None,
+    data_set: float | None = None,
+) -> NoiseScale:
+    """Ratio of the means of S and of |G|^2, never the mean of ratios: the ratio of one update is mostly noise, and skewed.
+
+    The interval is a jackknife that leaves out one block of updates at a time (Efron and Tibshirani, An Introduction to the Bootstrap,
+    chapter 11) on |G|^2 / S, because S is known far better than |G|^2: its ends, turned over, are those of the noise scale, and where the
+    lower one is not above 0 no batch is too large to be the noise scale.
+
+    Args:
+        small_sq: float [n], |g_b|^2 of each update: squared norm of a part's mean gradient, or the mean of that over parts.
+        big_sq: float [n], |g_B|^2, of the mean gradient of all parts.
+        b, B: samples behind the two; float [n] or one number.
+        decay: weigh an update that lies k back by decay^k, which is what the ratio of two debiased exponential moving averages does.
+            None: all alike.
+        data_set: samples N of a finite data set drawn without replacement: S / N is added to |G|^2, which matters once B_simple is near N.
+
+    Raises:
+        ValueError: arrays that differ in length, or decay outside 0 to 1.
+    """
+    if decay is not None and not 0 < decay < 1:
+        raise ValueError(f"decay is a number between 0 and 1, not {decay}")
+    S, G2, dropped, why = _split(small_sq, big_sq, b, B)
+    if not len(S):
+        return NoiseScale(None, None, None, why, 0, math.nan, math.nan, dropped)
+    if data_set:
+        G2 = G2 + S / data_set
+    weights = np.ones(len(S)) if decay is None else decay ** np.arange(len(S) - 1.0, -1.0, -1.0)
+    mean_S, mean_G2 = float(np.average(S, weights=weights)), float(np.average(G2, weights=weights))
+    counted = float(weights.sum() ** 2 / (weights**2).sum())
+    if counted < FEWEST:
+        said = f"{len(S)} updates" if decay is None else f"{counted:.0f} updates that count"
+        return NoiseScale(None, None, None, f"too few: {said}, and {FEWEST} are needed", len(S), mean_S, mean_G2, dropped)
+    left_out = _left_out(S, G2, weights, min(BLOCKS, int(counted)))
+    return _interval(NoiseScale(None, None, None, "", len(S), mean_S, mean_G2, dropped), left_out)
+
+
+def _split(small_sq: npt.ArrayLike, big_sq: npt.ArrayLike, b: npt.ArrayLike, B: npt.ArrayLike) -> tuple[FloatArray, FloatArray, int, str]:
+    """S and |G|^2 of each update that can be used, how many cannot, and why none can."""
+    small, big = np.atleast_1d(np.asarray(small_sq, float)), np.atleast_1d(np.asarray(big_sq, float))
+    if small.ndim != 1 or small.shape != big.shape:
+        raise ValueError(f"small_sq and big_sq are columns of one length, not of shapes {small.shape} and {big.shape}")
+    part, whole = np.broadcast_to(np.asarray(b, float), small.shape), np.broadcast_to(np.asarray(B, float), small.shape)
+    sized = np.isfinite(part) & np.isfinite(whole) & (part > 0)
+    finite = np.isfinite(small) & np.isfinite(big)
+    smaller = sized & (part < whole)
+    kept = finite & smaller
+    small, big, part, whole = small[kept], big[kept], part[kept], whole[kept]
+    with np.errstate(over="ignore", invalid="ignore"):
+        S, G2 = (small - big) / (1 / part - 1 / whole), (whole * big - part * small) / (whole - part)
+    fits = np.isfinite(S) & np.isfinite(G2)
+    if not len(finite):
+        why = "no update was seen"
+    elif not finite.any():
+        why = "the gradient was finite in no update"
+    elif not sized.any():
+        why = "nobody knows how many samples are behind the gradients"
+    elif not smaller.any():
+        why = "the part is as large as the whole: it takes two ranks, or two micro-batches in an update"
+    else:
+        why = "no update was finite and had a part smaller than the whole"
+    return S[fits], G2[fits], int(len(finite) - fits.sum()), why
+
+
+def _left_out(S: FloatArray, G2: FloatArray, weights: FloatArray, blocks: int) -> tuple[FloatArray, FloatArray]:
+    """Means of S and |G|^2 without one of the blocks of neighbours, which weigh about the same: two float64 [blocks]."""
+    middle = np.cumsum(weights) - weights / 2
+    number = np.minimum((middle / weights.sum() * blocks).astype(np.int64), blocks - 1)
+    of_block = np.bincount(number, weights, blocks)
+    there = of_block > 0
+    rest = weights.sum() - of_block[there]
+    without = [(np.dot(weights, x) - np.bincount(number, weights * x, blocks)[there]) / rest for x in (S, G2)]
+    return without[0], without[1]
+
+
+def _interval(found: NoiseScale, left_out: tuple[FloatArray, FloatArray]) -> NoiseScale:
+    S, G2, (S_less, G2_less) = found.S, found.G2, left_out
+    noise = _ends(S, S_less)
+    if S == 0 and not S_less.any():
+        return _but(found, 0.0, 0.0, "the parts have the same gradient as the whole: they saw the same data")
+    if noise[1] < 0:
+        return _but(found, None, None, "the whole's gradient is longer than its parts' on average, which a mean never is: it may be a sum")
+    if noise[0] <= 0:
+        if _ends(G2, G2_less)[0] <= 0:
+            return _but(found, None, None, "neither the gradient nor its noise stands out of the other")
+        most = max(0.0, _ends(S / G2, S_less / G2_less)[1])
+        return _but(found, 0.0, most, "the noise is too small to be seen beside the gradient")
+    low, high = _ends(G2 / S, G2_less / S_less)
+    if high <= 0:
+        return _but(found, None, None, "the gradient does not stand out of its noise, and is below what noise alone leaves")
+    if low <= 0:
+        return _but(found, 1 / high, None, "the gradient does not stand out of its noise: its interval holds 0")
+    return NoiseScale(S / G2, 1 / high, 1 / low, "", found.updates, S, G2, found.dropped)
+
+
+def _but(found: NoiseScale, low: float | None, high: float | None, why: str) -> NoiseScale:
+    return NoiseScale(None, low, high, why, found.updates, found.S, found.G2, found.dropped)
+
+
+def _ends(value: float, left_out: FloatArray) -> tuple[float, float]:
+    """95 % interval of a statistic from what it is without each block."""
+    blocks = len(left_out)
+    error = math.sqrt((blocks - 1) / blocks * float(((left_out - left_out.mean()) ** 2).sum()))
+    return value - student(blocks - 1) * error, value + student(blocks - 1) * error
+
+
+def student(freedom: int) -> float:
+    """97.5 % quantile of Student's t: Cornish and Fisher's expansion (Abramowitz and Stegun, 26.7.5), within 0.3 % from 5 degrees on."""
+    z = NORMAL_975
+    terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
+
+
+def windows(
+    small_sq: FloatArray, big_sq: FloatArray, b: FloatArray, B: FloatArray, *, pieces: int = WINDOWS, data_set: float | None = None
+) -> list[Window]:
+    """The noise scale as it goes over a training: about ``pieces`` windows of as many updates, fewer where they would be too short.
+
+    Args:
+        small_sq, big_sq, b, B, data_set: as for ``noise_scale``; float64 [n].
+    """
+    rows = len(small_sq)
+    edges = np.linspace(0, rows, max(1, min(pieces, rows // (2 * FEWEST))) + 1).round().astype(int) if rows else np.zeros(1, int)
+    return [
+        Window(int(i), int(j), noise_scale(small_sq[i:j], big_sq[i:j], b[i:j], B[i:j], data_set=data_set))
+        for i, j in zip(edges[:-1], edges[1:])
+    ]
+
+
+class Live:
+    """The noise scale of the last updates, for a loop of one's own::
+
+        scale = Live()
+        for ...:
+            scale.update(part_norm**2, mean_norm**2, b=32, B=256)
+        print(scale.value())
+
+    Args:
+        window: updates that are remembered.
+        decay: as for ``noise_scale``.
+        data_set: as for ``noise_scale``.
+    """
+
+    def __init__(self, window: int = 1000, decay: float | None = None, data_set: float | None = None) -> None:
+        self.decay, self.data_set = decay, data_set
+        self._rows: deque[tuple[float, float, float, float]] = deque(maxlen=window)
+
+    def update(self, small_sq: float, big_sq: float, b: float, B: float) -> None:
+        """One optimizer update: squared norms of a part's mean gradient and of the whole's, and the samples behind them."""
+        self._rows.append((float(small_sq), float(big_sq), float(b), float(B)))
+
+    def value(self) -> NoiseScale:
+        """Of the updates remembered."""
+        columns = np.array(self._rows, float).reshape(-1, 4).T
+        return noise_scale(*columns, decay=self.decay, data_set=self.data_set)

@@ -1,0 +1,15 @@
+"""What a training tells about its convergence while it runs: losses, gradient norms, and how its optimizer is set up."""
+
+from collections.abc import Callable
+
+from feedline.profiler.taps.convergence.watch import GIVES, NAME, Tell, TellSetup, Watch
+from feedline.profiler.taps.patch import Patches
+
+__all__ = ["GIVES", "NAME", "attach"]
+
+
+def attach(tell: Tell, patches: Patches, tell_setup: TellSetup) -> Callable[[], None]:
+    """Watch the training of this process; returns what ends it."""
+    watch = Watch(tell, tell_setup)
+    watch.attach(patches)
+    return watch.stop

@@ -1,0 +1,96 @@
+"""Numbers that a device may still be computing, written down once they are there. Nothing here makes the program wait for a GPU."""
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from feedline.profiler import clock
+from feedline.profiler.events import Stage
+from feedline.profiler.record.recorder import recorder
+
+MOST = 64  # numbers that wait for a GPU; the oldest is given up then
+DOUBLE, LONG, FLOATS = struct.Struct("<d"), struct.Struct("<q"), struct.Struct("<ff")
+
+
+class Counts(Protocol):
+    """How far the training is."""
+
+    updates: int
+    samples: int
+
+
+class Later:
+    """Writes VALUE and GRADIENT records. Args: counts: read when a number is handed over."""
+
+    def __init__(self, counts: Counts) -> None:
+        self._counts = counts
+        self._waiting: deque[tuple[Any, Callable[[], None]]] = deque()
+
+    def number(self, name: str, value: float, at: int | None = None, samples: int | None = None, updates: int | None = None) -> None:
+        """Write one number of the training down, as of now or of an earlier moment."""
+        segment = recorder.main
+        if segment is None:
+            return
+        segment.add(
+            Stage.VALUE,
+            clock.wall_ns() if at is None else at,
+            0,
+            nbytes=self._counts.samples if samples is None else samples,
+            number=bits(value),
+            extra=self._counts.updates if updates is None else updates,
+            source=segment.name_id(name),
+        )
+
+    def value(self, name: str, on: list[torch.Tensor], value: torch.Tensor) -> None:
+        """The same for a tensor of one element, computed of those in ``on``."""
+        at, samples, updates = clock.wall_ns(), self._counts.samples, self._counts.updates
+        self._once(value, lambda: self.number(name, value.item(), at, samples, updates))
+
+    def gradient(
+        self, how: str, small: torch.Tensor, big: torch.Tensor, samples: int, parts: int, ranks: int, flags: int, updates: int
+    ) -> None:
+        """Write the two squared norms of an update down; see ``Stage.GRADIENT``."""
+        at, both = clock.wall_ns(), torch.stack([small.detach(), big.detach()])
+
+        def write() -> None:
+            segment = recorder.main
+            if segment is not None:
+                (number,) = LONG.unpack(FLOATS.pack(*(in_float(value) for value in both.tolist())))
+                source = segment.name_id(how)
+                segment.add(Stage.GRADIENT, at, 0, parts, ranks, samples, number, updates, source, flags)
+
+        self._once(both, write)
+
+    def read(self) -> None:
+        """Write down what has become ready."""
+        while self._waiting and self._waiting[0][0].query():
+            self._waiting.popleft()[1]()
+        while len(self._waiting) > MOST:
+            self._waiting.popleft()
+
+    def stop(self) -> None:
+        """Write what is ready now; the rest is lost."""
+        self.read()
+        self._waiting.clear()
+
+    def _once(self, tensor: torch.Tensor, write: Callable[[], None]) -> None:
+        if not tensor.is_cuda:
+            write()
+            return
+        passed = torch.cuda.Event()
+        passed.record(torch.cuda.current_stream(tensor.device))
+        self._waiting.append((passed, write))
+
+
+def bits(value: float) -> int:
+    """A float64 as the int64 of the same bits."""
+    (number,) = LONG.unpack(DOUBLE.pack(value))
+    return int(number)
+
+
+def in_float(value: float) -> float:
+    """What a float32 can hold; beyond it, infinity."""
+    return value if abs(value) < 3e38 else value * float("inf")

@@ -1,0 +1,242 @@
+"""Squared norms of the gradient of a part of an update and of the whole, for the gradient noise scale (profiler/noise_scale.py).
+
+where the parts come from            the part's own gradient                      the whole's
+DistributedDataParallel              its buckets before they are summed           p.grad after backward
+.. with a hook of the program        the buckets that the hook is given           p.grad after backward
+FSDP2 (fully_shard)                  what its reduce-scatter is given             this rank's shard of p.grad after backward
+all_reduce by the program            p.grad after backward                        p.grad before clipping and the update
+accumulation in one process          p.grad after the first backward              p.grad after the last one
+
+Each rank writes down its own; who reads the run takes the mean over ranks, so nothing is sent. An update is measured as often as that
+costs at most SHARE of the training's time.
+"""
+
+import functools
+import math
+import time
+import weakref
+from typing import Any, Protocol
+
+import torch
+
+from feedline.profiler.events import Flag
+from feedline.profiler.ranks import place
+from feedline.profiler.record.recorder import recorder
+from feedline.profiler.taps.convergence.later import Later
+from feedline.profiler.taps.patch import Patches
+
+SHARE = 0.015  # of the training's time
+SELDOM = 64  # one update in so many is measured whatever it costs
+LOOKS = 8  # measured updates between two looks at what they cost
+NEEDS = "the noise scale needs gradients of parts of an update: several ranks, or gradient accumulation over two micro-batches or more"
+Tensors = list[torch.Tensor]
+
+
+class Counts(Protocol):
+    """How far the training is (Watch)."""
+
+    @property
+    def fresh(self) -> int: ...
+
+    updates: int
+
+
+class Norms:
+    """Measures one update after another.
+
+    Attributes:
+        why: why nothing has been measured; "" once something has.
+    """
+
+    def __init__(self, counts: Counts, later: Later) -> None:
+        self._counts, self._later = counts, later
+        self.why = NEEDS
+        self._ranks = place().world_size
+        self._optimizer: Any = lambda: None  # a weak reference
+        self._wanted = self._lost = False
+        self._spent, self._began, self._every, self._look = 0.0, time.perf_counter(), 1, LOOKS
+        self._new_update()
+        self._backwards_before = 0  # of the last update
+
+    def _new_update(self) -> None:
+        self._backwards = 0
+        self._small: Tensors = []  # of the buckets of this backward
+        self._local: torch.Tensor | None = None  # of p.grad: by the program's own all_reduce, or accumulation
+        self._samples = 0  # behind the part
+        self._how, self._done, self._in_hook, self._summed, self._stale = "", False, 0, False, False
+        self._parts = 1
+
+    def attach(self, patches: Patches) -> None:
+        """Wrap the program's hooks, FSDP2's reduction and clipping. Each is left out where this torch has none of the name."""
+        clip = torch.nn.utils.clip_grad_norm_
+
+        @functools.wraps(clip)
+        def clip_grad_norm_(*args: Any, **kwargs: Any) -> Any:
+            self._before_clipping()
+            return clip(*args, **kwargs)
+
+        patches.set(torch.nn.utils, "clip_grad_norm_", clip_grad_norm_)
+        if torch.distributed.is_available():
+            self._watch_hooks(patches)
+            self._watch_fsdp(patches)
+
+    def _watch_hooks(self, patches: Patches) -> None:
+        from torch.nn.parallel import DistributedDataParallel
+
+        original = DistributedDataParallel.register_comm_hook
+
+        @functools.wraps(original)
+        def register_comm_hook(model: Any, state: Any, hook: Any) -> Any:
+            @functools.wraps(hook)
+            def watched(state: Any, bucket: Any) -> Any:
+                if recorder.convergence is not None:
+                    self._part("hook", [bucket.buffer()], 1.0, self._ranks)
+                self._in_hook += 1
+                try:
+                    return hook(state, bucket)
+                finally:
+                    self._in_hook -= 1
+
+            return original(model, state, watched)
+
+        patches.set(DistributedDataParallel, "register_comm_hook", register_comm_hook)
+
+    def _watch_fsdp(self, patches: Patches) -> None:
+        try:
+            from torch.distributed.fsdp._fully_shard import _fsdp_param_group as group
+
+            original = group.foreach_reduce
+        except (ImportError, AttributeError):
+            return
+
+        @functools.wraps(original)
+        def foreach_reduce(fsdp_params: Any, unsharded_grads: Any, *args: Any, **kwargs: Any) -> Any:
+            if recorder.convergence is not None:
+                self._part("fsdp2", [grad for grad in unsharded_grads if isinstance(grad, torch.Tensor)], 1.0, self._ranks)
+            self._in_hook += 1
+            try:
+                return original(fsdp_params, unsharded_grads, *args, **kwargs)
+            finally:
+                self._in_hook -= 1
+
+        patches.set(group, "foreach_reduce", foreach_reduce)
+
+    def reduced(self, tensor: torch.Tensor, ranks: int, bucket: bool) -> None:
+        """A collective sums a tensor. DistributedDataParallel has divided its bucket by the number of ranks before."""
+        if self._in_hook:
+            return
+        if bucket:
+            self._part("ddp", [tensor], float(ranks), ranks)
+        elif tensor.is_floating_point():
+            self._summed = True
+
+    def _part(self, how: str, tensors: Tensors, scale: float, ranks: int) -> None:
+        """A part's gradient goes by, or some of it."""
+        self._how = how
+        if self._wanted and not self._done and tensors:
+            begun = time.perf_counter()
+            self._small.append(squared_norm(tensors) * scale**2)
+            self._parts = ranks
+            self._spent += time.perf_counter() - begun
+
+    def give_up(self, error: Exception) -> None:
+        """Measure no more."""
+        self._wanted, self._lost = False, True
+        self.why = f"{type(error).__name__}: {error}"
+
+    def before_backward(self) -> None:
+        if self._wanted and not self._backwards:
+            smallest = min(self._parameters(), key=torch.Tensor.numel, default=None)
+            left = None if smallest is None else smallest.grad  # the program does not set gradients to zero: sums of several updates
+            self._stale = left is not None and not left.is_cuda and bool(local(left).count_nonzero())
+
+    def after_backward(self) -> None:
+        self._backwards += 1
+        if not self._wanted or self._done or self._stale:
+            return
+        if self._small:
+            whole, small = self._gradient(), torch.stack(self._small).sum()
+            self._small = []
+            self._write(small, whole, self._counts.fresh, self._parts, Flag.SHARD if self._how == "fsdp2" else 0)
+        elif not self._how:
+            last = self._backwards == max(self._backwards_before, 1)
+            if self._ranks > 1 and last or self._ranks == 1 and self._backwards == 1 and self._backwards_before > 1:
+                self._local, self._samples = self._gradient(), self._counts.fresh
+            elif self._ranks == 1 and last and self._local is not None:
+                self._whole = self._gradient()
+
+    def _before_clipping(self) -> None:
+        """The program's own all_reduce has been made by now."""
+        if self._summed and self._local is not None and not self._done and self._backwards == max(self._backwards_before, 1):
+            self._manual()
+
+    def _manual(self) -> None:
+        assert self._local is not None
+        self._how = "manual"
+        self._write(self._local, self._gradient(), self._samples, self._ranks, 0)
+
+    def update(self, optimizer: torch.optim.Optimizer) -> None:
+        """The update is about to be made: finish it, and say whether the next is measured."""
+        same = self._backwards == self._backwards_before
+        if self._wanted and not self._done and not self._stale and self._local is not None and same:
+            if self._ranks == 1:
+                self._accumulated()
+            elif self._summed:
+                self._manual()
+        known = self._optimizer()
+        if known is None:
+            self._optimizer = weakref.ref(optimizer)
+        elif known is not optimizer:
+            self._lost, self.why = True, "several optimizers take turns: whose gradient it is cannot be told"
+        self._backwards_before = self._backwards
+        self._new_update()
+        self._wanted = not self._lost and self._is_next()
+
+    def _accumulated(self) -> None:
+        """p.grad after the first backward is of a loss that the program has divided by their number, or the whole has grown by it."""
+        assert self._local is not None
+        self._how = "accumulation"
+        self._write(self._local * self._backwards**2, self._whole, self._samples, self._backwards, 0, ranks=1)
+
+    def _write(self, small: torch.Tensor, big: torch.Tensor, samples: int, parts: int, flags: int, ranks: int | None = None) -> None:
+        self._done = True
+        self._later.gradient(self._how, small, big, samples, parts, ranks or self._ranks, flags, self._counts.updates)
+        self.why = ""
+
+    def _is_next(self) -> bool:
+        """Every so many updates, so that it costs no more than SHARE. Ranks decide alone: who reads keeps what all have."""
+        coming = self._counts.updates + 1
+        if coming >= self._look:
+            elapsed = time.perf_counter() - self._began
+            wanted = self._every * self._spent / (SHARE * elapsed)
+            self._every = max(self._every, min(SELDOM, 1 << math.ceil(math.log2(max(1.0, wanted)))))
+            self._began, self._spent, self._look = time.perf_counter(), 0.0, coming + LOOKS * self._every
+        return coming % self._every == 0
+
+    def _parameters(self) -> Tensors:
+        optimizer = self._optimizer()
+        if optimizer is None:
+            return []
+        return [parameter for group in optimizer.param_groups for parameter in group["params"] if parameter.requires_grad]
+
+    def _gradient(self) -> torch.Tensor:
+        begun = time.perf_counter()
+        found = squared_norm([local(parameter.grad) for parameter in self._parameters() if parameter.grad is not None])
+        self._spent += time.perf_counter() - begun
+        return found
+
+
+def squared_norm(tensors: Tensors) -> torch.Tensor:
+    """Sum of squares of all elements: float32 scalar.
+
+    Raises:
+        RuntimeError: a gradient is sparse.
+    """
+    with torch.no_grad():
+        norms = torch._foreach_norm([tensor for tensor in tensors if tensor.numel()], 2, dtype=torch.float32)
+        return torch.stack(norms).square().sum() if norms else torch.zeros(())
+
+
+def local(gradient: torch.Tensor) -> torch.Tensor:
+    """This rank's part of a DTensor, or the tensor itself."""
+    return gradient.to_local() if hasattr(gradient, "to_local") else gradient

@@ -1,0 +1,103 @@
+"""Two ranks train in every way that ranks share gradients; beside each run the true norms, from a copy of the model, are written as JSON.
+
+two_ranks.py FOLDER
+"""
+
+import contextlib
+import copy
+import json
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+import feedline
+
+UPDATES, BATCH = 8, 4
+WAYS = ("ddp", "hook", "manual", "fsdp2", "accumulated", "same_data", "sum", "clipped", "none")
+
+
+def make() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+
+
+def norm(model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
+    model.zero_grad()
+    F.cross_entropy(model(images), labels).backward()
+    return sum(float(parameter.grad.double().square().sum()) for parameter in model.parameters())
+
+
+def train(way: str, rank: int) -> list[list[float]]:
+    """Returns [small, big] for every update: of this rank's batch, and of both ranks' together."""
+    model, twin = make(), make()
+    inner = model
+    if way in ("ddp", "hook", "accumulated", "same_data", "clipped"):
+        model = DistributedDataParallel(model)
+    if way == "hook":
+        model.register_comm_hook(None, allreduce_hook)
+    if way == "fsdp2":
+        fully_shard(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    generator = torch.Generator().manual_seed(1)
+    micros = 2 if way == "accumulated" else 1
+    truth = []
+    for _ in range(UPDATES):
+        images, labels = torch.randn(2, micros * BATCH, 6, generator=generator), torch.randint(3, (2, micros * BATCH), generator=generator)
+        own = 0 if way == "same_data" else rank
+        if way != "fsdp2":
+            twin.load_state_dict(copy.deepcopy(inner.state_dict()))
+        else:
+            full = {name: value.full_tensor() for name, value in inner.state_dict().items()}
+            twin.load_state_dict(full)
+        both = (images[0], labels[0]) if way == "same_data" else (images.flatten(0, 1), labels.flatten())
+        with contextlib.nullcontext():
+            recorded_apart = norm_without_recording(twin, (images[own], labels[own]), both)
+        truth.append(recorded_apart)
+        for micro in range(micros):
+            part = slice(micro * BATCH, (micro + 1) * BATCH)
+            last = micro == micros - 1
+            with contextlib.nullcontext() if last or way != "accumulated" else model.no_sync():
+                (F.cross_entropy(model(images[own][part]), labels[own][part]) / micros).backward()
+        if way in ("manual", "sum"):
+            for parameter in model.parameters():
+                dist.all_reduce(parameter.grad)
+                if way == "manual":
+                    parameter.grad /= 2
+        if way == "clipped":
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+        optimizer.step()
+        optimizer.zero_grad()
+    return truth
+
+
+def norm_without_recording(twin: torch.nn.Module, own: tuple, both: tuple) -> list[float]:
+    """The twin's own forwards and backwards are not the training's."""
+    from feedline.profiler.record.recorder import recorder
+
+    watch, recorder.convergence = recorder.convergence, None
+    try:
+        return [norm(twin, *own), norm(twin, *both)]
+    finally:
+        recorder.convergence = watch
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank, folder = dist.get_rank(), Path(sys.argv[1])
+    for way in WAYS:
+        with feedline.record(folder / way):
+            truth = train(way, rank)
+        (folder / f"{way}.{rank}.json").write_text(json.dumps(truth))
+        dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""Losses, rates and norms of accumulation, in this process."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import feedline
+from feedline.analysis.convergence.read import read
+
+SAMPLES = 4
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Record a training in this process, and read it."""
+    numbers = itertools.count()
+
+    def recorded(train):
+        folder = tmp_path / str(next(numbers))
+        with feedline.record(folder):
+            result = train()
+        return read(folder), result
+
+    return recorded
+
+
+def model(*layers):
+    torch.manual_seed(0)
+    return torch.nn.Sequential(*layers or (torch.nn.Linear(5, 3),))
+
+
+def batches(count, generator=None):
+    generator = torch.Generator().manual_seed(3)
+    return [(torch.randn(SAMPLES, 5, generator=generator), torch.randint(3, (SAMPLES,), generator=generator)) for _ in range(count)]
+
+
+def squared(net):
+    return sum(float(parameter.grad.double().square().sum()) for parameter in net.parameters())
+
+
+@pytest.mark.parametrize("divided", [True, False])
+def test_accumulation_gives_the_first_micro_batch_and_the_mean_of_all(run, divided):
+    def train():
+        net, truth = model(), []
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for update in range(6):
+            for micro, (images, labels) in enumerate(batches(24)[4 * update : 4 * update + 4]):
+                (F.cross_entropy(net(images), labels) / (4 if divided else 1)).backward()
+                if micro == 0:
+                    first = squared(net)
+            truth.append(first / squared(net))
+            optimizer.step()
+            optimizer.zero_grad()
+        return truth
+
+    recorded, truth = run(train)
+
+    norms = recorded.norms
+    assert (norms.how, norms.parts, set(norms.b), set(norms.B)) == ("accumulation", 4, {4.0}, {16.0})
+    assert norms.updates.tolist() == [1, 2, 3, 4, 5][-len(norms.updates) :]
+    np.testing.assert_allclose(norms.small_sq / norms.big_sq, [16 * truth[update] for update in norms.updates], rtol=1e-4)
+
+
+def test_one_process_without_accumulation_says_what_the_noise_scale_needs(run):
+    def train():
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for images, labels in batches(4):
+            F.cross_entropy(net(images), labels).backward()
+            optimizer.step()
+
+    recorded, _ = run(train)
+
+    assert recorded.norms is None
+    assert "several ranks, or gradient accumulation" in recorded.why
+
+
+def test_the_loss_is_the_one_before_it_was_scaled(run):
+    def train():
+        net, losses = model(), []
+        optimizer, scaler = torch.optim.SGD(net.parameters(), lr=0.1), torch.amp.GradScaler("cpu", init_scale=1024.0)
+        for images, labels in batches(3):
+            loss = F.cross_entropy(net(images), labels)
+            losses.append(loss.item())
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        return losses
+
+    recorded, losses = run(train)
+
+    assert recorded.curves["train loss"].values.tolist() == losses
+    assert recorded.setup["scaler"] == {"kind": "GradScaler", "growth": 1024.0}
+
+
+def test_a_loss_that_is_not_a_number_is_written_as_it_was(run):
+    def train():
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for images, labels in batches(3):
+            (F.cross_entropy(net(images), labels) * math.nan).backward()
+            optimizer.step()
+
+    recorded, _ = run(train)
+
+    assert np.isnan(recorded.curves["train loss"].values).all()
+
+
+def test_evaluation_losses_and_the_programs_own_numbers_are_curves(run):
+    def train():
+        net, loss = model(), torch.nn.CrossEntropyLoss()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for epoch in range(2):
+            for images, labels in batches(3):
+                loss(net(images), labels).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            with torch.no_grad():
+                values = [loss(net.eval()(images), labels).item() for images, labels in batches(2)]
+            net.train()
+            feedline.metric("val accuracy", 10.0 * epoch)
+        return values
+
+    recorded, values = run(train)
+
+    assert recorded.curves["val accuracy"].values.tolist() == [0.0, 10.0]
+    assert recorded.curves["val accuracy"].samples.tolist() == [12.0, 24.0]
+    assert len(recorded.curves["eval loss"].values) == 2
+    assert recorded.curves["eval loss"].values[-1] == pytest.approx(np.mean(values), rel=1e-6)
+
+
+def test_sparse_gradients_end_the_norms_with_a_reason_and_nothing_else(run):
+    def train():
+        net = torch.nn.Sequential(torch.nn.Embedding(10, 5, sparse=True), torch.nn.Flatten(), torch.nn.Linear(10, 3))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(8):
+            for _ in range(2):
+                F.cross_entropy(net(torch.randint(10, (4, 2))), torch.randint(3, (4,))).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    recorded, _ = run(train)
+
+    assert recorded.norms is None and recorded.why
+    assert len(recorded.curves["train loss"].values) == 8
+
+
+def test_optimizers_that_take_turns_have_no_norms(run):
+    def train():
+        nets = model(), model()
+        optimizers = [torch.optim.SGD(net.parameters(), lr=0.1) for net in nets]
+        for images, labels in batches(8):
+            for net, optimizer in zip(nets, optimizers, strict=True):
+                for _ in range(2):
+                    F.cross_entropy(net(images), labels).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+
+    recorded, _ = run(train)
+
+    assert recorded.norms is None
+    assert "several optimizers" in recorded.why
+
+
+def test_frozen_and_unused_parameters_do_not_matter(run):
+    def train():
+        net = model(torch.nn.Linear(5, 5), torch.nn.Linear(5, 3))
+        net[0].weight.requires_grad_(False)
+        unused = torch.nn.Parameter(torch.ones(3))
+        optimizer = torch.optim.SGD([*net.parameters(), unused], lr=0.1)
+        for images, labels in batches(6):
+            for _ in range(2):
+                F.cross_entropy(net(images), labels).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    recorded, _ = run(train)
+
+    np.testing.assert_allclose(recorded.norms.small_sq, recorded.norms.big_sq, rtol=1e-5)  # the same batch twice
+
+
+def test_the_set_up_is_described(run):
+    def train():
+        net = model(torch.nn.Linear(5, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
+        groups = [{"params": [net[0].weight], "weight_decay": 0.1}, {"params": list(net.parameters())[1:]}]
+        optimizer = torch.optim.SGD(groups, lr=0.2, momentum=0.9)
+        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=50)
+        data = torch.utils.data.TensorDataset(torch.randn(32, 5), torch.randint(3, (32,)))
+        sampler = torch.utils.data.DistributedSampler(data, num_replicas=2, rank=0)
+        loader = torch.utils.data.DataLoader(data, batch_size=4, sampler=sampler)
+        for _ in range(3):
+            for images, labels in loader:
+                F.cross_entropy(net(images), labels).backward()
+                optimizer.step()
+                scheduler.step()
+
+    recorded, _ = run(train)
+
+    (optimizer,) = recorded.setup["optimizers"]
+    assert (optimizer["kind"], optimizer["module"]) == ("SGD", "torch.optim.sgd")
+    assert [(group["weight_decay"], group["tensors"], group["vectors"]) for group in optimizer["groups"]] == [(0.1, 1, 0), (0.0, 5, 4)]
+    assert recorded.setup["schedulers"] == [{"kind": "CosineAnnealingLR", "horizon": 50, "steps": 12}]
+    assert recorded.setup["norms"] == {"BatchNorm1d": 1}
+    (sampler,) = recorded.setup["samplers"]
+    assert sampler == {"kind": "DistributedSampler", "shuffles": True, "epochs": 3, "distinct": 1, "samples": 16, "of": 32}
+    assert recorded.samples_per_epoch == 16.0
+
+
+def test_what_goes_wrong_inside_is_told_and_the_training_goes_on(run, monkeypatch):
+    from feedline.profiler.taps.convergence.setup import Setup
+
+    def broken(*_):
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr(Setup, "optimizer", broken)
+
+    def train():
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for images, labels in batches(3):
+            F.cross_entropy(net(images), labels).backward()
+            optimizer.step()
+
+    recorded, _ = run(train)
+
+    assert recorded.curves == {}

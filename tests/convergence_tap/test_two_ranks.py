@@ -1,0 +1,63 @@
+"""Norms that ranks share, against a copy of the model."""
+
+import json
+
+import numpy as np
+import pytest
+
+from feedline.analysis.convergence.read import read
+
+
+def truth(folder, way):
+    """(small: mean over ranks, big), float64 [updates] each."""
+    by_rank = np.array([json.loads((folder / f"{way}.{rank}.json").read_text()) for rank in (0, 1)])
+    return by_rank[:, :, 0].mean(0), by_rank[0, :, 1]
+
+
+@pytest.mark.parametrize(("way", "how"), [("ddp", "ddp"), ("hook", "hook"), ("manual", "manual"), ("fsdp2", "fsdp2"), ("clipped", "ddp")])
+def test_norms_of_parts_and_whole_are_those_of_the_gradients(two_ranks, way, how):
+    norms = read(two_ranks / way).norms
+    small, big = truth(two_ranks, way)
+
+    assert (norms.how, norms.parts, norms.parts_seen) == (how, 2, 2)
+    assert len(norms.updates) >= 6  # the first is never measured
+    np.testing.assert_allclose(norms.small_sq, small[norms.updates], rtol=1e-4)
+    np.testing.assert_allclose(norms.big_sq, big[norms.updates], rtol=1e-4)
+    assert set(norms.b) == {4.0} and set(norms.B) == {8.0}
+
+
+def test_accumulation_before_the_ranks_share_counts_all_its_samples(two_ranks):
+    norms = read(two_ranks / "accumulated").norms
+    small, big = truth(two_ranks, "accumulated")
+
+    np.testing.assert_allclose(norms.small_sq, small[norms.updates], rtol=1e-4)
+    np.testing.assert_allclose(norms.big_sq, big[norms.updates], rtol=1e-4)
+    assert set(norms.b) == {8.0} and set(norms.B) == {16.0}
+
+
+def test_the_same_data_on_every_rank_gives_parts_as_long_as_the_whole(two_ranks):
+    norms = read(two_ranks / "same_data").norms
+
+    np.testing.assert_allclose(norms.small_sq / norms.big_sq, 1, rtol=1e-5)
+
+
+def test_a_sum_in_place_of_a_mean_is_longer_than_the_parts(two_ranks):
+    norms = read(two_ranks / "sum").norms
+
+    assert (norms.big_sq / norms.small_sq).mean() > 2
+
+
+def test_ranks_that_share_nothing_have_no_norms_and_a_reason(two_ranks):
+    recorded = read(two_ranks / "none")
+
+    assert recorded.norms is None
+    assert "several ranks" in recorded.why
+
+
+def test_losses_rates_and_samples_are_those_of_the_training(two_ranks):
+    recorded = read(two_ranks / "ddp")
+
+    assert recorded.curves["train loss"].updates.tolist() == list(range(8))
+    assert recorded.curves["train loss"].samples.tolist() == [8.0 * (update + 1) for update in range(8)]
+    assert recorded.curves["lr"].values.tolist() == [0.1]
+    assert (recorded.batch, recorded.ranks, recorded.updates, recorded.ended) == (8.0, 2, 8, True)
