@@ -1,0 +1,59 @@
+"""What was asked for with ``--fix``."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from feedline.convergence.fix import Fix
+from feedline.convergence.fixes import FIXES
+from feedline.profiler.errors import FixError
+
+
+@dataclass(frozen=True)
+class Request:
+    """One fix and its setting."""
+
+    fix: Fix
+    text: str
+    setting: Any
+
+    @property
+    def lines(self) -> str:
+        """What the user would write."""
+        return self.fix.lines(self.setting)
+
+
+def parse(text: str) -> list[Request]:
+    """Read ``NAME=VALUE,NAME=VALUE,...``.
+
+    Raises:
+        FixError: a name that is no fix, a value it cannot have, one that cannot be applied from outside, or two that contradict.
+    """
+    known = {fix.name: fix for fix in FIXES}
+    requests: list[Request] = []
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition("=")
+        fix = known.get(name.strip())
+        if fix is None:
+            raise FixError(f"there is no fix {name.strip()!r}: there are {', '.join(sorted(known))}")
+        try:
+            requests.append(Request(fix, part.strip(), fix.parse(value.strip())))
+        except ValueError as error:
+            raise FixError(f"{part.strip()}: {error}") from error
+    _check(requests)
+    return requests
+
+
+def _check(requests: list[Request]) -> None:
+    names = [request.fix.name for request in requests]
+    if not requests:
+        raise FixError("--fix names no fix: NAME=VALUE,... as in warmup=5ep,lr_rule=sqrt")
+    if len(set(names)) < len(names):
+        raise FixError(f"a fix is named twice in {','.join(names)}: once each")
+    for request in requests:
+        if request.fix.attach is None:
+            raise FixError(f"{request.fix.name} cannot be applied from outside; write it into the program:\n\n{request.lines}")
+    optimizers = [request.fix.name for request in requests if request.fix.replaces_optimizer]
+    if len(optimizers) > 1:
+        raise FixError(f"{' and '.join(optimizers)} are optimizers: one at a time")
+    if optimizers and "lr_rule" in names:
+        raise FixError(f"{optimizers[0]} names its own rate: leave lr_rule out")

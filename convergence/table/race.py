@@ -1,0 +1,86 @@
+"""All trainings of a table, on all cores: one process a core, one thread a process."""
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from multiprocessing import get_context
+
+import numpy as np
+import torch
+
+from feedline.convergence.table.arms import Arm
+from feedline.convergence.table.data import Data
+from feedline.convergence.table.train import Run, train
+from feedline.profiler.errors import WorkersLost
+
+#: Called with what is being done, how many trainings are done, and of how many.
+Tell = Callable[[str, int, int], None]
+
+_data: Data | None = None  # of a worker process, so that it is sent once
+
+
+def race(arms: Sequence[Arm], seeds: Sequence[int], data: Data, jobs: int, tell: Tell, found: list[Run]) -> None:
+    """Train every arm with every seed; runs are appended to ``found`` as they end, so that an interrupt loses none that is done.
+
+    A seed comes after another, so that an interrupt leaves whole tables of fewer seeds; within a seed the longest training comes first,
+    so that no core is left with it at the end.
+
+    Args:
+        jobs: processes; 1: this one.
+
+    Raises:
+        KeyboardInterrupt: the user's; processes that train are ended at once.
+        WorkersLost: a process was killed.
+    """
+    todo = [(arm, seed) for seed in seeds for arm in sorted(arms, key=lambda arm: -arm.epochs / arm.batch)]
+    tell("training", 0, len(todo))
+    runs = _here(todo, data) if jobs == 1 else _in_processes(todo, data, min(jobs, len(todo)))
+    for run in runs:
+        found.append(run)
+        tell("training", len(found), len(todo))
+
+
+def _here(todo: Sequence[tuple[Arm, int]], data: Data) -> Iterator[Run]:
+    with one_thread():
+        for arm, seed in todo:
+            yield train(arm, seed, data)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """torch with one thread: the model is too small for more, and sums would depend on their number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _in_processes(todo: Sequence[tuple[Arm, int]], data: Data, jobs: int) -> Iterator[Run]:
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("forkserver"), initializer=_begin, initargs=(data.arrays(),))
+    try:
+        for future in as_completed([pool.submit(_train, arm, seed) for arm, seed in todo]):
+            yield future.result()
+    except BrokenExecutor as error:
+        raise WorkersLost(f"a process that trained was killed ({error}): is there enough memory? Try --jobs 1") from error
+    except BaseException:
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin(arrays: dict[str, np.ndarray]) -> None:
+    """What a process does first. Ctrl-C reaches every process of a terminal; the one that was called ends the others."""
+    global _data
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    _data = Data.of(arrays)
+
+
+def _train(arm: Arm, seed: int) -> Run:
+    assert _data is not None
+    return train(arm, seed, _data)

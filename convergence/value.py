@@ -1,0 +1,49 @@
+"""Reads VALUE of ``--fix NAME=VALUE``: words and ``key=number`` options with colons between them."""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Value:
+    """``noise:8:bc=144`` is the words ``["noise", "8"]`` and the options ``{"bc": 144.0}``."""
+
+    words: list[str]
+    options: dict[str, float]
+
+    @classmethod
+    def of(cls, text: str, may_be: str, options: tuple[str, ...] = ()) -> "Value":
+        """Take a text apart.
+
+        Args:
+            may_be: what VALUE may be, for the message.
+            options: the keys that it may have.
+
+        Raises:
+            ValueError: an option that nobody knows, or one whose number is none.
+        """
+        words, found = [], {}
+        for part in text.strip().split(":"):
+            key, equals, value = part.partition("=")
+            if not equals:
+                words.append(part)
+            elif key not in options:
+                raise ValueError(f"{key}= is not known here: it may be {may_be}")
+            else:
+                found[key] = number(value, may_be)
+        return cls(words, found)
+
+
+def number(text: str, may_be: str) -> float:
+    """A finite number.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"{text!r} is not a number: it may be {may_be}")
+    return value
