@@ -6,6 +6,7 @@ from typing import Protocol
 
 from feedline import __version__
 from feedline.cli.compare import Compare
+from feedline.cli.converge import Converge
 from feedline.cli.env import Env
 from feedline.cli.ingest import Ingest
 from feedline.cli.pack import Pack
@@ -37,6 +38,7 @@ COMMANDS: dict[str, type[Command]] = {
     "scale": Scale,
     "ranks": Ranks,
     "ingest": Ingest,
+    "converge": Converge,
 }
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from feedline.cli.program import Program, exit_code_of, exit_like, from_module, from_script, show
 
 if TYPE_CHECKING:
+    from feedline.convergence.apply.outside import Outside
+    from feedline.profiler.record.hooks import Hooks
     from feedline.profiler.record.session import Session
     from feedline.profiler.record.window import Window
 
@@ -42,6 +44,9 @@ class Run:
             metavar="SKIP:ACTIVE",
             help="after SKIP steps, and one to warm up, record ACTIVE steps with torch.profiler; off: none (default: 20:5 on a GPU)",
         )
+        parser.add_argument(
+            "--fix", metavar="NAME=VALUE,...", help="change the training, as in warmup=5ep,lr_rule=sqrt (`feedline converge`)"
+        )
         parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module, as in `python -m`")
         parser.add_argument("script", help="the training script")
         parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
@@ -57,17 +62,57 @@ class Run:
         from feedline.profiler import ranks
         from feedline.profiler.record.session import Session
 
+        fixes = Fixes(args.fix) if args.fix is not None else None
+
         name = Path(args.script).stem if not args.module else args.script.rsplit(".", 1)[-1]
         path = started.absolute(args.output or Path("runs") / f"{name}-{ranks.started_at()}")
-        session = Session(path, [args.script, *args.args], args.force, args.detail, args.window)
+        session = Session(path, [args.script, *args.args], args.force, args.detail, args.window, fixes)
         speaks = session.place.rank == 0 and not args.quiet
         if speaks:
             say(f"recording into {os.path.relpath(path)}")
+            if fixes is not None:
+                say(fixes.lines())
         ended = run_recorded(program, session)
         show(ended)
+        if fixes is not None and fixes.failed and session.is_mine:
+            say("the training ran without " + "; ".join(f"{name}: {why}" for name, why in fixes.failed.items()))
         if session.place.rank == 0 and session.is_mine:
             report(path, args, started)
         return exit_like(ended)
+
+
+class Fixes:
+    """What ``--fix`` asked for.
+
+    Raises:
+        FixError: it cannot be.
+    """
+
+    def __init__(self, text: str) -> None:
+        from feedline.convergence.apply import parse
+
+        self.text, self._requests = text, parse(text)
+        self._outside: Outside | None = None
+
+    def lines(self) -> str:
+        """What the user would write, were it for good."""
+        return "\n\n".join(f"{request.text}: {request.fix.says}. To have it for good:\n\n{request.lines}" for request in self._requests)
+
+    def attach(self, hooks: "Hooks") -> None:
+        """Change the training once torch is imported."""
+
+        def arrived() -> None:
+            from feedline.convergence.apply.outside import Outside
+
+            outside = self._outside = Outside(hooks.tell)
+            hooks.attach("fixes", "the training is changed", lambda patches: hooks.add_undo(outside.attach(self._requests, patches)))
+
+        hooks.when_imported("torch", arrived)
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Fixes that did not act, with the reason."""
+        return {"any fix": "it never imported torch"} if self._outside is None else self._outside.failed
 
 
 def window(text: str) -> "Window":

@@ -1,0 +1,137 @@
+"""What is advised, in the terminal: 80 columns, the evidence under each sentence."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from feedline.analysis.convergence import curves, price
+from feedline.analysis.convergence.advise import Advice, Advised
+from feedline.analysis.convergence.classify import HEALTHY, TRAIN, WORDS, Verdict
+from feedline.analysis.convergence.model import TimeToTarget
+from feedline.analysis.convergence.recorded import Recorded
+from feedline.analysis.finding import Finding
+from feedline.analysis.quantities import BLANK, count, number, seconds
+from feedline.analysis.reports.terminal import SEVERITY_COLORS, columns, plain
+
+WIDTH = 80
+
+
+@dataclass(frozen=True)
+class ToTarget:
+    """Time to a target by number of workers, from the curve of ``run``."""
+
+    name: str
+    value: float
+    run: str
+    rows: list[TimeToTarget]
+
+
+def show(runs: Sequence[Recorded], found: Advised, to: ToTarget | None, console: Console) -> None:
+    """Print it, at most 80 columns wide."""
+    for part in _parts(runs, found, to):
+        console.print(part, width=min(WIDTH, console.width))
+
+
+def _parts(runs: Sequence[Recorded], found: Advised, to: ToTarget | None) -> Iterator[RenderableType]:
+    yield _runs(runs)
+    wrong = [part for name, one in found.findings for part in _finding(len(runs) > 1, name, one)]
+    yield from _section("Correctness", wrong or [plain("no mistake found")])
+    if found.stopped:
+        yield plain("Mend this first: until then every other figure is about the mistake, and nothing else is advised.", "bold")
+        return
+    yield from _section("Kind of loss", [_verdict(one) for one in found.verdicts])
+    yield from _section("The batch", list(_price(found)))
+    yield from _section("To try, the cheapest first", [part for n, one in enumerate(found.advice, 1) for part in _advice(n, one)])
+    if not found.advice:
+        yield plain("nothing: the batch costs no more than it should" if _all_well(found) else "nothing, from what was recorded")
+    if to is not None:
+        yield from _section(f"Time to {to.name} = {number(to.value)}, from {to.run}", list(_target(to)))
+    if found.needs:
+        yield from _section("To tell more", [_item(need) for need in found.needs])
+
+
+def _all_well(found: Advised) -> bool:
+    return all(one.kind == HEALTHY for one in found.verdicts)
+
+
+def _section(title: str, parts: Iterable[RenderableType]) -> Iterator[RenderableType]:
+    yield Text()
+    yield Text(title, style="bold underline")
+    yield from parts
+
+
+def _item(text: str) -> Padding:
+    return Padding(plain(f"- {text}"), 0)
+
+
+def _runs(runs: Sequence[Recorded]) -> Table:
+    made = columns("run", "batch", "workers", "samples", "updates", TRAIN, gap=2)
+    for run in sorted(runs, key=lambda one: one.batch or 0.0):
+        last = curves.level(run.curves[TRAIN], run.samples) if TRAIN in run.curves else None
+        cells = [count(run.batch) if run.batch else BLANK, str(run.ranks), count(round(run.samples)), count(run.updates)]
+        made.add_row(plain(run.name), *cells, number(last.mean) if last else BLANK)
+    return made
+
+
+def _finding(several: bool, name: str, finding: Finding) -> Iterator[RenderableType]:
+    head = Text.assemble((f"{finding.severity.value} ", SEVERITY_COLORS[finding.severity.value]), (f"{finding.cause} ", "bold"))
+    yield Text.assemble(head, plain(f"{name}: " if several else ""), plain(finding.says))
+    yield _under("fix", finding.fix)
+    yield _under("would disprove it", finding.disproof)
+
+
+def _under(label: str, text: str) -> Padding:
+    return Padding(Text.assemble((f"{label}: ", "dim"), plain(text)), (0, 0, 0, 2))
+
+
+def _verdict(verdict: Verdict) -> Text:
+    who = f"{verdict.run} against {verdict.reference}" if verdict.reference else verdict.run
+    maybe = "suspected " if verdict.suspected else ""
+    return Text.assemble(plain(f"{who}: "), (maybe, "yellow"), plain(WORDS[verdict.kind], "bold"), plain(f". {_capital(verdict.says)}."))
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _price(found: Advised) -> Iterator[Text]:
+    if found.price is None:
+        yield plain("nobody knows how many samples an update has")
+        return
+    yield plain(f"{_capital(found.price.says)}.")
+    if found.noise.value is not None or found.noise.low is not None:
+        yield plain(f"{price.DOUBT}.", "dim")
+
+
+def _advice(n: int, advice: Advice) -> Iterator[RenderableType]:
+    yield Text.assemble((f"{n}. ", "bold"), plain(_capital(advice.what), "bold"))
+    if advice.fix:
+        yield _under("fix", f"--fix {advice.fix}")
+    yield _under("why", advice.why)
+    yield _under("to be expected", advice.gain)
+    yield _under("must beat", advice.control)
+    if advice.verify:
+        yield _under("verify", advice.verify)
+
+
+def _target(to: ToTarget) -> Iterator[RenderableType]:
+    told = [row for row in to.rows if row.updates is not None]
+    if told:
+        made = columns("workers", "batch", "updates", "band", "time", "band", "faster", gap=1)
+        first = next((row for row in told if row.time_s), None)
+        for row in told:
+            faster = f"{first.time_s / row.time_s:.2f}x" if first and first.time_s and row.time_s else BLANK
+            cells = [count(round(row.updates or 0)), _band(row.updates_low, row.updates_high), seconds(row.time_s) if row.time_s else BLANK]
+            band = f"{seconds(row.low_s)} {BLANK} {seconds(row.high_s)}" if row.low_s is not None and row.high_s is not None else BLANK
+            made.add_row(str(row.workers), count(row.batch), *cells, band, faster)
+        yield made
+    for why in dict.fromkeys(f"{count(row.workers)} workers: {row.why}" for row in to.rows if row.why):
+        yield _item(why)
+
+
+def _band(low: float | None, high: float | None) -> str:
+    return BLANK if low is None or high is None else f"{count(round(low))} {BLANK} {count(round(high))}"

@@ -1,0 +1,36 @@
+"""A trial in the terminal."""
+
+import statistics
+
+from rich.console import Console
+from rich.table import Table
+
+from feedline.analysis.convergence.trial import Branch, Trial
+
+
+def show(trial: Trial, console: Console) -> None:
+    """Arms, differences, and the verdict."""
+    better = "lower" if trial.lower_is_better else "higher"
+    table = Table(box=None, pad_edge=False, title=f"{trial.metric} ({better} is better)", title_justify="left", title_style="bold")
+    for name in ("arm", "mean", "sd", "by seed", "samples", "updates", "s/update"):
+        table.add_column(name, justify="left" if name in ("arm", "by seed") else "right")
+    for arm in ("baseline", "control", "fix"):
+        own = [branch for branch in trial.branches if branch.arm == arm]
+        if own:
+            table.add_row({"control": f"control {trial.control}", "fix": trial.fix}.get(arm, "as it is"), *row(own))
+    console.print(table)
+    console.print(f"\n{trial.verdict.upper()}: {trial.why}", markup=False)
+
+
+def row(branches: list[Branch]) -> list[str]:
+    """The cells of an arm."""
+    values = [branch.value for branch in branches if branch.value is not None]
+    steps = [branch.step_s for branch in branches if branch.step_s is not None]
+    return [
+        f"{statistics.mean(values):.4g}" if values else "–",
+        f"{statistics.stdev(values):.2g}" if len(values) > 1 else "–",
+        " ".join("failed" if branch.value is None else f"{branch.value:.4g}" for branch in branches),
+        f"{statistics.median(branch.samples for branch in branches):,.0f}",
+        f"{statistics.median(branch.updates for branch in branches):,.0f}",
+        f"{statistics.median(steps):.3g}" if steps else "–",
+    ]

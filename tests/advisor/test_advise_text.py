@@ -1,0 +1,100 @@
+"""``feedline converge advise`` in the terminal, and as JSON."""
+
+import io
+import json
+from argparse import ArgumentTypeError
+
+import numpy as np
+import pytest
+from advisor.made_up import run, with_curve, with_norms
+from rich.console import Console
+
+from feedline.analysis.convergence.advise import advise
+from feedline.analysis.convergence.target import StepTime
+from feedline.cli import converge_advise, converge_advise_text
+from feedline.profiler.errors import ScriptError
+
+SMALL = run("runs-small", batch=32, train=0.10, held=0.30, ranks=1, scale=150.0)
+DEFICIT = run("runs-large", batch=256, train=0.9, held=1.0, seed=1, ranks=8)
+WRONG = with_norms(DEFICIT, small_sq=DEFICIT.norms.big_sq)
+STEPS = [
+    StepTime(1, 0.02, 0.02, 0.02, "measured"),
+    StepTime(8, 0.03, 0.025, 0.04, "USL"),
+    StepTime(64, None, None, None, "64 ranks are too far"),
+]
+
+
+def shown(runs, target=None):
+    file = io.StringIO()
+    found = advise(runs)
+    to = converge_advise.time_to(runs, found, target, STEPS) if target else None
+    converge_advise_text.show(runs, found, to, Console(file=file, width=80, color_system=None, force_terminal=False))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("runs", [[SMALL], [DEFICIT, SMALL], [WRONG, SMALL], [run(norms=False)]])
+def test_nothing_is_wider_than_80_columns(runs):
+    text = shown(runs, ("train loss", 1.5))
+
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_what_is_found_is_told_in_order():
+    text = shown([DEFICIT, SMALL], ("train loss", 1.5))
+
+    parts = [
+        "no mistake found",
+        "optimisation deficit",
+        "critical batch",
+        "lr_rule=noise:8",
+        "must beat",
+        "feedline converge verify",
+        "Time to train loss",
+    ]
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+def test_a_mistake_comes_alone():
+    text = shown([WRONG, SMALL])
+
+    assert "same_data" in text and "nothing else is advised" in " ".join(text.split())
+    assert "--fix" not in text
+
+
+def test_the_time_to_a_target_says_why_a_number_of_workers_has_none():
+    text = shown([SMALL], ("train loss", 1.5))
+
+    assert "64 ranks are too far" in " ".join(text.split())
+
+
+def test_a_target_that_is_never_reached_is_told():
+    assert "never reaches" in " ".join(shown([SMALL], ("train loss", 0.001)).split())
+
+
+def test_a_curve_that_is_not_there_names_those_that_are():
+    with pytest.raises(ScriptError, match="eval loss, lr, train loss"):
+        converge_advise.time_to([SMALL], advise([SMALL]), ("accuracy", 0.9), STEPS)
+
+
+def test_markup_in_a_name_stays_text():
+    assert "[bold]run" in shown([run("[bold]run")])
+
+
+@pytest.mark.parametrize("text", ["", "0.3", "=0.3", "train loss=", "train loss=x", "train loss=nan"])
+def test_a_target_without_a_name_or_a_number_is_refused(text):
+    with pytest.raises(ArgumentTypeError, match="like 'train loss=0.3'"):
+        converge_advise.target(text)
+
+
+def test_the_name_of_a_target_may_hold_a_sign_of_equality():
+    assert converge_advise.target("k=3 loss=0.5") == ("k=3 loss", 0.5)
+
+
+def test_json_holds_everything_and_no_nan(tmp_path):
+    found = advise([with_curve(DEFICIT, "train loss", [np.nan] * 192), SMALL])
+
+    converge_advise.write(tmp_path / "a.json", found, None)
+
+    again = json.loads((tmp_path / "a.json").read_text(), parse_constant=pytest.fail)
+    assert again["verdicts"][0]["kind"] == "instability" and again["advice"] and again["target"] is None

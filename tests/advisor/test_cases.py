@@ -1,0 +1,223 @@
+"""The eight planted cases: what kind of loss it is, what the batch is worth, and what is advised first."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from advisor.made_up import loss, run, with_curve, with_norms
+
+from feedline.analysis.convergence.advise import advise
+
+SMALL = run("small", batch=32, train=0.10, held=0.30, ranks=1, norms=False)
+
+
+def large(**changed):
+    return run("large", **{"batch": 256, "train": 0.10, "held": 0.30, "seed": 1, **changed})
+
+
+def kinds(found, name="large"):
+    return [verdict.kind for verdict in found.verdicts if verdict.run == name]
+
+
+def fixes(found):
+    return [advice.fix.partition("=")[0] for advice in found.advice]
+
+
+def test_a_training_loss_that_stays_behind_is_a_deficit_and_the_rate_comes_first():
+    found = advise([SMALL, large(train=0.9, held=1.0)])
+
+    assert kinds(found) == ["deficit"]
+    assert fixes(found)[:2] == ["lr_rule", "longer"]
+    assert not {"ghost_bn", "gradient_noise"} & set(fixes(found))
+
+
+def test_an_evaluation_that_recalibration_mends_is_a_statistics_lag():
+    behind = with_curve(large(held=0.8), "eval loss recalibrated", [0.33])
+
+    found = advise([SMALL, behind])
+
+    assert kinds(found) == ["statistics_lag"]
+    assert fixes(found)[0] == "recalibrate_bn"
+
+
+def test_a_gap_on_held_out_data_alone_is_a_generalisation_gap_and_only_there_noise_is_advised():
+    found = advise([SMALL, large(held=0.6)])
+
+    assert kinds(found) == ["generalisation_gap"]
+    assert fixes(found)[:2] == ["ghost_bn", "gradient_noise"]
+
+
+def test_a_loss_that_breaks_out_is_an_instability():
+    values = large().curves["train loss"].values.copy()
+    values[60:100] += np.linspace(0, 6, 40)
+
+    found = advise([SMALL, with_curve(large(), "train loss", values)])
+
+    assert kinds(found) == ["instability"]
+    assert fixes(found)[0] == "warmup"
+
+
+def test_a_loss_that_is_lost_is_an_instability_too():
+    values = large().curves["train loss"].values.copy()
+    values[60:] = np.inf
+
+    found = advise([SMALL, with_curve(large(), "train loss", values)])
+
+    assert kinds(found) == ["instability"]
+    assert not found.stopped
+
+
+def test_a_batch_far_above_the_critical_one_is_advised_to_shrink_or_grow_late():
+    found = advise([run("large", batch=2048, scale=100.0, epochs=96)])
+
+    assert found.price.where == "far above"
+    assert "upper end of the critical batch" in found.advice[0].what
+    assert fixes(found) == ["", "batch_growth"]
+
+
+def test_a_batch_far_below_the_critical_one_is_advised_to_grow():
+    found = advise([run("large", batch=64, scale=2000.0, epochs=40)])
+
+    assert found.price.where == "far below"
+    assert fixes(found) == ["lr_rule"]
+
+
+def test_the_wrong_sampler_stops_every_other_advice():
+    wrong = with_norms(large(train=0.9), small_sq=large().norms.big_sq)
+
+    found = advise([SMALL, wrong])
+
+    assert [(name, finding.cause) for name, finding in found.findings] == [("large", "same_data")]
+    assert found.stopped and not found.advice
+
+
+def test_a_healthy_pair_is_told_so_and_nothing_is_advised():
+    found = advise([SMALL, large(scale=256.0)])
+
+    assert kinds(found) == ["healthy"]
+    assert (found.findings, found.advice) == ([], [])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_another_seed_is_no_other_kind(seed):
+    twin = run("large", train=0.1 + 0.004 * (-1) ** seed, held=0.30 + 0.01 * (-1) ** seed, seed=100 + seed, scale=256.0)
+
+    assert kinds(advise([SMALL, twin])) == ["healthy"]
+
+
+def test_one_run_alone_says_what_it_needs():
+    found = advise([large()])
+
+    assert kinds(found) == ["unknown"]
+    assert any("smaller batch" in need for need in found.needs)
+
+
+def test_few_updates_with_batch_norm_are_only_suspected_of_a_lag():
+    brief = run("large", batch=2048, train=0.1, held=0.6, epochs=12, scale=3000.0)
+
+    lag, gap = advise([SMALL, brief]).verdicts
+
+    assert (lag.kind, lag.suspected, gap.kind, gap.suspected) == ("statistics_lag", True, "generalisation_gap", True)
+
+
+def test_an_accuracy_counts_before_a_loss_that_overfitting_raises():
+    sure = with_curve(with_curve(large(held=0.6), "val accuracy", [0.5, 0.925]), "eval loss", [2.3, 0.6])
+    reference = with_curve(SMALL, "val accuracy", [0.6, 0.927])
+
+    assert kinds(advise([reference, sure])) == ["healthy"]
+
+
+def test_runs_are_compared_where_both_had_as_many_samples():
+    long = run("large", batch=256, train=0.10, held=0.3, epochs=24, seed=3)
+
+    (verdict,) = advise([SMALL, long]).verdicts
+
+    assert verdict.samples == SMALL.samples
+    assert any("as many samples" in need for need in verdict.needs)
+
+
+def test_seeds_of_one_training_widen_the_margin():
+    spread = [
+        run(f"small{seed}", batch=32, train=train, held=0.3, ranks=1, norms=False, seed=seed) for seed, train in enumerate((0.0, 0.2, 0.4))
+    ]
+
+    assert kinds(advise([*spread, large(train=0.5)])) == ["unknown"]
+    assert kinds(advise([*spread, large(train=1.5)])) == ["deficit"]
+
+
+def test_the_same_in_any_order():
+    cases = [large(train=0.9), SMALL]
+
+    assert advise(cases) == advise(cases[::-1])
+
+
+def test_every_advice_has_a_control_and_every_fix_a_line_that_verifies_it():
+    for found in (advise([SMALL, large(train=0.9)]), advise([SMALL, large(held=0.6)]), advise([run(batch=2048)], communication=0.5)):
+        assert found.advice
+        for advice in found.advice:
+            assert advice.control and advice.why and advice.gain
+            assert (advice.fix in advice.verify) and bool(advice.verify) == bool(advice.fix)
+
+
+def test_adam_is_given_the_square_root():
+    adam = {"optimizers": [{"kind": "AdamW", "module": "torch.optim.adamw", "groups": []}]}
+
+    assert advise([SMALL, large(train=0.9, setup=adam)]).advice[0].fix == "lr_rule=sqrt:8,warmup=5ep"
+
+
+def test_sgd_is_given_the_noise_scale_rule_where_the_noise_is_known_and_the_linear_one_where_it_is_not():
+    known, unknown = (advise([SMALL, large(train=0.9, norms=norms)]).advice[0].fix for norms in (True, False))
+
+    assert known.startswith("lr_rule=noise:8:bc=") and ":b0=32" in known
+    assert unknown == "lr_rule=linear:8,warmup=5ep"
+
+
+def test_a_model_without_normalisation_is_advised_to_get_some_and_no_ghost():
+    bare = {"norms": {}}
+
+    deficit, gap = advise([SMALL, large(train=0.9, setup=bare)]), advise([SMALL, large(held=0.6, setup=bare)])
+
+    assert any("normalisation layers" in advice.what for advice in deficit.advice)
+    assert "ghost_bn" not in fixes(gap)
+
+
+def test_local_sgd_is_for_communication_only():
+    assert "local_sgd" not in fixes(advise([large()]))
+    assert "local_sgd" in fixes(advise([large()], communication=0.4))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch.distributed.optim itself, which local SGD is from
+def test_every_fix_that_is_advised_can_be_asked_for():
+    from feedline.convergence.fixes import FIXES
+
+    known = {fix.name: fix for fix in FIXES}
+    cases = ([SMALL, large(train=0.9)], [SMALL, large(held=0.6)], [SMALL, with_curve(large(), "train loss", [np.nan] * 192)])
+    advised = [advice.fix for case in cases for advice in advise(list(case)).advice if advice.fix]
+
+    assert len(advised) > 8
+    for name, _, value in (part.partition("=") for fix in advised for part in re.split(r",(?=[a-z])", fix)):
+        known[name].parse(value)
+
+
+def test_runs_without_sizes_curves_or_norms_are_answered():
+    empty = replace(run(norms=False), curves={}, batch=None, setup={}, samples_per_epoch=None, step_s=None)
+
+    for case in ([empty], [SMALL, empty], [empty, empty]):
+        found = advise(case)
+        assert not found.advice and found.needs
+
+
+def test_a_run_shorter_than_one_window_is_answered():
+    short = replace(large(), curves={"train loss": with_curve(large(), "x", loss(0.1, 3)).curves["x"]}, updates=3)
+
+    assert advise([SMALL, short]).verdicts
+
+
+def test_a_loss_of_twelve_points_in_a_noisy_accuracy_is_not_called_healthy():
+    reference = with_curve(
+        SMALL, "test accuracy", [0.761, 0.841, 0.843, 0.856, 0.902, 0.907, 0.919, 0.925, 0.923]
+    )  # of mnist1d, as recorded
+    behind = with_curve(large(), "test accuracy", [0.372, 0.293, 0.332, 0.461, 0.646, 0.606, 0.739, 0.743, 0.806])
+
+    assert kinds(advise([reference, behind])) == ["unknown"]

@@ -1,0 +1,66 @@
+"""What a report is given."""
+
+import dataclasses
+import json
+import typing
+
+import numpy as np
+import pytest
+from advisor.made_up import curve, run, with_curve
+
+from feedline.analysis.convergence import curves, model
+from feedline.analysis.convergence.summary import summarise
+from feedline.analysis.convergence.target import StepTime
+
+
+def test_a_summary_is_plain_json():
+    found = summarise(run(), [StepTime(1, 0.02, 0.02, 0.02, "measured"), StepTime(4, 0.01, 0.009, 0.012, "USL")])
+
+    again = json.loads(json.dumps(dataclasses.asdict(found), allow_nan=False))
+    assert [one["workers"] for one in again["workers"]] == [1, 4]
+    assert [one["name"] for one in again["curves"]][:3] == ["train loss", "eval loss", "lr"]
+
+
+def test_every_field_has_a_type_that_the_schema_knows():
+    for cls in vars(model).values():
+        if dataclasses.is_dataclass(cls):
+            assert typing.get_type_hints(cls)
+
+
+def test_curves_are_thinned_to_200_points_with_their_mean_kept():
+    long = curve(np.linspace(2, 0, 12_345), 32)
+
+    found = curves.thin("train loss", long)
+
+    assert len(found.values) == 200
+    assert np.mean(found.values) == pytest.approx(1.0, abs=0.01)
+    assert found.updates[-1] == 12_344
+
+
+def test_values_that_are_not_finite_are_counted_and_left_out():
+    found = curves.thin("train loss", curve([1.0, np.nan, np.inf, 2.0], 32))
+
+    assert (found.values, found.not_finite) == ([1.0, 2.0], 2)
+
+
+def test_a_curve_of_nothing_is_empty():
+    assert curves.thin("x", curve([np.nan], 1)).values == []
+
+
+def test_the_same_workers_take_what_the_run_took():
+    recorded = run(batch=256, ranks=2)
+
+    (found,) = summarise(recorded, [StepTime(2, 0.01, 0.01, 0.01, "measured")]).workers
+
+    assert (found.updates, found.time_s) == pytest.approx((recorded.updates, recorded.updates * 0.01))
+
+
+def test_checks_are_told_by_their_cause():
+    found = summarise(with_curve(run(), "train loss", [np.nan] * 192)).checks
+
+    assert [one.cause for one in found] == ["not_finite"]
+
+
+def test_names_say_which_way_is_better():
+    assert curves.rises("val/top1_acc") and curves.rises("accuracy") and curves.rises("eval accuracy")
+    assert not curves.rises("val loss") and not curves.rises("train loss") and not curves.rises("backprop")

@@ -1,0 +1,58 @@
+"""Accept, reject or inconclusive."""
+
+import pytest
+
+from feedline.analysis.convergence.trial import Branch, decide, is_lower_better
+
+
+def branches(baseline, fix, control=(), samples=1000.0):
+    arms = {"baseline": baseline, "fix": fix, "control": control}
+    return [Branch(arm, seed, value, samples, 10, 0.1) for arm, values in arms.items() for seed, value in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "verdict", "why"),
+    [
+        (branches([60, 61, 62], [80, 80.5, 82]), "accept", "better than without it by 19.8"),
+        (branches([60, 61, 62], [80, 81, 83], [70, 71, 72]), "accept", "and than its control"),
+        (branches([60, 61, 62], [80, 81, 83], [80.5, 80, 84]), "inconclusive", "take the simpler one"),
+        (branches([60, 61, 62], [80, 81, 83], [90, 91, 92]), "reject", "its control .* is better by 9.6"),
+        (branches([60, 61, 62], [40, 41, 43]), "reject", "worse than without it"),
+        (branches([60, 61, 62], [58, 66, 61]), "inconclusive", "3 seeds do not settle"),
+        (branches([60], [80]), "inconclusive", "--seeds 3"),
+    ],
+)
+def test_what_the_seeds_support_decides(rows, verdict, why):
+    import re
+
+    trial = decide("warmup=5ep", "adamw=0.1", "val accuracy", rows)
+
+    assert trial.verdict == verdict
+    assert re.search(why, trial.why), trial.why
+
+
+def test_of_a_loss_the_lower_is_better():
+    assert decide("a", "", "eval loss", branches([2.0, 2.1, 2.2], [1.0, 1.1, 1.21])).verdict == "accept"
+    assert is_lower_better("val error") and not is_lower_better("accuracy")
+
+
+def test_a_fix_that_diverges_is_rejected_and_a_baseline_that_does_settles_nothing():
+    failed = Branch("fix", 0, None, 0.0, 0, None, "its train loss is nan")
+    assert decide("a", "", "loss", [*branches([2.0, 2.1], []), failed]).verdict == "reject"
+    broken = Branch("baseline", 0, None, 0.0, 0, None, "exit code 1")
+    assert decide("a", "", "loss", [broken, *branches([], [1.0])]).verdict == "inconclusive"
+
+
+def test_arms_with_different_numbers_of_samples_are_not_compared():
+    rows = [*branches([2.0, 2.1, 2.2], []), *branches([], [1.0, 1.1, 1.2], samples=2000.0)]
+
+    trial = decide("a", "", "loss", rows)
+
+    assert trial.verdict == "inconclusive"
+    assert "1,000 to 2,000" in trial.why
+
+
+def test_a_margin_must_be_won_as_well():
+    rows = branches([60, 61, 62], [80, 81, 82])
+    assert decide("a", "", "accuracy", rows, margin=10).verdict == "accept"
+    assert decide("a", "", "accuracy", rows, margin=25).verdict == "inconclusive"
