@@ -16,6 +16,9 @@ from feedline.analysis.quantities import number
 SMOOTHING = 0.02
 #: Standard errors to either side of the smoothed curve: its crossings are the ends of the interval.
 ERRORS = 2.0
+#: The noise scale stands for the critical batch only to within such a factor: 38 to 54 where what was measured follows 131
+#: (docs/measured/time-to-target.md). McCandlish and others speak of the same order of magnitude.
+PROXY = 3.0
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,8 @@ def updates_at(updates: float, base_batch: float, batch: float, critical: float)
 def time_to_target(reached: Reached, base_batch: float, batch: float, noise: NoiseOverTraining, step: StepTime) -> TimeToTarget:
     """What a run at ``base_batch`` and its noise scale say of another batch.
 
-    The band joins the ends of all three: when the curve came to the target, the noise scale's range over the training, and the step's time.
+    The band joins the ends of all: when the curve came to the target, the noise scale's range over the training, what it is worth as a
+    proxy of the critical batch (PROXY, either way), and the step's time.
 
     Args:
         reached: of the run at ``base_batch``.
@@ -100,7 +104,8 @@ def time_to_target(reached: Reached, base_batch: float, batch: float, noise: Noi
         return TimeToTarget(step.workers, batch, *nothing, step.source, reached.why)
     if noise.value is None and batch != base_batch:
         return TimeToTarget(step.workers, batch, *nothing, step.source, f"the noise scale is not known: {noise.why}")
-    criticals = [0.0 if one is None else one for one in (noise.value, noise.low, noise.high)]
+    value = noise.value or 0.0
+    criticals = [value, (value if noise.low is None else noise.low) / PROXY, (value if noise.high is None else noise.high) * PROXY]
     updates = updates_at(reached.updates, base_batch, batch, criticals[0])
     ends = [
         updates_at(of, base_batch, batch, critical)

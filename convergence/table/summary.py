@@ -67,7 +67,11 @@ def _family(name: str, pairs: Sequence[tuple[Row, Row]]) -> list[Comparison]:
 def _notes(rows: Sequence[Row], seeds: Sequence[int], interrupted: bool) -> list[str]:
     notes = [f"{row.arm.letter} diverged with seed {', '.join(map(str, row.diverged))}" for row in rows if row.diverged]
     if interrupted:
-        notes.append("interrupted: " + ", ".join(f"{row.arm.letter} has {len(row.runs)}" for row in rows) + f" of {len(seeds)} seeds")
+        notes.append(
+            "interrupted: "
+            + ", ".join(f"{row.arm.letter} has {len(row.runs)}" for row in rows)
+            + f" of {len(seeds)} seeds; arms are compared by the seeds that both have"
+        )
     elif len(seeds) != gates.SEEDS:
         notes.append(f"the bounds of the gates are meant for {gates.SEEDS} seeds")
     return notes

@@ -11,7 +11,8 @@ from rich.console import Console
 
 from feedline.analysis.convergence.advise import advise
 from feedline.analysis.convergence.target import StepTime
-from feedline.cli import converge_advise, converge_advise_text
+from feedline.cli.converge import advise as advise_command
+from feedline.cli.converge import advise_text
 from feedline.profiler.errors import ScriptError
 
 SMALL = run("runs-small", batch=32, train=0.10, held=0.30, ranks=1, scale=150.0)
@@ -27,8 +28,8 @@ STEPS = [
 def shown(runs, target=None):
     file = io.StringIO()
     found = advise(runs)
-    to = converge_advise.time_to(runs, found, target, STEPS) if target else None
-    converge_advise_text.show(runs, found, to, Console(file=file, width=80, color_system=None, force_terminal=False))
+    to = advise_command.time_to(runs, found, target, STEPS) if target else None
+    advise_text.show(runs, found, to, Console(file=file, width=80, color_system=None, force_terminal=False))
     return file.getvalue()
 
 
@@ -74,7 +75,7 @@ def test_a_target_that_is_never_reached_is_told():
 
 def test_a_curve_that_is_not_there_names_those_that_are():
     with pytest.raises(ScriptError, match="eval loss, lr, train loss"):
-        converge_advise.time_to([SMALL], advise([SMALL]), ("accuracy", 0.9), STEPS)
+        advise_command.time_to([SMALL], advise([SMALL]), ("accuracy", 0.9), STEPS)
 
 
 def test_markup_in_a_name_stays_text():
@@ -84,17 +85,17 @@ def test_markup_in_a_name_stays_text():
 @pytest.mark.parametrize("text", ["", "0.3", "=0.3", "train loss=", "train loss=x", "train loss=nan"])
 def test_a_target_without_a_name_or_a_number_is_refused(text):
     with pytest.raises(ArgumentTypeError, match="like 'train loss=0.3'"):
-        converge_advise.target(text)
+        advise_command.target(text)
 
 
 def test_the_name_of_a_target_may_hold_a_sign_of_equality():
-    assert converge_advise.target("k=3 loss=0.5") == ("k=3 loss", 0.5)
+    assert advise_command.target("k=3 loss=0.5") == ("k=3 loss", 0.5)
 
 
 def test_json_holds_everything_and_no_nan(tmp_path):
     found = advise([with_curve(DEFICIT, "train loss", [np.nan] * 192), SMALL])
 
-    converge_advise.write(tmp_path / "a.json", found, None)
+    advise_command.write(tmp_path / "a.json", found, None)
 
     again = json.loads((tmp_path / "a.json").read_text(), parse_constant=pytest.fail)
     assert again["verdicts"][0]["kind"] == "instability" and again["advice"] and again["target"] is None

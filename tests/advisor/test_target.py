@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from feedline.analysis.convergence import noise, price
 from feedline.analysis.convergence.model import NoiseOverTraining
-from feedline.analysis.convergence.target import Reached, StepTime, steps_to_target, time_to_target, updates_at
+from feedline.analysis.convergence.target import PROXY, Reached, StepTime, steps_to_target, time_to_target, updates_at
 
 MEASURED = StepTime(1, 0.02, 0.019, 0.021, "measured")
 HALF_WAY = Reached(1000.0, 32_000.0, 20.0, 950.0, 1060.0)
@@ -73,8 +73,8 @@ def test_the_band_joins_the_curve_the_noise_scale_and_the_step():
     found = time_to_target(HALF_WAY, 32, 256, known(), MEASURED)
 
     assert found.updates == pytest.approx(1000 * (1 + 144 / 256) / (1 + 144 / 32))
-    assert found.updates_low == pytest.approx(950 * (1 + 392 / 256) / (1 + 392 / 32))
-    assert found.updates_high == pytest.approx(1060 * (1 + 27 / 256) / (1 + 27 / 32))
+    assert found.updates_low == pytest.approx(950 * (1 + PROXY * 392 / 256) / (1 + PROXY * 392 / 32))
+    assert found.updates_high == pytest.approx(1060 * (1 + 27 / PROXY / 256) / (1 + 27 / PROXY / 32))
     assert (found.time_s, found.low_s, found.high_s) == pytest.approx(
         (found.updates * 0.02, found.updates_low * 0.019, found.updates_high * 0.021)
     )

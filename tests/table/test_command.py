@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from feedline.cli.converge_table import INTERRUPTED, Table
+from feedline.cli.converge.table import INTERRUPTED, Table
 from feedline.convergence.table import arms, data, race
 from feedline.profiler.errors import MissingDependency, OutputError, ScriptError
 
@@ -73,7 +73,7 @@ def test_an_interrupt_shows_what_is_done(short, capsys, monkeypatch, tmp_path):
 
     assert table("--arms", "A,B", "--seeds", "3", "--json", str(tmp_path / "some.json")) == INTERRUPTED
 
-    assert "interrupted: A has 1, B has 1 of 3 seeds" in capsys.readouterr().out.replace("\n", " ")
+    assert "interrupted: A has 1, B has 1 of 3 seeds; arms" in capsys.readouterr().out.replace("\n", " ")
     assert json.loads((tmp_path / "some.json").read_text())["interrupted"] is True
 
 
@@ -100,7 +100,7 @@ def test_an_interrupt_while_the_data_are_made_ends_it(capsys, monkeypatch):
 def test_muon_is_left_out_where_torch_has_none(monkeypatch):
     import torch
 
-    from feedline.cli.converge_table import chosen
+    from feedline.cli.converge.table import chosen
 
     monkeypatch.delattr(torch.optim, "Muon", raising=False)
 
@@ -139,7 +139,7 @@ def test_without_mnist1d_the_command_says_what_to_install(monkeypatch):
 
 
 def test_the_arms_of_the_gates_are_trained_unless_others_are_named():
-    from feedline.cli.converge_table import chosen
+    from feedline.cli.converge.table import chosen
 
     assert {"A", "B", "C", "E", "F", "H", "I", "J", "L"} <= {arm.letter for arm in chosen(None, False)}
     assert len(chosen(None, True)) == len(arms.ARMS)

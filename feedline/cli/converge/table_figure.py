@@ -5,7 +5,7 @@ from collections.abc import Callable
 from markupsafe import Markup
 
 from feedline.analysis.reports.figures.svg import percent, tag
-from feedline.cli.converge_table_text import test
+from feedline.cli.converge.table_text import test
 from feedline.convergence.table.claims import p_text
 from feedline.convergence.table.result import Row, Table
 

@@ -50,7 +50,7 @@ class Table:
 
         from rich.console import Console
 
-        from feedline.cli.converge_table_text import show
+        from feedline.cli.converge.table_text import show
 
         console = Console(highlight=False, quiet=args.quiet)
         show(table, console)
@@ -132,12 +132,12 @@ def write(table: "Result", args: argparse.Namespace) -> list[Path]:
     Raises:
         OutputError: a file cannot be written.
     """
-    from feedline.cli import converge_table_figure, converge_table_page
+    from feedline.cli.converge import table_figure, table_page
 
     texts: dict[Path, str] = {}
     if args.output is not None:
         page = args.output.suffix == ".html"
-        texts[args.output] = converge_table_page.render(table) if page else converge_table_figure.standalone(table)
+        texts[args.output] = table_page.render(table) if page else table_figure.standalone(table)
     if args.json is not None:
         texts[args.json] = json.dumps(table.plain(), indent=1)
     for path, text in texts.items():

@@ -44,13 +44,13 @@ class Verify:
         arms = arms_of(args.fix, args.control)
         check(program, args.checkpoint, args.json)
 
-        from feedline.cli.converge_branches import Plan, record
+        from feedline.cli.converge.branches import Plan, record
 
         trial = record(Plan(arms, program, args.checkpoint, args.seeds, args.ranks, args.output, args.force, args.metric, args.margin))
 
         from rich.console import Console
 
-        from feedline.cli.converge_verify_text import show
+        from feedline.cli.converge.verify_text import show
 
         show(trial, Console(highlight=False))
         write(trial, args.output / "ledger.jsonl", args.json, program)

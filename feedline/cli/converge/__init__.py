@@ -3,9 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from feedline.cli.converge_advise import Advise
-from feedline.cli.converge_table import Table
-from feedline.cli.converge_verify import Verify
+from feedline.cli.converge.advise import Advise
+from feedline.cli.converge.table import Table
+from feedline.cli.converge.verify import Verify
 
 if TYPE_CHECKING:
     from feedline.cli import Command

@@ -6,8 +6,8 @@ from markupsafe import Markup
 
 from feedline.analysis.quantities import BLANK
 from feedline.analysis.reports import page
-from feedline.cli import converge_table_text as text
-from feedline.cli.converge_table_figure import MARKS, figure
+from feedline.cli.converge import table_text as text
+from feedline.cli.converge.table_figure import MARKS, figure
 from feedline.convergence.table.result import Table
 
 HERE = Path(__file__).parent
@@ -17,7 +17,7 @@ def render(table: Table) -> str:
     """The whole page."""
     return (
         page.environment(HERE)
-        .get_template("converge_table.html")
+        .get_template("table.html")
         .render(
             it=table,
             about=text.about(table),

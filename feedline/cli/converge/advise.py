@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from feedline.analysis.convergence.advise import Advised
     from feedline.analysis.convergence.recorded import Recorded
     from feedline.analysis.convergence.target import StepTime
-    from feedline.cli.converge_advise_text import ToTarget
+    from feedline.cli.converge.advise_text import ToTarget
 
 
 class Advise:
@@ -46,13 +46,13 @@ class Advise:
 
         from feedline.analysis.convergence.advise import advise
         from feedline.analysis.convergence.read import read
-        from feedline.cli import converge_advise_text
+        from feedline.cli.converge import advise_text
 
         runs = [read(path) for path in args.runs]
         found = advise(runs)
         to = time_to(runs, found, args.target, step_times(args.runs, runs, args.workers or [])) if args.target else None
         if not args.quiet:
-            converge_advise_text.show(runs, found, to, Console(highlight=False))
+            advise_text.show(runs, found, to, Console(highlight=False))
         if args.json is not None:
             write(args.json, found, to)
         return 0
@@ -119,7 +119,7 @@ def time_to(runs: "list[Recorded]", found: "Advised", wanted: tuple[str, float],
     """
     from feedline.analysis.convergence import curves
     from feedline.analysis.convergence.target import steps_to_target, time_to_target
-    from feedline.cli.converge_advise_text import ToTarget
+    from feedline.cli.converge.advise_text import ToTarget
 
     name, value = wanted
     having = sorted((run for run in runs if name in run.curves and run.batch), key=lambda run: run.batch or 0.0)
