@@ -9,6 +9,9 @@ import numpy as np
 from feedline.analysis import between_ranks, computing, gather
 from feedline.analysis.between_ranks import NOTHING, Beside
 from feedline.analysis.comm.summary import Compared
+from feedline.analysis.convergence import read
+from feedline.analysis.convergence.model import ConvergenceSummary
+from feedline.analysis.convergence.summary import summarise
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import Facts, Traffic
 from feedline.analysis.gather import Gathered
@@ -64,7 +67,8 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
     facts = facts_of(shown, step, crew, loaders, gauges)
     if facts is not None and compared is not None:
         facts = dataclasses.replace(facts, comm=compared.communication, comm_parts=compared.parts)
-    findings = diagnose(facts) if facts else []
+    trained = convergence(run, notes)
+    findings = diagnose(facts, trained.checks if trained else ()) if facts else []
     return Report(
         run=run_info(run, shown.rank),
         verdict=verdict(findings, facts) if facts else "no step was seen: nothing can be said about what holds the training back",
@@ -76,9 +80,20 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
         ranks={str(number): _rank_summary(rank, compared) for number, rank in gathered.items()},
         gauges=gauges,
         comm=compared.communication if compared else None,
+        convergence=trained,
         hooks=[Hook(str(hook["name"]), bool(hook["attached"]), str(hook["why"])) for hook in shown.rank.manifest.hooks],
         notes=notes + rank_notes(shown) + [note for rank in gathered.values() if rank is not shown for note in cut_note(rank)],
     )
+
+
+def convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
+    """How the training got on; None where nothing was trained, or an older feedline recorded it."""
+    try:
+        recorded = read.of_run(run)
+    except FeedlineError as error:
+        notes.append(f"convergence: {error}")
+        return None
+    return summarise(recorded) if recorded.updates else None
 
 
 def cpu_s(rank: Gathered, gauges: list[Gauge]) -> float | None:

@@ -1,5 +1,8 @@
 """From facts to findings: the gate, the rules, and the order in which a person should act on them."""
 
+from collections.abc import Sequence
+
+from feedline.analysis.convergence.checks import GRAVE
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
@@ -34,22 +37,38 @@ BOUND_BY = {
     exposed_communication.SLOW: "Bound by the network",
     exposed_communication.CAUSE: "Bound by communication",
 }
+#: What a finding about how the training is set up makes of it.
+WRONG_SET_UP = "Set up wrongly"
+WRONG = {"not_finite": "Training is lost"} | dict.fromkeys(GRAVE - {"not_finite"}, WRONG_SET_UP)
+#: Told among the findings, but no answer to what holds the run back: a run that is only measured ends before its schedule.
+ASIDE = ("schedule_in_steps", "skipped_steps")
 
 _ORDER = [Severity.HIGH, Severity.LOW, Severity.INFO]
 
 
-def diagnose(facts: Facts) -> list[Finding]:
+def diagnose(facts: Facts, checks: Sequence[Finding] = ()) -> list[Finding]:
     """What holds the run back, most important first: at most three findings that are not info, then those that are.
 
     Speaks of the input only if the step waits for it at least 5 % of its time (the loader's only start aside); otherwise says that it
     does not, or, without a loader, that it cannot tell. What ranks cost each other is looked at in any case.
+
+    Args:
+        checks: what is wrong with how the training is set up. Of it, only what is of high severity is told here.
     """
     between = [finding for rule in BETWEEN_RANKS if (finding := rule(facts))]
     loader_elsewhere = any(finding.blame is not None and finding.blame.phase == "wait" for finding in between)
     own = [finding for finding in _of_input(facts) if not (loader_elsewhere and finding.cause == compute_bound.CAUSE)]
-    ranked = rank([*own, *between])
+    wrong = _wrong(checks)
+    grave = [finding for finding in wrong if finding.cause in GRAVE]
+    ranked = grave + rank([*own, *between, *(finding for finding in wrong if finding not in grave)])
     asking = [finding for finding in ranked if finding.severity is not Severity.INFO]
     return asking[:MOST] + [finding for finding in ranked if finding.severity is Severity.INFO]
+
+
+def _wrong(checks: Sequence[Finding]) -> list[Finding]:
+    high = [finding for finding in checks if finding.severity is Severity.HIGH]
+    same = any(finding.cause == "same_data" for finding in high)  # whose fix is the same
+    return [finding for finding in high if not (same and finding.cause == "whole_data_on_every_rank")]
 
 
 def _of_input(facts: Facts) -> list[Finding]:
@@ -86,9 +105,11 @@ def verdict(findings: list[Finding], facts: Facts) -> str:
     """One sentence, with figures, for somebody who reads nothing else."""
     if not findings:
         return "There is nothing to say about this run."
-    top = findings[0]
+    top = next((finding for finding in findings if finding.cause not in ASIDE), findings[0])
     if top.severity is Severity.INFO:
         return f"{top.says[0].upper()}{top.says[1:]}."
+    if top.cause in WRONG or top.cause in ASIDE:
+        return f"{WRONG.get(top.cause, WRONG_SET_UP)}: {top.says}."
     if top.cause == input_bound_unexplained.CAUSE:
         return f"Input-bound: {top.says}."
     winnable = f" (at most {seconds(top.cost_s)} a step to win)" if top.cost_s > 0 else ""

@@ -6,6 +6,7 @@ Seconds are floats that end in ``_s``, bytes end in ``_bytes``, shares go from 0
 
 from dataclasses import dataclass, field
 
+from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.finding import Finding
 
 REPORT_SCHEMA_VERSION = 1
@@ -378,4 +379,5 @@ class Report:
     roofline: Roofline | None = None  # None: no step, or batches of unknown size
     comm: Communication | None = None  # None: one rank, or no collective was seen
     traces: Traces | None = None  # None: feedline recorded the run itself
+    convergence: ConvergenceSummary | None = None  # None: nothing was trained
     schema_version: int = REPORT_SCHEMA_VERSION

@@ -5,6 +5,7 @@ All on one clock, in microseconds. Written line by line: a run of a million even
 
 import gzip
 import json
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from io import TextIOWrapper
@@ -20,7 +21,7 @@ from feedline.analysis.comm.of_run import clock_of
 from feedline.analysis.timeline import IntArray
 from feedline.analysis.traces.lanes import NOWHERE, lanes
 from feedline.analysis.traces.windows import Windows, lines
-from feedline.analysis.tracks import PerfettoRank, span
+from feedline.analysis.tracks import PerfettoRank, counter, span
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.store.read import Process, Rank, Run
@@ -34,7 +35,7 @@ try:  # five times as fast
 except ImportError:
     pass
 
-NO_SPANS = (Stage.TRAFFIC, Stage.BATCH, Stage.PROFILED, Stage.FLOP, Stage.GROUP, Stage.CLOCK, Stage.START)
+NO_SPANS = (Stage.TRAFFIC, Stage.BATCH, Stage.PROFILED, Stage.FLOP, Stage.GROUP, Stage.CLOCK, Stage.START, Stage.VALUE, Stage.GRADIENT)
 NAMED = (Stage.READ, Stage.DECODE, Stage.AUGMENT, Stage.FORWARD, Stage.LOSS, Stage.OPTIMIZER, Stage.USER, Stage.COLLECTIVE)
 OF_BATCHES = (Stage.FETCH, Stage.COLLATE, Stage.NEXT, Stage.SAMPLE, Stage.IDLE, Stage.PICKLE, Stage.ARRIVE)
 #: What does not happen in a thread gets tracks of its own, behind those of threads: a record's thread is below 256.
@@ -155,6 +156,7 @@ def _process(process: Process, made: PerfettoRank, clock: Clock) -> Iterator[str
     else:
         label = "training"
         yield from _steps(process, made, clock)
+        yield from _values(process, made, clock)
     spans = process.records[~np.isin(process.records["stage"], NO_SPANS)]
     place = spans["thread"].astype(np.int64)
     place[spans["stage"] == Stage.GPU] = GPU
@@ -175,6 +177,15 @@ def _steps(main: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
     start, end = clock(found.start), clock(found.end)
     for number, (begin, until) in enumerate(zip(start.tolist(), end.tolist())):
         yield span(f'"name": "step {number}"', made.pid, tid, begin, until - begin)
+
+
+def _values(main: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
+    """The loss and other numbers of the training, each as a curve; what is not finite is no JSON."""
+    records = main.of(Stage.VALUE)
+    values = np.ascontiguousarray(records["number"]).view(np.float64)
+    for source, at, value in zip(records["source"].tolist(), clock(records["start"].astype(np.int64)).tolist(), values.tolist()):
+        if math.isfinite(value):
+            yield counter(main.names.get(source, "?"), made.pid, at, value)
 
 
 def _track(

@@ -61,6 +61,12 @@ def span(what: str, pid: int, tid: int, start: int, wall: int, args: str = "") -
     return f'{{"ph": "X", {what}, "pid": {pid}, "tid": {tid}, "ts": {micros(start)}, "dur": {micros(wall)}{more}}}'
 
 
+def counter(name: str, pid: int, at: int, value: float) -> str:
+    """One value of a number that Perfetto draws as a curve, from ``at``, in ns, on."""
+    named = json.dumps(name)
+    return f'{{"ph": "C", "name": {named}, "pid": {pid}, "ts": {micros(at)}, "args": {{{named}: {value!r}}}}}'
+
+
 def arrow(phase: str, number: int, pid: int, tid: int, at: int) -> str:
     """One end of an arrow between the events that were written just before its ends: from "s" to "f"."""
     binds = ', "bp": "e"' if phase == "f" else ""

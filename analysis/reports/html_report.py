@@ -7,23 +7,28 @@ from collections.abc import Mapping
 from markupsafe import Markup
 
 from feedline.analysis import quantities
-from feedline.analysis.finding import Severity
+from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.model import Gauge, Loader, Report, Roofline, StepSeries, StepSummary, Traces, Workers
 from feedline.analysis.quantities import Scale
-from feedline.analysis.reports import of_traces, page, words
+from feedline.analysis.reports import of_convergence, of_traces, page, words
+from feedline.analysis.reports.figures.batch_efficiency import batch_efficiency
 from feedline.analysis.reports.figures.batch_sweep import batch_sweep
 from feedline.analysis.reports.figures.gauges import gauge_figure
 from feedline.analysis.reports.figures.histogram import at_most, histogram
+from feedline.analysis.reports.figures.loss_curve import colors_of, loss_curve
+from feedline.analysis.reports.figures.noise_scale import noise_scale
 from feedline.analysis.reports.figures.operator_roofline import operator_roofline
 from feedline.analysis.reports.figures.rank_parts import PARTS, rank_parts
 from feedline.analysis.reports.figures.roofline import flops, role, roofline_figure
 from feedline.analysis.reports.figures.sample_cost import is_split, sample_cost
 from feedline.analysis.reports.figures.step_bar import step_bar, thin_bar
 from feedline.analysis.reports.figures.step_series import beyond, step_series
+from feedline.analysis.reports.figures.time_to_target import time_to_target
 from feedline.analysis.reports.json_report import plain
 from feedline.analysis.reports.palette import Palette
 
 RANKS_SHOWN = 16  # as bars of the communication figure
+FIGURES_SHOWN = 3  # of curves, beside those of the batch
 ROWS_SHOWN = 20  # of kernels and of operators
 SETTINGS_SHOWN = ("num_workers", "batch_size")  # as columns; the others are in the details
 
@@ -48,13 +53,13 @@ def render(report: Report) -> str:
         workers=_workers(report.workers, made) if report.workers else None,
         roofline=_roofline(report.roofline) if report.roofline else None,
         comm=_comm(report) if report.comm else None,
+        convergence=_convergence(report, report.convergence) if report.convergence else None,
         traces=_traces(report, report.traces) if report.traces else None,
         flops=flops,
         ranks=_ranks(report, made),
         loaders=[_loader(loader) for loader in report.loaders],
         gauges=[(gauge, gauge_figure(gauge), _span(gauge)) for gauge in report.gauges],
         refused=words.refused_that_matter(report.hooks),
-        explained={severity.value: words.SEVERITIES[severity] for severity in Severity},
         data=embedded({"series": _columns(report.step.series, made) if report.step else None}),
     )
 
@@ -129,6 +134,23 @@ def _comm(report: Report) -> dict[str, object]:
         "parts": list(PARTS.values()),
         "rows": [(rank, [scale(own.get(name)) for name in PARTS]) for rank, own in shown.items()],
         "unit": scale.unit,
+    }
+
+
+def _convergence(report: Report, made: ConvergenceSummary) -> dict[str, object]:
+    colors = colors_of(made.curves)
+    batch = made.price.batch if made.price else None
+    return {
+        "checks": of_convergence.own_checks(report),
+        "trained": of_convergence.trained(made),
+        "price": of_convergence.price(made),
+        "curves": loss_curve(made.curves),
+        "legend": [(curve.name, colors[curve.name]) for curve in made.curves if curve.values],
+        "told": [curve for curve in of_convergence.told_curves(made) if curve.values][:FIGURES_SHOWN],
+        "lost": [curve for curve in made.curves if curve.not_finite],
+        "noise": noise_scale(made.noise, batch, made.samples),
+        "efficiency": batch_efficiency(made.noise, batch) if batch else None,
+        "time": time_to_target(made.workers),
     }
 
 

@@ -7,9 +7,11 @@ import typing
 from pathlib import Path
 
 from feedline.analysis import finding, model
+from feedline.analysis.convergence import model as convergence
 from feedline.analysis.reports.fields import FIELDS
 from feedline.analysis.reports.schema import schema
 
+DESCRIBED = (model, convergence, finding)
 MARK = "<!-- from here on written by analysis/reports/publish.py -->\n"
 
 
@@ -29,7 +31,7 @@ def page(current: str) -> str:
 
 
 def _table(name: str) -> str:
-    cls = getattr(model, name, None) or getattr(finding, name)
+    cls = next(getattr(module, name) for module in DESCRIBED if hasattr(module, name))
     hints = typing.get_type_hints(cls)
     rows = ["| field | type | unit | meaning | null when |", "|---|---|---|---|---|"]
     for field in dataclasses.fields(cls):

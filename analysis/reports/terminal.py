@@ -12,7 +12,7 @@ from rich.text import Text
 from feedline.analysis.finding import Finding
 from feedline.analysis.model import Report, StepSummary, Workers
 from feedline.analysis.quantities import BLANK, Scale, seconds, share, size, value
-from feedline.analysis.reports import of_traces, words
+from feedline.analysis.reports import of_convergence, of_traces, words
 from feedline.analysis.reports.palette import family
 
 WIDTH = 80
@@ -72,6 +72,8 @@ def _parts(report: Report, width: int) -> Iterable[RenderableType]:
         yield from _section("Roofline", [plain(words.roofline(report.roofline))])
     if report.comm:
         yield from _section("Communication", _communication(report, width))
+    if trained := of_convergence.lines(report, width):
+        yield from _section("Convergence", [plain(line) for line in trained])
     mean = report.step.mean_s if report.step else None
     yield from _section("Findings", [_finding(n, f, mean) for n, f in enumerate(report.findings, 1)] or [plain(words.NO_FINDINGS)])
     if refused := words.refused_that_matter(report.hooks):

@@ -23,6 +23,12 @@ SEVERITIES = {
     Severity.LOW: "5 to 20 % of a step",
     Severity.INFO: "less than 5 % of a step",
 }
+#: Of what is wrong with a training's set-up, which costs no time.
+WRONG = {
+    Severity.HIGH: "the training is not what it was meant to be",
+    Severity.LOW: "the training is worse for it",
+    Severity.INFO: "worth knowing",
+}
 BOUNDARIES = {
     "optimizer": "steps are cut at optimizer updates",
     "backward": "steps are cut at backward passes: no optimizer was seen",
@@ -32,6 +38,14 @@ BOUNDARIES = {
     "range": "steps are a range of the program that repeats",
     "collectives": "steps are where collectives come evenly",
     "none": "no steps were found: the whole trace is shown as one",
+}
+#: How the gradients behind the noise scale were seen.
+NOISE = {
+    "ddp": "DDP's all-reduce of gradients",
+    "hook": "DDP's communication hook",
+    "manual": "the program's own all-reduce of gradients",
+    "accumulation": "the micro-batches of gradient accumulation",
+    "fsdp2": "FSDP2's reduce-scatter of gradients",
 }
 NO_STEP = (
     "The run never made a training step, so there is nothing to split: no optimizer update, no backward pass, no batch in a training loop."
@@ -85,6 +99,11 @@ def steps(throughput: Throughput) -> str:
     """How many steps, and how many of them in detail."""
     words = "1 step" if throughput.steps == 1 else f"{count(throughput.steps)} steps"
     return words if throughput.steps_in_detail >= throughput.steps else f"{words} ({count(throughput.steps_in_detail)} in detail)"
+
+
+def severity(finding: Finding) -> str:
+    """What the severity means: a share of the step, or for what costs no time, how wrong it is."""
+    return SEVERITIES[finding.severity] if finding.cost_s > 0 else WRONG[finding.severity]
 
 
 def cost(finding: Finding, mean_step_s: float | None) -> str:

@@ -3,6 +3,8 @@
 import math
 from dataclasses import replace
 
+from reports import made_up_training
+
 from feedline.analysis.finding import Blame, Evidence, Finding, Severity
 from feedline.analysis.model import (
     CollectiveKind,
@@ -271,6 +273,9 @@ def nasty() -> Report:
         loaders=[replace(loader(0), kind=NASTY, settings={NASTY: object(), "dataset": NASTY})],
         gauges=[replace(made.gauges[0], name=NASTY, unit=NASTY)],
         hooks=[Hook(NASTY, False, NASTY)],
+        convergence=replace(
+            made_up_training.summary(), curves=[made_up_training.curve(NASTY, [1.0, 2.0, 3.0])], fixes=NASTY, notes=[NASTY]
+        ),
         notes=[NASTY, "x" * 300],
     )
 
@@ -342,6 +347,21 @@ def operators() -> Report:
     return replace(report(), traces=Traces([], [], [], [*unknown, alone, *crowd, *corners], []))
 
 
+def training() -> Report:
+    """Curves, a noise scale, a price, and the time to target by workers."""
+    return replace(report(), convergence=made_up_training.summary())
+
+
+def training_without_scale() -> Report:
+    return replace(report(), convergence=made_up_training.without_scale())
+
+
+def training_mistaken() -> Report:
+    """Its worst mistake is the first finding."""
+    wrong = made_up_training.wrong()
+    return replace(report(), convergence=made_up_training.mistaken(), findings=[wrong[0], *findings()[:2]])
+
+
 VARIANTS = {
     "full": report,
     "no steps": without_steps,
@@ -355,4 +375,7 @@ VARIANTS = {
     "crowded": crowded,
     "four ranks": four_ranks,
     "operators": operators,
+    "training": training,
+    "training without scale": training_without_scale,
+    "training mistaken": training_mistaken,
 }

@@ -128,3 +128,35 @@ def test_a_specific_finding_goes_before_its_general_one_only_if_it_wins_a_third(
 )
 def test_the_verdict_is_one_sentence_with_figures(facts, sentence):
     assert verdict(diagnose(facts), facts) == sentence
+
+
+def check(cause, severity=Severity.HIGH):
+    return Finding(cause, severity, f"{cause} is there")
+
+
+def test_ranks_that_see_the_same_data_hear_it_before_anything_slow():
+    facts = without_workers(sample=DECODING, maker=LARGE)
+    findings = diagnose(facts, [check("whole_data_on_every_rank"), check("same_data"), check("missing_set_epoch", Severity.LOW)])
+
+    assert [one.cause for one in findings] == ["same_data", *causes(facts)][: len(findings)]
+    assert verdict(findings, facts) == "Set up wrongly: same_data is there."
+
+
+def test_mistakes_count_among_the_three_findings():
+    found = diagnose(waiting(60.0), [check("sum_not_mean"), check("not_finite"), check("schedule_in_steps")])
+
+    assert [one.cause for one in found] == ["sum_not_mean", "not_finite", "input_bound_unexplained"]
+
+
+def test_a_schedule_of_another_length_is_told_and_is_not_the_verdict():
+    facts = made_up_facts()
+    findings = diagnose(facts, [check("schedule_in_steps")])
+
+    assert [one.cause for one in findings] == ["schedule_in_steps", "compute_bound"]
+    assert verdict(findings, facts) == verdict(diagnose(facts), facts)
+
+
+def test_a_lost_training_is_called_lost():
+    facts = made_up_facts()
+
+    assert verdict(diagnose(facts, [check("not_finite")]), facts) == "Training is lost: not_finite is there."

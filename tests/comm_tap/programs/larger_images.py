@@ -1,4 +1,4 @@
-"""DistributedDataParallel on images, a folder for each rank; those of the last rank have a hundred times as many pixels.
+"""DistributedDataParallel on images, a folder for each rank, in colors of its own; those of the last have a hundred times as many pixels.
 
 larger_images.py SAID.json
 """
@@ -20,12 +20,12 @@ IMAGES, BATCH, SMALL, LARGE = 48, 4, 96, 960
 class Images(Dataset):
     """JPEG files, of which a corner is used."""
 
-    def __init__(self, folder: Path, size: int) -> None:
+    def __init__(self, folder: Path, size: int, blue: int) -> None:
         folder.mkdir()
         self.paths = [folder / f"{number}.jpg" for number in range(IMAGES)]
         y, x = np.mgrid[0:size, 0:size]
         for number, path in enumerate(self.paths):
-            Image.fromarray(np.stack([x + number, y, x ^ y], -1).astype(np.uint8)).save(path)
+            Image.fromarray(np.stack([x + number, y, (x ^ y) * blue], -1).astype(np.uint8)).save(path)
 
     def __len__(self) -> int:
         return IMAGES
@@ -38,7 +38,7 @@ class Images(Dataset):
 def main() -> None:
     dist.init_process_group("gloo")
     rank, last = dist.get_rank(), dist.get_world_size() - 1
-    loader = DataLoader(Images(Path(f"images{rank}"), LARGE if rank == last else SMALL), BATCH)
+    loader = DataLoader(Images(Path(f"images{rank}"), LARGE if rank == last else SMALL, rank), BATCH)
     model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(7200, 32)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for images in loader:

@@ -39,11 +39,14 @@ class File:
     def _shapes(self) -> list[str]:
         numbers = (int, float)
         wrong = [e for e in self.spans if not (isinstance(e["ts"], numbers) and isinstance(e["dur"], numbers) and e["dur"] >= 0)]
-        wrong += [e for e in self.events if type(e["pid"]) is not int or type(e["tid"]) is not int or e["ph"] not in "XMsf"]
+        counters = [e for e in self.events if e["ph"] == "C"]  # of a process: they have no track
+        wrong += [e for e in counters if not all(isinstance(value, numbers) for value in (e["ts"], *e["args"].values()))]
+        wrong += [e for e in self.events if type(e["pid"]) is not int or e["ph"] not in "XMsfC"]
+        wrong += [e for e in self.events if e["ph"] != "C" and type(e["tid"]) is not int]
         return [f"malformed: {event}" for event in wrong]
 
     def _tracks(self) -> list[str]:
-        used = {(event["pid"], event["tid"]) for event in self.events if event["ph"] != "M"}
+        used = {(event["pid"], event["tid"]) for event in self.events if event["ph"] not in "MC"}
         meta = {what: {(e["pid"], e["tid"]) for e in self.events if e["ph"] == "M" and e["name"] == what} for what in
                 ("thread_name", "thread_sort_index")}  # fmt: skip
         pids = {event["pid"] for event in self.events if event["ph"] == "M" and event["name"] == "process_name"}

@@ -1,0 +1,82 @@
+"""What a batch costs: samples and updates to a loss over the fewest possible, by batch. The two cross at the noise scale, at twice each."""
+
+import math
+from collections.abc import Callable
+
+from markupsafe import Markup
+
+from feedline.analysis.convergence.model import NoiseOverTraining
+from feedline.analysis.convergence.price import samples_factor, updates_factor
+from feedline.analysis.quantities import count, number
+from feedline.analysis.reports.figures.axis import log_columns, log_share
+from feedline.analysis.reports.figures.svg import percent, stretched, tag
+from feedline.analysis.reports.figures.upward import Upward, thousands
+
+HEIGHT, AXIS, WIDTH = 180, 36, 1000
+AROUND = 8.0  # how far the axis reaches beyond the run's batch and the noise scale, as a factor
+POINTS = 40
+TALLEST = 1000.0  # of the axis upwards
+
+
+def batch_efficiency(noise: NoiseOverTraining, batch: float) -> Markup | None:
+    """E/Emin = 1 + B/Bc with the band of the noise scale's range, S/Smin = 1 + Bc/B; the run's own batch is marked. None without Bc."""
+    critical = noise.value
+    if not critical or critical <= 0 or not batch > 0:
+        return None
+    left, right = min(batch, critical) / AROUND, max(batch, critical) * AROUND
+    at = [left * (right / left) ** (index / POINTS) for index in range(POINTS + 1)]
+    top = min(max(1 + right / critical, 1 + critical / left), TALLEST)
+    upward = Upward(1.0, top, True, HEIGHT)
+
+    def x(size: float) -> float:
+        return log_share(size, left, right)
+
+    spent = [(x(size), upward.y(1 + size / critical)) for size in at]
+    made = [(x(size), upward.y(updates_factor(size, critical))) for size in at]
+    low, high = noise.low or 0.0, noise.high or math.inf
+    upper = [(x(size), upward.y(1 + size / low if low > 0 else math.inf)) for size in at]
+    lower = [(x(size), upward.y(1 + size / high)) for size in at]
+    parts = [*upward.rows(), stretched(WIDTH, HEIGHT, tag("path", class_="interval", d=_path(upper + lower[::-1]) + "z"))]
+    parts += [tag("g", stretched(WIDTH, HEIGHT, tag("path", class_="line", d=_path(made))), class_="roof part")]
+    parts += [stretched(WIDTH, HEIGHT, tag("path", class_="line", d=_path(spent)))]
+    parts += log_columns(left, right, HEIGHT, thousands, "batch, samples of all ranks together", 6)
+    parts += [*_own(x(batch), batch), *_points(noise, batch, left, right, x, upward)]
+    label = "Samples and updates over the fewest possible by batch. Left and right arrow keys read out batches."
+    return tag("svg", *parts, width="100%", height=HEIGHT + AXIS, role="img", tabindex=0, class_="marks", aria_label=label)
+
+
+def _path(points: list[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{WIDTH * x:.0f} {10 * y:.0f}" for x, y in points)
+
+
+def _own(x: float, batch: float) -> list[Markup]:
+    side = "first" if x < 0.5 else "last"
+    words = tag("text", f"this run: {count(batch)}", class_=f"tick {side}", x=percent(x), dx=6 if x < 0.5 else -6, y=HEIGHT - 8)
+    return [tag("line", class_="drop", x1=percent(x), x2=percent(x), y1=0, y2=HEIGHT), words]
+
+
+def _points(noise: NoiseOverTraining, batch: float, left: float, right: float, x: Callable[[float], float], upward: Upward) -> list[Markup]:
+    """Doublings of the run's own batch."""
+    sizes = [batch * 2.0**power for power in range(-12, 13)]
+    critical = noise.value or 1.0
+    marks = []
+    for size in sizes:
+        if not (left <= size <= right and size >= 1):
+            continue
+        y = upward.y(1 + size / critical)
+        mine = size == batch
+        dot = tag("circle", class_="ring" if mine else "dot", cx=percent(x(size)), cy=y, r=6 if mine else 2.5)
+        hit = tag("circle", class_="hit", cx=percent(x(size)), cy=y, r=11)
+        marks.append(tag("g", dot, hit, class_="point", data_tip=_tip(noise, size, mine)))
+    return marks
+
+
+def _tip(noise: NoiseOverTraining, size: float, mine: bool) -> str:
+    critical = noise.value or 1.0
+    ends = [samples_factor(size, bound) for bound in (noise.high, noise.low) if bound]
+    between = f" ({number(ends[0])} to {number(ends[1])})" if len(ends) == 2 else ""
+    who = "this run's batch of" if mine else "a batch of"
+    return (
+        f"{who} {count(size)}: {number(samples_factor(size, critical))} times the fewest samples{between}, "
+        f"{number(updates_factor(size, critical))} times the fewest updates"
+    )

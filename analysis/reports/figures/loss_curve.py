@@ -1,0 +1,157 @@
+"""Losses, other metrics and the learning rate as the training went on, against samples, updates or time: a page shows one of the three."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from feedline.analysis.convergence.curves import words
+from feedline.analysis.convergence.model import CurvePoints
+from feedline.analysis.quantities import count, number, seconds
+from feedline.analysis.reports.figures.axis import base_line, spread, ticks
+from feedline.analysis.reports.figures.svg import cut, percent, stretched, tag
+from feedline.analysis.reports.figures.upward import DECADE, Upward, thousands
+
+LOSSES, OTHERS, RATE = 190, 110, 56  # px: heights of panels
+TITLE, GAP, AXIS = 18, 20, 36  # px: above a panel, below it, and of the axis across
+LABEL_PX, NAME = 14, 13
+WIDTH = 1000
+READ = 60  # places that can be read out
+DOTS = 30  # points, up to which a curve has dots on it
+PANELS, CURVES = 3, 6  # of other metrics, and on a panel: more are in the JSON report
+COLORS = {"train loss": "c-forward", "eval loss": "c-wait", "lr": "c-compile"}
+USER_COLORS = 6  # palette.USER
+TIMES = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
+
+
+class Panel(NamedTuple):
+    """Curves over one axis upwards."""
+
+    title: str
+    height: int
+    curves: list[CurvePoints]
+
+
+class Across(NamedTuple):
+    """What the figure is drawn against; ``of`` gives a curve's places, in units of the axis."""
+
+    key: str
+    name: str
+    of: Callable[[CurvePoints], list[float]]
+
+
+def loss_curve(curves: Sequence[CurvePoints]) -> list[tuple[str, Markup]]:
+    """(samples, figure), (updates, figure), (time, figure). Nothing where no curve has two points."""
+    drawn = panels(curves)
+    if not any(len(curve.values) > 1 for panel in drawn for curve in panel.curves):
+        return []
+    longest = max((curve.at_s[-1] for panel in drawn for curve in panel.curves), default=0.0)
+    factor, unit = next((pair for pair in TIMES if longest >= 2 * pair[0]), (1e-3, "milliseconds"))
+    axes = (
+        Across("samples", "samples, all ranks together", lambda curve: curve.samples),
+        Across("updates", "updates", lambda curve: [float(made) for made in curve.updates]),
+        Across("time", f"{unit} since the first update", lambda curve: [at / factor for at in curve.at_s]),
+    )
+    colors = colors_of(curves)
+    return [(across.key, _figure(drawn, across, colors)) for across in axes]
+
+
+def colors_of(curves: Sequence[CurvePoints]) -> dict[str, str]:
+    """Name -> CSS class that sets its color."""
+    own = [curve.name for curve in curves if curve.name not in COLORS]
+    return COLORS | {name: f"c-user{index % USER_COLORS}" for index, name in enumerate(own)}
+
+
+def panels(curves: Sequence[CurvePoints]) -> list[Panel]:
+    """Losses first, then metrics that are of one magnitude together, then the learning rate."""
+    there = [curve for curve in curves if curve.values]
+    losses = [curve for curve in there if "loss" in words(curve.name)][:CURVES]
+    made = [Panel("loss", LOSSES, losses)] if losses else []
+    rest = sorted((curve for curve in there if "loss" not in words(curve.name) and curve.name != "lr"), key=lambda one: -_size(one))
+    groups: list[list[CurvePoints]] = []
+    for curve in rest:
+        if groups and len(groups[-1]) < CURVES and _size(curve) * DECADE > _size(groups[-1][0]):
+            groups[-1].append(curve)
+        else:
+            groups.append([curve])
+    made += [Panel(cut(", ".join(curve.name for curve in group), 40), OTHERS, group) for group in groups[:PANELS]]
+    return made + [Panel("learning rate", RATE, [curve]) for curve in there if curve.name == "lr"]
+
+
+def _size(curve: CurvePoints) -> float:
+    return max(abs(value) for value in curve.values)
+
+
+def _figure(drawn: list[Panel], across: Across, colors: dict[str, str]) -> Markup:
+    places = {curve.name: across.of(curve) for panel in drawn for curve in panel.curves}
+    end = max(max(place) for place in places.values()) or 1.0
+    parts: list[Markup] = []
+    y = 0
+    for panel in drawn:
+        body = _panel(panel, places, end, colors)
+        parts.append(tag("g", *body, transform=f"translate(0 {y + TITLE})"))
+        y += TITLE + panel.height + GAP
+    y -= GAP
+    parts += [*_axis(end, y, across.name), *_read_out(drawn, places, end, y)]
+    label = f"Numbers of the training by {across.key}. Left and right arrow keys read them out."
+    return tag("svg", *parts, width="100%", height=y + AXIS, role="img", tabindex=0, class_=f"marks across-{across.key}", aria_label=label)
+
+
+def _panel(panel: Panel, places: dict[str, list[float]], end: float, colors: dict[str, str]) -> list[Markup]:
+    upward = Upward.over([value for curve in panel.curves for value in curve.values], panel.height)
+    title = f"{panel.title}, logarithmic" if upward.log else panel.title
+    parts = [tag("text", title, class_="tick first", x=0, y=-7), *upward.rows(), base_line(panel.height)]
+    ends: list[tuple[float, str]] = []
+    for curve in panel.curves:
+        at = [(place / end, upward.y(value)) for place, value in zip(places[curve.name], curve.values, strict=True)]
+        line = "M" + "L".join(f"{WIDTH * x:.1f} {10 * y:.0f}" for x, y in at)
+        kind = f"curve {colors[curve.name]}{'' if curve.name in ('train loss', 'lr') else ' other'}"
+        parts.append(tag("g", stretched(WIDTH, panel.height, tag("path", class_="line", d=line)), *_dots(at), class_=kind))
+        ends.append((at[-1][1], curve.name))
+    return parts + _names(sorted(ends), panel.height, colors)
+
+
+def _dots(at: list[tuple[float, float]]) -> list[Markup]:
+    return [tag("circle", cx=percent(x), cy=y, r=2.5) for x, y in at] if len(at) <= DOTS else []
+
+
+def _names(ends: list[tuple[float, str]], height: int, colors: dict[str, str]) -> list[Markup]:
+    labels = []
+    for place, (_, name) in zip(spread([place for place, _ in ends], LABEL_PX, 0, height), ends, strict=True):
+        swatch = tag("tspan", "■ ", class_=f"swatch {colors[name]}")
+        labels.append(tag("text", swatch, cut(name, NAME), class_="aside", x="100%", dx=6, y=place + 4))
+    return labels
+
+
+def _axis(end: float, y: float, name: str) -> list[Markup]:
+    marks = [base_line(y), tag("text", name, class_="tick x", x="50%", y=y + 32)]
+    for tick in ticks(end, most=5):
+        marks.append(tag("line", class_="axis", x1=percent(tick / end), x2=percent(tick / end), y1=y, y2=y + 4))
+        if tick / end <= 0.97:
+            marks.append(tag("text", thousands(tick), class_="tick x", x=percent(tick / end), y=y + 17))
+    return marks
+
+
+def _read_out(drawn: list[Panel], places: dict[str, list[float]], end: float, height: float) -> list[Markup]:
+    """Columns that the pointer and the arrow keys find: each says all curves' values at its place."""
+    curves = [curve for panel in drawn for curve in panel.curves]
+    guide = max(curves, key=lambda curve: len(curve.values))
+    chosen = sorted({round(index * (len(guide.values) - 1) / (READ - 1)) for index in range(READ)})
+    at = [places[guide.name][index] / end for index in chosen]
+    edges = [0.0, *((a + b) / 2 for a, b in pairwise(at)), 1.0]
+    return [
+        tag("rect", class_="hit", x=percent(left), width=percent(max(right - left, 0.0)), y=0, height=height, data_tip=tip)
+        for (left, right), tip in zip(pairwise(edges), (_tip(guide, index, curves) for index in chosen), strict=True)
+    ]
+
+
+def _tip(guide: CurvePoints, index: int, curves: list[CurvePoints]) -> str:
+    made = guide.updates[index]
+    told = []
+    for curve in curves:
+        last = bisect_right(curve.updates, made) - 1
+        if last >= 0:
+            told.append(f"{curve.name} {number(curve.values[last])}")
+    return f"{count(guide.samples[index])} samples, {count(made)} updates, {seconds(guide.at_s[index])}: {', '.join(told)}"

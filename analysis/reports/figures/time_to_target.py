@@ -1,0 +1,86 @@
+"""Time to a target by number of workers, with its band: how fast the steps are times how many of them the larger batch still needs."""
+
+import math
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from feedline.analysis.convergence.model import TimeToTarget
+from feedline.analysis.quantities import Scale, count, seconds
+from feedline.analysis.reports.figures.axis import base_line, log_share, log_ticks, nice_step
+from feedline.analysis.reports.figures.svg import percent, stretched, tag
+from feedline.analysis.reports.figures.upward import Upward
+
+HEIGHT, AXIS, WIDTH = 200, 36, 1000
+EDGE = 0.04  # room left and right of the points, as a share of the width
+MOST_LABELS = 8
+UNITS = ((3600.0, "h"), (60.0, "min"))
+
+
+def time_to_target(rows: Sequence[TimeToTarget]) -> Markup | None:
+    """Points on an axis of doublings; dots are of measured steps, rings of predicted ones. None where no row has a time."""
+    known = sorted((row for row in rows if row.time_s is not None and row.time_s > 0), key=lambda row: row.workers)
+    if not known:
+        return None
+    upward = Upward.over([bound for row in known for bound in _bounds(row)], HEIGHT)
+    fewest, most = math.log(known[0].workers), math.log(known[-1].workers)
+
+    def x(row: TimeToTarget) -> float:
+        return EDGE + (1 - 2 * EDGE) * ((math.log(row.workers) - fewest) / (most - fewest) if most > fewest else 0.5)
+
+    places = [x(row) for row in known]
+    ends = [_bounds(row) for row in known]
+    band = [(place, upward.y(max(end))) for place, end in zip(places, ends, strict=True)]
+    band += [(place, upward.y(min(end))) for place, end in zip(places[::-1], ends[::-1], strict=True)]
+    line = [(place, upward.y(row.time_s or 0.0)) for place, row in zip(places, known, strict=True)]
+    parts = [*_rows(upward), stretched(WIDTH, HEIGHT, tag("path", class_="interval", d=_path(band) + "z"))]
+    parts += [stretched(WIDTH, HEIGHT, tag("path", class_="line", d=_path(line))), base_line(HEIGHT), *_workers(known, places)]
+    parts += [_point(row, place, upward) for row, place in zip(known, places, strict=True)]
+    label = "Time to the target by number of workers. Left and right arrow keys read out the points."
+    return tag("svg", *parts, width="100%", height=HEIGHT + AXIS, role="img", tabindex=0, class_="marks", aria_label=label)
+
+
+def _bounds(row: TimeToTarget) -> list[float]:
+    return [bound for bound in (row.low_s, row.time_s, row.high_s) if bound is not None and bound > 0]
+
+
+def _path(points: list[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{WIDTH * x:.0f} {10 * y:.0f}" for x, y in points)
+
+
+def _point(row: TimeToTarget, x: float, upward: Upward) -> Markup:
+    y, ends = upward.y(row.time_s or 0.0), _bounds(row)
+    bar = tag("line", class_="spread", x1=percent(x), x2=percent(x), y1=upward.y(min(ends)), y2=upward.y(max(ends)))
+    measured = row.source == "measured"
+    dot = tag("circle", class_="dot" if measured else "ring", cx=percent(x), cy=y, r=4 if measured else 5)
+    hit = tag("circle", class_="hit", cx=percent(x), cy=y, r=12)
+    between = "" if row.low_s is None or row.high_s is None else f" ({seconds(row.low_s)} to {seconds(row.high_s)})"
+    tip = f"{count(row.workers)} workers, batch {count(row.batch)}: {seconds(row.time_s)}{between}; time of a step: {row.source}"
+    return tag("g", bar, dot, hit, class_="point", data_tip=tip)
+
+
+def _workers(known: Sequence[TimeToTarget], places: Sequence[float]) -> list[Markup]:
+    marks, last = [tag("text", "workers", class_="tick x", x="50%", y=HEIGHT + 32)], -1.0
+    for row, x in zip(known, places, strict=True):
+        if x - last >= 1 / MOST_LABELS:
+            marks.append(tag("text", count(row.workers), class_="tick x", x=percent(x), y=HEIGHT + 16))
+            last = x
+    return marks
+
+
+def _rows(upward: Upward) -> list[Markup]:
+    """Level lines at round numbers of a unit of time."""
+    factor, unit = next(((factor, unit) for factor, unit in UNITS if upward.high >= 2 * factor), (0.0, ""))
+    if not factor:
+        factor, unit = (scale := Scale.of_seconds(upward.high, digits=1)).factor, scale.unit
+    low, high = upward.low / factor, upward.high / factor
+    if upward.log:
+        found = log_ticks(low, high, round(HEIGHT / 40))
+    else:
+        step = nice_step(high - low, round(HEIGHT / 40))
+        found = [step * index for index in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+    marks: list[Markup] = []
+    for tick in found:
+        y = HEIGHT * (1 - log_share(tick, low, high)) if upward.log else HEIGHT * (1 - (tick - low) / (high - low))
+        marks += [tag("line", class_="grid", x1=0, x2="100%", y1=y, y2=y), tag("text", f"{tick:g} {unit}", class_="tick y", x=-8, y=y + 4)]
+    return marks

@@ -1,0 +1,78 @@
+"""What the terminal and the HTML report say of how the training got on."""
+
+import textwrap
+
+from feedline.analysis.convergence.curves import words
+from feedline.analysis.convergence.model import ConvergenceSummary, CurvePoints
+from feedline.analysis.finding import Finding
+from feedline.analysis.model import Report
+from feedline.analysis.quantities import count, number
+from feedline.analysis.reports.figures.svg import cut
+from feedline.analysis.reports.words import sentence
+
+MOST_CHECKS, MOST_CURVES = 3, 2  # lines and curves of the terminal
+#: Instead of the whole reason, where there is one line for it.
+NEEDS = "Noise scale: not measured, for it needs several ranks or gradient accumulation."
+
+
+def progress(curve: CurvePoints) -> str:
+    """``train loss 2.26 to 1.06``; for one value, that."""
+    if not curve.values:
+        return f"{curve.name} never finite"
+    first, last = number(curve.values[0]), number(curve.values[-1])
+    return f"{curve.name} {last}" if len(curve.values) == 1 else f"{curve.name} {first} to {last}"
+
+
+def trained(made: ConvergenceSummary, short: bool = False) -> str:
+    """Over how much: ``48 updates, 3,076 samples (3.00 epochs)``; in short, one of the last two."""
+    updates = "1 update" if made.updates == 1 else f"{count(made.updates)} updates"
+    said = f"{updates}, {count(made.samples)} samples" if made.samples else updates
+    if not made.samples_per_epoch or not made.samples:
+        return said
+    epochs = number(made.samples / made.samples_per_epoch)
+    return f"{updates if short else said} ({epochs} epoch{'' if epochs == '1.00' else 's'})"
+
+
+def told_curves(made: ConvergenceSummary) -> list[CurvePoints]:
+    """Those worth a figure: the losses first, without the learning rate."""
+    kept = [curve for curve in made.curves if curve.name != "lr"]
+    return sorted(kept, key=lambda curve: "loss" not in words(curve.name))
+
+
+def price(made: ConvergenceSummary) -> str:
+    """The batch against the noise scale in a sentence, or why there is none."""
+    said = made.price.says if made.price else f"the noise scale is not known: {made.noise.why}" if made.noise.why else ""
+    return f"{sentence(said)}." if said else ""
+
+
+def own_checks(report: Report) -> list[tuple[Finding, bool]]:
+    """What is wrong with the training's set-up, and whether the report's findings tell it already."""
+    told = {finding.cause for finding in report.findings}
+    return [(finding, finding.cause in told) for finding in report.convergence.checks] if report.convergence else []
+
+
+def lines(report: Report, width: int) -> list[str]:
+    """For the terminal: at most eight lines of ``width`` characters, two where nothing is wrong and there is no noise scale."""
+    made = report.convergence
+    if made is None or not (made.curves or made.noise.windows or made.checks):
+        return []
+    curves = ", ".join(progress(curve) for curve in told_curves(made)[:MOST_CURVES])
+    text = f"{trained(made, short=True)}: {curves or 'no number of it was seen'}."
+    if made.noise.value is not None or (made.price and made.price.where != "unknown"):
+        said = _at_most(text, width, 2) + _at_most(price(made), width, 3)
+    else:
+        said = [cut(line, width) for line in (text, _no_scale(made)) if line]
+    checks = own_checks(report)
+    for finding, told in checks[:MOST_CHECKS]:
+        said.append(cut(f"- {finding.cause}: {'see the findings' if told else finding.fix or finding.says}", width))
+    return said
+
+
+def _no_scale(made: ConvergenceSummary) -> str:
+    if not made.noise.why:
+        return ""
+    return NEEDS if not made.noise.how and "accumulation" in made.noise.why else f"Noise scale: not measured, {made.noise.why}."
+
+
+def _at_most(text: str, width: int, most: int) -> list[str]:
+    return textwrap.wrap(text, width, max_lines=most, placeholder=" …")
