@@ -14,8 +14,8 @@ TAIL = 0.1
 #: Blocks of neighbours behind a standard error: neighbours are alike, blocks hardly.
 BLOCKS = 10
 POINTS = 200
-#: A loss that climbs back by this share of all that it had come down broke out.
-CLIMB = 0.25
+#: A loss that climbs back by this share of all that it had come down broke out. Healthy trainings at batch 32 climbed back by 0.26.
+CLIMB = 0.5
 
 RISING = ("acc", "accuracy", "top1", "top5", "f1", "auc", "map", "bleu", "miou", "precision", "recall")
 HELD_OUT = ("eval", "val", "valid", "validation", "test")
@@ -99,7 +99,7 @@ class Outbreak:
 
 
 def outbreak(curve: Curve) -> Outbreak | None:
-    """The largest climb of the smoothed loss, if it is a quarter of what it had come down and far more than its scatter.
+    """The largest climb of the smoothed loss, if it is half of what it had come down and far more than its scatter.
 
     A step of the schedule or a hard batch does not climb so far; a rate that is too large, or a bad batch, does.
     """

@@ -18,7 +18,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 import feedline
 
-TRAIN, ALL = 4096, 6000
+TRAIN, TEST = 4096, 1904
 
 
 def arguments() -> argparse.Namespace:
@@ -41,7 +41,8 @@ def arguments() -> argparse.Namespace:
 def data(examples: int) -> tuple[TensorDataset, torch.Tensor, torch.Tensor]:
     """Training set, test inputs and test labels; made, not downloaded."""
     settings = get_dataset_args()
-    settings.num_samples, settings.train_split = ALL, TRAIN / ALL
+    train = max(examples, TRAIN)
+    settings.num_samples, settings.train_split = train + TEST, train / (train + TEST)
     made = make_dataset(settings)
     x, y, x_test, y_test = (torch.as_tensor(made[name]) for name in ("x", "y", "x_test", "y_test"))
     return TensorDataset(x.float()[:examples, None], y.long()[:examples]), x_test.float()[:, None], y_test.long()

@@ -55,8 +55,8 @@ def record(plan: Plan) -> Trial:
             runs[arm, seed] = branch(plan, arm, seed, fix)
             if (arm, seed) == ("baseline", 0) and isinstance(runs[arm, seed], str):
                 raise ScriptError(f"the training as it is failed: {runs[arm, seed]}")
+            see_that_seeds_differ(runs)
     good = {key: run for key, run in runs.items() if isinstance(run, Recorded)}
-    see_that_seeds_differ(good)
     try:
         metric = plan.metric or usual_metric(list(good.values()))
     except ValueError as error:
@@ -121,10 +121,11 @@ def not_applied(run: Recorded) -> str:
     return "; ".join(f"{name}: {why}" for name, why in failed.items()) if isinstance(failed, dict) else ""
 
 
-def see_that_seeds_differ(runs: dict[tuple[str, int], Recorded]) -> None:
-    """Raises FixError: two seeds of the baseline have the very same losses."""
-    losses = [run.curves["train loss"].values for (arm, _), run in sorted(runs.items()) if arm == "baseline" and "train loss" in run.curves]
-    if len(losses) > 1 and all(np.array_equal(losses[0], other, equal_nan=True) for other in losses[1:]):
+def see_that_seeds_differ(runs: dict[tuple[str, int], Recorded | str]) -> None:
+    """Raises FixError: the first two seeds of the baseline have the very same losses."""
+    first = [run for seed in (0, 1) if isinstance(run := runs.get(("baseline", seed)), Recorded)]
+    losses = [run.curves["train loss"].values for run in first if "train loss" in run.curves]
+    if len(losses) == 2 and np.array_equal(losses[0], losses[1], equal_nan=True):
         raise FixError("the seeds change nothing: put {seed} among the training's arguments, or let it read FEEDLINE_SEED")
 
 
