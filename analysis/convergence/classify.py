@@ -16,8 +16,8 @@ TRAIN, EVAL = "train loss", "eval loss"
 DEFICIT, LAG, GAP, INSTABILITY, HEALTHY, UNKNOWN = "deficit", "statistics_lag", "generalisation_gap", "instability", "healthy", "unknown"
 #: Differences within so many standard errors are noise.
 ERRORS = 3.0
-#: Two trainings that differ in their seed alone differ by as much, 19 times of 20: 4 % of what the loss came down, 4 points of a hundred for
-#: an accuracy (1.96 sqrt(2) times the acceptance table's root mean square deviation over seeds: 0.028 of a loss that fell by 2.1, and
+#: Two trainings that differ in their seed alone differ by as much, 19 times of 20: 4 % of what the loss came down, 4 points of a hundred
+#: for an accuracy (1.96 sqrt(2) times the acceptance table's root mean square deviation over seeds: 0.028 of a loss that fell by 2.1, and
 #: 1.4 points; docs/measured/convergence-table.md), and at least 10 % of the loss. With n seeds on either side 1 / sqrt(n) of it.
 OF_LOSS, OF_FALL, OF_ACCURACY = 0.10, 0.04, 0.04
 #: Recalibration closes the gap where it closes this share of it.
