@@ -1,10 +1,16 @@
 """``feedline converge verify`` on a real training: branches, the ledger, and what is refused."""
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from feedline.analysis.convergence.recorded import Recorded
 from feedline.cli import main
+from feedline.cli.converge.branches import see_that_seeds_differ
+from feedline.profiler.errors import FixError
 
 PROGRAM = """
 import sys
@@ -54,10 +60,14 @@ def test_branches_from_one_checkpoint_decide_and_are_written_down(training, capf
     assert trial["verdict"].upper() in capfd.readouterr().out
 
 
-def test_seeds_that_change_nothing_are_refused(training, capfd):
-    assert main(["converge", "verify", "--fix", "lr_rule=linear:5", "--seeds", "2", "--", "train.py", "7", "start.pt"]) == 64
+def test_seeds_that_change_nothing_are_refused():
+    one, other = (SimpleNamespace(values=np.array(values)) for values in ([1.0, 0.5], [1.0, 0.6]))
+    run = Recorded("run", {"train loss": one}, None, "", {}, 1, 8.0, 16.0, None, 2, 0.1, True)
 
-    assert "the seeds change nothing: put {seed}" in capfd.readouterr().err
+    with pytest.raises(FixError, match="the seeds change nothing: put {seed}"):
+        see_that_seeds_differ({("baseline", 0): run, ("baseline", 1): run})
+    see_that_seeds_differ({("baseline", 0): run, ("baseline", 1): replace(run, curves={"train loss": other}), ("fix", 0): run})
+    see_that_seeds_differ({("baseline", 0): run, ("baseline", 1): "exit code 1"})
 
 
 @pytest.mark.parametrize(
