@@ -90,10 +90,10 @@ def convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
     """How the training got on; None where nothing was trained, or an older feedline recorded it."""
     try:
         recorded = read.of_run(run)
-    except FeedlineError as error:
-        notes.append(f"convergence: {error}")
+        return summarise(recorded) if recorded.updates else None
+    except Exception as error:  # the rest of the report does not need it
+        notes.append(f"convergence cannot be told: {error or type(error).__name__}")
         return None
-    return summarise(recorded) if recorded.updates else None
 
 
 def cpu_s(rank: Gathered, gauges: list[Gauge]) -> float | None:

@@ -45,9 +45,9 @@ def of_run(run: Run) -> Recorded:
         setup=setup,
         ranks=ranks,
         batch=batch(loss),
-        samples=float(values["nbytes"].max()) * ranks if len(values) else 0.0,
+        samples=float(int(str(setup.get("samples", values["nbytes"].max() if len(values) else 0)))) * ranks,
         samples_per_epoch=samples_per_epoch(setup, ranks),
-        updates=int(loss.updates[-1]) + 1 if loss is not None else 0,
+        updates=int(str(setup.get("updates", int(loss.updates[-1]) + 1 if loss is not None else 0))),
         step_s=step_s(loss),
         ended=shown.manifest.ended and shown.manifest.exit_code == 0,
         fixes=str(setup.get("fixes", "")),
@@ -71,8 +71,10 @@ def batch(loss: Curve | None) -> float | None:
     """Samples per update, median, of all ranks."""
     if loss is None or len(loss.updates) < 2:
         return None
-    each = np.diff(loss.samples) / np.diff(loss.updates)
-    return float(np.median(each[np.isfinite(each)])) or None
+    apart = np.diff(loss.updates) > 0
+    each = np.diff(loss.samples)[apart] / np.diff(loss.updates)[apart]
+    usual = float(np.median(each)) if len(each) else 0.0
+    return usual if usual > 0 else None
 
 
 def step_s(loss: Curve | None) -> float | None:

@@ -25,9 +25,9 @@ from feedline.convergence.fix import Progress
 from feedline.convergence.rates import Changed, multiply, put_back
 from feedline.profiler import ranks
 from feedline.profiler.record.hooks import Tell
-from feedline.profiler.taps.convergence.watch import samples_of
+from feedline.profiler.taps.convergence.watch import recomputes, samples_of
 from feedline.profiler.taps.patch import Patches
-from feedline.profiler.taps.training import hide_from_dynamo
+from feedline.profiler.taps.training import hide_from_dynamo, is_model
 
 REPLACED = ("SGD", "Adam", "AdamW")
 Make = Callable[[type[torch.optim.Optimizer], Any, dict[str, Any]], torch.optim.Optimizer]
@@ -111,16 +111,19 @@ class Outside:
         try:
             yield
         except Exception as error:
-            if fix not in self.failed:
-                self.failed[fix] = str(error) or type(error).__name__
-                self._tell(f"fix {fix}", False, self.failed[fix])
+            self._fail(fix, error)
+
+    def _fail(self, fix: str, error: Exception) -> None:
+        if fix not in self.failed:
+            self.failed[fix] = str(error) or type(error).__name__
+            self._tell(f"fix {fix}", False, self.failed[fix])
 
     def _patch_forward(self, patches: Patches) -> None:
         original = torch.nn.Module.__call__
         is_compiling, depth = torch.compiler.is_compiling, self._depth
 
         def __call__(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or depth.inside or not (module.training and torch.is_grad_enabled()):
+            if is_compiling() or depth.inside or not (module.training and torch.is_grad_enabled()) or recomputes():
                 return original(module, *args, **kwargs)
             return self._forward(original, module, args, kwargs)
 
@@ -128,7 +131,7 @@ class Outside:
         patches.set(torch.nn.Module, "__call__", __call__)
 
     def _forward(self, original: Any, module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
-        if next(module.parameters(), None) is None:  # a loss
+        if not is_model(module):
             return original(module, *args, **kwargs)
         if module not in self._seen:
             self._seen.add(module)
@@ -165,15 +168,30 @@ class Outside:
     def _patch_class(self, patches: Patches, name: str) -> None:
         original = getattr(torch.optim, name)
 
-        def __new__(cls: type, params: Any, *args: Any, **kwargs: Any) -> Any:
-            assert self._make is not None
-            fix, make = self._make
-            params, made = list(params), None
-            with self._guarded(fix):
-                made = make(original, params, {**kwargs, **dict(zip(("lr",), args, strict=False))})
-            return original(params, *args, **kwargs) if made is None else made
+        made_types: list[type] = []
 
-        replacement = type(name, (original,), {"__new__": __new__, "__module__": original.__module__, "__doc__": original.__doc__})
+        class Kind(type(original)):  # type: ignore[misc]
+            """What was made stands for torch's, and torch's own are still that."""
+
+            def __instancecheck__(cls, instance: object) -> bool:
+                if cls is not replacement:
+                    return super().__instancecheck__(instance)
+                return isinstance(instance, original) or type(instance) in made_types
+
+        def __new__(cls: type, params: Any = (), *args: Any, **kwargs: Any) -> Any:
+            if cls is not replacement or getattr(torch.optim, name) is not replacement or self._make is None:
+                return object.__new__(cls)  # a class of the program's own
+            fix, make = self._make
+            params = list(params)
+            try:
+                made = make(original, params, {**kwargs, **dict(zip(("lr",), args, strict=False))})
+            except Exception as error:
+                self._fail(fix, error)
+                return original(params, *args, **kwargs)
+            made_types.append(type(made))
+            return made
+
+        replacement = Kind(name, (original,), {"__new__": __new__, "__module__": original.__module__, "__doc__": original.__doc__})
         patches.set(torch.optim, name, replacement)
 
     def _patch_init(self, patches: Patches) -> None:

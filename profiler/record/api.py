@@ -97,4 +97,4 @@ def metric(name: str, value: float) -> None:
     """
     watch = recorder.convergence
     if watch is not None:
-        watch.metric(name, float(value))
+        watch.metric(name, float(getattr(value, "detach", lambda: value)()))

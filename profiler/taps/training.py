@@ -71,8 +71,13 @@ def tell_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch.
     if stage is Stage.LOSS:
         if not flags & Flag.GRAD:
             watch.evaluated(output)
-    elif flags & (Flag.TRAINING | Flag.GRAD) == Flag.TRAINING | Flag.GRAD:
+    elif flags & (Flag.TRAINING | Flag.GRAD) == Flag.TRAINING | Flag.GRAD and is_model(module):
         watch.forwarded(module, args, kwargs)
+
+
+def is_model(module: torch.nn.Module) -> bool:
+    """Not an activation or a transform, and no copy that DataParallel made for one call."""
+    return next(module.parameters(), None) is not None and not getattr(module, "_is_replica", False)
 
 
 def is_loss(module: torch.nn.Module, output: Any) -> bool:
@@ -102,21 +107,26 @@ def watched_backward(original: Any) -> Any:
         flops = recorder.flops
         counting = None if flops is None else flops.begin(None)
         watch = recorder.convergence
-        if watch is not None:
-            watch.backward(args[0] if args else kwargs.get("tensors"))
+        told = watch is not None and watch.backward(args[0] if args else kwargs.get("tensors"))
         inside.depth += 1
         try:
             with Span(segment, Stage.BACKWARD) as span:
                 result = original(*args, **kwargs) if counting is None else counting.call(original, *args, **kwargs)
         finally:
             inside.depth -= 1
-        if watch is not None:
+        if watch is not None and told:
             watch.after_backward()
         if flops is not None and counting is not None:
             flops.end(counting, span)
         return result
 
     return backward
+
+
+def not_compiled(function: Any) -> Any:
+    """Keep dynamo out of a function that a compiled one calls, as ``torch.compiler.disable`` does, which would import dynamo."""
+    function._torchdynamo_disable = True
+    return function
 
 
 class OptimizerTap:
@@ -134,6 +144,7 @@ class OptimizerTap:
         for hook in self._hooks:
             hook.remove()
 
+    @not_compiled
     def _before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         segment = recorder.main
         if segment is None:
@@ -144,6 +155,7 @@ class OptimizerTap:
         span = Span(segment, Stage.OPTIMIZER, segment.name_id(type(optimizer).__name__), number=id(optimizer))
         self._open.append(span.__enter__())
 
+    @not_compiled
     def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if recorder.main is None or not self._open:
             return

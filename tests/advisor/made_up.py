@@ -13,7 +13,6 @@ SETUP = {
             "kind": "SGD",
             "module": "torch.optim.sgd",
             "groups": [{"lr": 0.08, "weight_decay": 5e-4, "momentum": 0.9, "tensors": 11, "vectors": 7, "elements": 5000}],
-            "rate_in_momentum": None,
         }
     ],
     "schedulers": [{"kind": "CosineAnnealingLR", "horizon": 192, "steps": 192}],

@@ -56,10 +56,10 @@ PLANTED = {
     "schedule_in_steps": lambda: setup(**scheduler("CosineAnnealingLR", 1536)),
     "missing_set_epoch": lambda: setup(**sampler(distinct=1)),
     "whole_data_on_every_rank": lambda: setup(samplers=[RANDOM]),
-    "layerwise_without_decay": lambda: setup(optimizers=[lars()]),
+    "layerwise_without_decay": lambda: setup(optimizers=[lars(module="their.lars")]),
     "not_finite": lost,
     "skipped_steps": lambda: setup(scaler={"kind": "GradScaler", "skipped": 40}),
-    "rate_outside_momentum": lambda: setup(optimizers=[lars(decay=1e-4, rate_in_momentum=False)]),
+    "rate_outside_momentum": lambda: setup(optimizers=[lars(decay=1e-4)]),
     "sync_batch_norm": lambda: setup(norms={"SyncBatchNorm": 20}),
     "rate_at_top": lambda: with_curve(run(), "lr", np.full(192, 0.08)),
 }
@@ -96,7 +96,7 @@ def test_a_healthy_run_has_none(batch, scale):
         setup(**scheduler("CosineAnnealingLR", None)),
         setup(**scheduler("CosineAnnealingLR", 90, steps=1)),  # a trial of one epoch
         setup(**scheduler("CosineAnnealingLR", 200)),  # a ragged last batch
-        setup(optimizers=[lars(decay=1e-4)]),
+        setup(optimizers=[lars(module="their.lars", decay=1e-4)]),
         setup(optimizers=[lars(module="feedline.convergence.fixes.lars", kind="Lars")]),
         setup(scaler={"kind": "GradScaler", "skipped": 3}),
         setup(**sampler(shuffles=False, distinct=1)),

@@ -141,3 +141,20 @@ def test_a_stream_has_no_epochs_to_warm_up_for():
 
     assert "say it in samples" in outside.failed["warmup"]
     assert set(training.rates) == {0.8}
+
+
+def test_a_class_of_the_programs_own_is_left_alone_and_torchs_instances_stay_so():
+    before = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1)
+    with fixed("lamb=0.04"):
+
+        class Own(torch.optim.SGD):
+            def __init__(self, params, lr):
+                super().__init__(params, lr=lr)
+                self.more = True
+
+        own, made = Own([torch.nn.Parameter(torch.ones(2))], 0.1), Training().optimizer
+
+        assert own.more and not isinstance(own, Lamb)
+        assert isinstance(made, Lamb) and isinstance(made, torch.optim.SGD)
+        assert isinstance(before, torch.optim.SGD) and not isinstance(before, Own)
+    assert Own([torch.nn.Parameter(torch.ones(2))], 0.1).more

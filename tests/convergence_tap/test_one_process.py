@@ -95,7 +95,7 @@ def test_the_loss_is_the_one_before_it_was_scaled(run):
     recorded, losses = run(train)
 
     assert recorded.curves["train loss"].values.tolist() == losses
-    assert recorded.setup["scaler"] == {"kind": "GradScaler", "growth": 1024.0}
+    assert recorded.setup["scaler"] == {"kind": "GradScaler", "skipped": 0}
 
 
 def test_a_loss_that_is_not_a_number_is_written_as_it_was(run):
@@ -204,7 +204,9 @@ def test_the_set_up_is_described(run):
     (optimizer,) = recorded.setup["optimizers"]
     assert (optimizer["kind"], optimizer["module"]) == ("SGD", "torch.optim.sgd")
     assert [(group["weight_decay"], group["tensors"], group["vectors"]) for group in optimizer["groups"]] == [(0.1, 1, 0), (0.0, 5, 4)]
-    assert recorded.setup["schedulers"] == [{"kind": "CosineAnnealingLR", "horizon": 50, "steps": 12}]
+    assert recorded.setup["schedulers"] == [
+        {"kind": "CosineAnnealingLR", "horizon": 50, "steps": 11}
+    ]  # by the last update: it is gone by the end
     assert recorded.setup["norms"] == {"BatchNorm1d": 1}
     (sampler,) = recorded.setup["samplers"]
     assert sampler == {"kind": "DistributedSampler", "shuffles": True, "epochs": 3, "distinct": 1, "samples": 16, "of": 32}
@@ -229,3 +231,124 @@ def test_what_goes_wrong_inside_is_told_and_the_training_goes_on(run, monkeypatc
     recorded, _ = run(train)
 
     assert recorded.curves == {}
+
+
+def test_an_update_that_the_scaler_skips_is_counted_and_its_loss_is_not(run):
+    def train():
+        net, losses = model(), []
+        optimizer, scaler = torch.optim.SGD(net.parameters(), lr=0.1), torch.amp.GradScaler("cpu", init_scale=1024.0)
+        for number, (images, labels) in enumerate(batches(4)):
+            loss = F.cross_entropy(net(images), labels) * (math.inf if number == 1 else 1)
+            losses.append(loss.item())
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        return losses
+
+    recorded, losses = run(train)
+
+    assert recorded.curves["train loss"].values.tolist() == [losses[0], *losses[2:]]
+    assert recorded.setup["scaler"]["skipped"] == 1
+
+
+def test_two_losses_of_one_batch_are_not_two_micro_batches(run):
+    def train():
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for images, labels in batches(8):
+            output = net(images)
+            (0.01 * F.cross_entropy(output, labels)).backward(retain_graph=True)
+            F.cross_entropy(output, labels).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    recorded, _ = run(train)
+
+    assert recorded.norms is None
+
+
+def test_what_is_computed_again_inside_backward_is_no_other_batch(run):
+    from torch.utils.checkpoint import checkpoint
+
+    def train():
+        net = model(torch.nn.Linear(5, 8), torch.nn.Linear(8, 3))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for images, labels in batches(4):
+            hidden = checkpoint(net[0], images, use_reentrant=False)
+            F.cross_entropy(torch.nn.Sigmoid()(net[1](hidden)), labels).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    recorded, _ = run(train)
+
+    assert recorded.samples == 2 * 4 * SAMPLES  # the two layers are outermost modules, once each
+
+
+def test_losses_of_many_shapes_and_no_update_keep_nothing_alive(run):
+    def train():
+        net = model()
+        for number in range(600):
+            loss = net(torch.ones(SAMPLES, 5)).sum()
+            (loss.reshape(1) if number % 2 else loss).backward()
+        from feedline.profiler.record.recorder import recorder
+
+        return len(recorder.convergence._loss)
+
+    recorded, kept = run(train)
+
+    assert kept == 256
+    assert recorded.updates == 0
+
+
+def test_gradients_in_float64_and_empty_ones_are_measured(run):
+    def train():
+        net = model().double()
+        net.register_parameter("empty", torch.nn.Parameter(torch.zeros(0, dtype=torch.float64)))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for images, labels in batches(6):
+            for _ in range(2):
+                (F.cross_entropy(net(images.double()), labels) + net.empty.sum()).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    recorded, _ = run(train)
+
+    np.testing.assert_allclose(recorded.norms.small_sq, recorded.norms.big_sq, rtol=1e-5)
+
+
+def test_a_scheduler_that_is_gone_is_described_and_not_kept_alive(run):
+    import gc
+    import weakref
+
+    def train():
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=7)
+        data = torch.utils.data.TensorDataset(torch.randn(8, 5), torch.randint(3, (8,)))
+        for images, labels in torch.utils.data.DataLoader(data, batch_size=4):
+            F.cross_entropy(net(images), labels).backward()
+            optimizer.step()
+            scheduler.step()
+        gone = weakref.ref(net)
+        del net, optimizer, scheduler, images, labels
+        gc.collect()
+        return gone()
+
+    recorded, left = run(train)
+
+    assert left is None
+    assert recorded.setup["schedulers"][0]["horizon"] == 7
+
+
+def test_a_program_that_updates_by_hand_and_names_a_number_like_ours_has_a_report(tmp_path):
+    from feedline.analysis.build import build
+    from feedline.profiler.store.read import Run
+
+    with feedline.record(tmp_path / "run"):
+        for _ in range(4):
+            feedline.metric("train loss", torch.ones(1, requires_grad=True))
+
+    report = build(Run.open(tmp_path / "run"))
+
+    assert report.convergence is None

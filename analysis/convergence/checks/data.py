@@ -13,7 +13,9 @@ def whole_data(recorded: Recorded) -> Finding | None:
     """Each of several ranks draws the whole data set in an epoch."""
     for sampler in listed(recorded, "samplers"):
         drawn, of = sampler.get("samples"), sampler.get("of")
-        if recorded.ranks < 2 or not drawn or not of or drawn < of or "Distributed" in str(sampler.get("kind")):
+        if recorded.ranks < 2 or not drawn or not of or drawn < of or not sampler.get("shuffles"):  # an evaluation may read all of it
+            continue
+        if "Distributed" in str(sampler.get("kind")):
             continue
         ratio = ratio_of(recorded)
         apart = len(ratio) >= FEWEST and float(np.abs(ratio - 1).max()) > SAME

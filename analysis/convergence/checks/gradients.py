@@ -41,8 +41,8 @@ def sum_not_mean(recorded: Recorded) -> Finding | None:
     """The whole's gradient is longer than its parts'. By Jensen's inequality a mean is not: |mean g|^2 <= mean |g|^2."""
     ratio = ratio_of(recorded)
     norms = recorded.norms
-    if norms is None or len(ratio) < FEWEST or norms.parts < 2:
-        return None
+    if norms is None or norms.how == "accumulation" or len(ratio) < FEWEST or norms.parts < 2:
+        return None  # of micro-batches nobody knows whether the program divides their losses
     kept = usable(recorded)
     longer = float(norms.big_sq[kept].mean() / norms.small_sq[kept].mean())
     # a sum of parts with gradients all noise is as many times as long (squared) as there are parts, one without noise that times more;
@@ -52,12 +52,10 @@ def sum_not_mean(recorded: Recorded) -> Finding | None:
     return Finding(
         "sum_not_mean",
         Severity.HIGH,
-        says=f"gradients are added up over {norms.parts} {'micro-batches' if norms.how == 'accumulation' else 'ranks'}, not averaged: "
+        says=f"gradients are added up over {norms.parts} ranks, not averaged: "
         f"|g_whole|^2 is {number(longer)} times |g_part|^2, and a mean is never longer than its parts. The rate is {norms.parts} times "
         "what it says",
         evidence=[Evidence("|g_whole|^2 / |g_part|^2", longer, "1"), Evidence("parts", norms.parts, "parts")],
-        fix=f"divide by {norms.parts}: "
-        + ("loss / micro_batches before backward" if norms.how == "accumulation" else "ReduceOp.AVG, or grad.div_(world_size)")
-        + ", or divide the rate by it and say so",
+        fix=f"divide by {norms.parts}: ReduceOp.AVG, or grad.div_(world_size), or divide the rate by it and say so",
         disproof="a loss that is meant as a sum over the samples, with a rate made for that",
     )

@@ -6,6 +6,8 @@ from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.quantities import number
 
 LAYERWISE = ("lars", "larc", "lamb", "lambc")
+#: Libraries whose LARS has its rate outside the momentum (docs/measured/optimizer-differences.md).
+OUTSIDE = ("pytorch_optimizer", "torch_optimizer", "timm")
 #: Parts of at least so many samples have batch statistics of their own: Hoffer and others (arXiv:1705.08741) used ghosts of 32 to 512.
 GHOST = 32
 
@@ -36,7 +38,7 @@ def layerwise_without_decay(recorded: Recorded) -> Finding | None:
 def rate_outside_momentum(recorded: Recorded) -> Finding | None:
     """A layer-wise optimizer that multiplies the rate outside its momentum, while the rate changes."""
     for optimizer in listed(recorded, "optimizers"):
-        if str(optimizer.get("kind")).lower() not in ("lars", "larc") or optimizer.get("rate_in_momentum") is not False:
+        if str(optimizer.get("kind")).lower() not in ("lars", "larc") or str(optimizer.get("module")).split(".")[0] not in OUTSIDE:
             continue
         if not listed(recorded, "schedulers"):
             continue

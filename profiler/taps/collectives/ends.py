@@ -12,8 +12,8 @@ gloo's reduce_scatter, send and recv have no future: their end is known where th
 """
 
 import atexit
+import threading
 import time
-from threading import get_ident
 from typing import Any
 
 import torch.distributed as dist
@@ -61,6 +61,12 @@ class Row:
             self.group.in_flight.pop(id(self), None)
 
 
+class Expected(threading.local):
+    """What this thread waits for next."""
+
+    row: Row | None = None
+
+
 class Ends:
     """Stamps the ends of works on the CPU."""
 
@@ -68,19 +74,18 @@ class Ends:
         self._groups = groups
         self._waiting: dict[int, tuple[Any, Row]] = {}
         self._last: tuple[Any, Row] | None = None
-        self._expected: tuple[int, Row] | None = None  # a thread that waits next, and for what
+        self._expected = Expected()
         self._look = 0
         self._at_exit = False
 
     def attach(self, patches: Patches) -> None:
         """Watch ``Work.wait``, and the end of the process (for good: a callback can come after a recording has ended)."""
-        original = dist.Work.wait
+        original, expected = dist.Work.wait, self._expected
 
         def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
-            expected = self._expected
-            row: Row | None
-            if expected is not None and expected[0] == get_ident():
-                self._expected, row = None, expected[1]
+            row: Row | None = expected.row
+            if row is not None:
+                expected.row = None
             else:
                 row = self._row(work)
             if row is None:
@@ -96,7 +101,9 @@ class Ends:
 
     def expect(self, row: Row) -> None:
         """This thread waits for it next, in Python: no callback is needed, and nobody has to tell whose work it is."""
-        self._expected = get_ident(), row
+        if self._expected.row is not None:  # it was waited for in C++, or never
+            self._expected.row.unknown()
+        self._expected.row = row
 
     def watch(self, row: Row, pg: Any, work: Any, operation: str) -> None:
         """Have the end of a row stamped."""

@@ -1,4 +1,5 @@
-"""Numbers that a device may still be computing, written down once they are there. Nothing here makes the program wait for a GPU."""
+"""Numbers that a device may still be computing, written down once they are there. Nothing here makes the program wait for a GPU: they are
+copied to pinned memory behind what computes them, and read there."""
 
 import struct
 from collections import deque
@@ -44,10 +45,10 @@ class Later:
             source=segment.name_id(name),
         )
 
-    def value(self, name: str, on: list[torch.Tensor], value: torch.Tensor) -> None:
-        """The same for a tensor of one element, computed of those in ``on``."""
+    def value(self, name: str, value: torch.Tensor) -> None:
+        """The same for a tensor of one element."""
         at, samples, updates = clock.wall_ns(), self._counts.samples, self._counts.updates
-        self._once(value, lambda: self.number(name, value.item(), at, samples, updates))
+        self._once(value, lambda there: self.number(name, there.item(), at, samples, updates))
 
     def gradient(
         self, how: str, small: torch.Tensor, big: torch.Tensor, samples: int, parts: int, ranks: int, flags: int, updates: int
@@ -55,10 +56,10 @@ class Later:
         """Write the two squared norms of an update down; see ``Stage.GRADIENT``."""
         at, both = clock.wall_ns(), torch.stack([small.detach(), big.detach()])
 
-        def write() -> None:
+        def write(there: torch.Tensor) -> None:
             segment = recorder.main
             if segment is not None:
-                (number,) = LONG.unpack(FLOATS.pack(*(in_float(value) for value in both.tolist())))
+                (number,) = LONG.unpack(FLOATS.pack(*(in_float(value) for value in there.tolist())))
                 source = segment.name_id(how)
                 segment.add(Stage.GRADIENT, at, 0, parts, ranks, samples, number, updates, source, flags)
 
@@ -76,13 +77,15 @@ class Later:
         self.read()
         self._waiting.clear()
 
-    def _once(self, tensor: torch.Tensor, write: Callable[[], None]) -> None:
+    def _once(self, tensor: torch.Tensor, write: Callable[[torch.Tensor], None]) -> None:
         if not tensor.is_cuda:
-            write()
+            write(tensor)
             return
+        there = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        there.copy_(tensor, non_blocking=True)
         passed = torch.cuda.Event()
         passed.record(torch.cuda.current_stream(tensor.device))
-        self._waiting.append((passed, write))
+        self._waiting.append((passed, lambda: write(there)))
 
 
 def bits(value: float) -> int:

@@ -15,6 +15,7 @@ import functools
 import math
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
@@ -51,6 +52,7 @@ class Norms:
     def __init__(self, counts: Counts, later: Later) -> None:
         self._counts, self._later = counts, later
         self.why = NEEDS
+        self.scaled = False  # a GradScaler is in use
         self._ranks = place().world_size
         self._optimizer: Any = lambda: None  # a weak reference
         self._wanted = self._lost = False
@@ -63,7 +65,8 @@ class Norms:
         self._small: Tensors = []  # of the buckets of this backward
         self._local: torch.Tensor | None = None  # of p.grad: by the program's own all_reduce, or accumulation
         self._samples = 0  # behind the part
-        self._how, self._done, self._in_hook, self._summed, self._stale = "", False, 0, False, False
+        self._last_samples = 0  # when the whole was measured, in accumulation
+        self._how, self._done, self._in_hook, self._summed, self._stale = "", False, 0, 0, False
         self._parts = 1
 
     def attach(self, patches: Patches) -> None:
@@ -72,7 +75,7 @@ class Norms:
 
         @functools.wraps(clip)
         def clip_grad_norm_(*args: Any, **kwargs: Any) -> Any:
-            self._before_clipping()
+            self._guarded(self._before_clipping)
             return clip(*args, **kwargs)
 
         patches.set(torch.nn.utils, "clip_grad_norm_", clip_grad_norm_)
@@ -90,14 +93,17 @@ class Norms:
             @functools.wraps(hook)
             def watched(state: Any, bucket: Any) -> Any:
                 if recorder.convergence is not None:
-                    self._part("hook", [bucket.buffer()], 1.0, self._ranks)
+                    self._guarded(lambda: self._part("hook", [bucket.buffer()], 1.0, self._ranks))
                 self._in_hook += 1
                 try:
                     return hook(state, bucket)
                 finally:
                     self._in_hook -= 1
 
-            return original(model, state, watched)
+            result = original(model, state, watched)
+            if getattr(model, "_comm_hooks", None):
+                model._comm_hooks[-1] = hook, state  # what the model is pickled with
+            return result
 
         patches.set(DistributedDataParallel, "register_comm_hook", register_comm_hook)
 
@@ -112,7 +118,8 @@ class Norms:
         @functools.wraps(original)
         def foreach_reduce(fsdp_params: Any, unsharded_grads: Any, *args: Any, **kwargs: Any) -> Any:
             if recorder.convergence is not None:
-                self._part("fsdp2", [grad for grad in unsharded_grads if isinstance(grad, torch.Tensor)], 1.0, self._ranks)
+                grads = [grad for grad in unsharded_grads if isinstance(grad, torch.Tensor)]
+                self._guarded(lambda: self._part("fsdp2", grads, 1.0, self._ranks))
             self._in_hook += 1
             try:
                 return original(fsdp_params, unsharded_grads, *args, **kwargs)
@@ -127,8 +134,8 @@ class Norms:
             return
         if bucket:
             self._part("ddp", [tensor], float(ranks), ranks)
-        elif tensor.is_floating_point():
-            self._summed = True
+        elif self._local is not None and tensor.is_floating_point():
+            self._summed += tensor.numel()
 
     def _part(self, how: str, tensors: Tensors, scale: float, ranks: int) -> None:
         """A part's gradient goes by, or some of it."""
@@ -138,6 +145,17 @@ class Norms:
             self._small.append(squared_norm(tensors) * scale**2)
             self._parts = ranks
             self._spent += time.perf_counter() - begun
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        """Inside the program's own calls."""
+        try:
+            act()
+        except Exception as error:
+            self.give_up(error)
+
+    def skip(self) -> None:
+        """The update is not made."""
+        self._new_update()
 
     def give_up(self, error: Exception) -> None:
         """Measure no more."""
@@ -155,6 +173,8 @@ class Norms:
         if not self._wanted or self._done or self._stale:
             return
         if self._small:
+            if self._how == "fsdp2" and not all(is_one_shard(parameter) for parameter in self._parameters()):
+                raise RuntimeError("parameters that are replicated as well as sharded, or outside fully_shard: shards do not add up")
             whole, small = self._gradient(), torch.stack(self._small).sum()
             self._small = []
             self._write(small, whole, self._counts.fresh, self._parts, Flag.SHARD if self._how == "fsdp2" else 0)
@@ -163,31 +183,39 @@ class Norms:
             if self._ranks > 1 and last or self._ranks == 1 and self._backwards == 1 and self._backwards_before > 1:
                 self._local, self._samples = self._gradient(), self._counts.fresh
             elif self._ranks == 1 and last and self._local is not None:
-                self._whole = self._gradient()
+                self._whole, self._last_samples = self._gradient(), self._counts.fresh
 
     def _before_clipping(self) -> None:
         """The program's own all_reduce has been made by now."""
-        if self._summed and self._local is not None and not self._done and self._backwards == max(self._backwards_before, 1):
+        if self._is_manual() and not self._done and self._backwards == max(self._backwards_before, 1):
             self._manual()
+
+    def _is_manual(self) -> bool:
+        """Whether the program has summed as many numbers as the gradient has: a loss or a norm has fewer, averaged weights come later."""
+        if self._local is None or not self._summed or any(hasattr(parameter, "to_local") for parameter in self._parameters()):
+            return False
+        return self._summed >= sum(parameter.numel() for parameter in self._parameters() if parameter.grad is not None)
 
     def _manual(self) -> None:
         assert self._local is not None
+        if self.scaled:
+            raise RuntimeError("the program sums gradients itself and a GradScaler scales them: before and after are of different scales")
         self._how = "manual"
         self._write(self._local, self._gradient(), self._samples, self._ranks, 0)
 
     def update(self, optimizer: torch.optim.Optimizer) -> None:
         """The update is about to be made: finish it, and say whether the next is measured."""
-        same = self._backwards == self._backwards_before
-        if self._wanted and not self._done and not self._stale and self._local is not None and same:
-            if self._ranks == 1:
-                self._accumulated()
-            elif self._summed:
-                self._manual()
         known = self._optimizer()
         if known is None:
             self._optimizer = weakref.ref(optimizer)
         elif known is not optimizer:
-            self._lost, self.why = True, "several optimizers take turns: whose gradient it is cannot be told"
+            self._wanted, self._lost, self.why = False, True, "several optimizers take turns: whose gradient it is cannot be told"
+        same = self._backwards == self._backwards_before
+        if self._wanted and not self._done and not self._stale and self._local is not None and same:
+            if self._ranks == 1 and self._last_samples > self._samples:  # else two losses of one batch
+                self._accumulated()
+            elif self._ranks > 1 and self._is_manual():
+                self._manual()
         self._backwards_before = self._backwards
         self._new_update()
         self._wanted = not self._lost and self._is_next()
@@ -232,9 +260,23 @@ def squared_norm(tensors: Tensors) -> torch.Tensor:
     Raises:
         RuntimeError: a gradient is sparse.
     """
+    by_type: dict[torch.dtype, Tensors] = {}
+    for tensor in tensors:
+        if tensor.numel():
+            by_type.setdefault(tensor.dtype, []).append(tensor)
     with torch.no_grad():
-        norms = torch._foreach_norm([tensor for tensor in tensors if tensor.numel()], 2, dtype=torch.float32)
+        norms = [
+            norm.float()
+            for dtype, same in by_type.items()
+            for norm in torch._foreach_norm(same, 2, dtype=torch.float32 if dtype.itemsize < 4 else None)
+        ]
         return torch.stack(norms).square().sum() if norms else torch.zeros(())
+
+
+def is_one_shard(parameter: torch.Tensor) -> bool:
+    """Whether ranks have disjoint parts of it: a DTensor on a mesh of one dimension, sharded."""
+    mesh, placements = getattr(parameter, "device_mesh", None), getattr(parameter, "placements", ())
+    return mesh is not None and mesh.ndim == 1 and all(placement.is_shard() for placement in placements)
 
 
 def local(gradient: torch.Tensor) -> torch.Tensor:

@@ -2,12 +2,14 @@
 
 optimizers   [{"kind": "SGD", "module": "torch.optim.sgd", "groups": [{"lr", "weight_decay", "momentum", "betas", "tensors", "vectors",
              "elements"}]}]            groups as they were at the first update; vectors: tensors of at most 1 dimension
-schedulers   [{"kind": "CosineAnnealingLR", "horizon": 1536 | None, "steps": 192}]       horizon: steps until it is through, as it was told
+schedulers   [{"kind": "CosineAnnealingLR", "horizon": 1536 | None, "steps": 192}]       horizon: steps until it is through, as it was told;
+             steps: made by the last update, or by the end where the scheduler was still there
 norms        {"BatchNorm2d": 20, "SyncBatchNorm": 0, ...}                                in models that were trained
 samplers     [{"kind": "DistributedSampler", "shuffles": true, "epochs": 3, "distinct": 1, "samples": 512, "of": 4096}]
              epochs: times it was iterated; distinct: values that set_epoch had given it by then; samples: that it draws on this rank in an
              epoch, of so many in the data set
-scaler       {"kind": "GradScaler", "growth": 65536.0} | absent
+scaler       {"kind": "GradScaler", "skipped": 3} | absent         skipped: updates that were not made
+updates, samples     in all, on this rank; absent in a run that was killed
 noise_scale  why no gradient norms were seen; "" where some were
 """
 
@@ -17,11 +19,13 @@ from collections import Counter
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader
 
 from feedline.profiler.taps.patch import Patches
 
 HORIZONS = ("total_steps", "T_max", "total_iters")  # OneCycleLR, CosineAnnealingLR, LinearLR and its like
+FEW = 4  # schedulers, which are looked at on every update
+MOST = 64  # optimizers and kinds of samplers: more are those of a search
 NUMBERS = ("lr", "weight_decay", "momentum", "eps", "dampening")
 
 
@@ -30,25 +34,28 @@ class Setup:
 
     Attributes:
         scaler: the GradScaler in use, if any.
+        skipped: updates that it has skipped.
     """
 
     def __init__(self) -> None:
         self.scaler: Any = None
+        self.skipped = 0
         self._optimizers: dict[int, dict[str, object]] = {}
         self._norms: Counter[str] = Counter()
         self._models: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
-        self._schedulers: list[Any] = []
-        self._samplers: dict[int, dict[str, Any]] = {}
+        self._schedulers: list[tuple[Any, dict[str, object]]] = []  # weak references, and what was known last
+        self._samplers: dict[tuple[object, ...], dict[str, Any]] = {}
 
     def attach(self, patches: Patches) -> None:
         """Watch schedulers and loaders."""
-        schedulers, seen = torch.optim.lr_scheduler.LRScheduler, self._schedulers
+        schedulers = torch.optim.lr_scheduler.LRScheduler
         original, iterate = schedulers.__init__, DataLoader.__iter__
 
         @functools.wraps(original)
         def __init__(scheduler: Any, *args: Any, **kwargs: Any) -> None:
             original(scheduler, *args, **kwargs)
-            seen.append(scheduler)
+            if len(self._schedulers) < FEW:
+                self._schedulers.append((weakref.ref(scheduler), {}))
 
         @functools.wraps(iterate)
         def __iter__(loader: Any) -> Any:
@@ -63,7 +70,8 @@ class Setup:
 
     def optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer is about to step."""
-        if id(optimizer) not in self._optimizers:
+        self._look_at_schedulers()
+        if id(optimizer) not in self._optimizers and len(self._optimizers) < MOST:
             kind = type(optimizer)
             self._optimizers[id(optimizer)] = {
                 "kind": kind.__name__,
@@ -78,28 +86,47 @@ class Setup:
             self._norms.update(type(part).__name__ for part in module.modules() if "Norm" in type(part).__name__)
 
     def found(self, why_no_norms: str) -> dict[str, object]:
-        """All of it, at the end."""
+        """All of it, so far."""
+        self._look_at_schedulers()
         described: dict[str, object] = {
             "optimizers": list(self._optimizers.values()),
-            "schedulers": [scheduler_facts(scheduler) for scheduler in self._schedulers],
+            "schedulers": [facts for _, facts in self._schedulers if facts],
             "norms": dict(self._norms),
             "samplers": [{**facts, "distinct": len(facts["distinct"])} for facts in self._samplers.values()],
             "noise_scale": why_no_norms,
         }
         if self.scaler is not None:
-            described["scaler"] = {"kind": type(self.scaler).__name__, "growth": float(self.scaler.get_scale())}
+            described["scaler"] = {"kind": type(self.scaler).__name__, "skipped": self.skipped}
         return described
 
+    def _look_at_schedulers(self) -> None:
+        for scheduler, facts in self._schedulers:
+            try:
+                if (one := scheduler()) is not None:
+                    facts.update(scheduler_facts(one))
+            except Exception:  # one of the program's own
+                pass
+
     def _iterated(self, loader: Any) -> None:
+        """Samplers of one shape count as one: a program may make a loader for every epoch."""
+        if loader.batch_sampler is not None and type(loader.batch_sampler) is not BatchSampler:
+            return  # it draws by itself
         sampler = loader.sampler
-        facts = self._samplers.get(id(sampler))
-        if facts is None:
-            kind = type(sampler).__name__
-            facts = {"kind": kind, "shuffles": bool(getattr(sampler, "shuffle", kind == "RandomSampler")), "epochs": 0, "distinct": set()}
-            self._samplers[id(sampler)] = {**facts, "samples": len(sampler), "of": len(loader.dataset)}
-            facts = self._samplers[id(sampler)]
-        facts["epochs"] += 1
-        facts["distinct"].add(getattr(sampler, "epoch", None))
+        kind = type(sampler).__name__
+        shuffles = bool(getattr(sampler, "shuffle", kind == "RandomSampler"))
+        shape = kind, shuffles, len(sampler), len(loader.dataset)
+        if shape not in self._samplers and len(self._samplers) < MOST:
+            self._samplers[shape] = {
+                "kind": kind,
+                "shuffles": shuffles,
+                "epochs": 0,
+                "distinct": set(),
+                "samples": len(sampler),
+                "of": len(loader.dataset),
+            }
+        if facts := self._samplers.get(shape):
+            facts["epochs"] += 1
+            facts["distinct"].add(getattr(sampler, "epoch", None))
 
 
 def group_facts(group: dict[str, Any]) -> dict[str, object]:

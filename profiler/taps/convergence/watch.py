@@ -10,6 +10,7 @@ Nothing is changed and no random number is drawn. On a GPU nothing waits: values
 """
 
 import functools
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,8 @@ from feedline.profiler.taps.convergence.setup import Setup
 from feedline.profiler.taps.patch import Patches
 
 NAME, GIVES = "convergence", "losses, learning rate, and gradient norms where there are several ranks or micro-batches"
+OWN = ("train loss", "eval loss", "lr")  # names of curves that are not the program's
+MOST_LOSSES = 256  # backwards without an update; whoever updates by hand never makes one that is seen
 Tell = Callable[[str, bool, str], None]
 TellSetup = Callable[[dict[str, object]], None]
 
@@ -38,8 +41,9 @@ class Watch:
         self._tell, self._tell_setup = tell, tell_setup
         self.updates = self.samples = 0
         self._before = 0  # samples at the last update
-        self._loss: list[torch.Tensor] = []
-        self._evaluated: list[torch.Tensor] = []
+        self._loss: deque[torch.Tensor] = deque(maxlen=MOST_LOSSES)
+        self._evaluated: tuple[torch.Tensor | None, int] = None, 0  # sum and number
+        self._scaled_at = 0  # updates when GradScaler.update was called last
         self._scaled: tuple[Any, Any] = None, None  # what GradScaler.scale returned, and was given
         self._rate: float | None = None
         self._later = Later(self)
@@ -62,10 +66,18 @@ class Watch:
         def scale(scaler: Any, outputs: Any) -> Any:
             scaled = original(scaler, outputs)
             self._scaled = scaled, outputs
-            self.setup.scaler = scaler
+            self.setup.scaler, self.norms.scaled = scaler, True
             return scaled
 
+        adjust = torch.amp.GradScaler.update
+
+        @functools.wraps(adjust)
+        def update(scaler: Any, *args: Any, **kwargs: Any) -> Any:
+            self._scaler_updated()
+            return adjust(scaler, *args, **kwargs)
+
         patches.set(torch.amp.GradScaler, "scale", scale)
+        patches.set(torch.amp.GradScaler, "update", update)
 
     def stop(self) -> None:
         """The recording ends."""
@@ -74,12 +86,14 @@ class Watch:
         try:
             self._flush_evaluation()
             self._later.stop()
-            self._tell_setup(self.setup.found(self.norms.why))
+            self._tell_setup({**self.setup.found(self.norms.why), "updates": self.updates, "samples": self.samples})
         except Exception as error:
             self._failed(error)
 
     def forwarded(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         """A model in training has seen a batch: the first tensor says of how many samples."""
+        if recomputes() or captures():
+            return
         try:
             self._flush_evaluation()
             self.setup.model(module)
@@ -90,13 +104,17 @@ class Watch:
     def evaluated(self, value: Any) -> None:
         """A loss module was called without gradients."""
         try:
-            if isinstance(value, torch.Tensor) and value.numel() == 1:
-                self._evaluated.append(value.detach())
+            if isinstance(value, torch.Tensor) and value.numel() == 1 and not captures():
+                total, number = self._evaluated
+                one = value.detach().float().reshape(())
+                self._evaluated = one if total is None or total.device != one.device else total + one, number + 1
         except Exception as error:
             self._failed(error)
 
-    def backward(self, tensors: Any) -> None:
-        """Backward is about to be called on these."""
+    def backward(self, tensors: Any) -> bool:
+        """Backward is about to be called on these. Returns whether ``after_backward`` is to be told."""
+        if recomputes() or captures():
+            return False
         try:
             self._with_norms(self.norms.before_backward)
             loss = tensors[0] if isinstance(tensors, list | tuple) and len(tensors) == 1 else tensors
@@ -104,9 +122,10 @@ class Watch:
                 loss = self._scaled[1]
             self._scaled = None, None
             if isinstance(loss, torch.Tensor) and loss.numel() == 1:
-                self._loss.append(loss.detach())
+                self._loss.append(loss.detach().float().reshape(()))
         except Exception as error:
             self._failed(error)
+        return True
 
     def after_backward(self) -> None:
         """It has returned."""
@@ -118,12 +137,15 @@ class Watch:
 
     def update(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer is about to step."""
+        if captures():
+            return
         try:
             self.setup.optimizer(optimizer)
             self._with_norms(self.norms.update, optimizer)
-            if self._loss:
-                self._later.value("train loss", self._loss, torch.stack([loss.float() for loss in self._loss]).sum())
-                self._loss = []
+            losses = [loss for loss in self._loss if loss.device == self._loss[0].device]
+            self._loss.clear()
+            if losses:
+                self._later.value("train loss", torch.stack(losses).sum())
             self._learning_rate(optimizer)
             self.updates += 1
             if self.updates == 1:  # for a run that is killed
@@ -135,7 +157,16 @@ class Watch:
 
     def metric(self, name: str, value: float) -> None:
         """The program tells a number of its own."""
-        self._later.number(name, value)
+        self._later.number(f"{name} (the program's)" if name in OWN else name, value)
+
+    def _scaler_updated(self) -> None:
+        """Without an update since the last time, it was skipped: gradients were not finite."""
+        if self.updates == self._scaled_at:
+            self.setup.skipped += 1
+            self._loss.clear()
+            self._before = self.samples
+            self.norms.skip()
+        self._scaled_at = self.updates
 
     def _with_norms(self, act: Callable[..., None], *args: Any) -> None:
         try:
@@ -144,19 +175,36 @@ class Watch:
             self.norms.give_up(error)
 
     def _learning_rate(self, optimizer: torch.optim.Optimizer) -> None:
-        rate = float(optimizer.param_groups[0]["lr"])
+        rate = optimizer.param_groups[0]["lr"]
+        if isinstance(rate, torch.Tensor) and rate.is_cuda:
+            return  # to read it would make the program wait
+        rate = float(rate)
         if rate != self._rate:
             self._rate = rate
             self._later.number("lr", rate)
 
     def _flush_evaluation(self) -> None:
-        if self._evaluated:
-            values, self._evaluated = self._evaluated, []
-            self._later.value("eval loss", values, torch.stack([value.float() for value in values]).mean())
+        total, number = self._evaluated
+        if total is not None:
+            self._evaluated = None, 0
+            self._later.value("eval loss", total / number)
 
     def _failed(self, error: Exception) -> None:
         recorder.convergence = None
         self._tell(NAME, False, f"{GIVES}, until {type(error).__name__}: {error}")
+
+
+def recomputes() -> bool:
+    """Whether this thread is inside a backward: what is called there (activation checkpointing) is part of it.
+
+    Private to torch, the same in 2.8 to 2.15.
+    """
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
+def captures() -> bool:
+    """Whether a CUDA graph is being captured: nothing may be asked of the GPU then."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def samples_of(args: Any, kwargs: Any) -> int:
