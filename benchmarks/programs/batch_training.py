@@ -42,7 +42,7 @@ def data(examples: int) -> tuple[TensorDataset, torch.Tensor, torch.Tensor]:
     """Training set, test inputs and test labels; made, not downloaded."""
     settings = get_dataset_args()
     train = max(examples, TRAIN)
-    settings.num_samples, settings.train_split = train + TEST, train / (train + TEST)
+    settings.num_samples, settings.train_split = train + TEST, (train + 0.5) / (train + TEST)  # it is rounded down
     made = make_dataset(settings)
     x, y, x_test, y_test = (torch.as_tensor(made[name]) for name in ("x", "y", "x_test", "y_test"))
     return TensorDataset(x.float()[:examples, None], y.long()[:examples]), x_test.float()[:, None], y_test.long()

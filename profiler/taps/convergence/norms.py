@@ -26,7 +26,7 @@ from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence.later import Later
 from feedline.profiler.taps.patch import Patches
 
-SHARE = 0.01  # of the training's time
+SHARE = 0.015  # of the training's time
 SELDOM = 64  # one update in so many is measured whatever it costs
 LOOKS = 8  # measured updates between two looks at what they cost
 NEEDS = "the noise scale needs gradients of parts of an update: several ranks, or gradient accumulation over two micro-batches or more"
