@@ -218,7 +218,8 @@ class Norms:
                 self._manual()
         self._backwards_before = self._backwards
         self._new_update()
-        self._wanted = not self._lost and self._is_next()
+        parts = self._ranks > 1 or self._backwards_before > 1  # else there is nothing to measure
+        self._wanted = parts and not self._lost and self._is_next()
 
     def _accumulated(self) -> None:
         """p.grad after the first backward is of a loss that the program has divided by their number, or the whole has grown by it."""

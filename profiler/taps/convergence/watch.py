@@ -41,7 +41,7 @@ class Watch:
         self._tell, self._tell_setup = tell, tell_setup
         self.updates = self.samples = 0
         self._before = 0  # samples at the last update
-        self._loss: deque[torch.Tensor] = deque(maxlen=MOST_LOSSES)
+        self._loss: deque[Any] = deque(maxlen=MOST_LOSSES)  # numbers, or tensors on a GPU
         self._evaluated: tuple[torch.Tensor | None, int] = None, 0  # sum and number
         self._scaled_at = 0  # updates when GradScaler.update was called last
         self._scaled: tuple[Any, Any] = None, None  # what GradScaler.scale returned, and was given
@@ -122,7 +122,7 @@ class Watch:
                 loss = self._scaled[1]
             self._scaled = None, None
             if isinstance(loss, torch.Tensor) and loss.numel() == 1:
-                self._loss.append(loss.detach().float().reshape(()))
+                self._loss.append(loss.detach().float().reshape(()) if loss.is_cuda else loss.item())
         except Exception as error:
             self._failed(error)
         return True
@@ -142,10 +142,14 @@ class Watch:
         try:
             self.setup.optimizer(optimizer)
             self._with_norms(self.norms.update, optimizer)
-            losses = [loss for loss in self._loss if loss.device == self._loss[0].device]
-            self._loss.clear()
-            if losses:
-                self._later.value("train loss", torch.stack(losses).sum())
+            if self._loss:
+                where = getattr(self._loss[0], "device", None)
+                total = sum(loss for loss in self._loss if getattr(loss, "device", None) == where)
+                self._loss.clear()
+                if isinstance(total, torch.Tensor):
+                    self._later.value("train loss", total)
+                else:
+                    self._later.number("train loss", total)
             self._learning_rate(optimizer)
             self.updates += 1
             if self.updates == 1:  # for a run that is killed
