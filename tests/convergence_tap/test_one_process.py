@@ -352,3 +352,23 @@ def test_a_program_that_updates_by_hand_and_names_a_number_like_ours_has_a_repor
     report = build(Run.open(tmp_path / "run"))
 
     assert report.convergence is None
+
+
+def test_a_loss_that_is_no_plain_tensor_is_not_asked_for_its_number(run):
+    class Spread(torch.Tensor):
+        """Stands for a DTensor, whose number may take a collective."""
+
+        def item(self):
+            raise AssertionError("it was asked")
+
+    def train():
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for images, labels in batches(3):
+            F.cross_entropy(net(images), labels).as_subclass(Spread).backward()
+            optimizer.step()
+
+    recorded, _ = run(train)
+
+    assert "train loss" not in recorded.curves
+    assert "lr" in recorded.curves

@@ -10,6 +10,7 @@ Nothing is changed and no random number is drawn. On a GPU nothing waits: values
 """
 
 import functools
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -44,7 +45,7 @@ class Watch:
         self._loss: deque[Any] = deque(maxlen=MOST_LOSSES)  # numbers, or tensors on a GPU
         self._evaluated: tuple[torch.Tensor | None, int] = None, 0  # sum and number
         self._scaled_at = 0  # updates when GradScaler.update was called last
-        self._scaled: tuple[Any, Any] = None, None  # what GradScaler.scale returned, and was given
+        self._scaled: tuple[Any, Any] = (lambda: None), None  # what GradScaler.scale returned, and was given
         self._rate: float | None = None
         self._later = Later(self)
         self.setup = Setup()
@@ -65,7 +66,8 @@ class Watch:
         @functools.wraps(original)
         def scale(scaler: Any, outputs: Any) -> Any:
             scaled = original(scaler, outputs)
-            self._scaled = scaled, outputs
+            if is_plain_number(scaled):
+                self._scaled = weakref.ref(scaled), outputs.detach()  # its graph goes when the program lets go of it
             self.setup.scaler, self.norms.scaled = scaler, True
             return scaled
 
@@ -104,7 +106,7 @@ class Watch:
     def evaluated(self, value: Any) -> None:
         """A loss module was called without gradients."""
         try:
-            if isinstance(value, torch.Tensor) and value.numel() == 1 and not captures():
+            if is_plain_number(value) and not captures():
                 total, number = self._evaluated
                 one = value.detach().float().reshape(())
                 self._evaluated = one if total is None or total.device != one.device else total + one, number + 1
@@ -118,10 +120,9 @@ class Watch:
         try:
             self._with_norms(self.norms.before_backward)
             loss = tensors[0] if isinstance(tensors, list | tuple) and len(tensors) == 1 else tensors
-            if loss is self._scaled[0]:
+            if loss is not None and loss is self._scaled[0]():
                 loss = self._scaled[1]
-            self._scaled = None, None
-            if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+            if is_plain_number(loss):
                 self._loss.append(loss.detach().float().reshape(()) if loss.is_cuda else loss.item())
         except Exception as error:
             self._failed(error)
@@ -196,6 +197,11 @@ class Watch:
     def _failed(self, error: Exception) -> None:
         recorder.convergence = None
         self._tell(NAME, False, f"{GIVES}, until {type(error).__name__}: {error}")
+
+
+def is_plain_number(value: Any) -> bool:
+    """Whether a tensor's one number can be read by this rank alone, without a word to others: a DTensor's may take a collective."""
+    return type(value) is torch.Tensor and value.numel() == 1 and (value.is_cpu or value.is_cuda)
 
 
 def recomputes() -> bool:
