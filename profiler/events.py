@@ -42,8 +42,8 @@ class Stage(enum.IntEnum):
     COLLATE = 6  #: making a batch of samples. Flags: CUSTOM
     PICKLE = 7  #: a worker's feeder thread serialises a batch. nbytes: length of the pickle
     IDLE = 8  #: a worker waited for something to do
-    #: No span: a batch's file traffic. wall: major faults. cpu: bytes from the disk. runqueue: process CPU ns. nbytes: bytes read.
-    #: extra: reads
+    #: No span: a batch's file traffic, times the batches that it stands for. wall: major faults. cpu: bytes from the disk.
+    #: runqueue: process CPU ns. nbytes: bytes read. extra: reads
     TRAFFIC = 9
     START = 10  #: a worker was born: from process start to its first instruction here. extra: pid
     BATCH = 11  #: no span: what collate made. nbytes: bytes in tensors and arrays. extra: samples. Flags: FLOAT32, SHARED, OBJECTS, CUSTOM
@@ -83,6 +83,10 @@ class Stage(enum.IntEnum):
     CLOCK = 52
 
     NAME = 60  #: not a span: bytes 0..55 are UTF-8, number is unused, source is the id the name belongs to
+
+
+for _stage in Stage:  # Python 3.11 looks members up through a property, at 0.2 us each; 3.12 puts them here by itself
+    type.__setattr__(Stage, _stage.name, _stage)
 
 
 class Flag:

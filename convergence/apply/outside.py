@@ -25,9 +25,9 @@ from feedline.convergence.fix import Progress
 from feedline.convergence.rates import Changed, multiply, put_back
 from feedline.profiler import ranks
 from feedline.profiler.record.hooks import Tell
-from feedline.profiler.taps.convergence.watch import recomputes, samples_of
+from feedline.profiler.taps.convergence.watch import is_model, recomputes, samples_of
 from feedline.profiler.taps.patch import Patches
-from feedline.profiler.taps.training import hide_from_dynamo, is_model
+from feedline.profiler.taps.training import hide_from_dynamo
 
 REPLACED = ("SGD", "Adam", "AdamW")
 Make = Callable[[type[torch.optim.Optimizer], Any, dict[str, Any]], torch.optim.Optimizer]

@@ -19,8 +19,7 @@ Moment = tuple[int, int, int]
 class _Known(threading.local):
     """What this thread's clocks said when its delay was last read."""
 
-    lost = -(1 << 62)  # wall less CPU, ns; so small that the first moment reads
-    delay = UNMEASURED
+    said = -(1 << 62), UNMEASURED  # wall less CPU, ns, so small that the first moment reads; the delay
 
 
 known = _Known()
@@ -30,22 +29,30 @@ def now() -> Moment:
     """The beginning of a span."""
     cpu = clock.cpu_ns()
     wall = clock.wall_ns()
-    lost = wall - cpu
-    if not -SLACK_NS < lost - known.lost < SLACK_NS:  # negative: a forked child's CPU clock begins anew
-        known.lost, known.delay = lost, clock.counters.runqueue_ns()
-    return wall, cpu, known.delay
+    lost, delay = known.said
+    if not -SLACK_NS < wall - cpu - lost < SLACK_NS:  # negative: a forked child's CPU clock begins anew
+        delay = _read(wall - cpu)
+    return wall, cpu, delay
 
 
 def since(begun: Moment) -> tuple[int, int, int]:
     """(wall, CPU, run-queue) nanoseconds from ``begun`` to here. No longer in the run queue than without a CPU."""
     wall = clock.wall_ns()
     cpu = clock.cpu_ns()
-    lost = wall - cpu
-    if not -SLACK_NS < lost - known.lost < SLACK_NS:
-        known.lost, known.delay = lost, clock.counters.runqueue_ns()
-    start, cpu_before, delay = begun
+    lost, delay = known.said
+    if not -SLACK_NS < wall - cpu - lost < SLACK_NS:
+        delay = _read(wall - cpu)
+    start, cpu_before, delay_before = begun
     wall -= start
     cpu -= cpu_before
-    if delay < 0 or known.delay < 0:
+    if delay == delay_before:
+        return wall, cpu, min(delay, 0)
+    if delay < 0 or delay_before < 0:
         return wall, cpu, UNMEASURED
-    return wall, cpu, max(0, min(known.delay - delay, wall - cpu))
+    return wall, cpu, max(0, min(delay - delay_before, wall - cpu))
+
+
+def _read(lost: int) -> int:
+    delay = clock.counters.runqueue_ns()
+    known.said = lost, delay
+    return delay

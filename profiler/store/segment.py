@@ -21,6 +21,8 @@ import operator
 import os
 import struct
 import threading
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from threading import get_ident
 from typing import Any
@@ -194,9 +196,12 @@ class Segment:
         if extra:
             os.pwrite(self._fd, NUMBER.pack(extra), at + EXTRA_AT)
 
-    def count(self, histogram: int, wall_ns: int) -> None:
-        """Put one duration into a histogram."""
-        self._histograms[histogram * BINS + bin_of(wall_ns)] += 1
+    def count(self, histogram: int, moments: Sequence[int]) -> None:
+        """Put the durations between moments (ns) into a histogram; one that is not positive is none."""
+        counts, first = self._histograms, histogram * BINS
+        for begun, ended in pairwise(moments):
+            if ended > begun:
+                counts[first + bin_of(ended - begun)] += 1
 
     def name_id(self, name: str) -> int:
         """A number for this name in the ``source`` field of records of this file; 0 is "no name"."""

@@ -1,5 +1,7 @@
 """What a batch is made of: bytes, samples, kind of memory."""
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -25,18 +27,23 @@ def describe(batch: Any) -> Batch:
 
 
 def _describe(batch: Any) -> Batch:
-    tensors: list[torch.Tensor] = []
-    arrays: list[Any] = []
-    _collect(batch, tensors, arrays, [LEAVES])
-    largest, largest_bytes, total, floats = None, -1, 0, 0
-    for tensor in tensors:
-        nbytes = tensor.nbytes
-        total += nbytes
-        if tensor.is_floating_point() and tensor.element_size() >= 4:
-            floats += nbytes
-        if nbytes > largest_bytes:
-            largest, largest_bytes = tensor, nbytes
-    array_bytes = sum(array.nbytes for array in arrays)
+    largest, largest_bytes, total, floats, array_bytes, samples, of_arrays = None, -1, 0, 0, 0, 0, 0
+    for leaf in islice(_leaves(batch), LEAVES):
+        if isinstance(leaf, torch.Tensor):
+            if leaf.layout is not torch.strided:
+                continue
+            nbytes = leaf.nbytes
+            total += nbytes
+            if leaf.is_floating_point() and leaf.element_size() >= 4:
+                floats += nbytes
+            if nbytes > largest_bytes:
+                largest, largest_bytes = leaf, nbytes
+            if not samples and leaf.dim():
+                samples = leaf.shape[0]
+        elif hasattr(leaf, "nbytes") and hasattr(leaf, "ndim"):
+            array_bytes += leaf.nbytes
+            if not of_arrays and leaf.ndim:
+                of_arrays = leaf.shape[0]
     flags = 0
     if floats * 2 > total:
         flags |= Flag.FLOAT32
@@ -44,29 +51,24 @@ def _describe(batch: Any) -> Batch:
         flags |= Flag.SHARED
     if array_bytes > OBJECT_BYTES:
         flags |= Flag.OBJECTS
-    samples = next((t.shape[0] for t in tensors if t.dim()), 0) or next((a.shape[0] for a in arrays if a.ndim), 0)
+    samples = samples or of_arrays
     if not samples and isinstance(batch, (list, tuple)):
         samples = len(batch)
     return Batch(total + array_bytes, samples, flags)
 
 
-def _collect(value: Any, tensors: list[torch.Tensor], arrays: list[Any], room: list[int]) -> None:
-    if room[0] <= 0:
-        return
-    if isinstance(value, torch.Tensor):
-        room[0] -= 1
-        if value.layout is torch.strided:
-            tensors.append(value)
+def _leaves(value: Any) -> Iterator[Any]:
+    """What is in dicts, lists and tuples."""
+    if isinstance(value, (list, tuple)):
+        for part in value[:LEAVES]:
+            if isinstance(part, torch.Tensor):
+                yield part
+            else:
+                yield from _leaves(part)
     elif isinstance(value, dict):
         for part in value.values():
-            _collect(part, tensors, arrays, room)
-    elif isinstance(value, (list, tuple)):
-        for part in value[:LEAVES]:
-            _collect(part, tensors, arrays, room)
-    elif hasattr(value, "nbytes") and hasattr(value, "ndim"):
-        room[0] -= 1
-        arrays.append(value)
-    elif hasattr(value, "data") and isinstance(value.data, dict):  # transformers.BatchEncoding, a UserDict
-        _collect(value.data, tensors, arrays, room)
+            yield from _leaves(part)
+    elif not isinstance(value, torch.Tensor) and isinstance(getattr(value, "data", None), dict):  # transformers.BatchEncoding, a UserDict
+        yield from _leaves(value.data)
     else:
-        room[0] -= 1
+        yield value

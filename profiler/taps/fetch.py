@@ -21,6 +21,7 @@ from feedline.profiler.taps.patch import Patches
 
 FEWEST, MOST = 4, 256  # one sample in so many is looked at in detail, of the first ones
 DENSE = 64  # after so many, half as often; after twice as many, a third; ...
+TRAFFIC_EVERY = 4  # the file traffic of one batch in so many is read after DENSE batches, which were all read: twice 28 us
 DEFAULT_COLLATES = (torch_collate.default_collate, torch_collate.default_convert)
 NOTHING = Batch(0, 0, 0)
 
@@ -74,12 +75,15 @@ class WatchedFetch:
         self._custom = 0 if fetcher.collate_fn in DEFAULT_COLLATES else Flag.CUSTOM
         self._about = NOTHING
         self._made_at = 0  # when the last sample of the batch was there
+        self._batches = 0
 
     def fetch(self, index: Any) -> Any:
         segment = recorder.segment
         if segment is None:
             return self._fetch(index)
-        before, process_cpu = counters.traffic(), time.process_time_ns()
+        self._batches += 1
+        stands_for = 1 if self._batches <= DENSE else 0 if self._batches % TRAFFIC_EVERY else TRAFFIC_EVERY
+        before = (counters.traffic(), time.process_time_ns()) if stands_for else None
         begun = self._lens.begun
         inside.depth += 1  # transforms that are nn.Modules are no forward pass
         try:
@@ -90,8 +94,9 @@ class WatchedFetch:
                     span.flags = Flag.END
                     raise
                 span.extra = (len(begun) or len(index)) if self._batched else self._about.samples
-            segment.count(FETCH_HISTOGRAM, clock.wall_ns() - span.start)
-            self._write_traffic(segment, before, time.process_time_ns() - process_cpu)
+            segment.count(FETCH_HISTOGRAM, (span.start, clock.wall_ns()))
+            if before is not None:
+                self._write_traffic(segment, *before, stands_for)
         finally:
             inside.depth -= 1
             self._count_samples(segment, begun)
@@ -115,17 +120,17 @@ class WatchedFetch:
         return batch
 
     def _count_samples(self, segment: Segment, begun: list[int]) -> None:
-        for start, end in zip(begun, [*begun[1:], self._made_at]):
-            if end > start:  # not so for the last of samples that were dropped or failed
-                segment.count(SAMPLE_HISTOGRAM, end - start)
+        begun.append(self._made_at)
+        segment.count(SAMPLE_HISTOGRAM, begun)
         begun.clear()
 
     @staticmethod
-    def _write_traffic(segment: Segment, before: Traffic | None, process_cpu: int) -> None:
-        after = counters.traffic()
+    def _write_traffic(segment: Segment, before: Traffic | None, cpu_before: int, stands_for: int) -> None:
+        after, cpu = counters.traffic(), time.process_time_ns()
         if before is not None and after is not None:
-            new = Traffic(*(b - a for a, b in zip(before, after)))
-            segment.add(Stage.TRAFFIC, 0, new.major_faults, new.disk, process_cpu, new.chars, recorder.batch, new.calls, recorder.loader)
+            new = Traffic(*((b - a) * stands_for for a, b in zip(before, after)))
+            cpu = (cpu - cpu_before) * stands_for
+            segment.add(Stage.TRAFFIC, 0, new.major_faults, new.disk, cpu, new.chars, recorder.batch, new.calls, recorder.loader)
 
 
 class Lens:
@@ -177,7 +182,7 @@ class Lens:
         finally:
             detail.write = None
             if not self.begun:  # __getitems__ made them all at once
-                segment.count(SAMPLE_HISTOGRAM, (clock.wall_ns() - span.start) // samples)
+                segment.count(SAMPLE_HISTOGRAM, (0, (clock.wall_ns() - span.start) // samples))
             self._looks += 1
             self.every = recorder.every or min(MOST, max(FEWEST, 4 * (written + 1) // samples)) * (1 + self._looks // DENSE)
 

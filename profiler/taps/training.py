@@ -15,6 +15,8 @@ from feedline.profiler.record.recorder import ConvergenceTap, Span, inside, reco
 from feedline.profiler.store.segment import WINDOW, window_of
 from feedline.profiler.taps.patch import Patches
 
+TRAINS = Flag.TRAINING | Flag.GRAD
+
 
 def attach_forward(patches: Patches) -> None:
     """Time the outermost ``nn.Module.__call__``. A class attribute: models keep their type, their hooks and their pickles."""
@@ -71,13 +73,8 @@ def tell_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch.
     if stage is Stage.LOSS:
         if not flags & Flag.GRAD:
             watch.evaluated(output)
-    elif flags & (Flag.TRAINING | Flag.GRAD) == Flag.TRAINING | Flag.GRAD and is_model(module):
+    elif flags & TRAINS == TRAINS:
         watch.forwarded(module, args, kwargs)
-
-
-def is_model(module: torch.nn.Module) -> bool:
-    """Not an activation or a transform, and no copy that DataParallel made for one call."""
-    return next(module.parameters(), None) is not None and not getattr(module, "_is_replica", False)
 
 
 def is_loss(module: torch.nn.Module, output: Any) -> bool:

@@ -18,7 +18,7 @@ from torchvision.transforms import v2
 SAMPLES, BATCH = 40, 4
 PLANTED_MS = {
     **{"read": 10, "decode": 30, "augment": 30, "dataset": 30, "collate": 20, "sampler": 15},
-    **{"forward": 40, "loss": 40, "backward": 40, "optimizer": 40, "other": 50},
+    **{"forward": 60, "loss": 60, "backward": 60, "optimizer": 60, "other": 70},
 }
 STAGES = ("forward", "loss", "backward", "optimizer", "other")
 account: dict[str, float] = defaultdict(float)

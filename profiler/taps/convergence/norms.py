@@ -47,6 +47,8 @@ class Norms:
 
     Attributes:
         why: why nothing has been measured; "" once something has.
+        wanted: this update is measured.
+        backwards: of this update so far; the caller counts.
     """
 
     def __init__(self, counts: Counts, later: Later) -> None:
@@ -55,13 +57,13 @@ class Norms:
         self.scaled = False  # a GradScaler is in use
         self._ranks = place().world_size
         self._optimizer: Any = lambda: None  # a weak reference
-        self._wanted = self._lost = False
+        self.wanted = self._lost = False
         self._spent, self._began, self._every, self._look = 0.0, time.perf_counter(), 1, LOOKS
         self._new_update()
-        self._backwards_before = 0  # of the last update
+        self._before = 0  # backwards of the last update
 
     def _new_update(self) -> None:
-        self._backwards = 0
+        self.backwards = 0
         self._small: Tensors = []  # of the buckets of this backward
         self._local: torch.Tensor | None = None  # of p.grad: by the program's own all_reduce, or accumulation
         self._samples = 0  # behind the part
@@ -140,7 +142,7 @@ class Norms:
     def _part(self, how: str, tensors: Tensors, scale: float, ranks: int) -> None:
         """A part's gradient goes by, or some of it."""
         self._how = how
-        if self._wanted and not self._done and tensors:
+        if self.wanted and not self._done and tensors:
             begun = time.perf_counter()
             self._small.append(squared_norm(tensors) * scale**2)
             self._parts = ranks
@@ -159,18 +161,17 @@ class Norms:
 
     def give_up(self, error: Exception) -> None:
         """Measure no more."""
-        self._wanted, self._lost = False, True
+        self.wanted, self._lost = False, True
         self.why = f"{type(error).__name__}: {error}"
 
     def before_backward(self) -> None:
-        if self._wanted and not self._backwards:
+        if not self.backwards:
             smallest = min(self._parameters(), key=torch.Tensor.numel, default=None)
             left = None if smallest is None else smallest.grad  # the program does not set gradients to zero: sums of several updates
             self._stale = left is not None and not left.is_cuda and bool(local(left).count_nonzero())
 
     def after_backward(self) -> None:
-        self._backwards += 1
-        if not self._wanted or self._done or self._stale:
+        if self._done or self._stale:
             return
         if self._small:
             if self._how == "fsdp2" and not all(is_one_shard(parameter) for parameter in self._parameters()):
@@ -179,15 +180,15 @@ class Norms:
             self._small = []
             self._write(small, whole, self._counts.fresh, self._parts, Flag.SHARD if self._how == "fsdp2" else 0)
         elif not self._how:
-            last = self._backwards == max(self._backwards_before, 1)
-            if self._ranks > 1 and last or self._ranks == 1 and self._backwards == 1 and self._backwards_before > 1:
+            last = self.backwards == max(self._before, 1)
+            if self._ranks > 1 and last or self._ranks == 1 and self.backwards == 1 and self._before > 1:
                 self._local, self._samples = self._gradient(), self._counts.fresh
             elif self._ranks == 1 and last and self._local is not None:
                 self._whole, self._last_samples = self._gradient(), self._counts.fresh
 
     def _before_clipping(self) -> None:
         """The program's own all_reduce has been made by now."""
-        if self._is_manual() and not self._done and self._backwards == max(self._backwards_before, 1):
+        if self._is_manual() and not self._done and self.backwards == max(self._before, 1):
             self._manual()
 
     def _is_manual(self) -> bool:
@@ -203,29 +204,34 @@ class Norms:
         self._how = "manual"
         self._write(self._local, self._gradient(), self._samples, self._ranks, 0)
 
+    @property
+    def has_parts(self) -> bool:
+        """Whether this update or the last one came of several gradients; ``update`` has nothing to do otherwise."""
+        return self._ranks > 1 or self.backwards > 1 or self._before > 1
+
     def update(self, optimizer: torch.optim.Optimizer) -> None:
         """The update is about to be made: finish it, and say whether the next is measured."""
         known = self._optimizer()
         if known is None:
             self._optimizer = weakref.ref(optimizer)
         elif known is not optimizer:
-            self._wanted, self._lost, self.why = False, True, "several optimizers take turns: whose gradient it is cannot be told"
-        same = self._backwards == self._backwards_before
-        if self._wanted and not self._done and not self._stale and self._local is not None and same:
+            self.wanted, self._lost, self.why = False, True, "several optimizers take turns: whose gradient it is cannot be told"
+        same = self.backwards == self._before
+        if self.wanted and not self._done and not self._stale and self._local is not None and same:
             if self._ranks == 1 and self._last_samples > self._samples:  # else two losses of one batch
                 self._accumulated()
             elif self._ranks > 1 and self._is_manual():
                 self._manual()
-        self._backwards_before = self._backwards
+        self._before = self.backwards
         self._new_update()
-        parts = self._ranks > 1 or self._backwards_before > 1  # else there is nothing to measure
-        self._wanted = parts and not self._lost and self._is_next()
+        parts = self._ranks > 1 or self._before > 1  # else there is nothing to measure
+        self.wanted = parts and not self._lost and self._is_next()
 
     def _accumulated(self) -> None:
         """p.grad after the first backward is of a loss that the program has divided by their number, or the whole has grown by it."""
         assert self._local is not None
         self._how = "accumulation"
-        self._write(self._local * self._backwards**2, self._whole, self._samples, self._backwards, 0, ranks=1)
+        self._write(self._local * self.backwards**2, self._whole, self._samples, self.backwards, 0, ranks=1)
 
     def _write(self, small: torch.Tensor, big: torch.Tensor, samples: int, parts: int, flags: int, ranks: int | None = None) -> None:
         self._done = True

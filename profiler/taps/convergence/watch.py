@@ -44,6 +44,8 @@ class Watch:
         self._before = 0  # samples at the last update
         self._loss: deque[Any] = deque(maxlen=MOST_LOSSES)  # numbers, or tensors on a GPU
         self._evaluated: tuple[torch.Tensor | None, int] = None, 0  # sum and number
+        self._model: Callable[[], Any] = lambda: None  # a weak reference to the one trained last
+        self._on_gpu = False  # the last loss was
         self._scaled_at = 0  # updates when GradScaler.update was called last
         self._scaled: tuple[Any, Any] = (lambda: None), None  # what GradScaler.scale returned, and was given
         self._rate: float | None = None
@@ -93,20 +95,27 @@ class Watch:
             self._failed(error)
 
     def forwarded(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
-        """A model in training has seen a batch: the first tensor says of how many samples."""
-        if recomputes() or captures():
-            return
+        """A module in training has seen a batch: the first tensor says of how many samples."""
         try:
-            self._flush_evaluation()
-            self.setup.model(module)
-            self.samples += samples_of(args, kwargs)
+            given = first_tensor(args, kwargs)
+            if recomputes() or captures(given):
+                return
+            if self._evaluated[1]:
+                self._flush_evaluation()
+            if module is not self._model():
+                if not is_model(module):
+                    return
+                self._model = weakref.ref(module)
+                self.setup.model(module)
+            if given is not None:
+                self.samples += int(given.shape[0])
         except Exception as error:
             self._failed(error)
 
     def evaluated(self, value: Any) -> None:
         """A loss module was called without gradients."""
         try:
-            if is_plain_number(value) and not captures():
+            if is_plain_number(value) and not captures(value):
                 total, number = self._evaluated
                 one = value.detach().float().reshape(())
                 self._evaluated = one if total is None or total.device != one.device else total + one, number + 1
@@ -115,11 +124,15 @@ class Watch:
 
     def backward(self, tensors: Any) -> bool:
         """Backward is about to be called on these. Returns whether ``after_backward`` is to be told."""
-        if recomputes() or captures():
+        loss = tensors[0] if isinstance(tensors, list | tuple) and tensors else tensors
+        self._on_gpu = isinstance(loss, torch.Tensor) and loss.is_cuda
+        if recomputes() or captures(loss):
             return False
         try:
-            self._with_norms(self.norms.before_backward)
-            loss = tensors[0] if isinstance(tensors, list | tuple) and len(tensors) == 1 else tensors
+            if self.norms.wanted:
+                self._with_norms(self.norms.before_backward)
+            if loss is not tensors and len(tensors) > 1:  # which of them is the loss?
+                return True
             if loss is not None and loss is self._scaled[0]():
                 loss = self._scaled[1]
             if is_plain_number(loss):
@@ -130,7 +143,9 @@ class Watch:
 
     def after_backward(self) -> None:
         """It has returned."""
-        self._with_norms(self.norms.after_backward)
+        self.norms.backwards += 1
+        if self.norms.wanted:
+            self._with_norms(self.norms.after_backward)
 
     def reduced(self, tensor: torch.Tensor, ranks: int, bucket: bool) -> None:
         """A collective sums this tensor over so many ranks: a bucket of DistributedDataParallel, or what the program gave."""
@@ -138,19 +153,16 @@ class Watch:
 
     def update(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer is about to step."""
-        if captures():
+        if self._on_gpu and torch.cuda.is_current_stream_capturing():
             return
         try:
             self.setup.optimizer(optimizer)
-            self._with_norms(self.norms.update, optimizer)
+            if self.norms.has_parts:
+                self._with_norms(self.norms.update, optimizer)
+            else:
+                self.norms.backwards = 0
             if self._loss:
-                where = getattr(self._loss[0], "device", None)
-                total = sum(loss for loss in self._loss if getattr(loss, "device", None) == where)
-                self._loss.clear()
-                if isinstance(total, torch.Tensor):
-                    self._later.value("train loss", total)
-                else:
-                    self._later.number("train loss", total)
+                self._write_loss()
             self._learning_rate(optimizer)
             self.updates += 1
             if self.updates == 1:  # for a run that is killed
@@ -178,6 +190,17 @@ class Watch:
             act(*args)
         except Exception as error:  # a sparse gradient, ...: the rest goes on
             self.norms.give_up(error)
+
+    def _write_loss(self) -> None:
+        """Of micro-batches, the sum."""
+        first = self._loss[0]
+        where = getattr(first, "device", None)
+        total = first if len(self._loss) == 1 else sum(loss for loss in self._loss if getattr(loss, "device", None) == where)
+        self._loss.clear()
+        if isinstance(total, torch.Tensor):
+            self._later.value("train loss", total)
+        else:
+            self._later.number("train loss", total)
 
     def _learning_rate(self, optimizer: torch.optim.Optimizer) -> None:
         rate = optimizer.param_groups[0]["lr"]
@@ -212,11 +235,25 @@ def recomputes() -> bool:
     return bool(torch._C._current_graph_task_id() != -1)
 
 
-def captures() -> bool:
-    """Whether a CUDA graph is being captured: nothing may be asked of the GPU then."""
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+def captures(value: Any) -> bool:
+    """Whether a CUDA graph is being captured of what is done with this: nothing may be asked of the GPU then."""
+    return isinstance(value, torch.Tensor) and value.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
+def first_tensor(args: Any, kwargs: Any) -> torch.Tensor | None:
+    """What a model is given that has rows."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Tensor) and value.dim():
+            return value
+    return None
 
 
 def samples_of(args: Any, kwargs: Any) -> int:
-    """Rows of the first tensor that a model is given; 0 where there is none."""
-    return next((int(value.shape[0]) for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor) and value.dim()), 0)
+    """Rows of what a model is given; 0 where nothing has any."""
+    given = first_tensor(args, kwargs)
+    return 0 if given is None else int(given.shape[0])
+
+
+def is_model(module: torch.nn.Module) -> bool:
+    """Not an activation or a transform, and no copy that DataParallel made for one call."""
+    return next(module.parameters(), None) is not None and not getattr(module, "_is_replica", False)

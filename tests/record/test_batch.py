@@ -1,0 +1,65 @@
+"""What is said of a batch."""
+
+from collections import UserDict, namedtuple
+
+import numpy as np
+import pytest
+import torch
+
+from feedline.profiler.events import Flag
+from feedline.profiler.taps.batch import LEAVES, OBJECT_BYTES, Batch, describe
+
+Pair = namedtuple("Pair", "images labels")
+IMAGES, LABELS = torch.zeros(8, 3, 4, 4), torch.zeros(8, dtype=torch.int64)
+BYTES = IMAGES.nbytes + LABELS.nbytes
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        [IMAGES, LABELS],
+        (IMAGES, [LABELS]),
+        Pair(IMAGES, LABELS),
+        {"images": IMAGES, "more": {"labels": LABELS, "names": ["a"] * 8}},
+        UserDict(images=IMAGES, labels=LABELS),
+        ["a", None, 3, IMAGES, LABELS],
+    ],
+)
+def test_tensors_are_found_wherever_they_are(batch):
+    assert describe(batch) == Batch(BYTES, 8, Flag.FLOAT32)
+
+
+def test_arrays_count_and_large_ones_are_pickled():
+    small, large = np.zeros((5, 2)), np.zeros((5, OBJECT_BYTES))
+
+    assert describe([small, 1]) == Batch(small.nbytes, 5, 0)
+    assert describe({"x": large}) == Batch(large.nbytes, 5, Flag.OBJECTS)
+    assert describe([small, LABELS]) == Batch(small.nbytes + LABELS.nbytes, 8, 0)  # a tensor's rows come first
+
+
+def test_bytes_in_halves_are_no_float32_and_shared_memory_is_told():
+    assert describe(IMAGES.half()) == Batch(IMAGES.nbytes // 2, 8, 0)
+    assert describe([LABELS.clone().share_memory_()]) == Batch(LABELS.nbytes, 8, Flag.SHARED)
+
+
+def test_without_rows_the_list_has_a_length():
+    assert describe(["a", "b"]) == Batch(0, 2, 0)
+    assert describe([torch.tensor(1.0)] * 3) == Batch(12, 3, Flag.FLOAT32)
+    assert describe(None) == describe(7) == Batch(0, 0, 0)
+
+
+def test_of_very_many_parts_the_first_ones_are_described():
+    assert describe([torch.zeros(1)] * (2 * LEAVES)).nbytes == 4 * LEAVES
+
+
+def test_a_sparse_tensor_has_no_bytes_of_its_own():
+    assert describe([torch.eye(3).to_sparse(), LABELS]) == Batch(LABELS.nbytes, 8, 0)
+
+
+def test_of_a_batch_whose_parts_raise_nothing_is_known():
+    class Exotic:
+        @property
+        def nbytes(self):
+            raise RuntimeError("gone")
+
+    assert describe([IMAGES, Exotic()]) == Batch(0, 0, 0)

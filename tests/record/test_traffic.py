@@ -1,0 +1,43 @@
+"""File traffic of batches: all of the first ones, then one in a few that stands for the others."""
+
+import os
+
+import pytest
+from torch.utils.data import DataLoader, Dataset
+
+import feedline
+from feedline.profiler.events import Stage
+from feedline.profiler.store.read import Run
+from feedline.profiler.taps.fetch import DENSE, TRAFFIC_EVERY
+
+SIZE, BATCH = 3000, 2
+pytestmark = pytest.mark.skipif(not os.path.exists("/proc/thread-self/io"), reason="this kernel does not count a thread's file traffic")
+
+
+class Files(Dataset):
+    def __init__(self, path, samples):
+        self.path, self.samples = path, samples
+
+    def __len__(self):
+        return self.samples
+
+    def __getitem__(self, index):
+        with open(self.path, "rb", buffering=0) as file:
+            return len(file.read(SIZE))
+
+
+def test_the_sums_are_those_of_all_batches(tmp_path):
+    file = tmp_path / "data"
+    file.write_bytes(bytes(SIZE))
+    batches = DENSE + 5 * TRAFFIC_EVERY
+
+    with feedline.record(tmp_path / "run"):
+        for _ in DataLoader(Files(file, BATCH * batches), batch_size=BATCH):
+            pass
+
+    rank = Run.open(tmp_path / "run").ranks[0]
+    records = rank.main.of(Stage.TRAFFIC)
+    assert len(records) == DENSE + 5
+    assert records["nbytes"].sum() >= batches * BATCH * SIZE  # rchar counts our own readings of /proc as well
+    assert records["nbytes"].sum() <= batches * (BATCH * SIZE + 1000)
+    assert records["extra"].sum() >= batches * BATCH
