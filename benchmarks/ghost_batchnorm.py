@@ -33,10 +33,10 @@ NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d}
 WAYS = ["loop", "ghost", "whole"]
 
 
-def measure(shape: tuple[int, ...], ghost: int, layout: str, rounds: int, folded_below: int | None) -> dict[str, list[float]]:
+def measure(shape: tuple[int, ...], ghost: int, layout: str, rounds: int, together_below: int | None) -> dict[str, list[float]]:
     """CPU seconds of a forward and a backward, by way, round by round."""
-    if folded_below is not None:
-        ghosts.FOLDED_BELOW = folded_below
+    if together_below is not None:
+        ghosts.TOGETHER_BELOW = together_below
     norm = NORMS[len(shape)](shape[1])
     ghosted = convert_ghost_batchnorm(copy.deepcopy(norm), ghost)
     x = torch.randn(shape)
@@ -62,14 +62,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--folded-below", type=int, help="elements of a ghost below which ghosts are folded; the library's own without it")
+    parser.add_argument(
+        "--together-below", type=int, help="elements of a ghost below which all are done together; the library's own without it"
+    )
     parser.add_argument("--cases", type=int, nargs="*", default=range(len(CASES)), help="numbers of some of them")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     rows, kept = [["shape", "ghost", "layout", "loop, ms", "ghost norm, ms", "loop / ghost norm", "ghost norm / batch norm"]], []
     for shape, ghost, layout in (CASES[number] for number in args.cases):
-        found = measure(shape, ghost, layout, args.rounds, args.folded_below)
+        found = measure(shape, ghost, layout, args.rounds, args.together_below)
         faster = Estimate.of([loop / ours for loop, ours in zip(found["loop"], found["ghost"])])
         dearer = Estimate.of([ours / whole for ours, whole in zip(found["ghost"], found["whole"])])
         times = [f"{1e3 * Estimate.of(found[way]).median:.2f}" for way in ("loop", "ghost")]

@@ -24,7 +24,8 @@ SETTINGS = {
 }
 #: Largest difference allowed, relative to the largest value.
 NEAR = {torch.float64: 1e-12, torch.float32: 1e-6, torch.bfloat16: 2e-2, torch.float16: 2e-3}
-ways = pytest.mark.parametrize("way", ["folded", "one by one"], indirect=True)
+WAYS = ["together", "one by one", "folded"]  # folded: on a GPU and where dynamo compiles
+ways = pytest.mark.parametrize("way", WAYS, indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -34,8 +35,14 @@ def seeded():
 
 @pytest.fixture
 def way(request, monkeypatch):
-    monkeypatch.setattr(ghosts, "FOLDED_BELOW", 1 << 40 if request.param == "folded" else 0)
+    take(request.param, monkeypatch)
     return request.param
+
+
+def take(way, monkeypatch):
+    monkeypatch.setattr(ghosts, "TOGETHER_BELOW", 1 << 40 if way == "together" else 0)
+    if way == "folded":
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
 
 
 def looped(norm, x, ghost):
@@ -103,22 +110,20 @@ def test_it_is_the_loop_for_a_channels_last_volume(way):
     channels=st.integers(1, 4),
     spatial=st.lists(st.integers(1, 3), max_size=3),
     given=st.sampled_from(sorted(SETTINGS)),
-    folded=st.booleans(),
+    way=st.sampled_from(WAYS),
     shift=st.sampled_from([0.0, 5.0]),
 )
-def test_it_is_the_loop_whatever_the_shape(batch, ghost, channels, spatial, given, folded, shift):
+def test_it_is_the_loop_whatever_the_shape(batch, ghost, channels, spatial, given, way, shift):
     shape = (batch, channels, *spatial)
     norm, ghosted = pair(shape, ghost, torch.float64, **SETTINGS[given])
     x = torch.randn(shape, dtype=torch.float64) + shift
-    before, ghosts.FOLDED_BELOW = ghosts.FOLDED_BELOW, 1 << 40 if folded else 0
-    try:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        take(way, monkeypatch)
         if min(ghost, batch) * x[0, 0].numel() == 1:
             with pytest.raises(ValueError, match="Expected more than 1 value per channel when training"):
                 ghosted(x)
         else:
             assert_same(norm, ghosted, x, ghost)
-    finally:
-        ghosts.FOLDED_BELOW = before
 
 
 @given(batch=st.integers(1, 2000), ghost=st.integers(2, 100), values=st.integers(1, 3))

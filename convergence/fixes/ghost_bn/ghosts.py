@@ -1,8 +1,9 @@
 """Normalises the ghosts of a batch, each with its own statistics, as ``torch.cat([batch_norm(part) for part in x.split(ghost)])`` does.
 
-A ghost is small or large against what calling an operation costs. Small ones are folded into the channels, so that one call of batch norm
-does all of them: two copies of the batch, and no loop. Large ones are taken one by one, but written into one output, and with one node in
-the autograd graph: the copies would cost more than the calls.
+A ghost is small or large against what calling an operation costs. On a CPU small ones are done together, by operations on [ghosts, ghost,
+channels, ...], where torch's batch norm is slow. Large ones are taken one by one, but written into one output, and with one node in the
+autograd graph: they do not fit into the caches, so each further operation on all of them would cost as much again. On a GPU, and where
+dynamo compiles, they are folded into the channels, so that one call of batch norm does all of them.
 """
 
 from collections.abc import Sequence
@@ -11,8 +12,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-#: Elements of a ghost below which folding is faster on a CPU (benchmarks/ghost_batchnorm.py).
-FOLDED_BELOW = 1 << 14
+#: Elements of a ghost below which all together are faster on a CPU (benchmarks/ghost_batchnorm.py).
+TOGETHER_BELOW = 1 << 14
 
 
 def ghost_sizes(batch: int, ghost: int, values: int) -> list[int]:
@@ -43,29 +44,91 @@ def normalise(
     Returns:
         The batch, and float [2, ghosts, channels], the means and unbiased variances, which are no part of the graph.
     """
-    one_by_one = x.device.type == "cpu" and x.numel() >= FOLDED_BELOW * len(sizes) and not torch.compiler.is_compiling()
-    if one_by_one:
-        return OneByOne.apply(x, weight, bias, sizes, eps, dtype)[:2]
-    out, moments = _folded(x, weight, bias, sizes, eps, dtype)
-    channels_last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.ndim)
-    if channels_last and x.is_contiguous(memory_format=channels_last):
-        out = out.contiguous(memory_format=channels_last)
-    return out, moments
+    eager_cpu = x.device.type == "cpu" and not torch.compiler.is_compiling()
+    if eager_cpu and x.numel() >= TOGETHER_BELOW * len(sizes):
+        return OneByOne.apply(x, weight, bias, sizes, eps, dtype)
+    if sizes[0] != sizes[-1]:
+        ends = [(x[: -sizes[-1]], sizes[:-1]), (x[-sizes[-1] :], sizes[-1:])]
+        outs, of_ends = zip(*(normalise(part, weight, bias, some, eps, dtype) for part, some in ends), strict=True)
+        return torch.cat(outs), torch.cat(of_ends, 1)
+    if eager_cpu:
+        return Together.apply(x, weight, bias, len(sizes), eps, dtype)
+    return _folded(x, weight, bias, len(sizes), eps, dtype)
 
 
 def _folded(
-    x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, sizes: Sequence[int], eps: float, dtype: torch.dtype
+    x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, ghosts: int, eps: float, dtype: torch.dtype
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    if sizes[0] != sizes[-1]:
-        ends = [(x[: -sizes[-1]], sizes[:-1]), (x[-sizes[-1] :], sizes[-1:])]
-        outs, of_ends = zip(*(_folded(part, weight, bias, some, eps, dtype) for part, some in ends), strict=True)
-        return torch.cat(outs), torch.cat(of_ends, 1)
-    ghosts, channels = len(sizes), x.shape[1]
+    channels = x.shape[1]
     moments = torch.zeros(2, ghosts * channels, dtype=dtype, device=x.device)
     weight, bias = (None if each is None else each.repeat(ghosts) for each in (weight, bias))
-    folded = x.unflatten(0, (ghosts, sizes[0])).transpose(0, 1).flatten(1, 2)  # [ghost, ghosts * channels, ...]
+    folded = x.unflatten(0, (ghosts, -1)).transpose(0, 1).flatten(1, 2)  # [ghost, ghosts * channels, ...]
     out = F.batch_norm(folded, moments[0], moments[1], weight, bias, training=True, momentum=1.0, eps=eps)
-    return out.unflatten(1, (ghosts, channels)).transpose(0, 1).flatten(0, 1), moments.view(2, ghosts, channels)
+    out = out.unflatten(1, (ghosts, channels)).transpose(0, 1).flatten(0, 1)
+    channels_last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.ndim)
+    if channels_last and x.is_contiguous(memory_format=channels_last):
+        out = out.contiguous(memory_format=channels_last)
+    return out, moments.view(2, ghosts, channels)
+
+
+class Together(torch.autograd.Function):
+    """Batch norm of ghosts of one size, in operations on all of them. What is of a channel has the shape [ghosts, 1, channels, 1, ...]."""
+
+    @staticmethod
+    def forward(  # with a setup_context of its own it would be 50 us slower: torch binds the arguments by inspect.signature then
+        ctx: Any, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, ghosts: int, eps: float, dtype: torch.dtype
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        parts = x.unflatten(0, (ghosts, -1))
+        values = x.numel() // (ghosts * x.shape[1])
+        mean = _over_ghosts(parts, dtype).div_(values)
+        centred = parts - mean
+        variance = _over_ghosts(centred * centred, dtype).div_(values)
+        scale = (variance + eps).rsqrt_()
+        out = centred.mul_(scale if weight is None else scale * _like_scale(weight, scale))
+        if bias is not None:
+            out += _like_scale(bias, scale)
+        moments = torch.stack([mean.view(ghosts, -1), variance.view(ghosts, -1).mul_(values / (values - 1))])
+        ctx.ghosts, ctx.eps, ctx.dtype = ghosts, eps, dtype
+        ctx.mark_non_differentiable(moments)
+        ctx.save_for_backward(x, weight, bias, mean, scale)
+        return out.flatten(0, 1).to(x.dtype), moments
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        x, weight, bias, mean, scale = ctx.saved_tensors
+        wanted = ctx.needs_input_grad[:3]
+        if torch.is_grad_enabled():  # the gradient will be differentiated
+            of = [each for each, want in zip((x, weight, bias), wanted, strict=True) if want]
+            out = _folded(x, weight, bias, ctx.ghosts, ctx.eps, ctx.dtype)[0]
+            found = iter(torch.autograd.grad(out, of, grad, create_graph=True))
+            return *(next(found) if want else None for want in wanted), None, None, None
+        parts, grads = x.unflatten(0, (ctx.ghosts, -1)), grad.unflatten(0, (ctx.ghosts, -1))
+        into = parts - mean
+        of_bias, of_weight = _over_ghosts(grads, ctx.dtype), _over_ghosts(grads * into, ctx.dtype).mul_(scale)
+        if wanted[0]:
+            values = x.numel() // scale.numel()
+            into *= of_weight * scale / -values
+            into += grads
+            into -= of_bias / values
+            into *= scale if weight is None else scale * _like_scale(weight, scale)
+        return (
+            into.flatten(0, 1).to(x.dtype) if wanted[0] else None,
+            of_weight.sum(0).flatten() if wanted[1] else None,
+            of_bias.sum(0).flatten() if wanted[2] else None,
+            None,
+            None,
+            None,
+        )
+
+
+def _over_ghosts(parts: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Sums over the samples of a ghost, which lie far apart, and then over the values of one: faster than both at once."""
+    sums = parts.sum(1, keepdim=True, dtype=dtype)
+    return sums.sum(tuple(range(3, sums.ndim)), keepdim=True) if sums.ndim > 3 else sums
+
+
+def _like_scale(of_channels: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    return of_channels.view(scale.shape[1:])
 
 
 class OneByOne(torch.autograd.Function):
@@ -73,8 +136,14 @@ class OneByOne(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, sizes: Sequence[int], eps: float, dtype: torch.dtype
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        ctx: Any,
+        x: torch.Tensor,
+        weight: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        sizes: Sequence[int],
+        eps: float,
+        dtype: torch.dtype,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         out, ghosts = torch.empty_like(x), len(sizes)
         moments, saved = (torch.zeros(2 * ghosts, x.shape[1], dtype=dtype, device=x.device) for _ in range(2))
         of_ghost, of_saved = moments.unbind(), saved.unbind()  # first all means, then all variances or scales
@@ -83,17 +152,14 @@ class OneByOne(torch.autograd.Function):
             found = (into, of_saved[number], of_saved[ghosts + number])
             # momentum 1: the "running" statistics become those of this ghost
             torch.native_batch_norm(part, weight, bias, mean, variance, True, 1.0, eps, out=found)
-        return out, moments.view(2, ghosts, -1), saved
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-        x, weight, bias, ctx.sizes, ctx.eps, _ = inputs
-        _, moments, saved = output
-        ctx.mark_non_differentiable(moments, saved)
+        moments = moments.view(2, ghosts, -1)
+        ctx.sizes, ctx.eps = sizes, eps
+        ctx.mark_non_differentiable(moments)
         ctx.save_for_backward(x, weight, saved)
+        return out, moments
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, grad: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, weight, saved = ctx.saved_tensors
         wanted = list(ctx.needs_input_grad[:3])
         twice = torch.is_grad_enabled()  # the gradient will be differentiated, and writing into a tensor cannot be
