@@ -125,6 +125,8 @@ class Segment:
     ) -> int | None:
         """Write one record down, or count it where its window is forgotten. Units as in events.RECORD_DTYPE.
 
+        The wall of what has not ended is UNMEASURED until ``end``, also for who reads the file after a kill.
+
         Returns:
             Its place, for ``end``; None where its window is one of those forgotten.
         """
@@ -160,14 +162,8 @@ class Segment:
         more = (number, max(wall, 0), max(cpu, 0), max(runqueue, 0), nbytes, extra)
         SUMS.pack_into(header, at, *map(operator.add, sums, more))
 
-    def begin(
-        self, stage: int, start: int, cpu: int, runqueue: int, nbytes: int, number: int, source: int = 0, flags: int = 0
-    ) -> int | None:
-        """``add`` something that has not ended: its wall is UNMEASURED until ``end``, also for who reads the file after a kill."""
-        return self.add(stage, start, UNMEASURED, cpu, runqueue, nbytes, number, 0, source, flags)
-
     def end(self, place: int | None, stage: int, wall: int, extra: int = 0) -> None:
-        """Complete what ``begin`` returned, from any thread. Each once; wall UNMEASURED: nobody will ever tell."""
+        """Complete what ``add`` returned for a wall of UNMEASURED, from any thread. Each once; UNMEASURED again: nobody will ever tell."""
         self._lock.acquire()
         try:
             slot = -1 if place is None else place - self._generation
@@ -227,7 +223,7 @@ class Segment:
 
     def forget(self) -> None:
         """Write nothing more, and touch nothing of the file: for the child of a fork, whose parent goes on writing."""
-        for name in ("add", "begin", "end", "count", "name_id"):
+        for name in ("add", "end", "count", "name_id"):
             setattr(self, name, _nothing)
 
     def close(self) -> None:

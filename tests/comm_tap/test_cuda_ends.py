@@ -6,7 +6,7 @@ import torch.distributed as dist
 from gpu.made_up import MS, MadeUpGpu, on_its_clock
 
 from feedline.profiler import clock
-from feedline.profiler.events import Stage
+from feedline.profiler.events import UNMEASURED, Stage
 from feedline.profiler.record.session import Session
 from feedline.profiler.store.read import Run, read_segment
 from feedline.profiler.store.segment import Segment
@@ -43,7 +43,7 @@ def segment(tmp_path):
 def collective(ends, gpu, segment, ms):
     timed = ends.begin(DEVICE)
     start = clock.wall_ns()
-    row = Row(segment, segment.begin(Stage.COLLECTIVE, start, 0, 0, 0, 0), start, None, None)
+    row = Row(segment, segment.add(Stage.COLLECTIVE, start, UNMEASURED), start, None, None)
     gpu.launch(ms)
     if timed is not None:
         ends.watch(row, Done(), timed)

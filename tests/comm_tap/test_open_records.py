@@ -16,7 +16,7 @@ def segment(tmp_path):
 
 
 def begin(segment, number=0, nbytes=0):
-    return segment.begin(Stage.COLLECTIVE, 1000, UNMEASURED, UNMEASURED, nbytes, number)
+    return segment.add(Stage.COLLECTIVE, 1000, UNMEASURED, UNMEASURED, UNMEASURED, nbytes, number)
 
 
 def walls(segment):

@@ -85,18 +85,11 @@ class Groups:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str | None], Group] = {}
-        self._at: dict[tuple[int, bool], Group] = {}  # by address and whether on the CPU, which is quicker to tell
         self._uses: dict[str, int] = {}
 
     def of(self, pg: Any, tensor: torch.Tensor | None) -> Group:
         """The group of a collective on a tensor: each kind of device has a backend."""
-        at = id(pg), tensor is None or tensor.is_cpu
-        known = self._at.get(at)
-        if known is None or known.of() is not pg:
-            known = self._at[at] = self._by_name(pg, None if tensor is None else tensor.device)
-        return known
-
-    def _by_name(self, pg: Any, device: torch.device | None) -> Group:
+        device = None if tensor is None else tensor.device
         key = pg.group_name, device.type if device is not None else None
         known = self._known.get(key)
         if known is None or known.of() is not pg:

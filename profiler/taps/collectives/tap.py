@@ -7,18 +7,19 @@ The reducer calls while it holds its own lock, and the kernel takes the interpre
 """
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 
 from feedline.profiler import clock
-from feedline.profiler.events import Flag, Stage
+from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.collectives.cuda import CudaEnds
 from feedline.profiler.taps.collectives.ends import Ends, Row
-from feedline.profiler.taps.collectives.groups import Groups
+from feedline.profiler.taps.collectives.groups import Channel, Group, Groups
 from feedline.profiler.taps.collectives.operations import Operation, operations
 from feedline.profiler.taps.patch import Patches
 
@@ -27,6 +28,21 @@ ENGINE = "torch.autograd.graph"  # the module in whose frame the autograd engine
 COLLECTIVE, BUCKET = int(Stage.COLLECTIVE), Flag.BUCKET  # as plain numbers: an enum's are slow
 MOST_ERRORS = 20  # of our own, after which the tap takes itself away
 Begun = tuple[Row, Any, int, Any, bool]  # the row, the group, bytes, events of a GPU, the caller waits for it at once
+
+
+class Kind(NamedTuple):
+    """What is the same for all calls of one operation on one group and dtype."""
+
+    of: Callable[[], Any]  # a weak reference to the process group
+    segment: Segment
+    group: Group
+    channel: Channel  # unless it is between two ranks, which the arguments name
+    ids: int  # of the channel
+    dtype: int
+    source: int
+
+
+Kinds = dict[tuple[int, torch.dtype | None, bool], Kind]  # by address of the group, dtype and whether on a CPU
 
 
 class CollectiveTap:
@@ -46,8 +62,6 @@ class CollectiveTap:
         self._cuda = CudaEnds()
         self._patches = Patches()
         self._library: Any = None
-        self._ids: dict[tuple[str, Any], tuple[int, int]] = {}  # operation and dtype -> their numbers in the segment
-        self._segment: Segment | None = None
         self._errors = 0
         self._unbox_group, self._unbox_work = dist.ProcessGroup.unbox, dist.Work.unbox
 
@@ -83,13 +97,16 @@ class CollectiveTap:
         self._cuda.stop()
 
     def _kernel(self, operation: Operation, below: Any) -> Any:
-        redispatch, begin, complete = operation.op.redispatch, self._begin, self._complete
+        # OpOverload.redispatch does no more than this call, in a frame of its own
+        redispatch = getattr(getattr(operation.op, "_handle", None), "redispatch_boxed", operation.op.redispatch)
+        begin, complete = self._begin, self._complete
+        kinds: Kinds = {}
 
         def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             segment = recorder.main
             if segment is None:
                 return redispatch(keyset & below, *args, **kwargs)
-            begun = begin(segment, operation, args)
+            begun = begin(segment, operation, kinds, args)
             ranges = recorder.ranges
             if ranges is not None:
                 ranges.push(operation.name, begun[2] if begun is not None else None)
@@ -108,24 +125,28 @@ class CollectiveTap:
 
         return kernel
 
-    def _begin(self, segment: Segment, operation: Operation, args: tuple[Any, ...]) -> Begun | None:
+    def _begin(self, segment: Segment, operation: Operation, kinds: Kinds, args: tuple[Any, ...]) -> Begun | None:
         """Write down that it was begun; None where that failed."""
         try:
             pg = self._unbox_group(args[operation.group])
             tensor = args[0][0] if operation.plain and len(args[0]) == 1 else operation.first(args)  # the first is most calls' case
-            group = self._groups.of(pg, tensor)
-            channel = group.whole if operation.peer is None else group.pair(args[operation.peer], operation.sends, args[operation.peer + 1])
+            key = (id(pg), None, True) if tensor is None else (id(pg), tensor.dtype, tensor.is_cpu)
+            kind = kinds.get(key)
+            if kind is None or kind.segment is not segment or kind.of() is not pg:
+                kind = kinds[key] = self._kind(segment, operation, pg, tensor)
+            _, _, group, channel, ids, dtype, source = kind
+            if operation.peer is not None:
+                channel = group.pair(args[operation.peer], operation.sends, args[operation.peer + 1])
+                ids = channel.id_in(segment)
             nbytes = operation.nbytes(args, group.size)
             waited = operation.is_waited_for(args)
             flags = BUCKET if operation.reducer and not waited and tensor is not None and from_reducer(tensor) else 0
             if operation.reducer and tensor is not None and recorder.convergence is not None:
                 recorder.convergence.reduced(tensor, group.size, bool(flags))
-            known = self._ids.get((operation.name, None if tensor is None else tensor.dtype)) if segment is self._segment else None
-            source, dtype = known or self._ids_in(segment, operation, tensor)
-            ids, number = channel.id_in(segment), next(channel.numbers)
             events = self._cuda.begin(tensor.device) if tensor is not None and tensor.is_cuda else None
             start = clock.wall_ns()
-            row = Row(segment, segment.begin(COLLECTIVE, start, ids, dtype, nbytes, number, source, flags), start, group, channel)
+            place = segment.add(COLLECTIVE, start, UNMEASURED, ids, dtype, nbytes, next(channel.numbers), 0, source, flags)
+            row = Row(segment, place, start, group, channel)
             return row, pg, nbytes, events, waited
         except Exception as error:
             self._failed(error)
@@ -149,13 +170,11 @@ class CollectiveTap:
         except Exception as error:
             self._failed(error)
 
-    def _ids_in(self, segment: Segment, operation: Operation, tensor: torch.Tensor | None) -> tuple[int, int]:
-        if segment is not self._segment:
-            self._ids, self._segment = {}, segment
-        dtype = None if tensor is None else tensor.dtype
-        named = 0 if dtype is None else segment.name_id(str(dtype).removeprefix("torch."))
-        found = self._ids[operation.name, dtype] = segment.name_id(operation.name), named
-        return found
+    def _kind(self, segment: Segment, operation: Operation, pg: Any, tensor: torch.Tensor | None) -> Kind:
+        group = self._groups.of(pg, tensor)
+        ids = group.whole.id_in(segment) if operation.peer is None else 0
+        dtype = 0 if tensor is None else segment.name_id(str(tensor.dtype).removeprefix("torch."))
+        return Kind(group.of, segment, group, group.whole, ids, dtype, segment.name_id(operation.name))
 
     def _failed(self, error: Exception) -> None:
         self._errors += 1

@@ -16,7 +16,7 @@ from feedline.analysis.traces.columns import Kind, Trace, Track
 from feedline.analysis.traces.kineto.write import write_kineto
 from feedline.analysis.traces.lanes import MOST, NOWHERE, lanes
 from feedline.analysis.traces.windows import windows
-from feedline.profiler.events import Stage
+from feedline.profiler.events import UNMEASURED, Stage
 from feedline.profiler.store.layout import KINETO, SEGMENTS, main_segment
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.read import Run
@@ -162,7 +162,7 @@ def test_a_collective_has_a_track_of_its_own_and_no_time_that_is_none(tmp_path):
     segment = Segment(main_segment(tmp_path / "rank0"), {"role": "main", "pid": PID})
     allreduce = segment.name_id("allreduce_")
     for start in (0, 50):
-        place = segment.begin(Stage.COLLECTIVE, BOOT + start, 3, 3, 4096, start, source=allreduce)
+        place = segment.add(Stage.COLLECTIVE, BOOT + start, UNMEASURED, 3, 3, 4096, start, source=allreduce)
         if start == 0:
             segment.end(place, Stage.COLLECTIVE, 100)
     segment.add(Stage.GROUP, 0, 0)
