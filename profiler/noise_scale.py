@@ -70,7 +70,8 @@ def noise_scale(
 
     The interval is a jackknife that leaves out one block of updates at a time (Efron and Tibshirani, An Introduction to the Bootstrap,
     chapter 11) on |G|^2 / S, because S is known far better than |G|^2: its ends, turned over, are those of the noise scale, and where the
-    lower one is not above 0 no batch is too large to be the noise scale.
+    lower one is not above 0 no batch is too large to be the noise scale. Where |G|^2 comes out below 0, which it cannot be, the upper end
+    is that of 0: luck does not make it better known (power-constrained limits: Cowan, Cranmer, Gross, Vitells 2011, arXiv 1105.3166).
 
     Args:
         small_sq: float [n], |g_b|^2 of each update: squared norm of a part's mean gradient, or the mean of that over parts.
@@ -151,10 +152,11 @@ def _interval(found: NoiseScale, left_out: tuple[FloatArray, FloatArray]) -> Noi
         most = max(0.0, _ends(S / G2, S_less / G2_less)[1])
         return _but(found, 0.0, most, "the noise is too small to be seen beside the gradient")
     low, high = _ends(G2 / S, G2_less / S_less)
-    if high <= 0:
+    reach = (high - low) / 2
+    if high <= -reach:
         return _but(found, None, None, "the gradient does not stand out of its noise, and is below what noise alone leaves")
     if low <= 0:
-        return _but(found, 1 / high, None, "the gradient does not stand out of its noise: its interval holds 0")
+        return _but(found, 1 / max(high, reach), None, "the gradient does not stand out of its noise: its interval holds 0")
     return NoiseScale(S / G2, 1 / high, 1 / low, "", found.updates, S, G2, found.dropped)
 
 

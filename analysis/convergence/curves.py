@@ -99,9 +99,10 @@ class Outbreak:
 
 
 def outbreak(curve: Curve) -> Outbreak | None:
-    """The largest climb of the smoothed loss, if it is half of what it had come down and far more than its scatter.
+    """The largest climb of the smoothed loss, if it is half of what it comes down in all and far more than its scatter.
 
-    A step of the schedule or a hard batch does not climb so far; a rate that is too large, or a bad batch, does.
+    A step of the schedule or a hard batch does not climb so far; a rate that is too large, or a bad batch, does. In all, and not before
+    the climb: an early one that the training made good many times over is not what it suffers from.
     """
     fine = np.isfinite(curve.values)
     if fine.sum() < 20:
@@ -111,7 +112,7 @@ def outbreak(curve: Curve) -> Outbreak | None:
     smoothed = smooth(values, width)[width - 1 :]
     lowest = np.minimum.accumulate(smoothed)
     at = int(np.argmax(smoothed - lowest))
-    climbed, gained = float(smoothed[at] - lowest[at]), float(smoothed[0] - lowest[at])
+    climbed, gained = float(smoothed[at] - lowest[at]), float(smoothed[0] - lowest[-1])
     scatter = float(np.median(np.abs(np.diff(values)))) * math.sqrt(2 / width)
     if climbed <= max(CLIMB * gained, 8 * scatter, 1e-12):
         return None

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from advisor.made_up import loss, run, with_curve, with_norms
+from advisor.made_up import curve, loss, run, with_curve, with_norms
 
 from feedline.analysis.convergence.advise import advise
+from feedline.analysis.convergence.curves import outbreak
 
 SMALL = run("small", batch=32, train=0.10, held=0.30, ranks=1, norms=False)
 
@@ -56,6 +57,14 @@ def test_a_loss_that_breaks_out_is_an_instability():
 
     assert kinds(found) == ["instability"]
     assert fixes(found)[0] == "warmup"
+
+
+def test_an_early_bump_that_was_made_good_is_no_instability():
+    values = np.concatenate([np.linspace(2.3, 1.6, 60), np.linspace(1.6, 2.0, 20), np.linspace(2.0, 0.2, 400)])
+    late = np.concatenate([np.linspace(2.3, 1.6, 60), np.linspace(1.6, 2.0, 20), np.linspace(2.0, 1.5, 400)])
+
+    assert outbreak(curve(values, 32)) is None
+    assert outbreak(curve(late, 32)) is not None  # half of what it came down in all
 
 
 def test_a_loss_that_is_lost_is_an_instability_too():

@@ -89,6 +89,26 @@ def test_a_gradient_lost_in_its_noise_has_a_lower_end_only():
     assert "its interval holds 0" in found.why
 
 
+def lucky(errors):
+    """A gradient of 0 that was estimated so many standard errors below it, in noise of 1."""
+    draws = np.random.default_rng(0).standard_normal(400)
+    G2 = 0.1 * ((draws - draws.mean()) / draws.std() - errors / 20)
+    return noise_scale(G2 + 1 / 8, G2 + 1 / 16, 8, 16)
+
+
+def test_a_gradient_that_comes_out_below_0_is_no_better_known_than_one_that_comes_out_at_0():
+    assert lucky(3).low == pytest.approx(lucky(0).low, rel=0.1)
+    assert lucky(3).high is None
+    assert lucky(-3).low < lucky(0).low
+
+
+def test_a_gradient_far_below_0_is_refused():
+    found = lucky(8)
+
+    assert (found.low, found.value, found.high) == (None, None, None)
+    assert "below what noise alone leaves" in found.why
+
+
 def test_noise_that_cannot_be_seen_beside_the_gradient_has_an_upper_end_only():
     generator = np.random.default_rng(0)
     found = noise_scale(1 + 1e-3 * generator.standard_normal(200), 1 + 1e-3 * generator.standard_normal(200), 8, 16)
