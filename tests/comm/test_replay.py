@@ -135,7 +135,7 @@ def test_a_shared_link_is_never_faster_than_its_bandwidth_nor_slower_than_one_af
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(1, 200 * MB), st.integers(1, 300 * MB))
+@given(st.integers(1, 200 * MB), st.integers(MB // 16, 300 * MB))
 def test_new_buckets_hold_the_same_bytes(total, cap):
     edges = bucket_edges(total, cap)
 

@@ -7,17 +7,19 @@ import sys
 from pathlib import Path
 
 import pytest
+from warm_python import WarmPython
 
 from feedline.profiler.record.window import OFF, Window
 
 PROGRAM = Path(__file__).with_name("training.py")
 
 
-def train(folder: Path, *options: str, program: tuple[str, ...] = ()) -> tuple[str, dict]:
+def train(warm_python: WarmPython, folder: Path, *options: str, program: tuple[str, ...] = ()) -> tuple[str, dict]:
     """What the training printed, and its report."""
     out = folder / "out.json"
-    command = [sys.executable, "-m", "feedline", "run", "-q", "-o", folder / "run", "--json", out, *options, PROGRAM, *program]
-    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True, check=True, timeout=120)
+    command = ["-m", "feedline", "run", "-q", "-o", folder / "run", "--json", out, *options, PROGRAM, *program]
+    done = warm_python.run(*command, folder=folder)
+    assert done.returncode == 0, done.stderr
     return done.stdout, json.loads(out.read_text())
 
 
@@ -31,9 +33,9 @@ def profiler_hook(report: dict) -> tuple[bool, str]:
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory):
+def watched(tmp_path_factory, warm_python):
     folder = tmp_path_factory.mktemp("watched")
-    return *train(folder, "--window", "6:3"), folder / "run"
+    return *train(warm_python, folder, "--window", "6:3"), folder / "run"
 
 
 def test_the_trace_holds_the_steps_that_were_asked_for(watched):
@@ -63,8 +65,8 @@ def test_profiled_steps_are_left_out_of_the_figures_and_the_report_says_so(watch
     assert sum(report["step"]["stages"].values()) == pytest.approx(report["step"]["mean_s"], rel=0.01)
 
 
-def test_without_a_gpu_no_step_is_profiled_unless_asked(tmp_path):
-    _, report = train(tmp_path)
+def test_without_a_gpu_no_step_is_profiled_unless_asked(tmp_path, warm_python):
+    _, report = train(warm_python, tmp_path)
 
     if report["step"]["gpu_stages"] is not None:
         pytest.skip("the training used a GPU")
@@ -74,22 +76,22 @@ def test_without_a_gpu_no_step_is_profiled_unless_asked(tmp_path):
     assert report["throughput"]["steps"] == 20
 
 
-def test_a_program_that_profiles_itself_in_the_window_gets_its_own_trace(tmp_path):
-    printed, report = train(tmp_path, "--window", "6:9", program=("profile", "9"))
+def test_a_program_that_profiles_itself_in_the_window_gets_its_own_trace(tmp_path, warm_python):
+    printed, report = train(warm_python, tmp_path, "--window", "6:9", program=("profile", "9"))
 
     assert "own trace: 3 steps" in printed
     assert profiler_hook(report) == (False, "the program began torch.profiler in the window, and there can be only one")
 
 
-def test_a_program_that_is_profiling_already_is_left_alone(tmp_path):
-    printed, report = train(tmp_path, "--window", "6:3", program=("profile", "5"))
+def test_a_program_that_is_profiling_already_is_left_alone(tmp_path, warm_python):
+    printed, report = train(warm_python, tmp_path, "--window", "6:3", program=("profile", "5"))
 
     assert "own trace: 3 steps" in printed
     assert profiler_hook(report) == (False, "the program runs torch.profiler itself, and there can be only one")
 
 
-def test_a_training_that_ends_in_its_window_keeps_what_there_is(tmp_path):
-    _, report = train(tmp_path, "--window", "16:50")
+def test_a_training_that_ends_in_its_window_keeps_what_there_is(tmp_path, warm_python):
+    _, report = train(warm_python, tmp_path, "--window", "16:50")
 
     assert profiler_hook(report) == (True, "the training ended in its window, after 3 of 50 steps")
     assert "ProfilerStep#18" in names(tmp_path / "run" / "rank0" / "kineto.json.gz")
