@@ -77,7 +77,7 @@ class Norms:
 
         @functools.wraps(clip)
         def clip_grad_norm_(*args: Any, **kwargs: Any) -> Any:
-            self._guarded(self._before_clipping)
+            self.guarded(self._before_clipping)
             return clip(*args, **kwargs)
 
         patches.set(torch.nn.utils, "clip_grad_norm_", clip_grad_norm_)
@@ -95,7 +95,7 @@ class Norms:
             @functools.wraps(hook)
             def watched(state: Any, bucket: Any) -> Any:
                 if recorder.convergence is not None:
-                    self._guarded(lambda: self._part("hook", [bucket.buffer()], 1.0, self._ranks))
+                    self.guarded(lambda: self._part("hook", [bucket.buffer()], 1.0, self._ranks))
                 self._in_hook += 1
                 try:
                     return hook(state, bucket)
@@ -121,7 +121,7 @@ class Norms:
         def foreach_reduce(fsdp_params: Any, unsharded_grads: Any, *args: Any, **kwargs: Any) -> Any:
             if recorder.convergence is not None:
                 grads = [grad for grad in unsharded_grads if isinstance(grad, torch.Tensor)]
-                self._guarded(lambda: self._part("fsdp2", grads, 1.0, self._ranks))
+                self.guarded(self._part, "fsdp2", grads, 1.0, self._ranks)
             self._in_hook += 1
             try:
                 return original(fsdp_params, unsharded_grads, *args, **kwargs)
@@ -143,17 +143,17 @@ class Norms:
         """A part's gradient goes by, or some of it."""
         self._how = how
         if self.wanted and not self._done and tensors:
-            begun = time.perf_counter()
             self._small.append(squared_norm(tensors) * scale**2)
             self._parts = ranks
-            self._spent += time.perf_counter() - begun
 
-    def _guarded(self, act: Callable[[], None]) -> None:
-        """Inside the program's own calls."""
+    def guarded(self, act: Callable[..., None], *args: Any) -> None:
+        """Do a part of the measurement inside the program's own calls: what fails ends it, what it takes is counted."""
+        begun = time.perf_counter()
         try:
-            act()
-        except Exception as error:
+            act(*args)
+        except Exception as error:  # a sparse gradient, ...: the rest goes on
             self.give_up(error)
+        self._spent += time.perf_counter() - begun
 
     def skip(self) -> None:
         """The update is not made."""
@@ -255,10 +255,7 @@ class Norms:
         return [parameter for group in optimizer.param_groups for parameter in group["params"] if parameter.requires_grad]
 
     def _gradient(self) -> torch.Tensor:
-        begun = time.perf_counter()
-        found = squared_norm([local(parameter.grad) for parameter in self._parameters() if parameter.grad is not None])
-        self._spent += time.perf_counter() - begun
-        return found
+        return squared_norm([local(parameter.grad) for parameter in self._parameters() if parameter.grad is not None])
 
 
 def squared_norm(tensors: Tensors) -> torch.Tensor:

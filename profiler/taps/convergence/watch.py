@@ -130,7 +130,7 @@ class Watch:
             return False
         try:
             if self.norms.wanted:
-                self._with_norms(self.norms.before_backward)
+                self.norms.guarded(self.norms.before_backward)
             if loss is not tensors and len(tensors) > 1:  # which of them is the loss?
                 return True
             if loss is not None and loss is self._scaled[0]():
@@ -145,11 +145,11 @@ class Watch:
         """It has returned."""
         self.norms.backwards += 1
         if self.norms.wanted:
-            self._with_norms(self.norms.after_backward)
+            self.norms.guarded(self.norms.after_backward)
 
     def reduced(self, tensor: torch.Tensor, ranks: int, bucket: bool) -> None:
         """A collective sums this tensor over so many ranks: a bucket of DistributedDataParallel, or what the program gave."""
-        self._with_norms(self.norms.reduced, tensor, ranks, bucket)
+        self.norms.guarded(self.norms.reduced, tensor, ranks, bucket)
 
     def update(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer is about to step."""
@@ -158,7 +158,7 @@ class Watch:
         try:
             self.setup.optimizer(optimizer)
             if self.norms.has_parts:
-                self._with_norms(self.norms.update, optimizer)
+                self.norms.guarded(self.norms.update, optimizer)
             else:
                 self.norms.backwards = 0
             if self._loss:
@@ -184,12 +184,6 @@ class Watch:
             self._before = self.samples
             self.norms.skip()
         self._scaled_at = self.updates
-
-    def _with_norms(self, act: Callable[..., None], *args: Any) -> None:
-        try:
-            act(*args)
-        except Exception as error:  # a sparse gradient, ...: the rest goes on
-            self.norms.give_up(error)
 
     def _write_loss(self) -> None:
         """Of micro-batches, the sum."""
