@@ -124,11 +124,11 @@ class Watch:
 
     def backward(self, tensors: Any) -> bool:
         """Backward is about to be called on these. Returns whether ``after_backward`` is to be told."""
-        loss = tensors[0] if isinstance(tensors, list | tuple) and tensors else tensors
-        self._on_gpu = isinstance(loss, torch.Tensor) and loss.is_cuda
-        if recomputes() or captures(loss):
-            return False
         try:
+            loss = tensors[0] if isinstance(tensors, list | tuple) and tensors else tensors
+            self._on_gpu = isinstance(loss, torch.Tensor) and loss.is_cuda
+            if recomputes() or captures(loss):
+                return False
             if self.norms.wanted:
                 self.norms.guarded(self.norms.before_backward)
             if loss is not tensors and len(tensors) > 1:  # which of them is the loss?
@@ -153,9 +153,9 @@ class Watch:
 
     def update(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer is about to step."""
-        if self._on_gpu and torch.cuda.is_current_stream_capturing():
-            return
         try:
+            if self._on_gpu and torch.cuda.is_current_stream_capturing():
+                return
             self.setup.optimizer(optimizer)
             if self.norms.has_parts:
                 self.norms.guarded(self.norms.update, optimizer)
