@@ -329,3 +329,12 @@ def test_attached_it_converts_the_model_as_its_lines_do(training):
 def test_a_value_that_is_none_says_what_it_may_be(text):
     with pytest.raises(ValueError, match="it may be 32"):
         FIX.parse(text)
+
+
+def test_torch_func_differentiates_it():
+    norm, ghosted = pair((8, 3, 5), 4, torch.float64, track_running_stats=False)
+    x = torch.randn(8, 3, 5, dtype=torch.float64)
+
+    found = torch.func.grad(lambda x: ghosted(x).pow(3).sum())(x)
+
+    torch.testing.assert_close(found, torch.func.grad(lambda x: looped(norm, x, 4).pow(3).sum())(x))

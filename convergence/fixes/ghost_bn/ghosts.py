@@ -2,8 +2,8 @@
 
 A ghost is small or large against what calling an operation costs. On a CPU small ones are done together, by operations on [ghosts, ghost,
 channels, ...], where torch's batch norm is slow. Large ones are taken one by one, but written into one output, and with one node in the
-autograd graph: they do not fit into the caches, so each further operation on all of them would cost as much again. On a GPU, and where
-dynamo compiles, they are folded into the channels, so that one call of batch norm does all of them.
+autograd graph: they do not fit into the caches, so each further operation on all of them would cost as much again. On a GPU, where dynamo
+compiles, and inside torch.func, they are folded into the channels, so that one call of batch norm does all of them.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,8 @@ def normalise(
     Returns:
         The batch, and float [2, ghosts, channels], the means and unbiased variances, which are no part of the graph.
     """
-    eager_cpu = x.device.type == "cpu" and not torch.compiler.is_compiling()
+    # torch.func transforms only functions with a setup_context, which the two below do without
+    eager_cpu = x.device.type == "cpu" and not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active()
     if eager_cpu and x.numel() >= TOGETHER_BELOW * len(sizes):
         return OneByOne.apply(x, weight, bias, sizes, eps, dtype)
     if sizes[0] != sizes[-1]:
