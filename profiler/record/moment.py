@@ -45,8 +45,6 @@ def since(begun: Moment) -> tuple[int, int, int]:
     start, cpu_before, delay_before = begun
     wall -= start
     cpu -= cpu_before
-    if delay == delay_before:
-        return wall, cpu, min(delay, 0)
     if delay < 0 or delay_before < 0:
         return wall, cpu, UNMEASURED
     return wall, cpu, max(0, min(delay - delay_before, wall - cpu))
