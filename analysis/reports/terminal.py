@@ -67,7 +67,8 @@ def _parts(report: Report, width: int) -> Iterable[RenderableType]:
     if report.traces:
         yield from _section("Device and input, rank by rank", _traces(report))
     else:
-        yield from _section("One sample in a worker", _samples(report.workers, width) if report.workers else [plain(words.NO_WORKERS)])
+        where = "" if report.workers and not report.workers.processes else " in a worker"
+        yield from _section(f"One sample{where}", _samples(report.workers, width) if report.workers else [plain(words.NO_WORKERS)])
     if report.roofline:
         yield from _section("Roofline", [plain(words.roofline(report.roofline))])
     if report.comm:
