@@ -1,6 +1,6 @@
 """Is the lowest roof the throughput? Six trainings of different compute per sample, one DataLoader configuration.
 
-    OMP_NUM_THREADS=1 python benchmarks/roofline_truth.py data/photos [--rounds 5] [-o roofline_truth.json]
+    OMP_NUM_THREADS=1 python benchmarks/roofline_truth.py data/photos [--rounds 12] [-o roofline_truth.json]
 
 For each training the ceilings are measured apart: the loader alone (one worker, nobody computes), the model alone (on batches that it has
 got already). The prediction is the lowest of three roofs:
@@ -36,7 +36,7 @@ from torchvision.datasets import ImageFolder
 from torchvision.models.resnet import BasicBlock, ResNet
 from twins import Estimate, table, write_json
 
-BATCH, AHEAD = 16, 6  # samples; batches before the first that is timed: what was fetched ahead is used up by then
+BATCH, AHEAD, FEWEST = 16, 4, 4  # samples; batches before the first that is timed: what was fetched ahead is used up by then; batches timed
 INPUT_LIMITED = 0.05  # share of its time that the main process waits
 DISTURBED, TRIES = 0.04, 4
 TICK = os.sysconf("SC_CLK_TCK")
@@ -151,7 +151,7 @@ class Training:
         """One of the three, again where somebody disturbed it."""
         usual = {"loader_alone": self.usual("loader"), "model_alone": self.usual("model")}
         each = usual.get(what) or max(usual.values())
-        batches = max(round(seconds / each / BATCH), 8)
+        batches = max(round(seconds / each / BATCH), FEWEST)
         tries = []
         for _ in range(TRIES):
             self.rest()
@@ -239,13 +239,13 @@ def row(name: str, rounds: list[Round], cpus: float) -> tuple[list[str], dict[st
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="a folder with one folder of images per class")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement; short, so that what is compared is close together")
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    before = usable_cpus(args.data, args.rounds)
+    before = usable_cpus(args.data, min(args.rounds, 5))
     trainings = {name: Training(args.data, make(), size) for name, (make, size) in TRAININGS.items()}
     for number in range(-1, args.rounds):
         for training in trainings.values():
@@ -253,7 +253,7 @@ def main() -> None:
         print(f"round {number + 1} of {args.rounds}", flush=True)
     for training in trainings.values():
         del training.rounds[0]  # it found out how long the others have to be
-    after = usable_cpus(args.data, args.rounds)
+    after = usable_cpus(args.data, min(args.rounds, 5))
     cpus = (before.median + after.median) / 2
     made = {name: row(name, training.rounds, cpus) for name, training in trainings.items()}
     head = ["training", "loader", "step", "CPUs", "predicted (roof)", "measured", "error", "waits", "verdict predicted", "observed"]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from feedline.pipelines.compare.result import Row
 
+ALIKE = 0.10  # a loader that is faster by less is not called faster: two had ratios of 0.92 to 1.09 in four comparisons
 LUCK = 0.05  # one order of two equally fast loaders that comes this seldom is not taken for luck
 FEWEST = 5  # rounds below which no order is that seldom (2 ** -FEWEST <= LUCK)
 
@@ -14,23 +15,27 @@ def places(rows: Sequence[Row]) -> list[tuple[int, Row]]:
     """(place, row), the fastest first.
 
     A machine that others use is slow in some rounds, so that a loader's rate in a round is taken relative to all loaders' in that round.
-    A row shares the place of the one that leads it unless the leader was faster in so many rounds that a sign test calls it no luck.
-    Those that share a place stand as they are given, so that the next comparison shows them in the same order.
+    A row stands behind another one only where that was faster, by more than ALIKE and in so many rounds that a sign test calls it no luck;
+    neighbours of which none is faster than another share a place. All else stands as it is given, so that the next comparison shows the
+    same order.
 
     Args:
         rows: measured ones, with as many rounds each.
     """
     relative = _relative(rows)
-    ordered = sorted(rows, key=lambda row: -statistics.median(relative[row.name]))
-    groups: list[list[Row]] = []
-    for row in ordered:
-        if groups and not _faster(relative[groups[-1][0].name], relative[row.name]):
-            groups[-1].append(row)
+    faster = {row.name: {one.name for one in rows if _faster(relative[one.name], relative[row.name])} for row in rows}
+    left, groups = list(rows), list[list[Row]]()
+    while left:
+        names = {row.name for row in left}
+        leader = min(left, key=lambda row: len(faster[row.name] & names))
+        left.remove(leader)
+        if groups and faster[leader.name].isdisjoint(row.name for row in groups[-1]):
+            groups[-1].append(leader)
         else:
-            groups.append([row])
+            groups.append([leader])
     found, place = [], 1
     for group in groups:
-        found += [(place, row) for row in sorted(group, key=rows.index)]
+        found += [(place, row) for row in group]
         place += len(group)
     return found
 
@@ -44,8 +49,8 @@ def _relative(rows: Sequence[Row]) -> dict[str, list[float]]:
 
 def _faster(one: Sequence[float], other: Sequence[float]) -> bool:
     """Sign test over the rounds, one-sided (Conover, Practical Nonparametric Statistics, 3.4); of too few, whether they lie apart."""
-    rounds = len(one)
+    rounds, more = len(one), math.log1p(ALIKE)
     if rounds < FEWEST:
-        return min(one) > max(other)
-    wins = sum(a > b for a, b in zip(one, other, strict=True))
+        return min(one) > max(other) + more
+    wins = sum(a > b + more for a, b in zip(one, other, strict=True))
     return sum(math.comb(rounds, count) for count in range(wins, rounds + 1)) / 2**rounds <= LUCK

@@ -28,6 +28,12 @@ def test_loaders_whose_order_is_luck_share_a_place():
     assert order(other, one) == [(1, "other"), (1, "one")]
 
 
+def test_a_difference_of_five_percent_is_none_that_the_next_comparison_would_show_again():
+    slow, fast = row("slow", *[100] * 9), row("fast", *[105] * 9)
+
+    assert order(slow, fast) == [(1, "slow"), (1, "fast")]
+
+
 def test_one_disturbed_round_of_nine_does_not_make_two_loaders_alike():
     fast, slow = row("fast", *[200] * 8, 50), row("slow", *[100] * 9)
 
@@ -36,7 +42,7 @@ def test_one_disturbed_round_of_nine_does_not_make_two_loaders_alike():
 
 def test_a_round_in_which_the_machine_was_slow_counts_for_all():
     drifting = [1.0, 0.5, 0.8, 0.3, 0.9, 0.6, 1.0, 0.4, 0.7]
-    fast, slow = row("fast", *(110 * one for one in drifting)), row("slow", *(100 * one for one in drifting))
+    fast, slow = row("fast", *(120 * one for one in drifting)), row("slow", *(100 * one for one in drifting))
 
     assert order(slow, fast) == [(1, "fast"), (2, "slow")]
 
@@ -45,6 +51,13 @@ def test_after_two_that_share_a_place_the_next_place_is_free():
     rows = [row("a", *[100] * 9), row("b", *[100] * 9), row("c", *[50] * 9)]
 
     assert order(*rows) == [(1, "a"), (1, "b"), (3, "c")]
+
+
+def test_only_who_is_faster_passes_one_that_was_given_before():
+    slow, between, fast = row("slow", *[100] * 9), row("between", *[90, 140] * 4, 90), row("fast", *[120] * 9)
+
+    assert order(slow, between, fast) == [(1, "between"), (1, "fast"), (3, "slow")]
+    assert order(fast, slow, between) == [(1, "fast"), (2, "slow"), (2, "between")]
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 4])
