@@ -8,7 +8,7 @@ all_reduce by the program            p.grad after backward                      
 accumulation in one process          p.grad after the first backward              p.grad after the last one
 
 Each rank writes down its own; who reads the run takes the mean over ranks, so nothing is sent. An update is measured as often as that
-costs at most SHARE of the training's time.
+costs at most SHARE of the training's first minute, for a training of seconds has few updates, and half of that later on.
 """
 
 import functools
@@ -26,7 +26,7 @@ from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence.later import Later
 from feedline.profiler.taps.patch import Patches
 
-SHARE = 0.015  # of the training's time
+SHARE, FIRST_S = 0.015, 60.0  # of the training's time, and seconds until it is halved
 SELDOM = 64  # one update in so many is measured whatever it costs
 LOOKS = 8  # measured updates between two looks at what they cost
 NEEDS = "the noise scale needs gradients of parts of an update: several ranks, or gradient accumulation over two micro-batches or more"
@@ -58,7 +58,8 @@ class Norms:
         self._ranks = place().world_size
         self._optimizer: Any = lambda: None  # a weak reference
         self.wanted = self._lost = False
-        self._spent, self._began, self._every, self._look = 0.0, time.perf_counter(), 1, LOOKS
+        self._created = self._began = time.perf_counter()
+        self._spent, self._every, self._look = 0.0, 1, LOOKS
         self._new_update()
         self._before = 0  # backwards of the last update
 
@@ -239,13 +240,14 @@ class Norms:
         self.why = ""
 
     def _is_next(self) -> bool:
-        """Every so many updates, so that it costs no more than SHARE. Ranks decide alone: who reads keeps what all have."""
+        """Every so many updates, so that it costs no more than its share. Ranks decide alone: who reads keeps what all have."""
         coming = self._counts.updates + 1
         if coming >= self._look:
-            elapsed = time.perf_counter() - self._began
-            wanted = self._every * self._spent / (SHARE * elapsed)
+            now = time.perf_counter()
+            share = SHARE if now - self._created < FIRST_S else SHARE / 2
+            wanted = self._every * self._spent / (share * (now - self._began))
             self._every = max(self._every, min(SELDOM, 1 << math.ceil(math.log2(max(1.0, wanted)))))
-            self._began, self._spent, self._look = time.perf_counter(), 0.0, coming + LOOKS * self._every
+            self._began, self._spent, self._look = now, 0.0, coming + LOOKS * self._every
         return coming % self._every == 0
 
     def _parameters(self) -> Tensors:
