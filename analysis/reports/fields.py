@@ -118,7 +118,8 @@ FIELDS: dict[str, dict[str, Field]] = {
         "decoded_pixels": Field("pixels", "Pixels decoded per sample", "no decoder was seen"),
         "output_pixels": Field("pixels", "Pixels per sample of the last picture before the tensor", "no picture was seen"),
         "sample_wall_histogram": Field(
-            "s, samples", "Pairs (upper edge, samples that took that long at most, and longer than the edge before)"
+            "s, samples",
+            "Pairs (upper edge, samples that took that long at most, and longer than the edge before); one in eight counts for eight in long runs",
         ),
     },
     "Cost": {

@@ -66,7 +66,7 @@ class stage:
         segment = recorder.segment
         span = None
         if segment is not None:
-            span = Span(segment, Stage.USER, segment.name_id(self._name), number=recorder.batch, name=self._name).__enter__()
+            span = Span(segment, Stage.USER, segment.name_id(self._name), recorder.batch, name=self._name).__enter__()
         self._spans.append(span)
         return self
 

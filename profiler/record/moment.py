@@ -35,19 +35,26 @@ def now() -> Moment:
     return wall, cpu, delay
 
 
+def wall() -> Moment:
+    """The beginning of a span of which only the wall time is asked for: that spares the two readings of the CPU clock."""
+    return clock.wall_ns(), UNMEASURED, UNMEASURED
+
+
 def since(begun: Moment) -> tuple[int, int, int]:
     """(wall, CPU, run-queue) nanoseconds from ``begun`` to here. No longer in the run queue than without a CPU."""
     wall = clock.wall_ns()
+    start, cpu_before, delay_before = begun
+    if cpu_before < 0:
+        return wall - start, UNMEASURED, UNMEASURED
     cpu = clock.cpu_ns()
     lost, delay = known.said
     if not -SLACK_NS < wall - cpu - lost < SLACK_NS:
         delay = _read(wall - cpu)
-    start, cpu_before, delay_before = begun
     wall -= start
     cpu -= cpu_before
     if delay < 0 or delay_before < 0:
         return wall, cpu, UNMEASURED
-    return wall, cpu, max(0, min(delay - delay_before, wall - cpu))
+    return wall, cpu, 0 if delay == delay_before else max(0, min(delay - delay_before, wall - cpu))
 
 
 def _read(lost: int) -> int:

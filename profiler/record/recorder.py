@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from feedline.profiler import nvtx_ranges
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record import moment
-from feedline.profiler.store.segment import Segment
+from feedline.profiler.store.segment import STAGES, Segment
 
 
 class GpuTimer(Protocol):
@@ -112,35 +112,27 @@ inside = Inside()
 os.register_at_fork(after_in_child=recorder.forget_after_fork)
 
 
+WALL_ONLY = [stage in (Stage.SAMPLER, Stage.LOSS, Stage.OPTIMIZER) for stage in range(STAGES)]  # nobody asks for their CPU time
+
+
 class Span:
     """``with Span(segment, Stage.X) as span:`` writes one record at its end, whether the body raised or not. Never raises itself.
 
     ``number``, ``nbytes``, ``extra``, ``source`` and ``flags`` may be set in the body.
     """
 
-    __slots__ = (
-        "segment",
-        "stage",
-        "source",
-        "flags",
-        "number",
-        "nbytes",
-        "extra",
-        "_begun",
-        "_name",
-        "_gpu",
-    )
+    __slots__ = ("segment", "stage", "source", "number", "flags", "nbytes", "extra", "_begun", "_name", "_gpu")
 
     def __init__(
         self,
         segment: Segment,
         stage: Stage,
         source: int = 0,
-        flags: int = 0,
         number: int = 0,
+        flags: int = 0,
         name: str | None = None,  # of the NVTX range; None: the stage's
     ) -> None:
-        self.segment, self.stage, self.source, self.flags, self.number = segment, stage, source, flags, number
+        self.segment, self.stage, self.source, self.number, self.flags = segment, stage, source, number, flags
         self.nbytes = self.extra = 0
         self._name = name
 
@@ -149,7 +141,7 @@ class Span:
             recorder.ranges.push(self._name or nvtx_ranges.NAMES[self.stage])
         gpu = recorder.gpu
         self._gpu = None if gpu is None else gpu.begin(self.stage)
-        self._begun = moment.now()
+        self._begun = moment.wall() if WALL_ONLY[self.stage] else moment.now()
         return self
 
     @property

@@ -4,12 +4,12 @@ Nothing needs flushing: what was written is in the file, whatever kills the proc
 
     0      4096   header: magic, then JSON (role, pid, ...)
     4096   4096   forgotten: int64 [64 stages, 8]: records, wall, cpu, runqueue, nbytes, extra, -, -; row 0: the stride mask
-    8192   4096   histograms: int64 [2, 256]: wall of samples, wall of batches (bin_of)
+    8192   4096   histograms: int64 [2, 256]: wall of samples (bin_of); the second is not in use
     12288  64 n   records
 
 A segment keeps every record until it is full. Then it forgets every second window of WINDOW batches and goes on; when it is full
 again, every second of the rest. Which windows it keeps depends only on a hash of (epoch, batch), so the main process and its workers
-keep the same ones. What is forgotten is counted, so that sums are of everything; histograms count everything.
+keep the same ones. What is forgotten is counted, so that sums are of everything, and so are histograms.
 """
 
 import errno
@@ -38,7 +38,7 @@ TOTALS_AT, HISTOGRAMS_AT, RECORDS_AT = PAGE, 2 * PAGE, 3 * PAGE
 STAGES, FIELDS, BINS = 64, 8, 256
 SUMS, SUMS_BYTES = struct.Struct("<6q"), FIELDS * 8  # one row of what is forgotten
 WALL_AT, EXTRA_AT, NUMBER = 8, 48, struct.Struct("<q")  # in a record
-SAMPLE_HISTOGRAM, FETCH_HISTOGRAM = 0, 1
+SAMPLE_HISTOGRAM = 0
 WINDOW = 64  # batches that are kept or forgotten together: long enough to see queues fill and drain
 CHUNK_BYTES = 256 * 1024
 FIRST_CHUNK_BYTES = 32 * 1024  # a short-lived worker writes a few hundred records
@@ -192,12 +192,12 @@ class Segment:
         if extra:
             os.pwrite(self._fd, NUMBER.pack(extra), at + EXTRA_AT)
 
-    def count(self, histogram: int, moments: Sequence[int]) -> None:
-        """Put the durations between moments (ns) into a histogram; one that is not positive is none."""
-        counts, first = self._histograms, histogram * BINS
+    def count(self, moments: Sequence[int], times: int = 1) -> None:
+        """Put the durations of the samples between moments (ns) into their histogram, so many times; one that is not positive is none."""
+        counts = self._histograms
         for begun, ended in pairwise(moments):
             if ended > begun:
-                counts[first + bin_of(ended - begun)] += 1
+                counts[bin_of(ended - begun)] += times
 
     def name_id(self, name: str) -> int:
         """A number for this name in the ``source`` field of records of this file; 0 is "no name"."""

@@ -1,7 +1,5 @@
 """What a batch is made of: bytes, samples, kind of memory."""
 
-from collections.abc import Iterator
-from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -9,6 +7,7 @@ import torch
 from feedline.profiler.events import Flag
 
 LEAVES = 64  # a batch of more parts is described by its first ones: this runs once a batch in the training's main thread
+WIDE_FLOATS = torch.float32, torch.float64
 OBJECT_BYTES = 65536  # arrays below it cost less to pickle than to share
 
 
@@ -28,18 +27,18 @@ def describe(batch: Any) -> Batch:
 
 def _describe(batch: Any) -> Batch:
     largest, largest_bytes, total, floats, array_bytes, samples, of_arrays = None, -1, 0, 0, 0, 0, 0
-    for leaf in islice(_leaves(batch), LEAVES):
+    for leaf in _leaves(batch, []):
         if isinstance(leaf, torch.Tensor):
             if leaf.layout is not torch.strided:
                 continue
             nbytes = leaf.nbytes
             total += nbytes
-            if leaf.is_floating_point() and leaf.element_size() >= 4:
+            if leaf.dtype in WIDE_FLOATS:
                 floats += nbytes
             if nbytes > largest_bytes:
                 largest, largest_bytes = leaf, nbytes
-            if not samples and leaf.dim():
-                samples = leaf.shape[0]
+            if not samples and (shape := leaf.shape):
+                samples = shape[0]
         elif hasattr(leaf, "nbytes") and hasattr(leaf, "ndim"):
             array_bytes += leaf.nbytes
             if not of_arrays and leaf.ndim:
@@ -57,18 +56,20 @@ def _describe(batch: Any) -> Batch:
     return Batch(total + array_bytes, samples, flags)
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    """What is in dicts, lists and tuples."""
+def _leaves(value: Any, found: list[Any]) -> list[Any]:
+    """Add what is in dicts, lists and tuples to ``found``, about LEAVES of it."""
     if isinstance(value, (list, tuple)):
         for part in value[:LEAVES]:
             if isinstance(part, torch.Tensor):
-                yield part
-            else:
-                yield from _leaves(part)
+                found.append(part)
+            elif len(found) < LEAVES:
+                _leaves(part, found)
     elif isinstance(value, dict):
         for part in value.values():
-            yield from _leaves(part)
+            if len(found) < LEAVES:
+                _leaves(part, found)
     elif not isinstance(value, torch.Tensor) and isinstance(getattr(value, "data", None), dict):  # transformers.BatchEncoding, a UserDict
-        yield from _leaves(value.data)
+        _leaves(value.data, found)
     else:
-        yield value
+        found.append(value)
+    return found

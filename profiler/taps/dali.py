@@ -37,7 +37,7 @@ def attach(patches: Patches, tell: Callable[[str, dict[str, object]], int]) -> N
         if segment is None or state is None:
             return original_next(self)
         loader, epoch, batch = state
-        with Span(segment, Stage.NEXT, source=loader, number=batch_key(epoch, batch)) as span:
+        with Span(segment, Stage.NEXT, loader, batch_key(epoch, batch)) as span:
             try:
                 data = original_next(self)
             except StopIteration:
@@ -55,7 +55,7 @@ def attach(patches: Patches, tell: Callable[[str, dict[str, object]], int]) -> N
         if segment is None or state is None:
             return original_reset(self, *args, **kwargs)
         state[1], state[2] = state[1] + 1, 0
-        with Span(segment, Stage.EPOCH, source=state[0], number=state[1]):
+        with Span(segment, Stage.EPOCH, state[0], state[1]):
             return original_reset(self, *args, **kwargs)
 
     patches.set(base, "__init__", __init__)

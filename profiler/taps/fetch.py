@@ -4,6 +4,7 @@
 """
 
 import functools
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,15 +16,15 @@ from feedline.profiler.clock import Traffic, counters
 from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.record.detail import detail
 from feedline.profiler.record.recorder import Span, inside, recorder
-from feedline.profiler.store.segment import FETCH_HISTOGRAM, SAMPLE_HISTOGRAM, Segment
+from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.batch import Batch, describe
 from feedline.profiler.taps.patch import Patches
 
 FEWEST, MOST = 4, 256  # one sample in so many is looked at in detail, of the first ones
-DENSE = 64  # after so many, half as often; after twice as many, a third; ...
-TRAFFIC_EVERY = 4  # the file traffic of one batch in so many is read after DENSE batches, which were all read: twice 28 us
-DEFAULT_COLLATES = (torch_collate.default_collate, torch_collate.default_convert)
+DENSE = 64  # after so many, a quarter as often; after twice as many, a ninth; ...
 NOTHING = Batch(0, 0, 0)
+OPENED = 8  # one batch in so many is looked into after DENSE batches: each of its samples pays 3 us then, its file traffic twice 28 us
+DEFAULT_COLLATES = (torch_collate.default_collate, torch_collate.default_convert)
 
 
 def attach(patches: Patches) -> None:
@@ -53,98 +54,118 @@ def attach(patches: Patches) -> None:
 
 
 def watch(fetcher: Any) -> None:
-    """Time one fetcher's parts. Only the fetcher sees the stand-ins; ``worker_info.dataset`` and the user's own references stay."""
-    lens = Lens()
-    iterator = getattr(fetcher, "dataset_iter", None)
-    if iterator is None:
-        batched = getattr(fetcher.dataset, "__getitems__", None)
-        fetcher.dataset = (WatchedBatches if batched else WatchedSamples)(fetcher.dataset, lens)
-    elif not hasattr(iterator, "state_dict"):  # torchdata asks the iterator for its state, and by its type
-        fetcher.dataset_iter = WatchedIterator(iterator, lens)
-    watched = WatchedFetch(fetcher, lens)
+    """Time one fetcher's parts."""
+    watched = WatchedFetch(fetcher)
     fetcher.collate_fn = watched.collate
     fetcher.fetch = watched.fetch
 
 
 class WatchedFetch:
-    """Times batches and their collate, with the file traffic of each."""
+    """Times batches and their collate. Into some it looks: a stand-in makes their samples, and their file traffic is read."""
 
-    def __init__(self, fetcher: Any, lens: "Lens") -> None:
-        self._fetch, self._collate, self._lens = fetcher.fetch, fetcher.collate_fn, lens
-        self._batched = fetcher.auto_collation
+    def __init__(self, fetcher: Any) -> None:
+        self._fetcher, self._fetch, self._collate = fetcher, fetcher.fetch, fetcher.collate_fn
+        self._lens = lenses.of(recorder.loader)
         self._custom = 0 if fetcher.collate_fn in DEFAULT_COLLATES else Flag.CUSTOM
-        self._about = NOTHING
-        self._made_at = 0  # when the last sample of the batch was there
-        self._batches = 0
+        self._opened = 0  # batches that the one under way stands for; 0: it is not looked into
+        self._known, self._of = NOTHING, 0  # the last one that was, and of how many samples
+        self._samples = 0  # that were collated last
+        self._made_at = 0  # when the last one of them was there
 
     def fetch(self, index: Any) -> Any:
         segment = recorder.segment
         if segment is None:
             return self._fetch(index)
-        self._batches += 1
-        stands_for = 1 if self._batches <= DENSE else 0 if self._batches % TRAFFIC_EVERY else TRAFFIC_EVERY
-        before = (counters.traffic(), time.process_time_ns()) if stands_for else None
-        begun = self._lens.begun
+        self._opened = self._lens.next_batch()
         inside.depth += 1  # transforms that are nn.Modules are no forward pass
         try:
-            with Span(segment, Stage.FETCH, source=recorder.loader, number=recorder.batch) as span:
-                try:
-                    batch = self._fetch(index)
-                except StopIteration:  # the data set is at its end; a batch that is dropped for being short is in here too
-                    span.flags = Flag.END
-                    raise
-                span.extra = (len(begun) or len(index)) if self._batched else self._about.samples
-            segment.count(FETCH_HISTOGRAM, (span.start, clock.wall_ns()))
-            if before is not None:
-                self._write_traffic(segment, *before, stands_for)
+            return self._look_into(segment, index) if self._opened else self._time(segment, index)
         finally:
             inside.depth -= 1
-            self._count_samples(segment, begun)
+
+    def _time(self, segment: Segment, index: Any) -> Any:
+        with Span(segment, Stage.FETCH, recorder.loader, recorder.batch) as span:
+            try:
+                batch = self._fetch(index)
+            except StopIteration:  # the data set is at its end; a batch that is dropped for being short is in here too
+                span.flags = Flag.END
+                raise
+            span.extra = self._samples
+        return batch
+
+    def _look_into(self, segment: Segment, index: Any) -> Any:
+        fetcher, begun = self._fetcher, self._lens.begun
+        place = "dataset_iter" if hasattr(fetcher, "dataset_iter") else "dataset"
+        own = getattr(fetcher, place)
+        stand_in = stand_in_for(own, place, self._lens)
+        before, cpu_before = counters.traffic(), time.process_time_ns()
+        setattr(fetcher, place, stand_in)
+        try:
+            batch = self._time(segment, index)
+            if before is not None:
+                write_traffic(segment, before, cpu_before, self._opened)
+        finally:
+            if getattr(fetcher, place) is stand_in:
+                setattr(fetcher, place, own)
+            begun.append(self._made_at)
+            segment.count(begun, self._opened)
+            begun.clear()
         return batch
 
     def collate(self, samples: Any) -> Any:
         segment = recorder.segment
         if segment is None:
             return self._collate(samples)
-        with Span(segment, Stage.COLLATE, source=recorder.loader, number=recorder.batch, flags=self._custom) as span:
+        with Span(segment, Stage.COLLATE, recorder.loader, recorder.batch, self._custom) as span:
             self._made_at = span.start
             batch = self._collate(samples)
         try:
-            self._about = about = describe(batch)
-            recorder.made = id(batch), about
-            segment.add(
-                Stage.BATCH, span.start, 0, 0, 0, about.nbytes, recorder.batch, about.samples, recorder.loader, about.flags | self._custom
-            )
+            self._describe(segment, span, batch, len(samples) if self._fetcher.auto_collation else None)
         except Exception:
-            self._about = NOTHING  # an exotic batch: its bytes stay unknown
+            self._samples = 0  # an exotic batch: its bytes stay unknown
         return batch
 
-    def _count_samples(self, segment: Segment, begun: list[int]) -> None:
-        begun.append(self._made_at)
-        segment.count(SAMPLE_HISTOGRAM, begun)
-        begun.clear()
+    def _describe(self, segment: Segment, span: Span, batch: Any, samples: int | None) -> None:
+        """Say what collate has made, for the batches that are looked into; another one is like the last of these, sample by sample."""
+        if self._opened or not self._of or samples is None:
+            self._known = about = describe(batch)
+            self._of, times, flags = samples or 0, self._opened or 1, about.flags | self._custom
+            segment.add(
+                Stage.BATCH, span.start, 0, 0, 0, about.nbytes * times, recorder.batch, about.samples * times, recorder.loader, flags
+            )
+        else:
+            about = self._known
+            if samples != self._of:
+                about = Batch(about.nbytes * samples // self._of, about.samples * samples // self._of, about.flags)
+        self._samples = about.samples if samples is None else samples
+        recorder.made = id(batch), about
 
-    @staticmethod
-    def _write_traffic(segment: Segment, before: Traffic | None, cpu_before: int, stands_for: int) -> None:
-        after, cpu = counters.traffic(), time.process_time_ns()
-        if before is not None and after is not None:
-            new = Traffic(*((b - a) * stands_for for a, b in zip(before, after)))
-            cpu = (cpu - cpu_before) * stands_for
-            segment.add(Stage.TRAFFIC, 0, new.major_faults, new.disk, cpu, new.chars, recorder.batch, new.calls, recorder.loader)
+
+def write_traffic(segment: Segment, before: Traffic, cpu_before: int, stands_for: int) -> None:
+    """What this thread has read since, times the batches that this one stands for."""
+    after, cpu = counters.traffic(), time.process_time_ns()
+    if after is not None:
+        new = Traffic(*((b - a) * stands_for for a, b in zip(before, after)))
+        cpu = (cpu - cpu_before) * stands_for
+        segment.add(Stage.TRAFFIC, 0, new.major_faults, new.disk, cpu, new.chars, recorder.batch, new.calls, recorder.loader)
 
 
 class Lens:
-    """Decides which samples are looked at in detail, and writes what they do. Takes nothing from any random state.
+    """Decides which batches are looked into and which of their samples in detail, and writes what those do. Takes nothing from any random
+    state.
 
     One sample in ``every`` on average, at irregular distances (a linear congruential sequence of its own), so that a pattern in the data
     set or the batch size cannot hide. ``every`` follows from what the last one cost: a span, the sample's own too, takes 8 us where all
     is in the caches (benchmarks/loader_cost.py) and about 17 us in a real sample (benchmarks/operation_taps.py), and the average sample
     shall pay about 4 us, which leaves 6 of the promised 10 us to what is done for every sample and batch. An ImageFolder's sample has
     10 spans: one in 40 is looked at. Below FEWEST, samples without spans would pay more; at MOST, samples of 64 spans pay the 4 us still.
-    That is for the first ones, so that a short run knows its samples too: what the n-th look adds to what is known falls as 1 / n, and so
-    does what is paid for it.
+    That is for the first ones, so that a short run knows its samples too: what the n-th look adds to what is known falls as 1 / n, so fewer
+    and fewer are made. For the same reason only one batch in OPENED is looked into after the first DENSE.
 
     The first sample pays for imports and cold caches that no other one pays for: it is looked at, and stands for itself alone.
+
+    Args:
+        segment: of the recording that it is for.
 
     Attributes:
         countdown: to the next sample that is looked at; the caller counts.
@@ -152,19 +173,30 @@ class Lens:
             moment at which we are called anyway. A sample evicts our code from the caches, so a second moment would cost as much again.
     """
 
-    def __init__(self) -> None:
-        self.every = recorder.every or 1
+    def __init__(self, segment: Segment | None) -> None:
+        self.segment = segment
         self.countdown = 1
         self.begun: list[int] = []
+        self._stands_for = 1  # the next sample that is looked at
         self._state = 12345
-        self._looks = 0
+        self._looks = self._batches = 0
+        self._closed = 1  # batches until the next one that is looked into
+        self._opened = 1  # what such a batch stands for
+
+    def next_batch(self) -> int:
+        """How many batches the one that begins stands for; 0: it is not looked into."""
+        self._batches += 1
+        if self._batches > DENSE and recorder.every is None:
+            self._closed -= 1
+            if self._closed:
+                return 0
+            self._closed, self._opened = self._distance(OPENED), OPENED
+        return self._opened
 
     def look(self, make: Callable[[], Any], samples: int) -> Any:
         """Make a sample (or several, for ``__getitems__``) with every span in it written down."""
         segment = recorder.segment
         assert segment is not None
-        self._state = (self._state * 1103515245 + 12345) & 0x7FFFFFFF
-        self.countdown = 1 + (self._state >> 8) % (2 * self.every - 1)
         written = 0
 
         def write(
@@ -176,15 +208,49 @@ class Lens:
 
         detail.write = write
         try:
-            with Span(segment, Stage.SAMPLE, source=recorder.loader, number=recorder.batch) as span:
-                span.extra, span.nbytes = self.every, samples
-                return make()
+            with Span(segment, Stage.SAMPLE, recorder.loader, recorder.batch) as span:
+                span.extra = self._stands_for
+                made = make()
+                span.nbytes = samples  # none in one that raised: an iterator at its end
+                return made
         finally:
             detail.write = None
             if not self.begun:  # __getitems__ made them all at once
-                segment.count(SAMPLE_HISTOGRAM, (0, (clock.wall_ns() - span.start) // samples))
+                segment.count((0, (clock.wall_ns() - span.start) // samples), self._opened)
             self._looks += 1
-            self.every = recorder.every or min(MOST, max(FEWEST, 4 * (written + 1) // samples)) * (1 + self._looks // DENSE)
+            every = recorder.every or min(MOST, max(FEWEST, 4 * (written + 1) // samples)) * (1 + self._looks // DENSE) ** 2
+            distance = max(1, every // self._opened)
+            self.countdown, self._stands_for = self._distance(distance), distance * self._opened
+
+    def _distance(self, mean: int) -> int:
+        """1 to 2 * mean - 1."""
+        self._state = (self._state * 1103515245 + 12345) & 0x7FFFFFFF
+        return 1 + (self._state >> 8) % (2 * mean - 1)
+
+
+class Lenses(threading.local):
+    """One for each loader that this thread makes batches for, so that an epoch goes on where the one before ended."""
+
+    def __init__(self) -> None:
+        self._by_loader: dict[int, Lens] = {}
+
+    def of(self, loader: int) -> Lens:
+        if inside.depth:  # a loader inside a sample of another one
+            return Lens(recorder.segment)
+        lens = self._by_loader.get(loader)
+        if lens is None or lens.segment is not recorder.segment:
+            lens = self._by_loader[loader] = Lens(recorder.segment)
+        return lens
+
+
+lenses = Lenses()
+
+
+def stand_in_for(source: Any, place: str, lens: Lens) -> Any:
+    """What makes samples in place of a fetcher's data set or its iterator while a batch is looked into."""
+    if place == "dataset_iter":
+        return WatchedIterator(source, lens)
+    return (WatchedBatches if getattr(source, "__getitems__", None) else WatchedSamples)(source, lens)
 
 
 class WatchedSamples:

@@ -114,7 +114,7 @@ class LoaderTaps:
             known.iterator = weakref.ref(iterator)
             recorder.loader = state.loader
             segment.window = window_of(state.epoch, 0)
-            with Span(segment, Stage.EPOCH, source=state.loader, number=state.epoch) as span:
+            with Span(segment, Stage.EPOCH, state.loader, state.epoch) as span:
                 span.extra = workers = getattr(loader, "num_workers", 0)
                 if library is None:
                     return original(iterator, loader, *args, **kwargs)
@@ -151,7 +151,7 @@ class LoaderTaps:
             state = iterator._feedline
             state.epoch, state.yielded = self._next_epoch(loader).epoch, 0
             segment.window = window_of(state.epoch, 0)
-            with Span(segment, Stage.EPOCH, source=state.loader, number=state.epoch) as span:
+            with Span(segment, Stage.EPOCH, state.loader, state.epoch) as span:
                 span.extra = getattr(loader, "num_workers", 0)
                 original(iterator, loader, first_iter, *args, **kwargs)
 
@@ -189,7 +189,7 @@ def watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         if segment is None or state is None or state.asked:  # a subclass calls its base's
             return original(iterator)
         recorder.loader, recorder.batch = state.loader, batch_key(state.epoch, state.yielded)
-        with Span(segment, Stage.NEXT, source=state.loader, number=recorder.batch) as span:
+        with Span(segment, Stage.NEXT, state.loader, recorder.batch) as span:
             state.asked = True
             try:
                 batch = original(iterator)
@@ -232,7 +232,7 @@ def watched_next_index(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         segment = recorder.main
         if segment is None:
             return original(iterator)
-        with Span(segment, Stage.SAMPLER, source=recorder.loader):
+        with Span(segment, Stage.SAMPLER, recorder.loader):
             return original(iterator)
 
     return _next_index

@@ -55,9 +55,10 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
     counting = None if flops is None else flops.begin(module)
     inside.depth += 1
     try:
-        with Span(segment, Stage.FORWARD, segment.name_id(type(module).__name__), flags) as span:
+        stage = Stage.LOSS if isinstance(module, _Loss) else Stage.FORWARD
+        with Span(segment, stage, segment.name_id(type(module).__name__), 0, flags) as span:
             output = original(module, *args, **kwargs) if counting is None else counting.call(original, module, *args, **kwargs)
-            if is_loss(module, output):
+            if is_number(output) and next(module.parameters(), None) is None:
                 span.stage = Stage.LOSS
     finally:
         inside.depth -= 1
@@ -77,11 +78,9 @@ def tell_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch.
         watch.forwarded(module, args, kwargs)
 
 
-def is_loss(module: torch.nn.Module, output: Any) -> bool:
-    """torch's loss modules, and others without parameters that return one number."""
-    if isinstance(module, _Loss):
-        return True
-    return isinstance(output, torch.Tensor) and output.dim() == 0 and next(module.parameters(), None) is None
+def is_number(output: Any) -> bool:
+    """What a loss returns."""
+    return isinstance(output, torch.Tensor) and output.dim() == 0
 
 
 def attach_backward(patches: Patches) -> None:
@@ -149,7 +148,7 @@ class OptimizerTap:
         if recorder.convergence is not None:
             recorder.convergence.update(optimizer)
         self._open = [span for span in self._open if span.segment is segment][-8:]  # what a step that raised left behind
-        span = Span(segment, Stage.OPTIMIZER, segment.name_id(type(optimizer).__name__), number=id(optimizer))
+        span = Span(segment, Stage.OPTIMIZER, segment.name_id(type(optimizer).__name__), id(optimizer))
         self._open.append(span.__enter__())
 
     @not_compiled

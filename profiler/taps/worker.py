@@ -119,7 +119,7 @@ def watched_pickler(original: Any) -> Any:
             segment = recorder.segment
             if segment is None or not (isinstance(item, tuple) and item and isinstance(item[0], int)):
                 return original.dumps(item, protocol)
-            with Span(segment, Stage.PICKLE, source=recorder.loader, number=batch_key(recorder.batch >> 32, item[0])) as span:
+            with Span(segment, Stage.PICKLE, recorder.loader, batch_key(recorder.batch >> 32, item[0])) as span:
                 pickled = original.dumps(item, protocol)
                 span.nbytes = len(pickled)
             return pickled

@@ -7,11 +7,11 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 import feedline
 from feedline.profiler import clock
-from feedline.profiler.events import Stage
+from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.read import Run
 from feedline.profiler.store.segment import SAMPLE_HISTOGRAM, bin_of
 
-SAMPLES, BATCH = 103, 10  # the last batch is short
+SAMPLES, BATCH = 63, 10  # the last batch is short; no more than DENSE in any case
 TOOK_NS = 8_000_000
 
 
@@ -88,7 +88,8 @@ def test_batches_know_their_samples_and_some_are_looked_at(how, hours, tmp_path)
 
     fetched, looked = main.of(Stage.FETCH), main.of(Stage.SAMPLE)
     assert fetched["extra"].sum() == SAMPLES
-    assert (looked["wall"] == TOOK_NS).all()
+    assert (looked["wall"][looked["nbytes"] == 1] == TOOK_NS).all()
+    assert (looked["flags"][looked["nbytes"] == 0] == Flag.FAILED).all()  # an iterator's end is no sample
     assert SAMPLES / 10 < looked["extra"].sum() < SAMPLES * 3  # each stands for about so many
 
 
@@ -119,3 +120,54 @@ def test_indices_that_nobody_can_count_beforehand(hours, tmp_path):
     assert samples == list(range(SAMPLES))
     assert main.of(Stage.FETCH)["extra"].sum() == SAMPLES
     assert len(main.of(Stage.SAMPLE))
+
+
+def test_of_a_long_run_one_batch_in_a_few_stands_for_all(hours, tmp_path):
+    class Uneven(Map):
+        def __len__(self):
+            return 8000
+
+        def __getitem__(self, index):
+            hours[0] += TOOK_NS if index % 5 else 4 * TOOK_NS
+            return torch.tensor([index])
+
+    _, main = recorded(tmp_path / "run", hours, DataLoader(Uneven(hours), BATCH))
+
+    fetched, looked, counted = main.of(Stage.FETCH), main.of(Stage.SAMPLE), main.histograms[SAMPLE_HISTOGRAM]
+    assert fetched["extra"].sum() == 8000
+    assert counted.sum() == pytest.approx(8000, rel=0.15)
+    assert counted[bin_of(4 * TOOK_NS)] / counted.sum() == 0.2  # each batch has two of them
+    assert looked["extra"].sum() == pytest.approx(8000, rel=0.25)
+    assert (looked["extra"] @ (looked["wall"] > TOOK_NS)) / looked["extra"].sum() == pytest.approx(0.2, abs=0.05)
+
+
+@pytest.mark.parametrize("kind", [Map, Iterated])
+def test_the_next_epoch_goes_on_where_the_last_one_ended(kind, hours, tmp_path):
+    loader = DataLoader(kind(hours), 1)
+    with feedline.record(tmp_path / "run"):
+        for _ in range(6):
+            assert len(list(loader)) == SAMPLES
+
+    main = Run.open(tmp_path / "run").ranks[0].main
+    assert (main.of(Stage.SAMPLE)["extra"] == 1).sum() == 1  # the first of all, and of no other epoch
+    opened = np.bincount(main.of(Stage.TRAFFIC)["number"] >> 32)
+    assert opened[0] == SAMPLES
+    assert opened[1:].max() < SAMPLES / 2
+
+
+def test_another_recording_begins_anew(hours, tmp_path):
+    loader = DataLoader(Map(hours), 1)
+    first, second = (recorded(tmp_path / name, hours, loader)[1].of(Stage.SAMPLE) for name in ("one", "other"))
+
+    assert first["extra"].tolist() == second["extra"].tolist()
+
+
+def test_a_loader_inside_a_sample_has_samples_of_its_own(hours, tmp_path):
+    class Outer(Map):
+        def __getitem__(self, index):
+            return torch.cat([super().__getitem__(index), *DataLoader(Map(hours), BATCH)][:1])
+
+    samples, main = recorded(tmp_path / "run", hours, DataLoader(Outer(hours), BATCH))
+
+    assert samples == list(range(SAMPLES))
+    assert main.of(Stage.FETCH)["extra"].sum() == SAMPLES * (1 + SAMPLES)

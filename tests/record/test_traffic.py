@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, Dataset
 import feedline
 from feedline.profiler.events import Stage
 from feedline.profiler.store.read import Run
-from feedline.profiler.taps.fetch import DENSE, TRAFFIC_EVERY
+from feedline.profiler.taps.fetch import DENSE, OPENED
 
 SIZE, BATCH = 3000, 2
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/thread-self/io"), reason="this kernel does not count a thread's file traffic")
@@ -29,7 +29,7 @@ class Files(Dataset):
 def test_the_sums_are_those_of_all_batches(tmp_path):
     file = tmp_path / "data"
     file.write_bytes(bytes(SIZE))
-    batches = DENSE + 5 * TRAFFIC_EVERY
+    batches = DENSE + 5 * OPENED
 
     with feedline.record(tmp_path / "run"):
         for _ in DataLoader(Files(file, BATCH * batches), batch_size=BATCH):

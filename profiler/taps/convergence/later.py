@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from feedline.profiler import clock
-from feedline.profiler.events import Stage
+from feedline.profiler.events import UNMEASURED, Stage
 from feedline.profiler.record.recorder import recorder
 
 MOST = 64  # numbers that wait for a GPU; the oldest is given up then
@@ -35,15 +35,9 @@ class Later:
         segment = recorder.main
         if segment is None:
             return
-        segment.add(
-            Stage.VALUE,
-            clock.wall_ns() if at is None else at,
-            0,
-            nbytes=self._counts.samples if samples is None else samples,
-            number=bits(value),
-            extra=self._counts.updates if updates is None else updates,
-            source=segment.name_id(name),
-        )
+        samples = self._counts.samples if samples is None else samples
+        updates = self._counts.updates if updates is None else updates
+        segment.add(Stage.VALUE, at or clock.wall_ns(), 0, UNMEASURED, UNMEASURED, samples, bits(value), updates, segment.name_id(name))
 
     def value(self, name: str, value: torch.Tensor) -> None:
         """The same for a tensor of one element."""

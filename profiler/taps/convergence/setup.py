@@ -70,7 +70,8 @@ class Setup:
 
     def optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer is about to step."""
-        self._look_at_schedulers()
+        if self._schedulers:
+            self._look_at_schedulers()
         if id(optimizer) not in self._optimizers and len(self._optimizers) < MOST:
             kind = type(optimizer)
             self._optimizers[id(optimizer)] = {

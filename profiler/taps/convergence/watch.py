@@ -126,17 +126,17 @@ class Watch:
         """Backward is about to be called on these. Returns whether ``after_backward`` is to be told."""
         try:
             loss = tensors[0] if isinstance(tensors, list | tuple) and tensors else tensors
-            self._on_gpu = isinstance(loss, torch.Tensor) and loss.is_cuda
-            if recomputes() or captures(loss):
+            self._on_gpu = on_gpu = isinstance(loss, torch.Tensor) and loss.is_cuda
+            if recomputes() or on_gpu and torch.cuda.is_current_stream_capturing():
                 return False
             if self.norms.wanted:
                 self.norms.guarded(self.norms.before_backward)
             if loss is not tensors and len(tensors) > 1:  # which of them is the loss?
                 return True
-            if loss is not None and loss is self._scaled[0]():
+            if self.norms.scaled and loss is self._scaled[0]():
                 loss = self._scaled[1]
             if is_plain_number(loss):
-                self._loss.append(loss.detach().float().reshape(()) if loss.is_cuda else loss.item())
+                self._loss.append(loss.detach().float().reshape(()) if on_gpu else loss.item())
         except Exception as error:
             self._failed(error)
         return True
@@ -187,10 +187,11 @@ class Watch:
 
     def _write_loss(self) -> None:
         """Of micro-batches, the sum."""
-        first = self._loss[0]
-        where = getattr(first, "device", None)
-        total = first if len(self._loss) == 1 else sum(loss for loss in self._loss if getattr(loss, "device", None) == where)
-        self._loss.clear()
+        total = self._loss.popleft()
+        if self._loss:
+            where = getattr(total, "device", None)
+            total = total + sum(loss for loss in self._loss if getattr(loss, "device", None) == where)
+            self._loss.clear()
         if isinstance(total, torch.Tensor):
             self._later.value("train loss", total)
         else:
@@ -198,9 +199,10 @@ class Watch:
 
     def _learning_rate(self, optimizer: torch.optim.Optimizer) -> None:
         rate = optimizer.param_groups[0]["lr"]
-        if isinstance(rate, torch.Tensor) and rate.is_cuda:
-            return  # to read it would make the program wait
-        rate = float(rate)
+        if isinstance(rate, torch.Tensor):
+            if rate.is_cuda:
+                return  # to read it would make the program wait
+            rate = rate.item()
         if rate != self._rate:
             self._rate = rate
             self._later.number("lr", rate)
