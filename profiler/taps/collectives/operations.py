@@ -45,7 +45,8 @@ class Operation(NamedTuple):
         empty: its tensor carries nothing.
         reducer: DistributedDataParallel's reducer uses it.
         plain: one list of tensors, which is the message.
-        waits: where in the arguments is said whether the caller does without waiting; -1: nowhere.
+        waits: where in the arguments is said whether the caller does without waiting, which is left out where it is the default, True;
+            -1: nowhere.
     """
 
     op: Any
@@ -58,10 +59,6 @@ class Operation(NamedTuple):
     reducer: bool
     plain: bool
     waits: int
-
-    def is_waited_for(self, args: tuple[Any, ...]) -> bool:
-        """Whether the caller said that it waits at once (``async_op=False``). Arguments that have their default are left out: True."""
-        return 0 < self.waits < len(args) and args[self.waits] is False
 
     def first(self, args: tuple[Any, ...]) -> torch.Tensor | None:
         """Any tensor that is moved."""
@@ -86,8 +83,7 @@ class Operation(NamedTuple):
         if self.share is not None:
             return ranks * total(args[self.share])
         if self.plain:
-            tensors = args[0]
-            return tensors[0].nbytes if len(tensors) == 1 and tensors[0].layout is torch.strided else total(tensors)
+            return total(args[0])
         return max(total(args[0]), total(args[1]))
 
 

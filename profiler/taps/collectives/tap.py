@@ -27,7 +27,7 @@ KEY = "BackendSelect"
 ENGINE = "torch.autograd.graph"  # the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
 COLLECTIVE, BUCKET = int(Stage.COLLECTIVE), Flag.BUCKET  # as plain numbers: an enum's are slow
 MOST_ERRORS = 20  # of our own, after which the tap takes itself away
-Begun = tuple[Row, Any, int, Any, bool]  # the row, the group, bytes, events of a GPU, the caller waits for it at once
+Begun = tuple[Row, Any, int, Any, bool, Any]  # row, group, bytes, events of a GPU, the caller waits for it at once, keys to go on with
 
 
 class Kind(NamedTuple):
@@ -40,9 +40,10 @@ class Kind(NamedTuple):
     ids: int  # of the channel
     dtype: int
     source: int
+    keys: Any  # where the dispatcher goes on
 
 
-Kinds = dict[tuple[int, torch.dtype | None, bool], Kind]  # by address of the group, dtype and whether on a CPU
+Kinds = dict[tuple[Any, ...], Kind]  # by address of the group, and the tensor's dtype, device and layout
 
 
 class CollectiveTap:
@@ -74,11 +75,12 @@ class CollectiveTap:
         key = torch._C._parse_dispatch_key(KEY)
         if key is None:
             raise RuntimeError(f"this torch has no dispatch key {KEY}")
-        below = torch._C._dispatch_keyset_full_after(key)
+        self._below = torch._C._dispatch_keyset_full_after(key)
+        self._keys(torch.empty(0))  # private to torch: what it does not have fails here, and not in a collective
         self._library = torch.library.Library("c10d", "IMPL")
         try:
             for operation in operations():
-                self._library.impl(operation.op, self._kernel(operation, below), KEY, with_keyset=True)
+                self._library.impl(operation.op, self._kernel(operation), KEY)
             self.ends.attach(self._patches)
         except BaseException:
             self.detach()
@@ -96,31 +98,32 @@ class CollectiveTap:
         self.detach()
         self._cuda.stop()
 
-    def _kernel(self, operation: Operation, below: Any) -> Any:
-        # OpOverload.redispatch does no more than this call, in a frame of its own
+    def _kernel(self, operation: Operation) -> Any:
+        """Without ``with_keyset``: to be given the dispatcher's keys takes 7 us more than to know them.
+
+        OpOverload.redispatch does no more than its handle's, in a frame of its own.
+        """
         redispatch = getattr(getattr(operation.op, "_handle", None), "redispatch_boxed", operation.op.redispatch)
         begin, complete = self._begin, self._complete
         kinds: Kinds = {}
 
-        def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        def kernel(*args: Any, **kwargs: Any) -> Any:
             segment = recorder.main
-            if segment is None:
-                return redispatch(keyset & below, *args, **kwargs)
-            begun = begin(segment, operation, kinds, args)
+            begun = None if segment is None else begin(segment, operation, kinds, args)
+            if begun is None:
+                return redispatch(self._keys(operation.first(args)), *args, **kwargs)
             ranges = recorder.ranges
             if ranges is not None:
-                ranges.push(operation.name, begun[2] if begun is not None else None)
+                ranges.push(operation.name, begun[2])
             try:
-                out = redispatch(keyset & below, *args, **kwargs)
+                out = redispatch(begun[5], *args, **kwargs)
             except BaseException:
-                if begun is not None:
-                    begun[0].unknown()
+                begun[0].unknown()
                 raise
             finally:
                 if ranges is not None:
                     ranges.pop()
-            if begun is not None:
-                complete(begun, operation, out)
+            complete(begun, operation, out)
             return out
 
         return kernel
@@ -129,17 +132,18 @@ class CollectiveTap:
         """Write down that it was begun; None where that failed."""
         try:
             pg = self._unbox_group(args[operation.group])
-            tensor = args[0][0] if operation.plain and len(args[0]) == 1 else operation.first(args)  # the first is most calls' case
-            key = (id(pg), None, True) if tensor is None else (id(pg), tensor.dtype, tensor.is_cpu)
+            alone = args[0][0] if operation.plain and len(args[0]) == 1 else None  # most calls' case
+            tensor = alone if alone is not None else operation.first(args)
+            key = (id(pg),) if tensor is None else (id(pg), tensor.dtype, tensor.device, tensor.layout)
             kind = kinds.get(key)
             if kind is None or kind.segment is not segment or kind.of() is not pg:
                 kind = kinds[key] = self._kind(segment, operation, pg, tensor)
-            _, _, group, channel, ids, dtype, source = kind
+            _, _, group, channel, ids, dtype, source, keys = kind
             if operation.peer is not None:
                 channel = group.pair(args[operation.peer], operation.sends, args[operation.peer + 1])
                 ids = channel.id_in(segment)
-            nbytes = operation.nbytes(args, group.size)
-            waited = operation.is_waited_for(args)
+            nbytes = operation.nbytes(args, group.size) if alone is None or alone.layout is not torch.strided else alone.nbytes
+            waited = 0 < operation.waits < len(args) and args[operation.waits] is False
             flags = BUCKET if operation.reducer and not waited and tensor is not None and from_reducer(tensor) else 0
             if operation.reducer and tensor is not None and recorder.convergence is not None:
                 recorder.convergence.reduced(tensor, group.size, bool(flags))
@@ -147,13 +151,13 @@ class CollectiveTap:
             start = clock.wall_ns()
             place = segment.add(COLLECTIVE, start, UNMEASURED, ids, dtype, nbytes, next(channel.numbers), 0, source, flags)
             row = Row(segment, place, start, group, channel)
-            return row, pg, nbytes, events, waited
+            return row, pg, nbytes, events, waited, keys
         except Exception as error:
             self._failed(error)
             return None
 
     def _complete(self, begun: Begun, operation: Operation, out: Any) -> None:
-        row, pg, _, events, waited = begun
+        row, pg, _, events, waited, _ = begun
         try:
             work = out[-1] if isinstance(out, tuple) and out else out
             if work is None or isinstance(work, tuple):  # it returned when it was complete
@@ -174,7 +178,13 @@ class CollectiveTap:
         group = self._groups.of(pg, tensor)
         ids = group.whole.id_in(segment) if operation.peer is None else 0
         dtype = 0 if tensor is None else segment.name_id(str(tensor.dtype).removeprefix("torch."))
-        return Kind(group.of, segment, group, group.whole, ids, dtype, segment.name_id(operation.name))
+        return Kind(group.of, segment, group, group.whole, ids, dtype, segment.name_id(operation.name), self._keys(tensor))
+
+    def _keys(self, tensor: torch.Tensor | None) -> Any:
+        """The tensor's dispatch keys below ours: all other tensors of a collective are of its kind."""
+        if tensor is None:
+            return torch._C.DispatchKeySet(torch._C.DispatchKey.Undefined)
+        return torch._C._dispatch_keys(tensor) & self._below
 
     def _failed(self, error: Exception) -> None:
         self._errors += 1
