@@ -119,7 +119,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "output_pixels": Field("pixels", "Pixels per sample of the last picture before the tensor", "no picture was seen"),
         "sample_wall_histogram": Field(
             "s, samples",
-            "Pairs (upper edge, samples that took that long at most, and longer than the edge before); in long runs of one batch in eight",
+            "Pairs (upper edge, samples that took that long at most, and longer than the edge before); estimated in long runs",
         ),
     },
     "Cost": {

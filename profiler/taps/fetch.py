@@ -21,7 +21,7 @@ from feedline.profiler.taps.batch import Batch, describe
 from feedline.profiler.taps.patch import Patches
 
 FEWEST, MOST = 4, 256  # one sample in so many is looked at in detail, of the first ones
-DENSE = 64  # after so many, a quarter as often; after twice as many, a ninth; ...
+DENSE = 64  # after so many, a quarter as often; after twice as many, a ninth; ... (rarer)
 NOTHING = Batch(0, 0, 0)
 OPENED = 8  # one batch in so many is looked into after DENSE batches: each of its samples pays 3 us then, its file traffic twice 28 us
 DEFAULT_COLLATES = (torch_collate.default_collate, torch_collate.default_convert)
@@ -159,8 +159,8 @@ class Lens:
     is in the caches (benchmarks/loader_cost.py) and about 17 us in a real sample (benchmarks/operation_taps.py), and the average sample
     shall pay about 4 us, which leaves 6 of the promised 10 us to what is done for every sample and batch. An ImageFolder's sample has
     10 spans: one in 40 is looked at. Below FEWEST, samples without spans would pay more; at MOST, samples of 64 spans pay the 4 us still.
-    That is for the first ones, so that a short run knows its samples too: what the n-th look adds to what is known falls as 1 / n, so fewer
-    and fewer are made. For the same reason only one batch in OPENED is looked into after the first DENSE.
+    That is for the first ones, so that a short run knows its samples too; later they are ``rarer``. For the same reason only one batch in
+    OPENED is looked into after the first DENSE, and fewer later.
 
     The first sample pays for imports and cold caches that no other one pays for: it is looked at, and stands for itself alone.
 
@@ -179,7 +179,7 @@ class Lens:
         self.begun: list[int] = []
         self._stands_for = 1  # the next sample that is looked at
         self._state = 12345
-        self._looks = self._batches = 0
+        self._looks = self._batches = self._looked_into = 0
         self._closed = 1  # batches until the next one that is looked into
         self._opened = 1  # what such a batch stands for
 
@@ -190,7 +190,9 @@ class Lens:
             self._closed -= 1
             if self._closed:
                 return 0
-            self._closed, self._opened = self._distance(OPENED), OPENED
+            self._looked_into += 1
+            self._opened = OPENED * rarer(self._looked_into)
+            self._closed = self._distance(self._opened)
         return self._opened
 
     def look(self, make: Callable[[], Any], samples: int) -> Any:
@@ -218,7 +220,7 @@ class Lens:
             if not self.begun:  # __getitems__ made them all at once
                 segment.count((0, (clock.wall_ns() - span.start) // samples), self._opened)
             self._looks += 1
-            every = recorder.every or min(MOST, max(FEWEST, 4 * (written + 1) // samples)) * (1 + self._looks // DENSE) ** 2
+            every = recorder.every or min(MOST, max(FEWEST, 4 * (written + 1) // samples)) * rarer(self._looks)
             distance = max(1, every // self._opened)
             self.countdown, self._stands_for = self._distance(distance), distance * self._opened
 
@@ -226,6 +228,11 @@ class Lens:
         """1 to 2 * mean - 1."""
         self._state = (self._state * 1103515245 + 12345) & 0x7FFFFFFF
         return 1 + (self._state >> 8) % (2 * mean - 1)
+
+
+def rarer(seen: int) -> int:
+    """How much longer the distances are after so many: what one more adds to what is known falls as 1 / n."""
+    return (1 + seen // DENSE) ** 2
 
 
 class Lenses(threading.local):
