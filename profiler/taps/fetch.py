@@ -66,8 +66,11 @@ class WatchedFetch:
     def __init__(self, fetcher: Any) -> None:
         self._fetcher, self._fetch, self._collate = fetcher, fetcher.fetch, fetcher.collate_fn
         self._lens = lenses.of(recorder.loader)
+        self._place = "dataset_iter" if hasattr(fetcher, "dataset_iter") else "dataset"
+        self._by_index = fetcher.auto_collation and self._place == "dataset"  # it is given the indices of a batch
         self._custom = 0 if fetcher.collate_fn in DEFAULT_COLLATES else Flag.CUSTOM
-        self._opened = 0  # batches that the one under way stands for; 0: it is not looked into
+        self._asked: int | None = None  # samples of the batch under way, where its indices tell
+        self._opened = 0  # batches that it stands for; 0: it is not looked into
         self._known, self._of = NOTHING, 0  # the last one that was, and of how many samples
         self._samples = 0  # that were collated last
         self._made_at = 0  # when the last one of them was there
@@ -76,6 +79,7 @@ class WatchedFetch:
         segment = recorder.segment
         if segment is None:
             return self._fetch(index)
+        self._asked = len(index) if self._by_index and hasattr(index, "__len__") else None
         self._opened = self._lens.next_batch()
         inside.depth += 1  # transforms that are nn.Modules are no forward pass
         try:
@@ -94,8 +98,7 @@ class WatchedFetch:
         return batch
 
     def _look_into(self, segment: Segment, index: Any) -> Any:
-        fetcher, begun = self._fetcher, self._lens.begun
-        place = "dataset_iter" if hasattr(fetcher, "dataset_iter") else "dataset"
+        fetcher, place, begun = self._fetcher, self._place, self._lens.begun
         own = getattr(fetcher, place)
         stand_in = stand_in_for(own, place, self._lens)
         before, cpu_before = counters.traffic(), time.process_time_ns()
@@ -120,13 +123,18 @@ class WatchedFetch:
             self._made_at = span.start
             batch = self._collate(samples)
         try:
-            self._describe(segment, span, batch, len(samples) if self._fetcher.auto_collation else None)
+            number = None if not self._fetcher.auto_collation else len(samples) if self._asked is None else self._asked
+            self._describe(segment, span, batch, number)
         except Exception:
             self._samples = 0  # an exotic batch: its bytes stay unknown
         return batch
 
     def _describe(self, segment: Segment, span: Span, batch: Any, samples: int | None) -> None:
-        """Say what collate has made, for the batches that are looked into; another one is like the last of these, sample by sample."""
+        """Say what collate has made, for the batches that are looked into; another one is like the last of these, sample by sample.
+
+        Args:
+            samples: that it was made of; None: it was made as it is.
+        """
         if self._opened or not self._of or samples is None:
             self._known = about = describe(batch)
             self._of, times, flags = samples or 0, self._opened or 1, about.flags | self._custom
@@ -289,9 +297,10 @@ class WatchedBatches(WatchedSamples):
         if recorder.segment is None:
             return self._dataset.__getitems__(indices)
         lens.countdown -= 1
-        if lens.countdown:
+        samples = len(indices) if hasattr(indices, "__len__") else 0
+        if lens.countdown > 0 or not samples:
             return self._dataset.__getitems__(indices)
-        return lens.look(lambda: self._dataset.__getitems__(indices), len(indices))
+        return lens.look(lambda: self._dataset.__getitems__(indices), samples)
 
 
 class WatchedIterator:

@@ -59,6 +59,7 @@ LOADERS = {
     "map": lambda hours: DataLoader(Map(hours), BATCH),
     "iterable": lambda hours: DataLoader(Iterated(hours), BATCH),
     "map, sample by sample": lambda hours: DataLoader(Map(hours), None),
+    "map, sample by sample, tensors of indices": lambda hours: DataLoader(Map(hours), None, sampler=list(torch.arange(SAMPLES))),
     "iterable, sample by sample": lambda hours: DataLoader(Iterated(hours), None),
     "tuples of indices": lambda hours: DataLoader(Map(hours), batch_sampler=parts(tuple)),
     "arrays of indices": lambda hours: DataLoader(Map(hours), batch_sampler=parts(np.array)),
@@ -107,14 +108,38 @@ def test_whole_batches_get_the_programs_own_list(hours, tmp_path):
     assert main.of(Stage.FETCH)["extra"].sum() == SAMPLES
 
 
+class Lazy:
+    def __iter__(self):
+        return (iter(part) for part in parts(list))
+
+    def __len__(self):
+        return len(parts(list))
+
+
+def test_whole_batches_of_indices_that_nobody_can_count(hours, tmp_path):
+    class Iterators(Map):
+        def __getitems__(self, indices):
+            return [self[index] for index in indices]
+
+    samples, main = recorded(tmp_path / "run", hours, DataLoader(Iterators(hours), batch_sampler=Lazy()))
+
+    assert samples == list(range(SAMPLES))
+    assert main.of(Stage.FETCH)["extra"].sum() == SAMPLES
+
+
+def test_whole_batches_that_are_no_list_have_the_samples_that_were_asked_for(hours, tmp_path):
+    class Columns(Map):
+        def __getitems__(self, indices):
+            return {"index": torch.tensor(indices), "twice": 2 * torch.tensor(indices)}
+
+    loader = DataLoader(Columns(hours), batch_sampler=[[], *parts(list)], collate_fn=lambda columns: columns["index"])
+    samples, main = recorded(tmp_path / "run", hours, loader)
+
+    assert samples == list(range(SAMPLES))
+    assert main.of(Stage.FETCH)["extra"].sum() == main.of(Stage.NEXT)["extra"].sum() == SAMPLES
+
+
 def test_indices_that_nobody_can_count_beforehand(hours, tmp_path):
-    class Lazy:
-        def __iter__(self):
-            return (iter(part) for part in parts(list))
-
-        def __len__(self):
-            return len(parts(list))
-
     samples, main = recorded(tmp_path / "run", hours, DataLoader(Map(hours), batch_sampler=Lazy()))
 
     assert samples == list(range(SAMPLES))
