@@ -1,6 +1,10 @@
 """``feedline env``."""
 
 import argparse
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class Env:
@@ -15,7 +19,8 @@ class Env:
     def run(self, args: argparse.Namespace) -> int:
         from feedline.profiler.record.selftest import run
 
-        results = run()
+        with only_errors():
+            results = run()
         if args.json:
             import json
 
@@ -24,3 +29,17 @@ class Env:
             for result in results:
                 print(f"{'yes' if result.works else 'NO ':4}{result.name:26}{result.says}")
         return 0
+
+
+@contextmanager
+def only_errors() -> Iterator[None]:
+    """Send what libraries print of themselves where errors go (gloo of torch 2.8 does, in C++): standard output has the answer alone."""
+    sys.stdout.flush()
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(answer, 1)
+        os.close(answer)

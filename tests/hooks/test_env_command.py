@@ -1,0 +1,21 @@
+"""``feedline env`` as a program that reads its answer sees it."""
+
+import json
+import os
+
+from feedline.cli import main
+from feedline.profiler.record import selftest
+
+
+def test_what_libraries_print_of_themselves_is_no_part_of_the_answer(monkeypatch, capfd):
+    def noisy():
+        os.write(1, b"[Gloo] Rank 0 is connected to 0 peer ranks.\n")
+        return [selftest.Result("torch", True, "2.8.0")]
+
+    monkeypatch.setattr(selftest, "run", noisy)
+
+    assert main(["env", "--json"]) == 0
+
+    said = capfd.readouterr()
+    assert json.loads(said.out) == [{"name": "torch", "works": True, "says": "2.8.0"}]
+    assert "[Gloo]" in said.err
