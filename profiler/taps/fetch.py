@@ -80,12 +80,16 @@ class WatchedFetch:
         if segment is None:
             return self._fetch(index)
         self._asked = len(index) if self._by_index and hasattr(index, "__len__") else None
-        self._opened = self._lens.next_batch()
+        self._opened, reads = self._lens.next_batch(), self._lens.reads
+        before = (counters.traffic(), time.process_time_ns()) if reads else None
         inside.depth += 1  # transforms that are nn.Modules are no forward pass
         try:
-            return self._look_into(segment, index) if self._opened else self._time(segment, index)
+            batch = self._look_into(segment, index) if self._opened else self._time(segment, index)
         finally:
             inside.depth -= 1
+        if before is not None:
+            write_traffic(segment, *before, reads)
+        return batch
 
     def _time(self, segment: Segment, index: Any) -> Any:
         with Span(segment, Stage.FETCH, recorder.loader, recorder.batch) as span:
@@ -98,22 +102,18 @@ class WatchedFetch:
         return batch
 
     def _look_into(self, segment: Segment, index: Any) -> Any:
-        fetcher, place, begun = self._fetcher, self._place, self._lens.begun
+        fetcher, place, lens = self._fetcher, self._place, self._lens
         own = getattr(fetcher, place)
-        stand_in = stand_in_for(own, place, self._lens)
-        before, cpu_before = counters.traffic(), time.process_time_ns()
+        stand_in = stand_in_for(own, place, lens)
         setattr(fetcher, place, stand_in)
         try:
-            batch = self._time(segment, index)
-            if before is not None:
-                write_traffic(segment, before, cpu_before, self._opened)
+            return self._time(segment, index)
         finally:
             if getattr(fetcher, place) is stand_in:
                 setattr(fetcher, place, own)
-            begun.append(self._made_at)
-            segment.count(begun, self._opened)
-            begun.clear()
-        return batch
+            if lens.counts:
+                segment.count([*lens.begun, self._made_at], lens.counts)
+            lens.begun.clear()
 
     def collate(self, samples: Any) -> Any:
         segment = recorder.segment
@@ -149,10 +149,10 @@ class WatchedFetch:
         recorder.made = id(batch), about
 
 
-def write_traffic(segment: Segment, before: Traffic, cpu_before: int, stands_for: int) -> None:
+def write_traffic(segment: Segment, before: Traffic | None, cpu_before: int, stands_for: int) -> None:
     """What this thread has read since, times the batches that this one stands for."""
     after, cpu = counters.traffic(), time.process_time_ns()
-    if after is not None:
+    if before is not None and after is not None:
         new = Traffic(*((b - a) * stands_for for a, b in zip(before, after)))
         cpu = (cpu - cpu_before) * stands_for
         segment.add(Stage.TRAFFIC, 0, new.major_faults, new.disk, cpu, new.chars, recorder.batch, new.calls, recorder.loader)
@@ -168,7 +168,8 @@ class Lens:
     shall pay about 4 us, which leaves 6 of the promised 10 us to what is done for every sample and batch. An ImageFolder's sample has
     10 spans: one in 40 is looked at. Below FEWEST, samples without spans would pay more; at MOST, samples of 64 spans pay the 4 us still.
     That is for the first ones, so that a short run knows its samples too; later they are ``rarer``. For the same reason only one batch in
-    OPENED is looked into after the first DENSE, and fewer later.
+    OPENED is looked into after the first DENSE, and fewer later: in turns for the times of all its samples and for details of some, since
+    a sample that is looked at takes longer.
 
     The first sample pays for imports and cold caches that no other one pays for: it is looked at, and stands for itself alone.
 
@@ -176,32 +177,45 @@ class Lens:
         segment: of the recording that it is for.
 
     Attributes:
-        countdown: to the next sample that is looked at; the caller counts.
+        looks: batches of looks that the one under way stands for; 0: no sample of it is looked at.
+        counts: batches whose samples' times it stands for; 0: they are not counted.
+        reads: batches whose file traffic it stands for; 0: it is not read. Later on it is that of the batch after one that is looked into.
         begun: when each sample of the batch under way began. A sample ends where the next one begins: one reading of the clock, at the one
             moment at which we are called anyway. A sample evicts our code from the caches, so a second moment would cost as much again.
     """
 
     def __init__(self, segment: Segment | None) -> None:
         self.segment = segment
-        self.countdown = 1
+        self.looks = self.counts = self.reads = 1
+        self._countdown = 1  # to the next sample that is looked at
         self.begun: list[int] = []
         self._stands_for = 1  # the next sample that is looked at
         self._state = 12345
-        self._looks = self._batches = self._looked_into = 0
+        self._looked_at = self._batches = self._looked_into = 0  # samples, batches
         self._closed = 1  # batches until the next one that is looked into
-        self._opened = 1  # what such a batch stands for
+        self._reads_next = 0
 
     def next_batch(self) -> int:
         """How many batches the one that begins stands for; 0: it is not looked into."""
         self._batches += 1
-        if self._batches > DENSE and recorder.every is None:
-            self._closed -= 1
-            if self._closed:
-                return 0
-            self._looked_into += 1
-            self._opened = OPENED * rarer(self._looked_into)
-            self._closed = self._distance(self._opened)
-        return self._opened
+        if self._batches <= DENSE or recorder.every is not None:
+            return 1
+        self.reads, self._reads_next = self._reads_next, 0
+        self._closed -= 1
+        if self._closed:
+            return 0
+        self._looked_into += 1
+        stands_for = self._reads_next = OPENED * rarer(self._looked_into)
+        self._closed = self._distance(stands_for)
+        self.looks, self.counts = (2 * stands_for, 0) if self._looked_into % 2 else (0, 2 * stands_for)
+        return stands_for
+
+    def is_next(self) -> bool:
+        """Whether the sample that is about to be made is to be looked at."""
+        if not self.looks:
+            return False
+        self._countdown -= 1
+        return self._countdown <= 0
 
     def look(self, make: Callable[[], Any], samples: int) -> Any:
         """Make a sample (or several, for ``__getitems__``) with every span in it written down."""
@@ -226,11 +240,11 @@ class Lens:
         finally:
             detail.write = None
             if not self.begun:  # __getitems__ made them all at once
-                segment.count((0, (clock.wall_ns() - span.start) // samples), self._opened)
-            self._looks += 1
-            every = recorder.every or min(MOST, max(FEWEST, 4 * (written + 1) // samples)) * rarer(self._looks)
-            distance = max(1, every // self._opened)
-            self.countdown, self._stands_for = self._distance(distance), distance * self._opened
+                segment.count((0, (clock.wall_ns() - span.start) // samples), self.looks)
+            self._looked_at += 1
+            every = recorder.every or min(MOST, max(FEWEST, 4 * (written + 1) // samples)) * rarer(self._looked_at)
+            distance = max(1, every // self.looks)
+            self._countdown, self._stands_for = self._distance(distance), distance * self.looks
 
     def _distance(self, mean: int) -> int:
         """1 to 2 * mean - 1."""
@@ -280,10 +294,7 @@ class WatchedSamples:
         if recorder.segment is None:
             return self._dataset[index]
         lens.begun.append(clock.wall_ns())
-        lens.countdown -= 1
-        if lens.countdown:
-            return self._dataset[index]
-        return lens.look(lambda: self._dataset[index], 1)
+        return lens.look(lambda: self._dataset[index], 1) if lens.is_next() else self._dataset[index]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dataset, name)
@@ -296,9 +307,8 @@ class WatchedBatches(WatchedSamples):
         lens = self._lens
         if recorder.segment is None:
             return self._dataset.__getitems__(indices)
-        lens.countdown -= 1
         samples = len(indices) if hasattr(indices, "__len__") else 0
-        if lens.countdown > 0 or not samples:
+        if not samples or not lens.is_next():
             return self._dataset.__getitems__(indices)
         return lens.look(lambda: self._dataset.__getitems__(indices), samples)
 
@@ -318,9 +328,8 @@ class WatchedIterator:
         if recorder.segment is None:
             return next(self._iterator)
         lens.begun.append(clock.wall_ns())
-        lens.countdown -= 1
         try:
-            return lens.look(self._iterator.__next__, 1) if lens.countdown == 0 else next(self._iterator)
+            return lens.look(self._iterator.__next__, 1) if lens.is_next() else next(self._iterator)
         except StopIteration:
             lens.begun.pop()  # that was no sample
             raise

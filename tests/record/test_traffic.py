@@ -29,7 +29,7 @@ class Files(Dataset):
 def test_the_sums_are_those_of_all_batches(tmp_path):
     file = tmp_path / "data"
     file.write_bytes(bytes(SIZE))
-    batches = DENSE + 5 * OPENED
+    batches = DENSE + 50 * OPENED
 
     with feedline.record(tmp_path / "run"):
         for _ in DataLoader(Files(file, BATCH * batches), batch_size=BATCH):
@@ -37,7 +37,7 @@ def test_the_sums_are_those_of_all_batches(tmp_path):
 
     rank = Run.open(tmp_path / "run").ranks[0]
     records = rank.main.of(Stage.TRAFFIC)
-    assert len(records) == DENSE + 5
-    assert records["nbytes"].sum() >= batches * BATCH * SIZE  # rchar counts our own readings of /proc as well
-    assert records["nbytes"].sum() <= batches * (BATCH * SIZE + 1000)
-    assert records["extra"].sum() >= batches * BATCH
+    assert len(records) == pytest.approx(DENSE + 50, abs=8)
+    mean = records["nbytes"].sum() / batches  # rchar counts our own readings of /proc as well
+    assert BATCH * SIZE * 0.85 < mean < (BATCH * SIZE + 200) * 1.15
+    assert records["extra"].sum() > 0.85 * batches * BATCH
