@@ -202,6 +202,11 @@ class Makers:
         return int(self.sums(Stage.FETCH)[0]) - sum(len(process.of(Stage.FETCH)) - len(process.batches) for process in self.processes)
 
     @property
+    def described(self) -> int:
+        """Samples that the batches stand for which were looked into: those made, or about as many; 0: nobody looked into any."""
+        return int(self.sums(Stage.BATCH)[5])
+
+    @property
     def measures_runqueue(self) -> bool:
         """A kernel may not offer it."""
         return any(bool((process.of(Stage.FETCH)["runqueue"] >= 0).any()) for process in self.processes)
@@ -212,7 +217,7 @@ def per_sample(details: Details, makers: Makers, samples: int) -> dict[str, Cost
     fetch, collate, pickle, batch, traffic = (
         makers.sums(stage) for stage in (Stage.FETCH, Stage.COLLATE, Stage.PICKLE, Stage.BATCH, Stage.TRAFFIC)
     )
-    queued = makers.measures_runqueue
+    queued, described = makers.measures_runqueue, makers.described or samples
     costs: dict[str, Cost] = {}
     scale, making = _scale(details, fetch, collate, samples), (fetch - collate) / samples
     rest = dict(details.whole)
@@ -226,10 +231,10 @@ def per_sample(details: Details, makers: Makers, samples: int) -> dict[str, Cost
     if not scale:
         ns = dict(zip(CLOCKS, making[1:4].tolist()))
     costs["dataset"] = _cost(ns, queued, None, details.share(rest["wall"])[1] * making[1])
-    costs["collate"] = _cost(dict(zip(CLOCKS, collate[1:4] / samples)), queued, batch[4] / samples, 0.0)
+    costs["collate"] = _cost(dict(zip(CLOCKS, collate[1:4] / samples)), queued, batch[4] / described, 0.0)
     if pickle[0]:
         costs["transport"] = _cost(dict(zip(CLOCKS, pickle[1:4] / samples)), False, pickle[4] / samples, 0.0)
-    costs["total"] = _cost(dict(zip(CLOCKS, fetch[1:4] / samples)), queued, traffic[4] / samples if traffic[0] else None, 0.0)
+    costs["total"] = _cost(dict(zip(CLOCKS, fetch[1:4] / samples)), queued, traffic[4] / described if traffic[0] else None, 0.0)
     return {stage: costs[stage] for stage in (*SAMPLE_STAGES, "total") if stage in costs}
 
 

@@ -46,7 +46,9 @@ class Stage(enum.IntEnum):
     #: runqueue: process CPU ns. nbytes: bytes read. extra: reads
     TRAFFIC = 9
     START = 10  #: a worker was born: from process start to its first instruction here. extra: pid
-    BATCH = 11  #: no span: what collate made. nbytes: bytes in tensors and arrays. extra: samples. Flags: FLOAT32, SHARED, OBJECTS, CUSTOM
+    #: No span: what collate made, times the batches that it stands for. nbytes: bytes in tensors and arrays. extra: samples. Flags:
+    #: FLOAT32, SHARED, OBJECTS, CUSTOM
+    BATCH = 11
 
     # The main process.
     NEXT = 20  #: one __next__ of a loader. nbytes: bytes in its tensors and arrays. extra: samples. Flags: END, FIRST, those of BATCH

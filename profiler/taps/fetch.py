@@ -68,6 +68,9 @@ class WatchedFetch:
         self._lens = lenses.of(recorder.loader)
         self._place = "dataset_iter" if hasattr(fetcher, "dataset_iter") else "dataset"
         self._by_index = fetcher.auto_collation and self._place == "dataset"  # it is given the indices of a batch
+        at_once = self._by_index and getattr(fetcher.dataset, "__getitems__", None)
+        self._stand_in = WatchedIterator if self._place == "dataset_iter" else WatchedBatches if at_once else WatchedSamples
+        self._begun: list[int] = []  # when each sample of the batch under way began
         self._custom = 0 if fetcher.collate_fn in DEFAULT_COLLATES else Flag.CUSTOM
         self._asked: int | None = None  # samples of the batch under way, where its indices tell
         self._opened = 0  # batches that it stands for; 0: it is not looked into
@@ -79,7 +82,7 @@ class WatchedFetch:
         segment = recorder.segment
         if segment is None:
             return self._fetch(index)
-        self._asked = len(index) if self._by_index and hasattr(index, "__len__") else None
+        self._asked = length(index) if self._by_index else None
         self._opened, reads = self._lens.next_batch(), self._lens.reads
         before = (counters.traffic(), time.process_time_ns()) if reads else None
         inside.depth += 1  # transforms that are nn.Modules are no forward pass
@@ -104,7 +107,7 @@ class WatchedFetch:
     def _look_into(self, segment: Segment, index: Any) -> Any:
         fetcher, place, lens = self._fetcher, self._place, self._lens
         own = getattr(fetcher, place)
-        stand_in = stand_in_for(own, place, lens)
+        stand_in = self._stand_in(own, lens, self._begun)
         setattr(fetcher, place, stand_in)
         try:
             return self._time(segment, index)
@@ -112,8 +115,8 @@ class WatchedFetch:
             if getattr(fetcher, place) is stand_in:
                 setattr(fetcher, place, own)
             if lens.counts:
-                segment.count([*lens.begun, self._made_at], lens.counts)
-            lens.begun.clear()
+                segment.count([*self._begun, self._made_at], lens.counts)
+            self._begun.clear()
 
     def collate(self, samples: Any) -> Any:
         segment = recorder.segment
@@ -137,10 +140,10 @@ class WatchedFetch:
         """
         if self._opened or not self._of or samples is None:
             self._known = about = describe(batch)
-            self._of, times, flags = samples or 0, self._opened or 1, about.flags | self._custom
-            segment.add(
-                Stage.BATCH, span.start, 0, 0, 0, about.nbytes * times, recorder.batch, about.samples * times, recorder.loader, flags
-            )
+            self._of, times, flags = samples or 0, self._opened, about.flags | self._custom
+            stands_for = times * (about.samples if samples is None else samples)
+            if times:
+                segment.add(Stage.BATCH, span.start, 0, 0, 0, about.nbytes * times, recorder.batch, stands_for, recorder.loader, flags)
         else:
             about = self._known
             if samples != self._of:
@@ -179,17 +182,15 @@ class Lens:
     Attributes:
         looks: batches of looks that the one under way stands for; 0: no sample of it is looked at.
         counts: batches whose samples' times it stands for; 0: they are not counted.
+        stands_for: what the next sample that is looked at stands for: samples, or batches made at once.
         reads: batches whose file traffic it stands for; 0: it is not read. Later on it is that of the batch after one that is looked into.
-        begun: when each sample of the batch under way began. A sample ends where the next one begins: one reading of the clock, at the one
-            moment at which we are called anyway. A sample evicts our code from the caches, so a second moment would cost as much again.
     """
 
     def __init__(self, segment: Segment | None) -> None:
         self.segment = segment
         self.looks = self.counts = self.reads = 1
         self._countdown = 1  # to the next sample that is looked at
-        self.begun: list[int] = []
-        self._stands_for = 1  # the next sample that is looked at
+        self._every = self.stands_for = self._aimed_for = 1
         self._state = 12345
         self._looked_at = self._batches = self._looked_into = 0  # samples, batches
         self._closed = 1  # batches until the next one that is looked into
@@ -208,6 +209,8 @@ class Lens:
         stands_for = self._reads_next = OPENED * rarer(self._looked_into)
         self._closed = self._distance(stands_for)
         self.looks, self.counts = (2 * stands_for, 0) if self._looked_into % 2 else (0, 2 * stands_for)
+        if self.looks not in (0, self._aimed_for):  # else the countdown goes on
+            self._aim()
         return stands_for
 
     def is_next(self) -> bool:
@@ -233,18 +236,21 @@ class Lens:
         detail.write = write
         try:
             with Span(segment, Stage.SAMPLE, recorder.loader, recorder.batch) as span:
-                span.extra = self._stands_for
+                span.extra = self.stands_for
                 made = make()
                 span.nbytes = samples  # none in one that raised: an iterator at its end
                 return made
         finally:
             detail.write = None
-            if not self.begun:  # __getitems__ made them all at once
-                segment.count((0, (clock.wall_ns() - span.start) // samples), self.looks)
             self._looked_at += 1
-            every = recorder.every or min(MOST, max(FEWEST, 4 * (written + 1) // samples)) * rarer(self._looked_at)
-            distance = max(1, every // self.looks)
-            self._countdown, self._stands_for = self._distance(distance), distance * self.looks
+            self._every = recorder.every or min(MOST, max(FEWEST, 4 * (written + 1) // samples)) * rarer(self._looked_at)
+            self._aim()
+
+    def _aim(self) -> None:
+        """At the next sample to look at, as far away as the batches that are looked into for it are apart."""
+        self._aimed_for = looks = self.looks or 1
+        distance = max(1, self._every // looks)
+        self._countdown, self.stands_for = self._distance(distance), distance * looks
 
     def _distance(self, mean: int) -> int:
         """1 to 2 * mean - 1."""
@@ -275,25 +281,30 @@ class Lenses(threading.local):
 lenses = Lenses()
 
 
-def stand_in_for(source: Any, place: str, lens: Lens) -> Any:
-    """What makes samples in place of a fetcher's data set or its iterator while a batch is looked into."""
-    if place == "dataset_iter":
-        return WatchedIterator(source, lens)
-    return (WatchedBatches if getattr(source, "__getitems__", None) else WatchedSamples)(source, lens)
+def length(indices: Any) -> int | None:
+    """How many; None for an iterator."""
+    try:
+        return len(indices)
+    except Exception:
+        return None
 
 
 class WatchedSamples:
-    """Stands in for a map-style data set inside its fetcher."""
+    """Stands in for a map-style data set inside its fetcher, while a batch is looked into.
 
-    def __init__(self, dataset: Any, lens: Lens) -> None:
-        self._dataset = dataset
-        self._lens = lens
+    Args:
+        begun: gets the moment at which each sample began. A sample ends where the next one begins: one reading of the clock, at the one
+            moment at which we are called anyway. A sample evicts our code from the caches, so a second moment would cost as much again.
+    """
+
+    def __init__(self, dataset: Any, lens: Lens, begun: list[int]) -> None:
+        self._dataset, self._lens, self._begun = dataset, lens, begun
 
     def __getitem__(self, index: Any) -> Any:
         lens = self._lens
         if recorder.segment is None:
             return self._dataset[index]
-        lens.begun.append(clock.wall_ns())
+        self._begun.append(clock.wall_ns())
         return lens.look(lambda: self._dataset[index], 1) if lens.is_next() else self._dataset[index]
 
     def __getattr__(self, name: str) -> Any:
@@ -304,21 +315,20 @@ class WatchedBatches(WatchedSamples):
     """The same for a data set that makes a whole batch at once."""
 
     def __getitems__(self, indices: Any) -> Any:
-        lens = self._lens
-        if recorder.segment is None:
+        samples, segment = length(indices), recorder.segment
+        if segment is None or not samples or not self._lens.is_next():
             return self._dataset.__getitems__(indices)
-        samples = len(indices) if hasattr(indices, "__len__") else 0
-        if not samples or not lens.is_next():
-            return self._dataset.__getitems__(indices)
-        return lens.look(lambda: self._dataset.__getitems__(indices), samples)
+        begin, stands_for = clock.wall_ns(), self._lens.stands_for
+        made = self._lens.look(lambda: self._dataset.__getitems__(indices), samples)
+        segment.count((0, (clock.wall_ns() - begin) // samples), samples * stands_for)
+        return made
 
 
 class WatchedIterator:
     """Stands in for the iterator of an iterable data set."""
 
-    def __init__(self, iterator: Any, lens: Lens) -> None:
-        self._iterator = iterator
-        self._lens = lens
+    def __init__(self, iterator: Any, lens: Lens, begun: list[int]) -> None:
+        self._iterator, self._lens, self._begun = iterator, lens, begun
 
     def __iter__(self) -> "WatchedIterator":
         return self
@@ -327,11 +337,11 @@ class WatchedIterator:
         lens = self._lens
         if recorder.segment is None:
             return next(self._iterator)
-        lens.begun.append(clock.wall_ns())
+        self._begun.append(clock.wall_ns())
         try:
             return lens.look(self._iterator.__next__, 1) if lens.is_next() else next(self._iterator)
         except StopIteration:
-            lens.begun.pop()  # that was no sample
+            self._begun.pop()  # that was no sample
             raise
 
     def __getattr__(self, name: str) -> Any:

@@ -1,5 +1,8 @@
 """When each sample of a batch begins, and which ones are looked at, for every way in which torch's fetchers ask for them."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -163,6 +166,7 @@ def test_of_a_long_run_one_batch_in_a_few_stands_for_all(hours, tmp_path):
     assert counted.sum() == pytest.approx(8000, rel=0.15)
     assert counted[bin_of(4 * TOOK_NS)] / counted.sum() == 0.2  # each batch has two of them
     assert looked["extra"].sum() == pytest.approx(8000, rel=0.25)
+    assert len(looked) > 100
     assert (looked["extra"] @ (looked["wall"] > TOOK_NS)) / looked["extra"].sum() == pytest.approx(0.2, abs=0.05)
 
 
@@ -178,6 +182,56 @@ def test_the_next_epoch_goes_on_where_the_last_one_ended(kind, hours, tmp_path):
     opened = np.bincount(main.of(Stage.TRAFFIC)["number"] >> 32)
     assert opened[0] == SAMPLES
     assert opened[1:].max() < SAMPLES / 2
+
+
+def test_of_whole_batches_that_are_slow_at_first_the_slow_share_is_true(hours, tmp_path):
+    class SlowAtFirst(AtOnce):
+        def __len__(self):
+            return 4000
+
+        def __getitem__(self, index):
+            hours[0] += 4 * TOOK_NS if index < 2000 else TOOK_NS
+            return torch.tensor([index])
+
+    _, main = recorded(tmp_path / "run", hours, DataLoader(SlowAtFirst(hours), 4))
+
+    counted = main.histograms[SAMPLE_HISTOGRAM]
+    assert counted.sum() == pytest.approx(4000, rel=0.25)
+    assert counted[bin_of(4 * TOOK_NS)] / counted.sum() == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_data_set_that_answers_to_any_name_or_none_is_left_as_it_is(hours, tmp_path):
+    class Proxy:
+        def __init__(self):
+            self.data = {index: torch.tensor([index]) for index in range(SAMPLES)}
+
+        def __len__(self):
+            return SAMPLES
+
+        def __getitem__(self, index):
+            return self.data[index]
+
+        def __getattr__(self, name):
+            return self.data[name]
+
+    samples, _ = recorded(tmp_path / "run", hours, DataLoader(Proxy(), None))
+
+    assert samples == list(range(SAMPLES))
+
+
+def test_two_iterators_of_one_loader_in_two_threads_end_as_they_should(tmp_path):
+    class Slow(IterableDataset):
+        def __iter__(self):
+            for index in range(SAMPLES):
+                time.sleep(0.001)
+                yield torch.tensor([index])
+
+    with feedline.record(tmp_path / "run"):
+        loader = DataLoader(Slow(), BATCH)
+        with ThreadPoolExecutor() as pool:
+            ended = list(pool.map(lambda iterator: sum(len(batch) for batch in iterator), [iter(loader), iter(loader)]))
+
+    assert ended == [SAMPLES, SAMPLES]
 
 
 def test_another_recording_begins_anew(hours, tmp_path):

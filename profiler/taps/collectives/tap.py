@@ -27,7 +27,7 @@ KEY = "BackendSelect"
 ENGINE = "torch.autograd.graph"  # the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
 COLLECTIVE, BUCKET = int(Stage.COLLECTIVE), Flag.BUCKET  # as plain numbers: an enum's are slow
 MOST_ERRORS = 20  # of our own, after which the tap takes itself away
-Begun = tuple[Row, Any, int, Any, bool, Any]  # row, group, bytes, events of a GPU, the caller waits for it at once, keys to go on with
+Begun = tuple[Row, Any, int, Any, bool]  # the row, the group, bytes, events of a GPU, the caller waits for it at once
 
 
 class Kind(NamedTuple):
@@ -40,10 +40,9 @@ class Kind(NamedTuple):
     ids: int  # of the channel
     dtype: int
     source: int
-    keys: Any  # where the dispatcher goes on
 
 
-Kinds = dict[tuple[Any, ...], Kind]  # by address of the group, and the tensor's dtype, device and layout
+Kinds = dict[tuple[int, torch.dtype | None, bool], Kind]  # by address of the group, dtype and whether on a CPU
 
 
 class CollectiveTap:
@@ -75,12 +74,11 @@ class CollectiveTap:
         key = torch._C._parse_dispatch_key(KEY)
         if key is None:
             raise RuntimeError(f"this torch has no dispatch key {KEY}")
-        self._below = torch._C._dispatch_keyset_full_after(key)
-        self._keys(torch.empty(0))  # private to torch: what it does not have fails here, and not in a collective
+        below = torch._C._dispatch_keyset_full_after(key)
         self._library = torch.library.Library("c10d", "IMPL")
         try:
             for operation in operations():
-                self._library.impl(operation.op, self._kernel(operation), KEY)
+                self._library.impl(operation.op, self._kernel(operation, below), KEY, with_keyset=True)
             self.ends.attach(self._patches)
         except BaseException:
             self.detach()
@@ -98,8 +96,8 @@ class CollectiveTap:
         self.detach()
         self._cuda.stop()
 
-    def _kernel(self, operation: Operation) -> Any:
-        """Without ``with_keyset``: to be given the dispatcher's keys takes 7 us more than to know them.
+    def _kernel(self, operation: Operation, below: Any) -> Any:
+        """With the dispatcher's own keys: those of a tensor take 7 us less, but miss what a mode adds to a thread's (FakeTensorMode).
 
         OpOverload.redispatch does no more than its handle's, in a frame of its own.
         """
@@ -107,16 +105,16 @@ class CollectiveTap:
         begin, complete = self._begin, self._complete
         kinds: Kinds = {}
 
-        def kernel(*args: Any, **kwargs: Any) -> Any:
+        def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             segment = recorder.main
             begun = None if segment is None else begin(segment, operation, kinds, args)
             if begun is None:
-                return redispatch(self._keys(operation.first(args)), *args, **kwargs)
+                return redispatch(keyset & below, *args, **kwargs)
             ranges = recorder.ranges
             if ranges is not None:
                 ranges.push(operation.name, begun[2])
             try:
-                out = redispatch(begun[5], *args, **kwargs)
+                out = redispatch(keyset & below, *args, **kwargs)
             except BaseException:
                 begun[0].unknown()
                 raise
@@ -134,11 +132,11 @@ class CollectiveTap:
             pg = self._unbox_group(args[operation.group])
             alone = args[0][0] if operation.plain and len(args[0]) == 1 else None  # most calls' case
             tensor = alone if alone is not None else operation.first(args)
-            key = (id(pg),) if tensor is None else (id(pg), tensor.dtype, tensor.device, tensor.layout)
+            key = (id(pg), None, True) if tensor is None else (id(pg), tensor.dtype, tensor.is_cpu)
             kind = kinds.get(key)
             if kind is None or kind.segment is not segment or kind.of() is not pg:
                 kind = kinds[key] = self._kind(segment, operation, pg, tensor)
-            _, _, group, channel, ids, dtype, source, keys = kind
+            _, _, group, channel, ids, dtype, source = kind
             if operation.peer is not None:
                 channel = group.pair(args[operation.peer], operation.sends, args[operation.peer + 1])
                 ids = channel.id_in(segment)
@@ -151,13 +149,13 @@ class CollectiveTap:
             start = clock.wall_ns()
             place = segment.add(COLLECTIVE, start, UNMEASURED, ids, dtype, nbytes, next(channel.numbers), 0, source, flags)
             row = Row(segment, place, start, group, channel)
-            return row, pg, nbytes, events, waited, keys
+            return row, pg, nbytes, events, waited
         except Exception as error:
             self._failed(error)
             return None
 
     def _complete(self, begun: Begun, operation: Operation, out: Any) -> None:
-        row, pg, _, events, waited, _ = begun
+        row, pg, _, events, waited = begun
         try:
             work = out[-1] if isinstance(out, tuple) and out else out
             if work is None or isinstance(work, tuple):  # it returned when it was complete
@@ -178,13 +176,7 @@ class CollectiveTap:
         group = self._groups.of(pg, tensor)
         ids = group.whole.id_in(segment) if operation.peer is None else 0
         dtype = 0 if tensor is None else segment.name_id(str(tensor.dtype).removeprefix("torch."))
-        return Kind(group.of, segment, group, group.whole, ids, dtype, segment.name_id(operation.name), self._keys(tensor))
-
-    def _keys(self, tensor: torch.Tensor | None) -> Any:
-        """The tensor's dispatch keys below ours: all other tensors of a collective are of its kind."""
-        if tensor is None:
-            return torch._C.DispatchKeySet(torch._C.DispatchKey.Undefined)
-        return torch._C._dispatch_keys(tensor) & self._below
+        return Kind(group.of, segment, group, group.whole, ids, dtype, segment.name_id(operation.name))
 
     def _failed(self, error: Exception) -> None:
         self._errors += 1
