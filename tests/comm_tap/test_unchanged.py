@@ -20,3 +20,10 @@ def test_a_rank_that_leaves_with_collectives_in_flight_ends_as_it_would_alone(tm
 
     assert [rank.code for rank in ranks] == [0, code], ranks[1].err[-2000:]
     assert len(ranks[1].collectives.table) == 5
+
+
+def test_collectives_of_fake_tensors_go_where_they_go_alone(tmp_path):
+    (rank,) = launch(tmp_path, "under_modes.py", 1)
+
+    assert rank.code == 0, rank.err[-2000:]
+    assert [one.name for one in rank.seen()].count("all_reduce") >= 2
