@@ -58,7 +58,7 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
         stage = Stage.LOSS if isinstance(module, _Loss) else Stage.FORWARD
         with Span(segment, stage, segment.name_id(type(module).__name__), 0, flags) as span:
             output = original(module, *args, **kwargs) if counting is None else counting.call(original, module, *args, **kwargs)
-            if is_number(output) and next(module.parameters(), None) is None:
+            if stage is Stage.FORWARD and is_number(output) and next(module.parameters(), None) is None:
                 span.stage = Stage.LOSS
     finally:
         inside.depth -= 1
