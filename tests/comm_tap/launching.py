@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,12 +91,18 @@ def launch(folder: Path, program: str, ranks: int, *args: object, recorded: bool
     """Run ``programs/PROGRAM ARGS`` as so many ranks that meet on localhost."""
     folder.mkdir(parents=True, exist_ok=True)
     running = [start(folder, program, rank, ranks, args, recorded, *ports) for ports in [free_ports()] for rank in range(ranks)]
-    try:
-        done = [process.communicate(timeout=LIMIT_S)[1] for process in running]
-    finally:
-        for process in running:
-            process.kill()
+    until = time.monotonic() + LIMIT_S
+    done = [errors_of(process, until) for process in running]
     return [Rank(folder, rank, process.returncode, done[rank]) for rank, process in enumerate(running)]
+
+
+def errors_of(process: subprocess.Popen[str], until: float) -> str:
+    """Wait for its end and return its standard error; where each of its threads stands, if it does not come to an end."""
+    try:
+        return process.communicate(timeout=max(0.0, until - time.monotonic()))[1]
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)  # PYTHONFAULTHANDLER
+        return process.communicate()[1]
 
 
 def start(
@@ -111,7 +119,8 @@ def start(
         "MASTER_PORT": port,
         "ANOTHER_PORT": another,
     }
-    environment = {**os.environ, **{name: str(value) for name, value in place.items()}, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
+    quiet = {"PYTHONWARNINGS": "ignore", "PYTHONFAULTHANDLER": "1", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **{name: str(value) for name, value in place.items()}, **quiet}
     return subprocess.Popen(
         [str(part) for part in command], env=environment, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
@@ -125,4 +134,4 @@ def free_ports() -> tuple[int, int]:
 
 
 def say_what_went_wrong(ranks: list[Rank]) -> None:
-    assert [rank.code for rank in ranks] == [0] * len(ranks), "\n".join(rank.err[-3000:] for rank in ranks)
+    assert [rank.code for rank in ranks] == [0] * len(ranks), "\n".join(rank.err[-6000:] for rank in ranks)

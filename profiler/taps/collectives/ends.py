@@ -12,8 +12,8 @@ gloo's reduce_scatter, send and recv have no future: their end is known where th
 """
 
 import atexit
-import threading
 import time
+from threading import get_ident
 from typing import Any
 
 import torch.distributed as dist
@@ -27,6 +27,7 @@ from feedline.profiler.taps.patch import Patches
 SETTLE_NS = 1_000_000_000  # a callback has left its thread for sure so long after its end
 WINDING_DOWN_S = 0.01  # the same, where somebody waits for it
 MOST_WAITING = 8  # works without a future, kept alive until they are waited for
+COLLECTIVE = int(Stage.COLLECTIVE)  # a plain number is quicker to look up
 
 
 class Row:
@@ -42,12 +43,12 @@ class Row:
         """The first stamp counts."""
         if not self.ended:
             self.ended = True
-            self.segment.end(self.place, Stage.COLLECTIVE, at - self.start)
+            self.segment.end(self.place, COLLECTIVE, at - self.start)
 
     def unknown(self) -> None:
         if not self.ended:
             self.ended = True
-            self.segment.end(self.place, Stage.COLLECTIVE, UNMEASURED)
+            self.segment.end(self.place, COLLECTIVE, UNMEASURED)
 
     def done(self, _: object) -> None:
         """Called by the backend's thread. The group may go away once ``in_flight`` is empty: last."""
@@ -61,12 +62,6 @@ class Row:
             self.group.in_flight.pop(id(self), None)
 
 
-class Expected(threading.local):
-    """What this thread waits for next."""
-
-    row: Row | None = None
-
-
 class Ends:
     """Stamps the ends of works on the CPU."""
 
@@ -74,7 +69,7 @@ class Ends:
         self._groups = groups
         self._waiting: dict[int, tuple[Any, Row]] = {}
         self._last: tuple[Any, Row] | None = None
-        self._expected = Expected()
+        self._expected: dict[int, Row] = {}  # by thread: what it waits for next
         self._look = 0
         self._at_exit = False
 
@@ -83,10 +78,8 @@ class Ends:
         original, expected = dist.Work.wait, self._expected
 
         def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
-            row: Row | None = expected.row
-            if row is not None:
-                expected.row = None
-            else:
+            row = expected.pop(get_ident(), None) if expected else None
+            if row is None:
                 row = self._row(work)
             if row is None:
                 return original(work, *args, **kwargs)
@@ -101,9 +94,10 @@ class Ends:
 
     def expect(self, row: Row) -> None:
         """This thread waits for it next, in Python: no callback is needed, and nobody has to tell whose work it is."""
-        if self._expected.row is not None:  # it was waited for in C++, or never
-            self._expected.row.unknown()
-        self._expected.row = row
+        expected, thread = self._expected, get_ident()
+        if thread in expected:  # it was waited for in C++, or never
+            expected[thread].unknown()
+        expected[thread] = row
 
     def watch(self, row: Row, pg: Any, work: Any, operation: str) -> None:
         """Have the end of a row stamped."""

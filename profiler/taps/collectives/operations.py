@@ -1,6 +1,7 @@
 """What each c10d operator is and how many bytes its message has."""
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -32,7 +33,8 @@ _ON_ROOT_ONLY = {"gather_": 1, "scatter_": 0}  # which of (output, input) every 
 _SENDS = {"send": True, "recv_": False}
 
 
-class Operation(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Operation:
     """How to read the arguments of one operator.
 
     Attributes:

@@ -8,7 +8,8 @@ The reducer calls while it holds its own lock, and the kernel takes the interpre
 
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -30,7 +31,8 @@ MOST_ERRORS = 20  # of our own, after which the tap takes itself away
 Begun = tuple[Row, Any, int, Any, bool]  # the row, the group, bytes, events of a GPU, the caller waits for it at once
 
 
-class Kind(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Kind:
     """What is the same for all calls of one operation on one group and dtype."""
 
     of: Callable[[], Any]  # a weak reference to the process group
@@ -136,7 +138,7 @@ class CollectiveTap:
             kind = kinds.get(key)
             if kind is None or kind.segment is not segment or kind.of() is not pg:
                 kind = kinds[key] = self._kind(segment, operation, pg, tensor)
-            _, _, group, channel, ids, dtype, source = kind
+            group, channel, ids = kind.group, kind.channel, kind.ids
             if operation.peer is not None:
                 channel = group.pair(args[operation.peer], operation.sends, args[operation.peer + 1])
                 ids = channel.id_in(segment)
@@ -147,7 +149,8 @@ class CollectiveTap:
                 recorder.convergence.reduced(tensor, group.size, bool(flags))
             events = self._cuda.begin(tensor.device) if tensor is not None and tensor.is_cuda else None
             start = clock.wall_ns()
-            place = segment.add(COLLECTIVE, start, UNMEASURED, ids, dtype, nbytes, next(channel.numbers), 0, source, flags)
+            number = next(channel.numbers)
+            place = segment.add(COLLECTIVE, start, UNMEASURED, ids, kind.dtype, nbytes, number, 0, kind.source, flags)
             row = Row(segment, place, start, group, channel)
             return row, pg, nbytes, events, waited
         except Exception as error:
