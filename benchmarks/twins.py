@@ -92,6 +92,7 @@ def run(
     out = subprocess.DEVNULL if quiet else None
     started = time.perf_counter_ns()
     given = {**os.environ, **(environment or {}), "FEEDLINE_BENCHMARK_T0": str(started)}
+    given.pop("PYTHONDONTWRITEBYTECODE", None)  # it would compile torch's Python anew in every process, in 3 to 6 s
     process = subprocess.Popen(command, cwd=cwd, env=given, stdout=out, stderr=out, start_new_session=True)
     timer = threading.Timer(limit_s or threading.TIMEOUT_MAX, os.killpg, (process.pid, signal.SIGKILL))
     timer.daemon = True
