@@ -140,7 +140,7 @@ def _traffic(rank: Gathered) -> Traffic:
     sums = rank.makers.sums(Stage.TRAFFIC)
     if not sums[0] or not rank.samples:
         return Traffic(None, None, None, None)
-    faults, disk, chars, calls = (float(sums[index]) / (rank.makers.described or rank.samples) for index in (1, 2, 4, 5))
+    faults, disk, chars, calls = (float(sums[index]) / rank.makers.described for index in (1, 2, 4, 5))
     return Traffic(read_chars=chars, read_calls=calls, disk_bytes=disk, major_faults=faults)
 
 

@@ -203,8 +203,8 @@ class Makers:
 
     @property
     def described(self) -> int:
-        """Samples that the batches stand for which were looked into: those made, or about as many; 0: nobody looked into any."""
-        return int(self.sums(Stage.BATCH)[5])
+        """Samples that the batches stand for which were looked into: about as many as were made; where there are none, those made."""
+        return int(self.sums(Stage.BATCH)[5]) or int(self.sums(Stage.FETCH)[5])
 
     @property
     def measures_runqueue(self) -> bool:
@@ -217,7 +217,7 @@ def per_sample(details: Details, makers: Makers, samples: int) -> dict[str, Cost
     fetch, collate, pickle, batch, traffic = (
         makers.sums(stage) for stage in (Stage.FETCH, Stage.COLLATE, Stage.PICKLE, Stage.BATCH, Stage.TRAFFIC)
     )
-    queued, described = makers.measures_runqueue, makers.described or samples
+    queued, described = makers.measures_runqueue, makers.described
     costs: dict[str, Cost] = {}
     scale, making = _scale(details, fetch, collate, samples), (fetch - collate) / samples
     rest = dict(details.whole)

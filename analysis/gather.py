@@ -294,7 +294,7 @@ def _head_of_line(steps: Steps, ready: dict[tuple[int, int], int]) -> tuple[IntA
 def process_cpu_s(rank: Gathered) -> float | None:
     """CPU seconds a sample of whole processes, helper threads included."""
     traffic = rank.makers.sums(Stage.TRAFFIC)
-    return float(traffic[3]) / (rank.makers.described or rank.samples) / 1e9 if traffic[0] and rank.samples else None
+    return float(traffic[3]) / rank.makers.described / 1e9 if traffic[0] and rank.samples else None
 
 
 def main_runqueue_share(rank: Gathered) -> float | None:

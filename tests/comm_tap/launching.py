@@ -92,17 +92,17 @@ def launch(folder: Path, program: str, ranks: int, *args: object, recorded: bool
     folder.mkdir(parents=True, exist_ok=True)
     running = [start(folder, program, rank, ranks, args, recorded, *ports) for ports in [free_ports()] for rank in range(ranks)]
     until = time.monotonic() + LIMIT_S
-    done = [errors_of(process, until) for process in running]
-    return [Rank(folder, rank, process.returncode, done[rank]) for rank, process in enumerate(running)]
-
-
-def errors_of(process: subprocess.Popen[str], until: float) -> str:
-    """Wait for its end and return its standard error; where each of its threads stands, if it does not come to an end."""
     try:
-        return process.communicate(timeout=max(0.0, until - time.monotonic()))[1]
+        done = [process.communicate(timeout=max(0.0, until - time.monotonic()))[1] for process in running]
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGABRT)  # PYTHONFAULTHANDLER
-        return process.communicate()[1]
+        for process in running:
+            process.send_signal(signal.SIGABRT)  # PYTHONFAULTHANDLER: it says where each of its threads stands
+        stand = "\n".join(process.communicate()[1][-6000:] for process in running)
+        raise AssertionError(f"not all ranks of {program} came to an end within {LIMIT_S} s:\n{stand}") from None
+    finally:
+        for process in running:
+            process.kill()
+    return [Rank(folder, rank, process.returncode, done[rank]) for rank, process in enumerate(running)]
 
 
 def start(
@@ -134,4 +134,4 @@ def free_ports() -> tuple[int, int]:
 
 
 def say_what_went_wrong(ranks: list[Rank]) -> None:
-    assert [rank.code for rank in ranks] == [0] * len(ranks), "\n".join(rank.err[-6000:] for rank in ranks)
+    assert [rank.code for rank in ranks] == [0] * len(ranks), "\n".join(rank.err[-3000:] for rank in ranks)

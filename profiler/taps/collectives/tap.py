@@ -15,18 +15,17 @@ import torch
 import torch.distributed as dist
 
 from feedline.profiler import clock
-from feedline.profiler.events import UNMEASURED, Flag, Stage
+from feedline.profiler.events import UNMEASURED, Flag
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.collectives.cuda import CudaEnds
-from feedline.profiler.taps.collectives.ends import Ends, Row
+from feedline.profiler.taps.collectives.ends import COLLECTIVE, Ends, Row
 from feedline.profiler.taps.collectives.groups import Channel, Group, Groups
 from feedline.profiler.taps.collectives.operations import Operation, operations
 from feedline.profiler.taps.patch import Patches
 
 KEY = "BackendSelect"
 ENGINE = "torch.autograd.graph"  # the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
-COLLECTIVE, BUCKET = int(Stage.COLLECTIVE), Flag.BUCKET  # as plain numbers: an enum's are slow
 MOST_ERRORS = 20  # of our own, after which the tap takes itself away
 Begun = tuple[Row, Any, int, Any, bool]  # the row, the group, bytes, events of a GPU, the caller waits for it at once
 
@@ -144,7 +143,7 @@ class CollectiveTap:
                 ids = channel.id_in(segment)
             nbytes = operation.nbytes(args, group.size) if alone is None or alone.layout is not torch.strided else alone.nbytes
             waited = 0 < operation.waits < len(args) and args[operation.waits] is False
-            flags = BUCKET if operation.reducer and not waited and tensor is not None and from_reducer(tensor) else 0
+            flags = Flag.BUCKET if operation.reducer and not waited and tensor is not None and from_reducer(tensor) else 0
             if operation.reducer and tensor is not None and recorder.convergence is not None:
                 recorder.convergence.reduced(tensor, group.size, bool(flags))
             events = self._cuda.begin(tensor.device) if tensor is not None and tensor.is_cuda else None
