@@ -5,6 +5,7 @@ Each host is a namespace with one interface; a token bucket limits what it sends
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,10 +61,10 @@ class Lab:
         """One rank on each of the first hosts, to their end.
 
         Raises:
-            RuntimeError: one of them failed or took too long; with the end of what it printed.
+            RuntimeError: one of them failed or took too long; with the end of what it printed, and where each of its threads stood.
         """
         place = {"WORLD_SIZE": str(ranks), "LOCAL_RANK": "0", "MASTER_ADDR": "10.77.0.1", "MASTER_PORT": "29511", "OMP_NUM_THREADS": "1"}
-        place |= {"GLOO_SOCKET_IFNAME": "eth0", **(environment or {})}
+        place |= {"GLOO_SOCKET_IFNAME": "eth0", "PYTHONFAULTHANDLER": "1", **(environment or {})}
         logs = [cwd / f"rank{rank}.log" for rank in range(ranks)]
         started = [self.start(rank, command, {**place, "RANK": str(rank)}, cwd, log) for rank, log in enumerate(logs)]
         try:
@@ -71,12 +72,16 @@ class Lab:
         except subprocess.TimeoutExpired:
             codes = [1]
         finally:
+            for process in (one for one in started if one.poll() is None):
+                process.send_signal(signal.SIGABRT)  # faulthandler prints its threads
             for process in started:
-                if process.poll() is None:
+                try:
+                    process.wait(5.0)
+                except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
         if any(codes):
-            said = "\n".join(log.read_text(errors="replace")[-1500:] for log in logs)
+            said = "\n".join(log.read_text(errors="replace")[-4000:] for log in logs)
             raise RuntimeError(f"{' '.join(command)}: exit codes {codes}\n{said}")
 
 

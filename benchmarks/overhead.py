@@ -39,13 +39,13 @@ def command(how: str, folder: Path, training: Sequence[str]) -> list[str]:
     return [python, *training, *given.get(how, [])]
 
 
-def as_commands(names: Sequence[str], data: str, rounds: int, epochs: int) -> list[dict[str, Report | None]]:
+def as_commands(names: Sequence[str], data: str, rounds: int, epochs: int, *more: str) -> list[dict[str, Report | None]]:
     """Whole commands in turns: what each run said of itself, and what the operating system said of it; None: it did not end well."""
 
     def measure(how: str) -> Report | None:
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch)
-            training = [str(TRAINING), data, "--epochs", str(epochs), "--report", str(folder / "said.json")]
+            training = [str(TRAINING), data, "--epochs", str(epochs), *more, "--report", str(folder / "said.json")]
             ended = run(command(how, folder, training), folder, limit_s=LIMIT_S)
             if ended.exit_code != 0 and how in PEERS:
                 print(f"  {how}: exit code {ended.exit_code} after {ended.wall_s:.0f} s", file=sys.stderr, flush=True)
@@ -129,6 +129,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", help="a folder of photographs, as examples/photos.py makes it")
     parser.add_argument("--pairs", type=int, default=300, help="of steps in one process; three times as many with the linear model")
+    parser.add_argument("--starts", type=int, default=12, help="pairs of commands that end after two steps")
     parser.add_argument("--commands", type=int, default=10, help="pairs of whole commands, feedline and without")
     parser.add_argument("--peers", type=int, default=4, help="rounds with all the other profilers")
     parser.add_argument("--epochs", type=int, default=2, help="in a command")
@@ -142,6 +143,10 @@ def main() -> None:
         inside[name] = costs(kept[name], "feedline", samples)
     print(f"{machine()}, load {load:.1f} before\n\n{inside_table(inside)}\n", flush=True)
 
+    starts = as_commands(["without", "feedline"], data, args.starts, 1, "--light", "--batches", "2")
+    if starts:
+        begun = command_costs(starts, "feedline")
+        print(f"start alone: {begun['start_s'].text()} s of CPU, {begun['start_wall_s'].text()} s of wall\n", flush=True)
     alone = as_commands(["without", "feedline"], data, args.commands, args.epochs)
     commands = {"feedline": command_costs(alone, "feedline")} if alone else {}
     print(f"{commands_table(commands)}\n", flush=True)
@@ -156,6 +161,7 @@ def main() -> None:
         limits=LIMITS,
         in_one_process={"pairs": kept, "costs": {how: {n: asdict(e) for n, e in one.items()} for how, one in inside.items()}},
         commands={
+            "starts": starts,
             "alone": alone,
             "together": together,
             "costs": {how: {n: asdict(e) for n, e in one.items()} for how, one in commands.items()},

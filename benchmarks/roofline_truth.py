@@ -245,7 +245,8 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    before = usable_cpus(args.data, min(args.rounds, 5))
+    looks = min(args.rounds, 5)
+    before = usable_cpus(args.data, looks)
     trainings = {name: Training(args.data, make(), size) for name, (make, size) in TRAININGS.items()}
     for number in range(-1, args.rounds):
         for training in trainings.values():
@@ -253,7 +254,7 @@ def main() -> None:
         print(f"round {number + 1} of {args.rounds}", flush=True)
     for training in trainings.values():
         del training.rounds[0]  # it found out how long the others have to be
-    after = usable_cpus(args.data, min(args.rounds, 5))
+    after = usable_cpus(args.data, looks)
     cpus = (before.median + after.median) / 2
     made = {name: row(name, training.rounds, cpus) for name, training in trainings.items()}
     head = ["training", "loader", "step", "CPUs", "predicted (roof)", "measured", "error", "waits", "verdict predicted", "observed"]

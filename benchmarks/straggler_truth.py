@@ -3,8 +3,9 @@
     python benchmarks/straggler_truth.py [--ranks 3,4] [--mbit 200] [--keep FOLDER] [--json straggler_truth.json]
 
 ``feedline run`` records programs/straggling_ddp.py. Its ranks are in time namespaces (unshare --time), so that their clocks are seconds and
-hours apart, and each step has a rank that is 0, 20, 50 or 80 ms late. The truth of a transfer is what the program itself measures between
-barriers; of a late rank's cost, how much longer the steps with that delay are than those without.
+hours apart, and each step has a rank that is 0, 20, 50 or 80 ms late. The truth of a transfer is what the program itself measures after
+barriers, by the time of day that all ranks share; of a late rank's cost, how much longer the steps with that delay are than those without.
+``even link`` is the replay that knows no more of the link than its mean bandwidth and latency.
 """
 
 import argparse
@@ -38,8 +39,22 @@ from feedline.profiler.store.read import Run
 
 PROGRAM = Path(__file__).resolve().parent / "programs" / "straggling_ddp.py"
 AHEAD_S = (0, 5_000, 31, 777_777)  # each rank's clock
-LIMIT_S = 300.0
+LIMIT_S = 120.0
 CLAIMED_MS = 20.0  # delays from which on the culprit has to be found
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the training measured of its own buckets, s: all ranks at once, and one of them late."""
+
+    bucket_s: list[float]
+    late_bucket_s: list[float]
+    buckets: int
+
+    def transfer_ms(self, late: bool) -> float:
+        """Of a step: whoever is late is so for its first bucket."""
+        first = self.late_bucket_s if late else self.bucket_s
+        return float(np.median(first) + np.median(self.bucket_s) * (self.buckets - 1)) * 1e3
 
 
 @dataclass(frozen=True)
@@ -54,11 +69,11 @@ class Held:
     transfer_true: float
     culprit_right: float
     last_right: float
-    last_right: float
     phase_right: float
     waited: float
     step: float
     replayed: float
+    even: float
     cost: float
     cost_true: float
 
@@ -93,7 +108,7 @@ def without_clocks(ranks: Sequence[Collectives]) -> list[Collectives]:
     return [replace(one, clock=RankClock(nothing, nothing, np.inf)) for one in ranks]
 
 
-def hold(ranks: list[Collectives], clocks: str, bucket_s: list[float], buckets: int) -> tuple[list[Held], float, float]:
+def hold(ranks: list[Collectives], clocks: str, truth: Truth) -> tuple[list[Held], float, float]:
     """Analyse, and hold it against the plan. Also: the clock bound, and the true error of the alignment (ms), of which the truth is what
     the time namespaces were told.
     """
@@ -103,9 +118,9 @@ def hold(ranks: list[Collectives], clocks: str, bucket_s: list[float], buckets: 
     parts = [partition(one, column, matched, met, alignment.bound) for column, one in enumerate(ranks)]
     found = blame.blame(ranks, parts, matched, met, alignment.bound)
     made = timeline(ranks, matched, met, WARM_UP)
-    asked = WhatIf(made, fit(made, matched, met, parts))
+    asked = WhatIf(made, fit(made, matched, parts))
     costs = np.stack([asked.cost(column) for column in range(len(ranks))], 1) * 1e3
-    moved = np.stack([part.parts["hidden_transfer"] + part.parts["exposed_transfer"] for part in parts], 1).max(1) / 1e6
+    moved = np.stack([part.parts["hidden_transfer"] + part.parts["exposed_transfer"] for part in parts], 1).mean(1) / 1e6
     last = last_to_arrive(ranks, matched)
     rows: dict[float, list[tuple[float, ...]]] = defaultdict(list)
     for index, number in enumerate(made.numbers.tolist()):
@@ -114,23 +129,43 @@ def hold(ranks: list[Collectives], clocks: str, bucket_s: list[float], buckets: 
         phase = max(found.excess, key=lambda name: int(found.excess[name][number]))
         right = guilty == late if ms else bool(found.late[number] < CLAIMED_MS / 2 * 1e6)
         shares = (float(right), float(guilty == last[number] if ms else right), float(phase == "wait"))
-        times = (moved[number], found.waited[number] / 1e6, made.period[index] / 1e6, asked.base[index] * 1e3, costs[index, late])
+        times = (
+            moved[number],
+            found.waited[number] / 1e6,
+            made.period[index] / 1e6,
+            asked.base[index] * 1e3,
+            asked.even[index] * 1e3,
+            costs[index, late],
+        )
         rows[ms].append((*shares, *times))
-    true = float(np.median(bucket_s)) * 1e3 * buckets
-    return summed(len(ranks), clocks, rows, true), alignment.bound / 1e6, error_ms(matched.end, alignment.reference(matched.end), ranks)
+    return summed(len(ranks), clocks, rows, truth), alignment.bound / 1e6, error_ms(matched.end, alignment.reference(matched.end), ranks)
 
 
-def summed(ranks: int, clocks: str, rows: dict[float, list[tuple[float, ...]]], true: float) -> list[Held]:
+def summed(ranks: int, clocks: str, rows: dict[float, list[tuple[float, ...]]], truth: Truth) -> list[Held]:
     """One line for each delay: shares of right answers, medians of times, means of steps."""
     healthy = float(np.median(np.array(rows[0.0])[:, 5]))
     held = []
     for ms in DELAYS_MS:
         of = np.array(rows[ms])
         culprit, arrived, phase = of[:, :3].mean(0).tolist()
-        transfer, waited, step, _, cost = np.median(of[:, 3:], 0).tolist()
-        measured, replayed = of[:, 5:7].mean(0).tolist()
+        transfer, waited, step, _, _, cost = np.median(of[:, 3:], 0).tolist()
+        means = of[:, 5:8].mean(0).tolist()
         held.append(
-            Held(ranks, clocks, ms, len(of), transfer, true, culprit, arrived, phase, waited, measured, replayed, cost, step - healthy)
+            Held(
+                ranks,
+                clocks,
+                ms,
+                len(of),
+                transfer,
+                truth.transfer_ms(ms > 0),
+                culprit,
+                arrived,
+                phase,
+                waited,
+                *means,
+                cost,
+                step - healthy,
+            )
         )
     return held
 
@@ -175,9 +210,9 @@ def main() -> None:
                 with netlab.lab(ranks, args.mbit) as net:
                     record(net, folder, ranks, args.steps)
             recorded = read(folder / "run")
-            truth = json.loads((folder / "truth.json").read_text())
+            truth = Truth(**json.loads((folder / "truth.json").read_text()))
         for clocks, seen in (("measured", recorded), ("passive", without_clocks(recorded))):
-            held, bound, error = hold(seen, clocks, truth["bucket_s"], truth["buckets"])
+            held, bound, error = hold(seen, clocks, truth)
             results += held
             bounds.append((ranks, clocks, bound, error))
     head = [
@@ -193,6 +228,7 @@ def main() -> None:
         "waited",
         "step",
         "replayed",
+        "even link",
         "cost",
         "true",
     ]
@@ -204,7 +240,7 @@ def main() -> None:
 def line(one: Held) -> list[str]:
     """A row of the table."""
     share = [f"{100 * part:.0f} %" for part in (one.culprit_right, one.last_right, one.phase_right)]
-    times = [f"{value:.1f}" for value in (one.waited, one.step, one.replayed, one.cost, one.cost_true)]
+    times = [f"{value:.1f}" for value in (one.waited, one.step, one.replayed, one.even, one.cost, one.cost_true)]
     return [
         str(one.ranks),
         one.clocks,

@@ -29,6 +29,7 @@ class Timeline:
         group_ranks, slots: of the group that they belong to.
         dtype: of most bytes.
         numbers: int64 [steps]: the step of the first rank in which it ends.
+        rows: int64 [steps, buckets]: of ``Matched``; empty where nothing was measured.
         gradients: bool [buckets]: all-reduced in backward.
     """
 
@@ -40,6 +41,7 @@ class Timeline:
     slots: int
     dtype: str
     numbers: IntArray
+    rows: IntArray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     gradients: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
 
     @property
@@ -137,7 +139,8 @@ def _cut(
     entry = np.flatnonzero(row == usual[0, largest])
     dtype = ranks[0].dtypes[int(ranks[0].table["dtype"][entry[0]])] if len(entry) and ranks[0].dtypes else ""
     slots = SLOTS.get(group.backend, 1)
-    return Timeline(ready, period, matched.nbytes[usual[0]], synchronous, len(group.ranks), slots, dtype, numbers[following], gradients)
+    nbytes, ranks_of_group = matched.nbytes[usual[0]], len(group.ranks)
+    return Timeline(ready, period, nbytes, synchronous, ranks_of_group, slots, dtype, numbers[following], usual[following], gradients)
 
 
 def _last_of_backward(first: Collectives, start: IntArray) -> np.ndarray:

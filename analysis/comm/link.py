@@ -5,36 +5,32 @@ from collections.abc import Sequence
 import numpy as np
 
 from feedline.analysis.comm.buckets import Timeline
-from feedline.analysis.comm.match import MISSING, Matched
-from feedline.analysis.comm.partition import Meetings, Partition
+from feedline.analysis.comm.match import Matched
+from feedline.analysis.comm.partition import Partition
 from feedline.analysis.comm.replay import Link
 
 APART = 4.0  # largest over smallest size from which on latency and bandwidth can be told apart
 
 
-def fit(made: Timeline, matched: Matched, met: Meetings, partitions: Sequence[Partition]) -> Link:
+def fit(made: Timeline, matched: Matched, partitions: Sequence[Partition]) -> Link:
     """Bytes over the time in which they moved; the measured steps have no part in it, so that a replay can be held against them."""
-    moved, sizes = _moved(made, matched, met, partitions)
-    chosen = ~np.isnan(moved) & (moved > 0)
-    if not chosen.any():
+    moved = _moved(made, matched, partitions)
+    sizes = np.broadcast_to(made.bus_bytes, moved.shape)
+    told = moved > 0  # nan is not
+    if not told.any():
         return Link(float("inf"), 0.0, False)
-    moved, sizes = moved[chosen], sizes[chosen]
-    alpha, known = _latency(moved, sizes)
-    return Link(float(sizes.sum() / max((moved - alpha).sum(), 1e-9)), alpha, known)
+    alpha, known = _latency(moved[told], sizes[told])
+    bytes_per_s = float(sizes[told].sum() / max((moved[told] - alpha).sum(), 1e-9))
+    return Link(bytes_per_s, alpha, known, np.where(told, moved / (alpha + sizes / bytes_per_s), 1.0))
 
 
-def _moved(made: Timeline, matched: Matched, met: Meetings, partitions: Sequence[Partition]) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds and bus bytes of the collectives of these sizes, by the rank whose bytes moved longest; nan: not told."""
-    sizes = np.unique(made.nbytes)
-    wanted = np.isin(matched.nbytes, sizes) & (matched.end != MISSING).all(1)
+def _moved(made: Timeline, matched: Matched, partitions: Sequence[Partition]) -> np.ndarray:
+    """float64 [steps, buckets], s: in which bytes moved, by the rank whose moved longest; nan: not told."""
     took = np.full(matched.start.shape, np.nan)
     for column, part in enumerate(partitions):
         row = matched.rows[column]
         took[row[row >= 0], column] = part.moving[row >= 0]
-    factor = 2 * (made.group_ranks - 1) / made.group_ranks
-    with np.errstate(all="ignore"):
-        seconds = np.where(np.isnan(took[wanted]).any(1), np.nan, took[wanted].max(1)) / 1e9
-    return seconds, matched.nbytes[wanted] * factor
+    return np.asarray(took[made.rows].max(2) / 1e9)
 
 
 def _latency(moved: np.ndarray, sizes: np.ndarray) -> tuple[float, bool]:

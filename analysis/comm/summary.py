@@ -119,7 +119,7 @@ def _across(
             [_prediction(Replayed("the run itself", None, None, None, 0.0, str(reason)))],
             "",
         )
-    asked = what_if.WhatIf(made, fit(made, matched, met, ordered), _limit(ceilings))
+    asked = what_if.WhatIf(made, fit(made, matched, ordered), _limit(ceilings))
     column = {rank: number for number, rank in enumerate(matched.ranks)}
     shown = [late_rank(late, costs, float(asked.cost(column[late.rank]).mean())) for late in lates[:SHOWN_LATE]]
     return shown, [_prediction(one) for one in questions(asked, what_if.micro_batches(ranks))], ""

@@ -26,17 +26,23 @@ class WhatIf:
 
     Args:
         made: thinned.
+        link: fitted to ``made``.
         limit: bytes/s that the ranks can move at all (a probe on this machine); None: not measured.
+
+    Attributes:
+        base: float64 [steps], s: the run replayed.
+        even: the same, as if every byte had moved as fast as the mean: what ``base`` knows better than a link's two numbers.
     """
 
     def __init__(self, made: Timeline, link: Link, limit: float | None = None) -> None:
         self.made, self.link, self.limit = made, link, limit
         self.base: FloatArray = simulate(made.ready, made, link)
+        self.even: FloatArray = simulate(made.ready, made, replace(link, slowness=np.zeros(0)))
 
     def as_it_was(self) -> Replayed:
         """The replay of the run itself, to be held against the measured step."""
         replayed = float(self.base.mean())
-        return replace(answer("the run itself", self.made, self.base, self.base), step_s=replayed)
+        return replace(self._answer("the run itself", self.base), step_s=replayed)
 
     def no_straggler(self, column: int | None = None) -> Replayed:
         """One rank as fast as the median of the others; without ``column``, no rank later than the median."""
@@ -80,12 +86,9 @@ class WhatIf:
         ready = split_ready(self.made.ready, self.made.nbytes, edges)
         synchronous = np.zeros(len(edges) - 1, bool)
         synchronous[-1] = True
-        return self._asked(
-            what,
-            ready,
-            replace(self.made, nbytes=np.diff(edges), synchronous=synchronous, gradients=~np.zeros_like(synchronous)),
-            self.link,
-        )
+        made = replace(self.made, nbytes=np.diff(edges), synchronous=synchronous, gradients=~np.zeros_like(synchronous))
+        of_step = np.average(self.link.slowness, 1, self.made.nbytes)[:, None]  # which bytes were slow, no new bucket can tell
+        return self._asked(what, ready, made, replace(self.link, slowness=np.repeat(of_step, len(edges) - 1, 1)))
 
     def accumulate(self, times: int, micro_s: FloatArray) -> Replayed:
         """An update of the parameters every so many batches (``no_sync`` in between); per batch, like all others.
@@ -97,14 +100,18 @@ class WhatIf:
         if not len(micro_s) or not micro_s.max() > 0:
             return refused(what, "the stages of a step are not known")
         changed = (self.base + (times - 1) * float(micro_s.max())) / times
-        return answer(what, self.made, self.base, changed, spread=float(micro_s.std()) * (times - 1) / times)
+        return self._answer(what, changed, float(micro_s.std()) * (times - 1) / times)
 
     def _asked(self, what: str, ready: np.ndarray, made: Timeline, link: Link) -> Replayed:
         changed = simulate(ready, made, link)
         slower = replace(link, bytes_per_s=link.bytes_per_s * (1 - LINK_ERROR))
         before = replace(self.link, bytes_per_s=self.link.bytes_per_s * (1 - LINK_ERROR))
         moved = float((simulate(self.made.ready, self.made, before) - simulate(ready, made, slower)).mean())
-        return answer(what, self.made, self.base, changed, spread=abs(moved - float((self.base - changed).mean())))
+        return self._answer(what, changed, abs(moved - float((self.base - changed).mean())))
+
+    def _answer(self, what: str, changed: FloatArray, spread: float = 0.0) -> Replayed:
+        off_s = abs(float(self.even.mean()) - float(self.made.period.mean()) / 1e9)
+        return answer(what, self.made, self.base, changed, off_s, spread)
 
 
 def bucket_edges(total: int, cap: int) -> np.ndarray:

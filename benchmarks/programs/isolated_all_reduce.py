@@ -19,6 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mib", default="1,25")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each size")
+    parser.add_argument("--gap-us", type=float, default=0.0, help="of other work before each call, which is not counted")
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--report", type=Path, required=True)
     args = parser.parse_args()
@@ -29,13 +30,13 @@ def main() -> None:
     rates = {}
     for size in [int(mib) << 20 for mib in args.mib.split(",")]:
         message = torch.zeros(size // 4)
-        took = torch.tensor([min(seconds_of(message, 3) for _ in range(3))])
+        took = torch.tensor([min(seconds_of(message, 3, args.gap_us) for _ in range(3))])
         dist.all_reduce(took, dist.ReduceOp.MAX)
         calls = max(1, int(args.seconds / (float(took) * STEPS)))
         wall = 0.0
         for _ in range(STEPS):
             dist.barrier()
-            wall += calls * seconds_of(message, calls)
+            wall += calls * seconds_of(message, calls, args.gap_us)
             optimizer.step()
         slowest = torch.tensor([wall])
         dist.all_reduce(slowest, dist.ReduceOp.MAX)
@@ -46,12 +47,22 @@ def main() -> None:
     dist.destroy_process_group()
 
 
-def seconds_of(message: torch.Tensor, calls: int) -> float:
+def seconds_of(message: torch.Tensor, calls: int, gap_us: float) -> float:
     """Of one call, in the mean."""
-    start = time.perf_counter()
+    other, start = 0.0, time.perf_counter()
     for _ in range(calls):
+        if gap_us:
+            other += spend(gap_us / 1e6)
         dist.all_reduce(message)
-    return (time.perf_counter() - start) / calls
+    return (time.perf_counter() - start - other) / calls
+
+
+def spend(seconds: float) -> float:
+    """Keep this core busy; how long it truly was."""
+    begun = time.perf_counter()
+    while time.perf_counter() - begun < seconds:
+        pass
+    return time.perf_counter() - begun
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ class Training:
         buckets: bytes, in the order in which backward fills them.
         link: bytes/s that a rank can send.
         late: (step, rank) -> (phase, ms more than usual).
+        stalls: (step, bucket) -> ms that the link carries nothing of it.
         offset: rank -> ms that its clock is ahead. drift: rank -> parts per million that it goes too fast.
         jitter: ms: how unevenly ranks compute.
         unclear: ms by which ranks hear of an end later than it was, at most.
@@ -35,6 +36,7 @@ class Training:
     buckets: tuple[int, ...] = (1 * MB, 4 * MB, 4 * MB)
     link: float = 1e9
     late: dict[tuple[int, int], tuple[str, float]] = field(default_factory=dict)
+    stalls: dict[tuple[int, int], float] = field(default_factory=dict)
     offset: dict[int, float] = field(default_factory=dict)
     drift: dict[int, float] = field(default_factory=dict)
     jitter: float = 0.0
@@ -81,7 +83,7 @@ def train(plan: Training) -> Made:
                 else:
                     stages[rank].setdefault(phase, []).append((now[rank], now[rank] + length))
                 now[rank] += length
-        done = _carried(enqueued.max(1), took)
+        done = _carried(enqueued.max(1), [ms + plan.stalls.get((step, bucket), 0.0) for bucket, ms in enumerate(took)])
         for rank in range(plan.ranks):
             heard = done + plan.unclear * MS * random.random(len(done))
             for bucket, size in enumerate(plan.buckets):

@@ -23,7 +23,7 @@ def asked(ranks, **more):
     met = meet(matched, alignment)
     parts = [partition(one, column, matched, met, alignment.bound) for column, one in enumerate(ranks)]
     made = timeline(ranks, matched, met)
-    return WhatIf(made, fit(made, matched, met, parts), **more)
+    return WhatIf(made, fit(made, matched, parts), **more)
 
 
 def truth(plan):
@@ -40,6 +40,20 @@ def test_the_replayed_step_is_the_measured_one_and_without_the_late_rank_the_hea
     assert replay.base.mean() == pytest.approx(made.periods[1:].mean() / 1e9, rel=0.01)
     assert replay.cost(2).mean() * 1e3 == pytest.approx(ms, abs=1.0)
     assert replay.no_straggler(2).step_s == pytest.approx(truth(replace(plan, late={})), abs=1e-3)
+
+
+def test_a_link_that_stalls_now_and_then_does_so_in_the_replay_too():
+    stalls = dict.fromkeys([(7, 2), (19, 0), (30, 2), (31, 1)], 45.0)
+    plan = Training(ranks=3, late=always(2, range(40), "wait", 20.0), stalls=stalls, steps=40, jitter=1.0)
+    made = train(plan)
+    healthy = truth(replace(plan, late={}))
+
+    replay = asked(made.ranks)
+    answer = replay.no_straggler(2)
+
+    np.testing.assert_allclose(replay.base, made.periods[1:] / 1e9, rtol=0.005)
+    assert answer.step_s == pytest.approx(healthy, abs=1e-3) and answer.low <= healthy <= answer.high
+    assert replay.bucket_size(100).step_s > healthy  # the bytes that were slow still are
 
 
 def test_a_faster_link_is_predicted():
@@ -124,7 +138,7 @@ def test_a_replay_that_misses_the_measured_step_predicts_nothing():
 @given(st.lists(st.tuples(st.floats(0, 10), st.floats(0.01, 5)), min_size=1, max_size=8), st.integers(1, 3), st.floats(0, 0.5))
 def test_a_shared_link_is_never_faster_than_its_bandwidth_nor_slower_than_one_after_the_other(jobs, slots, alpha):
     jobs = sorted(jobs)
-    done = _share(jobs, slots, alpha)
+    done = _share([(at, alpha, took) for at, took in jobs], slots)
     one_by_one = 0.0
     for at, took in jobs:
         one_by_one = max(at, one_by_one) + took + alpha
