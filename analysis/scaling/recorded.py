@@ -73,7 +73,8 @@ def link_of(ranks: Sequence[Collectives]) -> Link | None:
     if len(ranks) < 2:
         return None
     joined = match(ranks)
-    complete = joined.whole & joined.together & (joined.end != MISSING).any(1)
+    several = np.array([len(group.ranks) > 1 for group in joined.groups], bool)[joined.group]  # a rank alone moves nothing
+    complete = several & joined.whole & joined.together & (joined.end != MISSING).any(1)
     lasted = np.where((joined.start != MISSING) & (joined.end != MISSING), joined.end - joined.start, np.iinfo(np.int64).max).min(1)
     first = next(one for one in ranks if one.rank == joined.ranks[0])
     end = joined.end[:, 0]

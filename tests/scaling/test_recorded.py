@@ -1,0 +1,38 @@
+"""The link between ranks, from made-up collectives whose bandwidth and latency are known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scaling.made_up import MS, rank
+
+from feedline.analysis.comm.collectives import Collectives, Group
+from feedline.analysis.scaling.recorded import link_of
+
+
+def with_small(one: Collectives, ranks: tuple[int, ...], took: int) -> Collectives:
+    """The same rank with an all-reduce of 64 bytes in another group, 90 ms into each step."""
+    table = one.table.copy()
+    table["group"], table["nbytes"], table["start"] = 1, 64, one.steps[:-1] + 90 * MS
+    table["end"] = table["start"] + took
+    both = np.concatenate([one.table, table])
+    return replace(one, table=np.sort(both, order="start"), groups=[*one.groups, Group(f"mesh {ranks}", ranks, "gloo")])
+
+
+def two(small: dict[int, tuple[int, ...]], took: int) -> list[Collectives]:
+    """Two ranks that move 1 MiB within 10 ms of each of eight steps, and 64 bytes in another group."""
+    start = np.full((8, 1), 40 * MS)
+    return [with_small(rank(number, start, start + 10 * MS, 2), ranks, took) for number, ranks in small.items()]
+
+
+def test_the_latency_of_a_ring_is_that_of_small_messages():
+    link = link_of(two({0: (0, 1), 1: (0, 1)}, took=MS))
+
+    assert link is not None and link.alpha_s == pytest.approx(0.5e-3)  # two rounds
+
+
+def test_a_group_of_one_rank_says_nothing_of_the_link():
+    link = link_of(two({0: (0,), 1: (1,)}, took=5 * MS))
+
+    assert link is not None and (link.alpha_s, link.alpha_from[:2]) == (0.0, "no")
+    assert link.bandwidth == pytest.approx((1 << 20) / 10e-3)
