@@ -32,9 +32,3 @@ def time_to_accuracy(noise: Noise, ranks: int, batch: float, step_s: float) -> f
         seconds; in units of Smin steps (as if Smin were 1) where Smin is not known.
     """
     return (noise.fewest_steps or 1.0) * steps_factor(noise, ranks, batch) * step_s
-
-
-def statistical_efficiency(noise: Noise, ranks: int, batch: float, base_ranks: int) -> float:
-    """Progress that a sample makes, over that of a sample in the batches of ``base_ranks`` at the same batch per rank:
-    (phi + m0) / (phi + m), the EFFICIENCY of Qiao and others, Pollux, OSDI 2021, at one point of the training."""
-    return (noise.critical_batch + base_ranks * batch) / (noise.critical_batch + ranks * batch)

@@ -5,7 +5,7 @@ from scaling.made_up import SOURCE, points
 
 from feedline.analysis.scaling.efficiency import Point, rows, scaling_kind, sound
 from feedline.analysis.scaling.shape import shape_of
-from feedline.analysis.scaling.time_to_accuracy import Noise, statistical_efficiency, time_to_accuracy
+from feedline.analysis.scaling.time_to_accuracy import Noise, time_to_accuracy
 
 
 def ring(n: int) -> float:
@@ -82,4 +82,3 @@ def test_the_shape_is_not_read_off_strong_scaling():
 
 def test_time_to_accuracy_doubles_its_steps_at_the_critical_batch():
     assert time_to_accuracy(Noise(1024, 1000), ranks=8, batch=128, step_s=0.1) == pytest.approx(200.0)
-    assert statistical_efficiency(Noise(1024), ranks=8, batch=128, base_ranks=1) == pytest.approx((1024 + 128) / 2048)
