@@ -84,7 +84,7 @@ def _join(ranks: Sequence[Collectives]) -> Matched:
             np.array([operation(name) in BETWEEN_TWO for name in one.names] or [False])[table["name"]] if len(table) else np.zeros(0, bool)
         )
         group = numbers[table["group"]] if len(table) else np.zeros(0, np.int64)
-        key = np.stack([group, _generation(group, table["sequence"]), table["sequence"].astype(np.int64)], 1)
+        key = np.stack([group, _generation(2 * group + pair, table["sequence"]), table["sequence"].astype(np.int64)], 1)
         key[pair] = -1
         keys.append(key)
         tables.append((meanings[table["name"]] if len(table) else group, table))
@@ -134,12 +134,34 @@ def _filled(
     )
 
 
+def generations(numbers: IntArray) -> IntArray:
+    """How often a group's numbers have begun anew: a group that was destroyed and made again under the same name.
+
+    They do with the first number that was there before. A number that is only smaller than the last tells nothing: streams of a GPU may
+    swap neighbors, on one rank and not on another.
+
+    Args:
+        numbers: int64 [n], of one group, in order of start.
+
+    Returns:
+        int64 [n], from 0.
+    """
+    order = np.argsort(numbers, kind="stable")
+    again = np.flatnonzero(np.diff(numbers[order]) == 0)
+    before = np.full(len(numbers), -1)  # where each number was last
+    before[order[again + 1]] = order[again]
+    latest = np.maximum.accumulate(before)
+    begins = [0]
+    while (begin := int(np.searchsorted(latest, begins[-1]))) < len(numbers):
+        begins.append(begin)
+    return np.searchsorted(begins, np.arange(len(numbers)), "right") - 1
+
+
 def _generation(group: IntArray, sequence: npt.NDArray[np.int64]) -> IntArray:
-    """How often the numbers of a group have begun anew: a group that was destroyed and made again under the same name."""
     found = np.zeros(len(group), np.int64)
     for one in np.unique(group).tolist():
         at = np.flatnonzero(group == one)
-        found[at[1:]] = np.cumsum(sequence[at[1:]] <= np.minimum.accumulate(sequence[at])[:-1])
+        found[at] = generations(sequence[at])
     return found
 
 

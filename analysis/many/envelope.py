@@ -9,7 +9,7 @@ import numpy as np
 
 from feedline.analysis.comm.clocks import Alignment
 from feedline.analysis.comm.collectives import Collectives
-from feedline.analysis.comm.match import MISSING, Matched
+from feedline.analysis.comm.match import MISSING, Matched, generations
 from feedline.analysis.comm.operations import BETWEEN_TWO, TOGETHER, operation
 from feedline.analysis.comm.partition import meet
 from feedline.analysis.timeline import IntArray
@@ -153,24 +153,14 @@ def alone(one: Collectives) -> Matched:
 
 
 def numbered(one: Collectives) -> dict[Key, IntArray]:
-    """Where in a rank's table the collectives of each group are; those whose number was there before are of a further generation."""
+    """Where in a rank's table the collectives of each group and generation are."""
     between_two = np.array([operation(name) in BETWEEN_TWO for name in one.names] or [False])
     found: dict[Key, IntArray] = {}
     for index, group in enumerate(one.groups):
         at = np.flatnonzero((one.table["group"] == index) & ~between_two[one.table["name"]])
-        generation = _times_before(one.table["sequence"][at])
+        generation = generations(one.table["sequence"][at])
         for number in np.unique(generation).tolist():
             found[Key(group.name, group.ranks, number)] = at[generation == number]
-    return found
-
-
-def _times_before(numbers: IntArray) -> IntArray:
-    """How often each number came before: int64 [n]."""
-    order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    begins = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
-    found = np.empty(len(numbers), np.int64)
-    found[order] = np.arange(len(numbers)) - np.repeat(begins, np.diff(begins, append=len(numbers)))
     return found
 
 

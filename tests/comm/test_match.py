@@ -8,7 +8,7 @@ from comm.made_up import MB, MS, Training, always, train, with_table
 
 from feedline.analysis.comm.clocks import align
 from feedline.analysis.comm.collectives import Group
-from feedline.analysis.comm.match import MISSING, match
+from feedline.analysis.comm.match import MISSING, generations, match
 
 
 def test_clocks_years_apart_do_not_disturb_the_matching():
@@ -38,6 +38,38 @@ def test_a_group_made_again_under_the_same_name_is_another_one():
     matched = match([with_table(one, table) for one, table in zip((first, second), tables, strict=True)])
 
     assert len(matched.group) == 12 and matched.whole.all()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "generation"),
+    [
+        ([0, 1, 2, 0, 1, 2, 0], [0, 0, 0, 1, 1, 1, 2]),
+        ([1, 0, 2, 1, 0], [0, 0, 0, 1, 1]),
+        ([0, 1, 2, 1, 2], [0, 0, 0, 1, 1]),
+        ([0, 1, 3, 0, 1, 2, 3], [0, 0, 0, 1, 1, 1, 1]),  # a run that forgot a window
+        ([5, 5, 5], [0, 1, 2]),
+        ([], []),
+    ],
+)
+def test_a_group_begins_anew_with_a_number_that_was_there_before(numbers, generation):
+    assert generations(np.array(numbers, np.int64)).tolist() == generation
+
+
+def test_neighbors_swapped_on_one_rank_still_match():
+    first, second = train(Training(ranks=2, steps=4, buckets=(MB, MB))).ranks
+    table = second.table.copy()
+    table["sequence"][[0, 1]] = table["sequence"][[1, 0]]
+
+    assert match([first, with_table(second, table)]).whole.all()
+
+
+def test_sends_within_a_group_do_not_make_its_collectives_begin_anew():
+    first, second = train(Training(ranks=2, steps=4)).ranks
+    sent = second.table[:3].copy()
+    sent["name"], sent["start"] = len(second.names), second.table["start"][[3, 6, 9]] + 1
+    table = np.sort(np.concatenate([second.table, sent]), order="start")
+
+    assert match([first, replace(second, table=table, names=[*second.names, "send"])]).whole.all()
 
 
 def test_a_rank_without_records_is_named():

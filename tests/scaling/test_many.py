@@ -184,12 +184,17 @@ def test_envelopes_merge_in_any_order():
     assert a.rows["ranks"].tolist() == [4] * 6
 
 
-def test_numbers_that_begin_anew_are_another_generation():
-    starts = np.array([[31, 40], [33, 41]]) * MS
-    one = rank(0, starts, starts + MS, 2)
-    one.table["sequence"] = [0, 1, 0, 1]
+def test_a_group_that_was_made_again_is_another_one_as_in_the_report():
+    starts = np.array([[31, 40], [33, 41], [35, 42]]) * MS
+    ranks = [rank(number, starts, starts + MS, 2) for number in range(2)]
+    for one, numbers in zip(ranks, ([0, 1, 2, 0, 1, 2], [0, 2, 1, 0, 1, 2]), strict=True):
+        one.table["sequence"] = numbers
 
-    assert sorted(key.generation for key in Envelope.of(one).groups) == [0, 1]
+    made = Envelope.of(ranks[0]).merge(Envelope.of(ranks[1]))
+
+    assert [key.generation for key in sorted(made.groups)] == [0, 1]
+    assert [extents.rows["ranks"].tolist() for extents in made.groups.values()] == [[2, 2, 2]] * 2
+    assert match(ranks).whole.tolist() == [True] * 6
 
 
 def test_a_survey_of_nothing_readable_says_why(copied):
