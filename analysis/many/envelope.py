@@ -82,6 +82,9 @@ def empty(length: int) -> np.ndarray:
     return rows
 
 
+NOTHING = Extents(0, empty(0))
+
+
 @dataclass
 class Envelope:
     """All groups' collectives."""
@@ -115,13 +118,16 @@ class Envelope:
         return Envelope({**self.groups, **other.groups, **both})
 
     def rows_of(self, one: Collectives) -> np.ndarray:
-        """The row of each of a rank's collectives: EXTENT_DTYPE [n]; for sends and receives its own times."""
+        """The row of each of a rank's collectives: EXTENT_DTYPE [n]; its own times for sends and receives, and for what the rank began
+        after the envelope was made."""
         found = empty(len(one.table))
         found["start_max"] = found["free"] = one.clock.to_reference(one.table["start"])
         found["last"] = one.rank
         for key, at in numbered(one).items():
-            extents = self.groups[key]
-            found[at] = extents.rows[one.table["sequence"][at] - extents.first]
+            extents = self.groups.get(key, NOTHING)
+            row = one.table["sequence"][at] - extents.first
+            known = (row >= 0) & (row < len(extents.rows))
+            found[at[known]] = extents.rows[row[known]]
         return found
 
 

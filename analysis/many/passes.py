@@ -20,17 +20,19 @@ Load = Callable[[Rank], Collectives | None]
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known of a rank without the others."""
+    """What is known of a rank without the others.
+
+    Attributes:
+        until: ns, its own clock: where its last step ends.
+    """
 
     rank: int
     host: str
     state: str
     world_size: int
     steps: int
-    collectives: int
+    until: int
     clock_bound_ns: float
-    step_ns: int  # sum over the steps that count
-    counted: int  # steps that count
     launch: str
     unseen: tuple[str, ...] = ()
 
@@ -53,11 +55,15 @@ class Spent:
     """The second look.
 
     Attributes:
-        parts_ns: PARTS -> sum over the steps that count.
+        steps: how many count.
+        step_ns: their sum.
+        parts_ns: PARTS -> sum over these steps.
         blamed_ns: rank -> waiting for it.
     """
 
     rank: int
+    steps: int
+    step_ns: int
     parts_ns: dict[str, int]
     blamed_ns: dict[int, int]
 
@@ -79,17 +85,14 @@ def _survey(source: Source, load: Load) -> Survey:
 
 
 def _seen(rank: Rank, one: Collectives) -> Seen:
-    edges = counted(one.steps)
     return Seen(
         rank=one.rank,
         host=one.host,
         state=rank.manifest.state,
         world_size=int(str(rank.manifest.place.get("world_size", 1))),
         steps=max(0, len(one.steps) - 1),
-        collectives=len(one.table),
+        until=int(one.steps[-1]) if len(one.steps) else 0,
         clock_bound_ns=one.clock.bound,
-        step_ns=int(edges[-1] - edges[0]) if len(edges) else 0,
-        counted=max(0, len(edges) - 1),
         launch=rank.manifest.launch,
         unseen=tuple(one.unseen),
     )
@@ -101,7 +104,7 @@ def counted(steps: IntArray) -> IntArray:
 
 
 def spend(chunk: Sequence[Source], everybody: Survey, load: Load, bound: float) -> list[Spent]:
-    """Split the steps of ranks that the first look has seen, one after the other.
+    """Split the steps that the first look has seen, one rank after the other: a run that goes on has made more since.
 
     Args:
         bound: ns: waiting shorter than this is not claimed.
@@ -111,7 +114,8 @@ def spend(chunk: Sequence[Source], everybody: Survey, load: Load, bound: float) 
         with source.opened() as rank:
             one = load(rank)
             if one is not None:
-                found.append(_spend(one, everybody.envelope, bound))
+                steps = one.steps[one.steps <= everybody.seen[source.rank].until]
+                found.append(_spend(replace(one, steps=steps), everybody.envelope, bound))
     return found
 
 
@@ -127,10 +131,13 @@ def _spend(one: Collectives, envelope: Envelope, bound: float) -> Spent:
         free=rows["free"].astype(np.int64),
     )
     made = partition(one, 0, replace(matched, ranks=columns), met, bound)
-    first = len(one.steps) - len(counted(one.steps))
+    edges = counted(one.steps)
+    first = len(one.steps) - len(edges)
     blamed = made.blamed[first:].sum(0).tolist()
     return Spent(
         one.rank,
+        max(0, len(edges) - 1),
+        int(edges[-1] - edges[0]) if len(edges) else 0,
         {name: int(made.parts[name][first:].sum()) for name in PARTS},
         {rank: spent for rank, spent in zip(columns[1:], blamed[1:], strict=True) if spent},
     )

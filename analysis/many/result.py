@@ -91,9 +91,9 @@ def put_together(everybody: Survey, spent: Sequence[Spent], notes: Sequence[str]
 
 def _cost(everybody: Survey, spent: Spent, caused_ns: int) -> RankCost:
     seen = everybody.seen[spent.rank]
-    each = max(1, seen.counted) * 1e9
+    each = max(1, spent.steps) * 1e9
     parts = {f"{name}_s": value / each for name, value in spent.parts_ns.items()}
-    return RankCost(rank=spent.rank, host=seen.host, steps=seen.steps, step_s=seen.step_ns / each, caused_s=caused_ns / each, **parts)
+    return RankCost(rank=spent.rank, host=seen.host, steps=seen.steps, step_s=spent.step_ns / each, caused_s=caused_ns / each, **parts)
 
 
 def _said(everybody: Survey, size: int) -> Iterable[str]:

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -133,6 +135,34 @@ def test_a_shorter_rank_is_named(synthetic, plan, copied):
     assert f"rank 4 made {HALF_WAY} of {STEPS} steps" in found.notes
     assert any(note.startswith("rank 4 was killed") for note in found.notes)
     assert found.incomplete == (STEPS - HALF_WAY) * BUCKETS
+
+
+def test_a_run_that_goes_on_while_it_is_read_is_taken_as_it_was_at_the_first_look(synthetic, plan, tmp_path):
+    early, later = tmp_path / "early", tmp_path / "later"
+    for number in range(RANKS):
+        synthetic.write_rank(early, plan, number, steps=HALF_WAY, compacted=False)
+        synthetic.write_rank(later, plan, number, compacted=False)
+    looks: Counter[int] = Counter()
+
+    def load(one):
+        looks[one.number] += 1
+        return reduce.of_rank(one if looks[one.number] == 1 else replace(one, folder=later / one.folder.name))
+
+    with here() as crew:
+        found = reduce.reduce_ranks([str(early)], crew, load)
+
+    late = [plan.late_rank(step) for step in range(2, HALF_WAY - 1)]  # of the last step, the second look finds another end
+    for one in found.ranks:
+        assert one.caused_s == pytest.approx(late.count(one.rank) / len(late) * synthetic.LATE / 1e9 * (RANKS - 1), abs=2e-5)
+        assert sum(getattr(one, f"{name}_s") for name in PARTS) == pytest.approx(one.step_s, abs=1e-12) == pytest.approx(0.1)
+    assert found.collectives == HALF_WAY * BUCKETS
+
+
+def test_a_group_that_nobody_had_at_the_first_look_has_its_own_times():
+    starts = np.array([[31, 40], [33, 41]]) * MS
+    known, new = rank(0, starts, starts + MS, 2), rank(0, starts, starts + MS, 2, group="new")
+
+    assert (Envelope.of(known).rows_of(new)["start_max"] == new.clock.to_reference(new.table["start"])).all()
 
 
 def test_after_a_restart_only_the_last_start_counts(synthetic, plan, copied, whole):
