@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from feedline.analysis.comm.clocks import Alignment
+from feedline.analysis.comm.clocks import SLACK_NS, Alignment
 from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.comm.match import MISSING, Matched, generations
 from feedline.analysis.comm.operations import BETWEEN_TWO, TOGETHER, operation
@@ -30,6 +30,7 @@ EXTENT_DTYPE = np.dtype(
     ]
 )
 NEVER = np.iinfo(np.int64).max
+_TOGETHER = [KINDS.index(name) for name in sorted(TOGETHER)]
 
 
 @dataclass(frozen=True, order=True)
@@ -116,6 +117,20 @@ class Envelope:
         """Both together; neither is changed."""
         both = {key: self.groups[key].merge(other.groups[key]) for key in self.groups.keys() & other.groups.keys()}
         return Envelope({**self.groups, **other.groups, **both})
+
+    def contradicting(self, bound: float) -> float:
+        """Share of the collectives that one rank ended before another had begun them, of those in which that cannot be.
+
+        Args:
+            bound: ns: how far two clocks can be apart.
+        """
+        early = total = 0
+        for extents in self.groups.values():
+            rows = extents.rows
+            met = (rows["ranks"] > 1) & (rows["end_min"] < NEVER) & np.isin(rows["kind"], _TOGETHER)
+            total += int(met.sum())
+            early += int((rows["start_max"][met] - rows["end_min"][met] > bound + SLACK_NS).sum())
+        return early / total if total else 0.0
 
     def rows_of(self, one: Collectives) -> np.ndarray:
         """The row of each of a rank's collectives: EXTENT_DTYPE [n]; its own times for sends and receives, and for what the rank began

@@ -1,6 +1,6 @@
 """The two looks at a rank: what all must know of it, then what it cost in the light of all. Each works on one rank at a time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -9,7 +9,7 @@ import numpy as np
 from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.comm.partition import PARTS, meet, partition
 from feedline.analysis.many.envelope import Envelope, alone, own_clock
-from feedline.analysis.many.sources import Source
+from feedline.analysis.many.sources import Source, named
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Rank
@@ -24,6 +24,8 @@ class Seen:
 
     Attributes:
         until: ns, its own clock: where its last step ends.
+        started_by: what all ranks have in common that one launcher started on one host; None: nobody can tell.
+        launch: the same for these ranks.
     """
 
     rank: int
@@ -33,6 +35,7 @@ class Seen:
     steps: int
     until: int
     clock_bound_ns: float
+    started_by: tuple[str, str] | None
     launch: str
     unseen: tuple[str, ...] = ()
 
@@ -85,14 +88,17 @@ def _survey(source: Source, load: Load) -> Survey:
 
 
 def _seen(rank: Rank, one: Collectives) -> Seen:
+    place = rank.manifest.place
+    by_hand = place.get("launcher") == "env"  # ranks that were typed one by one have a launch each
     return Seen(
         rank=one.rank,
         host=one.host,
         state=rank.manifest.state,
-        world_size=int(str(rank.manifest.place.get("world_size", 1))),
+        world_size=int(str(place.get("world_size", 1))),
         steps=max(0, len(one.steps) - 1),
         until=int(one.steps[-1]) if len(one.steps) else 0,
         clock_bound_ns=one.clock.bound,
+        started_by=None if by_hand else (one.host, str(place.get("group_rank"))),
         launch=rank.manifest.launch,
         unseen=tuple(one.unseen),
     )
@@ -101,6 +107,22 @@ def _seen(rank: Rank, one: Collectives) -> Seen:
 def counted(steps: IntArray) -> IntArray:
     """The edges of the steps that count."""
     return steps[min(WARM_UP, max(0, len(steps) - 2)) :]
+
+
+def foreign(seen: Mapping[int, Seen]) -> dict[int, str]:
+    """Ranks of another launch than most that the same launcher must have started, and what to say of them; of two launches with as many
+    ranks, that of the lowest counts."""
+    launches: dict[tuple[str, str], dict[str, list[int]]] = {}
+    for rank, one in sorted(seen.items()):
+        if one.started_by is not None:
+            launches.setdefault(one.started_by, {}).setdefault(one.launch, []).append(rank)
+    found: dict[int, str] = {}
+    for by_launch in launches.values():
+        most = max(by_launch.values(), key=len)
+        for ranks in by_launch.values():
+            if ranks is not most:
+                found |= dict.fromkeys(ranks, f"its folder is of another launch than that of {named(most)} on its host")
+    return found
 
 
 def spend(chunk: Sequence[Source], everybody: Survey, load: Load, bound: float) -> list[Spent]:

@@ -1,12 +1,16 @@
 """Both looks at all ranks, on whatever runs functions: this process, a pool of processes, or the workers of a Dask cluster."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import inf, isfinite
 
+from feedline.analysis.comm.clocks import OUTLIERS
 from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.many.crew import Crew, Tell, chunked, each
-from feedline.analysis.many.passes import Load, Spent, Survey, spend, survey
+from feedline.analysis.many.passes import Load, Spent, Survey, foreign, spend, survey
 from feedline.analysis.many.result import Many, put_together
-from feedline.analysis.many.sources import sources
+from feedline.analysis.many.sources import Source, sources
+from feedline.analysis.quantities import share
 from feedline.profiler.errors import RunDamaged
 from feedline.profiler.store.read import Rank
 
@@ -38,22 +42,44 @@ def reduce_ranks(urls: Sequence[str], crew: Crew, load: Load = of_rank, tell: Te
         WorkersLost: the workers are gone.
     """
     there = sources(urls)
-    everybody = Survey()
-    for part in each(crew, survey, chunked(there.found, CHUNK), (load,), "reading ranks", tell):
-        everybody = everybody.merge(part)
+    everybody = surveyed(there.found, crew, load, tell)
+    if strange := foreign(everybody.seen):  # minimum and maximum forget what they are of: the others are read again
+        kept = surveyed([source for source in there.found if source.rank not in strange], crew, load, tell)
+        everybody = replace(kept, unread={**kept.unread, **strange})
     if not everybody.seen:
         first = min(everybody.unread)
         raise RunDamaged(f"no rank of {', '.join(urls)} can be read; rank {first}: {everybody.unread[first]}")
-    bound = bound_ns(everybody)
+    bound, why = bound_ns(everybody)
     readable = [source for source in there.found if source.rank in everybody.seen]
     shared = crew.share(everybody)
     spent: list[Spent] = []
     for found in each(crew, spend, chunked(readable, CHUNK), (shared, load, bound), "splitting steps", tell):
         spent += found
-    return put_together(everybody, sorted(spent, key=lambda one: one.rank), there.notes, bound)
+    return put_together(everybody, sorted(spent, key=lambda one: one.rank), [*there.notes, *why], bound)
 
 
-def bound_ns(everybody: Survey) -> float:
-    """Differences between ranks smaller than this say nothing: the sum of the two worst clocks' errors. Alone, there is none."""
+def surveyed(found: Sequence[Source], crew: Crew, load: Load, tell: Tell) -> Survey:
+    """The first look at all of them."""
+    everybody = Survey()
+    for part in each(crew, survey, chunked(found, CHUNK), (load,), "reading ranks", tell):
+        everybody = everybody.merge(part)
+    return everybody
+
+
+def bound_ns(everybody: Survey) -> tuple[float, list[str]]:
+    """Differences between ranks smaller than this say nothing: the sum of the two worst clocks' errors. Alone, there is none.
+
+    Returns:
+        ns; inf where waiting cannot be told, and why.
+    """
     bounds = sorted(seen.clock_bound_ns for seen in everybody.seen.values())
-    return sum(bounds[-2:]) if len(bounds) > 1 else 0.0
+    bound = sum(bounds[-2:]) if len(bounds) > 1 else 0.0
+    if not isfinite(bound):
+        return bound, ["the ranks' clocks were not compared: waiting cannot be told from transfer"]
+    early = everybody.envelope.contradicting(bound)
+    if early > OUTLIERS:
+        return inf, [
+            f"ranks ended {share(early)} of their collectives before others had begun them: their clocks cannot be right, or their folders "
+            "are of two runs; waiting cannot be told from transfer"
+        ]
+    return bound, []

@@ -51,7 +51,7 @@ class Many:
     """All ranks.
 
     Attributes:
-        clock_bound_s: waiting shorter than this is not claimed; None: the ranks' clocks were not compared, so that none is.
+        clock_bound_s: waiting shorter than this is not claimed; None: the ranks' clocks were not compared or cannot be right, and none is.
         incomplete: collectives that not all ranks of their group began.
     """
 
@@ -84,8 +84,6 @@ def put_together(everybody: Survey, spent: Sequence[Spent], notes: Sequence[str]
     kinds, incomplete, count = _kinds(everybody.envelope)
     size = max([seen.world_size for seen in everybody.seen.values()], default=0)
     said = [*notes, *_said(everybody, size)]
-    if not np.isfinite(bound):
-        said.append("the ranks' clocks were not compared: waiting cannot be told from transfer")
     return Many(ranks, size, bound / 1e9 if np.isfinite(bound) else None, kinds, count, incomplete, said)
 
 

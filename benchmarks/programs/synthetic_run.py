@@ -24,13 +24,19 @@ ROUND_TRIP = 2_000
 
 @dataclass(frozen=True)
 class Plan:
-    """What to write."""
+    """What to write.
+
+    Attributes:
+        later: ns after which it all begins.
+    """
 
     ranks: int
     steps: int
     collectives: int
     per_host: int = 8
     seed: int = 0
+    launch: str = "synthetic"
+    later: int = 0
 
     def late_rank(self, step: int) -> int:
         """Half the time it is rank 3."""
@@ -54,9 +60,10 @@ def write_rank(path: Path, plan: Plan, rank: int, steps: int | None = None, rest
     segment = Segment(main_segment(folder), {"role": "main", "pid": 1})
     _write(segment, plan, rank, plan.steps if steps is None else steps)
     segment.close()
-    place: dict[str, object] = {"rank": rank, "local_rank": rank % plan.per_host, "world_size": plan.ranks, "restart": restart}
+    node, local = divmod(rank, plan.per_host)
+    place: dict[str, object] = {"rank": rank, "local_rank": local, "world_size": plan.ranks, "group_rank": node, "restart": restart}
     anchors = [{"perf_counter_ns": BOOT, "time_ns": BOOT}]
-    Manifest(launch="synthetic", command=["train.py"], place=place, anchors=anchors, exit_code=0, ended=compacted).write(folder)
+    Manifest(launch=plan.launch, command=["train.py"], place=place, anchors=anchors, exit_code=0, ended=compacted).write(folder)
     if compacted:
         compact(folder)
 
@@ -65,15 +72,15 @@ def _write(segment: Segment, plan: Plan, rank: int, steps: int) -> None:
     name, group, dtype, backend, host = (
         segment.name_id(text) for text in ("allreduce_", "world", "float32", "nccl", f"host{rank // plan.per_host}")
     )
-    offset = plan.offset(rank)
-    segment.add(Stage.GROUP, BOOT, 0, source=group, cpu=backend, nbytes=plan.ranks, number=0, extra=1)
+    offset, boot = plan.offset(rank), BOOT + plan.later
+    segment.add(Stage.GROUP, boot, 0, source=group, cpu=backend, nbytes=plan.ranks, number=0, extra=1)
     for at in (0, steps * STEP):
-        segment.add(Stage.CLOCK, BOOT + offset + at, 0, number=-offset, extra=ROUND_TRIP, source=host)
+        segment.add(Stage.CLOCK, boot + offset + at, 0, number=-offset, extra=ROUND_TRIP, source=host)
     every = (BACKWARD - 10 * MS - LATE) // plan.collectives
     for step in range(steps):
         segment.window = window_of(0, step)
         late = LATE if plan.late_rank(step) == rank else 0
-        begin = BOOT + offset + step * STEP
+        begin = boot + offset + step * STEP
         segment.add(Stage.NEXT, begin, WAIT, number=batch_key(0, step), extra=32)
         segment.add(Stage.FORWARD, begin + WAIT, FORWARD, flags=Flag.GRAD | Flag.TRAINING)
         first = begin + WAIT + FORWARD

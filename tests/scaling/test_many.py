@@ -117,6 +117,51 @@ def test_a_rank_in_two_folders_is_two_runs(whole, copied):
         reduced(whole, copied)
 
 
+def test_a_rank_of_another_launch_on_the_same_host_is_named_and_left_out(synthetic, plan, copied):
+    shutil.rmtree(copied / "rank2")
+    without = reduced(copied)
+    synthetic.write_rank(copied, replace(plan, launch="another", later=3600 * 10**9), 2)
+
+    found = reduced(copied)
+
+    assert found.notes == ["rank 2 is left out: its folder is of another launch than that of ranks 0, 1 on its host"]
+    assert (found.ranks, found.incomplete) == (without.ranks, STEPS * BUCKETS)
+
+
+def test_each_host_may_have_a_launch_of_its_own_and_each_rank_that_was_typed_by_hand(synthetic, plan, whole, copied, tmp_path):
+    for number in range(RANKS):
+        synthetic.write_rank(tmp_path / "torchrun", replace(plan, launch=f"of host {number // 3}"), number)
+        manifest = copied / f"rank{number}" / "manifest.json"
+        written = json.loads(manifest.read_text())
+        written["place"]["launcher"], written["launch"] = "env", f"of rank {number}"
+        manifest.write_text(json.dumps(written))
+
+    assert reduced(tmp_path / "torchrun") == reduced(copied) == reduced(whole)
+
+
+def test_where_ranks_cannot_have_met_no_waiting_is_claimed(synthetic, plan, copied):
+    for number in range(3, RANKS):  # the other host, where a launch may have another name
+        shutil.rmtree(copied / f"rank{number}")
+        synthetic.write_rank(copied, replace(plan, launch="another", later=3600 * 10**9), number)
+
+    found = reduced(copied)
+
+    assert found.clock_bound_s is None and found.late == []
+    assert any(note.startswith("ranks ended 100.0 % of their collectives before others had begun them") for note in found.notes)
+
+
+@pytest.mark.parametrize(("early", "share"), [(2 * MS, 1 / 6), (MS // 2, 0.0)])
+def test_an_end_before_the_last_begin_contradicts_beyond_the_slack(early, share):
+    starts = np.array([[31, 40], [33, 41], [35, 42]]) * MS
+    first, second = (rank(number, starts, starts + 5 * MS, 2) for number in range(2))
+    first.table["end"][3] = second.table["start"][3] - early
+
+    made = Envelope.of(first).merge(Envelope.of(second))
+
+    assert made.contradicting(2000.0) == pytest.approx(share)
+    assert Envelope.of(first).contradicting(2000.0) == 0.0
+
+
 def test_a_missing_rank_is_named_and_its_collectives_are_counted(copied):
     shutil.rmtree(copied / "rank3")
 
