@@ -40,6 +40,8 @@ COMMANDS: dict[str, type[Command]] = {
     "ingest": Ingest,
     "converge": Converge,
 }
+#: Commands that take a training after `--`; all that comes after it is the training's.
+BEFORE_TRAINING = ("scale",)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -59,7 +61,9 @@ def main(argv: list[str] | None = None) -> int:
         command = kind()
         command.prepare_parser(sub)
         sub.set_defaults(act=command.run)
-    args = parser.parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    cut = words.index("--") if words and words[0] in BEFORE_TRAINING and "--" in words else len(words)
+    args = parser.parse_args(words[:cut], argparse.Namespace(program=words[cut + 1 :]))
     try:
         return int(args.act(args))
     except FeedlineError as error:

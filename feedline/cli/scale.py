@@ -46,24 +46,18 @@ class Scale:
         )
         parser.add_argument("-f", "--force", action="store_true", help="overwrite what is there")
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result as JSON")
-        parser.add_argument(
-            "what", nargs=argparse.REMAINDER, metavar="RUN ... | -- SCRIPT ...", help="run folders, or a training with its arguments"
-        )
+        parser.add_argument("runs", type=run_folder, nargs="*", metavar="RUN", help="run folders; a training goes after `--`")
 
     def run(self, args: argparse.Namespace) -> int:
-        what = args.what[1:] if args.what[:1] == ["--"] else args.what
-        program = [] if all(Path(one).is_dir() for one in what) else what
-        if (args.table is not None) + bool(what) != 1:
+        if (args.table is not None) + bool(args.runs) + bool(args.program) != 1:
             raise ScriptError("name run folders, or a training after `--`, or give --table: one of the three")
-        folder = folder_for(args, bool(program))
-        ended = 0
-        if program:
+        folder = folder_for(args, bool(args.program))
+        runs, ended = args.runs, 0
+        if args.program:
             from feedline.cli.scale_runs import record
 
             assert folder is not None
-            runs, ended = record(folder, args.ranks, program, args.force)
-        else:
-            runs = [Path(one) for one in what]
+            runs, ended = record(folder, args.ranks, args.program, args.force)
         points, basis = from_runs(runs) if runs else from_table(args)
         show(points, basis, args, folder)
         return ended
@@ -78,6 +72,13 @@ def counts(text: str) -> list[int]:
     if not found or found[0] < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers of ranks like 1,2,4")
     return found
+
+
+def run_folder(text: str) -> Path:
+    """A folder that is there; the script of a training is none."""
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is no run folder; a training goes after `--`: feedline scale -- {text} ...")
+    return Path(text)
 
 
 def table(text: str) -> dict[int, float]:

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,7 +48,7 @@ def test_a_table_that_is_none_is_refused(table, capsys):
     assert ended.value.code == 2
 
 
-@pytest.mark.parametrize("arguments", [[], ["--table", TABLE, "--", "train.py"]])
+@pytest.mark.parametrize("arguments", [[], ["--"], ["--table", TABLE, "--", "train.py"], [".", "--", "train.py"]])
 def test_it_wants_one_thing_to_look_at(arguments, capsys):
     assert main(["scale", *arguments]) == 2
     assert "one of the three" in capsys.readouterr().err
@@ -60,6 +62,27 @@ def recorded(synthetic, tmp_path_factory) -> dict[int, Path]:
         for rank in range(size):
             synthetic.write_rank(folder / f"n{size}", synthetic.Plan(size, 20, 4), rank)
     return {size: folder / f"n{size}" for size in (1, 2, 4)}
+
+
+def feedline(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """The command as a user types it."""
+    return subprocess.run([sys.executable, "-P", "-m", "feedline", *arguments], cwd=folder, capture_output=True, text=True)
+
+
+def test_options_may_follow_the_run_folders(recorded):
+    ended = feedline(recorded[1].parent, "scale", "n1", "n2", "n4", "--predict", "8,16")
+
+    assert ended.returncode == 0, ended.stderr
+    assert "predicted by bucket replay" in " ".join(ended.stdout.split())
+
+
+@pytest.mark.parametrize("words", [["n1", "n3"], ["n3", "--predict", "8"], ["n3", "--epochs", "1"]])
+def test_what_is_no_run_folder_is_named_and_not_run(recorded, words):
+    ended = feedline(recorded[1].parent, "scale", *words)
+
+    assert ended.returncode == 2
+    assert "'n3' is no run folder; a training goes after `--`: feedline scale -- n3 ..." in " ".join(ended.stderr.split())
+    assert not (recorded[1].parent / "runs").exists()
 
 
 def test_recorded_runs_are_compared_and_more_ranks_predicted(recorded, tmp_path, capsys):
@@ -97,6 +120,7 @@ def test_a_missing_rank_is_named(recorded, tmp_path, capsys):
 
 TRAINING = """
 import os, sys
+assert sys.argv[2:] == ["--ranks", "--", "-f", "n"], sys.argv  # what a training is given is none of feedline's options
 if os.environ["WORLD_SIZE"] == sys.argv[1]:
     sys.exit(3)
 import torch
@@ -120,7 +144,7 @@ def test_a_training_is_run_with_more_and_more_ranks_until_it_fails(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
 
-    code = main(["scale", "--ranks", "2,3", "-o", "out", "--", "train.py", "3"])
+    code = main(["scale", "--ranks", "2,3", "-o", "out", "--", "train.py", "3", "--ranks", "--", "-f", "n"])
 
     said = capsys.readouterr()
     assert code == 1, said.err  # torchrun's, whose rank ended with 3
