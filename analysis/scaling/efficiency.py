@@ -6,8 +6,10 @@ scaling that of all ranks together; in both, the efficiency is X(N) / (N X(1)), 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+#: What is counted: samples, or steps where nobody saw samples.
+SAMPLES, STEPS = "samples/s", "steps/s"
 #: An efficiency this far above 1 is flagged where no error of the measurement is known.
 OVER = 0.01
 #: Two batch sizes are the same within this: the last batch of an epoch is smaller.
@@ -19,10 +21,11 @@ class Point:
     """The throughput of one number of ranks.
 
     Attributes:
-        samples_per_s: of all ranks together.
+        samples_per_s: of all ranks together; in the unit ``unit``.
         low, high: its 95 % interval; None: not known.
-        batch: samples of one rank in one step; None: not known.
+        batch: samples of one rank in one step; None: not known; 1 where steps are counted.
         notes: what makes this point doubtful.
+        unit: SAMPLES or STEPS: then N ranks make N steps at a time, and a step stands for a sample throughout.
     """
 
     ranks: int
@@ -31,6 +34,13 @@ class Point:
     high: float | None = None
     batch: float | None = None
     notes: tuple[str, ...] = ()
+    unit: str = SAMPLES
+
+    def in_steps(self) -> "Point":
+        """The same in steps/s, to be compared with others of which samples were not seen."""
+        assert self.batch is not None
+        low, high = (None if value is None else value / self.batch for value in (self.low, self.high))
+        return replace(self, samples_per_s=self.samples_per_s / self.batch, low=low, high=high, batch=1.0, unit=STEPS)
 
     @property
     def error(self) -> float | None:

@@ -8,7 +8,7 @@ import numpy as np
 from feedline.analysis.computing import runqueue_s
 from feedline.analysis.gather import first_step
 from feedline.analysis.quantities import share
-from feedline.analysis.scaling.efficiency import Point
+from feedline.analysis.scaling.efficiency import SAMPLES, STEPS, Point
 from feedline.analysis.steps import partition
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.errors import FeedlineError, RunDamaged
@@ -26,7 +26,7 @@ class Pace:
     Attributes:
         step_s: median over blocks of the mean step: what repeats is in it, what happened once is not.
         error_s: two standard errors of it.
-        batch: samples in a step.
+        batch: samples in a step; 0: they were not seen.
         runqueue_s: of a step, that the main thread stood without a CPU in forward and backward; None: not measured.
     """
 
@@ -99,13 +99,16 @@ def point_of(runs: Sequence[Run]) -> Point:
 def points_of(groups: Sequence[Sequence[Run]]) -> list[Point]:
     """One point for each number of ranks. Of several runs with as many ranks: the median, from the slowest to the fastest.
 
+    All in steps/s, if of one of them samples were not seen.
+
     Raises:
         RunDamaged: no rank of a launch made a step that can be read.
     """
+    found = [point_of(group) for group in groups]
+    steps = any(one.unit == STEPS for one in found)
     by_size: dict[int, list[Point]] = {}
-    for group in groups:
-        one = point_of(group)
-        by_size.setdefault(one.ranks, []).append(one)
+    for one in found:
+        by_size.setdefault(one.ranks, []).append(one.in_steps() if steps else one)
     return [_repeated(by_size[size]) for size in sorted(by_size)]
 
 
@@ -116,7 +119,7 @@ def _repeated(points: list[Point]) -> Point:
     middle = ordered[len(ordered) // 2]
     low, high = (ordered[0].low or 0.0), (ordered[-1].high or 0.0)
     notes = tuple(dict.fromkeys(note for point in points for note in point.notes))
-    return Point(middle.ranks, middle.samples_per_s, low, high, middle.batch, (f"measured {len(points)} times", *notes))
+    return replace(middle, low=low, high=high, notes=(f"measured {len(points)} times", *notes))
 
 
 def _crowded(runs: Sequence[Run]) -> list[str]:
@@ -143,8 +146,9 @@ def _point(size: int, paces: list[Pace], notes: list[str]) -> Point:
         notes.append(f"only {fewest} steps")
     if fewest < most:
         notes.append(f"ranks of different length: {fewest} to {most} steps")
+    unit, batch = (SAMPLES, batch) if batch else (STEPS, 1.0)  # no DataLoader: tensors, or a loader of the user's own
     rate = size * batch / step
-    return Point(size, rate, rate / (1 + error), rate / (1 - min(error, 0.9)), batch, tuple(notes))
+    return Point(size, rate, rate / (1 + error), rate / (1 - min(error, 0.9)), batch, tuple(notes), unit)
 
 
 def world_size(runs: Sequence[Run]) -> int:

@@ -55,7 +55,9 @@ def shape_of(points: Sequence[Point], kind: str) -> Shape | None:
     misfit = {name: _misfit(np.array([curve(n) for n in ranks]), times) for name, curve in CURVES.items()}
     noise = max(point.error or 0.0 for point in points)
     if growth < max(FLAT, noise):
-        return Shape("flat", growth, misfit, f"the time of a sample grows by {share(max(growth, 0.0))} only: nothing to explain")
+        return Shape(
+            "flat", growth, misfit, f"the time of a {_counted(points)} grows by {share(max(growth, 0.0))} only: nothing to explain"
+        )
     best, other = sorted(misfit, key=lambda name: misfit[name])
     if misfit[best] ** 2 > CLEARLY * misfit[other] ** 2:
         return Shape("unclear", growth, misfit, f"{_grew(points, growth)}; these points fit a straight line as well as a ring's curve")
@@ -70,7 +72,11 @@ SAYS = {
 
 
 def _grew(points: Sequence[Point], growth: float) -> str:
-    return f"from {points[0].ranks} to {points[-1].ranks} ranks the time of a sample on its rank grows by {share(growth)}"
+    return f"from {points[0].ranks} to {points[-1].ranks} ranks the time of a {_counted(points)} on its rank grows by {share(growth)}"
+
+
+def _counted(points: Sequence[Point]) -> str:
+    return points[0].unit.removesuffix("s/s")
 
 
 def _misfit(curve: np.ndarray, times: np.ndarray) -> float:

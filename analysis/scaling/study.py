@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from feedline.analysis.quantities import share
-from feedline.analysis.scaling.efficiency import Point, Row, rows, scaling_kind, sound
+from feedline.analysis.scaling.efficiency import STEPS, Point, Row, rows, scaling_kind, sound
 from feedline.analysis.scaling.predict import Basis, Prediction, fit, held_out, predict
 from feedline.analysis.scaling.shape import Shape, shape_of
 from feedline.analysis.scaling.time_to_accuracy import Noise, steps_factor, time_to_accuracy
@@ -43,9 +43,10 @@ class Study:
     """The analysis.
 
     Attributes:
-        kind: weak, strong, mixed or unknown.
+        kind: weak, strong, mixed or unknown; weak is taken for granted where steps are counted.
         flags: why measured points cannot be taken at their word.
         left_out: laws that could not be fitted, and why.
+        unit: of every ``samples_per_s``: samples/s, or steps/s where samples were not seen.
     """
 
     kind: str
@@ -57,6 +58,7 @@ class Study:
     left_out: list[str]
     times: list[Time]
     notes: list[str]
+    unit: str
     schema_version: int = SCHEMA_VERSION
 
     def plain(self) -> dict[str, object]:
@@ -83,9 +85,14 @@ def study(points: Sequence[Point], targets: Sequence[int] = (), basis: Basis | N
     laws = [Law(law.name, law.parameters, {n: n / law.rank_s(n) for n in reached}, held_out(known, law.name)) for law in fitted]
     times = list(_times(ordered, predictions, kind, noise)) if noise else []
     notes = [f"{point.ranks} rank{'s' * (point.ranks > 1)}: {note}" for point in ordered for note in point.notes]
+    unit = ordered[0].unit
+    if unit == STEPS:
+        notes.insert(
+            0, "samples were not seen: steps/s are compared; if a rank's batch shrinks as ranks are added, efficiencies are too high"
+        )
     if noise and not times:
-        notes.append("time to accuracy needs the batch of a rank: give it with --batch")
-    return Study(kind, compared, list(_flags(compared)), shape_of(usable, kind), predictions, laws, left_out, times, notes)
+        notes.append(f"time to accuracy needs {'samples' if unit == STEPS else 'the batch of a rank: give it with --batch'}")
+    return Study(kind, compared, list(_flags(compared)), shape_of(usable, kind), predictions, laws, left_out, times, notes, unit)
 
 
 def _flags(compared: Sequence[Row]) -> Iterator[str]:
@@ -102,7 +109,7 @@ def _flags(compared: Sequence[Row]) -> Iterator[str]:
 def _times(points: Sequence[Point], predictions: Sequence[Prediction], kind: str, noise: Noise) -> Iterator[Time]:
     """Measured, then predicted ones. A predicted batch is that of the kind of scaling."""
     base = points[0]
-    if base.batch is None or any(point.batch is None for point in points):
+    if base.unit == STEPS or base.batch is None or any(point.batch is None for point in points):
         return
     whole = base.batch * base.ranks
     places = [(point.ranks, point.samples_per_s, float(point.batch or 0), False) for point in points]

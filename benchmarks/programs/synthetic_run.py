@@ -28,6 +28,7 @@ class Plan:
 
     Attributes:
         later: ns after which it all begins.
+        loader: there is a DataLoader, which gives 32 samples a step.
     """
 
     ranks: int
@@ -37,6 +38,7 @@ class Plan:
     seed: int = 0
     launch: str = "synthetic"
     later: int = 0
+    loader: bool = True
 
     def late_rank(self, step: int) -> int:
         """Half the time it is rank 3."""
@@ -81,7 +83,8 @@ def _write(segment: Segment, plan: Plan, rank: int, steps: int) -> None:
         segment.window = window_of(0, step)
         late = LATE if plan.late_rank(step) == rank else 0
         begin = boot + offset + step * STEP
-        segment.add(Stage.NEXT, begin, WAIT, number=batch_key(0, step), extra=32)
+        if plan.loader:
+            segment.add(Stage.NEXT, begin, WAIT, number=batch_key(0, step), extra=32)
         segment.add(Stage.FORWARD, begin + WAIT, FORWARD, flags=Flag.GRAD | Flag.TRAINING)
         first = begin + WAIT + FORWARD
         for index in range(plan.collectives):

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from feedline.analysis.quantities import BLANK, count, number, seconds, share
 from feedline.analysis.reports.terminal import plain
-from feedline.analysis.scaling.efficiency import Row
+from feedline.analysis.scaling.efficiency import STEPS, Row
 from feedline.analysis.scaling.predict import Prediction
 from feedline.analysis.scaling.study import Study
 
@@ -36,6 +36,8 @@ def show(study: Study, console: Console) -> None:
 
 def kind(study: Study) -> str:
     """Weak or strong, in words."""
+    if study.unit == STEPS:
+        return "Samples were not seen: steps of all ranks together are compared, taken as weak scaling, one batch per rank throughout."
     first = study.rows[0].point
     batch = first.batch or 0.0
     return KINDS[study.kind].format(batch=count(round(batch, 2)), whole=count(round(batch * first.ranks, 2)))
@@ -45,7 +47,7 @@ def table(study: Study) -> Table:
     """Measured rows, then predicted ones with their interval."""
     made = Table.grid(padding=(0, 1, 0, 0), pad_edge=False)
     timed = {(one.ranks, one.predicted): one for one in study.times}
-    heads = ["ranks", "samples/s", "interval", "efficiency", "marginal", "Karp-Flatt", *(["to accuracy"] if timed else [])]
+    heads = ["ranks", study.unit, "interval", "efficiency", "marginal", "Karp-Flatt", *(["to accuracy"] if timed else [])]
     for _ in heads:
         made.add_column(justify="right", no_wrap=True)
     made.add_row(*(Text(head, style="dim") for head in heads))
@@ -108,7 +110,7 @@ def meaning(study: Study) -> Iterator[str]:
         others = [law for law in study.laws if law.name != made[0].model]
         for one in made if others else []:
             said = ", ".join(f"{law.name} {number(law.samples_per_s[one.ranks])}" for law in others)
-            yield f"other laws for {count(one.ranks)} ranks: {said} samples/s"
+            yield f"other laws for {count(one.ranks)} ranks: {said} {study.unit}"
         yield from study.left_out
     if study.times:
         best = min(study.times, key=lambda one: one.ratio)

@@ -99,6 +99,32 @@ def test_recorded_runs_are_compared_and_more_ranks_predicted(recorded, tmp_path,
     assert far["samples_per_s"] is None and "more than 4 times the 4" in far["why"]
 
 
+@pytest.fixture(scope="module")
+def without_loader(synthetic, tmp_path_factory) -> Path:
+    """Two ranks, steps of 100 ms, samples of which nobody saw."""
+    path = tmp_path_factory.mktemp("without") / "n2"
+    for rank in range(2):
+        synthetic.write_rank(path, synthetic.Plan(2, 20, 4, loader=False), rank)
+    return path
+
+
+def test_where_samples_of_one_run_were_not_seen_steps_of_all_are_compared(recorded, without_loader, tmp_path, capsys):
+    out = tmp_path / "out"
+    runs = [str(path) for path in (recorded[1], without_loader, recorded[4])]
+
+    assert main(["scale", *runs, "--predict", "8", "--noise-scale", "4096", "-o", str(out)]) == 0
+
+    said, page = " ".join(capsys.readouterr().out.split()), (out / "scale.html").read_text()
+    found = json.loads((out / "scale.json").read_text())
+    assert [row["point"]["samples_per_s"] for row in found["rows"]] == pytest.approx([10, 20, 40])
+    assert [row["efficiency"] for row in found["rows"]] == pytest.approx([1, 1, 1])
+    assert found["unit"] == "steps/s" and found["notes"][0].startswith("samples were not seen: steps/s are compared")
+    assert "time to accuracy needs samples" in found["notes"] and found["times"] == []
+    assert "ranks steps/s interval" in said and "Samples were not seen" in said and "time of a step" in said
+    assert "<h2>Steps per second</h2>" in page and "1 ranks: 10.00 steps/s" in page
+    assert "samples/s" not in said + page and "samples per second" not in page.lower()
+
+
 def test_folders_of_two_nodes_are_one_launch(recorded, tmp_path, capsys):
     for node, ranks in enumerate(((0, 1), (2, 3))):
         for rank in ranks:

@@ -36,12 +36,13 @@ def scaling(study: Study) -> Markup:
     parts = [*_grid(top), tag("g", stretched(WIDTH, HEIGHT, tag("path", class_="line", d=_path(ideal))), class_="roof part")]
     line = [(x(row.point.ranks), y(row.point.samples_per_s)) for row in study.rows]
     parts.append(stretched(WIDTH, HEIGHT, tag("path", class_="line", d=_path(line))))
-    parts += [_measured(row, x(row.point.ranks), y) for row in study.rows]
-    parts += [_predicted(one, x(one.ranks), y) for one in drawn]
+    parts += [_measured(row, x(row.point.ranks), y, study.unit) for row in study.rows]
+    parts += [_predicted(one, x(one.ranks), y, study.unit) for one in drawn]
     parts += [tag("line", class_="axis", x1=0, x2="100%", y1=HEIGHT, y2=HEIGHT)]
     parts += [tag("text", count(n), class_="tick x", x=percent(x(n)), y=HEIGHT + 16) for n in ranks]
     parts.append(tag("text", "ranks", class_="tick x", x="50%", y=HEIGHT + 32))
-    label = "Samples per second by number of ranks. Left and right arrow keys read out the points, measured ones first."
+    what = study.unit.replace("/s", " per second").capitalize()
+    label = f"{what} by number of ranks. Left and right arrow keys read out the points, measured ones first."
     return tag("svg", *parts, width="100%", height=HEIGHT + AXIS, role="img", tabindex=0, class_="marks", aria_label=label)
 
 
@@ -54,19 +55,19 @@ def _path(points: list[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{WIDTH * x:.0f} {10 * y:.0f}" for x, y in points)
 
 
-def _measured(row: Row, x: float, y: Scale) -> Markup:
+def _measured(row: Row, x: float, y: Scale, unit: str) -> Markup:
     point = row.point
     spread = f" ({number(point.low)} to {number(point.high)})" if point.low is not None else ""
     flag = ", flagged: more than 100 %" if row.flagged else ""
-    tip = f"{count(point.ranks)} ranks: {number(point.samples_per_s)} samples/s{spread}, efficiency {share(row.efficiency)}{flag}"
+    tip = f"{count(point.ranks)} ranks: {number(point.samples_per_s)} {unit}{spread}, efficiency {share(row.efficiency)}{flag}"
     dot = tag("circle", class_="dot", cx=percent(x), cy=y(point.samples_per_s), r=4)
     return _point(x, y(point.samples_per_s), _bar(x, y, point.low, point.high), tip, dot)
 
 
-def _predicted(one: Prediction, x: float, y: Scale) -> Markup:
+def _predicted(one: Prediction, x: float, y: Scale, unit: str) -> Markup:
     assert one.samples_per_s is not None
     spread = f"({number(one.low)} to {number(one.high)})"
-    tip = f"{count(one.ranks)} ranks, predicted by {one.model}: {number(one.samples_per_s)} samples/s {spread}"
+    tip = f"{count(one.ranks)} ranks, predicted by {one.model}: {number(one.samples_per_s)} {unit} {spread}"
     ring = tag("circle", class_="ring", cx=percent(x), cy=y(one.samples_per_s), r=5)
     return _point(x, y(one.samples_per_s), _bar(x, y, one.low, one.high), tip, ring)
 
