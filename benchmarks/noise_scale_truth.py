@@ -83,6 +83,7 @@ def held(weights: Path, folder: Path) -> None:
                 optimizer.step()
                 optimizer.zero_grad()
     if ranks > 1:
+        del model  # a reducer that outlives its group can hang (docs/communication-recording.md)
         dist.destroy_process_group()
 
 
@@ -116,6 +117,7 @@ def cost(out: Path) -> None:
                 pairs.append({})
             pairs[-1][how] = taken
         recorder.convergence = watch
+    del model
     dist.destroy_process_group()
     if os.environ["RANK"] == "0":
         share = sum(inside) / sum(pair["with"][0] for pair in pairs)

@@ -113,6 +113,7 @@ def main() -> None:
             feedline.metric("test accuracy recalibrated", accuracy(again, x_test, y_test))
     print(f"test accuracy {accuracy(plain, x_test, y_test):.4f}", flush=True)
     if ranks > 1:
+        del model  # a reducer that outlives its group can hang (docs/communication-recording.md)
         torch.distributed.destroy_process_group()
 
 

@@ -72,6 +72,7 @@ def main() -> None:
         model(x).square().mean().backward()
         optimizer.step()
     dist.barrier()
+    del model  # a reducer that outlives its group can hang (docs/communication-recording.md)
     dist.destroy_process_group()
 
 

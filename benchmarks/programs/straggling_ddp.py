@@ -98,6 +98,7 @@ def main() -> None:
     alone, behind = alone + calibrate(0.0), behind + calibrate(DELAYS_MS[-1] / 1e3)
     if dist.get_rank() == 0:
         args.truth.write_text(json.dumps({"bucket_s": alone, "late_bucket_s": behind, "buckets": args.layers}))
+    del model  # a reducer that outlives its group can hang (docs/communication-recording.md)
     dist.destroy_process_group()
 
 

@@ -40,13 +40,27 @@ def segment(tmp_path):
     segment.close()
 
 
-def collective(ends, gpu, segment, ms):
+class Later:
+    """A work of NCCL's that is launched together with others."""
+
+    def get_future(self):
+        return None
+
+
+class Futureless:
+    """gloo's send."""
+
+    def get_future(self):
+        raise RuntimeError("not implemented")
+
+
+def collective(ends, gpu, segment, ms, work=Done):
     timed = ends.begin(DEVICE)
     start = clock.wall_ns()
     row = Row(segment, segment.add(Stage.COLLECTIVE, start, UNMEASURED), start, None, None)
     gpu.launch(ms)
     if timed is not None:
-        ends.watch(row, Done(), timed)
+        ends.watch(row, work(), timed)
 
 
 def seen(segment):
@@ -86,13 +100,33 @@ def test_what_a_graph_captures_is_not_timed(gpu, segment):
     assert seen(segment) == [(3 * MS, 0), (-1, 0)]
 
 
+def test_a_collective_that_nobody_asked_a_work_of_ends_in_the_current_stream(gpu, segment):
+    ends = CudaEnds(gpu)
+    gpu.launch(7)
+    collective(ends, gpu, segment, 3, work=lambda: None)
+    gpu.host(20)
+
+    assert ends.stop() == 0
+    assert seen(segment) == [(10 * MS, 7 * MS)]
+
+
+@pytest.mark.parametrize("work", [Later, Futureless])
+def test_a_work_without_a_future_has_no_end_and_the_others_have(gpu, segment, work):
+    ends = CudaEnds(gpu)
+    collective(ends, gpu, segment, 3, work)
+    collective(ends, gpu, segment, 3)
+    gpu.host(20)
+
+    assert ends.stop() == 1
+    assert [wall for wall, _ in seen(segment)] == [-1, 6 * MS]
+
+
 def test_what_the_gpu_has_not_passed_in_the_end_has_no_end(gpu, segment):
     ends = CudaEnds(gpu)
     collective(ends, gpu, segment, 3)
-    ends.stop()
 
+    assert ends.stop() == 1
     assert seen(segment) == [(-1, 0)]
-    assert ends.lost == 1
 
 
 @pytest.mark.skipif(not torch.cuda.is_available() or not dist.is_nccl_available(), reason="needs a GPU and NCCL")
@@ -108,7 +142,9 @@ def test_nccl_with_one_rank_is_timed(tmp_path):
     dist.destroy_process_group()
     session.stop()
 
-    found = Run.open(tmp_path / "run").ranks[0].main.of(Stage.COLLECTIVE)[:5]
+    rank = Run.open(tmp_path / "run").ranks[0]
+    assert not any("missing" in str(hook["why"]) for hook in rank.manifest.hooks)
+    found = rank.main.of(Stage.COLLECTIVE)[:5]
     assert (found["nbytes"] == 4 << 24).all()
     assert (found["wall"] > found["extra"]).all()
     assert (found["wall"] - found["extra"]).sum() <= took

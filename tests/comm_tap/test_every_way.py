@@ -144,6 +144,12 @@ def test_messages_between_two_are_numbered_by_sender_and_receiver(rank):
     assert {one.name for one in seen if one.group == "0 0>1"} == {"send" if rank.number == 0 else "recv"}
 
 
+def test_a_message_from_anybody_has_no_number_of_the_group(rank):
+    seen = [(one.name, one.group, one.sequence, one.nbytes) for one in rank.seen("from_anybody") if ">" in one.group]
+
+    assert seen == [("recv", "0 any>0", 0, 40) if rank.number == 0 else ("send", "0 1>0", 2, 40)]
+
+
 def test_messages_that_the_program_waits_for_have_an_end(rank):
     assert all(one.ended for one in rank.seen("between_two"))
 

@@ -2,6 +2,7 @@
 
 import pytest
 from comm_tap.launching import launch, say_what_went_wrong
+from comm_tap.programs.destroyed_in_flight import LATE_S
 
 
 def test_parameters_and_random_numbers_are_bit_identical_before_in_and_after_a_recording(tmp_path):
@@ -20,6 +21,15 @@ def test_a_rank_that_leaves_with_collectives_in_flight_ends_as_it_would_alone(tm
 
     assert [rank.code for rank in ranks] == [0, code], ranks[1].err[-2000:]
     assert len(ranks[1].collectives.table) == 5
+
+
+def test_a_group_is_destroyed_with_a_collective_in_flight_as_it_would_be_alone(tmp_path):
+    ranks = launch(tmp_path, "destroyed_in_flight.py", 2)
+    say_what_went_wrong(ranks)
+
+    assert ranks[0].said["destroy_s"] < LATE_S / 2  # torch does not wait for it either
+    assert [rank.said["sum"] for rank in ranks] == [2, 2]
+    assert all(one.ended for one in ranks[0].seen())
 
 
 def test_collectives_of_fake_tensors_go_where_they_go_alone(tmp_path):

@@ -268,6 +268,7 @@ def test_distributed_data_parallel_keeps_its_numbers(recording: Recording, tmp_p
         model = nn.parallel.DistributedDataParallel(nn.Linear(4, 2))
         train(model, torch.ones(5, 4))
     finally:
+        del model  # a reducer that outlives its group can hang (docs/communication-recording.md)
         dist.destroy_process_group()
 
     assert recording.counted() == [(80, 80)]

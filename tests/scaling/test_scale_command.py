@@ -161,6 +161,7 @@ for (x,) in DataLoader(TensorDataset(torch.randn(160, 64)), batch_size=8):
     optimizer.zero_grad()
     model(x).square().mean().backward()
     optimizer.step()
+del model  # a reducer that outlives its group can hang (docs/communication-recording.md)
 dist.destroy_process_group()
 """
 

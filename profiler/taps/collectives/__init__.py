@@ -56,8 +56,8 @@ class Collectives:
             clock.stop()
         self._clock, self._left = None, []
         tap, self._tap = self._tap, None
-        if tap is not None:
-            tap.stop()
+        if tap is not None and (unknown := tap.stop()):
+            self._tell(NAME, True, f"{GIVES}; {unknown:,} ends on a GPU are not known")
 
     def _initialised(self) -> None:
         if recorder.main is None:
@@ -83,7 +83,7 @@ class Collectives:
                 self._left.append(self._clock)
                 self._clock = None
             if self._tap is not None:
-                self._tap.ends.drain()
+                self._tap.ends.let_go()
         except Exception as error:
             self._tell(NAME, False, f"{type(error).__name__}: {error}")
 

@@ -58,10 +58,10 @@ class CudaEnds:
         return timed
 
     def watch(self, row: Row, work: Any, timed: Timed) -> None:
-        """Mark its end.
+        """Mark its end. It stays unknown where the work has no future: gloo's send, and what NCCL launches later, with others.
 
-        Raises:
-            RuntimeError: this backend gives no future.
+        Args:
+            work: None: the caller asked for none, so NCCL has put the collective into the current stream (torch 2.8 and later).
         """
         timed.row = row
 
@@ -73,10 +73,17 @@ class CudaEnds:
             except Exception:
                 row.unknown()
 
-        work.get_future().add_done_callback(done)
+        if work is None:
+            done(None)
+            return
+        try:
+            work.get_future().add_done_callback(done)
+        except (RuntimeError, AttributeError):  # AttributeError: there is none
+            self.lost += 1
+            row.unknown()
 
-    def stop(self) -> None:
-        """Read what the GPU has passed; the ends of the rest stay unknown."""
+    def stop(self) -> int:
+        """Read what the GPU has passed. How many ends stay unknown."""
         try:
             if self._pending and self._cuda.ready():
                 self._read()
@@ -84,6 +91,7 @@ class CudaEnds:
             pass
         self.lost += len(self._pending)
         self._pending.clear()
+        return self.lost
 
     def _read(self) -> None:
         while self._pending:

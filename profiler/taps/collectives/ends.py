@@ -5,8 +5,8 @@ A backend on the CPU completes a future in a thread of its own, and a callback t
 - Where the caller says that it waits at once, the end of that wait is the end, and there is no callback.
 - The callback needs the interpreter's lock, so its stamp can be late; where the program itself waits for the work, that stamp is taken.
 - A callback that comes while the interpreter is torn down aborts the process (gloo with torch 2.13: 12 of 12 exits with work in flight),
-  and one that a group's destructor waits for stops it for good. So the end of the process and of the group waits until no callback is to
-  come: torch's destructor waits for the same works, a moment later (tests/comm_tap/test_unchanged.py).
+  and one that a group's destructor waits for stops it for good. So the end of the process waits until no callback is to come, as torch's
+  destructor does a moment later, and a group lives on until then (tests/comm_tap/test_unchanged.py).
 
 gloo's reduce_scatter, send and recv have no future: their end is known where the program waits for them in Python.
 """
@@ -125,18 +125,21 @@ class Ends:
             self._last = work, row
 
     def drain(self) -> None:
-        """Wait until no callback is to come, and let go of works and groups. As long as the works take, for so long torch waits too."""
+        """At the end of the process: wait until no callback is to come. As long as the works take, for so long torch waits too."""
+        while any(group.in_flight for group in self._groups):
+            time.sleep(0.001)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Of works, and of the groups that no callback is to come to: what a group whose works are under way needs is its destructor's not
+        to run, for which nobody has to wait.
+        """
         self._last = None
         self._waiting.clear()
-        recent = False
-        for group in self._groups:
-            while group.in_flight:
-                time.sleep(0.001)
-                recent = True
-            recent |= group.held is not None and clock.wall_ns() - group.ended < SETTLE_NS
-        if recent:
+        done = [group for group in self._groups if group.held is not None and not group.in_flight]
+        if any(clock.wall_ns() - group.ended < SETTLE_NS for group in done):
             time.sleep(WINDING_DOWN_S)
-        for group in self._groups:
+        for group in done:
             group.held = None
 
     def _row(self, work: Any) -> Row | None:

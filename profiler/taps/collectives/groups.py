@@ -65,18 +65,20 @@ class Group:
         self.in_flight: dict[int, object] = {}
         self.held: Any = None
         self.ended = 0
-        self._pairs: dict[tuple[int, bool, int], Channel] = {}
+        self._pairs: dict[tuple[int | None, bool, int], Channel] = {}
+        self._other_pairs = Channel(OTHERS, (), self.whole.backend)
 
-    def pair(self, peer: int, sends: bool, tag: int) -> Channel:
-        """The messages between this rank and another one, by number in the group."""
+    def pair(self, peer: int | None, sends: bool, tag: int) -> Channel:
+        """The messages between this rank and another one, by number in the group; None: from anybody, which no sender's number meets."""
         key = peer, sends, tag
         known = self._pairs.get(key)
         if known is None:
-            source, target = (self._rank, peer) if sends else (peer, self._rank)
+            if len(self._pairs) >= MOST:
+                return self._other_pairs
+            source, target = (self._rank, peer) if sends else ("any" if peer is None else peer, self._rank)
             ranks, name = self.whole.ranks, f"{self.whole.name} {source}>{target}" + (f" tag {tag}" if tag else "")
-            members = tuple(sorted((ranks[source], ranks[target]))) if ranks else ()
-            known = Channel(name, members, self.whole.backend) if len(self._pairs) < MOST else Channel(OTHERS, (), self.whole.backend)
-            self._pairs[key] = known
+            members = tuple(sorted((ranks[self._rank], ranks[peer]))) if ranks and peer is not None else ()
+            known = self._pairs[key] = Channel(name, members, self.whole.backend)
         return known
 
 

@@ -30,7 +30,7 @@ NAMES = {
 }
 NO_WORK = "check_for_nan"  # moves nothing, has no group
 _ON_ROOT_ONLY = {"gather_": 1, "scatter_": 0}  # which of (output, input) every rank has: its share of the message
-_SENDS = {"send": True, "recv_": False}
+_SENDS = {"send": True, "recv_": False, "recv_any_source_": False}  # messages between two ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,8 @@ class Operation:
         name: what it is.
         group: where in the arguments the process group is; before it are the tensors, outputs first.
         share: which of the tensors is one rank's share where the rest is on the root only; None otherwise.
-        peer: where the other rank is, for a message between two; None otherwise.
+        tag: where the tag of a message between two ranks is; -1: it is none.
+        peer: where the other rank is; -1: it is none, or from anybody.
         sends: this rank is the one that sends.
         empty: its tensor carries nothing.
         reducer: DistributedDataParallel's reducer uses it.
@@ -55,7 +56,8 @@ class Operation:
     name: str
     group: int
     share: int | None
-    peer: int | None
+    tag: int
+    peer: int
     sends: bool
     empty: bool
     reducer: bool
@@ -115,13 +117,14 @@ def operations() -> list[Operation]:
         names = [argument.name for argument in op._schema.arguments]
         if "process_group" not in names:
             continue
-        peer = next((names.index(one) for one in ("dst", "src") if one in names and name in _SENDS), None)
+        peer = next((names.index(one) for one in ("dst", "src") if one in names and name in _SENDS), -1)
         found.append(
             Operation(
                 op=op,
                 name=NAMES.get(name, name.strip("_")),
                 group=names.index("process_group"),
                 share=_ON_ROOT_ONLY.get(name),
+                tag=names.index("tag") if name in _SENDS else -1,
                 peer=peer,
                 sends=_SENDS.get(name, False),
                 empty="barrier" in name,

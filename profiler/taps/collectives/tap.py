@@ -27,6 +27,7 @@ from feedline.profiler.taps.patch import Patches
 KEY = "BackendSelect"
 ENGINE = "torch.autograd.graph"  # the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
 MOST_ERRORS = 20  # of our own, after which the tap takes itself away
+WAITED_FOR = "gloo"  # gives a work that is waited for in Python, where others may give none
 Begun = tuple[Row, Any, int, Any, bool]  # the row, the group, bytes, events of a GPU, the caller waits for it at once
 
 
@@ -92,10 +93,10 @@ class CollectiveTap:
             library._destroy()
         self._patches.undo()
 
-    def stop(self) -> None:
-        """The recording ends."""
+    def stop(self) -> int:
+        """The recording ends. Collectives on a GPU whose end is not known."""
         self.detach()
-        self._cuda.stop()
+        return self._cuda.stop()
 
     def _kernel(self, operation: Operation, below: Any) -> Any:
         """With the dispatcher's own keys: those of a tensor take 7 us less, but miss what a mode adds to a thread's (FakeTensorMode).
@@ -138,8 +139,8 @@ class CollectiveTap:
             if kind is None or kind.segment is not segment or kind.of() is not pg:
                 kind = kinds[key] = self._kind(segment, operation, pg, tensor)
             group, channel, ids = kind.group, kind.channel, kind.ids
-            if operation.peer is not None:
-                channel = group.pair(args[operation.peer], operation.sends, args[operation.peer + 1])
+            if operation.tag >= 0:
+                channel = group.pair(args[operation.peer] if operation.peer >= 0 else None, operation.sends, args[operation.tag])
                 ids = channel.id_in(segment)
             nbytes = operation.nbytes(args, group.size) if alone is None or alone.layout is not torch.strided else alone.nbytes
             waited = 0 < operation.waits < len(args) and args[operation.waits] is False
@@ -151,6 +152,8 @@ class CollectiveTap:
             number = next(channel.numbers)
             place = segment.add(COLLECTIVE, start, UNMEASURED, ids, kind.dtype, nbytes, number, 0, kind.source, flags)
             row = Row(segment, place, start, group, channel)
+            if events is None and tensor is not None and tensor.is_cuda:
+                row.unknown()
             return row, pg, nbytes, events, waited
         except Exception as error:
             self._failed(error)
@@ -159,24 +162,25 @@ class CollectiveTap:
     def _complete(self, begun: Begun, operation: Operation, out: Any) -> None:
         row, pg, _, events, waited = begun
         try:
+            if row.ended:
+                return
             work = out[-1] if isinstance(out, tuple) and out else out
-            if work is None or isinstance(work, tuple):  # it returned when it was complete
-                row.end(clock.wall_ns())
-                return
-            if waited and events is None:
-                self.ends.expect(row)
-                return
-            work = self._unbox_work(work)
+            if isinstance(work, tuple):
+                work = None
             if events is not None:
-                self._cuda.watch(row, work, events)
-            elif work is not None:
+                self._cuda.watch(row, work and self._unbox_work(work), events)
+            elif work is None:  # it returned when it was complete
+                row.end(clock.wall_ns())
+            elif waited and row.channel.backend == WAITED_FOR:
+                self.ends.expect(row)
+            elif (work := self._unbox_work(work)) is not None:
                 self.ends.watch(row, pg, work, operation.name)
         except Exception as error:
             self._failed(error)
 
     def _kind(self, segment: Segment, operation: Operation, pg: Any, tensor: torch.Tensor | None) -> Kind:
         group = self._groups.of(pg, tensor)
-        ids = group.whole.id_in(segment) if operation.peer is None else 0
+        ids = group.whole.id_in(segment) if operation.tag < 0 else 0
         dtype = 0 if tensor is None else segment.name_id(str(tensor.dtype).removeprefix("torch."))
         return Kind(group.of, segment, group, group.whole, ids, dtype, segment.name_id(operation.name))
 

@@ -1,6 +1,7 @@
 """Two gloo ranks: every way in which a program comes to a collective, one section each."""
 
 import contextlib
+import gc
 import json
 import os
 import sys
@@ -111,6 +112,9 @@ def by_hand(rank):
         exchange = [dist.P2POp(dist.isend, one, 1 - rank), dist.P2POp(dist.irecv, two[:10], 1 - rank)]
         for work in dist.batch_isend_irecv(exchange):
             work.wait()
+    with section("from_anybody"):
+        dist.recv(one) if rank == 0 else dist.send(one, 0)
+        dist.all_reduce(one)
     with section("objects"):
         dist.all_gather_object([None, None], {"rank": rank})
         dist.broadcast_object_list([rank], 0)
@@ -145,6 +149,7 @@ def groups():
             dist.all_reduce(torch.ones(10), group=group)
             dist.all_reduce(torch.ones(10), group=group)
         dist.destroy_process_group(group)
+    gc.collect()  # a reducer that outlives its group can hang (docs/communication-recording.md)
     late = [dist.all_reduce(torch.ones(10), async_op=True) for _ in range(3)]
     del late
     dist.destroy_process_group()  # with work in flight

@@ -45,6 +45,7 @@ def main() -> None:
         optimizer.zero_grad()
         model(images).square().mean().backward()
         optimizer.step()
+    del model  # a reducer that outlives its group can hang (docs/communication-recording.md)
     dist.destroy_process_group()
 
 

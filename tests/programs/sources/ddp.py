@@ -25,4 +25,5 @@ if __name__ == "__main__":
         dist.all_reduce(loss.detach())
         if dist.get_rank() == 0:
             print("epoch", epoch, f"{loss.item():.4f}")
+    del model  # a reducer that outlives its group can hang (docs/communication-recording.md)
     dist.destroy_process_group()
