@@ -4,11 +4,14 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from advisor.made_up import run
 
 from feedline.cli import main
+from feedline.cli.converge.advise import step_times
 
 TABLE = "1=67758,2=142704,4=235271,8=381000"
 
@@ -123,6 +126,18 @@ def test_where_samples_of_one_run_were_not_seen_steps_of_all_are_compared(record
     assert "ranks steps/s interval" in said and "Samples were not seen" in said and "time of a step" in said
     assert "<h2>Steps per second</h2>" in page and "1 ranks: 10.00 steps/s" in page
     assert "samples/s" not in said + page and "samples per second" not in page.lower()
+
+
+def test_updates_with_more_workers_are_predicted_from_two_numbers_of_them(recorded):
+    runs = [replace(run(), ranks=ranks, batch=32.0 * ranks, step_s=0.1) for ranks in (1, 4)]
+    other = replace(runs[0], batch=256.0, step_s=0.9)
+
+    one, eight = step_times([recorded[1], recorded[4], recorded[1]], [*runs, other], [4, 8])
+
+    assert (one.workers, one.step_s, one.source) == (4, 0.1, "measured")
+    assert eight.workers == 8 and eight.step_s == pytest.approx(0.1, rel=0.02) and eight.low <= eight.step_s < eight.high
+    (alone,) = step_times([recorded[1]], runs[:1], [2])
+    assert alone.step_s is None and "two numbers of ranks" in alone.source
 
 
 def test_folders_of_two_nodes_are_one_launch(recorded, tmp_path, capsys):

@@ -81,29 +81,36 @@ def step_times(paths: "list[Path]", runs: "list[Recorded]", workers: list[int]) 
         RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.
     """
     from feedline.analysis.convergence.target import StepTime
-    from feedline.analysis.scaling.predict import predict
 
     measured = {run.ranks: run for run in runs}
     wanted = workers or sorted(measured)
-    basis = None
-    if any(number not in measured for number in wanted):
-        from feedline.cli.scale import from_runs
+    made = [StepTime(run.ranks, run.step_s, run.step_s, run.step_s, "measured") for run in measured.values() if run.ranks in wanted]
+    unknown = [number for number in wanted if number not in measured]
+    if unknown:
+        made += predicted_times(paths, runs, unknown)
+    return sorted(made, key=lambda one: wanted.index(one.workers))
 
-        _, basis = from_runs(paths)
+
+def predicted_times(paths: "list[Path]", runs: "list[Recorded]", workers: list[int]) -> "list[StepTime]":
+    """By the runs whose workers have as many samples of an update each as the first run's; every worker to come has them too."""
+    from feedline.analysis.convergence.target import StepTime
+    from feedline.analysis.scaling.efficiency import SAME_BATCH, STEPS
+    from feedline.analysis.scaling.study import study
+    from feedline.cli.scale import from_runs
+
+    part = _part(runs[0])
+    if part is None:
+        return [StepTime(number, None, None, None, "nobody knows how many samples an update has") for number in workers]
+    parts = [(path, _part(run)) for path, run in zip(paths, runs, strict=True)]
+    points, basis = from_runs([path for path, one in parts if one is not None and abs(one / part - 1) <= SAME_BATCH])
+    found = study(points, workers, basis)
     made = []
-    for number in wanted:
-        part = _part(measured[number] if number in measured else runs[0])
-        if number in measured:
-            step_s = measured[number].step_s
-            made.append(StepTime(number, step_s, step_s, step_s, "measured"))
+    for one in found.predictions:
+        if not one.samples_per_s or not one.low or not one.high:
+            made.append(StepTime(one.ranks, None, None, None, one.why))
             continue
-        assert basis is not None
-        one = predict(basis, number)
-        if not one.samples_per_s or not one.low or not one.high or part is None:
-            made.append(StepTime(number, None, None, None, one.why or "nobody knows how many samples an update has"))
-            continue
-        whole = number * part
-        made.append(StepTime(number, whole / one.samples_per_s, whole / one.high, whole / one.low, one.model))
+        whole = one.ranks * (1 if found.unit == STEPS else part)
+        made.append(StepTime(one.ranks, whole / one.samples_per_s, whole / one.high, whole / one.low, one.model))
     return made
 
 
