@@ -193,13 +193,20 @@ def _absent(joined: Matched) -> list[str]:
 def _unended(joined: Matched, ranks: Sequence[Collectives]) -> list[str]:
     """Ranks that were killed in the middle of a collective: others began a later one, or this one has no end anywhere."""
     notes = []
+    strides = {one.rank: one.stride for one in ranks}
+    stride = np.array([strides[rank] for rank in joined.ranks])
     for column, rank in enumerate(joined.ranks):
         own = joined.start[:, column] != MISSING
-        later = joined.member[:, column] & ~own
-        if later.any() and own.any():
-            count = int(later.sum())
+        others = (joined.start[:, stride >= stride[column]] != MISSING).any(1)  # that forgot no less: what they kept, this rank kept too
+        count = int((joined.member[:, column] & others & ~own).sum())
+        if count and own.any():
             notes.append(
                 f"rank {rank} did not begin {count} collectives that others of its groups began: it ended before them, or was killed"
+            )
+        if stride[column] > stride.min():
+            notes.append(
+                f"rank {rank} kept one window of 64 batches in {stride[column]}, others one in {stride.min()}: in what only they kept, "
+                "waiting for it cannot be told from transfer"
             )
     ends = np.bincount(joined.name, (joined.end != MISSING).any(1), len(joined.names))  # of some, no rank can ever tell the end
     hanging = (joined.start != MISSING).any(1) & (joined.end == MISSING).all(1) & (ends[joined.name] > 0)

@@ -25,7 +25,7 @@ FASTEST_DRIFT = 5e-4  # what two clocks part at most: NTP slews no faster (adjti
 def collectives_of(rank: Rank) -> Collectives | None:
     """What a rank did together with others; None when it recorded no collective.
 
-    Of a run that forgot windows (store/segment.py) only those that it kept.
+    Of a run that forgot windows (profiler/store/segment.py) only those that it kept.
 
     Raises:
         RunDamaged: the training process's records are missing.
@@ -54,10 +54,12 @@ def collectives_of(rank: Rank) -> Collectives | None:
         groups=groups,
         names=names,
         dtypes=dtypes,
-        steps=_edges(steps),
+        steps=np.zeros((0, 2), np.int64) if steps is None else np.stack([steps.start, steps.boundaries.end], 1),
         stages=stages_of(main),
         clock=clock,
         unseen=[f"{hook['name']}: {hook['why']}" for hook in rank.manifest.hooks if _tells_unseen(hook)],
+        evaluation=np.zeros((0, 2), np.int64) if steps is None else steps.boundaries.evaluation,
+        stride=main.stride,
     )
 
 
@@ -134,12 +136,6 @@ def clock_of(main: Process, last: int) -> tuple[RankClock, str]:
         if abs(offset[-1] - offset[0]) > 2 * bound and abs(slope) <= FASTEST_DRIFT:  # not what two unlucky measurements make
             at, offset = np.append(at, last), np.append(offset, offset[-1] + round(slope * (last - at[-1])))
     return RankClock(at, offset, bound), host
-
-
-def _edges(steps: Steps | None) -> IntArray:
-    if steps is None or not len(steps.start):
-        return np.zeros(0, np.int64)
-    return np.append(steps.start, steps.boundaries.end[-1])
 
 
 def _indices(main: Process, ids: IntArray) -> tuple[list[str], IntArray]:

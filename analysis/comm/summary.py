@@ -182,7 +182,7 @@ def _unended(partitions: Mapping[int, Partition]) -> list[str]:
     every = sum(len(part.moving) for part in partitions.values())
     if not counted:
         return []
-    seen = sum(float(part.steps[-1] - part.steps[0]) / GIGA for part in partitions.values() if len(part.steps) > 1)
+    seen = sum(float(values.sum()) / GIGA for part in partitions.values() for values in part.parts.values())
     return [
         f"the ends of {counted} of {every} collectives could not be told: what they took of {seconds(seen)} of all ranks counts as compute"
     ]

@@ -10,7 +10,6 @@ from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.comm.partition import PARTS, meet, partition
 from feedline.analysis.many.envelope import Envelope, alone, own_clock
 from feedline.analysis.many.sources import Source
-from feedline.analysis.timeline import IntArray
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Rank
 
@@ -79,25 +78,25 @@ def _survey(source: Source, load: Load) -> Survey:
 
 
 def _seen(rank: Rank, one: Collectives) -> Seen:
-    edges = counted(one.steps)
+    walls = one.walls[warm_up(one) :]
     return Seen(
         rank=one.rank,
         host=one.host,
         state=rank.manifest.state,
         world_size=int(str(rank.manifest.place.get("world_size", 1))),
-        steps=max(0, len(one.steps) - 1),
+        steps=len(one.steps),
         collectives=len(one.table),
         clock_bound_ns=one.clock.bound,
-        step_ns=int(edges[-1] - edges[0]) if len(edges) else 0,
-        counted=max(0, len(edges) - 1),
+        step_ns=int(walls.sum()),
+        counted=len(walls),
         launch=rank.manifest.launch,
         unseen=tuple(one.unseen),
     )
 
 
-def counted(steps: IntArray) -> IntArray:
-    """The edges of the steps that count."""
-    return steps[min(WARM_UP, max(0, len(steps) - 2)) :]
+def warm_up(one: Collectives) -> int:
+    """Index of the first step that counts."""
+    return min(WARM_UP, max(0, len(one.steps) - 1))
 
 
 def spend(chunk: Sequence[Source], everybody: Survey, load: Load, bound: float) -> list[Spent]:
@@ -127,7 +126,7 @@ def _spend(one: Collectives, envelope: Envelope, bound: float) -> Spent:
         free=rows["free"].astype(np.int64),
     )
     made = partition(one, 0, replace(matched, ranks=columns), met, bound)
-    first = len(one.steps) - len(counted(one.steps))
+    first = warm_up(one)
     blamed = made.blamed[first:].sum(0).tolist()
     return Spent(
         one.rank,

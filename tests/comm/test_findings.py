@@ -74,7 +74,30 @@ def test_parts_sum_to_the_mean_step_of_their_rank():
     compared = compare(made.ranks, first=4)
 
     for one in made.ranks:
-        assert sum(compared.parts[one.rank].values()) == pytest.approx(np.diff(one.steps)[4:].mean() / 1e9, rel=1e-9)
+        assert sum(compared.parts[one.rank].values()) == pytest.approx(one.walls[4:].mean() / 1e9, rel=1e-9)
+
+
+def test_evaluation_is_in_no_part_and_in_no_replayed_step():
+    plan = Training(ranks=2, steps=40)
+    compared = compare(train(replace(plan, evaluation=dict.fromkeys((9, 19, 29), 1000.0))).ranks)
+
+    usual = compare(train(plan).ranks)
+    assert compared.parts == usual.parts
+    assert compared.communication.what_if[0].step_s == pytest.approx(usual.communication.what_if[0].step_s, rel=1e-3)
+
+
+def test_what_was_not_kept_is_in_no_part_and_in_no_replayed_step():
+    plan = Training(ranks=2, steps=40)
+    ranks, gone = [], slice(10, 20)
+    for one in train(plan).ranks:
+        place = one.step_at(one.table["start"])
+        kept = one.table[(place < gone.start) | (place >= gone.stop)]
+        ranks.append(replace(with_table(one, kept), steps=np.delete(one.steps, gone, 0)))
+
+    compared, usual = compare(ranks), compare(train(plan).ranks)
+
+    assert compared.parts[0] == pytest.approx(usual.parts[0])
+    assert compared.communication.what_if[0].step_s == pytest.approx(usual.communication.what_if[0].step_s, rel=1e-3)
 
 
 def test_a_rank_without_a_folder_leaves_a_report_that_says_so():
@@ -98,10 +121,10 @@ def test_a_group_destroyed_in_mid_run_and_a_smaller_one_after_it_are_both_seen()
         if two is None:
             ranks.append(one)
             continue
-        shift = int(one.steps[-1] - two.steps[0])
+        shift = int(one.steps[-1, 1] - two.steps[0, 0])
         table = two.table.copy()
         table["start"], table["end"], table["group"] = table["start"] + shift, table["end"] + shift, 1
-        steps = np.concatenate([one.steps, two.steps[1:] + shift])
+        steps = np.concatenate([one.steps, two.steps + shift])
         ranks.append(
             replace(one, table=np.concatenate([one.table, table]), groups=[*one.groups, replace(two.groups[0], name="7")], steps=steps)
         )

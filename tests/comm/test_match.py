@@ -64,6 +64,23 @@ def test_a_rank_killed_in_the_middle_of_a_collective_is_named():
     assert (matched.start[-1] != MISSING).tolist() == [True, False, True]
 
 
+def test_what_a_rank_forgot_of_a_long_run_is_not_taken_for_its_end():
+    first, second = train(Training(ranks=2, steps=10)).ranks
+    thinned = replace(with_table(first, first.table[:15]), stride=2)
+
+    (note,) = match([thinned, second]).notes
+
+    assert note.startswith("rank 0 kept one window of 64 batches in 2, others one in 1:")
+
+
+def test_a_rank_that_was_killed_in_a_long_run_is_named():
+    first, second = (replace(one, stride=4) for one in train(Training(ranks=2, steps=10)).ranks)
+
+    (note,) = match([first, with_table(second, second.table[:15])]).notes
+
+    assert note.startswith("rank 1 did not begin 15 collectives")
+
+
 def test_a_folder_of_another_program_is_named_and_left_out():
     made, other = train(Training(ranks=3, steps=10)), train(Training(ranks=3, steps=10, buckets=(2 * MB, 2 * MB)))
 

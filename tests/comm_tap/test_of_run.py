@@ -74,7 +74,24 @@ def test_ranks_of_a_group_that_is_no_sequence_are_put_together_again(tmp_path):
 def test_steps_end_where_the_last_one_does(tmp_path):
     made = collective(step(step(with_group((0, 1, 2)), 100), 200), 150, 160)
 
-    assert collectives_of(rank_of(made, tmp_path)).steps.tolist() == [100, 200, 280]
+    assert collectives_of(rank_of(made, tmp_path)).steps.tolist() == [[100, 200], [200, 280]]
+
+
+def test_evaluation_and_forgotten_windows_are_in_no_step(tmp_path):
+    made = collective(step(step(with_group((0, 1, 2)), 100), 200), 150, 160)
+    made.next(290, 300, loader=1).forward(300, 390, grad=False)  # evaluation, until the training goes on
+    step(step(step(made, 400), 600), 700)
+    main = made.process()
+    main.records["window"][main.records["start"] >= 600] = 2
+    main.totals[0, 0] = 1
+    rank = rank_of(made, tmp_path)
+    rank.__dict__["processes"] = [main]
+
+    found = collectives_of(rank)
+
+    assert (found.steps.tolist(), found.stride) == ([[100, 200], [200, 400], [700, 780]], 2)
+    assert found.walls.tolist() == [100, 90, 80]
+    assert found.step_at(np.array([99, 250, 350, 399, 400, 550, 700, 780])).tolist() == [-1, 1, -1, -1, -1, -1, 2, -1]
 
 
 def test_a_hook_that_could_not_attach_is_named(tmp_path):

@@ -36,7 +36,7 @@ class Meeting:
 
     Attributes:
         names: operation of each.
-        step: int64 [m]: of the first rank; -1: before its first.
+        step: int64 [m]: of the first rank; -1: before its first, or after its last.
         transfer: int64 [m], ns: the least that any rank spent in it: needs no clocks.
         waits: int64 [m, ranks], ns: from a rank's start until the last one's, 0 where it is not more than the bound; MISSING: not in it.
         last: int64 [m]: rank that began last, by more than the bound after the median of the others; -1: nobody by so much.
@@ -158,7 +158,7 @@ def _meetings(ordered: list[Collectives], matched: Matched, met: Meetings, bound
     rows = rows[np.argsort(matched.start[rows].max(1, initial=MISSING), kind="stable")]
     took = np.where(matched.end[rows] != MISSING, matched.end[rows] - matched.start[rows], np.iinfo(np.int64).max)
     transfer = took.min(1, initial=np.iinfo(np.int64).max)
-    step = np.searchsorted(ordered[0].steps, matched.start[rows, 0], "right") - 1
+    step = ordered[0].step_at(matched.start[rows, 0])
     there = met.start[rows] != MISSING
     waits, last = np.where(there, 0, MISSING), np.full(len(rows), -1, np.int64)
     if np.isfinite(bound):
@@ -214,7 +214,7 @@ def _late(
     sure = replace(matched, together=matched.together & matched.whole)
     blamed = blame.blame(ordered, partitions, sure, met, alignment.bound)
     spent = late.before(ordered, traces, made.kept, matched)
-    more = late.excess(blamed, matched, met, spent, ordered[0].steps, alignment.bound)
+    more = late.excess(blamed, matched, met, spent, ordered[0], alignment.bound)
     blamed = replace(blamed, excess=more)
     found = blame.summary(blamed, ordered)
     phases = {}
