@@ -107,6 +107,20 @@ def test_a_rank_without_a_folder_leaves_a_report_that_says_so():
     assert not compared.communication.late or compared.communication.late[0].late_s < 1e-3
 
 
+@pytest.mark.parametrize("ranks,measured", [(3, True), (4, False)])
+def test_where_waiting_cannot_be_told_from_transfer_the_network_is_not_judged(ranks, measured):
+    plan = Training(late=always(3, range(30), "wait", 50.0), steps=5 if measured else 1, measured=measured)
+    compared = compare(train(plan).ranks[:ranks], link_bytes_per_s=1e9)
+    comm = compared.communication
+    facts = replace(made_up_facts(stages={"forward": 40.0, "backward": 60.0}), comm=comm, comm_parts=compared.parts)
+
+    (found,) = [finding for finding in diagnose(facts) if finding.cause != "compute_bound"]
+
+    assert comm.network_share is None and {kind.busbw_gbps for kind in comm.collectives} == {None}
+    assert comm.network.endswith("transfer cannot be told from waiting")
+    assert found.cause == "exposed_communication" and found.says.endswith(f"of each step beyond backward; {comm.network}")
+
+
 def test_what_no_tap_could_see_is_named():
     made = train(Training(ranks=2, steps=6))
     ranks = [replace(made.ranks[0], unseen=["horovod: its collectives are not torch's"]), made.ranks[1]]

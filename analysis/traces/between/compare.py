@@ -10,8 +10,8 @@ from feedline.analysis.comm.clocks import FEWEST, Alignment, align
 from feedline.analysis.comm.collectives import Collectives, RankClock
 from feedline.analysis.comm.match import MISSING, Matched, match
 from feedline.analysis.comm.partition import Meetings, Partition, meet, partition
-from feedline.analysis.comm.summary import late_rank, means
-from feedline.analysis.model import CollectiveKind, Communication, LateRank
+from feedline.analysis.comm.summary import collective_kind, late_rank, means
+from feedline.analysis.model import Communication, LateRank
 from feedline.analysis.quantities import seconds
 from feedline.analysis.timeline import IntArray
 from feedline.analysis.traces.between import late
@@ -241,27 +241,16 @@ def _says(one: blame.Late, meetings: Meeting) -> str:
 
 
 def _communication(matched: Matched, partitions: list[Partition], alignment: Alignment, lates: list[LateRank]) -> Communication:
-    found = bandwidth.kinds(matched, partitions)
-    largest = next((kind for kind in found if kind.busbw), None)
-    network = bandwidth.verdict(largest, None) if largest else bandwidth.Against(None, "the traces do not say how many bytes moved")
-    known = np.isfinite(alignment.bound)
-    kinds = [
-        CollectiveKind(kind.name, kind.nbytes, kind.ranks, kind.backend, kind.count, kind.transfer_s if known else None,
-                       _giga(kind.algbw) if known else None, _giga(kind.busbw) if known else None)
-        for kind in found[:SHOWN_KINDS]
-    ]  # fmt: skip
+    found = bandwidth.kinds(matched, partitions, alignment.bound)
+    network = bandwidth.network(found, matched, alignment.bound)
     return Communication(
-        collectives=kinds,
-        clock_bound_s=alignment.bound / GIGA if known else None,
+        collectives=[collective_kind(kind) for kind in found[:SHOWN_KINDS]],
+        clock_bound_s=alignment.bound / GIGA if np.isfinite(alignment.bound) else None,
         clocks=alignment.how,
         late=lates,
-        network=network.says if known else "without comparable clocks, transfer and waiting are one",
-        network_share=network.share if known else None,
+        network=network.says,
+        network_share=network.share,
         what_if=[],
         nccl=[],
         unseen=[],
     )
-
-
-def _giga(rate: float | None) -> float | None:
-    return None if rate is None else rate / GIGA
