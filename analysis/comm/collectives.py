@@ -1,5 +1,6 @@
 """The collectives of one rank as columns: what everything in this folder works on, whether feedline recorded them or a trace holds them."""
 
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -37,6 +38,11 @@ class Group:
     name: str
     ranks: tuple[int, ...]
     backend: str
+
+    @property
+    def between_two(self) -> bool:
+        """Holds messages from one rank to another, numbered alike by both: ``0 2>3 tag 7`` (profiler/taps/collectives/groups.py)."""
+        return len(self.ranks) == 2 and re.search(r" \d+>\d+( tag \d+)?$", self.name) is not None
 
 
 @dataclass(frozen=True)

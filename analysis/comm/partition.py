@@ -65,6 +65,8 @@ def meet(matched: Matched, alignment: Alignment) -> Meetings:
     last = start.max(1, initial=MISSING)
     free = last.copy()
     for number, group in enumerate(matched.groups):
+        if group.between_two:
+            continue  # messages do not go through the queue of collectives
         rows = np.flatnonzero(matched.group == number)
         for column in np.flatnonzero(matched.member[rows[0]] if len(rows) else []).tolist():
             released = _slot_free(end[rows, column], SLOTS.get(group.backend, 1))

@@ -203,7 +203,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "source": Field("", "How it was measured"),
     },
     "CollectiveKind": {
-        "name": Field("", "Operation: all_reduce, reduce_scatter, all_gather, ..."),
+        "name": Field("", "Operation: all_reduce, reduce_scatter, all_gather, ..., send_recv (a message of one rank to another)"),
         "bytes": Field("B", "The full message; of all_gather and reduce_scatter the larger side"),
         "n": Field("ranks", "Size of its group"),
         "backend": Field("", "gloo, nccl, ..."),

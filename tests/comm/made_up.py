@@ -153,3 +153,23 @@ def with_table(one: Collectives, table: np.ndarray) -> Collectives:
 
 def always(rank: int, steps: range, phase: str, ms: float) -> dict[tuple[int, int], tuple[str, float]]:
     return {(step, rank): (phase, ms) for step in steps}
+
+
+def messages(sent: list[float], received: list[float], ended: list[float], nbytes: int, steps: int = 1) -> list[Collectives]:
+    """Rank 0 sends, rank 1 receives, on one clock: ms at which each side begins, and at which both have ended.
+
+    Args:
+        ended: ms; where a receiver begins later, the sender has ended then and the receiver 1 ms after it began.
+    """
+    ranks = []
+    for rank, begun in enumerate((sent, received)):
+        table = np.zeros(len(begun), COLLECTIVE_DTYPE)
+        table["start"] = BOOT + np.array(begun) * MS
+        table["end"] = np.maximum(BOOT + np.array(ended) * MS, table["start"] + MS)
+        table["nbytes"], table["sequence"] = nbytes, np.arange(len(begun))
+        edges = BOOT + np.linspace(0, max(ended) + 50, steps + 1).astype(np.int64) * MS
+        clock = RankClock(edges[:1], np.zeros(1, np.int64), 1000.0)
+        name = "recv" if rank else "send"
+        ranks.append(Collectives(rank, "a", table, [Group("0 0>1", (0, 1), "gloo")], [name], ["float32"],
+                                 np.stack([edges[:-1], edges[1:]], 1), {}, clock))  # fmt: skip
+    return ranks

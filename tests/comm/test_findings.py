@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from comm.made_up import MB, Training, always, train, with_table
+from comm.made_up import MB, Training, always, messages, train, with_table
 from rules.made_up import made_up_facts
 
 from feedline.analysis.comm.summary import compare
@@ -119,6 +119,14 @@ def test_where_waiting_cannot_be_told_from_transfer_the_network_is_not_judged(ra
     assert comm.network_share is None and {kind.busbw_gbps for kind in comm.collectives} == {None}
     assert comm.network.endswith("transfer cannot be told from waiting")
     assert found.cause == "exposed_communication" and found.says.endswith(f"of each step beyond backward; {comm.network}")
+
+
+def test_messages_between_two_ranks_are_one_kind_with_the_bandwidth_of_the_link():
+    compared = compare(messages([0, 200, 400], [20, 220, 420], [104, 304, 504], 84 * MB), link_bytes_per_s=1e9)
+
+    (kind,) = compared.communication.collectives
+    assert (kind.name, kind.n, kind.count, kind.busbw_gbps) == ("send_recv", 2, 3, pytest.approx(1.0))
+    assert compared.communication.network_share == pytest.approx(1.0)
 
 
 def test_what_no_tap_could_see_is_named():

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from comm.made_up import MB, MS, NO_CLOCK, Training, always, train
+from comm.made_up import MB, MS, NO_CLOCK, Training, always, messages, train
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -123,6 +123,21 @@ def test_a_collective_behind_one_that_waits_stands_in_a_queue():
     part = partition(ranks[1], 1, matched, meet(matched, Alignment([NO_CLOCK] * 2, 0.0, "measured", [])), 0.0)
 
     assert part.parts["queue"][0] == 80 and part.parts["exposed_transfer"][0] == 20  # until rank 0 is done with the first, at 90
+
+
+def test_a_late_receiver_makes_the_sender_wait_and_the_bytes_move_after_it():
+    sender, receiver = (parts_of(messages([0, 200], [20, 220], [104, 304], 84 * MB), column) for column in range(2))
+
+    assert (sender.parts["exposed_wait"].sum(), sender.parts["exposed_transfer"].sum()) == (40 * MS, 168 * MS)
+    assert (receiver.parts["exposed_wait"].sum(), receiver.parts["exposed_transfer"].sum()) == (0, 168 * MS)
+    assert sender.blamed.tolist() == [[0, 40 * MS]]
+
+
+def test_a_receiver_that_comes_after_the_sender_is_done_was_not_waited_for():
+    sender, receiver = (parts_of(messages([0], [20], [5], 1000), column) for column in range(2))
+
+    assert sender.parts["exposed_wait"].sum() == receiver.parts["exposed_wait"].sum() == 0
+    assert (sender.parts["exposed_transfer"].sum(), receiver.parts["exposed_transfer"].sum()) == (5 * MS, MS)
 
 
 collective = st.tuples(st.integers(0, 60), st.integers(1, 40))
