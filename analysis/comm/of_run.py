@@ -9,7 +9,7 @@ from feedline.profiler.events import RECORD_DTYPE, Flag, Stage
 from feedline.profiler.store.read import Process, Rank
 
 UNSEEN = "communication by "  # begins the names of hooks that say what no tap sees (taps/collectives/unseen.py)
-HOOKS = ("collectives", "clocks")
+TAP = "collectives"  # the hook that sees the others
 PHASE_OF = {
     Stage.FORWARD: "forward",
     Stage.LOSS: "forward",
@@ -57,7 +57,7 @@ def collectives_of(rank: Rank) -> Collectives | None:
         steps=np.zeros((0, 2), np.int64) if steps is None else np.stack([steps.start, steps.boundaries.end], 1),
         stages=stages_of(main),
         clock=clock,
-        unseen=[f"{hook['name']}: {hook['why']}" for hook in rank.manifest.hooks if _tells_unseen(hook)],
+        unseen=unseen_of(rank),
         evaluation=np.zeros((0, 2), np.int64) if steps is None else steps.boundaries.evaluation,
         stride=main.stride,
     )
@@ -156,6 +156,7 @@ def _groups(main: Process, records: "np.ndarray[tuple[int], np.dtype[np.void]]")
     return groups, index.reshape(-1)
 
 
-def _tells_unseen(hook: dict[str, object]) -> bool:
-    name = str(hook["name"])
-    return not hook["attached"] and (name in HOOKS or name.startswith(UNSEEN))
+def unseen_of(rank: Rank) -> list[str]:
+    """Whose communication was not recorded on this rank, and why, whether it recorded other or not."""
+    hooks = [hook for hook in rank.manifest.hooks if not hook["attached"]]
+    return [f"{hook['name']}: {hook['why']}" for hook in hooks if hook["name"] == TAP or str(hook["name"]).startswith(UNSEEN)]

@@ -78,7 +78,7 @@ def compare(
         nccl=nccl_debug.read(nccl_lines).says(),
         unseen=sorted({why for one in ranks for why in one.unseen}),
     )
-    notes = [*matched.notes, *alignment.notes, *_unended(partitions), *made.unseen]
+    notes = [*matched.notes, *alignment.notes, *_unended(partitions)]
     return Compared(made, {rank: means(part, first) for rank, part in partitions.items()}, notes)
 
 

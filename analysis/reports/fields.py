@@ -288,7 +288,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         ),
         "what_if": Field("", "Replays of the bucket timeline"),
         "nccl": Field("", "What the NCCL_DEBUG output says that was given, in sentences"),
-        "unseen": Field("", "Whose collectives are missing, and why"),
+        "unseen": Field("", "Whose collectives are missing, and why; notes say what share of the step no stage explains"),
     },
     "ConvergenceSummary": {
         "curves": Field("", "Numbers of the training as it went on: train loss, eval loss, lr, then what feedline.metric was given"),

@@ -129,11 +129,11 @@ def test_messages_between_two_ranks_are_one_kind_with_the_bandwidth_of_the_link(
     assert compared.communication.network_share == pytest.approx(1.0)
 
 
-def test_what_no_tap_could_see_is_named():
+def test_what_no_tap_could_see_is_in_the_report():
     made = train(Training(ranks=2, steps=6))
     ranks = [replace(made.ranks[0], unseen=["horovod: its collectives are not torch's"]), made.ranks[1]]
 
-    assert "horovod: its collectives are not torch's" in compare(ranks).notes
+    assert "horovod: its collectives are not torch's" in compare(ranks).communication.unseen
 
 
 def test_a_group_destroyed_in_mid_run_and_a_smaller_one_after_it_are_both_seen():

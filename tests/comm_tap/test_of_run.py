@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from explain.made_up_records import MadeUp
 
+from feedline.analysis.between_ranks import NOTHING, compared
 from feedline.analysis.comm.collectives import PHASES
 from feedline.analysis.comm.of_run import clock_of, collectives_of
+from feedline.analysis.gather import Gathered
 from feedline.profiler.events import Stage
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
@@ -98,10 +100,22 @@ def test_a_hook_that_could_not_attach_is_named(tmp_path):
     hooks = [
         {"name": "communication by Horovod", "attached": False, "why": "not seen"},
         {"name": "DALI", "attached": False, "why": "something else"},
+        {"name": "clocks", "attached": False, "why": "rank 0 did not answer"},
     ]
     found = collectives_of(rank_of(collective(with_group((0, 1, 2)), 10, 20), tmp_path, hooks))
 
     assert found.unseen == ["communication by Horovod: not seen"]
+
+
+def test_a_library_that_no_tap_sees_is_named_with_the_time_that_no_stage_explains(tmp_path):
+    hooks = [{"name": "communication by Horovod", "attached": False, "why": "not seen"}]
+    ranks = {1: rank_of(step(step(MadeUp(), 100), 200), tmp_path, hooks), 2: rank_of(step(MadeUp(), 100), tmp_path)}
+    gathered = {number: Gathered.of(rank) for number, rank in ranks.items()}
+    notes = []
+
+    assert compared(gathered, gathered[1], None, NOTHING, notes) is None
+
+    assert "communication by Horovod: not seen; no stage explains 11.1 % of the mean step" in notes  # 20 of 180 ns
 
 
 def clock(*notes):
