@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from feedline.analysis.comm.of_run import collectives_of
+from feedline.analysis.comm.of_run import collectives_of, unseen_of
 from feedline.analysis.comm.summary import Compared, compare
 from feedline.analysis.gather import Gathered
+from feedline.analysis.quantities import share
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError
 
@@ -49,7 +50,19 @@ def compared(
         notes.extend(made.notes)
     elif len(gathered) > 1:
         notes.append("no collective of several ranks was recorded: what ranks cost each other is not known")
+    notes.extend(unseen(gathered))
     return made
+
+
+def unseen(gathered: Mapping[int, Gathered]) -> list[str]:
+    """Whose communication was not recorded, and what part of a step, on the rank where it is largest, it may be behind."""
+    shares: dict[str, list[float]] = {}
+    for rank in gathered.values():
+        for why in unseen_of(rank.rank):
+            shares.setdefault(why, [])
+            if rank.steps is not None and (whole := rank.steps.wall[rank.first :].sum()):
+                shares[why].append(float(rank.steps.stages["other"][rank.first :].sum() / whole))
+    return [f"{why}; no stage explains {share(max(parts))} of the mean step" if parts else why for why, parts in shares.items()]
 
 
 def costs(gathered: Mapping[int, Gathered]) -> dict[int, dict[str, float]]:

@@ -174,8 +174,8 @@ def last_to_arrive(ranks: Sequence[Collectives], matched: Matched) -> list[int]:
     """For each step the rank that truly was furthest behind the others: other programs on this machine delay ranks as well."""
     start = np.stack([matched.start[:, column] - ahead_ns(one.rank) for column, one in enumerate(ranks)], 1)
     behind = start - np.median(start, 1, keepdims=True)
-    step = np.searchsorted(ranks[0].steps, matched.start[:, 0], "right") - 1
-    return [int(behind[step == number].max(0).argmax()) if (step == number).any() else -1 for number in range(len(ranks[0].steps) - 1)]
+    step = ranks[0].step_at(matched.start[:, 0])
+    return [int(behind[step == number].max(0).argmax()) if (step == number).any() else -1 for number in range(len(ranks[0].steps))]
 
 
 def ahead_ns(rank: int) -> int:

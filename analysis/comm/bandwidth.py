@@ -27,8 +27,9 @@ class Kind:
         ranks: n of the group.
         backend: of the group.
         count: on all ranks together counted once.
-        transfer_s: median, without waiting for ranks, link shared with others taken out; None: no end was seen.
-        algbw, busbw: bytes/s; None: no end was seen, or no bytes.
+        transfer_s: median, without waiting for ranks, link shared with others taken out; None: no end was seen, or waiting cannot be told
+            from it (a rank of the group left no records, or clocks cannot be compared).
+        algbw, busbw: bytes/s; None: as transfer_s, or no bytes.
     """
 
     name: str
@@ -41,11 +42,12 @@ class Kind:
     busbw: float | None
 
 
-def kinds(matched: Matched, partitions: Sequence[Partition]) -> list[Kind]:
+def kinds(matched: Matched, partitions: Sequence[Partition], bound: float) -> list[Kind]:
     """By total bytes, the most first.
 
     Args:
         partitions: of the columns of ``matched``, in order.
+        bound: ns: of the clocks; inf: they cannot be compared.
     """
     took = np.full(matched.start.shape, np.nan)
     for column, part in enumerate(partitions):
@@ -53,6 +55,7 @@ def kinds(matched: Matched, partitions: Sequence[Partition]) -> list[Kind]:
         took[row[row >= 0], column] = part.moving[row >= 0]
     with np.errstate(all="ignore"):
         longest = np.nanmax(np.where(np.isnan(took), -1.0, took), 1, initial=-1.0)
+    longest = np.where(matched.whole & np.isfinite(bound), longest, -1.0)
     rows: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for index, key in enumerate(zip(matched.name.tolist(), matched.nbytes.tolist(), matched.group.tolist(), strict=True)):
         rows[key].append(index)
@@ -124,6 +127,25 @@ def measured_ceiling(ceilings: Ceilings | None, kind: Kind) -> tuple[float, Ceil
 def specified_link(ceilings: Ceilings | None) -> float | None:
     """bytes/s of a link that somebody wrote down: a ceiling of part ``link``."""
     return next((one.value for one in ceilings.ceilings if one.part == "link" and one.value), None) if ceilings else None
+
+
+def network(
+    found: Sequence[Kind], matched: Matched, bound: float, ceilings: Ceilings | None = None, link_bytes_per_s: float | None = None
+) -> Against:
+    """What the largest collectives of which that can be told say about the network, or why none can.
+
+    Args:
+        found: of ``kinds``.
+        bound: as there.
+    """
+    largest = next((kind for kind in found if kind.busbw), None)
+    if largest:
+        return verdict(largest, ceilings, link_bytes_per_s)
+    if not np.isfinite(bound):
+        return Against(None, "the ranks' clocks cannot be compared, so what of a collective is transfer cannot be told from waiting")
+    if len(matched.whole) and not matched.whole.any():
+        return Against(None, "no group left the records of all its ranks, so what of a collective is transfer cannot be told from waiting")
+    return Against(None, "no bytes were seen to move")
 
 
 def verdict(kind: Kind, ceilings: Ceilings | None, link_bytes_per_s: float | None = None) -> Against:

@@ -73,18 +73,15 @@ def numbering(one: Collectives, column: int, matched: Matched, reference: Collec
     Args:
         column: of the rank in ``matched``, whose first column is the reference.
     """
-    count = len(one.steps) - 1
-    found = np.full(max(count, 0), -1, np.int64)
-    if count <= 0 or column < 0:
+    found = np.full(len(one.steps), -1, np.int64)
+    if column < 0:
         return found
     row = matched.rows[column]
     there = (row >= 0) & (matched.start[np.maximum(row, 0), 0] != MISSING) if len(row) else np.zeros(0, bool)
-    theirs = np.searchsorted(reference.steps, matched.start[row[there], 0], "right") - 1
-    mine = np.searchsorted(one.steps, one.table["start"][there], "right") - 1
-    for step in np.unique(mine).tolist():
-        if 0 <= step < count:
-            there_step = int(np.median(theirs[mine == step]))
-            found[step] = there_step if 0 <= there_step < len(reference.steps) - 1 else -1
+    theirs, mine = reference.step_at(matched.start[row[there], 0]), one.step_at(one.table["start"][there])
+    known = (theirs >= 0) & (mine >= 0)
+    for step in np.unique(mine[known]).tolist():
+        found[step] = int(np.median(theirs[known & (mine == step)]))
     return found
 
 
@@ -95,7 +92,7 @@ def blame(ranks: Sequence[Collectives], partitions: Sequence[Partition], matched
         ranks: those of ``matched``, in its order.
         partitions: in the same order.
     """
-    steps = max(len(ranks[0].steps) - 1, 0)
+    steps = len(ranks[0].steps)
     waited = np.zeros((steps, len(ranks)), np.int64)
     for column, (one, part) in enumerate(zip(ranks, partitions, strict=True)):
         number = numbering(one, column, matched, ranks[0])
@@ -103,7 +100,7 @@ def blame(ranks: Sequence[Collectives], partitions: Sequence[Partition], matched
         np.add.at(waited, number[known], part.blamed[known])
     waited //= max(len(ranks) - 1, 1)
     most = waited.argmax(1) if steps else np.zeros(0, np.int64)
-    row, late = _decisive(matched, met, ranks[0].steps, most)
+    row, late = _decisive(matched, met, ranks[0], most)
     guilty = (late > bound) & (waited[np.arange(steps), most] > 0)
     culprit = np.where(guilty, most, -1)
     row = np.where(guilty, row, -1)
@@ -112,14 +109,13 @@ def blame(ranks: Sequence[Collectives], partitions: Sequence[Partition], matched
     return Blame(matched.ranks, culprit, np.where(guilty, late, 0), mean, excess, row)
 
 
-def _decisive(matched: Matched, met: Meetings, steps: IntArray, column: IntArray) -> tuple[IntArray, IntArray]:
+def _decisive(matched: Matched, met: Meetings, first: Collectives, column: IntArray) -> tuple[IntArray, IntArray]:
     """For each step the collective at which its rank was latest against the median of the others, and by how much; -1 without one."""
     rows, lates = np.full(len(column), -1, np.int64), np.zeros(len(column), np.int64)
-    step = np.searchsorted(steps, matched.start[:, 0], "right") - 1
-    step = np.where((matched.start[:, 0] != MISSING) & matched.together, step, -1)
+    step = np.where(matched.together, first.step_at(matched.start[:, 0]), -1)
     order = np.argsort(step, kind="stable")
     for number, part in _runs(step[order], order):
-        if not 0 <= number < len(column):
+        if number < 0:
             continue
         start = met.start[part]
         own = start[:, column[number]]
@@ -179,7 +175,7 @@ def _ongoing(first: Collectives, matched: Matched) -> IntArray:
     found = np.full(len(matched.group), -1, np.int64)
     row = matched.rows[0]
     mine = (row >= 0) & (first.table["phase"] == BACKWARD)
-    found[row[mine]] = np.searchsorted(first.steps, first.table["start"][mine], "right") - 1
+    found[row[mine]] = first.step_at(first.table["start"][mine])
     return np.where(reduced, found, -1)
 
 
@@ -198,8 +194,8 @@ def _together(matched: Matched, ongoing: IntArray, row: int) -> IntArray:
 
 
 def _step_start(one: Collectives, until: IntArray) -> IntArray:
-    step = np.searchsorted(one.steps, until, "right") - 1
-    return np.where(step >= 0, one.steps[np.clip(step, 0, len(one.steps) - 1)], MISSING) if len(one.steps) else np.full(len(until), MISSING)
+    step = one.step_at(until)
+    return np.where(step >= 0, np.append(one.steps[:, 0], MISSING)[step], MISSING)
 
 
 def summary(found: Blame, ranks: Sequence[Collectives], first: int = 0) -> list[Late]:

@@ -9,7 +9,7 @@ from feedline.analysis.comm.collectives import PHASES, Collectives
 from feedline.analysis.comm.match import MISSING, Matched
 from feedline.analysis.comm.operations import SLOTS, bus_factor, operation
 from feedline.analysis.comm.partition import BACKWARD, Meetings
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.timeline import IntArray, overlap
 
 INIT = PHASES.index("init")
 ENOUGH = 0.9  # share of the bytes that have to be all-reduced in backward
@@ -19,7 +19,8 @@ FEWEST = 4  # steps
 
 @dataclass(frozen=True)
 class Timeline:
-    """Steps of one shape. A step is the time from one release of all ranks to the next, so that its lengths add up to the run's.
+    """Steps of one shape. A step is the time from one release of all ranks to the next, so that its lengths add up to the run's: without
+    evaluation, and without what was not kept.
 
     Attributes:
         ready: int64 [steps, buckets, ranks], ns since the release before: the rank had enqueued the bucket.
@@ -64,11 +65,11 @@ def timeline(ranks: Sequence[Collectives], matched: Matched, met: Meetings, firs
     Raises:
         NoTimeline: it is not data parallel training of steps that look alike.
     """
-    if len(ranks) < 2 or len(ranks[0].steps) < FEWEST + 2:
+    if len(ranks) < 2 or len(ranks[0].steps) < FEWEST + 1:
         raise NoTimeline("there are too few steps or ranks")
     rows = _rows(ranks[0], matched)
-    step = np.searchsorted(ranks[0].steps, matched.start[rows, 0], "right") - 1
-    inside = (step >= max(first - 1, 0)) & (step < len(ranks[0].steps) - 1)  # the one before tells where the first begins
+    step = ranks[0].step_at(matched.start[rows, 0])
+    inside = step >= max(first - 1, 0)  # the one before tells where the first begins
     rows, step = rows[inside], step[inside]
     if not len(rows):
         raise NoTimeline("no collective of all ranks lies in a step")
@@ -123,7 +124,7 @@ def _cut(
     synchronous = ~gradients | _last_of_backward(ranks[0], matched.start[usual[0], 0])
     start, end = met.start[usual], met.end[usual]  # [steps, buckets, ranks]
     release = end.max((1, 2))
-    following = np.flatnonzero(np.diff(numbers) == 1) + 1
+    following = _following(ranks[0], matched.start[usual[:, -1], 0], numbers)
     if len(following) < FEWEST:
         raise NoTimeline("there are too few steps in a row")
     ready = np.empty_like(start[following])
@@ -141,6 +142,17 @@ def _cut(
     slots = SLOTS.get(group.backend, 1)
     nbytes, ranks_of_group = matched.nbytes[usual[0]], len(group.ranks)
     return Timeline(ready, period, nbytes, synchronous, ranks_of_group, slots, dtype, numbers[following], usual[following], gradients)
+
+
+def _following(first: Collectives, last: IntArray, numbers: IntArray) -> IntArray:
+    """Which steps follow the one before them, with nothing in between.
+
+    Args:
+        last: int64 [steps], own time: the last bucket was enqueued.
+    """
+    before, after = numbers[:-1], numbers[1:]
+    joined = (after - before == 1) & (first.steps[before, 1] == first.steps[after, 0])
+    return np.flatnonzero(joined & (overlap(last[:-1], last[1:], *first.evaluation.T) == 0)) + 1
 
 
 def _last_of_backward(first: Collectives, start: IntArray) -> np.ndarray:

@@ -1,9 +1,13 @@
 """The collectives of one rank as columns: what everything in this folder works on, whether feedline recorded them or a trace holds them."""
 
+import re
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+
+from feedline.analysis.timeline import overlap
 
 COLLECTIVE_DTYPE = np.dtype(
     [
@@ -35,6 +39,11 @@ class Group:
     ranks: tuple[int, ...]
     backend: str
 
+    @property
+    def between_two(self) -> bool:
+        """Holds messages from one rank to another, numbered alike by both: ``0 2>3 tag 7`` (profiler/taps/collectives/groups.py)."""
+        return len(self.ranks) == 2 and re.search(r" \d+>\d+( tag \d+)?$", self.name) is not None
+
 
 @dataclass(frozen=True)
 class RankClock:
@@ -64,9 +73,11 @@ class Collectives:
 
     Attributes:
         table: COLLECTIVE_DTYPE, in order of ``start``.
-        steps: int64 [steps + 1]: own time at which each step starts, and where the last one ends.
+        steps: int64 [steps, 2]: own time at which each starts and ends, in order; between two may be what was not kept.
         stages: stage of a step ("wait", "copy", "forward", "backward", "optimizer", ...) -> int64 [k, 2], its intervals in own time.
         unseen: why collectives of some backend or library are missing, in words.
+        evaluation: int64 [k, 2], own time, disjoint and in order: no step's time, also where it lies in one.
+        stride: one window of batches in so many was kept (profiler/store/segment.py): all that a rank with a larger one kept, too.
     """
 
     rank: int
@@ -79,3 +90,18 @@ class Collectives:
     stages: dict[str, npt.NDArray[np.int64]]
     clock: RankClock
     unseen: list[str] = field(default_factory=list)
+    evaluation: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    stride: int = 1
+
+    @cached_property
+    def walls(self) -> npt.NDArray[np.int64]:
+        """Length of each step, evaluation taken out: int64 [steps], ns."""
+        start, end = self.steps.T
+        return np.asarray(end - start - overlap(start, end, *self.evaluation.T), np.int64)
+
+    def step_at(self, times: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Index of the step in which each moment (own time) lies: int64 [n]; -1: in none, or in an evaluation."""
+        step = np.searchsorted(self.steps[:, 0], times, "right") - 1
+        inside = (step >= 0) & (times < np.append(self.steps[:, 1], 0)[step])
+        inside &= overlap(times, times + 1, *self.evaluation.T) == 0
+        return np.where(inside, step, -1)

@@ -1,4 +1,4 @@
-"""Which collective of one rank is which of another: by group and number within it, never by time."""
+"""Which collective of one rank is which of another: by group and number within it, never by time. A send and its recv are one."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.comm.collectives import Collectives, Group
-from feedline.analysis.comm.operations import BETWEEN_TWO, TOGETHER, operation
+from feedline.analysis.comm.operations import BETWEEN_TWO, MESSAGE, TOGETHER, operation
 from feedline.analysis.timeline import IntArray
 
 BoolArray = npt.NDArray[np.bool_]
@@ -76,23 +76,31 @@ def _join(ranks: Sequence[Collectives]) -> Matched:
     groups: dict[tuple[str, tuple[int, ...]], int] = {}
     names: dict[str, int] = {}
     keys, tables = [], []
-    for one in ranks:
+    messages = [_messages(one) for one in ranks]
+    anybody = any((message & ~numbered).any() for message, numbered in messages)  # which of the numbers these took, nobody can tell
+    for one, (message, numbered) in zip(ranks, messages, strict=True):
         numbers = np.array([groups.setdefault((group.name, group.ranks), len(groups)) for group in one.groups] or [0])
         meanings = np.array([names.setdefault(name, len(names)) for name in one.names] or [0])
         table = one.table
-        pair = (
-            np.array([operation(name) in BETWEEN_TWO for name in one.names] or [False])[table["name"]] if len(table) else np.zeros(0, bool)
-        )
         group = numbers[table["group"]] if len(table) else np.zeros(0, np.int64)
-        key = np.stack([group, _generation(2 * group + pair, table["sequence"]), table["sequence"].astype(np.int64)], 1)
-        key[pair] = -1
+        key = np.stack([group, _generation(2 * group + message, table["sequence"]), table["sequence"].astype(np.int64)], 1)
+        key[message & (anybody | ~numbered)] = -1
         keys.append(key)
-        tables.append((meanings[table["name"]] if len(table) else group, table))
+        meaning = meanings[table["name"]] if len(table) else group
+        meaning[message & numbered] = names.setdefault(MESSAGE, len(names))
+        tables.append((meaning, table))
     every = np.concatenate(keys) if keys else np.zeros((0, 3), np.int64)
     found, inverse = np.unique(every, axis=0, return_inverse=True)
     first = 1 if len(found) and found[0, 0] < 0 else 0
     rows = [part.astype(np.int64) - first for part in np.split(inverse.ravel(), np.cumsum([len(key) for key in keys])[:-1])] if keys else []
     return _filled(ranks, list(groups), list(names), found[first:], rows, tables)
+
+
+def _messages(one: Collectives) -> tuple[BoolArray, BoolArray]:
+    """Which entries of a table are sends and receives, and which are of a group that numbers them on both sides."""
+    message = np.array([operation(name) in BETWEEN_TWO for name in one.names] or [False])[one.table["name"]]
+    numbered = np.array([group.between_two for group in one.groups] or [False])[one.table["group"]]
+    return message, numbered
 
 
 def _filled(
@@ -174,7 +182,7 @@ def _foreign(joined: Matched, ranks: Sequence[Collectives]) -> dict[int, str]:
         row = joined.rows[column]
         meaning = np.array([index[name] for name in one.names] or [0])
         equal = np.array([operation(name) in _EQUAL for name in one.names] or [False])
-        there = row >= 0
+        there = (row >= 0) & ~_messages(one)[0]
         table = one.table[there]
         signature[row[there], column] = meaning[table["name"]] * (1 << 48) + table["nbytes"] * equal[table["name"]] if len(table) else 0
     shared = (signature >= 0).sum(1) >= 2
@@ -215,13 +223,20 @@ def _absent(joined: Matched) -> list[str]:
 def _unended(joined: Matched, ranks: Sequence[Collectives]) -> list[str]:
     """Ranks that were killed in the middle of a collective: others began a later one, or this one has no end anywhere."""
     notes = []
+    strides = {one.rank: one.stride for one in ranks}
+    stride = np.array([strides[rank] for rank in joined.ranks])
     for column, rank in enumerate(joined.ranks):
         own = joined.start[:, column] != MISSING
-        later = joined.member[:, column] & ~own
-        if later.any() and own.any():
-            count = int(later.sum())
+        others = (joined.start[:, stride >= stride[column]] != MISSING).any(1)  # that forgot no less: what they kept, this rank kept too
+        count = int((joined.member[:, column] & others & ~own).sum())
+        if count and own.any():
             notes.append(
                 f"rank {rank} did not begin {count} collectives that others of its groups began: it ended before them, or was killed"
+            )
+        if stride[column] > stride.min():
+            notes.append(
+                f"rank {rank} kept one window of 64 batches in {stride[column]}, others one in {stride.min()}: in what only they kept, "
+                "waiting for it cannot be told from transfer"
             )
     ends = np.bincount(joined.name, (joined.end != MISSING).any(1), len(joined.names))  # of some, no rank can ever tell the end
     hanging = (joined.start != MISSING).any(1) & (joined.end == MISSING).all(1) & (ends[joined.name] > 0)

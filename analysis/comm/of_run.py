@@ -9,7 +9,7 @@ from feedline.profiler.events import RECORD_DTYPE, Flag, Stage
 from feedline.profiler.store.read import Process, Rank
 
 UNSEEN = "communication by "  # begins the names of hooks that say what no tap sees (taps/collectives/unseen.py)
-HOOKS = ("collectives", "clocks")
+TAP = "collectives"  # the hook that sees the others
 PHASE_OF = {
     Stage.FORWARD: "forward",
     Stage.LOSS: "forward",
@@ -25,7 +25,7 @@ FASTEST_DRIFT = 5e-4  # what two clocks part at most: NTP slews no faster (adjti
 def collectives_of(rank: Rank) -> Collectives | None:
     """What a rank did together with others; None when it recorded no collective.
 
-    Of a run that forgot windows (store/segment.py) only those that it kept.
+    Of a run that forgot windows (profiler/store/segment.py) only those that it kept.
 
     Raises:
         RunDamaged: the training process's records are missing.
@@ -54,10 +54,12 @@ def collectives_of(rank: Rank) -> Collectives | None:
         groups=groups,
         names=names,
         dtypes=dtypes,
-        steps=_edges(steps),
+        steps=np.zeros((0, 2), np.int64) if steps is None else np.stack([steps.start, steps.boundaries.end], 1),
         stages=stages_of(main),
         clock=clock,
-        unseen=[f"{hook['name']}: {hook['why']}" for hook in rank.manifest.hooks if _tells_unseen(hook)],
+        unseen=unseen_of(rank),
+        evaluation=np.zeros((0, 2), np.int64) if steps is None else steps.boundaries.evaluation,
+        stride=main.stride,
     )
 
 
@@ -136,12 +138,6 @@ def clock_of(main: Process, last: int) -> tuple[RankClock, str]:
     return RankClock(at, offset, bound), host
 
 
-def _edges(steps: Steps | None) -> IntArray:
-    if steps is None or not len(steps.start):
-        return np.zeros(0, np.int64)
-    return np.append(steps.start, steps.boundaries.end[-1])
-
-
 def _indices(main: Process, ids: IntArray) -> tuple[list[str], IntArray]:
     known, index = np.unique(ids, return_inverse=True)
     return [main.names.get(int(one), "unknown") for one in known.tolist()], index.reshape(-1)
@@ -160,6 +156,7 @@ def _groups(main: Process, records: "np.ndarray[tuple[int], np.dtype[np.void]]")
     return groups, index.reshape(-1)
 
 
-def _tells_unseen(hook: dict[str, object]) -> bool:
-    name = str(hook["name"])
-    return not hook["attached"] and (name in HOOKS or name.startswith(UNSEEN))
+def unseen_of(rank: Rank) -> list[str]:
+    """Whose communication was not recorded on this rank, and why, whether it recorded other or not."""
+    hooks = [hook for hook in rank.manifest.hooks if not hook["attached"]]
+    return [f"{hook['name']}: {hook['why']}" for hook in hooks if hook["name"] == TAP or str(hook["name"]).startswith(UNSEEN)]

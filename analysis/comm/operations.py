@@ -21,8 +21,9 @@ _ORDER = (
 #: Their ranks cannot end before all of them have begun.
 TOGETHER = frozenset({"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier"})
 
-#: Between two ranks: their numbers within the group are not the same on all its ranks.
+#: Between two ranks: only where they have a group of their own (Group.between_two) are their numbers the same on both.
 BETWEEN_TWO = frozenset({"send", "recv", "send_recv"})
+MESSAGE = "send_recv"  # both sides of one
 
 #: How many collectives of a group a backend carries at a time: gloo's two worker threads (torch's ProcessGroupGloo), one NCCL stream.
 SLOTS = {"gloo": 2}

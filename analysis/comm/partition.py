@@ -46,15 +46,13 @@ class Partition:
     """One rank's steps.
 
     Attributes:
-        steps: int64 [n + 1], ns, own time.
-        parts: PARTS -> int64 [n], ns; they sum to the steps' lengths.
-        blamed: int64 [n, ranks], ns: waiting, by the rank that was waited for.
+        parts: PARTS -> int64 [steps], ns; they sum to the steps' lengths (Collectives.walls).
+        blamed: int64 [steps, ranks], ns: waiting, by the rank that was waited for.
         moving: float64 [k]: ns that bytes moved for each entry of the rank's table, shared evenly while several move; nan: end unknown.
         unended: entries whose end nobody could tell: they are in ``compute``.
     """
 
     rank: int
-    steps: IntArray
     parts: dict[str, IntArray]
     blamed: IntArray
     moving: npt.NDArray[np.float64]
@@ -67,6 +65,8 @@ def meet(matched: Matched, alignment: Alignment) -> Meetings:
     last = start.max(1, initial=MISSING)
     free = last.copy()
     for number, group in enumerate(matched.groups):
+        if group.between_two:
+            continue  # messages do not go through the queue of collectives
         rows = np.flatnonzero(matched.group == number)
         for column in np.flatnonzero(matched.member[rows[0]] if len(rows) else []).tolist():
             released = _slot_free(end[rows, column], SLOTS.get(group.backend, 1))
@@ -98,14 +98,13 @@ def partition(one: Collectives, column: int, matched: Matched, met: Meetings, bo
     last, free, late = _own_times(one, column, matched, met, bound)
     start, end, last, free, late = (values[ended] for values in (start, end, last, free, late))
     backward = computing(one)
-    times = [one.steps, start, last, free, end, backward.ravel()]
+    times = [one.steps.ravel(), one.evaluation.ravel(), start, last, free, end, backward.ravel()]
     edges = _distinct(times) if len(one.steps) else np.zeros(0, np.int64)
     length = np.diff(edges)
     moving = _count(edges, free, end)
     kind = _classify(_count(edges, start, end), moving, _count(edges, last, free), _count(edges, *backward.T) > 0)
-    step = np.searchsorted(one.steps, edges[:-1], "right") - 1
-    inside = (step >= 0) & (step < len(one.steps) - 1)
-    count = max(len(one.steps) - 1, 0)
+    step, count = one.step_at(edges[:-1]), len(one.steps)
+    inside = step >= 0
     parts = {name: np.bincount(step[pick], length[pick], count).astype(np.int64)
              for number, name in enumerate(PARTS) for pick in [inside & (kind == number)]}  # fmt: skip
     waiting = inside & ((kind == PARTS.index("hidden_wait")) | (kind == PARTS.index("exposed_wait")))
@@ -118,7 +117,7 @@ def partition(one: Collectives, column: int, matched: Matched, met: Meetings, bo
     shared = np.concatenate([[0.0], np.cumsum(np.where(moving > 0, length / np.maximum(moving, 1), 0.0))]) if len(edges) else np.zeros(1)
     took = np.full(len(table), np.nan)
     took[ended] = shared[np.searchsorted(edges, end)] - shared[np.searchsorted(edges, free)] if len(edges) else 0.0
-    return Partition(one.rank, one.steps, parts, blamed, took, int((~ended).sum()))
+    return Partition(one.rank, parts, blamed, took, int((~ended).sum()))
 
 
 def _own_times(one: Collectives, column: int, matched: Matched, met: Meetings, bound: float) -> tuple[IntArray, IntArray, IntArray]:

@@ -64,14 +64,11 @@ def compare(
     place = columns(ranks, matched)
     partitions = {one.rank: partition(one, place[one.rank], matched, met, alignment.bound) for one in ranks}
     together = [one for rank in matched.ranks for one in ranks if one.rank == rank]
-    lates, predictions, said = _across(together, matched, met, alignment, partitions, dict(costs or {}), first, ceilings)
-    found = bandwidth.kinds(matched, [partitions[rank] for rank in matched.ranks])
-    largest = next((kind for kind in found if kind.busbw), None)
-    network = (
-        bandwidth.verdict(largest, ceilings, link_bytes_per_s) if largest else bandwidth.Against(None, said or "no bytes were seen to move")
-    )
+    lates, predictions = _across(together, matched, met, alignment, partitions, dict(costs or {}), first, ceilings)
+    found = bandwidth.kinds(matched, [partitions[rank] for rank in matched.ranks], alignment.bound)
+    network = bandwidth.network(found, matched, alignment.bound, ceilings, link_bytes_per_s)
     made = Communication(
-        collectives=[_kind(kind) for kind in found[:SHOWN_KINDS]],
+        collectives=[collective_kind(kind) for kind in found[:SHOWN_KINDS]],
         clock_bound_s=alignment.bound / GIGA if np.isfinite(alignment.bound) else None,
         clocks=alignment.how,
         late=lates,
@@ -81,7 +78,7 @@ def compare(
         nccl=nccl_debug.read(nccl_lines).says(),
         unseen=sorted({why for one in ranks for why in one.unseen}),
     )
-    notes = [*matched.notes, *alignment.notes, *_unended(partitions), *made.unseen]
+    notes = [*matched.notes, *alignment.notes, *_unended(partitions)]
     return Compared(made, {rank: means(part, first) for rank, part in partitions.items()}, notes)
 
 
@@ -104,10 +101,10 @@ def _across(
     costs: dict[int, dict[str, float]],
     first: int,
     ceilings: Ceilings | None,
-) -> tuple[list[LateRank], list[Prediction], str]:
-    """Late ranks, answers of the replay, and why there are none."""
+) -> tuple[list[LateRank], list[Prediction]]:
+    """Late ranks, and answers of the replay."""
     if len(ranks) < 2 or not np.isfinite(alignment.bound):
-        return [], [], "the ranks' clocks cannot be compared"
+        return [], []
     ordered = [partitions[rank] for rank in matched.ranks]
     found = blame.blame(ranks, ordered, matched, met, alignment.bound)
     lates = blame.summary(found, ranks, first)
@@ -117,12 +114,11 @@ def _across(
         return (
             [late_rank(late, costs, None) for late in lates[:SHOWN_LATE]],
             [_prediction(Replayed("the run itself", None, None, None, 0.0, str(reason)))],
-            "",
         )
     asked = what_if.WhatIf(made, fit(made, matched, ordered), _limit(ceilings))
     column = {rank: number for number, rank in enumerate(matched.ranks)}
     shown = [late_rank(late, costs, float(asked.cost(column[late.rank]).mean())) for late in lates[:SHOWN_LATE]]
-    return shown, [_prediction(one) for one in questions(asked, what_if.micro_batches(ranks))], ""
+    return shown, [_prediction(one) for one in questions(asked, what_if.micro_batches(ranks))]
 
 
 def questions(asked: what_if.WhatIf, micro_s: what_if.FloatArray) -> list[Replayed]:
@@ -167,7 +163,8 @@ def late_rank(late: blame.Late, costs: dict[int, dict[str, float]], cost_s: floa
     )
 
 
-def _kind(kind: bandwidth.Kind) -> CollectiveKind:
+def collective_kind(kind: bandwidth.Kind) -> CollectiveKind:
+    """For the report."""
     algbw, busbw = (None if rate is None else rate / GIGA for rate in (kind.algbw, kind.busbw))
     return CollectiveKind(kind.name, kind.nbytes, kind.ranks, kind.backend, kind.count, kind.transfer_s, algbw, busbw)
 
@@ -182,7 +179,7 @@ def _unended(partitions: Mapping[int, Partition]) -> list[str]:
     every = sum(len(part.moving) for part in partitions.values())
     if not counted:
         return []
-    seen = sum(float(part.steps[-1] - part.steps[0]) / GIGA for part in partitions.values() if len(part.steps) > 1)
+    seen = sum(float(values.sum()) / GIGA for part in partitions.values() for values in part.parts.values())
     return [
         f"the ends of {counted} of {every} collectives could not be told: what they took of {seconds(seen)} of all ranks counts as compute"
     ]

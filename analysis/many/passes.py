@@ -9,10 +9,10 @@ import numpy as np
 from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.comm.partition import PARTS, meet, partition
 from feedline.analysis.many.envelope import Envelope, alone, own_clock
-from feedline.analysis.many.sources import Source, named
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.many.sources import Source
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Rank
+from feedline.profiler.store.restarts import named
 
 WARM_UP = 2  # steps left out: buckets are made anew, caches fill
 Load = Callable[[Rank], Collectives | None]
@@ -95,8 +95,8 @@ def _seen(rank: Rank, one: Collectives) -> Seen:
         host=one.host,
         state=rank.manifest.state,
         world_size=int(str(place.get("world_size", 1))),
-        steps=max(0, len(one.steps) - 1),
-        until=int(one.steps[-1]) if len(one.steps) else 0,
+        steps=len(one.steps),
+        until=int(one.steps[-1, 1]) if len(one.steps) else 0,
         clock_bound_ns=one.clock.bound,
         started_by=None if by_hand else (one.host, str(place.get("group_rank"))),
         launch=rank.manifest.launch,
@@ -104,9 +104,9 @@ def _seen(rank: Rank, one: Collectives) -> Seen:
     )
 
 
-def counted(steps: IntArray) -> IntArray:
-    """The edges of the steps that count."""
-    return steps[min(WARM_UP, max(0, len(steps) - 2)) :]
+def warm_up(one: Collectives) -> int:
+    """Index of the first step that counts."""
+    return min(WARM_UP, max(0, len(one.steps) - 1))
 
 
 def foreign(seen: Mapping[int, Seen]) -> dict[int, str]:
@@ -136,7 +136,7 @@ def spend(chunk: Sequence[Source], everybody: Survey, load: Load, bound: float) 
         with source.opened() as rank:
             one = load(rank)
             if one is not None:
-                steps = one.steps[one.steps <= everybody.seen[source.rank].until]
+                steps = one.steps[one.steps[:, 1] <= everybody.seen[source.rank].until]
                 found.append(_spend(replace(one, steps=steps), everybody.envelope, bound))
     return found
 
@@ -153,13 +153,12 @@ def _spend(one: Collectives, envelope: Envelope, bound: float) -> Spent:
         free=rows["free"].astype(np.int64),
     )
     made = partition(one, 0, replace(matched, ranks=columns), met, bound)
-    edges = counted(one.steps)
-    first = len(one.steps) - len(edges)
+    first = warm_up(one)
     blamed = made.blamed[first:].sum(0).tolist()
     return Spent(
         one.rank,
-        max(0, len(edges) - 1),
-        int(edges[-1] - edges[0]) if len(edges) else 0,
+        len(one.steps) - first,
+        int(one.walls[first:].sum()),
         {name: int(made.parts[name][first:].sum()) for name in PARTS},
         {rank: spent for rank, spent in zip(columns[1:], blamed[1:], strict=True) if spent},
     )

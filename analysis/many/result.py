@@ -8,7 +8,7 @@ import numpy as np
 from feedline.analysis.comm.operations import bus_factor
 from feedline.analysis.many.envelope import KINDS, Envelope
 from feedline.analysis.many.passes import Spent, Survey
-from feedline.analysis.many.sources import named
+from feedline.profiler.store.restarts import named
 
 SCHEMA_VERSION = 1
 MOST_KINDS = 12  # rows of the table of collectives

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from feedline.profiler.errors import MissingDependency, RunDamaged, RunNotFound
+from feedline.profiler.store import restarts
 from feedline.profiler.store.layout import parse_rank_folder
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.read import Rank
@@ -65,22 +66,7 @@ def sources(urls: Sequence[str]) -> Sources:
             everything[place] = Source(folder, *place)
     last = max(restart for _, restart in everything)
     kept = [source for (_, restart), source in sorted(everything.items()) if restart == last]
-    return Sources(kept, list(_said(set(everything), last)))
-
-
-def _said(places: set[tuple[int, int]], last: int) -> Iterator[str]:
-    if not last:
-        return
-    yield f"torchrun restarted the ranks {last} time{'s' * (last > 1)}: what follows is of the last start"
-    gone = sorted({rank for rank, _ in places} - {rank for rank, restart in places if restart == last})
-    if gone:
-        yield f"{named(gone)} did not come back after the last restart"
-
-
-def named(ranks: Sequence[int], most: int = 8) -> str:
-    """``rank 3``, or ``ranks 3, 4, 9 and 2 more``."""
-    more = f" and {len(ranks) - most} more" if len(ranks) > most else ""
-    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks[:most]))}{more}"
+    return Sources(kept, restarts.said(everything, last))
 
 
 def folders(url: str) -> list[str]:

@@ -20,6 +20,7 @@ class Field(NamedTuple):
 _NO_SCHEDSTAT = "the kernel does not tell (no schedstat)"
 _NO_SIZE = "no step, or batches whose size could not be told"
 _NO_DETAIL = "no sample was looked at in detail"
+_UNTOLD = "no end was seen, a rank of its group left no records, or clocks cannot be compared"
 
 FIELDS: dict[str, dict[str, Field]] = {
     "Report": {
@@ -202,13 +203,13 @@ FIELDS: dict[str, dict[str, Field]] = {
         "source": Field("", "How it was measured"),
     },
     "CollectiveKind": {
-        "name": Field("", "Operation: all_reduce, reduce_scatter, all_gather, ..."),
+        "name": Field("", "Operation: all_reduce, reduce_scatter, all_gather, ..., send_recv (a message of one rank to another)"),
         "bytes": Field("B", "The full message; of all_gather and reduce_scatter the larger side"),
         "n": Field("ranks", "Size of its group"),
         "backend": Field("", "gloo, nccl, ..."),
         "count": Field("", "How many, each counted once for all ranks"),
-        "transfer_s": Field("s", "Median time in which its bytes moved, waiting for ranks not in it", "no end was seen"),
-        "algbw_gbps": Field("GB/s", "bytes over transfer time, 1 GB = 1e9 B", "no end was seen, or no bytes"),
+        "transfer_s": Field("s", "Median time in which its bytes moved, waiting for ranks not in it", _UNTOLD),
+        "algbw_gbps": Field("GB/s", "bytes over transfer time, 1 GB = 1e9 B", "as transfer_s, or no bytes"),
         "busbw_gbps": Field("GB/s", "The same times the factor of the operation and n (nccl-tests, PERFORMANCE.md)", "as algbw_gbps"),
     },
     "LateRank": {
@@ -282,10 +283,12 @@ FIELDS: dict[str, dict[str, Field]] = {
         "clocks": Field("", "How ranks were aligned: measured, collective ends, or none"),
         "late": Field("", "Ranks that others waited for, most costly first; at most 8"),
         "network": Field("", "The bandwidth against what it should be, in a sentence"),
-        "network_share": Field("1", "Bus bandwidth of the largest collectives over the link's or the probe's", "neither is known"),
+        "network_share": Field(
+            "1", "Bus bandwidth of the largest collectives over the link's or the probe's", "neither is known, or no transfer_s is"
+        ),
         "what_if": Field("", "Replays of the bucket timeline"),
         "nccl": Field("", "What the NCCL_DEBUG output says that was given, in sentences"),
-        "unseen": Field("", "Whose collectives are missing, and why"),
+        "unseen": Field("", "Whose collectives are missing, and why; notes say what share of the step no stage explains"),
     },
     "ConvergenceSummary": {
         "curves": Field("", "Numbers of the training as it went on: train loss, eval loss, lr, then what feedline.metric was given"),

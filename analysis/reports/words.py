@@ -148,8 +148,7 @@ def communication(report: Report) -> list[str]:
         return []
     said = [f"{sentence(comm.network)}."] if comm.network else []
     said += [late(one) for one in comm.late[:2] if one.persistent] or ([_changing(comm)] if comm.late else [])
-    said.append(clocks(comm))
-    return said
+    return said if comm.clock_bound_s is None else [*said, clocks(comm.clocks, comm.clock_bound_s)]
 
 
 def late(one: LateRank) -> str:
@@ -170,12 +169,10 @@ def _changing(comm: Communication) -> str:
     return f"Ranks are late in turns: rank {most.rank} most often, in {of}."
 
 
-def clocks(comm: Communication) -> str:
+def clocks(how: str, bound_s: float) -> str:
     """How well ranks can be compared."""
-    if comm.clock_bound_s is None:
-        return "The ranks' clocks cannot be compared, so waiting cannot be told from transfer."
-    how = {"measured": "measured while it ran", "collective ends": "aligned on the ends of collectives"}.get(comm.clocks, comm.clocks)
-    return f"Clocks were {how}: differences between ranks below {seconds(comm.clock_bound_s)} say nothing."
+    way = {"measured": "measured while it ran", "collective ends": "aligned on the ends of collectives"}.get(how, how)
+    return f"Clocks were {way}: differences between ranks below {seconds(bound_s)} say nothing."
 
 
 def roofline(made: Roofline) -> str:

@@ -31,6 +31,8 @@ def check(facts: Facts) -> Finding | None:
     part = exposed_s / facts.step.mean_s if facts.step.mean_s else 0.0
     if part < MIN_SHARE:
         return None
+    if all(kind.transfer_s is None for kind in comm.collectives):
+        return _untold(facts, comm, exposed_s)
     if comm.network_share is not None and comm.network_share < SLOW_SHARE:
         return _slow(facts, comm, exposed_s)
     return _exposed(facts, comm, exposed_s)
@@ -47,6 +49,18 @@ def _slow(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
         "other traffic on the link, and the interface that was chosen",
         disproof="a probe between the same hosts that is no faster than the run (feedline probe --only all_reduce)",
         cost_s=cost_s,
+    )
+
+
+def _untold(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
+    return Finding(
+        CAUSE,
+        Severity.of(exposed_s / facts.step.mean_s),
+        says=f"collectives take {seconds(exposed_s)} of each step beyond backward; {comm.network}",
+        evidence=[Evidence("in collectives beyond backward, per step", exposed_s, "s")],
+        fix="have all ranks in one report, on one clock: notes say which are missing, or why their clocks cannot be compared",
+        disproof="a step that is as long with every rank training alone",
+        cost_s=exposed_s,
     )
 
 

@@ -25,13 +25,14 @@ def anatomy_of(one: Collectives, step_s: float) -> Anatomy | None:
         one: a rank, alone if there is such a run.
         step_s: its mean step.
     """
-    steps = one.steps[min(WARM_UP, max(0, len(one.steps) - 3)) :]
+    first = min(WARM_UP, max(0, len(one.steps) - 2))
+    steps = one.steps[first:, 0]
     backward = one.stages.get("backward", np.zeros((0, 2), np.int64))
-    if len(steps) < 2 or not len(backward):
+    if not len(steps) or not len(backward):
         return None
     table = np.sort(one.table, order="start")
-    place = np.searchsorted(steps, table["start"], "right") - 1
-    kept = [table[(place == number)] for number in range(len(steps) - 1)]
+    place = one.step_at(table["start"]) - first
+    kept = [table[(place == number)] for number in range(len(steps))]
     shapes = [tuple(zip(part["nbytes"].tolist(), (part["phase"] == BACKWARD).tolist(), strict=True)) for part in kept]
     usual = Counter(shapes).most_common(1)[0][0]
     chosen = [number for number, shape in enumerate(shapes) if shape == usual]
@@ -39,10 +40,10 @@ def anatomy_of(one: Collectives, step_s: float) -> Anatomy | None:
     ready = np.median(times, axis=0) / 1e9
     factor = [_of_all_reduce(one.names[name]) for name in kept[chosen[0]]["name"]]
     messages = [(float(at), size * part, hidden) for at, (size, hidden), part in zip(ready, usual, factor, strict=True)]
-    within = _backward(steps, backward)
+    within = _backward(steps, backward, one.step_at(backward[:, 0]) - first)
     buckets = sorted((Bucket(at, size) for at, size, hidden in messages if hidden), key=lambda bucket: bucket.ready_s)
     blocking = tuple(size for _, size, hidden in messages if not hidden)
-    return Anatomy(step_s, within, tuple(buckets), blocking, _jitter(steps)) if within[1] > within[0] else None
+    return Anatomy(step_s, within, tuple(buckets), blocking, _jitter(one.walls[first:])) if within[1] > within[0] else None
 
 
 def _of_all_reduce(name: str) -> float:
@@ -50,17 +51,21 @@ def _of_all_reduce(name: str) -> float:
     return bus_factor(name, 2) / bus_factor("all_reduce", 2) if operation(name) != "barrier" else 0.0
 
 
-def _backward(steps: IntArray, backward: IntArray) -> tuple[float, float]:
-    """Median begin and end of the last backward of a step, s after the begin of the step."""
-    place = np.searchsorted(steps, backward[:, 0], "right") - 1
-    last = [backward[place == number][-1] - steps[number] for number in range(len(steps) - 1) if (place == number).any()]
+def _backward(steps: IntArray, backward: IntArray, place: IntArray) -> tuple[float, float]:
+    """Median begin and end of the last backward of a step, s after the begin of the step.
+
+    Args:
+        steps: int64 [steps], ns: where they begin.
+        place: int64 [k]: the step of each backward.
+    """
+    last = [backward[place == number][-1] - steps[number] for number in range(len(steps)) if (place == number).any()]
     begin, end = np.median(np.array(last).reshape(-1, 2), axis=0) / 1e9 if last else (0.0, 0.0)
     return float(begin), float(end)
 
 
-def _jitter(steps: IntArray) -> float:
+def _jitter(walls: IntArray) -> float:
     """Standard deviation of the steps from the median absolute deviation, which a few slow steps do not move."""
-    wall = np.diff(steps) / 1e9
+    wall = walls / 1e9
     return 1.4826 * float(np.median(np.abs(wall - np.median(wall))))
 
 
@@ -79,11 +84,10 @@ def link_of(ranks: Sequence[Collectives]) -> Link | None:
     first = next(one for one in ranks if one.rank == joined.ranks[0])
     end = joined.end[:, 0]
     complete &= (end != MISSING) & (lasted < np.iinfo(np.int64).max)
-    steps = first.steps[min(WARM_UP, max(0, len(first.steps) - 2)) :]
-    place = np.searchsorted(steps, end, "right") - 1
+    place = first.step_at(end)
     wires = joined.nbytes * _factors(joined)
     rates = []
-    for number in range(len(steps) - 1):
+    for number in range(min(WARM_UP, max(0, len(first.steps) - 1)), len(first.steps)):
         chosen = complete & (place == number)
         wire = float(wires[chosen].sum())
         busy = _covered(end[chosen] - lasted[chosen], end[chosen])

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from feedline.profiler.errors import RunDamaged, RunNotFound
 from feedline.profiler.events import RECORD_DTYPE, Flag, Stage
+from feedline.profiler.store import restarts
 from feedline.profiler.store import segment as seg
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, parse_rank_folder
 from feedline.profiler.store.manifest import Manifest
@@ -99,8 +100,8 @@ class Run:
 
     Attributes:
         path: the folder.
-        ranks: rank number -> Rank, the latest restart of each.
-        notes: what is wrong with other ranks' folders.
+        ranks: rank number -> Rank, those of the launch's last start.
+        notes: what is wrong with other ranks' folders, and who did not come back after a restart.
     """
 
     def __init__(self, path: Path, ranks: dict[int, Rank], notes: list[str]) -> None:
@@ -122,17 +123,18 @@ class Run:
         folders = [(place, folder) for folder in path.iterdir() if (place := parse_rank_folder(folder.name)) and folder.is_dir()]
         if not folders:
             raise RunNotFound(f"{path} is not a run folder, it holds no rank0: name the folder that `feedline run` printed")
-        ranks: dict[int, Rank] = {}
+        found: list[Rank] = []
         damaged: list[str] = []
         for (number, restart), folder in sorted(folders):
-            notes = [f"rank {number} was restarted {restart} times: this is its last start"] if restart else []
             try:
-                ranks[number] = Rank(folder, number, restart, Manifest.read(folder), notes)
+                found.append(Rank(folder, number, restart, Manifest.read(folder), []))
             except RunDamaged as error:  # perhaps only not there yet
                 damaged.append(str(error))
-        if not ranks:
+        if not found:
             raise RunDamaged(damaged[0])
-        return cls(path, ranks, damaged)
+        last = max(rank.restart for rank in found)
+        ranks = {rank.number: rank for rank in found if rank.restart == last}
+        return cls(path, ranks, [*damaged, *restarts.said((place for place, _ in folders), last)])
 
 
 def read_segment(path: Path) -> Process:

@@ -24,6 +24,7 @@ class Training:
         stalls: (step, bucket) -> ms that the link carries nothing of it.
         offset: rank -> ms that its clock is ahead. drift: rank -> parts per million that it goes too fast.
         jitter: ms: how unevenly ranks compute.
+        evaluation: step -> ms of evaluation after it.
         unclear: ms by which ranks hear of an end later than it was, at most.
     """
 
@@ -40,6 +41,7 @@ class Training:
     offset: dict[int, float] = field(default_factory=dict)
     drift: dict[int, float] = field(default_factory=dict)
     jitter: float = 0.0
+    evaluation: dict[int, float] = field(default_factory=dict)
     unclear: float = 0.0
     measured: bool = True
     seed: int = 0
@@ -69,6 +71,7 @@ def train(plan: Training) -> Made:
     now = np.full(plan.ranks, float(BOOT))
     rows: list[list[tuple[int, int, int, int]]] = [[] for _ in range(plan.ranks)]
     edges, stages = [[] for _ in range(plan.ranks)], [{} for _ in range(plan.ranks)]  # type: ignore[var-annotated]
+    evaluations: list[list[tuple[float, float]]] = [[] for _ in range(plan.ranks)]
     lateness, releases = [], []
     for step in range(plan.steps):
         enqueued = np.zeros((len(plan.buckets), plan.ranks))
@@ -93,9 +96,12 @@ def train(plan: Training) -> Made:
             length = plan.optimizer * MS + more(plan, step, rank, "optimizer")
             stages[rank].setdefault("optimizer", []).append((now[rank], now[rank] + length))
             now[rank] += length
+            if step in plan.evaluation:
+                evaluations[rank].append((now[rank], now[rank] + plan.evaluation[step] * MS))
+                now[rank] = evaluations[rank][-1][1]
         lateness.append(np.rint(enqueued[0] - enqueued[0].min()))
         releases.append(done[-1])
-    ranks = [_collectives(plan, rank, rows[rank], [*edges[rank], now[rank]], stages[rank]) for rank in range(plan.ranks)]
+    ranks = [_collectives(plan, rank, rows[rank], [*edges[rank], now[rank]], stages[rank], evaluations[rank]) for rank in range(plan.ranks)]
     return Made(ranks, took, np.array(lateness, np.int64), np.diff(np.rint(releases).astype(np.int64), prepend=BOOT))
 
 
@@ -119,7 +125,7 @@ def own_time(plan: Training, rank: int, times: np.ndarray) -> IntArray:
     return (np.rint(times).astype(np.int64) + np.rint(shown).astype(np.int64)).astype(np.int64)
 
 
-def _collectives(plan: Training, rank: int, rows: list, edges: list, stages: dict) -> Collectives:  # type: ignore[type-arg]
+def _collectives(plan: Training, rank: int, rows: list, edges: list, stages: dict, evaluation: list) -> Collectives:  # type: ignore[type-arg]
     table = np.zeros(len(rows), COLLECTIVE_DTYPE)
     if rows:
         start, end, nbytes, sequence = (np.array(column) for column in zip(*rows, strict=True))
@@ -128,7 +134,8 @@ def _collectives(plan: Training, rank: int, rows: list, edges: list, stages: dic
     group = Group("0", tuple(range(plan.ranks)), plan.backend)
     spans = {name: own_time(plan, rank, np.array(spans)).reshape(-1, 2) for name, spans in stages.items()}
     return Collectives(rank, plan.hosts[rank * len(plan.hosts) // plan.ranks], table, [group], ["allreduce_"], ["float32"],
-                       own_time(plan, rank, np.array(edges)), spans, _clock(plan, rank, edges))  # fmt: skip
+                       own_time(plan, rank, np.stack([edges[:-1], edges[1:]], 1)), spans, _clock(plan, rank, edges),
+                       evaluation=own_time(plan, rank, np.reshape(evaluation, (-1, 2))))  # fmt: skip
 
 
 def _clock(plan: Training, rank: int, edges: list[float]) -> RankClock:
@@ -146,3 +153,23 @@ def with_table(one: Collectives, table: np.ndarray) -> Collectives:
 
 def always(rank: int, steps: range, phase: str, ms: float) -> dict[tuple[int, int], tuple[str, float]]:
     return {(step, rank): (phase, ms) for step in steps}
+
+
+def messages(sent: list[float], received: list[float], ended: list[float], nbytes: int, steps: int = 1) -> list[Collectives]:
+    """Rank 0 sends, rank 1 receives, on one clock: ms at which each side begins, and at which both have ended.
+
+    Args:
+        ended: ms; where a receiver begins later, the sender has ended then and the receiver 1 ms after it began.
+    """
+    ranks = []
+    for rank, begun in enumerate((sent, received)):
+        table = np.zeros(len(begun), COLLECTIVE_DTYPE)
+        table["start"] = BOOT + np.array(begun) * MS
+        table["end"] = np.maximum(BOOT + np.array(ended) * MS, table["start"] + MS)
+        table["nbytes"], table["sequence"] = nbytes, np.arange(len(begun))
+        edges = BOOT + np.linspace(0, max(ended) + 50, steps + 1).astype(np.int64) * MS
+        clock = RankClock(edges[:1], np.zeros(1, np.int64), 1000.0)
+        name = "recv" if rank else "send"
+        ranks.append(Collectives(rank, "a", table, [Group("0 0>1", (0, 1), "gloo")], [name], ["float32"],
+                                 np.stack([edges[:-1], edges[1:]], 1), {}, clock))  # fmt: skip
+    return ranks

@@ -15,7 +15,8 @@ def kinds(ranks):
     matched = match(ranks)
     alignment = align(ranks, matched)
     met = meet(matched, alignment)
-    return bandwidth.kinds(matched, [partition(one, column, matched, met, alignment.bound) for column, one in enumerate(ranks)])
+    parts = [partition(one, column, matched, met, alignment.bound) for column, one in enumerate(ranks)]
+    return bandwidth.kinds(matched, parts, alignment.bound)
 
 
 @pytest.mark.parametrize("name,meant,factor", [

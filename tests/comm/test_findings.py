@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from comm.made_up import MB, Training, always, train, with_table
+from comm.made_up import MB, Training, always, messages, train, with_table
 from rules.made_up import made_up_facts
 
 from feedline.analysis.comm.summary import compare
@@ -74,7 +74,30 @@ def test_parts_sum_to_the_mean_step_of_their_rank():
     compared = compare(made.ranks, first=4)
 
     for one in made.ranks:
-        assert sum(compared.parts[one.rank].values()) == pytest.approx(np.diff(one.steps)[4:].mean() / 1e9, rel=1e-9)
+        assert sum(compared.parts[one.rank].values()) == pytest.approx(one.walls[4:].mean() / 1e9, rel=1e-9)
+
+
+def test_evaluation_is_in_no_part_and_in_no_replayed_step():
+    plan = Training(ranks=2, steps=40)
+    compared = compare(train(replace(plan, evaluation=dict.fromkeys((9, 19, 29), 1000.0))).ranks)
+
+    usual = compare(train(plan).ranks)
+    assert compared.parts == usual.parts
+    assert compared.communication.what_if[0].step_s == pytest.approx(usual.communication.what_if[0].step_s, rel=1e-3)
+
+
+def test_what_was_not_kept_is_in_no_part_and_in_no_replayed_step():
+    plan = Training(ranks=2, steps=40)
+    ranks, gone = [], slice(10, 20)
+    for one in train(plan).ranks:
+        place = one.step_at(one.table["start"])
+        kept = one.table[(place < gone.start) | (place >= gone.stop)]
+        ranks.append(replace(with_table(one, kept), steps=np.delete(one.steps, gone, 0)))
+
+    compared, usual = compare(ranks), compare(train(plan).ranks)
+
+    assert compared.parts[0] == pytest.approx(usual.parts[0])
+    assert compared.communication.what_if[0].step_s == pytest.approx(usual.communication.what_if[0].step_s, rel=1e-3)
 
 
 def test_a_rank_without_a_folder_leaves_a_report_that_says_so():
@@ -84,11 +107,33 @@ def test_a_rank_without_a_folder_leaves_a_report_that_says_so():
     assert not compared.communication.late or compared.communication.late[0].late_s < 1e-3
 
 
-def test_what_no_tap_could_see_is_named():
+@pytest.mark.parametrize("ranks,measured", [(3, True), (4, False)])
+def test_where_waiting_cannot_be_told_from_transfer_the_network_is_not_judged(ranks, measured):
+    plan = Training(late=always(3, range(30), "wait", 50.0), steps=5 if measured else 1, measured=measured)
+    compared = compare(train(plan).ranks[:ranks], link_bytes_per_s=1e9)
+    comm = compared.communication
+    facts = replace(made_up_facts(stages={"forward": 40.0, "backward": 60.0}), comm=comm, comm_parts=compared.parts)
+
+    (found,) = [finding for finding in diagnose(facts) if finding.cause != "compute_bound"]
+
+    assert comm.network_share is None and {kind.busbw_gbps for kind in comm.collectives} == {None}
+    assert comm.network.endswith("transfer cannot be told from waiting")
+    assert found.cause == "exposed_communication" and found.says.endswith(f"of each step beyond backward; {comm.network}")
+
+
+def test_messages_between_two_ranks_are_one_kind_with_the_bandwidth_of_the_link():
+    compared = compare(messages([0, 200, 400], [20, 220, 420], [104, 304, 504], 84 * MB), link_bytes_per_s=1e9)
+
+    (kind,) = compared.communication.collectives
+    assert (kind.name, kind.n, kind.count, kind.busbw_gbps) == ("send_recv", 2, 3, pytest.approx(1.0))
+    assert compared.communication.network_share == pytest.approx(1.0)
+
+
+def test_what_no_tap_could_see_is_in_the_report():
     made = train(Training(ranks=2, steps=6))
     ranks = [replace(made.ranks[0], unseen=["horovod: its collectives are not torch's"]), made.ranks[1]]
 
-    assert "horovod: its collectives are not torch's" in compare(ranks).notes
+    assert "horovod: its collectives are not torch's" in compare(ranks).communication.unseen
 
 
 def test_a_group_destroyed_in_mid_run_and_a_smaller_one_after_it_are_both_seen():
@@ -98,10 +143,10 @@ def test_a_group_destroyed_in_mid_run_and_a_smaller_one_after_it_are_both_seen()
         if two is None:
             ranks.append(one)
             continue
-        shift = int(one.steps[-1] - two.steps[0])
+        shift = int(one.steps[-1, 1] - two.steps[0, 0])
         table = two.table.copy()
         table["start"], table["end"], table["group"] = table["start"] + shift, table["end"] + shift, 1
-        steps = np.concatenate([one.steps, two.steps[1:] + shift])
+        steps = np.concatenate([one.steps, two.steps + shift])
         ranks.append(
             replace(one, table=np.concatenate([one.table, table]), groups=[*one.groups, replace(two.groups[0], name="7")], steps=steps)
         )

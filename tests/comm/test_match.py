@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from comm.made_up import MB, MS, Training, always, train, with_table
+from comm.made_up import BOOT, MB, MS, Training, always, messages, train, with_table
 
 from feedline.analysis.comm.clocks import align
 from feedline.analysis.comm.collectives import Group
@@ -96,6 +96,23 @@ def test_a_rank_killed_in_the_middle_of_a_collective_is_named():
     assert (matched.start[-1] != MISSING).tolist() == [True, False, True]
 
 
+def test_what_a_rank_forgot_of_a_long_run_is_not_taken_for_its_end():
+    first, second = train(Training(ranks=2, steps=10)).ranks
+    thinned = replace(with_table(first, first.table[:15]), stride=2)
+
+    (note,) = match([thinned, second]).notes
+
+    assert note.startswith("rank 0 kept one window of 64 batches in 2, others one in 1:")
+
+
+def test_a_rank_that_was_killed_in_a_long_run_is_named():
+    first, second = (replace(one, stride=4) for one in train(Training(ranks=2, steps=10)).ranks)
+
+    (note,) = match([first, with_table(second, second.table[:15])]).notes
+
+    assert note.startswith("rank 1 did not begin 15 collectives")
+
+
 def test_a_folder_of_another_program_is_named_and_left_out():
     made, other = train(Training(ranks=3, steps=10)), train(Training(ranks=3, steps=10, buckets=(2 * MB, 2 * MB)))
 
@@ -120,11 +137,30 @@ def test_two_folders_of_one_rank_are_refused():
         match([*made.ranks, made.ranks[1]])
 
 
-def test_sends_between_two_ranks_are_not_matched():
+def test_a_send_and_its_recv_are_one():
+    ranks = messages([0, 50, 100], [20, 70, 120], [104, 154, 204], 84 * MB)
+
+    matched = match(ranks)
+
+    assert matched.notes == [] and matched.whole.tolist() == [True] * 3
+    assert {matched.names[name] for name in matched.name} == {"send_recv"}
+    assert matched.start[0].tolist() == [BOOT, BOOT + 20 * MS]
+
+
+def test_sends_that_have_no_number_on_both_sides_are_not_matched():
     made = train(Training(ranks=2, steps=3))
     ranks = [replace(one, names=["send"]) for one in made.ranks]
 
     assert len(match(ranks).group) == 0
+
+
+def test_where_a_rank_receives_from_anybody_no_message_is_matched():
+    first, second = messages([0, 50], [20, 70], [104, 154], 84 * MB)
+    table = np.concatenate([second.table, second.table[-1:]])
+    table["group"][-1] = 1
+    second = replace(with_table(second, table), groups=[*second.groups, Group("0", (0, 1), "gloo")])
+
+    assert len(match([first, second]).group) == 0
 
 
 def test_a_run_that_ended_earlier_on_one_rank_still_matches():

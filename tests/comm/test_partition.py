@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from comm.made_up import MB, MS, NO_CLOCK, Training, always, train
+from comm.made_up import MB, MS, NO_CLOCK, Training, always, messages, train
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +29,7 @@ def test_parts_sum_to_the_step_exactly():
 
     for column in range(4):
         part = parts_of(made.ranks, column)
-        assert (sum(part.parts.values()) == np.diff(made.ranks[column].steps)).all()
+        assert (sum(part.parts.values()) == made.ranks[column].walls).all()
 
 
 def test_transfer_is_what_the_link_needs_however_late_a_rank_is():
@@ -106,7 +106,7 @@ def test_an_end_that_nobody_could_tell_is_counted_and_not_guessed():
     part = parts_of([replace(made.ranks[0], table=table), made.ranks[1]], 0)
 
     assert part.unended == 1 and np.isnan(part.moving[7])
-    assert (sum(part.parts.values()) == np.diff(made.ranks[0].steps)).all()
+    assert (sum(part.parts.values()) == made.ranks[0].walls).all()
 
 
 def test_a_collective_behind_one_that_waits_stands_in_a_queue():
@@ -117,12 +117,27 @@ def test_a_collective_behind_one_that_waits_stands_in_a_queue():
         table = np.zeros(2, COLLECTIVE_DTYPE)
         table["start"], table["end"] = zip(*spans, strict=True)
         table["sequence"] = (0, 1)
-        ranks.append(Collectives(rank, "a", table, [pair], ["all_reduce"], [], np.array([0, 200]), {}, NO_CLOCK))
+        ranks.append(Collectives(rank, "a", table, [pair], ["all_reduce"], [], np.array([[0, 200]]), {}, NO_CLOCK))
     matched = match(ranks)
 
     part = partition(ranks[1], 1, matched, meet(matched, Alignment([NO_CLOCK] * 2, 0.0, "measured", [])), 0.0)
 
     assert part.parts["queue"][0] == 80 and part.parts["exposed_transfer"][0] == 20  # until rank 0 is done with the first, at 90
+
+
+def test_a_late_receiver_makes_the_sender_wait_and_the_bytes_move_after_it():
+    sender, receiver = (parts_of(messages([0, 200], [20, 220], [104, 304], 84 * MB), column) for column in range(2))
+
+    assert (sender.parts["exposed_wait"].sum(), sender.parts["exposed_transfer"].sum()) == (40 * MS, 168 * MS)
+    assert (receiver.parts["exposed_wait"].sum(), receiver.parts["exposed_transfer"].sum()) == (0, 168 * MS)
+    assert sender.blamed.tolist() == [[0, 40 * MS]]
+
+
+def test_a_receiver_that_comes_after_the_sender_is_done_was_not_waited_for():
+    sender, receiver = (parts_of(messages([0], [20], [5], 1000), column) for column in range(2))
+
+    assert sender.parts["exposed_wait"].sum() == receiver.parts["exposed_wait"].sum() == 0
+    assert (sender.parts["exposed_transfer"].sum(), receiver.parts["exposed_transfer"].sum()) == (5 * MS, MS)
 
 
 collective = st.tuples(st.integers(0, 60), st.integers(1, 40))
@@ -142,18 +157,23 @@ def any_ranks(draw):
         lost = draw(st.sets(st.integers(0, many - 1), max_size=2)) if many else set()
         table["end"][list(lost)] = -1
         a, b = sorted((draw(st.integers(0, 100)), draw(st.integers(0, 100))))
-        steps = np.array(sorted(draw(st.sets(st.integers(0, 110), min_size=2, max_size=5))))
+        edges = sorted(draw(st.sets(st.integers(0, 110), min_size=2, max_size=5)))
+        kept = draw(st.sets(st.integers(0, len(edges) - 2), min_size=1))
+        steps = np.stack([edges[:-1], edges[1:]], 1)[sorted(kept)]
+        evaluation = np.array(sorted(draw(st.sets(st.integers(0, 110), min_size=2, max_size=4)))[:2]).reshape(1, 2)
         backend = draw(st.sampled_from(["gloo", "nccl"])) if rank == 0 else ranks[0].groups[0].backend
         group = Group("0", tuple(range(count)), backend)
         ranks.append(Collectives(rank, "a", table, [group], ["all_reduce"], [], steps, {"blocked": np.zeros((0, 2), np.int64),
-                                 "backward": np.array([[a, b]])}, NO_CLOCK))  # fmt: skip
+                                 "backward": np.array([[a, b]])}, NO_CLOCK, evaluation=evaluation))  # fmt: skip
     return ranks
 
 
 def slow(one, column, matched, met, slots):
     """The same partition, nanosecond by nanosecond."""
-    counts = {name: np.zeros(len(one.steps) - 1, int) for name in PARTS}
-    for now in range(one.steps[0], one.steps[-1]):
+    counts = {name: np.zeros(len(one.steps), int) for name in PARTS}
+    for step, now in [(step, now) for step, (start, end) in enumerate(one.steps) for now in range(start, end)]:
+        if any(start <= now < end for start, end in one.evaluation):
+            continue
         states = set()
         for index in range(len(one.table)):
             start, end = one.table["start"][index], one.table["end"][index]
@@ -167,7 +187,7 @@ def slow(one, column, matched, met, slots):
         covered = any(a <= now < b for a, b in one.stages["backward"])
         side = "hidden" if covered else "exposed"
         kind = f"{side}_transfer" if "move" in states else "queue" if "queue" in states else f"{side}_wait" if states else "compute"
-        counts[kind][np.searchsorted(one.steps, now, "right") - 1] += 1
+        counts[kind][step] += 1
     return counts
 
 
@@ -180,7 +200,7 @@ def test_the_sweep_is_what_a_look_at_each_nanosecond_finds(ranks):
 
     for column, one in enumerate(ranks):
         part = partition(one, column, matched, met, 0.0)
-        assert (sum(part.parts.values()) == np.diff(one.steps)).all()
+        assert (sum(part.parts.values()) == one.walls).all()
         expected = slow(one, column, matched, met, slots)
         assert {name: values.tolist() for name, values in part.parts.items()} == {
             name: values.tolist() for name, values in expected.items()

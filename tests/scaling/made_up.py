@@ -41,4 +41,6 @@ def rank(
     at = np.array([0, 10**12], np.int64) + offset
     clock = RankClock(at, np.array([-offset, -offset], np.int64), 1000.0)
     groups, names = [Group(group, tuple(range(ranks)), "gloo")], ["allreduce_"]
-    return Collectives(number, f"host{number // 8}", table, groups, names, ["float32"], edges, {"backward": spans}, clock)
+    return Collectives(
+        number, f"host{number // 8}", table, groups, names, ["float32"], np.stack([edges[:-1], edges[1:]], 1), {"backward": spans}, clock
+    )

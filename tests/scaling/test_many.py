@@ -20,7 +20,7 @@ from feedline.analysis.many.passes import survey
 from feedline.analysis.many.sources import sources
 from feedline.cli import main
 from feedline.profiler.errors import RunDamaged, RunNotFound, WorkersLost
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.read import Rank, Run
 
 RANKS, STEPS, BUCKETS, HALF_WAY = 6, 12, 4, 7
 
@@ -62,6 +62,23 @@ def test_who_was_late_and_what_the_others_waited_is_found(synthetic, plan, whole
 
 def test_the_parts_of_each_rank_sum_to_its_step(whole):
     for one in reduced(whole).ranks:
+        assert sum(getattr(one, f"{name}_s") for name in PARTS) == pytest.approx(one.step_s, abs=1e-12)
+
+
+def with_a_gap(one: Rank):
+    """As of a run that forgot the window of steps 4 to 6."""
+    found = reduce.of_rank(one)
+    place = found.step_at(found.table["start"])
+    return replace(found, steps=np.delete(found.steps, [4, 5, 6], 0), table=found.table[(place < 4) | (place > 6)])
+
+
+def test_what_a_run_forgot_is_in_no_step(whole):
+    with here() as crew:
+        found = reduce.reduce_ranks([str(whole)], crew, with_a_gap)
+
+    for one in found.ranks:
+        assert one.steps == STEPS - 3
+        assert one.step_s == pytest.approx(0.1, rel=0.02)
         assert sum(getattr(one, f"{name}_s") for name in PARTS) == pytest.approx(one.step_s, abs=1e-12)
 
 

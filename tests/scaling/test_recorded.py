@@ -1,4 +1,4 @@
-"""The link between ranks, from made-up collectives whose bandwidth and latency are known."""
+"""From recorded collectives to the anatomy of a step, and to the link between ranks, whose bandwidth and latency are known."""
 
 from dataclasses import replace
 
@@ -7,13 +7,14 @@ import pytest
 from scaling.made_up import MS, rank
 
 from feedline.analysis.comm.collectives import Collectives, Group
-from feedline.analysis.scaling.recorded import link_of
+from feedline.analysis.scaling.anatomy import Bucket
+from feedline.analysis.scaling.recorded import anatomy_of, link_of
 
 
 def with_small(one: Collectives, ranks: tuple[int, ...], took: int) -> Collectives:
     """The same rank with an all-reduce of 64 bytes in another group, 90 ms into each step."""
     table = one.table.copy()
-    table["group"], table["nbytes"], table["start"] = 1, 64, one.steps[:-1] + 90 * MS
+    table["group"], table["nbytes"], table["start"] = 1, 64, one.steps[:, 0] + 90 * MS
     table["end"] = table["start"] + took
     both = np.concatenate([one.table, table])
     return replace(one, table=np.sort(both, order="start"), groups=[*one.groups, Group(f"mesh {ranks}", ranks, "gloo")])
@@ -36,3 +37,26 @@ def test_a_group_of_one_rank_says_nothing_of_the_link():
 
     assert link is not None and (link.alpha_s, link.alpha_from[:2]) == (0.0, "no")
     assert link.bandwidth == pytest.approx((1 << 20) / 10e-3)
+
+
+def test_evaluation_and_what_was_not_kept_is_no_part_of_the_usual_step():
+    starts = np.tile(np.array([40, 79]) * MS, (12, 1))
+    made = rank(0, starts, starts + MS, 1)
+    moved = np.where(np.arange(12) >= 7, 60 * MS, 0)  # by the evaluation with which step 7 begins
+    table = made.table.copy()
+    table["start"] += np.repeat(moved, 2)
+    table["end"] += np.repeat(moved, 2)
+    steps = made.steps + np.stack([np.append(0, moved[:-1]), moved], 1)
+    made = replace(
+        made,
+        table=table,
+        steps=np.delete(steps, [3, 4], 0),
+        evaluation=np.array([[700, 760]]) * MS,
+        stages={"backward": made.stages["backward"] + moved[:, None]},
+    )
+
+    found = anatomy_of(made, 0.1)
+
+    assert found.buckets == (Bucket(0.040, 1 << 20), Bucket(0.079, 1 << 20))
+    assert found.backward_s == pytest.approx((0.030, 0.080))
+    assert found.jitter_s == 0

@@ -10,8 +10,8 @@ from feedline.analysis.comm.clocks import FEWEST, Alignment, align
 from feedline.analysis.comm.collectives import Collectives, RankClock
 from feedline.analysis.comm.match import MISSING, Matched, match
 from feedline.analysis.comm.partition import Meetings, Partition, meet, partition
-from feedline.analysis.comm.summary import late_rank, means
-from feedline.analysis.model import CollectiveKind, Communication, LateRank
+from feedline.analysis.comm.summary import collective_kind, late_rank, means
+from feedline.analysis.model import Communication, LateRank
 from feedline.analysis.quantities import seconds
 from feedline.analysis.timeline import IntArray
 from feedline.analysis.traces.between import late
@@ -36,7 +36,7 @@ class Meeting:
 
     Attributes:
         names: operation of each.
-        step: int64 [m]: of the first rank; -1: before its first.
+        step: int64 [m]: of the first rank; -1: before its first, or after its last.
         transfer: int64 [m], ns: the least that any rank spent in it: needs no clocks.
         waits: int64 [m, ranks], ns: from a rank's start until the last one's, 0 where it is not more than the bound; MISSING: not in it.
         last: int64 [m]: rank that began last, by more than the bound after the median of the others; -1: nobody by so much.
@@ -158,7 +158,7 @@ def _meetings(ordered: list[Collectives], matched: Matched, met: Meetings, bound
     rows = rows[np.argsort(matched.start[rows].max(1, initial=MISSING), kind="stable")]
     took = np.where(matched.end[rows] != MISSING, matched.end[rows] - matched.start[rows], np.iinfo(np.int64).max)
     transfer = took.min(1, initial=np.iinfo(np.int64).max)
-    step = np.searchsorted(ordered[0].steps, matched.start[rows, 0], "right") - 1
+    step = ordered[0].step_at(matched.start[rows, 0])
     there = met.start[rows] != MISSING
     waits, last = np.where(there, 0, MISSING), np.full(len(rows), -1, np.int64)
     if np.isfinite(bound):
@@ -214,7 +214,7 @@ def _late(
     sure = replace(matched, together=matched.together & matched.whole)
     blamed = blame.blame(ordered, partitions, sure, met, alignment.bound)
     spent = late.before(ordered, traces, made.kept, matched)
-    more = late.excess(blamed, matched, met, spent, ordered[0].steps, alignment.bound)
+    more = late.excess(blamed, matched, met, spent, ordered[0], alignment.bound)
     blamed = replace(blamed, excess=more)
     found = blame.summary(blamed, ordered)
     phases = {}
@@ -241,27 +241,16 @@ def _says(one: blame.Late, meetings: Meeting) -> str:
 
 
 def _communication(matched: Matched, partitions: list[Partition], alignment: Alignment, lates: list[LateRank]) -> Communication:
-    found = bandwidth.kinds(matched, partitions)
-    largest = next((kind for kind in found if kind.busbw), None)
-    network = bandwidth.verdict(largest, None) if largest else bandwidth.Against(None, "the traces do not say how many bytes moved")
-    known = np.isfinite(alignment.bound)
-    kinds = [
-        CollectiveKind(kind.name, kind.nbytes, kind.ranks, kind.backend, kind.count, kind.transfer_s if known else None,
-                       _giga(kind.algbw) if known else None, _giga(kind.busbw) if known else None)
-        for kind in found[:SHOWN_KINDS]
-    ]  # fmt: skip
+    found = bandwidth.kinds(matched, partitions, alignment.bound)
+    network = bandwidth.network(found, matched, alignment.bound)
     return Communication(
-        collectives=kinds,
-        clock_bound_s=alignment.bound / GIGA if known else None,
+        collectives=[collective_kind(kind) for kind in found[:SHOWN_KINDS]],
+        clock_bound_s=alignment.bound / GIGA if np.isfinite(alignment.bound) else None,
         clocks=alignment.how,
         late=lates,
-        network=network.says if known else "without comparable clocks, transfer and waiting are one",
-        network_share=network.share if known else None,
+        network=network.says,
+        network_share=network.share,
         what_if=[],
         nccl=[],
         unseen=[],
     )
-
-
-def _giga(rate: float | None) -> float | None:
-    return None if rate is None else rate / GIGA

@@ -40,20 +40,20 @@ def before(ranks: Sequence[Collectives], traces: Mapping[int, RankTrace], kept: 
     return found
 
 
-def excess(blamed: Blame, matched: Matched, met: Meetings, spent: IntArray, steps: IntArray, bound: float) -> dict[str, IntArray]:
+def excess(blamed: Blame, matched: Matched, met: Meetings, spent: IntArray, first: Collectives, bound: float) -> dict[str, IntArray]:
     """How much longer the late rank of each step took for each phase than the median of the others, over all collectives at which it was
     the last: what it was late with already when its trace began is BEFORE.
 
     Args:
         spent: of ``before``.
-        steps: int64 [n + 1], ns: edges of the first rank's steps.
+        first: the first rank, whose steps are meant.
 
     Returns:
         phase -> int64 [steps], ns.
     """
     found = {phase: np.zeros(len(blamed.column), np.int64) for phase in (*dict.fromkeys(PHASES.values()), BEFORE)}
-    step = np.searchsorted(steps, matched.start[:, 0], "right") - 1
-    row = np.flatnonzero(matched.whole & matched.together & (step >= 0) & (step < len(blamed.column)))
+    step = first.step_at(matched.start[:, 0])
+    row = np.flatnonzero(matched.whole & matched.together & (step >= 0))
     row = row[met.last_column[row] == blamed.column[step[row]]]
     column = met.last_column[row]
     late = behind(met.start[row], column)
@@ -63,8 +63,8 @@ def excess(blamed: Blame, matched: Matched, met: Meetings, spent: IntArray, step
         more = behind(spent[row, :, number], column)
         np.add.at(found[PHASES[part]], step[row], more)
         left -= more
-    first = np.array([_first(matched, one) for one in range(len(matched.ranks))], np.int64)
-    began = row == first[column]
+    firsts = np.array([_first(matched, one) for one in range(len(matched.ranks))], np.int64)
+    began = row == firsts[column]
     np.add.at(found[BEFORE], step[row[began]], left[began])
     return found
 

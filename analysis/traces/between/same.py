@@ -194,7 +194,7 @@ def _collectives(one: _One, since: int) -> Collectives:
         table["nbytes"][place] = _bytes(one, row)
     table["start"], table["end"] = found.table["start"][rows] + since, found.table["end"][rows] + since
     table["sequence"] = one.sequence[rows]
-    nothing = np.zeros(0, np.int64)
+    nothing, edges = np.zeros(0, np.int64), one.trace.budget.edges + since
     return Collectives(
         rank=one.number,
         host="unknown",
@@ -202,7 +202,7 @@ def _collectives(one: _One, since: int) -> Collectives:
         groups=[Group(name, ranks, backend) for name, backend, ranks in groups],
         names=list(names),
         dtypes=["unknown"],
-        steps=one.trace.budget.edges + since,
+        steps=np.stack([edges[:-1], edges[1:]], 1),
         stages={"backward": found.hidden + since, BLOCKED: np.zeros((0, 2), np.int64)},
         clock=RankClock(nothing, nothing, np.inf),
     )

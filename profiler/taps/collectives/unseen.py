@@ -17,7 +17,7 @@ def attach(when_imported: Callable[[str, Callable[[], None]], None], tell: Calla
     """Have each of them told once it is imported."""
 
     def told(name: str, why: str) -> Callable[[], None]:
-        return lambda: tell(PREFIX + name, False, f"not seen, {why}: its time counts as the stage that it happens in")
+        return lambda: tell(PREFIX + name, False, f"not seen, {why}: its time counts as the stage that it happens in, or as none")
 
     for module, (name, why) in UNSEEN.items():
         when_imported(module, told(name, why))
