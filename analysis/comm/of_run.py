@@ -10,7 +10,7 @@ from feedline.profiler.store.read import Process, Rank
 
 UNSEEN = "communication by "  # begins the names of hooks that say what no tap sees (taps/collectives/unseen.py)
 TAP = "collectives"  # the hook that sees the others
-PHASE_OF = {
+ENQUEUED_IN = {  # stage -> what the rank was doing when it asked for a collective: of PHASES
     Stage.FORWARD: "forward",
     Stage.LOSS: "forward",
     Stage.BACKWARD: "backward",
@@ -94,7 +94,7 @@ def phases(main: Process, times: IntArray, steps: Steps | None) -> IntArray:
     """
     found = np.full(len(times), PHASES.index("other"), np.int64)
     records = main.records[main.records["thread"] == 0]
-    for stage, name in PHASE_OF.items():
+    for stage, name in ENQUEUED_IN.items():
         spans = records[records["stage"] == stage]
         spans = spans[np.argsort(spans["start"], kind="stable")]
         end = np.maximum.accumulate(spans["start"] + spans["wall"]) if len(spans) else spans["start"]

@@ -198,9 +198,10 @@ def _count(edges: IntArray, start: IntArray, end: IntArray) -> IntArray:
 
 def _classify(flying: IntArray, moving: IntArray, queued: IntArray, covered: npt.NDArray[np.bool_]) -> IntArray:
     """Index into PARTS for each piece."""
-    transfer = np.where(covered, 1, 2)
-    wait = np.where(covered, 3, 4)
-    return np.where(moving > 0, transfer, np.where(queued > 0, 5, np.where(flying > 0, wait, 0)))
+    compute, hidden_transfer, exposed_transfer, hidden_wait, exposed_wait, queue = range(len(PARTS))
+    transfer = np.where(covered, hidden_transfer, exposed_transfer)
+    wait = np.where(covered, hidden_wait, exposed_wait)
+    return np.where(moving > 0, transfer, np.where(queued > 0, queue, np.where(flying > 0, wait, compute)))
 
 
 def _oldest(edges: IntArray, start: IntArray, end: IntArray, wanted: npt.NDArray[np.bool_]) -> IntArray:

@@ -123,7 +123,7 @@ def _share(jobs: list[Job], slots: int) -> float:
     return now
 
 
-def without(ready: IntArray, column: int) -> IntArray:
+def without_rank(ready: IntArray, column: int) -> IntArray:
     """One rank as fast as the median of the others."""
     others = np.delete(ready, column, 2)
     changed = ready.copy()

@@ -9,8 +9,7 @@ from feedline.analysis.comm.buckets import Timeline
 from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.comm.partition import computing, without
 from feedline.analysis.comm.phases import phase_spans
-from feedline.analysis.comm.replay import FloatArray, Link, Replayed, answer, level, refused, simulate
-from feedline.analysis.comm.replay import without as without_rank
+from feedline.analysis.comm.replay import FloatArray, Link, Replayed, answer, level, refused, simulate, without_rank
 from feedline.analysis.quantities import number, size
 from feedline.analysis.timeline import overlap
 

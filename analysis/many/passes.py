@@ -23,6 +23,7 @@ class Seen:
     """What is known of a rank without the others.
 
     Attributes:
+        stride: as of Collectives.
         until: ns, its own clock: where its last step ends.
         started_by: what all ranks have in common that one launcher started on one host; None: nobody can tell.
         launch: the same for these ranks.
@@ -33,6 +34,7 @@ class Seen:
     state: str
     world_size: int
     steps: int
+    stride: int
     until: int
     clock_bound_ns: float
     started_by: tuple[str, str] | None
@@ -96,6 +98,7 @@ def _seen(rank: Rank, one: Collectives) -> Seen:
         state=rank.manifest.state,
         world_size=int(str(place.get("world_size", 1))),
         steps=len(one.steps),
+        stride=one.stride,
         until=int(one.steps[-1, 1]) if len(one.steps) else 0,
         clock_bound_ns=one.clock.bound,
         started_by=None if by_hand else (one.host, str(place.get("group_rank"))),

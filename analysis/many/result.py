@@ -102,9 +102,14 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
         yield f"{named(missing)} of {size} left no folder: waiting for {'it' if len(missing) == 1 else 'them'} shows as transfer"
     for rank, why in sorted(everybody.unread.items()):
         yield f"rank {rank} is left out: {why}"
-    longest = max((one.steps for one in seen.values()), default=0)
-    for steps in sorted({one.steps for one in seen.values()} - {longest}):
-        yield f"{named(sorted(rank for rank, one in seen.items() if one.steps == steps))} made {steps} of {longest} steps"
+    least = min((one.stride for one in seen.values()), default=1)
+    for stride in sorted({one.stride for one in seen.values()} - {least}):
+        ranks = named(sorted(rank for rank, one in seen.items() if one.stride == stride))
+        yield f"{ranks} kept one window of 64 batches in {stride}, others one in {least}: what only they kept counts as not begun by all"
+    made = {rank: one.steps for rank, one in seen.items() if one.stride == least}
+    longest = max(made.values(), default=0)
+    for steps in sorted(set(made.values()) - {longest}):
+        yield f"{named(sorted(rank for rank in made if made[rank] == steps))} made {steps} of {longest} steps"
     for state, says in (("cut", "killed: everything up to then is shown"), ("live", "still going on")):
         these = sorted(rank for rank, one in seen.items() if one.state == state)
         if these:

@@ -40,8 +40,8 @@ class Anatomy:
 
 
 @dataclass(frozen=True)
-class Link:
-    """What moves the bytes, as measured in a run.
+class Ring:
+    """The ring that moves the bytes, as measured in a run.
 
     Attributes:
         bandwidth: B, bus bandwidth in B/s, while the run's own computing goes on.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from feedline.analysis.quantities import share
 from feedline.analysis.scaling import models
-from feedline.analysis.scaling.anatomy import Anatomy, Link
+from feedline.analysis.scaling.anatomy import Anatomy, Ring
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.models import Model
 
@@ -28,7 +28,7 @@ class Basis:
     points: Sequence[Point]
     kind: str
     anatomy: Anatomy | None = None
-    link: Link | None = None
+    link: Ring | None = None
     why: str = "no recorded run: throughputs alone tell nothing of the collectives"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from feedline.analysis.comm.collectives import PHASES, Collectives
 from feedline.analysis.comm.match import MISSING, Matched, match
 from feedline.analysis.comm.operations import SLOTS, bus_factor, operation
-from feedline.analysis.scaling.anatomy import Anatomy, Bucket, Link
+from feedline.analysis.scaling.anatomy import Anatomy, Bucket, Ring
 from feedline.analysis.timeline import IntArray
 
 #: Steps left out at the beginning: DistributedDataParallel makes its buckets anew after the first.
@@ -69,7 +69,7 @@ def _jitter(walls: IntArray) -> float:
     return 1.4826 * float(np.median(np.abs(wall - np.median(wall))))
 
 
-def link_of(ranks: Sequence[Collectives]) -> Link | None:
+def link_of(ranks: Sequence[Collectives]) -> Ring | None:
     """What the link gave between these ranks, step by step; None: they had no collective in common after the warm-up.
 
     The time of a message is that of the rank where it was shortest: who comes last waits for nobody. What is under way at the same time
@@ -98,7 +98,7 @@ def link_of(ranks: Sequence[Collectives]) -> Link | None:
     alpha, source = _alpha(joined, lasted, complete)
     low, middle, high = (float(value) for value in np.quantile(rates, (0.1, 0.5, 0.9)))
     slots = max(SLOTS.get(group.backend, 1) for group in joined.groups)
-    return Link(middle, low, high, alpha, slots, source)
+    return Ring(middle, low, high, alpha, slots, source)
 
 
 def _factors(joined: Matched) -> np.ndarray:

@@ -3,12 +3,11 @@
 import numpy as np
 
 from feedline.analysis.comm.buckets import Timeline
-from feedline.analysis.comm.replay import Link as Wire
-from feedline.analysis.comm.replay import simulate
-from feedline.analysis.scaling.anatomy import Anatomy, Bucket, Link, ring_s
+from feedline.analysis.comm.replay import Link, simulate
+from feedline.analysis.scaling.anatomy import Anatomy, Bucket, Ring, ring_s
 
 
-def last_end(buckets: tuple[Bucket, ...], ranks: int, link: Link) -> float:
+def last_end(buckets: tuple[Bucket, ...], ranks: int, link: Ring) -> float:
     """When the last bucket is done, s after the begin of the step.
 
     Args:
@@ -20,10 +19,10 @@ def last_end(buckets: tuple[Bucket, ...], ranks: int, link: Link) -> float:
     nbytes = np.array([bucket.nbytes for bucket in buckets])
     together = np.zeros(len(buckets), bool)
     step = Timeline(ready, np.zeros(1, np.int64), nbytes, together, ranks, link.slots, "", np.zeros(1, np.int64))
-    return float(simulate(ready, step, Wire(link.bandwidth, 2 * (ranks - 1) * link.alpha_s, True))[0])
+    return float(simulate(ready, step, Link(link.bandwidth, 2 * (ranks - 1) * link.alpha_s, True))[0])
 
 
-def step_s(anatomy: Anatomy, ranks: int, link: Link) -> float:
+def step_s(anatomy: Anatomy, ranks: int, link: Ring) -> float:
     """The step with N ranks, if each did what a rank alone does: what follows the backward begins when the last bucket is done."""
     last = max(anatomy.backward_s[1], last_end(anatomy.buckets, ranks, link))
     blocked = sum(ring_s(nbytes, ranks, link.bandwidth, link.alpha_s) for nbytes in anatomy.blocking) if ranks > 1 else 0.0

@@ -199,6 +199,17 @@ def test_a_shorter_rank_is_named(synthetic, plan, copied):
     assert found.incomplete == (STEPS - HALF_WAY) * BUCKETS
 
 
+def test_a_rank_that_forgot_more_windows_is_named_and_not_taken_for_a_shorter_one(whole):
+    def load(one):
+        made = reduce.of_rank(one)
+        return replace(made, stride=2, steps=made.steps[::2]) if one.number == 4 else made
+
+    with here() as crew:
+        found = reduce.reduce_ranks([str(whole)], crew, load)
+
+    assert [note.partition(":")[0] for note in found.notes] == ["rank 4 kept one window of 64 batches in 2, others one in 1"]
+
+
 def test_a_run_that_goes_on_while_it_is_read_is_taken_as_it_was_at_the_first_look(synthetic, plan, tmp_path):
     early, later = tmp_path / "early", tmp_path / "later"
     for number in range(RANKS):

@@ -6,17 +6,17 @@ import pytest
 from scaling.made_up import SOURCE, points
 
 from feedline.analysis.scaling import models, replay
-from feedline.analysis.scaling.anatomy import Anatomy, Bucket, Link, ring_s
+from feedline.analysis.scaling.anatomy import Anatomy, Bucket, Ring, ring_s
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.predict import Basis, fit, predict
 from feedline.analysis.scaling.study import study
 from feedline.analysis.scaling.time_to_accuracy import Noise
 
-LINK = Link(bandwidth=25e6, low=25e6, high=25e6, alpha_s=0.0, slots=2)
+LINK = Ring(bandwidth=25e6, low=25e6, high=25e6, alpha_s=0.0, slots=2)
 ANATOMY = Anatomy(0.100, (0.030, 0.090), (Bucket(0.050, 500e3), Bucket(0.070, 500e3), Bucket(0.090, 500e3)))
 
 
-def measured(anatomy: Anatomy, link: Link, ranks: list[int], batch: float = 8, constant_s: float = 0.0) -> list[Point]:
+def measured(anatomy: Anatomy, link: Ring, ranks: list[int], batch: float = 8, constant_s: float = 0.0) -> list[Point]:
     """What a world in which the replay is true would measure."""
     steps = {n: replay.step_s(anatomy, n, link) + (constant_s if n > 1 else 0.0) for n in ranks}
     return [Point(n, n * batch / step, batch=batch) for n, step in steps.items()]
