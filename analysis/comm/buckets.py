@@ -78,6 +78,8 @@ def timeline(ranks: Sequence[Collectives], matched: Matched, met: Meetings, firs
         raise NoTimeline(f"fewer than {USUAL:.0%} of the steps have the same collectives")
     shape = usual[0]
     nbytes = matched.nbytes[shape]
+    if not nbytes.any():
+        raise NoTimeline("no bytes move in its collectives")
     gradients = _gradients(ranks[0], matched, shape)
     if nbytes[gradients].sum() < ENOUGH * nbytes.sum():
         names = sorted({operation(matched.names[int(matched.name[row])]) for row in shape[~gradients]})

@@ -23,6 +23,7 @@ COLLECTIVE_DTYPE = np.dtype(
 )
 PHASES = ("other", "forward", "backward", "optimizer", "loader", "init")
 UNKNOWN = -1
+UNKNOWN_HOST = "unknown"
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def _join(ranks: Sequence[Collectives]) -> Matched:
     names: dict[str, int] = {}
     keys, tables = [], []
     messages = [_messages(one) for one in ranks]
-    anybody = any((message & ~numbered).any() for message, numbered in messages)  # which of the numbers these took, nobody can tell
+    anybody = any(_from_anybody(one, message & ~numbered) for one, (message, numbered) in zip(ranks, messages, strict=True))
     for one, (message, numbered) in zip(ranks, messages, strict=True):
         numbers = np.array([groups.setdefault((group.name, group.ranks), len(groups)) for group in one.groups] or [0])
         meanings = np.array([names.setdefault(name, len(names)) for name in one.names] or [0])
@@ -94,6 +94,16 @@ def _join(ranks: Sequence[Collectives]) -> Matched:
     first = 1 if len(found) and found[0, 0] < 0 else 0
     rows = [part.astype(np.int64) - first for part in np.split(inverse.ravel(), np.cumsum([len(key) for key in keys])[:-1])] if keys else []
     return _filled(ranks, list(groups), list(names), found[first:], rows, tables)
+
+
+def _from_anybody(one: Collectives, unnumbered: BoolArray) -> bool:
+    """Whether a rank received from whoever came first: which of a sender's numbers that took, nobody can tell.
+
+    Args:
+        unnumbered: bool [n]: messages whose group does not number them on both sides. Those beyond the names that a rank keeps
+            (profiler/taps/collectives/groups.py, OTHERS) have none of another group's numbers.
+    """
+    return any(one.groups[group].name != "others" for group in np.unique(one.table["group"][unnumbered]).tolist())
 
 
 def _messages(one: Collectives) -> tuple[BoolArray, BoolArray]:

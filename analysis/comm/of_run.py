@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from feedline.analysis.comm.collectives import COLLECTIVE_DTYPE, PHASES, UNKNOWN, Collectives, Group, RankClock
+from feedline.analysis.comm.collectives import COLLECTIVE_DTYPE, PHASES, UNKNOWN, UNKNOWN_HOST, Collectives, Group, RankClock
 from feedline.analysis.steps import NAMES, Steps, partition
 from feedline.analysis.timeline import IntArray, overlap
 from feedline.profiler.events import RECORD_DTYPE, Flag, Stage
@@ -125,8 +125,8 @@ def clock_of(main: Process, last: int) -> tuple[RankClock, str]:
     notes = main.of(Stage.CLOCK)
     if not len(notes):
         nothing = np.zeros(0, np.int64)
-        return RankClock(nothing, nothing, np.inf), "unknown"
-    host = main.names.get(int(notes["source"][-1]), "unknown")
+        return RankClock(nothing, nothing, np.inf), UNKNOWN_HOST
+    host = main.names.get(int(notes["source"][-1]), UNKNOWN_HOST)
     notes = notes[notes["extra"] <= DISTURBED * np.median(notes["extra"])]
     notes = notes[np.argsort(notes["start"], kind="stable")]
     at, offset = notes["start"].astype(np.int64), notes["number"].astype(np.int64)

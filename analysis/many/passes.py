@@ -6,7 +6,7 @@ from functools import reduce
 
 import numpy as np
 
-from feedline.analysis.comm.collectives import Collectives
+from feedline.analysis.comm.collectives import UNKNOWN_HOST, Collectives
 from feedline.analysis.comm.partition import PARTS, meet, partition
 from feedline.analysis.many.envelope import Envelope, alone, own_clock
 from feedline.analysis.many.sources import Source
@@ -91,7 +91,8 @@ def _survey(source: Source, load: Load) -> Survey:
 
 def _seen(rank: Rank, one: Collectives) -> Seen:
     place = rank.manifest.place
-    by_hand = place.get("launcher") == "env"  # ranks that were typed one by one have a launch each
+    node = place.get("group_rank")
+    apart = place.get("launcher") == "env" or (node is None and one.host == UNKNOWN_HOST)  # typed one by one, or of unknown hosts
     return Seen(
         rank=one.rank,
         host=one.host,
@@ -101,7 +102,7 @@ def _seen(rank: Rank, one: Collectives) -> Seen:
         stride=one.stride,
         until=int(one.steps[-1, 1]) if len(one.steps) else 0,
         clock_bound_ns=one.clock.bound,
-        started_by=None if by_hand else (one.host, str(place.get("group_rank"))),
+        started_by=None if apart else (one.host, str(node)),
         launch=rank.manifest.launch,
         unseen=tuple(one.unseen),
     )

@@ -28,7 +28,7 @@ STEPS = [
 def shown(runs, target=None):
     file = io.StringIO()
     found = advise(runs)
-    to = advise_command.time_to(runs, found, target, STEPS) if target else None
+    to = advise_command.time_to(*advise_command.chosen(runs, target), found, target, STEPS) if target else None
     advise_text.show(runs, found, to, Console(file=file, width=80, color_system=None, force_terminal=False))
     return file.getvalue()
 
@@ -75,7 +75,7 @@ def test_a_target_that_is_never_reached_is_told():
 
 def test_a_curve_that_is_not_there_names_those_that_are():
     with pytest.raises(ScriptError, match="eval loss, lr, train loss"):
-        advise_command.time_to([SMALL], advise([SMALL]), ("accuracy", 0.9), STEPS)
+        advise_command.chosen([SMALL], ("accuracy", 0.9))
 
 
 def test_markup_in_a_name_stays_text():

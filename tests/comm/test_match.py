@@ -154,13 +154,17 @@ def test_sends_that_have_no_number_on_both_sides_are_not_matched():
     assert len(match(ranks).group) == 0
 
 
-def test_where_a_rank_receives_from_anybody_no_message_is_matched():
+@pytest.mark.parametrize(
+    ("group", "matched"),
+    [(Group("0", (0, 1), "gloo"), 0), (Group("0 any>1", (), "gloo"), 0), (Group("others", (), "gloo"), 2)],
+)
+def test_where_a_rank_receives_from_anybody_no_message_is_matched_and_else_those_that_have_a_number(group, matched):
     first, second = messages([0, 50], [20, 70], [104, 154], 84 * MB)
     table = np.concatenate([second.table, second.table[-1:]])
     table["group"][-1] = 1
-    second = replace(with_table(second, table), groups=[*second.groups, Group("0", (0, 1), "gloo")])
+    second = replace(with_table(second, table), groups=[*second.groups, group])
 
-    assert len(match([first, second]).group) == 0
+    assert len(match([first, second]).group) == matched
 
 
 def test_a_run_that_ended_earlier_on_one_rank_still_matches():

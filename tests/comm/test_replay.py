@@ -122,6 +122,11 @@ def test_what_is_no_data_parallel_training_is_refused_with_the_reason():
         asked(ranks)
 
 
+def test_ranks_that_only_meet_at_barriers_are_refused():
+    with pytest.raises(NoTimeline, match="no bytes move"):
+        asked(train(Training(buckets=(0,))).ranks)
+
+
 def test_too_few_steps_are_refused():
     with pytest.raises(NoTimeline, match="too few"):
         asked(train(Training(steps=3)).ranks)

@@ -1,5 +1,7 @@
 """Ends of collectives by CUDA events, on a made-up GPU; on a real one where there is one."""
 
+import time
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -12,6 +14,8 @@ from feedline.profiler.store.read import Run, read_segment
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.collectives.cuda import CudaEnds
 from feedline.profiler.taps.collectives.ends import Row
+from feedline.profiler.taps.collectives.operations import operations
+from feedline.profiler.taps.collectives.tap import CollectiveTap
 
 DEVICE = torch.device("cuda", 0)
 
@@ -108,6 +112,33 @@ def test_a_collective_that_nobody_asked_a_work_of_ends_in_the_current_stream(gpu
 
     assert ends.stop() == 0
     assert seen(segment) == [(10 * MS, 7 * MS)]
+
+
+@pytest.mark.parametrize(("name", "unknown"), [("all_reduce", 0), ("send", 1)])
+def test_works_come_boxed_from_the_dispatcher(gpu, segment, monkeypatch, name, unknown):
+    """A real one of gloo's, and a null one as NCCL gives it: of a collective in the current stream, of a send that is launched later."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        told = []
+        tap = CollectiveTap(lambda *said: told.append(said))
+        tap._cuda = CudaEnds(gpu)
+        pg, operation = dist.group.WORLD, next(one for one in operations() if one.name == name)
+        work = dist.all_reduce(torch.ones(4), async_op=True)
+        for null in (False, True):
+            monkeypatch.setattr(tap, "_unbox_work", (lambda _: None) if null else dist.Work.unbox)
+            timed = tap._cuda.begin(DEVICE)
+            row = Row(segment, segment.add(Stage.COLLECTIVE, 0, UNMEASURED), 0, None, None)
+            gpu.launch(3)
+            tap._complete((row, pg, 16, timed, False), operation, ([], work.boxed()))
+            work.wait()
+        gpu.host(20)
+        until = time.monotonic() + 5.0
+        while len(tap._cuda._pending) < 2 - unknown and time.monotonic() < until:
+            time.sleep(0.001)  # gloo's callback comes from a thread of its own
+        assert (tap.stop(), told) == (unknown, [])
+        assert sum(wall == -1 for wall, _ in seen(segment)) == unknown
+    finally:
+        dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("work", [Later, Futureless])

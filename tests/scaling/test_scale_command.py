@@ -132,11 +132,11 @@ def test_updates_with_more_workers_are_predicted_from_two_numbers_of_them(record
     runs = [replace(run(), ranks=ranks, batch=32.0 * ranks, step_s=0.1) for ranks in (1, 4)]
     other = replace(runs[0], batch=256.0, step_s=0.9)
 
-    one, eight = step_times([recorded[1], recorded[4], recorded[1]], [*runs, other], [4, 8])
+    one, eight = step_times([Path("other"), recorded[1], recorded[4]], [other, *runs], runs[0], [1, 8])
 
-    assert (one.workers, one.step_s, one.source) == (4, 0.1, "measured")
+    assert (one.workers, one.step_s, one.source) == (1, 0.1, "measured")
     assert eight.workers == 8 and eight.step_s == pytest.approx(0.1, rel=0.02) and eight.low <= eight.step_s < eight.high
-    (alone,) = step_times([recorded[1]], runs[:1], [2])
+    (alone,) = step_times([recorded[1]], runs[:1], runs[0], [2])
     assert alone.step_s is None and "two numbers of ranks" in alone.source
 
 

@@ -12,7 +12,7 @@ from feedline.profiler.errors import OutputError, ScriptError
 if TYPE_CHECKING:
     from feedline.analysis.convergence.advise import Advised
     from feedline.analysis.convergence.recorded import Recorded
-    from feedline.analysis.convergence.target import StepTime
+    from feedline.analysis.convergence.target import Reached, StepTime
     from feedline.cli.converge.advise_text import ToTarget
 
 
@@ -50,7 +50,10 @@ class Advise:
 
         runs = [read(path) for path in args.runs]
         found = advise(runs)
-        to = time_to(runs, found, args.target, step_times(args.runs, runs, args.workers or [])) if args.target else None
+        to = None
+        if args.target:
+            run, reached = chosen(runs, args.target)
+            to = time_to(run, reached, found, args.target, step_times(args.runs, runs, run, args.workers or []))
         if not args.quiet:
             advise_text.show(runs, found, to, Console(highlight=False))
         if args.json is not None:
@@ -74,35 +77,55 @@ def target(text: str) -> tuple[str, float]:
     return name.strip(), number
 
 
-def step_times(paths: "list[Path]", runs: "list[Recorded]", workers: list[int]) -> "list[StepTime]":
-    """Seconds of an update with each number of workers: of the runs themselves, or by the scaling laws that they allow.
+def chosen(runs: "list[Recorded]", wanted: tuple[str, float]) -> "tuple[Recorded, Reached]":
+    """The run with the smallest batch that comes to the target, else the one with the smallest batch; and when it did.
+
+    Raises:
+        ScriptError: no run has such a curve, or knows its batch.
+    """
+    from feedline.analysis.convergence import curves
+    from feedline.analysis.convergence.target import steps_to_target
+
+    name, value = wanted
+    having = sorted((run for run in runs if name in run.curves and run.batch), key=lambda run: run.batch or 0.0)
+    if not having:
+        there = ", ".join(sorted({curve for run in runs for curve in run.curves})) or "none"
+        raise ScriptError(f"no run has a curve {name!r} and a known batch; there are: {there}")
+    tried = [(run, steps_to_target(run.curves[name], value, rising=curves.rises(name))) for run in having]
+    return next((pair for pair in tried if pair[1].updates is not None), tried[0])
+
+
+def step_times(paths: "list[Path]", runs: "list[Recorded]", like: "Recorded", workers: list[int]) -> "list[StepTime]":
+    """Seconds of an update with each number of workers, each with as many samples as one of ``like`` has: of the runs themselves, or by the
+    scaling laws that they allow.
 
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.
     """
     from feedline.analysis.convergence.target import StepTime
 
-    measured = {run.ranks: run for run in runs}
+    alike = {path: run for path, run in zip(paths, runs, strict=True) if same_part(run, like)}
+    measured = {run.ranks: run for run in alike.values()}
     wanted = workers or sorted(measured)
     made = [StepTime(run.ranks, run.step_s, run.step_s, run.step_s, "measured") for run in measured.values() if run.ranks in wanted]
     unknown = [number for number in wanted if number not in measured]
     if unknown:
-        made += predicted_times(paths, runs, unknown)
+        made += predicted_times(list(alike), part_of(like), unknown)
     return sorted(made, key=lambda one: wanted.index(one.workers))
 
 
-def predicted_times(paths: "list[Path]", runs: "list[Recorded]", workers: list[int]) -> "list[StepTime]":
-    """By the runs whose workers have as many samples of an update each as the first run's; every worker to come has them too."""
+def predicted_times(paths: "list[Path]", part: float, workers: list[int]) -> "list[StepTime]":
+    """By the laws of the runs.
+
+    Args:
+        part: samples of one worker in an update.
+    """
     from feedline.analysis.convergence.target import StepTime
-    from feedline.analysis.scaling.efficiency import SAME_BATCH, STEPS
+    from feedline.analysis.scaling.efficiency import STEPS
     from feedline.analysis.scaling.study import study
     from feedline.cli.scale import from_runs
 
-    part = _part(runs[0])
-    if part is None:
-        return [StepTime(number, None, None, None, "nobody knows how many samples an update has") for number in workers]
-    parts = [(path, _part(run)) for path, run in zip(paths, runs, strict=True)]
-    points, basis = from_runs([path for path, one in parts if one is not None and abs(one / part - 1) <= SAME_BATCH])
+    points, basis = from_runs(paths)
     found = study(points, workers, basis)
     made = []
     for one in found.predictions:
@@ -114,30 +137,29 @@ def predicted_times(paths: "list[Path]", runs: "list[Recorded]", workers: list[i
     return made
 
 
-def _part(run: "Recorded") -> float | None:
-    return run.batch / run.ranks if run.batch else None
+def part_of(run: "Recorded") -> float:
+    """Samples of one worker in an update; 0: not known."""
+    return (run.batch or 0.0) / run.ranks
 
 
-def time_to(runs: "list[Recorded]", found: "Advised", wanted: tuple[str, float], steps: "list[StepTime]") -> "ToTarget":
-    """From the run with the smallest batch that comes to the target, each worker with the batch that it has there.
+def same_part(run: "Recorded", like: "Recorded") -> bool:
+    """Whether a worker of both has as many samples in an update."""
+    from feedline.analysis.scaling.efficiency import SAME_BATCH
 
-    Raises:
-        ScriptError: no run has such a curve, or knows its batch.
+    return abs(part_of(run) / part_of(like) - 1) <= SAME_BATCH
+
+
+def time_to(run: "Recorded", reached: "Reached", found: "Advised", wanted: tuple[str, float], steps: "list[StepTime]") -> "ToTarget":
+    """Each number of workers with the batch that it has there.
+
+    Args:
+        run, reached: of ``chosen``.
     """
-    from feedline.analysis.convergence import curves
-    from feedline.analysis.convergence.target import steps_to_target, time_to_target
+    from feedline.analysis.convergence.target import time_to_target
     from feedline.cli.converge.advise_text import ToTarget
 
-    name, value = wanted
-    having = sorted((run for run in runs if name in run.curves and run.batch), key=lambda run: run.batch or 0.0)
-    if not having:
-        there = ", ".join(sorted({curve for run in runs for curve in run.curves})) or "none"
-        raise ScriptError(f"no run has a curve {name!r} and a known batch; there are: {there}")
-    tried = [(run, steps_to_target(run.curves[name], value, rising=curves.rises(name))) for run in having]
-    run, reached = next((pair for pair in tried if pair[1].updates is not None), tried[0])
-    assert run.batch is not None
-    rows = [time_to_target(reached, run.batch, run.batch / run.ranks * one.workers, found.noise, one) for one in steps]
-    return ToTarget(name, value, run.name, rows)
+    rows = [time_to_target(reached, run.batch or 0.0, part_of(run) * one.workers, found.noise, one) for one in steps]
+    return ToTarget(*wanted, run.name, rows)
 
 
 def write(path: Path, found: "Advised", to: "ToTarget | None") -> None:

@@ -24,6 +24,7 @@ class Collectives:
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
+        self._gives = GIVES
         self._tap: Any = None
         self._clock: Any = None
         self._left: list[Any] = []  # clocks of groups that are gone
@@ -57,7 +58,7 @@ class Collectives:
         self._clock, self._left = None, []
         tap, self._tap = self._tap, None
         if tap is not None and (unknown := tap.stop()):
-            self._tell(NAME, True, f"{GIVES}; {unknown:,} ends on a GPU are not known")
+            self._tell(NAME, True, f"{self._gives}; {unknown:,} ends on a GPU are not known")
 
     def _initialised(self) -> None:
         if recorder.main is None:
@@ -71,7 +72,8 @@ class Collectives:
                 tap.attach()
                 self._tap = tap
             backend = dist.get_backend() if dist.is_initialized() else "unknown"
-            self._tell(NAME, True, f"bytes, group, start and end of every collective ({backend}, {dist.get_world_size()} ranks)")
+            self._gives = f"bytes, group, start and end of every collective ({backend}, {dist.get_world_size()} ranks)"
+            self._tell(NAME, True, self._gives)
             self._clock = start_clock(self._tell, any(clock.measured for clock in self._left))
         except Exception as error:
             self._tell(NAME, False, f"{type(error).__name__}: {error}")

@@ -79,8 +79,12 @@ class CudaEnds:
         try:
             work.get_future().add_done_callback(done)
         except (RuntimeError, AttributeError):  # AttributeError: there is none
-            self.lost += 1
-            row.unknown()
+            self.lose(row)
+
+    def lose(self, row: Row) -> None:
+        """Its end cannot be known."""
+        self.lost += 1
+        row.unknown()
 
     def stop(self) -> int:
         """Read what the GPU has passed. How many ends stay unknown."""

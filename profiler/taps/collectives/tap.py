@@ -94,9 +94,10 @@ class CollectiveTap:
         self._patches.undo()
 
     def stop(self) -> int:
-        """The recording ends. Collectives on a GPU whose end is not known."""
+        """The recording ends. How many ends on a GPU are not known; 0 where more than that went wrong, which was told."""
         self.detach()
-        return self._cuda.stop()
+        unknown = self._cuda.stop()
+        return 0 if self._errors else unknown
 
     def _kernel(self, operation: Operation, below: Any) -> Any:
         """With the dispatcher's own keys: those of a tensor take 7 us less, but miss what a mode adds to a thread's (FakeTensorMode).
@@ -168,7 +169,11 @@ class CollectiveTap:
             if isinstance(work, tuple):
                 work = None
             if events is not None:
-                self._cuda.watch(row, work and self._unbox_work(work), events)
+                work = None if work is None else self._unbox_work(work)  # no truth test: boxed, it has none
+                if work is None and operation.tag >= 0:  # launched later, with others
+                    self._cuda.lose(row)
+                else:
+                    self._cuda.watch(row, work, events)
             elif work is None:  # it returned when it was complete
                 row.end(clock.wall_ns())
             elif waited and row.channel.backend == WAITED_FOR:
