@@ -8,7 +8,7 @@ import numpy as np
 
 from feedline.analysis.comm.match import Matched
 from feedline.analysis.comm.operations import bus_factor, operation
-from feedline.analysis.comm.partition import Partition
+from feedline.analysis.comm.partition import Partition, moving
 from feedline.analysis.quantities import seconds, share, size
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
@@ -49,10 +49,7 @@ def kinds(matched: Matched, partitions: Sequence[Partition], bound: float) -> li
         partitions: of the columns of ``matched``, in order.
         bound: ns: of the clocks; inf: they cannot be compared.
     """
-    took = np.full(matched.start.shape, np.nan)
-    for column, part in enumerate(partitions):
-        row = matched.rows[column]
-        took[row[row >= 0], column] = part.moving[row >= 0]
+    took = moving(matched, partitions)
     with np.errstate(all="ignore"):
         longest = np.nanmax(np.where(np.isnan(took), -1.0, took), 1, initial=-1.0)
     longest = np.where(matched.whole & np.isfinite(bound), longest, -1.0)

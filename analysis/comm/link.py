@@ -6,7 +6,7 @@ import numpy as np
 
 from feedline.analysis.comm.buckets import Timeline
 from feedline.analysis.comm.match import Matched
-from feedline.analysis.comm.partition import Partition
+from feedline.analysis.comm.partition import Partition, moving
 from feedline.analysis.comm.replay import Link
 
 APART = 4.0  # largest over smallest size from which on latency and bandwidth can be told apart
@@ -26,11 +26,7 @@ def fit(made: Timeline, matched: Matched, partitions: Sequence[Partition]) -> Li
 
 def _moved(made: Timeline, matched: Matched, partitions: Sequence[Partition]) -> np.ndarray:
     """float64 [steps, buckets], s: in which bytes moved, by the rank whose moved longest; nan: not told."""
-    took = np.full(matched.start.shape, np.nan)
-    for column, part in enumerate(partitions):
-        row = matched.rows[column]
-        took[row[row >= 0], column] = part.moving[row >= 0]
-    return np.asarray(took[made.rows].max(2) / 1e9)
+    return np.asarray(moving(matched, partitions)[made.rows].max(2) / 1e9)
 
 
 def _latency(moved: np.ndarray, sizes: np.ndarray) -> tuple[float, bool]:

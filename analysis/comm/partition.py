@@ -120,6 +120,19 @@ def partition(one: Collectives, column: int, matched: Matched, met: Meetings, bo
     return Partition(one.rank, parts, blamed, took, int((~ended).sum()))
 
 
+def moving(matched: Matched, partitions: Sequence[Partition]) -> npt.NDArray[np.float64]:
+    """``Partition.moving`` of all ranks beside each other: float64 [m, ranks]; nan also where a rank took no part.
+
+    Args:
+        partitions: of the columns of ``matched``, in order.
+    """
+    took = np.full(matched.start.shape, np.nan)
+    for column, part in enumerate(partitions):
+        row = matched.rows[column]
+        took[row[row >= 0], column] = part.moving[row >= 0]
+    return took
+
+
 def _own_times(one: Collectives, column: int, matched: Matched, met: Meetings, bound: float) -> tuple[IntArray, IntArray, IntArray]:
     """For each entry of the table, in own time: the last rank began, bytes could move; and the column of the last rank."""
     start, end = one.table["start"].astype(np.int64), one.table["end"].astype(np.int64)

@@ -13,6 +13,7 @@ from feedline.analysis.steps import partition
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.store.read import Rank, Run
+from feedline.profiler.store.restarts import numbers
 
 BLOCKS, LEAST = 10, 3  # blocks of steps, and steps in a block at least
 DISTURBED = 0.04  # share of a step without a CPU, above which a measurement is called disturbed
@@ -154,12 +155,6 @@ def _point(size: int, paces: list[Pace], notes: list[str]) -> Point:
 def world_size(runs: Sequence[Run]) -> int:
     """As the launcher said it."""
     return max(int(str(rank.manifest.place.get("world_size", 1))) for run in runs for rank in run.ranks.values())
-
-
-def numbers(of: Sequence[int], most: int = 8) -> str:
-    """``1, 2, 3`` and how many more."""
-    more = f" and {len(of) - most} more" if len(of) > most else ""
-    return ", ".join(map(str, of[:most])) + more
 
 
 def launches(runs: Sequence[Run]) -> list[list[Run]]:

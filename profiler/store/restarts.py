@@ -20,5 +20,10 @@ def said(places: Iterable[tuple[int, int]], last: int) -> list[str]:
 
 def named(ranks: Sequence[int], most: int = 8) -> str:
     """``rank 3``, or ``ranks 3, 4, 9 and 2 more``."""
-    more = f" and {len(ranks) - most} more" if len(ranks) > most else ""
-    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks[:most]))}{more}"
+    return f"rank{'s' * (len(ranks) > 1)} {numbers(ranks, most)}"
+
+
+def numbers(of: Sequence[int], most: int = 8) -> str:
+    """``1, 2, 3`` and how many more."""
+    more = f" and {len(of) - most} more" if len(of) > most else ""
+    return ", ".join(map(str, of[:most])) + more

@@ -148,12 +148,13 @@ class CollectiveTap:
             flags = Flag.BUCKET if operation.reducer and not waited and tensor is not None and from_reducer(tensor) else 0
             if operation.reducer and tensor is not None and recorder.convergence is not None:
                 recorder.convergence.reduced(tensor, group.size, bool(flags))
-            events = self._cuda.begin(tensor.device) if tensor is not None and tensor.is_cuda else None
+            on_gpu = tensor if tensor is not None and tensor.is_cuda else None
+            events = self._cuda.begin(on_gpu.device) if on_gpu is not None else None
             start = clock.wall_ns()
             number = next(channel.numbers)
             place = segment.add(COLLECTIVE, start, UNMEASURED, ids, kind.dtype, nbytes, number, 0, kind.source, flags)
             row = Row(segment, place, start, group, channel)
-            if events is None and tensor is not None and tensor.is_cuda:
+            if on_gpu is not None and events is None:
                 row.unknown()
             return row, pg, nbytes, events, waited
         except Exception as error:
