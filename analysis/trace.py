@@ -7,11 +7,12 @@ import gzip
 import json
 import math
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
-from io import TextIOWrapper
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import BinaryIO
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from feedline.analysis.traces.windows import Windows, lines
 from feedline.analysis.tracks import PerfettoRank, counter, span
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import UNMEASURED, Flag, Stage
+from feedline.profiler.files import output
 from feedline.profiler.store.read import Process, Rank, Run
 
 packing: ModuleType = gzip
@@ -35,6 +37,7 @@ try:  # five times as fast
 except ImportError:
     pass
 
+LINES_AT_A_TIME = 4096
 NO_SPANS = (Stage.TRAFFIC, Stage.BATCH, Stage.PROFILED, Stage.FLOP, Stage.GROUP, Stage.CLOCK, Stage.START, Stage.VALUE, Stage.GRADIENT)
 NAMED = (Stage.READ, Stage.DECODE, Stage.AUGMENT, Stage.FORWARD, Stage.LOSS, Stage.OPTIMIZER, Stage.USER, Stage.COLLECTIVE)
 OF_BATCHES = (Stage.FETCH, Stage.COLLATE, Stage.NEXT, Stage.SAMPLE, Stage.IDLE, Stage.PICKLE, Stage.ARRIVE)
@@ -51,38 +54,40 @@ def is_trace(path: Path) -> bool:
 
 
 def write(run: Run, path: Path, windows: Windows | None = None) -> list[str]:
+    """Write all ranks of a run into a file that the user named; an older one is replaced. Arguments and result as of ``write_into``.
+
+    Raises:
+        OutputError: the file cannot be written; nothing is left of it.
+    """
+    with output.replacing(path) as file:
+        return write_into(run, file, path.suffix == ".gz", windows)
+
+
+def write_into(run: Run, file: BinaryIO, pack: bool, windows: Windows | None = None) -> list[str]:
     """Write all ranks of a run.
 
     Args:
+        file: open for writing.
+        pack: by gzip.
         windows: what torch.profiler recorded of them; None: nothing.
 
     Returns:
         What is missing in the file, in sentences.
 
     Raises:
-        OSError: the place cannot be written to; nothing is left of the file.
+        OSError: the file cannot be written to.
     """
     notes: list[str] = []
     windows = windows or Windows()
-    temporary = path.with_name(f".{path.name}")
-    try:
-        with temporary.open("wb") as raw, _packed(raw, path) as packed, TextIOWrapper(packed, "ascii") as file:
-            about = json.dumps({"feedline": {"clocks": windows.notes}})
-            file.write(f'{{"displayTimeUnit": "ns", "otherData": {about}, "traceEvents": [')
-            comma = "\n"
-            for line in lines_of(run, windows, notes):
-                file.write(comma + line)
-                comma = ",\n"
-            file.write("\n]}\n")
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    about = json.dumps({"feedline": {"clocks": windows.notes}})
+    with packing.GzipFile("", "wb", LEVEL, file, 0) if pack else nullcontext(file) as packed:
+        packed.write(f'{{"displayTimeUnit": "ns", "otherData": {about}, "traceEvents": ['.encode())
+        lines, comma = lines_of(run, windows, notes), "\n"
+        while part := list(islice(lines, LINES_AT_A_TIME)):
+            packed.write((comma + ",\n".join(part)).encode())
+            comma = ",\n"
+        packed.write(b"\n]}\n")
     return notes
-
-
-def _packed(raw: Any, path: Path) -> Any:
-    return packing.GzipFile("", "wb", LEVEL, raw, 0) if path.suffix == ".gz" else raw
 
 
 def lines_of(run: Run, windows: Windows, notes: list[str]) -> Iterator[str]:

@@ -1,11 +1,11 @@
 """Ceilings: what each part of a machine can do alone. Probes write them, reports read them; a JSON file lies in between."""
 
-import contextlib
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from feedline.profiler.errors import CeilingsDamaged, OutputError, SchemaTooNew
+from feedline.profiler.errors import CeilingsDamaged, SchemaTooNew
+from feedline.profiler.files import output
 
 CEILINGS_SCHEMA_VERSION = 1
 FILE = "ceilings.json"
@@ -67,14 +67,11 @@ class Ceilings:
         Raises:
             OutputError: the place is read-only, full or not there.
         """
-        temporary = path.parent / f".{path.name}.part"
-        try:
-            temporary.write_text(json.dumps(asdict(self), indent=1))
-            temporary.replace(path)
-        except OSError as error:
-            with contextlib.suppress(OSError):  # on a read-only file system this fails as well
-                temporary.unlink()
-            raise OutputError(f"{path}: the ceilings cannot be written ({error.strerror}): name another file with -o") from error
+        output.save(path, self.text())
+
+    def text(self) -> str:
+        """As JSON."""
+        return json.dumps(asdict(self), indent=1)
 
     @classmethod
     def joined(cls, many: "list[Ceilings]") -> "Ceilings":

@@ -5,7 +5,8 @@ FeedlineError                  70
 +-- RunNotFound                66   no run folder there
 +-- RunDamaged                 65   a run folder whose files cannot be read
 +-- SchemaTooNew               76   written by a newer feedline
-+-- OutputError                73   the place to write to exists already, is read-only, or is full
++-- OutputError                73   the place to write to is read-only or full
+|   +-- PlaceTaken             73   it exists already, or holds files that feedline did not make
 +-- MissingDependency          69   an optional package is needed for this and is not installed
 +-- DataError                  66   a folder of images that is missing, or has nothing in it that can be used
 +-- StoreDamaged               65   a packed data set that is not whole, or whose bytes are not those that were packed
@@ -42,6 +43,10 @@ class SchemaTooNew(FeedlineError):
 
 class OutputError(FeedlineError):
     exit_code = 73
+
+
+class PlaceTaken(OutputError):
+    pass
 
 
 class MissingDependency(FeedlineError):

@@ -4,12 +4,12 @@ Adding one: a module with ``render(report) -> str``, and a line in ``ENDINGS``.
 """
 
 import importlib
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.analysis.model import Report
 from feedline.profiler.errors import OutputError
+from feedline.profiler.files import output
 
 if TYPE_CHECKING:  # rich is loaded when something is printed
     from rich.console import Console
@@ -19,26 +19,26 @@ ENDINGS = {".html": "html_report", ".json": "json_report", ".txt": "terminal"}
 
 
 def write(report: Report, path: Path) -> None:
-    """Write a report; the file's ending chooses the format. A file that is there already is replaced, and kept if writing fails.
+    """Write a report into a file that the user named; an older one is replaced, and kept if writing fails.
 
     Raises:
         OutputError: an ending that no format has, or a place that cannot be written to.
     """
-    path = Path(path)
+    output.save(path, text(report, path))
+
+
+def text(report: Report, path: Path) -> str:
+    """A report as the text of a file, whose ending chooses the format.
+
+    Raises:
+        OutputError: an ending that no format has.
+    """
     module = ENDINGS.get(path.suffix.lower())
     if module is None:
         known = f"{', '.join(ENDINGS)}, or .trace.json.gz for a trace"
         raise OutputError(f"{path}: no report format ends in {path.suffix or 'nothing'}: use one of {known}")
-    text = importlib.import_module(f"{__name__}.{module}").render(report)
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        try:
-            new.write_bytes(text.encode("utf-8", "backslashreplace"))
-            new.replace(path)
-        finally:
-            new.unlink(missing_ok=True)
-    except OSError as error:
-        raise OutputError(f"{path}: the report cannot be written ({error.strerror}): name another file with -o") from error
+    made: str = importlib.import_module(f"{__name__}.{module}").render(report)
+    return made
 
 
 def to_terminal(report: Report, console: "Console") -> None:

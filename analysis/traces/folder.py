@@ -1,7 +1,6 @@
 """A trace in a run folder: one Parquet file in the rank's folder, its columns and in its metadata everything that they refer to."""
 
 import json
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pyarrow.parquet as pq
 
 from feedline.analysis.traces.columns import EVENT_DTYPE, CollectiveArgs, Shape, Trace, Track
 from feedline.profiler.errors import RunDamaged
+from feedline.profiler.files import owned
 from feedline.profiler.store.layout import TRACE
 
 ABOUT = b"feedline.trace"  # key in the file's metadata
@@ -23,29 +23,25 @@ def is_trace(folder: Path) -> bool:
 
 
 def write(trace: Trace, folder: Path) -> None:
-    """Write a trace into a rank's folder, which is made if it is not there.
+    """Write a trace into a rank's folder, which is made if it is missing.
 
     Raises:
         OSError: read-only or full; nothing is left of the file.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    owned.ensure(folder)
     about = {name: value for name, value in vars(trace).items() if name != "events"}
     for name in ("tracks", "shapes", "collectives"):
         about[name] = [asdict(one) for one in about[name]]
     names = EVENT_DTYPE.names or ()
     kinds = [pa.field(name, pa.from_numpy_dtype(EVENT_DTYPE[name])) for name in names]
     schema = pa.schema(kinds, metadata={ABOUT: json.dumps(about, separators=(",", ":")).encode("utf-8", "surrogatepass")})
-    temporary = folder / f"{TRACE}.part"
-    try:
-        with pq.ParquetWriter(temporary, schema, compression="zstd", use_dictionary=False, write_page_checksum=True) as file:
-            for begin in range(0, max(len(trace.events), 1), ROW_GROUP):
-                part = trace.events[begin : begin + ROW_GROUP]
-                file.write_table(pa.table([pa.array(np.ascontiguousarray(part[name])) for name in names], schema=schema))
-        temporary.replace(folder / TRACE)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
+    with (
+        owned.replacing(folder, TRACE) as file,
+        pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=False, write_page_checksum=True) as parquet,
+    ):
+        for begin in range(0, max(len(trace.events), 1), ROW_GROUP):
+            part = trace.events[begin : begin + ROW_GROUP]
+            parquet.write_table(pa.table([pa.array(np.ascontiguousarray(part[name])) for name in names], schema=schema))
 
 
 def read(folder: Path) -> Trace:

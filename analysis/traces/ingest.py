@@ -1,9 +1,6 @@
 """Traces of other tools into a run folder: read by many processes at once, put in place in one move."""
 
-import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -16,6 +13,7 @@ from feedline.analysis.traces.kineto.limits import DEFAULT, Limits
 from feedline.analysis.traces.rank import assign
 from feedline.analysis.traces.reading import read_trace
 from feedline.profiler.errors import FeedlineError, OutputError, TraceDamaged
+from feedline.profiler.files import owned
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
 
@@ -58,6 +56,7 @@ def ingest(
     limits: Limits = DEFAULT,
     command: Sequence[str] = (),
     tell: Tell = lambda what, done, of: None,
+    force: bool = False,
 ) -> Ingested:
     """Read traces and make a run folder of them. It appears whole, at the end, or not at all.
 
@@ -67,33 +66,27 @@ def ingest(
         paths: of Kineto's JSON or Nsight Systems' SQLite files: local ones, or for Kineto addresses for fsspec.
         given: path, or name of the file -> rank.
         command: what the user typed, for the manifest.
+        force: an older run there is removed, once the new one is whole.
 
     Raises:
         TraceDamaged: no file can be read. RankCollision: two claim one rank. OutputError: the run folder cannot be made.
     """
     try:
-        run.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{run.name}.", dir=run.parent))
-    except OSError as error:
-        raise OutputError(f"{run} cannot be made ({error.strerror}): name another folder with -o") from error
-    try:
-        staged, problems = _read_all(paths, staging, crew, limits, tell)
-        if not staged:
-            path, why = next(iter(problems.items()))
-            raise TraceDamaged(why if len(problems) == 1 else f"none of {len(problems)} files can be read; the first: {why}")
-        ranked = _ranked(staged, given or {})
-        made = staging / "run"
-        made.mkdir()
-        for rank, (trace, one) in ranked.items():
-            one.place.rename(rank_folder(made, rank))
-            left_out = list(problems.values()) if rank == min(ranked) else []
-            _manifest(trace, one.end_ns, command, left_out).write(rank_folder(made, rank))
-        _into_place(made, run)
+        with owned.staging(run, "run") as made, owned.staging(run, owned.INNER) as reading:
+            staged, problems = _read_all(paths, reading, crew, limits, tell)
+            if not staged:
+                path, why = next(iter(problems.items()))
+                raise TraceDamaged(why if len(problems) == 1 else f"none of {len(problems)} files can be read; the first: {why}")
+            ranked = _ranked(staged, given or {})
+            for rank, (trace, one) in ranked.items():
+                place = rank_folder(made, rank)
+                owned.move(one.place, made, place.name)
+                left_out = list(problems.values()) if rank == min(ranked) else []
+                _manifest(trace, one.end_ns, command, left_out).write(place)
+            owned.put(made, run, "run", force)
         return Ingested(run, {rank: one.path for rank, (_, one) in ranked.items()}, problems)
     except OSError as error:
         raise OutputError(f"{run} cannot be written ({error.strerror}): name another folder with -o") from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _read_all(paths: Sequence[str], staging: Path, crew: Crew, limits: Limits, tell: Tell) -> tuple[list[_Staged], dict[str, str]]:
@@ -116,7 +109,7 @@ def _read_files(part: Sequence[tuple[str, Path]], limits: Limits) -> "list[_Stag
     for path, place in part:
         try:
             for number, trace in enumerate(read_trace(path, limits)):
-                where = place / f"{number:03d}"
+                where = place.with_name(f"{place.name}-{number:03d}")
                 folder.write(trace, where)
                 end = int((trace.events["start"] + trace.events["wall"]).max(initial=0))
                 found.append(_Staged(path, where, replace(trace, events=trace.events[:0].copy()), end))
@@ -152,17 +145,3 @@ def _manifest(trace: Trace, end_ns: int, command: Sequence[str], left_out: list[
         ended=True,
         notes=[*trace.notes, *left_out],
     )
-
-
-def _into_place(made: Path, run: Path) -> None:
-    """One rename. What was there is removed only when the new one is whole.
-
-    Raises:
-        OutputError: the place cannot be written to.
-    """
-    try:
-        if run.exists():
-            shutil.rmtree(run)
-        os.rename(made, run)
-    except OSError as error:
-        raise OutputError(f"{run} cannot be made ({error.strerror}): name another folder with -o") from error

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from feedline.profiler.errors import OutputError, ScriptError
+from feedline.profiler.errors import ScriptError
+from feedline.profiler.files import output, results
 
 if TYPE_CHECKING:
     from feedline.pipelines.compare.result import Comparison, Compute
@@ -90,13 +91,8 @@ def make_folder(args: argparse.Namespace) -> Path:
     from feedline.profiler import ranks
 
     folder: Path = args.output or Path("runs") / f"compare-{ranks.started_at()}"
-    there = [path for path in [*(folder / name for name in FILES), args.json] if path is not None and path.exists()]
-    if there and not args.force:
-        raise OutputError(f"{there[0]} exists already: name another place, or overwrite it with -f")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{folder} cannot be made ({error.strerror}): name another folder with -o") from error
+    output.refuse_taken(args.json, args.force)
+    results.prepare(folder, FILES, args.force)
     return folder
 
 
@@ -222,18 +218,14 @@ def write(comparison: "Comparison", folder: Path, also: Path | None) -> list[Pat
     from feedline.pipelines.compare import to_json
 
     plain = json.dumps(to_json.plain(comparison), indent=1)
-    texts = {
-        folder / "compare.json": plain,
-        folder / "benchmark.json": json.dumps(to_json.benchmark(comparison), indent=1),
-        folder / "compare.html": compare_page.render(comparison),
-    }
+    texts = (
+        plain,
+        json.dumps(to_json.benchmark(comparison), indent=1),
+        compare_page.render(comparison),
+        to_json.ceilings(comparison).text(),
+    )
+    written = [results.save(folder, name, text) for name, text in zip(FILES, texts, strict=True)]
     if also is not None:
-        texts[also] = plain
-    for path, text in texts.items():
-        try:
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise OutputError(f"{path} cannot be written ({error.strerror}): name another place with -o") from error
-    ceilings = folder / "ceilings.json"
-    to_json.ceilings(comparison).write(ceilings)
-    return [*texts, ceilings]
+        output.save(also, plain)
+        written.append(also)
+    return written

@@ -1,12 +1,14 @@
 """``feedline ingest``."""
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.profiler.errors import OutputError, ScriptError, TraceDamaged
+from feedline.profiler.errors import PlaceTaken, ScriptError, TraceDamaged
+from feedline.profiler.files.output import refuse_taken
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -39,8 +41,9 @@ class Ingest:
 
     def run(self, args: argparse.Namespace) -> int:
         output = args.output or Path("runs") / f"{Path(args.file[0].rstrip('/')).name.split('.')[0]}-{time.strftime('%m%d-%H%M%S')}"
-        if output.exists() and not args.force:
-            raise OutputError(f"{output} exists already: name another folder with -o, or overwrite it with -f")
+        if os.path.lexists(output) and not args.force:
+            raise PlaceTaken(f"{output} exists already: name another folder with -o, or overwrite it with -f")
+        refuse_taken(args.json, args.force)
 
         from feedline.analysis.traces.ingest import ingest
         from feedline.analysis.traces.kineto.limits import DEFAULT, Limits
@@ -49,7 +52,7 @@ class Ingest:
 
         limits = Limits.of(args.limit) if args.limit else DEFAULT
         with crew_for(args, len(args.file)) as crew, working(args.quiet) as tell:
-            made = ingest(args.file, output, crew, ranks(args.rank), limits, ["feedline", "ingest", *args.file], tell)
+            made = ingest(args.file, output, crew, ranks(args.rank), limits, ["feedline", "ingest", *args.file], tell, args.force)
         for problem in made.problems.values():
             print(f"feedline: left out: {problem}", file=sys.stderr)
         if not args.quiet or args.json:

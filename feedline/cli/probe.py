@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.profiler.errors import OutputError
+from feedline.profiler.files.output import refuse_taken
 
 if TYPE_CHECKING:
     from feedline.pipelines.probes.subject import Subject
@@ -34,8 +34,7 @@ class Probe:
         parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
 
     def run(self, args: argparse.Namespace) -> int:
-        if args.output is not None and args.output.exists() and not args.force:
-            raise OutputError(f"{args.output} exists already: name another file, or overwrite it with -f")
+        refuse_taken(args.output, args.force)
 
         from rich.console import Console
 

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.profiler.errors import OutputError
+from feedline.profiler.files import output
 
 if TYPE_CHECKING:
     from feedline.analysis.many.crew import Crew
@@ -33,8 +33,7 @@ class Ranks:
         parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
 
     def run(self, args: argparse.Namespace) -> int:
-        if args.json is not None and args.json.exists() and not args.force:
-            raise OutputError(f"{args.json} exists already: name another file, or overwrite it with -f")
+        output.refuse_taken(args.json, args.force)
 
         from rich.console import Console
 
@@ -46,10 +45,7 @@ class Ranks:
             many = reduce_ranks(args.run, crew, tell=tell)
         show(many, Console(quiet=args.quiet, highlight=False))
         if args.json is not None:
-            try:
-                args.json.write_text(json.dumps(many.plain(), indent=1), encoding="utf-8")
-            except OSError as error:
-                raise OutputError(f"{args.json} cannot be written ({error.strerror}): name another file") from error
+            output.save(args.json, json.dumps(many.plain(), indent=1))
         return 0
 
 

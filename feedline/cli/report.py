@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
+from feedline.profiler.files.output import refuse_taken
 
 if TYPE_CHECKING:
     from feedline.analysis.between_ranks import Beside
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from feedline.profiler.ceilings import Ceilings
     from feedline.profiler.store.read import Run
 
+TRACE_FILE = "trace.json.gz"
 STEPS = ("compacting records", "reading records", "writing the report", "writing the trace")
 
 
@@ -52,8 +54,7 @@ class Report:
 
     def run(self, args: argparse.Namespace) -> int:
         for file in (args.output, args.json):
-            if file is not None and file.exists() and not args.force:
-                raise OutputError(f"{file} exists already: name another file, or overwrite it with -f")
+            refuse_taken(file, args.force)
 
         from rich.console import Console
 
@@ -151,21 +152,23 @@ def finish(path: Path, wait_s: float) -> None:
 def write(run: "Run", report: "ReportModel", args: argparse.Namespace) -> list[Path]:
     """Write the files that were asked for; a run folder that is read-only gets none, and the terminal shows the report still."""
     from feedline.analysis import reports, trace
+    from feedline.profiler.files import output, owned
 
     written: list[Path] = []
     if args.output is not None and not trace.is_trace(args.output):
         reports.write(report, args.output)
         written.append(args.output)
     if args.json is not None:
-        reports.write(report, args.json)
+        output.save(args.json, reports.text(report, Path("report.json")))
         written.append(args.json)
     if args.output is None:
         for name in ("report.html", "report.json"):
             try:
-                reports.write(report, run.path / name)
+                owned.write(run.path, name, reports.text(report, Path(name)))
                 written.append(run.path / name)
-            except FeedlineError as error:
-                print(f"feedline: {error}", file=sys.stderr)
+            except (OSError, FeedlineError) as error:
+                why = f"{run.path / name} cannot be written ({error.strerror})" if isinstance(error, OSError) else error
+                print(f"feedline: {why}", file=sys.stderr)
     return written
 
 
@@ -173,14 +176,21 @@ def write_trace(run: "Run", args: argparse.Namespace, windows: "Windows") -> lis
     """Write the trace for Perfetto, into the run folder or where it was asked for; there is no report then, so it says itself what is
     missing."""
     from feedline.analysis import trace
+    from feedline.profiler.files import owned
 
-    path = args.output or run.path / "trace.json.gz"
+    path = args.output or run.path / TRACE_FILE
     try:
-        notes = trace.write(run, path, windows)
+        if args.output is not None:
+            notes = trace.write(run, path, windows)
+        else:
+            with owned.replacing(run.path, TRACE_FILE) as file:
+                notes = trace.write_into(run, file, True, windows)
         for note in [] if args.quiet else notes if args.output is None else [*windows.notes, *notes]:
             print(f"feedline: {note}", file=sys.stderr)
-    except OSError as error:
+    except (OSError, OutputError) as error:
         if args.output is not None:
-            raise OutputError(f"{path}: the trace cannot be written ({error.strerror}): name another file with -o") from error
+            raise
+        why = f"{path} cannot be written ({error.strerror})" if isinstance(error, OSError) else error
+        print(f"feedline: {why}", file=sys.stderr)
         return []
     return [path]

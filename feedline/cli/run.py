@@ -5,11 +5,13 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.program import Program, exit_code_of, exit_like, from_module, from_script, show
+from feedline.profiler.errors import OutputError
+from feedline.profiler.files.output import refuse_taken
+from feedline.profiler.say import say
 
 if TYPE_CHECKING:
     from feedline.convergence.apply.outside import Outside
@@ -32,7 +34,8 @@ class Run:
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("-o", "--output", type=Path, metavar="RUN", help="run folder to make (default: runs/SCRIPT-TIME)")
-        parser.add_argument("-f", "--force", action="store_true", help="overwrite an older run there")
+        parser.add_argument("-f", "--force", action="store_true", help="replace an older run there, and FILE")
+        parser.add_argument("--strict", action="store_true", help="refuse to run what cannot be recorded as asked")
         parser.add_argument("-q", "--quiet", action="store_true", help="record only; `feedline report RUN` shows it later")
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
         parser.add_argument(
@@ -66,18 +69,29 @@ class Run:
 
         name = Path(args.script).stem if not args.module else args.script.rsplit(".", 1)[-1]
         path = started.absolute(args.output or Path("runs") / f"{name}-{ranks.started_at()}")
-        session = Session(path, [args.script, *args.args], args.force, args.detail, args.window, fixes)
-        speaks = session.place.rank == 0 and not args.quiet
-        if speaks:
+        first = ranks.place().rank == 0
+        if first:
+            see_that_json_is_free(args)
+        try:
+            session = Session(path, [args.script, *args.args], args.force, args.strict, args.detail, args.window, fixes)
+        except Exception as error:  # whatever is wrong with recording, the training runs; but not without a change that was asked for
+            if args.strict or fixes is not None:
+                raise
+            say(f"not recording: {error}")
+            return unrecorded(program)
+        speaks = first and not args.quiet
+        if session.path != path and first:
+            say(f"{os.path.relpath(path)} is taken, recording into {os.path.relpath(session.path)}")
+        elif speaks:
             say(f"recording into {os.path.relpath(path)}")
-            if fixes is not None:
-                say(fixes.lines())
+        if speaks and fixes is not None:
+            say(fixes.lines())
         ended = run_recorded(program, session)
         show(ended)
         if fixes is not None and fixes.failed and session.is_mine:
             say("the training ran without " + "; ".join(f"{name}: {why}" for name, why in fixes.failed.items()))
-        if session.place.rank == 0 and session.is_mine:
-            report(path, args, started)
+        if first and session.is_mine:
+            report(session.path, args, started)
         return exit_like(ended)
 
 
@@ -136,10 +150,30 @@ class Start:
         return self.folder / path
 
 
-def say(text: str) -> None:
-    """Tell the user, on the standard error of the process: the program may have put something else in its place, or closed it."""
-    with suppress(Exception):
-        print(f"feedline: {text}", file=sys.__stderr__, flush=True)
+def see_that_json_is_free(args: argparse.Namespace) -> None:
+    """Before the training: a file that is there already is left as it is, and does not keep the training from running.
+
+    Raises:
+        OutputError: --strict was given.
+    """
+    try:
+        refuse_taken(args.json, args.force)
+    except OutputError as error:
+        if args.strict:
+            raise
+        say(f"--json is left out: {error}")
+        args.json = None
+
+
+def unrecorded(program: Program) -> int:
+    """Run the program as Python would. Returns its exit code."""
+    ended: BaseException | None = None
+    try:
+        program.run()
+    except BaseException as error:
+        ended = error
+    show(ended)
+    return exit_like(ended)
 
 
 def run_recorded(program: Program, session: "Session") -> BaseException | None:
@@ -155,8 +189,9 @@ def run_recorded(program: Program, session: "Session") -> BaseException | None:
 
 def report(path: Path, args: argparse.Namespace, started: Start) -> None:
     """Build the report in a process of its own: with the modules that feedline started with, and without the training's memory."""
-    command = ["report", str(path), "--finish", "--wait", "20", "-f"]
+    command = ["report", str(path), "--finish", "--wait", "20"]
     command += ["-q"] if args.quiet else []
+    command += ["-f"] if args.force else []
     command += ["--json", str(started.absolute(args.json))] if args.json else []
     program = (
         f"import sys; sys.path[:] = {json.dumps(started.python_path)}; from feedline.cli import main; sys.exit(main({json.dumps(command)}))"

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.profiler.errors import OutputError, ScriptError
+from feedline.profiler.errors import ScriptError
+from feedline.profiler.files import output, results
 
 if TYPE_CHECKING:
     from feedline.analysis.scaling.efficiency import Point
@@ -121,14 +122,9 @@ def folder_for(args: argparse.Namespace, recording: bool) -> Path | None:
     from feedline.profiler import ranks
 
     folder: Path | None = args.output or (Path("runs") / f"scale-{ranks.started_at()}" if recording else None)
-    for path in [*([folder / name for name in FILES] if folder else []), args.json]:
-        if path is not None and path.exists() and not args.force:
-            raise OutputError(f"{path} exists already: name another place, or overwrite it with -f")
+    output.refuse_taken(args.json, args.force)
     if folder is not None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"{folder} cannot be made ({error.strerror}): name another folder with -o") from error
+        results.prepare(folder, FILES, args.force)
     return folder
 
 
@@ -166,14 +162,12 @@ def show(points: "list[Point]", basis: "Basis | None", args: argparse.Namespace,
     found = study(points, args.predict, basis, args.noise_scale)
     console = Console(highlight=False)
     scale_text.show(found, console)
-    texts = {folder / "scale.html": scale_page.render(found), folder / "scale.json": plain(found)} if folder else {}
+    texts = zip(FILES, (scale_page.render(found), plain(found)), strict=True) if folder else ()
+    written = [results.save(folder, name, text) for name, text in texts if folder]
     if args.json is not None:
-        texts[args.json] = plain(found)
-    for path, text in texts.items():
-        try:
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise OutputError(f"{path} cannot be written ({error.strerror}): name another place") from error
+        output.save(args.json, plain(found))
+        written.append(args.json)
+    for path in written:
         console.print(f"  {os.path.relpath(path)}", markup=False, soft_wrap=True)
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from feedline.profiler.errors import OutputError, ScriptError
+from feedline.profiler.errors import PlaceTaken, ScriptError
+from feedline.profiler.files import results
 
 LAST_LINES = 12  # of a training that failed
 PATIENCE_S = 30.0  # for torchrun to end its ranks
@@ -33,7 +34,7 @@ def record(folder: Path, ranks: list[int] | None, program: list[str], force: boo
     for number in ranks or up_to(devices()):
         run, log = folder / f"ranks{number}", folder / f"ranks{number}.log"
         if run.exists() and not force:
-            raise OutputError(f"{run} exists already: name another folder with -o, or overwrite it with -f")
+            raise PlaceTaken(f"{run} exists already: name another folder with -o, or overwrite it with -f")
         console.print(f"feedline: running {number} rank{'s' * (number > 1)}: {' '.join(program)}", markup=False, soft_wrap=True)
         code = run_ranks(number, run, log, program)
         if code:
@@ -73,17 +74,14 @@ def run_ranks(number: int, run: Path, log: Path, program: list[str]) -> int:
         OutputError: the log cannot be written.
     """
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(number)]
-    command = [*launcher, "-m", "feedline", "run", "-q", "-f", "-o", str(run), *program]
+    command = [*launcher, "-m", "feedline", "run", "-q", "-f", "--strict", "-o", str(run), *program]
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
-    try:
-        with log.open("wb") as output:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment)
-            try:
-                code = process.wait()
-            finally:
-                end(process)
-    except OSError as error:
-        raise OutputError(f"{log} cannot be written ({error.strerror}): name another folder with -o") from error
+    with os.fdopen(results.log(log.parent, log.name), "wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment)
+        try:
+            code = process.wait()
+        finally:
+            end(process)
     return code if code >= 0 else 128 - code
 
 

@@ -7,17 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from feedline.pipelines.stores.index import INDEX, PATHS
 from feedline.pipelines.stores.kinds import open_packed
 from feedline.pipelines.stores.listing import Listing
-from feedline.pipelines.stores.lmdb import DATA
 from feedline.pipelines.stores.manifest import MANIFEST, PLAN, Manifest, Plan
 from feedline.profiler.errors import OutputError, StoreDamaged
+from feedline.profiler.files import owned, single
 
-UNFINISHED = ("manifest.part", "pack.part")
-SHARDS = [f"data-[0-9][0-9][0-9][0-9][0-9].{suffix}" for suffix in ("idx", "rec", "tar", "tfrecord")]
-# In the order of their removal: as long as there is anything else, there is one that no other program has, see ``strangers``.
-OURS = (MANIFEST, PLAN, DATA, "lock.mdb", *SHARDS, *UNFINISHED, PATHS, INDEX)
+KIND = "store"
 
 
 def whole_already(folder: Path, plan: Plan, force: bool) -> Manifest | None:
@@ -38,7 +34,7 @@ def whole_already(folder: Path, plan: Plan, force: bool) -> Manifest | None:
     if force:
         return None
     if manifest.plan.same_data(plan):
-        (folder / PLAN).unlink(missing_ok=True)  # a kill between the two last steps leaves it
+        owned.discard(folder, PLAN)  # a kill between the two last steps leaves it
         return manifest
     raise OutputError(
         f"{folder} is a whole store of other data already ({manifest.plan.kind}, {manifest.samples:,} samples; or the files changed since "
@@ -55,21 +51,22 @@ def prepared(folder: Path, listing: Listing, plan: Plan, force: bool) -> Iterato
     """
     if folder.resolve().is_relative_to(listing.root.resolve()):
         raise OutputError(f"{folder} lies inside {listing.root}, where it would be taken for a class: name a folder elsewhere")
+    owned.claim(folder, KIND, mode=owned.SHARED)
     if others := strangers(folder):
         raise OutputError(f"{folder} has other files in it ({others[0]}): name a folder that is empty or new")
-    folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise OutputError(f"another pack is writing to {folder}: wait for it, or name another folder") from error
+        owned.sweep(folder)
         before = Plan.read(folder)
-        if not force and any(folder.iterdir()) and (before is None or not before.same_data(plan)):
+        if not force and (owned.names(folder) & present(folder)) and (before is None or not before.same_data(plan)):
             was = f"of {before.source} as {before.kind}" if before else "that nothing is known of"
             raise OutputError(f"{folder} holds an unfinished pack {was}, this is other data: begin anew with -f, or name another folder")
         if force:
-            remove_ours(folder)
+            empty(folder)
         plan.write(folder)
         yield
     finally:
@@ -77,18 +74,19 @@ def prepared(folder: Path, listing: Listing, plan: Plan, force: bool) -> Iterato
 
 
 def strangers(folder: Path) -> list[str]:
-    """Files that no pack wrote: without a manifest, a plan or an index, also a data.mdb or a tar file of the user's own. Raises OSError."""
-    if not folder.exists():
-        return []
-    ours = OURS if any((folder / name).exists() for name in (MANIFEST, PLAN, INDEX)) else UNFINISHED
-    return sorted(path.name for path in folder.iterdir() if not any(path.match(name) for name in ours))
+    """Files that no pack wrote. Raises OSError."""
+    return sorted(present(folder) - owned.names(folder))
 
 
-def remove_ours(folder: Path) -> None:
+def present(folder: Path) -> set[str]:
+    """Names of all that is in the folder, but for the list and what a kill left half written. Raises OSError."""
+    return {path.name for path in folder.iterdir() if path.name != owned.LIST and not path.name.startswith(single.PART)}
+
+
+def empty(folder: Path) -> None:
     """Remove a store's files and nothing else, the manifest first. Raises OSError."""
-    for pattern in OURS:
-        for path in folder.glob(pattern):
-            path.unlink()
+    for name in sorted(owned.names(folder), key=lambda name: (name != MANIFEST, name)):
+        owned.discard(folder, name)
 
 
 @contextmanager

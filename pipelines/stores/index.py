@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from feedline.profiler.files import output, owned
+
 INDEX = "index.bin"
 PATHS = "paths.bin"
 SPLIT = 0xFFFFFFFF  # as ``skip``: the value is not in one piece and has to be put together from its frame
@@ -84,9 +86,10 @@ class Journal:
         """Go on after the samples of ``keep``, cutting off what follows them. Raises OSError."""
         self.count = len(keep)
         self._path_end = int(keep.records["path_end"][-1]) if self.count else 0
-        self._files = [open(folder / INDEX, "ab", buffering=0), open(folder / PATHS, "ab", buffering=0)]
-        self._files[0].truncate(self.count * RECORD.itemsize)
-        self._files[1].truncate(self._path_end)
+        self._files = [
+            owned.append(folder, INDEX, self.count * RECORD.itemsize, output.SHARED),
+            owned.append(folder, PATHS, self._path_end, output.SHARED),
+        ]
         self._records: list[tuple[object, ...]] = []
         self._paths: list[bytes] = []
 

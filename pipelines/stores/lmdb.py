@@ -20,6 +20,7 @@ from feedline.pipelines.stores.index import Index, Place
 from feedline.pipelines.stores.indexed import IndexedStore
 from feedline.pipelines.stores.protocol import Sample
 from feedline.profiler.errors import MissingDependency
+from feedline.profiler.files import output, owned
 
 DATA = "data.mdb"
 PAGE_BYTES = 4096
@@ -38,6 +39,7 @@ class LMDBWriter:
     def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
         """Raises MissingDependency; OSError."""
         self._folder = folder
+        os.close(owned.reopen(folder, DATA, output.SHARED))  # LMDB makes nothing, so that the list has what there is
         with as_os_errors():
             self._environment: Any = library().open(str(folder), map_size=4 * total_bytes + (1 << 28), lock=False, meminit=True)
             self._transaction: Any = None

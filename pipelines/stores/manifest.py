@@ -11,6 +11,7 @@ from typing import Any
 from feedline.pipelines.stores.index import INDEX, RECORD
 from feedline.pipelines.stores.protocol import LeftOut
 from feedline.profiler.errors import SchemaTooNew, StoreDamaged
+from feedline.profiler.files import output, owned
 
 MANIFEST = "manifest.json"
 PLAN = "pack.json"
@@ -137,12 +138,10 @@ def checksum(body: dict[str, Any]) -> int:
 
 def write_atomically(path: Path, body: dict[str, Any]) -> None:
     """A reader sees the old file or the new one, also after a loss of power. Raises OSError."""
-    unfinished = path.with_suffix(".part")
-    with open(unfinished, "w") as file:
-        json.dump(body, file, indent=1, sort_keys=True)
+    with owned.replacing(path.parent, path.name, output.SHARED) as file:
+        file.write(json.dumps(body, indent=1, sort_keys=True).encode())
         file.flush()
         os.fsync(file.fileno())
-    os.replace(unfinished, path)
     sync_folder(path.parent)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from feedline.pipelines.photos import Photos
 from feedline.pipelines.stores import space
-from feedline.pipelines.stores.destination import as_output_errors, prepared, remove_ours, whole_already
+from feedline.pipelines.stores.destination import as_output_errors, empty, prepared, whole_already
 from feedline.pipelines.stores.index import INDEX, PATHS, Index, Journal
 from feedline.pipelines.stores.kinds import KINDS
 from feedline.pipelines.stores.listing import Listing, list_folder, of_photos
@@ -16,6 +16,7 @@ from feedline.pipelines.stores.manifest import PLAN, FileSum, Manifest, Plan, sy
 from feedline.pipelines.stores.protocol import LeftOut, Progress, Report, Sample, Writer, no_report
 from feedline.pipelines.stores.reading import Image, read, read_ahead
 from feedline.profiler.errors import DataError
+from feedline.profiler.files import owned
 
 SHARD_BYTES = 1 << 30
 MAX_SHARDS = 128  # a reader holds each open: well below the usual limit of 1,024 open files
@@ -136,14 +137,14 @@ class Packing:
         """Write the side files and, last of all, the manifest."""
         index = Index.load(self._folder)
         if not len(index):
-            remove_ours(self._folder)
+            empty(self._folder)
             raise DataError(f"none of the {self._plan.files:,} files in {self._listing.root} can be packed: {named(self._left_out)}")
         names = self._writer.finish(index)
         sums = {name: summed(self._folder / name) for name in (INDEX, PATHS, *names)}
         sync_folder(self._folder)
         manifest = Manifest(self._plan, len(index), self._bytes, self._listing.classes, sums, self._left_out)
         manifest.write(self._folder)
-        (self._folder / PLAN).unlink()
+        owned.discard(self._folder, PLAN)
         return manifest
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from feedline.pipelines.stores.index import SPLIT, Index, Place
 from feedline.pipelines.stores.indexed import IndexedStore
 from feedline.pipelines.stores.protocol import Sample
+from feedline.profiler.files import output, owned
 
 BUFFER_BYTES = 1 << 20  # a write call for each small chunk would cost more than its copy
 
@@ -57,13 +58,11 @@ class ShardWriter:
         last = int(index.records["shard"][whole - 1]) if whole else -1
         for path in self._folder.glob(f"data-*.{self.suffix}"):
             if int(path.stem.partition("-")[2]) > last:
-                path.unlink()
+                owned.discard(self._folder, path.name)
         for shard in range(last + 1):
             rows = rows_of(index.head(whole), shard)
             end = int(index.records["start"][rows[-1]] + index.records["stored"][rows[-1]])
-            self._file = open(self._folder / shard_name(shard, self.suffix), "r+b", BUFFER_BYTES)
-            self._file.truncate(end)
-            self._file.seek(end)
+            self._file = self._open(shard, end)
             self._shard, self._at = shard, end
             if shard < last:
                 self._seal()
@@ -73,7 +72,7 @@ class ShardWriter:
         if self._file is None or self._at >= self._shard_bytes:
             self._seal()
             self._shard, self._at = self._shard + 1, 0
-            self._file = open(self._folder / shard_name(self._shard, self.suffix), "wb", BUFFER_BYTES)
+            self._file = self._open(self._shard, 0)
         pieces, skip = self.frame(sample)
         crc32, start = 0, self._at
         for piece in pieces:
@@ -91,8 +90,8 @@ class ShardWriter:
         names = []
         for shard in range(self._shard + 1):
             names += [shard_name(shard, self.suffix), shard_name(shard, "idx")]
-            with open(self._folder / names[-1], "w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-                file.writelines(self.side_file(index, rows_of(index, shard)))
+            with owned.replacing(self._folder, names[-1], output.SHARED) as file:
+                file.writelines(os.fsencode(line) for line in self.side_file(index, rows_of(index, shard)))
                 file.flush()
                 os.fsync(file.fileno())
         return names
@@ -101,6 +100,9 @@ class ShardWriter:
         file, self._file = self._file, None
         if file is not None:
             file.close()
+
+    def _open(self, shard: int, keep_bytes: int) -> BinaryIO:
+        return owned.append(self._folder, shard_name(shard, self.suffix), keep_bytes, output.SHARED, BUFFER_BYTES)
 
     def _seal(self) -> None:
         if self._file is not None:

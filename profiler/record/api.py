@@ -8,9 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from feedline.profiler.errors import OutputError
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.record.session import Session
+from feedline.profiler.say import say
 
 
 class record(ContextDecorator):
@@ -24,20 +26,32 @@ class record(ContextDecorator):
 
     Afterwards ``feedline report runs/mine`` shows it. Loaders have to be iterated inside; they may be made before.
 
+    A folder that holds something already is left as it is: the run goes into ``runs/mine-2``. Where nothing can be recorded, the program
+    runs all the same. Either is said in one line on standard error.
+
     Args:
         path: the run folder to make.
         overwrite: replace an older run there.
+        strict: raise rather than record elsewhere or not at all.
 
     Raises:
-        OutputError: (on entry) the folder holds a run already or cannot be written.
+        OutputError: (on entry, if ``strict``) the folder is taken or cannot be written, or this process is being recorded already.
     """
 
-    def __init__(self, path: str | Path, overwrite: bool = False) -> None:
-        self._path, self._overwrite = Path(path), overwrite
+    def __init__(self, path: str | Path, overwrite: bool = False, strict: bool = False) -> None:
+        self._path, self._overwrite, self._strict = Path(path), overwrite, strict
         self._session: Session | None = None
 
     def __enter__(self) -> "record":
-        self._session = Session(self._path, sys.argv, self._overwrite)
+        try:
+            self._session = Session(self._path, sys.argv, self._overwrite, self._strict)
+        except OutputError as error:
+            if self._strict:
+                raise
+            say(f"not recording: {error}")
+        else:
+            if self._session.path != self._path:
+                say(f"{self._path} is taken, recording into {self._session.path}")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import shutil
 import sys
 from contextlib import suppress
 from dataclasses import asdict
@@ -12,14 +11,15 @@ from typing import Protocol
 
 from feedline.profiler import clock, ranks
 from feedline.profiler.clock import counters
-from feedline.profiler.errors import FeedlineError, OutputError
+from feedline.profiler.errors import OutputError, PlaceTaken
+from feedline.profiler.files import owned
 from feedline.profiler.record import privacy
 from feedline.profiler.record.hooks import Hooks
 from feedline.profiler.record.libraries import attach_in_main
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.record.window import Window
 from feedline.profiler.samplers.sampler import Sampler
-from feedline.profiler.store.layout import GAUGES, MANIFEST, REPORTS, RESERVE, main_segment, parse_rank_folder, rank_folder
+from feedline.profiler.store.layout import GAUGES, RESERVE, main_segment, rank_folder
 from feedline.profiler.store.manifest import Manifest, process_started
 from feedline.profiler.store.segment import Segment
 
@@ -37,6 +37,7 @@ LIBRARIES = (
     "timm",
 )
 RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
+MOST_NAMES = 1000  # RUN, RUN-2, RUN-3, ...
 
 
 class Changes(Protocol):
@@ -61,13 +62,17 @@ class Session:
     Args:
         path: the run folder; other ranks of the launch use the same one.
         command: what is recorded, for the manifest; keys are masked.
-        overwrite: remove an older run in that place.
+        overwrite: remove an older run in that place first.
+        strict: where the folder is taken, record nothing rather than into RUN-2, RUN-3, ...
         every: look at one sample in so many in detail; None: as many as stay cheap.
         window: which steps torch.profiler is to record; None: a few where a GPU is used.
         changes: to the training itself, attached before anything else.
 
+    Attributes:
+        path: the run folder that was made, perhaps under the next free name.
+
     Raises:
-        OutputError: the folder holds an older run, is read-only, or the disk is full. Nothing was attached then.
+        OutputError: the folder is taken, read-only, or the disk is full. Nothing was attached then.
     """
 
     def __init__(
@@ -75,13 +80,14 @@ class Session:
         path: Path,
         command: list[str],
         overwrite: bool = False,
+        strict: bool = False,
         every: int | None = None,
         window: Window | None = None,
         changes: Changes | None = None,
     ) -> None:
-        self.path = path
+        if recorder.main is not None:
+            raise OutputError("this process is being recorded already: end that recording first")
         self.place = ranks.place()
-        self.folder = rank_folder(path, self.place.rank, self.place.restart)
         self.manifest = Manifest(
             launch=ranks.launch_id(),
             command=privacy.mask_argv(command),
@@ -92,10 +98,9 @@ class Session:
             pid_started=process_started(os.getpid()),
             anchors=[clock.anchor()],
         )
-        if recorder.main is not None:
-            raise OutputError("this process is being recorded already: end that recording first")
         try:
-            make_room(path, self.place, self.manifest.launch, overwrite)
+            self.folder, self._holds = make_room(path, self.place, self.manifest.launch, overwrite, strict)
+            self.path = self.folder.parent
             self.manifest.write(self.folder)
             reserve(self.folder)
             segment = Segment(main_segment(self.folder), {"role": "main", "pid": os.getpid()})
@@ -132,8 +137,10 @@ class Session:
         self.manifest.ended = True
         self.manifest.anchors.append(clock.anchor())
         with suppress(OSError):
-            (self.folder / RESERVE).unlink()
+            owned.discard(self.folder, RESERVE)
         self._write_manifest()
+        for hold in self._holds:
+            hold.release()
 
     @property
     def is_mine(self) -> bool:
@@ -160,51 +167,40 @@ class Session:
     def _write_manifest(self) -> None:
         if not self.is_mine:  # a library that is imported in a fork only
             return
-        with suppress(OSError):  # a full disk: the last manifest that fitted stays
+        with suppress(OSError, PlaceTaken):  # a full disk: the last manifest that fitted stays
             self.manifest.write(self.folder)
 
 
-def make_room(path: Path, place: ranks.Place, launch: str, overwrite: bool) -> None:
-    """See that no other launch's ranks are in the run folder. Each rank removes its own predecessor, so that none removes what another
-    of this launch has just made; rank 0 removes those that have no successor.
+def make_room(path: Path, place: ranks.Place, launch: str, overwrite: bool, strict: bool) -> tuple[Path, list[owned.Hold]]:
+    """Make a folder for this rank in the run folder of its launch. All ranks of a launch come to the same run folder.
+
+    Args:
+        overwrite, strict: as of ``Session``.
+
+    Returns:
+        The rank's folder, and what keeps it and the run folder from being removed.
 
     Raises:
-        OutputError: they are, and may not be removed.
-        OSError: they cannot be removed.
+        PlaceTaken: the run folder holds something else.
+        OSError: it cannot be made.
     """
-    if path.exists() and not path.is_dir():
-        raise OutputError(f"{path} is a file: choose another place for the run with -o")
-    path.mkdir(parents=True, exist_ok=True)
-    for folder in path.iterdir():
-        known = parse_rank_folder(folder.name)
-        if known is None or not is_older(folder, known == (place.rank, place.restart), launch):
-            continue
-        if not overwrite:
-            raise OutputError(f"{path} holds a run already: name another folder with -o, or overwrite it with -f")
-        if known[0] == place.rank or place.rank == 0 and known[0] >= place.world_size:
-            shutil.rmtree(folder)
-    if overwrite and place.rank == 0:
-        for name in REPORTS:
-            (path / name).unlink(missing_ok=True)
-
-
-def is_older(folder: Path, mine: bool, launch: str) -> bool:
-    """Whether a rank's folder is not of this launch.
-
-    Raises:
-        OutputError: it is, and its process is still at it.
-    """
-    if not (folder / MANIFEST).exists():
-        return mine  # another rank of this launch is just making its own
-    try:
-        manifest = Manifest.read(folder)
-    except FeedlineError:
-        return True
-    if manifest.launch == launch and not mine:
-        return False
-    if manifest.state == "live":
-        raise OutputError(f"{folder.parent} belongs to a run that is still going on (process {manifest.pid}): name another folder with -o")
-    return True
+    name = rank_folder(path, place.rank, place.restart).name
+    for number in range(1, MOST_NAMES + 1):
+        run = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        replaces = overwrite and number == 1
+        try:
+            (owned.replace if replaces else owned.claim)(run, "run", launch)
+            if replaces and (run / name).exists():
+                owned.remove(run / name)  # of an earlier recording of this process
+            folder = owned.subfolder(run, name)
+            return folder, [owned.Hold(run), owned.Hold(folder)]
+        except PlaceTaken:
+            if strict or number == MOST_NAMES:
+                raise
+        except FileExistsError as error:
+            if strict or number == MOST_NAMES:
+                raise PlaceTaken(f"{run} holds a run already: name another folder with -o, or overwrite it with -f") from error
+    raise AssertionError("unreachable")
 
 
 def reserve(folder: Path) -> None:
@@ -213,7 +209,7 @@ def reserve(folder: Path) -> None:
     Raises:
         OSError: it is full already.
     """
-    fd = os.open(folder / RESERVE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = owned.create(folder, RESERVE)
     try:
         os.posix_fallocate(fd, 0, RESERVE_BYTES)
     finally:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.profiler import ranks
+from feedline.profiler.files import output, single
 
 if TYPE_CHECKING:
     from torch.profiler import profile
@@ -47,12 +48,8 @@ class _Writer:
         """Write one trace. Returns the files of all ranks, as a pattern for a shell."""
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._free(f"rank{rank()}-{profiler.step_num}")
-        part = path.with_name(f".part-{os.getpid()}-{path.name}")
-        try:
+        with single.replacing_path(path, output.SHARED) as part:
             profiler.export_chrome_trace(str(part))
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
         return path.with_name(path.name.replace(f"rank{rank()}-", "rank*-" if world() > 1 else f"rank{rank()}-", 1))
 
     def _free(self, stem: str) -> Path:

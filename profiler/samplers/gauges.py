@@ -5,7 +5,6 @@ reserved before it is used, and a killed process may leave half a row). gauges.j
 """
 
 import json
-import os
 import struct
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
+from feedline.profiler.files import owned
 
 MAGIC = b"FEEDGAU1"
 SCHEMA_VERSION = 1
@@ -55,14 +55,7 @@ class Legend:
         Raises:
             OSError: read-only or full.
         """
-        path = legend_path(gauges)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            temporary.write_text(json.dumps(asdict(self), indent=1))
-            temporary.replace(path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
+        owned.write(gauges.parent, legend_path(gauges).name, json.dumps(asdict(self), indent=1))
 
 
 def legend_path(gauges: Path) -> Path:

@@ -3,10 +3,12 @@
 import mmap
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
+from feedline.profiler.files import owned, single
 from feedline.profiler.samplers.gauges import HEADER, MAGIC, ROW, ROW_DTYPE, SCHEMA_VERSION
 
 CHUNK_BYTES = 64 * 1024
@@ -20,7 +22,7 @@ class GaugeWriter:
     take half as many samples from then on and the whole run stays evenly spaced.
 
     Args:
-        path: a file that does not exist.
+        path: a file that does not exist, in a folder that feedline made.
         max_bytes: bound on the file. While it is thinned, a second one of half the size exists.
 
     Raises:
@@ -34,12 +36,13 @@ class GaugeWriter:
         self._pid = os.getpid()
         self._size = 0
         self._used = HEADER.size
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        self._fd = owned.create(path.parent, path.name)
         try:
             self._map = self._allocate(self._fd, HEADER.size)
         except OSError:
             os.close(self._fd)
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                owned.discard(path.parent, path.name)
             raise
         HEADER.pack_into(self._map, 0, MAGIC, SCHEMA_VERSION)
 
@@ -88,17 +91,10 @@ class GaugeWriter:
         kept = rows[
             tick % 2 == len(times) % 2
         ].tobytes()  # not the last one: the tick under way is then twice a period after the one before
-        temporary = self.path.with_suffix(".thin")
-        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
+        with single.replacement(self.path) as fd:
             mapped = self._allocate(fd, HEADER.size + len(kept) + more)
             HEADER.pack_into(mapped, 0, MAGIC, SCHEMA_VERSION)
             mapped[HEADER.size : HEADER.size + len(kept)] = kept
-            os.rename(temporary, self.path)
-        except OSError:
-            os.close(fd)
-            temporary.unlink(missing_ok=True)
-            raise
         self._map.close()
         os.close(self._fd)
         self._map, self._fd = mapped, fd

@@ -1,8 +1,6 @@
 """After a run: all segments of a rank in one Parquet file of records and one of sums, each column compressed by itself."""
 
 import json
-import shutil
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feedline.profiler.events import RECORD_DTYPE
+from feedline.profiler.files import owned
 from feedline.profiler.store import segment as seg
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, TOTALS
 
@@ -25,6 +24,7 @@ def compact(folder: Path) -> None:
 
     Raises:
         OSError: read-only or full; the segments are still there.
+        PlaceTaken: a file there is somebody else's, or a process still uses the segments.
     """
     from feedline.profiler.store.read import read_segment
 
@@ -36,30 +36,24 @@ def compact(folder: Path) -> None:
     for name in RECORD_DTYPE.names or ():
         columns[name] = pa.array(np.concatenate([np.ascontiguousarray(p.records[name]) for p in processes]))
     about = [{"header": p.header, "names": {str(k): v for k, v in p.names.items()}} for p in processes]
-    _write(pa.table(columns).replace_schema_metadata({PROCESSES: json.dumps(about).encode()}), folder / EVENTS)
+    _write(pa.table(columns).replace_schema_metadata({PROCESSES: json.dumps(about).encode()}), folder, EVENTS)
     sums = np.stack([np.concatenate([p.totals.ravel(), p.histograms.ravel()]) for p in processes])
-    _write(pa.table({f"process{i}": row for i, row in enumerate(sums)}), folder / TOTALS)
-    shutil.rmtree(folder / SEGMENTS)
+    _write(pa.table({f"process{i}": row for i, row in enumerate(sums)}), folder, TOTALS)
+    owned.remove(folder / SEGMENTS)
 
 
-def _write(table: pa.Table, path: Path) -> None:
-    temporary = path.with_suffix(".part")
+def _write(table: pa.Table, folder: Path, name: str) -> None:
     # Times grow steadily: their differences compress far better than the values.
-    integers = [name for name in table.column_names if table.schema.field(name).type == pa.int64()]
-    try:
+    integers = [column for column in table.column_names if table.schema.field(column).type == pa.int64()]
+    with owned.replacing(folder, name) as file:
         pq.write_table(
             table,
-            temporary,
+            file,
             compression="zstd",
             use_dictionary=False,
             column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
             write_page_checksum=True,
         )
-        temporary.replace(path)
-    except OSError:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
 
 
 def read_compact(folder: Path) -> "list[Process]":

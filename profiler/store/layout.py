@@ -12,7 +12,6 @@ GAUGES = "gauges.bin"
 TRACE = "trace.parquet"  # in place of records: what another tool recorded of the rank (analysis/traces)
 KINETO = "kineto.json.gz"  # beside records: a few steps under torch.profiler (taps/kineto_window.py)
 RESERVE = "reserve"  # room for the last manifest on a disk that became full; removed at the end
-REPORTS = ("report.html", "report.json", "trace.json.gz")  # in the run folder itself
 
 
 def rank_folder(run: Path, rank: int, restart: int = 0) -> Path:

@@ -1,11 +1,11 @@
 """manifest.json of one rank: who ran what, what was attached, how it ended. Rewritten whole, by an atomic rename, whenever it changes."""
 
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
+from feedline.profiler.files import owned
 from feedline.profiler.store.layout import MANIFEST, SCHEMA_VERSION
 
 
@@ -31,19 +31,13 @@ class Manifest:
     notes: list[str] = field(default_factory=list)
 
     def write(self, rank: Path) -> None:
-        """Put the manifest into a rank's folder.
+        """Put the manifest into a rank's folder, which is made if it is missing.
 
         Raises:
             OSError: read-only or full.
         """
-        rank.mkdir(parents=True, exist_ok=True)
-        temporary = rank / f".{MANIFEST}.{os.getpid()}"
-        try:
-            temporary.write_text(json.dumps(asdict(self), indent=1))
-            temporary.replace(rank / MANIFEST)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
+        owned.ensure(rank)
+        owned.write(rank, MANIFEST, json.dumps(asdict(self), indent=1))
 
     @classmethod
     def read(cls, rank: Path) -> "Manifest":

@@ -30,7 +30,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feedline.profiler.errors import PlaceTaken
 from feedline.profiler.events import RECORD, RECORD_DTYPE, UNMEASURED, Stage
+from feedline.profiler.files import owned, single
 
 MAGIC = b"FEEDSEG2"
 PAGE = 4096
@@ -298,13 +300,11 @@ class Segment:
         forgotten += sums_of(records[~keep & (records["stage"] != 0)])
         forgotten[0, 0] = self._stride_mask
         del forgotten  # a mapping that somebody looks at cannot be given back
-        path = self.path.with_suffix(".thin")
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.posix_fallocate(fd, 0, RECORDS_AT + self._allocated * RECORD.size)
-        os.pwrite(fd, self._header[:], 0)
-        os.pwrite(fd, kept.tobytes(), RECORDS_AT)
-        os.rename(path, self.path)
+        with single.replacement(self.path) as fd:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.posix_fallocate(fd, 0, RECORDS_AT + self._allocated * RECORD.size)
+            os.pwrite(fd, self._header[:], 0)
+            os.pwrite(fd, kept.tobytes(), RECORDS_AT)
         self._totals.release()
         self._histograms.release()
         os.close(self._fd)
@@ -332,10 +332,13 @@ def _nothing(*_: object, **__: object) -> Any:
 
 def _own_file(path: Path) -> tuple[Path, int]:
     """Open ``path``, or ``path`` with a number when a live process holds it. The lock goes away with the process, however it ends."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    owned.ensure(path.parent)
     for number in itertools.count():
         candidate = path if number == 0 else path.with_stem(f"{path.stem}.{number}")
-        fd = os.open(candidate, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fd = owned.reopen(path.parent, candidate.name)
+        except PlaceTaken:
+            continue
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return candidate, fd

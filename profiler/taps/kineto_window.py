@@ -14,6 +14,7 @@ from torch.optim import optimizer as torch_optimizer
 
 from feedline.profiler import clock, nvtx_ranges
 from feedline.profiler.events import Stage
+from feedline.profiler.files import owned
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.record.window import ON_A_GPU, Window
 from feedline.profiler.store.layout import KINETO as FILE
@@ -120,9 +121,8 @@ class KinetoWindow:
         return None
 
     def _export(self, profiler: torch.profiler.profile) -> None:
-        part = self._path.with_name(f"part.{FILE}")
-        profiler.export_chrome_trace(str(part))
-        part.replace(self._path)
+        with owned.replacing_path(self._path.parent, FILE) as part:
+            profiler.export_chrome_trace(str(part))
         self._exported = True
 
     def _close(self, problem: str | None) -> None:

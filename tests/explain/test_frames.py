@@ -56,12 +56,15 @@ def test_a_decorated_function_is_recorded_and_nothing_stays_attached(tmp_path):
     assert len(steps(Run.open(tmp_path / "run").ranks[0])) == 3
 
 
-def test_a_second_recording_into_the_same_folder_is_refused(tmp_path):
+def test_a_second_recording_into_the_same_folder_gets_the_next_free_name(tmp_path):
     from feedline.profiler.errors import OutputError
 
     with feedline.record(tmp_path / "run"):
         pass
-    with pytest.raises(OutputError, match="holds a run already"), feedline.record(tmp_path / "run"):
+    with feedline.record(tmp_path / "run"):
+        train(1)
+    assert len(steps(Run.open(tmp_path / "run-2").ranks[0])) == 1
+    with pytest.raises(OutputError, match="holds a run already"), feedline.record(tmp_path / "run", strict=True):
         pass
     with feedline.record(tmp_path / "run", overwrite=True):
         train(2)

@@ -37,10 +37,22 @@ def test_a_module_that_does_not_exist(workshop):
     assert not workshop.run.exists()
 
 
-def test_a_second_run_into_the_same_folder(finished):
+def test_a_second_run_into_the_same_folder_gets_the_next_free_name(finished):
     report = (finished.run / "report.json").read_bytes()
+    taken = f"{finished.run.name} is taken, recording into {finished.run.name}-2"
 
     done = finished.recorded(finished.write("second.py", MARKS), options=("-q",))
+
+    assert (done.returncode, done.stdout) == (0, "started\n")
+    assert done.stderr.splitlines()[0] == f"feedline: {taken}"
+    assert (finished.run / "report.json").read_bytes() == report
+    assert (finished.folder / "run-2" / "rank0" / "manifest.json").exists()
+
+
+def test_strictly_a_second_run_into_the_same_folder_is_refused(finished):
+    report = (finished.run / "report.json").read_bytes()
+
+    done = finished.recorded(finished.write("second.py", MARKS), options=("-q", "--strict"))
 
     assert (done.returncode, done.stdout) == (73, "")
     assert done.stderr == f"feedline: {finished.run} holds a run already: name another folder with -o, or overwrite it with -f\n"
@@ -52,55 +64,64 @@ def test_overwriting_leaves_nothing_of_the_older_run(finished):
     done = finished.recorded(finished.write("second.py", "import os; os._exit(1)"))
 
     assert done.returncode == 1
-    assert [path.name for path in finished.run.iterdir()] == ["rank0"]
+    assert sorted(path.name for path in finished.run.iterdir()) == [".feedline", "rank0"]
     assert finished.report_again()["throughput"]["steps"] == 0
 
 
-def test_overwriting_a_run_that_is_still_going_on(workshop):
+@pytest.mark.parametrize("strict", [(), ("--strict",)])
+def test_a_run_that_is_still_going_on_is_never_overwritten(workshop, strict):
     process = workshop.start(
         *FEEDLINE, "run", "-o", workshop.run, workshop.write("long.py", "import time; print('ready', flush=True); time.sleep(60)")
     )
     assert process.stdout.readline() == "ready\n"
 
-    done = workshop.recorded(workshop.write("second.py", MARKS))
+    done = workshop.recorded(workshop.write("second.py", MARKS), options=("-q", "-f", *strict))
 
-    assert done.returncode == 73
-    assert f"still going on (process {process.pid})" in done.stderr
-    assert not (workshop.folder / "started").exists()
+    assert (workshop.run / "rank0" / "manifest.json").exists()
+    assert process.poll() is None
+    if strict:
+        assert (done.returncode, done.stdout) == (73, "")
+        assert "is being used by another process: wait until it has ended" in done.stderr
+    else:
+        assert (done.returncode, done.stdout) == (0, "started\n")
+        assert "run is taken, recording into run-2" in done.stderr
 
 
-def test_a_place_that_is_a_file(workshop):
+def test_a_place_that_is_a_file_stays_as_it_is(workshop):
     workshop.run.write_text("notes")
 
     done = workshop.recorded(workshop.write("train.py", MARKS))
+    refused = workshop.recorded(workshop.write("train.py", MARKS), options=("-f", "--strict"))
 
-    assert done.returncode == 73
-    assert f"{workshop.run} is a file: choose another place for the run with -o" in done.stderr
+    assert (done.returncode, "recording into run-2" in done.stderr) == (0, True)
+    assert refused.returncode == 73
+    assert f"{workshop.run} is a file: name another folder with -o" in refused.stderr
     assert workshop.run.read_text() == "notes"
 
 
-def test_a_place_that_is_read_only(workshop, own_mounts):
+@pytest.mark.parametrize("strict", [(), ("--strict",)])
+def test_on_a_place_that_is_read_only_the_training_runs_unrecorded(workshop, own_mounts, strict):
     script, place = workshop.write("train.py", MARKS), workshop.folder / "place"
     place.mkdir()
     read_only = own_mounts(READ_ONLY, place)
 
-    done = workshop.execute(*read_only, *FEEDLINE, "run", "-o", place / "run", script)
+    done = workshop.execute(*read_only, *FEEDLINE, "run", *strict, "-o", place / "run", script)
 
-    assert (done.returncode, done.stdout) == (73, "")
-    assert f"cannot write the run folder {place}/run (Read-only file system): choose another place with -o" in done.stderr
-    assert not (workshop.folder / "started").exists()
+    assert (done.returncode, done.stdout) == ((73, "") if strict else (0, "started\n"))
+    why = f"cannot write the run folder {place}/run (Read-only file system): choose another place with -o, or make room"
+    assert done.stderr == f"feedline: {'' if strict else 'not recording: '}{why}\n"
 
 
-def test_a_disk_that_is_full_from_the_start(workshop, own_mounts):
+@pytest.mark.parametrize("strict", [(), ("--strict",)])
+def test_on_a_disk_that_is_full_the_training_runs_unrecorded(workshop, own_mounts, strict):
     script, place = workshop.write("train.py", MARKS), workshop.folder / "place"
     place.mkdir()
     full = own_mounts('mount -t tmpfs -o size=64k tmpfs "$1"; head -c 60K /dev/zero > "$1/filler"; shift; exec "$@"', place)
 
-    done = workshop.execute(*full, *FEEDLINE, "run", "-o", place / "run", script)
+    done = workshop.execute(*full, *FEEDLINE, "run", *strict, "-o", place / "run", script)
 
-    assert (done.returncode, done.stdout) == (73, "")
+    assert (done.returncode, done.stdout) == ((73, "") if strict else (0, "started\n"))
     assert f"cannot write the run folder {place}/run (No space left on device)" in done.stderr
-    assert not (workshop.folder / "started").exists()
 
 
 def test_a_report_on_a_read_only_run_is_shown_all_the_same(finished, own_mounts):

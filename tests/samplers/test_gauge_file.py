@@ -89,7 +89,7 @@ def test_no_other_file_is_left_after_thinning(path: Path) -> None:
         writer.append(tick, [(0, 1.0)])
     writer.close()
 
-    assert {file.name for file in path.parent.iterdir()} == {"gauges.bin", "gauges.json"}
+    assert {file.name for file in path.parent.iterdir()} == {".feedline", "gauges.bin", "gauges.json"}
 
 
 def test_a_forked_child_does_not_write_to_its_parents_file(path: Path) -> None:

@@ -189,7 +189,7 @@ def test_compaction_keeps_every_record_name_and_sum(tmp_path):
 
     compact(tmp_path)
 
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["events.parquet", "totals.parquet"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [".feedline", "events.parquet", "totals.parquet"]
     for old, new in zip(before, read_compact(tmp_path), strict=True):
         assert new.header == old.header
         assert new.names == old.names

@@ -44,7 +44,7 @@ def test_a_flipped_bit_anywhere_in_a_sample_names_the_sample_and_its_place(kind,
 def test_a_flipped_bit_in_any_file_is_found(kind, copied):
     store = copied(kind)
     dice = random.Random(kind)
-    for path in sorted(store.iterdir()):
+    for path in sorted(path for path in store.iterdir() if path.name != ".feedline"):
         for at in (dice.randrange(path.stat().st_size), path.stat().st_size - 1):
             flip(path, at)
             with pytest.raises((StoreDamaged, SchemaTooNew), match=str(store)):

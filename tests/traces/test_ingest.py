@@ -72,7 +72,7 @@ def test_the_argument_parts_two_files_of_one_rank(tmp_path, capsys):
     code = main(["ingest", *paths, "-o", str(tmp_path / "run"), "-q", "--rank", "a.json=0", "--rank", f"{paths[1]}=1"])
 
     assert code == 0
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["rank0", "rank1"]
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [".feedline", "rank0", "rank1"]
 
 
 def test_an_interrupted_ingest_leaves_no_folder(two, tmp_path):

@@ -7,7 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.profiler.errors import OutputError, ScriptError
+from feedline.profiler.errors import ScriptError
+from feedline.profiler.files import output
 
 if TYPE_CHECKING:
     from feedline.analysis.convergence.advise import Advised
@@ -38,8 +39,7 @@ class Advise:
         parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
 
     def run(self, args: argparse.Namespace) -> int:
-        if args.json is not None and args.json.exists() and not args.force:
-            raise OutputError(f"{args.json} exists already: name another file, or overwrite it with -f")
+        output.refuse_taken(args.json, args.force)
         if args.workers and args.target is None:
             raise ScriptError("--workers tells the time to a target: name one with --target NAME=VALUE")
         from rich.console import Console
@@ -168,11 +168,7 @@ def write(path: Path, found: "Advised", to: "ToTarget | None") -> None:
     Raises:
         OutputError: the file cannot be written.
     """
-    text = json.dumps(_plain({**asdict(found), "target": asdict(to) if to else None}), indent=1, allow_nan=False)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written ({error.strerror}): name another place") from error
+    output.save(path, json.dumps(_plain({**asdict(found), "target": asdict(to) if to else None}), indent=1, allow_nan=False))
 
 
 def _plain(value: object) -> object:

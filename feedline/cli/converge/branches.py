@@ -2,7 +2,6 @@
 
 import math
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,7 +14,8 @@ from feedline.analysis.convergence.read import read
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.convergence.trial import Branch, Trial, decide, final_value, usual_metric
 from feedline.cli.scale_runs import end, tail
-from feedline.profiler.errors import FeedlineError, FixError, OutputError, ScriptError
+from feedline.profiler.errors import FeedlineError, FixError, PlaceTaken, ScriptError
+from feedline.profiler.files import results
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,11 @@ def record(plan: Plan) -> Trial:
 
 def make_room(plan: Plan) -> None:
     """Raises OutputError: there are older branches, or the folder cannot be made."""
-    try:
-        plan.folder.mkdir(parents=True, exist_ok=True)
-        for old in plan.folder.glob("*-seed*"):
-            if not plan.force:
-                raise OutputError(f"{old} exists already: name another folder with -o, or overwrite it with -f")
-            shutil.rmtree(old) if old.is_dir() else old.unlink()
-    except OSError as error:
-        raise OutputError(f"{plan.folder} cannot be written ({error.strerror}): name another folder with -o") from error
+    branches = [f"{arm}-seed{seed}" for seed in range(plan.seeds) for arm in plan.arms]
+    results.prepare(plan.folder, [f"{name}.log" for name in branches], plan.force)
+    for run in (plan.folder / name for name in branches):
+        if os.path.lexists(run) and not plan.force:
+            raise PlaceTaken(f"{run} exists already: name another folder with -o, or overwrite it with -f")
 
 
 def branch(plan: Plan, arm: str, seed: int, fix: str) -> Recorded | str:
@@ -90,9 +87,10 @@ def branch(plan: Plan, arm: str, seed: int, fix: str) -> Recorded | str:
     words = {"{seed}": str(seed), "{checkpoint}": str(plan.checkpoint or "")}
     program = [filled(word, words) for word in plan.program]
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(plan.ranks)] if plan.ranks > 1 else []
-    command = [sys.executable, *launcher, "-m", "feedline", "run", "-q", "-f", "-o", str(run), *(["--fix", fix] if fix else []), *program]
+    options = ["-q", "-f", "--strict", "-o", str(run), *(["--fix", fix] if fix else [])]
+    command = [sys.executable, *launcher, "-m", "feedline", "run", *options, *program]
     environment = {**os.environ, "FEEDLINE_SEED": str(seed), "FEEDLINE_CHECKPOINT": words["{checkpoint}"]}
-    with log.open("wb") as output:
+    with os.fdopen(results.log(log.parent, log.name), "wb") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment)
         try:
             code = process.wait()

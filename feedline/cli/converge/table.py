@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from feedline.cli.compare import at_least
 from feedline.profiler.errors import OutputError, ScriptError
+from feedline.profiler.files import output
 
 if TYPE_CHECKING:
     from feedline.convergence.table.arms import Arm
@@ -75,10 +76,7 @@ def writable(args: argparse.Namespace) -> None:
     if args.output is not None and args.output.suffix not in ENDINGS:
         raise OutputError(f"{args.output}: the ending chooses what is written: {' or '.join(ENDINGS)} (JSON: --json)")
     for path in (args.output, args.json):
-        if path is not None and path.exists() and not args.force:
-            raise OutputError(f"{path} exists already: name another place, or overwrite it with -f")
-        if path is not None and not path.parent.is_dir():
-            raise OutputError(f"{path} cannot be written (there is no folder {path.parent}): name another place")
+        output.refuse_taken(path, args.force)
 
 
 def chosen(asked: list[str] | None, everything: bool) -> "list[Arm]":
@@ -141,8 +139,5 @@ def write(table: "Result", args: argparse.Namespace) -> list[Path]:
     if args.json is not None:
         texts[args.json] = json.dumps(table.plain(), indent=1)
     for path, text in texts.items():
-        try:
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise OutputError(f"{path} cannot be written ({error.strerror}): name another place") from error
+        output.save(path, text)
     return list(texts)

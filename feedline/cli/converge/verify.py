@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.compare import at_least
-from feedline.profiler.errors import FixError, OutputError
+from feedline.profiler.errors import FixError
+from feedline.profiler.files import output, results
 
 if TYPE_CHECKING:
     from feedline.analysis.convergence.trial import Trial
+
+
+LEDGER = "ledger.jsonl"
 
 
 class Verify:
@@ -42,7 +46,7 @@ class Verify:
     def run(self, args: argparse.Namespace) -> int:
         program = args.program[1:] if args.program[:1] == ["--"] else args.program
         arms = arms_of(args.fix, args.control)
-        check(program, args.checkpoint, args.json)
+        check(program, args.checkpoint, args.json, args.force)
 
         from feedline.cli.converge.branches import Plan, record
 
@@ -53,8 +57,8 @@ class Verify:
         from feedline.cli.converge.verify_text import show
 
         show(trial, Console(highlight=False))
-        write(trial, args.output / "ledger.jsonl", args.json, program)
-        print(f"  {os.path.relpath(args.output / 'ledger.jsonl')}")
+        write(trial, args.output, args.json, program)
+        print(f"  {os.path.relpath(args.output / LEDGER)}")
         return 0
 
 
@@ -80,7 +84,7 @@ def arms_of(fix: str, control: str | None) -> dict[str, str]:
     return {"baseline": "", "fix": fix, **({"control": control} if control else {})}
 
 
-def check(program: list[str], checkpoint: Path | None, output: Path | None) -> None:
+def check(program: list[str], checkpoint: Path | None, json_file: Path | None, force: bool) -> None:
     """See that there is something to run, and that it can begin where it should.
 
     Raises:
@@ -94,11 +98,10 @@ def check(program: list[str], checkpoint: Path | None, output: Path | None) -> N
         raise FixError(
             "the training must be told where the checkpoint is: put {checkpoint} among its arguments, as in --resume {checkpoint}"
         )
-    if output is not None and not output.absolute().parent.is_dir():
-        raise OutputError(f"{output} cannot be written: there is no folder {output.parent}")
+    output.refuse_taken(json_file, force)
 
 
-def write(trial: "Trial", ledger: Path, output: Path | None, program: list[str]) -> None:
+def write(trial: "Trial", folder: Path, json_file: Path | None, program: list[str]) -> None:
     """Add a line to the ledger, and write the JSON.
 
     Raises:
@@ -107,10 +110,7 @@ def write(trial: "Trial", ledger: Path, output: Path | None, program: list[str])
     from feedline.profiler.record.privacy import mask_argv
 
     found = {"command": mask_argv(program), **dataclasses.asdict(trial)}
-    try:
-        with ledger.open("a") as lines:
-            lines.write(json.dumps({"at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), **found}) + "\n")
-        if output is not None:
-            output.write_text(json.dumps(found, indent=1) + "\n")
-    except OSError as error:
-        raise OutputError(f"{error.filename} cannot be written ({error.strerror})") from error
+    at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    results.add_line(folder, LEDGER, json.dumps({"at": at, **found}))
+    if json_file is not None:
+        output.save(json_file, json.dumps(found, indent=1) + "\n")

@@ -16,6 +16,7 @@ from feedline.analysis.traces.shared_clock import READINGS_NS, marks_in, shared_
 from feedline.analysis.traces.windows import windows
 from feedline.cli import main
 from feedline.profiler.clock import MARK
+from feedline.profiler.errors import OutputError
 from feedline.profiler.store.read import Run
 
 PROGRAM = Path(__file__).with_name("training.py")
@@ -205,6 +206,6 @@ def test_a_full_disk_leaves_no_half_of_a_trace(run, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(trace, "lines_of", fails)
-    with pytest.raises(OSError):
+    with pytest.raises(OutputError, match="No space left on device"):
         trace.write(Run.open(run), tmp_path / "trace.json.gz")
     assert list(tmp_path.iterdir()) == []

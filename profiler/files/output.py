@@ -1,0 +1,67 @@
+"""Files that the user named: ``-o FILE``, ``--json FILE``."""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from feedline.profiler.errors import OutputError
+from feedline.profiler.files import single
+
+SHARED = 0o666  # less the umask: reports are made to be passed on
+
+
+def refuse_taken(path: Path | None, force: bool) -> None:
+    """See, before any work, that a file may be written.
+
+    Args:
+        path: None: no file was asked for.
+        force: the user said -f.
+
+    Raises:
+        OutputError: the name is taken, or its folder is missing.
+    """
+    if path is None or is_stream(path):
+        return
+    if not path.absolute().parent.is_dir():
+        raise OutputError(f"{path} cannot be written: the folder {path.parent} does not exist")
+    if not os.path.lexists(path):
+        return
+    if not single.is_regular(path):
+        what = "a link" if path.is_symlink() else "a folder" if path.is_dir() else "a device"
+        raise OutputError(f"{path} is {what}: name a file")
+    if not force:
+        raise OutputError(f"{path} exists already: name another file, or overwrite it with -f")
+
+
+def save(path: Path, text: str | bytes) -> None:
+    """Write a whole file that ``refuse_taken`` let through. Raises as ``replacing``."""
+    with replacing(path) as file:
+        file.write(text.encode("utf-8", "backslashreplace") if isinstance(text, str) else text)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file that ``refuse_taken`` let through, in its place at the end of the block.
+
+    Raises:
+        OutputError: the place is read-only or full.
+    """
+    try:
+        with open(path, "wb") if is_stream(path) else single.replacing(path, SHARED) as file:
+            yield file
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written ({error.strerror or error}): name another file") from error
+
+
+def is_stream(path: Path) -> bool:
+    """Whether a name stands for a pipe, a terminal or /dev/null, where nothing is there to be overwritten."""
+    if path.parent in (Path("/dev/fd"), Path("/proc/self/fd")) or path in (Path("/dev/stdout"), Path("/dev/stderr")):
+        return True
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)

@@ -1,0 +1,130 @@
+"""Create, replace and remove one file. No link is followed, and nothing but a regular file is ever replaced or removed."""
+
+import errno
+import itertools
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+PART = ".feedline-part-"  # begins the name of what is not whole yet; its end stays, by which libraries choose a format
+PRIVATE = 0o600
+LONGEST = 40  # characters of a name, so that it fits into 255 bytes with what is put before it
+_numbers = itertools.count()
+
+
+def create(path: Path, mode: int = PRIVATE) -> int:
+    """Open a new file for reading and writing; the descriptor is the caller's.
+
+    Raises:
+        FileExistsError: the name is taken, if only by a link.
+        OSError: the place is read-only or full.
+    """
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+
+
+def reopen(path: Path) -> int:
+    """Open a file of ours to write on; the descriptor is the caller's.
+
+    Raises:
+        OSError: it is missing, a link, no regular file, or has a second name somewhere.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    about = os.fstat(fd)
+    if stat.S_ISREG(about.st_mode) and about.st_nlink == 1:
+        return fd
+    os.close(fd)
+    raise OSError(errno.EINVAL, "not a file of its own", str(path))
+
+
+@contextmanager
+def replacement(path: Path, mode: int = PRIVATE) -> Iterator[int]:
+    """A new file that takes the name ``path`` at the end of the block. Its descriptor is the caller's from then on.
+
+    Raises:
+        OSError: the place is read-only or full, or the name belongs to a link, a folder or a device. Nothing has changed then.
+    """
+    part, fd = _new_part(path, mode)
+    try:
+        yield fd
+        settle(part, path)
+    except BaseException:
+        os.close(fd)
+        with suppress(OSError):
+            os.unlink(part)
+        raise
+
+
+@contextmanager
+def replacing(path: Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
+    """As ``replacement``, with a file object that is closed at the end."""
+    with replacement(path, mode) as fd:
+        file = os.fdopen(fd, "w+b", closefd=False)
+        yield file
+        file.flush()
+    file.close()
+    os.close(fd)
+
+
+@contextmanager
+def replacing_path(path: Path, mode: int = PRIVATE) -> Iterator[Path]:
+    """As ``replacement``, for libraries that open a file by its name: the path to give them."""
+    part, fd = _new_part(path, mode)
+    os.close(fd)
+    try:
+        yield part
+        settle(part, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(part)
+        raise
+
+
+def write(path: Path, data: bytes | str, mode: int = PRIVATE) -> None:
+    """Write a whole file; a reader sees the old one or the new one. Raises OSError as ``replacement``."""
+    with replacing(path, mode) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+
+
+def remove(path: Path) -> None:
+    """Remove a regular file; what is missing or something else stays as it is.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    if is_regular(path):
+        os.unlink(path)
+
+
+def settle(part: Path, path: Path) -> None:
+    """Give what is whole its name.
+
+    Raises:
+        OSError: the name belongs to something that is not a regular file.
+    """
+    if os.path.lexists(path) and not is_regular(path):
+        raise OSError(errno.EEXIST, "a link, a folder or a device has this name", str(path))
+    os.rename(part, path)
+
+
+def is_regular(path: Path) -> bool:
+    """Whether there is a regular file; a link to one is not."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def part_name(path: Path) -> Path:
+    """A name beside ``path`` for what is not whole yet."""
+    path = Path(os.path.abspath(path))  # the working directory and the one above it have names too
+    return path.with_name(f"{PART}{os.getpid()}-{next(_numbers)}-{path.name[-LONGEST:]}")
+
+
+def _new_part(path: Path, mode: int) -> tuple[Path, int]:
+    while True:
+        part = part_name(path)
+        with suppress(FileExistsError):  # of another host's process with our number
+            return part, create(part, mode)

@@ -1,0 +1,192 @@
+"""Folders that feedline made: nothing in them that is somebody else's is ever replaced or removed."""
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from feedline.profiler.errors import PlaceTaken
+from feedline.profiler.files import owned, single
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """RUN/rank0/segments with a file in each."""
+    path = tmp_path / "run"
+    owned.claim(path, "run", "a launch")
+    owned.write(path, "report.json", "{}")
+    rank = owned.subfolder(path, "rank0")
+    owned.write(rank, "manifest.json", "{}")
+    owned.write(owned.subfolder(rank, "segments"), "main.seg", "x")
+    return path
+
+
+def everything(folder: Path) -> dict[str, bytes | str]:
+    """Path -> content, or where a link leads."""
+    found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return {str(path.relative_to(folder)): os.readlink(path) if path.is_symlink() else path.read_bytes() for path in found}
+
+
+def test_a_folder_of_ours_is_removed_whole(run):
+    owned.remove(run, "run")
+
+    assert os.listdir(run.parent) == []
+
+
+def test_what_a_kill_left_half_written_goes_with_it(run):
+    single.part_name(run / "rank0" / "manifest.json").write_text("{")
+
+    owned.remove(run, "run")
+
+    assert os.listdir(run.parent) == []
+
+
+@pytest.mark.parametrize(
+    "place", ["mydata.npy", "rank0/mydata.npy", "rank0/segments/mydata.npy", "rank0/segments/deep/mydata.npy", "rank1/a"]
+)
+def test_a_folder_with_a_file_of_the_users_is_refused_by_its_name(run, place):
+    (run / place).parent.mkdir(parents=True, exist_ok=True)
+    (run / place).write_text("mine")
+    before = everything(run)
+
+    with pytest.raises(PlaceTaken, match=rf"also holds .*{Path(place).parts[0]}.*which feedline did not make: move it away"):
+        owned.remove(run, "run")
+    assert everything(run) == before
+
+
+@pytest.mark.parametrize("name", ["report.json", "rank0/manifest.json", "rank0/segments"])
+def test_a_link_in_the_place_of_a_file_of_ours_is_somebody_elses(run, name, tmp_path):
+    treasure = tmp_path / "treasure"
+    treasure.mkdir()
+    (treasure / "main.seg").write_text("mine")
+    if (run / name).is_dir():
+        owned.remove(run / name)
+    else:
+        (run / name).unlink()
+    (run / name).symlink_to(treasure if name.endswith("segments") else treasure / "main.seg")
+
+    with pytest.raises(PlaceTaken, match="which feedline did not make"):
+        owned.remove(run, "run")
+    with pytest.raises((OSError, PlaceTaken)):
+        owned.write((run / name).parent, (run / name).name, "ours")
+    assert (treasure / "main.seg").read_text() == "mine"
+
+
+def test_a_folder_of_another_kind_or_without_a_list_stays(run, tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+
+    with pytest.raises(PlaceTaken, match="holds a run, not a packed store, and is left as it is"):
+        owned.remove(run, "store")
+    with pytest.raises(PlaceTaken, match="was not made by feedline"):
+        owned.remove(mine, "run")
+    assert mine.is_dir() and (run / "report.json").exists()
+
+
+def test_a_folder_that_a_process_holds_stays_until_the_process_has_ended(run):
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writing)
+        hold = owned.Hold(run / "rank0")
+        os.read(reading, 1)  # until the parent closes its end
+        assert hold
+        os._exit(0)
+    os.close(reading)
+    with pytest.raises(PlaceTaken, match="is being used by another process"):
+        for _ in range(1000):  # until the child holds it
+            owned.claim(run, "run", "a launch")
+            with open(run / "rank0" / owned.LIST) as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    owned.remove(run, "run")
+            os.sched_yield()
+    assert (run / "rank0" / "manifest.json").exists()
+    os.close(writing)
+    os.waitpid(child, 0)
+    owned.remove(run, "run")
+    assert not run.exists()
+
+
+def test_a_hold_leaves_a_file_of_the_programs_alone_that_got_its_number(run, tmp_path):
+    program = """
+import os, pathlib, sys
+from feedline.profiler.files import owned
+
+hold = owned.Hold(pathlib.Path(sys.argv[1]))
+os.closerange(3, 64)
+fd = os.open("mine", os.O_CREAT | os.O_RDWR)
+opened = [fd, *(os.dup(fd) for _ in range(20))]
+hold.release()
+for one in opened:
+    os.write(one, b"x")
+"""
+
+    subprocess.run([sys.executable, "-c", program, run], cwd=tmp_path, check=True)
+
+    assert (tmp_path / "mine").read_bytes() == b"x" * 21
+
+
+def test_a_list_that_names_places_elsewhere_removes_nothing_there(run, tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    with (run / owned.LIST).open("a") as file:
+        file.write("../mine\n/etc/hostname\n")
+
+    owned.remove(run, "run")
+
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_a_file_of_the_users_is_never_replaced_and_one_of_ours_is(run):
+    (run / "trace.json.gz").write_text("mine")
+
+    with pytest.raises(PlaceTaken, match="exists already and feedline did not write it"):
+        owned.write(run, "trace.json.gz", "ours")
+    owned.write(run, "report.json", "[]")
+
+    assert ((run / "trace.json.gz").read_text(), (run / "report.json").read_text()) == ("mine", "[]")
+
+
+def test_two_that_make_one_new_folder_get_it_once(tmp_path):
+    with owned.staging(tmp_path / "run", "run") as one, owned.staging(tmp_path / "run", "run") as other:
+        owned.write(one, "a", "first")
+        owned.write(other, "a", "second")
+        owned.put(one, tmp_path / "run", "run", force=False)
+        with pytest.raises(PlaceTaken, match="exists already"):
+            owned.put(other, tmp_path / "run", "run", force=False)
+
+    assert everything(tmp_path / "run").pop("a") == b"first"
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_ranks_of_one_launch_replace_an_older_run_once(run):
+    owned.replace(run, "run", "another launch")
+    owned.subfolder(run, "rank1")
+    owned.replace(run, "run", "another launch")
+
+    assert sorted(os.listdir(run)) == [owned.LIST, "rank1"]
+
+
+def test_an_empty_folder_is_taken_and_one_with_files_is_not(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("mine")
+
+    owned.claim(tmp_path / "empty", "run", "a launch")
+
+    assert os.listdir(tmp_path / "empty") == [owned.LIST]
+    for place in (owned.claim, owned.replace):
+        with pytest.raises(PlaceTaken, match=r"holds files that feedline did not make \(thesis.tex\)|was not made by feedline"):
+            place(tmp_path / "full", "run", "a launch")
+    assert os.listdir(tmp_path / "full") == ["thesis.tex"]
+
+
+def test_folders_and_files_of_runs_are_private(run):
+    modes = {str(path.relative_to(run.parent)): path.stat().st_mode & 0o777 for path in [run, *run.rglob("*")]}
+
+    assert {mode for name, mode in modes.items() if (run.parent / name).is_dir()} == {0o700}
+    assert {mode for name, mode in modes.items() if not (run.parent / name).is_dir()} == {0o600}
