@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
-from feedline.profiler.files.output import refuse_taken
+from feedline.profiler.files import output, owned
 
 if TYPE_CHECKING:
     from feedline.analysis.between_ranks import Beside
@@ -54,7 +54,7 @@ class Report:
 
     def run(self, args: argparse.Namespace) -> int:
         for file in (args.output, args.json):
-            refuse_taken(file, args.force)
+            output.refuse_taken(file, args.force)
 
         from rich.console import Console
 
@@ -65,7 +65,7 @@ class Report:
         from feedline.profiler.store.read import Run
 
         console = Console(stderr=False, quiet=args.quiet, highlight=False)
-        with building(Console(stderr=True, quiet=args.quiet), STEPS) as done:
+        with owned.held(args.run), building(Console(stderr=True, quiet=args.quiet), STEPS) as done:
             if args.finish:
                 finish(args.run, args.wait)
             done()
@@ -152,7 +152,6 @@ def finish(path: Path, wait_s: float) -> None:
 def write(run: "Run", report: "ReportModel", args: argparse.Namespace) -> list[Path]:
     """Write the files that were asked for; a run folder that is read-only gets none, and the terminal shows the report still."""
     from feedline.analysis import reports, trace
-    from feedline.profiler.files import output, owned
 
     written: list[Path] = []
     if args.output is not None and not trace.is_trace(args.output):
@@ -176,7 +175,6 @@ def write_trace(run: "Run", args: argparse.Namespace, windows: "Windows") -> lis
     """Write the trace for Perfetto, into the run folder or where it was asked for; there is no report then, so it says itself what is
     missing."""
     from feedline.analysis import trace
-    from feedline.profiler.files import owned
 
     path = args.output or run.path / TRACE_FILE
     try:

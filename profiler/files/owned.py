@@ -96,16 +96,15 @@ def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
                 raise
     if not path.is_dir():
         raise PlaceTaken(f"{path} is {'a link to nowhere' if path.is_symlink() else 'a file'}: name another folder with -o")
-    listing = read_list(path)
-    if listing is None and not os.listdir(path):
+    if not os.listdir(path):
         with suppress(FileExistsError):
             _begin_list(path, kind, launch)
             return
-        listing = read_list(path)
+    listing = _settled_list(path)
     if listing is None:
         raise PlaceTaken(f"{path} holds files that feedline did not make ({_some(sorted(os.listdir(path)))}): name another folder with -o")
     if (listing.kind, listing.launch) != (kind, launch):
-        raise PlaceTaken(f"{path} holds {_article(listing.kind)} already: name another folder with -o, or overwrite it with -f")
+        raise _Older(f"{path} holds {_article(listing.kind)} already: name another folder with -o, or overwrite it with -f")
 
 
 def replace(path: Path, kind: str, launch: str = "") -> None:
@@ -118,16 +117,14 @@ def replace(path: Path, kind: str, launch: str = "") -> None:
     deadline = time.monotonic() + BUSY_S
     while True:
         try:
-            return claim(path, kind, launch)
-        except PlaceTaken:
-            if read_list(path) is None:
-                raise
             try:
+                return claim(path, kind, launch)
+            except _Older:
                 remove(path, kind)
-            except (PlaceTaken, FileNotFoundError):
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
+        except (_Busy, FileNotFoundError):  # another rank is at it
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
 
 
 @contextmanager
@@ -307,7 +304,7 @@ class Hold:
 
     def __init__(self, folder: Path) -> None:
         """Raises OSError: it has no list, or is being removed."""
-        self._fd = os.open(folder / LIST, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._fd = os.open(folder / LIST, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             _lock(self._fd, fcntl.LOCK_SH)
         except OSError:
@@ -322,6 +319,34 @@ class Hold:
             about = os.fstat(self._fd)
             if (about.st_dev, about.st_ino) == self._is:
                 os.close(self._fd)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep a folder from being removed in the block, where it has a list and may be read at all.
+
+    Raises:
+        PlaceTaken: it is being removed.
+    """
+    try:
+        hold = Hold(folder)
+    except BlockingIOError as error:
+        raise _Busy(f"{folder} is being replaced by another run") from error
+    except OSError:
+        hold = None
+    try:
+        yield
+    finally:
+        if hold is not None:
+            hold.release()
+
+
+class _Older(PlaceTaken):
+    """A folder of ours of an earlier time."""
+
+
+class _Busy(PlaceTaken):
+    """A process holds it."""
 
 
 @dataclass
@@ -346,7 +371,7 @@ def _survey(path: Path, name: str, within: int | None, kind: str, strangers: lis
     try:
         _lock(lock, fcntl.LOCK_EX)
     except BlockingIOError as error:
-        raise PlaceTaken(f"{path} is being used by another process: wait until it has ended, or name another folder with -o") from error
+        raise _Busy(f"{path} is being used by another process: wait until it has ended, or name another folder with -o") from error
     found = _Folder(fd)
     for entry in sorted(os.listdir(fd)):
         mode = os.lstat(entry, dir_fd=fd).st_mode
@@ -387,8 +412,26 @@ def _begin_list(folder: Path, kind: str, launch: str) -> None:
         os.close(fd)
 
 
+def _settled_list(folder: Path) -> Listing | None:
+    """As ``read_list``; of a folder that another process is just beginning, once it has."""
+    deadline = time.monotonic() + BUSY_S
+    while (listing := read_list(folder)) is None and os.listdir(folder) == [LIST] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return listing
+
+
 def _enlist(folder: Path, name: str) -> None:
-    """Add a name, in one write, so that several processes may do so at once. A folder of the user's own gets a list."""
+    """Add a name to the list, or take back the new file: one that is not listed would be in the way for good."""
+    try:
+        _add_name(folder, name)
+    except OSError:
+        with suppress(OSError):
+            single.remove(folder / name)
+        raise
+
+
+def _add_name(folder: Path, name: str) -> None:
+    """In one write, so that several processes may do so at once. A folder of the user's own gets a list."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         fd = os.open(folder / LIST, flags)

@@ -12,6 +12,7 @@ PLACES = {path.stem for path in PLACE.glob("*.py")}
 CHANGING = {
     "rmtree", "unlink", "rmdir", "removedirs", "rename", "renames", "move", "copyfile", "copy2", "copytree", "write_text", "write_bytes",
     "touch", "symlink_to", "hardlink_to", "symlink", "link", "mkdtemp", "mkstemp", "mkfifo", "mknod", "chmod", "chown",
+    "TemporaryDirectory", "NamedTemporaryFile", "TemporaryFile",
 }  # fmt: skip
 #: The same, where the name alone says too little: with what stands before it.
 CHANGING_OF = {("os", "remove"), ("os", "replace"), ("os", "truncate"), ("os", "mkdir"), ("os", "makedirs"), ("os", "open")}
@@ -28,6 +29,11 @@ ALLOWED = {
     "analysis/reports/publish.py: (folder / 'report.schema.json').write_text": "docs/, by a contributor",
     "analysis/reports/publish.py: text.write_text": "docs/, by a contributor",
     "analysis/traces/kineto/write.py: path.open": "a trace made by a test; no command calls it",
+    "analysis/many/sources.py: tempfile.TemporaryDirectory": "copies of remote files, in the folder for temporary files",
+    "pipelines/probes/all_reduce.py: tempfile.TemporaryDirectory": "the meeting point of its ranks, in the folder for temporary files",
+    "pipelines/probes/storage.py: tempfile.TemporaryFile": "a file without a name on the disk that is probed",
+    "profiler/record/selftest.py: tempfile.TemporaryDirectory": "its run, in the folder for temporary files",
+    "profiler/record/selftest.py: tempfile.TemporaryFile": "a checkpoint without a name",
     "profiler/taps/operations/webdataset_.py: tarfile.open": "an archive in memory, of the self-test",
     "pipelines/compare/parts.py: os.open": "images of the user, for reading",
 }
