@@ -1,11 +1,12 @@
 """The terminal: the one place where what feedline says goes to it through rich."""
 
+import io
 from collections.abc import Iterable
 from typing import IO, Any, Literal
 
 import rich.console
 from rich.console import ConsoleOptions, RenderableType
-from rich.progress import Task, TextColumn
+from rich.progress import ProgressColumn, Task, TextColumn
 from rich.segment import Segment
 from rich.text import Text
 
@@ -18,7 +19,7 @@ class Console(rich.console.Console):
     """Shows text as it is: no markup, no ``:emoji:``, no highlighting, and nothing in it that a terminal would act on.
 
     Escape sequences are those that rich makes itself. Strings are made printable before they are measured, so that tables stay straight;
-    segments once more, whatever they were made of. A terminal that knows only ASCII, or not every character, gets others in their place.
+    segments once more, whatever they were made of. A terminal that does not know every character gets others in their place.
     """
 
     def __init__(
@@ -43,17 +44,30 @@ class Console(rich.console.Console):
             highlight=False,
         )
 
+        if self._poor and isinstance(self.file, io.TextIOWrapper):  # after the layout: nothing is cropped for what it is written as
+            self.file.reconfigure(errors="backslashreplace")
+
+    @property
+    def _poor(self) -> bool:
+        return not self.encoding.startswith("utf")
+
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(printable(text), **{**options, "markup": False, "emoji": False, "highlight": False})
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(self._known(printable(segment.text, lines=True)), segment.style)
+            if segment.control:
+                yield segment
+            else:
+                text = printable(segment.text, lines=True)
+                yield Segment(text.translate(ASCII) if self._poor else text, segment.style)
 
-    def _known(self, text: str) -> str:
-        if text.isascii() or self.encoding.startswith("utf"):
-            return text
-        return text.translate(ASCII).encode(self.encoding, "backslashreplace").decode(self.encoding)
+
+class Count(ProgressColumn):
+    """A column of a progress bar: ``3/8``; nothing as long as the whole is not known."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.total is None else f"{task.completed:.0f}/{task.total:.0f}")
 
 
 class Words(TextColumn):

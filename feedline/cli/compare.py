@@ -189,10 +189,10 @@ def progress() -> Iterator[Callable[[str, int], None]]:
     """Show on standard error what is being done, if that is a terminal; it goes away at the end."""
     from rich.progress import BarColumn, Progress
 
-    from feedline.analysis.reports.console import Console, Words
+    from feedline.analysis.reports.console import Console, Count, Words
 
     console = Console(stderr=True)
-    columns = (Words("{task.description}"), BarColumn(bar_width=20), Words("{task.completed:.0f}/{task.total:.0f}"))
+    columns = (Words("{task.description}"), BarColumn(bar_width=20), Count())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
         bar = shown.add_task("comparing", total=None)
         yield lambda what, of: shown.update(bar, description=what, total=of, advance=1)
