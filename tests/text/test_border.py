@@ -18,7 +18,7 @@ ALLOWED = {
     ("feedline/cli/env.py", "sys.stdout"): "flushed, not written to",
     ("feedline/cli/program.py", "sys.stdout"): "flushed, not written to",
     ("feedline/cli/program.py", "sys.stderr"): "the code that the training itself ended with",
-    ("feedline/cli/run.py", "sys.__stderr__"): "handed to say()",
+    ("profiler/say.py", "sys.__stderr__"): "handed to say()",
     ("profiler/printable.py", "sys.stderr"): "say() itself",
     ("pipelines/probes/reader.py", "sys.stdout"): "records to the parent process, through a pipe",
     ("convergence/callbacks.py", "warnings.warn"): "a sentence of ours, without a name in it",
