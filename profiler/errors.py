@@ -20,9 +20,17 @@ FeedlineError                  70
 
 
 class FeedlineError(Exception):
-    """Base of all errors whose message is meant for the user: what, where, and the way out."""
+    """Base of all errors whose message is meant for the user: what, where, and the way out.
+
+    Args:
+        message: in one line.
+        more: what follows in lines of its own, such as code to write or the end of a log.
+    """
 
     exit_code = 70
+
+    def __str__(self) -> str:
+        return "\n".join(str(part) for part in self.args)
 
 
 class ScriptError(FeedlineError):

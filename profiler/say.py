@@ -3,8 +3,14 @@
 import sys
 from contextlib import suppress
 
+from feedline.profiler import printable
 
-def say(text: str) -> None:
-    """Print on the standard error that the process began with: the program may have put something else in its place, or closed it."""
+
+def say(text: object, lines: bool = False) -> None:
+    """Print on the standard error that the process began with: the program may have put something else in its place, or closed it.
+
+    Args:
+        lines: keep line feeds in the text: it is ours.
+    """
     with suppress(Exception):
-        print(f"feedline: {text}", file=sys.__stderr__, flush=True)
+        printable.say(text, lines, sys.__stderr__)

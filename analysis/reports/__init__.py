@@ -12,7 +12,7 @@ from feedline.profiler.errors import OutputError
 from feedline.profiler.files import output
 
 if TYPE_CHECKING:  # rich is loaded when something is printed
-    from rich.console import Console
+    from feedline.analysis.reports.console import Console
 
 #: File ending -> module of this package whose ``render(report) -> str`` makes the file's text.
 ENDINGS = {".html": "html_report", ".json": "json_report", ".txt": "terminal"}

@@ -26,6 +26,7 @@ from feedline.analysis.reports.figures.step_series import beyond, step_series
 from feedline.analysis.reports.figures.time_to_target import time_to_target
 from feedline.analysis.reports.json_report import plain
 from feedline.analysis.reports.palette import Palette
+from feedline.profiler.printable import printable_in
 
 RANKS_SHOWN = 16  # as bars of the communication figure
 FIGURES_SHOWN = 3  # of curves, beside those of the batch
@@ -35,6 +36,7 @@ SETTINGS_SHOWN = ("num_workers", "batch_size")  # as columns; the others are in 
 
 def render(report: Report) -> str:
     """The whole page."""
+    report = printable_in(report)  # before figures are drawn: they make room for their labels
     environment = page.environment()
     environment.filters["tied"] = tied
     environment.filters["kernel"] = of_traces.kernel
@@ -66,7 +68,7 @@ def render(report: Report) -> str:
 
 def embedded(data: object) -> Markup:
     """JSON for a ``<script type="application/json">``: nothing in it can end the element or begin another."""
-    text = json.dumps(plain(data), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(printable_in(plain(data)), separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 

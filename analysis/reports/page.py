@@ -6,6 +6,7 @@ import jinja2
 from markupsafe import Markup
 
 from feedline.analysis.reports import palette
+from feedline.profiler.printable import printable
 
 HERE = Path(__file__).parent
 
@@ -13,7 +14,14 @@ HERE = Path(__file__).parent
 def environment(*folders: Path) -> jinja2.Environment:
     """Templates of these folders, and of this one: ``page_head.html``, which wants ``title`` and ``css``."""
     loader = jinja2.FileSystemLoader([*folders, HERE])
-    return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return jinja2.Environment(
+        loader=loader, autoescape=True, finalize=shown, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+
+
+def shown(value: object) -> object:
+    """What every ``{{ value }}`` of a template passes through: made printable, unless it is HTML that ``figures/svg.py`` made."""
+    return value if isinstance(value, Markup) else printable(value)
 
 
 def assets() -> dict[str, Markup]:

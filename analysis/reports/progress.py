@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress
+
+from feedline.analysis.reports.console import Console, Count, Words
 
 
 @contextmanager
@@ -17,7 +18,7 @@ def building(console: Console, steps: Sequence[str]) -> Iterator[Callable[[], No
     Yields:
         A function to call each time a step is done.
     """
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=20), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
+    columns = (Words("{task.description}"), BarColumn(bar_width=20), Count())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(steps[0] if steps else "", total=len(steps))
         done = 0

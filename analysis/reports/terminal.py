@@ -1,10 +1,9 @@
 """The report as text: 80 columns, narrower where the terminal is; everything is said in words and figures, color only repeats it."""
 
 import io
-import unicodedata
 from collections.abc import Iterable
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -13,7 +12,9 @@ from feedline.analysis.finding import Finding
 from feedline.analysis.model import Report, StepSummary, Workers
 from feedline.analysis.quantities import BLANK, Scale, seconds, share, size, value
 from feedline.analysis.reports import of_convergence, of_traces, words
+from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.palette import family
+from feedline.profiler.printable import printable, printable_in
 
 WIDTH = 80
 NARROW = 64  # below it, a sample's cost is told in lines instead of a table
@@ -30,7 +31,6 @@ COMM_PARTS = {
     "exposed_wait_s": "waiting, exposed",
     "queue_s": "queue",
 }
-ASCII = str.maketrans({"█": "#", "×": "x", "·": "|", "–": "-", "…": "~", "µ": "u"})
 COLORS = {"wait": "red", "input": "yellow", "move": "green", "compute": "blue", "rest": "bright_black", "user": "cyan"}
 SEVERITY_COLORS = {"high": "bold red", "low": "bold yellow", "info": "bold"}
 
@@ -45,14 +45,8 @@ def render(report: Report) -> str:
 def show(report: Report, console: Console) -> None:
     """Print the report, at most 80 columns wide."""
     width = min(WIDTH, console.width)
-    if not console.options.ascii_only:
-        for part in _parts(report, width):
-            console.print(part, width=width, highlight=False)
-        return
-    with console.capture() as capture:
-        for part in _parts(report, width):
-            console.print(part, width=width, highlight=False)
-    console.file.write(capture.get().translate(ASCII).encode("ascii", "replace").decode("ascii"))
+    for part in _parts(printable_in(report), width):
+        console.print(part, width=width)
 
 
 def _parts(report: Report, width: int) -> Iterable[RenderableType]:
@@ -87,8 +81,7 @@ def _parts(report: Report, width: int) -> Iterable[RenderableType]:
 
 def plain(text: object, style: str = "") -> Text:
     """Text as it is: no markup, and nothing that a terminal would act on."""
-    shown = "".join(c if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf", "Cs") else "?" for c in str(text))
-    return Text(shown, style=style, overflow="fold")
+    return Text(printable(text), style=style, overflow="fold")
 
 
 def _section(title: str, body: Iterable[RenderableType]) -> Iterable[RenderableType]:

@@ -51,7 +51,7 @@ def _check(requests: list[Request]) -> None:
         raise FixError(f"a fix is named twice in {','.join(names)}: once each")
     for request in requests:
         if request.fix.attach is None:
-            raise FixError(f"{request.fix.name} cannot be applied from outside; write it into the program:\n\n{request.lines}")
+            raise FixError(f"{request.fix.name} cannot be applied from outside; write it into the program:", f"\n{request.lines}")
     optimizers = [request.fix.name for request in requests if request.fix.replaces_optimizer]
     if len(optimizers) > 1:
         raise FixError(f"{' and '.join(optimizers)} are optimizers: one at a time")

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from feedline import __version__
 from feedline.cli.compare import Compare
@@ -16,6 +16,7 @@ from feedline.cli.report import Report
 from feedline.cli.run import Run
 from feedline.cli.scale import Scale
 from feedline.profiler.errors import FeedlineError
+from feedline.profiler.printable import printable, say
 
 
 class Command(Protocol):
@@ -44,15 +45,20 @@ COMMANDS: dict[str, type[Command]] = {
 BEFORE_TRAINING = ("scale",)
 
 
+class Parser(argparse.ArgumentParser):
+    """argparse, whose errors repeat the arguments."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run a command.
 
     Returns:
         The exit code: the training's own for ``run``, else 0, or that of the error (profiler/errors.py).
     """
-    parser = argparse.ArgumentParser(
-        prog="feedline", description="Where every second of a PyTorch training step goes, and what to do about it."
-    )
+    parser = Parser(prog="feedline", description="Where every second of a PyTorch training step goes, and what to do about it.")
     parser.add_argument("--version", action="version", version=f"feedline {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, kind in COMMANDS.items():
@@ -67,5 +73,5 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return int(args.act(args))
     except FeedlineError as error:
-        print(f"feedline: {error}", file=sys.stderr)
+        say(error)
         return error.exit_code

@@ -50,12 +50,11 @@ class Compare:
         kinds = chosen(args.only)
         task = task_of(args)
 
-        from rich.console import Console
-
+        from feedline.analysis.reports.console import Console
         from feedline.cli.compare_text import show
         from feedline.pipelines.compare.side_by_side import FULL, Contest, compare
 
-        console = Console(highlight=False)
+        console = Console()
         with progress() as told:
             plan = dataclasses.replace(FULL, cold=args.cold)
             comparison = compare(Contest(task, kinds, plan, told), compute_of(args.model, task))
@@ -188,11 +187,12 @@ def compute_of(spec: str | None, task: "Task") -> "Callable[[], Compute] | None"
 @contextmanager
 def progress() -> Iterator[Callable[[str, int], None]]:
     """Show on standard error what is being done, if that is a terminal; it goes away at the end."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import BarColumn, Progress
+
+    from feedline.analysis.reports.console import Console, Count, Words
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=20), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
+    columns = (Words("{task.description}"), BarColumn(bar_width=20), Count())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
         bar = shown.add_task("comparing", total=None)
         yield lambda what, of: shown.update(bar, description=what, total=of, advance=1)

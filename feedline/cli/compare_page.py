@@ -12,6 +12,7 @@ from feedline.cli import compare_text
 from feedline.pipelines.compare.choice import SYNTHETIC
 from feedline.pipelines.compare.ranking import places
 from feedline.pipelines.compare.result import Comparison, Row
+from feedline.profiler.printable import printable_in
 
 HERE = Path(__file__).parent
 ROW, BAR = 40, 14  # px; a bar stands below its name
@@ -20,6 +21,7 @@ COLORS = {"read": "read", "decode": "decode", "augment": "augment", "transport":
 
 def render(comparison: Comparison) -> str:
     """The whole page."""
+    comparison = printable_in(comparison)
     ranked = places(comparison.measured)
     rows = [row for _, row in ranked]
     return (

@@ -2,16 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.quantities import BLANK, Scale, number, seconds
+from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.terminal import columns, plain
 from feedline.pipelines.compare.choice import SYNTHETIC
 from feedline.pipelines.compare.ranking import places
 from feedline.pipelines.compare.result import Comparison, Row
 from feedline.pipelines.translate.difference import Difference
+from feedline.profiler.printable import printable_in
 
 NAMED = 3  # files named per kind of problem
 STAGES = ("read", "decode", "augment", "transport")
@@ -19,6 +20,7 @@ STAGES = ("read", "decode", "augment", "transport")
 
 def show(comparison: Comparison, console: Console) -> None:
     """Print it."""
+    comparison = printable_in(comparison)
     console.print(plain(about(comparison)))
     for kind, paths in comparison.left_out.items():
         more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""

@@ -26,8 +26,11 @@ class Env:
 
             print(json.dumps([result._asdict() for result in results], indent=1))
         else:
+            from feedline.analysis.reports.console import Console
+
+            console = Console()
             for result in results:
-                print(f"{'yes' if result.works else 'NO ':4}{result.name:26}{result.says}")
+                console.print(f"{'yes' if result.works else 'NO ':4}{result.name:26}{result.says}", soft_wrap=True)
         return 0
 
 

@@ -2,13 +2,13 @@
 
 import argparse
 import os
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.profiler.errors import PlaceTaken, ScriptError, TraceDamaged
 from feedline.profiler.files.output import refuse_taken
+from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -54,7 +54,7 @@ class Ingest:
         with crew_for(args, len(args.file)) as crew, working(args.quiet) as tell:
             made = ingest(args.file, output, crew, ranks(args.rank), limits, ["feedline", "ingest", *args.file], tell, args.force)
         for problem in made.problems.values():
-            print(f"feedline: left out: {problem}", file=sys.stderr)
+            say(f"left out: {problem}")
         if not args.quiet or args.json:
             Report().run(argparse.Namespace(
                 run=output, output=None, force=args.force, quiet=args.quiet, json=args.json, ceilings=None, link_gbps=None, nccl_log=None,

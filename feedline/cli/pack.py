@@ -1,11 +1,12 @@
 """``feedline pack``."""
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
     from feedline.pipelines.stores import Packed, Progress
@@ -43,13 +44,16 @@ class Pack:
                 done = pack(args.data, args.output, args.kind, unreadable=unreadable, force=args.force, progress=show)
                 verified = verify(args.output, show) if args.verify else None
         except KeyboardInterrupt:
-            print(f"feedline: stopped; the same command goes on where it stopped ({args.output})", file=sys.stderr)
+            say(f"stopped; the same command goes on where it stopped ({args.output})")
             return INTERRUPTED
         if not args.quiet:
-            encoding = sys.stdout.encoding or "utf-8"  # a name that is no UTF-8 arrives with surrogates, which print refuses
-            print("\n".join(summary(done)).encode(encoding, "backslashreplace").decode(encoding))
+            from feedline.analysis.reports.console import Console
+
+            console = Console()
+            for line in summary(done):
+                console.print(line, soft_wrap=True)
             if verified is not None:
-                print(f"  verified: {verified.samples:,} of {done.samples:,} samples are what was packed")
+                console.print(f"  verified: {verified.samples:,} of {done.samples:,} samples are what was packed", soft_wrap=True)
         return 0
 
 
@@ -74,10 +78,11 @@ def summary(done: "Packed") -> list[str]:
 def progress_bar(quiet: bool) -> Iterator["Callable[[Progress], None]"]:
     """A bar on standard error while it is a terminal; elsewhere nothing."""
     from rich import progress as rich
-    from rich.console import Console
+
+    from feedline.analysis.reports.console import Console, Words
 
     console = Console(stderr=True, quiet=quiet)
-    words = (rich.TextColumn("{task.description:9}"), rich.BarColumn(bar_width=30), rich.TextColumn("{task.fields[text]}"))
+    words = (Words("{task.description:9}"), rich.BarColumn(bar_width=30), Words("{task.fields[text]}"))
     with rich.Progress(
         *words, rich.TimeRemainingColumn(), console=console, transient=True, disable=quiet or not console.is_terminal
     ) as bar:

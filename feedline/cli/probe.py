@@ -36,13 +36,12 @@ class Probe:
     def run(self, args: argparse.Namespace) -> int:
         refuse_taken(args.output, args.force)
 
-        from rich.console import Console
-
+        from feedline.analysis.reports.console import Console
         from feedline.analysis.reports.progress import building
         from feedline.cli import probe_table
         from feedline.pipelines.probes import parts
 
-        console = Console(quiet=args.quiet, highlight=False)
+        console = Console(quiet=args.quiet)
         found = []
         with building(Console(stderr=True, quiet=args.quiet), [f"probing: {part}" for part in args.only]) as done:
             subject, notes = subject_of(args)
@@ -51,10 +50,10 @@ class Probe:
                 done()
         ceilings = parts.together(subject, found, notes)
         for part in probe_table.shown(ceilings):
-            console.print(part, markup=False)
+            console.print(part)
         if args.output is not None:
             ceilings.write(args.output)
-            console.print(f"  {args.output}", markup=False, soft_wrap=True)
+            console.print(f"  {args.output}", soft_wrap=True)
         return 0
 
 

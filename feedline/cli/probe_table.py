@@ -10,6 +10,7 @@ from rich.text import Text
 
 from feedline.analysis.quantities import BLANK, number, seconds, share, size
 from feedline.profiler.ceilings import Ceiling, Ceilings
+from feedline.profiler.printable import printable_in
 
 OF = {"core": "on one core", "machine": "of the machine", "device": "of the device"}
 LEFT_OUT_SHOWN = 5
@@ -17,6 +18,7 @@ LEFT_OUT_SHOWN = 5
 
 def shown(ceilings: Ceilings) -> Iterator[RenderableType]:
     """Everything, in order."""
+    ceilings = printable_in(ceilings)
     yield table([one for one in ceilings.ceilings if one.value is not None])
     reasons = list(not_measured(ceilings.ceilings))
     if reasons:

@@ -35,15 +35,14 @@ class Ranks:
     def run(self, args: argparse.Namespace) -> int:
         output.refuse_taken(args.json, args.force)
 
-        from rich.console import Console
-
         from feedline.analysis.many.reduce import reduce_ranks
+        from feedline.analysis.reports.console import Console
         from feedline.cli.ranks_text import show
         from feedline.cli.work import working
 
         with crew_of(args) as crew, working(args.quiet, "finding ranks") as tell:
             many = reduce_ranks(args.run, crew, tell=tell)
-        show(many, Console(quiet=args.quiet, highlight=False))
+        show(many, Console(quiet=args.quiet))
         if args.json is not None:
             output.save(args.json, json.dumps(many.plain(), indent=1))
         return 0

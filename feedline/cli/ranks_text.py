@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.comm.partition import PARTS
 from feedline.analysis.many.result import Many, RankCost
 from feedline.analysis.quantities import BLANK, Scale, count, number, seconds, share, size
+from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.terminal import columns, plain
+from feedline.profiler.printable import printable_in
 
 WORST = 8  # ranks shown
 WORDS = {
@@ -24,6 +25,7 @@ WORDS = {
 
 def show(many: Many, console: Console) -> None:
     """Print it."""
+    many = printable_in(many)
     console.print(plain(about(many)))
     for title, table in tables(many):
         console.print()

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
 from feedline.profiler.files import output, owned
+from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
     from feedline.analysis.between_ranks import Beside
@@ -56,15 +56,14 @@ class Report:
         for file in (args.output, args.json):
             output.refuse_taken(file, args.force)
 
-        from rich.console import Console
-
         from feedline.analysis import build, reports, trace
+        from feedline.analysis.reports.console import Console
         from feedline.analysis.reports.progress import building
         from feedline.analysis.traces.report import holds_traces
         from feedline.analysis.traces.windows import windows as find_windows
         from feedline.profiler.store.read import Run
 
-        console = Console(stderr=False, quiet=args.quiet, highlight=False)
+        console = Console(quiet=args.quiet)
         with owned.held(args.run), building(Console(stderr=True, quiet=args.quiet), STEPS) as done:
             if args.finish:
                 finish(args.run, args.wait)
@@ -146,7 +145,7 @@ def finish(path: Path, wait_s: float) -> None:
                 compact(rank.folder)
             except (OSError, FeedlineError) as error:
                 why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
-                print(f"feedline: {rank.folder} stays uncompacted ({why}): reading it takes longer, nothing is lost", file=sys.stderr)
+                say(f"{rank.folder} stays uncompacted ({why}): reading it takes longer, nothing is lost")
 
 
 def write(run: "Run", report: "ReportModel", args: argparse.Namespace) -> list[Path]:
@@ -166,8 +165,7 @@ def write(run: "Run", report: "ReportModel", args: argparse.Namespace) -> list[P
                 owned.write(run.path, name, reports.text(report, Path(name)))
                 written.append(run.path / name)
             except (OSError, FeedlineError) as error:
-                why = f"{run.path / name} cannot be written ({error.strerror})" if isinstance(error, OSError) else error
-                print(f"feedline: {why}", file=sys.stderr)
+                say(f"{run.path / name} cannot be written ({error.strerror})" if isinstance(error, OSError) else error)
     return written
 
 
@@ -184,11 +182,10 @@ def write_trace(run: "Run", args: argparse.Namespace, windows: "Windows") -> lis
             with owned.replacing(run.path, TRACE_FILE) as file:
                 notes = trace.write_into(run, file, True, windows)
         for note in [] if args.quiet else notes if args.output is None else [*windows.notes, *notes]:
-            print(f"feedline: {note}", file=sys.stderr)
+            say(note)
     except (OSError, OutputError) as error:
         if args.output is not None:
             raise
-        why = f"{path} cannot be written ({error.strerror})" if isinstance(error, OSError) else error
-        print(f"feedline: {why}", file=sys.stderr)
+        say(f"{path} cannot be written ({error.strerror})" if isinstance(error, OSError) else error)
         return []
     return [path]

@@ -85,7 +85,7 @@ class Run:
         elif speaks:
             say(f"recording into {os.path.relpath(path)}")
         if speaks and fixes is not None:
-            say(fixes.lines())
+            say(fixes.lines(), lines=True)
         ended = run_recorded(program, session)
         show(ended)
         if fixes is not None and fixes.failed and session.is_mine:

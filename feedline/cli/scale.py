@@ -154,13 +154,12 @@ def show(points: "list[Point]", basis: "Basis | None", args: argparse.Namespace,
     Raises:
         OutputError: a file cannot be written.
     """
-    from rich.console import Console
-
+    from feedline.analysis.reports.console import Console
     from feedline.analysis.scaling.study import study
     from feedline.cli import scale_page, scale_text
 
     found = study(points, args.predict, basis, args.noise_scale)
-    console = Console(highlight=False)
+    console = Console()
     scale_text.show(found, console)
     texts = zip(FILES, (scale_page.render(found), plain(found)), strict=True) if folder else ()
     written = [results.save(folder, name, text) for name, text in texts if folder]
@@ -168,7 +167,7 @@ def show(points: "list[Point]", basis: "Basis | None", args: argparse.Namespace,
         output.save(args.json, plain(found))
         written.append(args.json)
     for path in written:
-        console.print(f"  {os.path.relpath(path)}", markup=False, soft_wrap=True)
+        console.print(f"  {os.path.relpath(path)}", soft_wrap=True)
 
 
 def plain(found: "Study") -> str:

@@ -7,12 +7,14 @@ from feedline.analysis.reports import page
 from feedline.analysis.reports.figures.scaling import scaling
 from feedline.analysis.scaling.study import Study
 from feedline.cli import scale_text
+from feedline.profiler.printable import printable_in
 
 HERE = Path(__file__).parent
 
 
 def render(study: Study) -> str:
     """The whole page."""
+    study = printable_in(study)
     return (
         page.environment(HERE)
         .get_template("scale.html")

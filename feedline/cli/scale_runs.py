@@ -7,10 +7,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from rich.console import Console
-
 from feedline.profiler.errors import PlaceTaken, ScriptError
 from feedline.profiler.files import results
+from feedline.profiler.printable import printable, say
 
 LAST_LINES = 12  # of a training that failed
 PATIENCE_S = 30.0  # for torchrun to end its ranks
@@ -29,17 +28,16 @@ def record(folder: Path, ranks: list[int] | None, program: list[str], force: boo
     Raises:
         ScriptError: the training failed with the fewest ranks already; with its exit code. OutputError: there are older runs, or no room.
     """
-    console = Console(stderr=True, highlight=False)
     done: list[Path] = []
     for number in ranks or up_to(devices()):
         run, log = folder / f"ranks{number}", folder / f"ranks{number}.log"
         if run.exists() and not force:
             raise PlaceTaken(f"{run} exists already: name another folder with -o, or overwrite it with -f")
-        console.print(f"feedline: running {number} rank{'s' * (number > 1)}: {' '.join(program)}", markup=False, soft_wrap=True)
+        say(f"running {number} rank{'s' * (number > 1)}: {' '.join(program)}")
         code = run_ranks(number, run, log, program)
         if code:
             said = f"with {number} rank{'s' * (number > 1)} the training ended with exit code {code}; {log} ends with"
-            console.print(f"feedline: {said}:\n{tail(log)}", markup=False, soft_wrap=True)
+            say(f"{printable(said)}:\n{tail(log)}", lines=True)
             if not done:
                 failed = ScriptError("the training failed with the fewest ranks already: there is nothing to compare")
                 failed.exit_code = code

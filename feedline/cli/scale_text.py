@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.quantities import BLANK, count, number, seconds, share
+from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.terminal import plain
 from feedline.analysis.scaling.efficiency import STEPS, Row
 from feedline.analysis.scaling.predict import Prediction
 from feedline.analysis.scaling.study import Study
+from feedline.profiler.printable import printable_in
 
 KINDS = {
     "weak": "Weak scaling: every rank keeps its batch of {batch} samples.",
@@ -22,6 +23,7 @@ KINDS = {
 
 def show(study: Study, console: Console) -> None:
     """Print it."""
+    study = printable_in(study)
     console.print(plain(kind(study)))
     console.print()
     console.print(table(study))

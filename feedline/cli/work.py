@@ -11,11 +11,12 @@ if TYPE_CHECKING:
 @contextmanager
 def working(quiet: bool, first: str = "starting") -> "Iterator[Tell]":
     """A bar on stderr while the body works, if that is a terminal; what is yielded moves it: (what, done, of)."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import BarColumn, Progress
+
+    from feedline.analysis.reports.console import Console, Count, Words
 
     told = Console(stderr=True, quiet=quiet)
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
+    columns = (Words("{task.description}"), BarColumn(bar_width=20), Count())
     with Progress(*columns, console=told, transient=True, disable=not told.is_terminal) as shown:
         bar = shown.add_task(first, total=None)
         yield lambda what, done, of: shown.update(bar, description=what, completed=done, total=of)

@@ -3,12 +3,12 @@
 import os
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.profiler import ranks
 from feedline.profiler.files import output, single
+from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
     from torch.profiler import profile
@@ -63,8 +63,7 @@ class _Writer:
     def _tell(self, what: str, text: str) -> None:
         if what not in self._told:
             self._told.add(what)
-            with suppress(Exception):
-                print(f"feedline: {text}", file=sys.stderr, flush=True)
+            say(text)
 
 
 def rank() -> int:

@@ -216,7 +216,7 @@ class Segment:
             if slot >= self._end:
                 slot = self._grow()
             at = (slot - self._begin) * RECORD.size
-            text = name.encode()[:56].decode(errors="ignore").encode()
+            text = name.encode(errors="backslashreplace")[:56].decode(errors="ignore").encode()
             RECORD.pack_into(self._chunk, at, 0, 0, 0, 0, 0, 0, 0, number, 0, 0, 0, 0)
             self._chunk[at : at + len(text)] = text
             self._chunk[at + RECORD.size - 1] = Stage.NAME

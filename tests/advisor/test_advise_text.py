@@ -7,10 +7,10 @@ from argparse import ArgumentTypeError
 import numpy as np
 import pytest
 from advisor.made_up import run, with_curve, with_norms
-from rich.console import Console
 
 from feedline.analysis.convergence.advise import advise
 from feedline.analysis.convergence.target import StepTime
+from feedline.analysis.reports.console import Console
 from feedline.cli.converge import advise as advise_command
 from feedline.cli.converge import advise_text
 from feedline.profiler.errors import ScriptError

@@ -11,11 +11,11 @@ import pytest
 from faults.conftest import Workshop
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 from warm_python import WarmPython
 
 from feedline.analysis import build, reports, trace
 from feedline.analysis.model import Report
+from feedline.analysis.reports.console import Console
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Run
 

@@ -4,9 +4,9 @@ import io
 
 import pytest
 from reports.made_up import VARIANTS, nasty, report, unmeasured, without_steps
-from rich.console import Console
 
 from feedline.analysis.reports import to_terminal
+from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.progress import building
 from feedline.analysis.reports.terminal import render
 
@@ -83,7 +83,7 @@ def test_an_escape_sequence_or_markup_in_a_name_does_nothing() -> None:
     text = shown(nasty(), force_terminal=True, color_system=None)
 
     assert "\x1b[31m" not in text
-    assert "?[31mred" in text
+    assert "\\x1b[31mred" in text
     assert "[bold]q" in text
 
 

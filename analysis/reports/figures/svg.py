@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
+from feedline.profiler.printable import printable
+
 #: Widths of a figure, in px, from which on report.css shows elements of class ``from-N``.
 WIDTHS = (240, 360, 480, 600, 720, 840, 960)
 CHARACTER_PX = 7.4  # at 12 px, in DejaVu Sans, the widest of the system fonts; others take about 6.3
@@ -12,10 +14,14 @@ CHARACTER_PX = 7.4  # at 12 px, in DejaVu Sans, the widest of the system fonts; 
 
 def tag(name: str, *children: object, **attributes: object) -> Markup:
     """One element. ``class_`` and ``stroke_width`` become ``class`` and ``stroke-width``; None leaves an attribute out."""
-    inside = Markup("").join(Markup("{}").format(child) for child in children if child is not None)
+    inside = Markup("").join(_text(child) for child in children if child is not None)
     given = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
-    written = "".join(f' {key}="{escape(_plain(value))}"' for key, value in given.items())
+    written = "".join(f' {key}="{_text(_plain(value))}"' for key, value in given.items())
     return Markup(f"<{name}{written}>{inside}</{name}>") if children else Markup(f"<{name}{written}/>")
+
+
+def _text(value: object) -> Markup:
+    return value if isinstance(value, Markup) else escape(printable(value))
 
 
 def _plain(value: object) -> object:

@@ -42,10 +42,9 @@ class Advise:
         output.refuse_taken(args.json, args.force)
         if args.workers and args.target is None:
             raise ScriptError("--workers tells the time to a target: name one with --target NAME=VALUE")
-        from rich.console import Console
-
         from feedline.analysis.convergence.advise import advise
         from feedline.analysis.convergence.read import read
+        from feedline.analysis.reports.console import Console
         from feedline.cli.converge import advise_text
 
         runs = [read(path) for path in args.runs]
@@ -55,7 +54,7 @@ class Advise:
             run, reached = chosen(runs, args.target)
             to = time_to(run, reached, found, args.target, step_times(args.runs, runs, run, args.workers or []))
         if not args.quiet:
-            advise_text.show(runs, found, to, Console(highlight=False))
+            advise_text.show(runs, found, to, Console())
         if args.json is not None:
             write(args.json, found, to)
         return 0

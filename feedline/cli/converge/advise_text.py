@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -15,7 +15,9 @@ from feedline.analysis.convergence.model import TimeToTarget
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.finding import Finding
 from feedline.analysis.quantities import BLANK, count, number, seconds
+from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.terminal import SEVERITY_COLORS, columns, plain
+from feedline.profiler.printable import printable_in
 
 WIDTH = 80
 
@@ -32,7 +34,7 @@ class ToTarget:
 
 def show(runs: Sequence[Recorded], found: Advised, to: ToTarget | None, console: Console) -> None:
     """Print it, at most 80 columns wide."""
-    for part in _parts(runs, found, to):
+    for part in _parts(printable_in(runs), printable_in(found), printable_in(to)):
         console.print(part, width=min(WIDTH, console.width))
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
 from feedline.analysis.convergence.read import read
 from feedline.analysis.convergence.recorded import Recorded
@@ -16,6 +15,7 @@ from feedline.analysis.convergence.trial import Branch, Trial, decide, final_val
 from feedline.cli.scale_runs import end, tail
 from feedline.profiler.errors import FeedlineError, FixError, PlaceTaken, ScriptError
 from feedline.profiler.files import results
+from feedline.profiler.printable import say
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,14 @@ def record(plan: Plan) -> Trial:
         OutputError: there are older branches. ScriptError: the training as it is fails with the first seed.
         FixError: the fix did not act, the seeds change nothing, or no branch has the metric.
     """
-    console = Console(stderr=True, highlight=False)
     make_room(plan)
     runs: dict[tuple[str, int], Recorded | str] = {}
     for seed in range(plan.seeds):
         for arm, fix in plan.arms.items():
-            console.print(f"feedline: {arm}, seed {seed}{': ' + fix if fix else ''}", markup=False, soft_wrap=True)
+            say(f"{arm}, seed {seed}{': ' + fix if fix else ''}")
             runs[arm, seed] = branch(plan, arm, seed, fix)
-            if (arm, seed) == ("baseline", 0) and isinstance(runs[arm, seed], str):
-                raise ScriptError(f"the training as it is failed: {runs[arm, seed]}")
+            if (arm, seed) == ("baseline", 0) and isinstance(failed := runs[arm, seed], str):
+                raise ScriptError(*f"the training as it is failed: {failed}".split("\n", 1))
             see_that_seeds_differ(runs)
     good = {key: run for key, run in runs.items() if isinstance(run, Recorded)}
     try:

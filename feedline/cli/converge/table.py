@@ -49,14 +49,13 @@ class Table:
         if table is None:
             return INTERRUPTED
 
-        from rich.console import Console
-
+        from feedline.analysis.reports.console import Console
         from feedline.cli.converge.table_text import show
 
-        console = Console(highlight=False, quiet=args.quiet)
+        console = Console(quiet=args.quiet)
         show(table, console)
         for path in write(table, args):
-            console.print(f"  {os.path.relpath(path)}", markup=False, soft_wrap=True)
+            console.print(f"  {os.path.relpath(path)}", soft_wrap=True)
         if table.interrupted:
             return INTERRUPTED
         return 1 if args.check and any(gate.passed is False for gate in table.gates) else 0
@@ -89,8 +88,8 @@ def chosen(asked: list[str] | None, everything: bool) -> "list[Arm]":
 
     for letter in asked or []:
         if letter not in BY_LETTER:
-            known = "".join(f"\n  {arm.letter:3} {arm.name}" for arm in ARMS)
-            raise ScriptError(f"--arms: there is no arm {letter!r}; the arms are{known}")
+            known = "\n".join(f"  {arm.letter:3} {arm.name}" for arm in ARMS)
+            raise ScriptError(f"--arms: there is no arm {letter!r}; the arms are", known)
     if asked:
         return [arm for arm in ARMS if arm.letter in asked]
     import torch

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
 from feedline.analysis.quantities import BLANK, duration
+from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.terminal import columns, plain
 from feedline.convergence.table.gates import Gate
 from feedline.convergence.table.result import Row, Table

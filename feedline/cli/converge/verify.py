@@ -52,13 +52,13 @@ class Verify:
 
         trial = record(Plan(arms, program, args.checkpoint, args.seeds, args.ranks, args.output, args.force, args.metric, args.margin))
 
-        from rich.console import Console
-
+        from feedline.analysis.reports.console import Console
         from feedline.cli.converge.verify_text import show
 
-        show(trial, Console(highlight=False))
+        console = Console()
+        show(trial, console)
         write(trial, args.output, args.json, program)
-        print(f"  {os.path.relpath(args.output / LEDGER)}")
+        console.print(f"  {os.path.relpath(args.output / LEDGER)}", soft_wrap=True)
         return 0
 
 

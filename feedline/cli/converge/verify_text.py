@@ -2,14 +2,16 @@
 
 import statistics
 
-from rich.console import Console
 from rich.table import Table
 
 from feedline.analysis.convergence.trial import Branch, Trial
+from feedline.analysis.reports.console import Console
+from feedline.profiler.printable import printable_in
 
 
 def show(trial: Trial, console: Console) -> None:
     """Arms, differences, and the verdict."""
+    trial = printable_in(trial)
     better = "lower" if trial.lower_is_better else "higher"
     table = Table(box=None, pad_edge=False, title=f"{trial.metric} ({better} is better)", title_justify="left", title_style="bold")
     for name in ("arm", "mean", "sd", "by seed", "samples", "updates", "s/update"):
@@ -19,7 +21,8 @@ def show(trial: Trial, console: Console) -> None:
         if own:
             table.add_row({"control": f"control {trial.control}", "fix": trial.fix}.get(arm, "as it is"), *row(own))
     console.print(table)
-    console.print(f"\n{trial.verdict.upper()}: {trial.why}", markup=False)
+    console.print()
+    console.print(f"{trial.verdict.upper()}: {trial.why}")
 
 
 def row(branches: list[Branch]) -> list[str]:

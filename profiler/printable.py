@@ -1,0 +1,119 @@
+"""Makes text from outside safe to show: names of files, kernels and stages, messages of libraries, everything in a run folder or a trace.
+
+Terminal and HTML pass every string through here where it leaves the program; JSON and traces keep the true strings.
+"""
+
+import dataclasses
+import enum
+import sys
+import unicodedata
+from contextlib import suppress
+from typing import Any, TextIO, TypeVar, cast
+
+from feedline.profiler.errors import FeedlineError
+
+MARKS = 8  # combining marks on one letter; living scripts need up to 5, a pile of them covers the lines around it
+ZERO_WIDTH_JOINER = "\u200d"
+#: Characters without a shape that Unicode lists as letters, marks or unassigned: grapheme joiner, fillers, vowels that are not drawn.
+SHAPELESS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2065\u3164\uffa0")
+HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # controls, formats (bidi, zero width, tags), surrogates, line and paragraph separators
+PICTOGRAPHS = ((0x2600, 0x27BF), (0x2B00, 0x2BFF), (0x1F000, 0x1FAFF))
+SELECTORS = ((0x180B, 0x180D), (0x180F, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
+
+T = TypeVar("T")
+
+
+def printable(text: object, lines: bool = False) -> str:
+    r"""The text with everything that a terminal obeys or a reader cannot see written out: ``\x1b``, ``\u202e``, ``\udcff``.
+
+    Letters of all scripts, their marks and emoji stay as they are, so a harmless text comes back unchanged; a text that was made printable
+    does, too.
+
+    Args:
+        text: a string, or what ``str`` makes one of.
+        lines: keep line feeds and tabs. Without it the result is one line, so that no name can begin a line of its own.
+    """
+    text = str(text)
+    if (text.isascii() and text.isprintable()) or (lines and text == "\n"):
+        return text
+    shown: list[str] = []
+    marks, pictograph, bare = 0, False, False  # marks since the last letter; what stood before; whether a letter that has no mark yet did
+    for at, c in enumerate(text):
+        kind = unicodedata.category(c)
+        mark = kind in ("Mn", "Me")
+        marks = marks + 1 if mark else 0
+        if _within(c, SELECTORS):
+            keep = bare
+        elif c == ZERO_WIDTH_JOINER:
+            keep = pictograph and _within(text[at + 1 : at + 2], PICTOGRAPHS)
+        else:
+            keep = (lines and c in "\n\t") or not (_hidden(c, kind) or marks > MARKS)
+        shown.append(c if keep else c.encode("unicode_escape").decode("ascii"))
+        pictograph = keep and (_within(c, PICTOGRAPHS) or (pictograph and mark))
+        bare = keep and not mark and c != ZERO_WIDTH_JOINER
+    return "".join(shown)
+
+
+def _within(c: str, ranges: tuple[tuple[int, int], ...]) -> bool:
+    return bool(c) and any(first <= ord(c) <= last for first, last in ranges)
+
+
+def _hidden(c: str, kind: str) -> bool:
+    if kind == "Cn":  # unassigned, noncharacters among them; emoji are newer than some Python
+        return not _within(c, PICTOGRAPHS)
+    return kind in HIDDEN or c in SHAPELESS
+
+
+def printable_in(value: T) -> T:
+    """A copy of dataclasses, dicts, lists and tuples in which every string is printable, in one line. What is harmless is not copied.
+
+    Two keys of a dict that become the same are kept apart by a number.
+    """
+    return cast(T, _printable_in(value))
+
+
+def _printable_in(value: Any) -> Any:
+    if isinstance(value, enum.Enum):
+        return value
+    if isinstance(value, str):
+        return value if value.isascii() and value.isprintable() else printable(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {one.name: getattr(value, one.name) for one in dataclasses.fields(value) if one.init}
+        changed = {name: made for name, old in fields.items() if (made := _printable_in(old)) is not old}
+        return dataclasses.replace(value, **changed) if changed else value
+    if isinstance(value, dict):
+        return _in_dict(value)
+    if isinstance(value, (list, tuple)):
+        made = [_printable_in(one) for one in value]
+        if all(new is old for new, old in zip(made, value)):
+            return value
+        return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
+    return value
+
+
+def _in_dict(value: dict[Any, Any]) -> dict[Any, Any]:
+    made: dict[Any, Any] = {}
+    for key, item in value.items():
+        new, number = _printable_in(key), 1
+        while new in made or (new is not key and new in value):
+            number += 1
+            new = f"{_printable_in(key)} ({number})"
+        made[new] = _printable_in(item)
+    same = all(new is old and made[new] is value[old] for new, old in zip(made, value))
+    return value if same else made
+
+
+def say(text: object, lines: bool = False, to: TextIO | None = None) -> None:
+    """Print ``feedline: TEXT`` on standard error; says nothing where that is closed.
+
+    Args:
+        text: an error's own lines, beyond its message, are kept.
+        lines: keep line feeds in the text: it is ours.
+        to: another file.
+    """
+    message, *more = text.args if isinstance(text, FeedlineError) and text.args else (text,)
+    file = sys.stderr if to is None else to
+    said = "\n".join([f"feedline: {printable(message, lines)}", *(printable(one, lines=True) for one in more)])
+    with suppress(OSError, ValueError, AttributeError):  # closed, or no standard error at all
+        encoding = getattr(file, "encoding", None) or "utf-8"
+        print(said.encode(encoding, "backslashreplace").decode(encoding), file=file, flush=True)
