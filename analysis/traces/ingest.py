@@ -13,7 +13,7 @@ from feedline.analysis.traces.kineto.limits import DEFAULT, Limits
 from feedline.analysis.traces.rank import assign
 from feedline.analysis.traces.reading import read_trace
 from feedline.profiler.errors import FeedlineError, OutputError, TraceDamaged
-from feedline.profiler.files import owned
+from feedline.profiler.files import lists, owned
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
 
@@ -72,7 +72,7 @@ def ingest(
         TraceDamaged: no file can be read. RankCollision: two claim one rank. OutputError: the run folder cannot be made.
     """
     try:
-        with owned.staging(run, "run") as made, owned.staging(run, owned.INNER) as reading:
+        with owned.staging(run, "run") as made, owned.staging(run, lists.INNER) as reading:
             staged, problems = _read_all(paths, reading, crew, limits, tell)
             if not staged:
                 path, why = next(iter(problems.items()))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
-from feedline.profiler.files import output, owned
+from feedline.profiler.files import output, owned, removal
 from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Report:
         from feedline.profiler.store.read import Run
 
         console = Console(quiet=args.quiet)
-        with owned.held(args.run), building(Console(stderr=True, quiet=args.quiet), STEPS) as done:
+        with removal.held(args.run), building(Console(stderr=True, quiet=args.quiet), STEPS) as done:
             if args.finish:
                 finish(args.run, args.wait)
             done()

@@ -11,7 +11,7 @@ from feedline.pipelines.stores.kinds import open_packed
 from feedline.pipelines.stores.listing import Listing
 from feedline.pipelines.stores.manifest import MANIFEST, PLAN, Manifest, Plan
 from feedline.profiler.errors import OutputError, StoreDamaged
-from feedline.profiler.files import owned, single
+from feedline.profiler.files import lists, owned, removal, single
 
 KIND = "store"
 
@@ -60,9 +60,9 @@ def prepared(folder: Path, listing: Listing, plan: Plan, force: bool) -> Iterato
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise OutputError(f"another pack is writing to {folder}: wait for it, or name another folder") from error
-        owned.sweep(folder)
+        removal.sweep(folder)
         before = Plan.read(folder)
-        if not force and (owned.names(folder) & present(folder)) and (before is None or not before.same_data(plan)):
+        if not force and (lists.names(folder) & present(folder)) and (before is None or not before.same_data(plan)):
             was = f"of {before.source} as {before.kind}" if before else "that nothing is known of"
             raise OutputError(f"{folder} holds an unfinished pack {was}, this is other data: begin anew with -f, or name another folder")
         if force:
@@ -75,17 +75,17 @@ def prepared(folder: Path, listing: Listing, plan: Plan, force: bool) -> Iterato
 
 def strangers(folder: Path) -> list[str]:
     """Files that no pack wrote. Raises OSError."""
-    return sorted(present(folder) - owned.names(folder))
+    return sorted(present(folder) - lists.names(folder))
 
 
 def present(folder: Path) -> set[str]:
     """Names of all that is in the folder, but for the list and what a kill left half written. Raises OSError."""
-    return {path.name for path in folder.iterdir() if path.name != owned.LIST and not path.name.startswith(single.PART)}
+    return {path.name for path in folder.iterdir() if path.name != lists.LIST and not path.name.startswith(single.PART)}
 
 
 def empty(folder: Path) -> None:
     """Remove a store's files and nothing else, the manifest first. Raises OSError."""
-    for name in sorted(owned.names(folder), key=lambda name: (name != MANIFEST, name)):
+    for name in sorted(lists.names(folder), key=lambda name: (name != MANIFEST, name)):
         owned.discard(folder, name)
 
 

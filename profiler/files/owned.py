@@ -1,78 +1,20 @@
-"""Folders that feedline made, and the list in each of them of what it put there.
-
-    RUN/.feedline               {"feedline": "run", "launch": "..."}, then a name in each line
-    RUN/rank0/.feedline         {"feedline": "part"}, then the names in this folder
-
-A name is listed once its file has been created as a new one, so that a file of somebody else never gets into a list. A folder is removed
-only if all that is in it is listed, and only while no process holds it (``Hold``).
-"""
+"""Folders that feedline made, and the files in them."""
 
 import errno
-import fcntl
-import json
 import os
-import stat
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from feedline.profiler.errors import OutputError, PlaceTaken
 from feedline.profiler.files import single
+from feedline.profiler.files.lists import INNER, LIST, Listing, add, article, begin, read_list, some
+from feedline.profiler.files.removal import Busy, remove
 
-LIST = ".feedline"
-INNER = "part"  # the kind of a folder within another one of ours
 PRIVATE, SHARED = 0o700, 0o777
-MAX_LIST_BYTES = 1 << 24
-NAMED = 5  # files of others that an error names
 BUSY_S = 2.0  # how long another rank may take to replace the folder that this one is to replace too
-
-
-@dataclass(frozen=True)
-class Listing:
-    """What a list says.
-
-    Attributes:
-        kind: run, store, results or part.
-        launch: of a run, the launch whose ranks write into it.
-        names: of the files and folders beside it.
-    """
-
-    kind: str
-    launch: str = ""
-    names: frozenset[str] = frozenset()
-
-
-def read_list(folder: Path) -> Listing | None:
-    """The list in a folder; None: it has none.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    try:
-        fd = os.open(folder / LIST, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO):
-            return None
-        raise
-    with os.fdopen(fd, "rb") as file:
-        about = os.fstat(fd)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_LIST_BYTES:
-            return None
-        head, *names = file.read().decode(errors="replace").split("\n")
-    try:
-        first = json.loads(head)
-        return Listing(str(first["feedline"]), str(first.get("launch", "")), frozenset(name for name in names if name))
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return None
-
-
-def names(folder: Path) -> frozenset[str]:
-    """What the list in a folder names."""
-    listing = read_list(folder)
-    return frozenset() if listing is None else listing.names
 
 
 def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
@@ -86,7 +28,7 @@ def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = single.part_name(path)
         part.mkdir(mode)
-        _begin_list(part, kind, launch)
+        begin(part, kind, launch)
         try:
             os.rename(part, path)
             return
@@ -98,13 +40,13 @@ def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
         raise PlaceTaken(f"{path} is {'a link to nowhere' if path.is_symlink() else 'a file'}: name another folder with -o")
     if not os.listdir(path):
         with suppress(FileExistsError):
-            _begin_list(path, kind, launch)
+            begin(path, kind, launch)
             return
     listing = _settled_list(path)
     if listing is None:
-        raise PlaceTaken(f"{path} holds files that feedline did not make ({_some(sorted(os.listdir(path)))}): name another folder with -o")
+        raise PlaceTaken(f"{path} holds files that feedline did not make ({some(sorted(os.listdir(path)))}): name another folder with -o")
     if (listing.kind, listing.launch) != (kind, launch):
-        raise _Older(f"{path} holds {_article(listing.kind)} already: name another folder with -o, or overwrite it with -f")
+        raise _Older(f"{path} holds {article(listing.kind)} already: name another folder with -o, or overwrite it with -f")
 
 
 def replace(path: Path, kind: str, launch: str = "") -> None:
@@ -121,7 +63,7 @@ def replace(path: Path, kind: str, launch: str = "") -> None:
                 return claim(path, kind, launch)
             except _Older:
                 remove(path, kind)
-        except (_Busy, FileNotFoundError):  # another rank is at it
+        except (Busy, FileNotFoundError):  # another rank is at it
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
@@ -133,7 +75,7 @@ def staging(path: Path, kind: str) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = single.part_name(path)
     part.mkdir(PRIVATE)
-    _begin_list(part, kind, "")
+    begin(part, kind, "")
     try:
         yield part
     finally:
@@ -167,7 +109,7 @@ def subfolder(folder: Path, name: str, mode: int = PRIVATE) -> Path:
     """
     made = folder / name
     made.mkdir(mode)
-    _begin_list(made, INNER, "")
+    begin(made, INNER, "")
     _enlist(folder, name)
     return made
 
@@ -271,145 +213,8 @@ def discard(folder: Path, name: str) -> None:
         single.remove(folder / name)
 
 
-def sweep(folder: Path) -> None:
-    """Remove what a kill left half written in a folder of ours that this process alone writes to. Raises OSError."""
-    for path in folder.iterdir():
-        if path.name.startswith(single.PART):
-            single.remove(path)
-
-
-def remove(path: Path, kind: str = INNER) -> None:
-    """Remove a folder of ours. It is gone from its name at once; files that appear in it meanwhile stay, under another name.
-
-    Raises:
-        PlaceTaken: it is not ours or of another kind, holds anything that its list does not name, or a process uses it.
-        OSError: it cannot be removed.
-    """
-    with ExitStack() as stack:
-        strangers: list[str] = []
-        tree = _survey(path, path.name, None, kind, strangers, stack)
-        if strangers:
-            raise PlaceTaken(
-                f"{path} also holds {_some(strangers)}, which feedline did not make: move {'them' if len(strangers) > 1 else 'it'} away, "
-                "or name another folder with -o"
-            )
-        aside = single.part_name(path)
-        os.rename(path, aside)
-        _clear(tree)
-        os.rmdir(aside)
-
-
-class Hold:
-    """Keeps a folder from being removed, for as long as this process and its forks live. Forgotten by ``release``."""
-
-    def __init__(self, folder: Path) -> None:
-        """Raises OSError: it has no list, or is being removed."""
-        self._fd = os.open(folder / LIST, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            _lock(self._fd, fcntl.LOCK_SH)
-        except OSError:
-            os.close(self._fd)
-            raise
-        about = os.fstat(self._fd)
-        self._is = about.st_dev, about.st_ino
-
-    def release(self) -> None:
-        """Let it go. The program may have closed our descriptor, and opened a file of its own under the number."""
-        with suppress(OSError):
-            about = os.fstat(self._fd)
-            if (about.st_dev, about.st_ino) == self._is:
-                os.close(self._fd)
-
-
-@contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Keep a folder from being removed in the block, where it has a list and may be read at all.
-
-    Raises:
-        PlaceTaken: it is being removed.
-    """
-    try:
-        hold = Hold(folder)
-    except BlockingIOError as error:
-        raise _Busy(f"{folder} is being replaced by another run") from error
-    except OSError:
-        hold = None
-    try:
-        yield
-    finally:
-        if hold is not None:
-            hold.release()
-
-
 class _Older(PlaceTaken):
     """A folder of ours of an earlier time."""
-
-
-class _Busy(PlaceTaken):
-    """A process holds it."""
-
-
-@dataclass
-class _Folder:
-    fd: int
-    files: list[str] = field(default_factory=list)
-    folders: dict[str, "_Folder"] = field(default_factory=dict)
-
-
-def _survey(path: Path, name: str, within: int | None, kind: str, strangers: list[str], stack: ExitStack) -> _Folder:
-    """Open a folder and all folders in it, lock their lists, and note what does not belong there."""
-    listing = read_list(path)
-    if listing is None:
-        raise PlaceTaken(f"{path} was not made by feedline (it has no list {LIST}), and is left as it is: name another folder with -o")
-    if listing.kind != kind:
-        raise PlaceTaken(f"{path} holds {_article(listing.kind)}, not {_article(kind)}, and is left as it is: name another folder with -o")
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(path if within is None else name, flags, dir_fd=within)
-    stack.callback(os.close, fd)
-    lock = os.open(LIST, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-    stack.callback(os.close, lock)
-    try:
-        _lock(lock, fcntl.LOCK_EX)
-    except BlockingIOError as error:
-        raise _Busy(f"{path} is being used by another process: wait until it has ended, or name another folder with -o") from error
-    found = _Folder(fd)
-    for entry in sorted(os.listdir(fd)):
-        mode = os.lstat(entry, dir_fd=fd).st_mode
-        ours = entry in listing.names or entry == LIST or entry.startswith(single.PART)
-        if ours and stat.S_ISREG(mode):
-            found.files.append(entry)
-        elif ours and stat.S_ISDIR(mode) and read_list(path / entry) is not None:
-            found.folders[entry] = _survey(path / entry, entry, fd, INNER, strangers, stack)
-        else:
-            strangers.append(str(path / entry))
-    return found
-
-
-def _clear(folder: _Folder) -> None:
-    for name, inner in folder.folders.items():
-        _clear(inner)
-        os.rmdir(name, dir_fd=folder.fd)
-    for name in folder.files:
-        os.unlink(name, dir_fd=folder.fd)
-
-
-def _lock(fd: int, how: int) -> None:
-    """Raises BlockingIOError. A file system that knows no locks has none to wait for."""
-    try:
-        fcntl.flock(fd, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL):
-            raise
-
-
-def _begin_list(folder: Path, kind: str, launch: str) -> None:
-    fd = single.create(folder / LIST)
-    try:
-        os.write(fd, json.dumps({"feedline": kind, "launch": launch}).encode() + b"\n")
-    finally:
-        os.close(fd)
 
 
 def _settled_list(folder: Path) -> Listing | None:
@@ -423,26 +228,11 @@ def _settled_list(folder: Path) -> Listing | None:
 def _enlist(folder: Path, name: str) -> None:
     """Add a name to the list, or take back the new file: one that is not listed would be in the way for good."""
     try:
-        _add_name(folder, name)
+        add(folder, name)
     except OSError:
         with suppress(OSError):
             single.remove(folder / name)
         raise
-
-
-def _add_name(folder: Path, name: str) -> None:
-    """In one write, so that several processes may do so at once. A folder of the user's own gets a list."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        fd = os.open(folder / LIST, flags)
-    except FileNotFoundError:
-        with suppress(FileExistsError):
-            _begin_list(folder, "results", "")
-        fd = os.open(folder / LIST, flags)
-    try:
-        os.write(fd, name.encode() + b"\n")
-    finally:
-        os.close(fd)
 
 
 def _see_that_ours(folder: Path, name: str) -> None:
@@ -454,11 +244,3 @@ def _see_that_ours(folder: Path, name: str) -> None:
 def _drop_new(folder: Path) -> None:
     os.unlink(folder / LIST)
     os.rmdir(folder)
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")
-
-
-def _article(kind: str) -> str:
-    return {"run": "a run", "store": "a packed store", "results": "other results"}.get(kind, "something else")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from feedline.profiler.errors import OutputError, PlaceTaken
-from feedline.profiler.files import output, owned
+from feedline.profiler.files import lists, output, owned
 
 
 def prepare(folder: Path, names: Iterable[str], force: bool) -> None:
@@ -21,7 +21,7 @@ def prepare(folder: Path, names: Iterable[str], force: bool) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{folder} cannot be made ({error.strerror}): name another folder with -o") from error
-    ours = owned.read_list(folder)
+    ours = lists.read_list(folder)
     for path in (folder / name for name in names):
         if os.path.lexists(path) and (ours is None or path.name not in ours.names):
             raise PlaceTaken(f"{path} exists already and feedline did not write it: name another folder with -o")

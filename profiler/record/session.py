@@ -12,7 +12,7 @@ from typing import Protocol
 from feedline.profiler import clock, ranks
 from feedline.profiler.clock import counters
 from feedline.profiler.errors import OutputError, PlaceTaken
-from feedline.profiler.files import owned
+from feedline.profiler.files import owned, removal
 from feedline.profiler.record import privacy
 from feedline.profiler.record.hooks import Hooks
 from feedline.profiler.record.libraries import attach_in_main
@@ -171,7 +171,7 @@ class Session:
             self.manifest.write(self.folder)
 
 
-def make_room(path: Path, place: ranks.Place, launch: str, overwrite: bool, strict: bool) -> tuple[Path, list[owned.Hold]]:
+def make_room(path: Path, place: ranks.Place, launch: str, overwrite: bool, strict: bool) -> tuple[Path, list[removal.Hold]]:
     """Make a folder for this rank in the run folder of its launch. All ranks of a launch come to the same run folder.
 
     Args:
@@ -191,9 +191,9 @@ def make_room(path: Path, place: ranks.Place, launch: str, overwrite: bool, stri
         try:
             (owned.replace if replaces else owned.claim)(run, "run", launch)
             if replaces and (run / name).exists():
-                owned.remove(run / name)  # of an earlier recording of this process
+                removal.remove(run / name)  # of an earlier recording of this process
             folder = owned.subfolder(run, name)
-            return folder, [owned.Hold(run), owned.Hold(folder)]
+            return folder, [removal.Hold(run), removal.Hold(folder)]
         except PlaceTaken:
             if strict or number == MOST_NAMES:
                 raise

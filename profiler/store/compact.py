@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feedline.profiler.events import RECORD_DTYPE
-from feedline.profiler.files import owned
+from feedline.profiler.files import owned, removal
 from feedline.profiler.store import segment as seg
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, TOTALS
 
@@ -39,7 +39,7 @@ def compact(folder: Path) -> None:
     _write(pa.table(columns).replace_schema_metadata({PROCESSES: json.dumps(about).encode()}), folder, EVENTS)
     sums = np.stack([np.concatenate([p.totals.ravel(), p.histograms.ravel()]) for p in processes])
     _write(pa.table({f"process{i}": row for i, row in enumerate(sums)}), folder, TOTALS)
-    owned.remove(folder / SEGMENTS)
+    removal.remove(folder / SEGMENTS)
 
 
 def _write(table: pa.Table, folder: Path, name: str) -> None:

@@ -1,0 +1,143 @@
+"""Remove a folder that feedline made, if all that is in it is listed and no process holds it."""
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from feedline.profiler.errors import PlaceTaken
+from feedline.profiler.files import single
+from feedline.profiler.files.lists import INNER, LIST, article, read_list, some
+
+
+def remove(path: Path, kind: str = INNER) -> None:
+    """Remove a folder of ours. It is gone from its name at once; files that appear in it meanwhile stay, under another name.
+
+    Raises:
+        PlaceTaken: it is not ours or of another kind, holds anything that its list does not name, or a process uses it.
+        OSError: it cannot be removed.
+    """
+    with ExitStack() as stack:
+        strangers: list[str] = []
+        tree = _survey(path, path.name, None, kind, strangers, stack)
+        if strangers:
+            raise PlaceTaken(
+                f"{path} also holds {some(strangers)}, which feedline did not make: move {'them' if len(strangers) > 1 else 'it'} away, "
+                "or name another folder with -o"
+            )
+        aside = single.part_name(path)
+        os.rename(path, aside)
+        _clear(tree)
+        os.rmdir(aside)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a kill left half written in a folder of ours that this process alone writes to. Raises OSError."""
+    for path in folder.iterdir():
+        if path.name.startswith(single.PART):
+            single.remove(path)
+
+
+class Hold:
+    """Keeps a folder from being removed, for as long as this process and its forks live. Forgotten by ``release``."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises OSError: it has no list, or is being removed."""
+        self._fd = os.open(folder / LIST, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            _lock(self._fd, fcntl.LOCK_SH)
+        except OSError:
+            os.close(self._fd)
+            raise
+        about = os.fstat(self._fd)
+        self._is = about.st_dev, about.st_ino
+
+    def release(self) -> None:
+        """Let it go. The program may have closed our descriptor, and opened a file of its own under the number."""
+        with suppress(OSError):
+            about = os.fstat(self._fd)
+            if (about.st_dev, about.st_ino) == self._is:
+                os.close(self._fd)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep a folder from being removed in the block, where it has a list and may be read at all.
+
+    Raises:
+        PlaceTaken: it is being removed.
+    """
+    try:
+        hold = Hold(folder)
+    except BlockingIOError as error:
+        raise Busy(f"{folder} is being replaced by another run") from error
+    except OSError:
+        hold = None
+    try:
+        yield
+    finally:
+        if hold is not None:
+            hold.release()
+
+
+class Busy(PlaceTaken):
+    """A process holds it."""
+
+
+@dataclass
+class _Folder:
+    fd: int
+    files: list[str] = field(default_factory=list)
+    folders: dict[str, "_Folder"] = field(default_factory=dict)
+
+
+def _survey(path: Path, name: str, within: int | None, kind: str, strangers: list[str], stack: ExitStack) -> _Folder:
+    """Open a folder and all folders in it, lock their lists, and note what does not belong there."""
+    listing = read_list(path)
+    if listing is None:
+        raise PlaceTaken(f"{path} was not made by feedline (it has no list {LIST}), and is left as it is: name another folder with -o")
+    if listing.kind != kind:
+        raise PlaceTaken(f"{path} holds {article(listing.kind)}, not {article(kind)}, and is left as it is: name another folder with -o")
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path if within is None else name, flags, dir_fd=within)
+    stack.callback(os.close, fd)
+    lock = os.open(LIST, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+    stack.callback(os.close, lock)
+    try:
+        _lock(lock, fcntl.LOCK_EX)
+    except BlockingIOError as error:
+        raise Busy(f"{path} is being used by another process: wait until it has ended, or name another folder with -o") from error
+    found = _Folder(fd)
+    for entry in sorted(os.listdir(fd)):
+        mode = os.lstat(entry, dir_fd=fd).st_mode
+        ours = entry in listing.names or entry == LIST or entry.startswith(single.PART)
+        if ours and stat.S_ISREG(mode):
+            found.files.append(entry)
+        elif ours and stat.S_ISDIR(mode) and read_list(path / entry) is not None:
+            found.folders[entry] = _survey(path / entry, entry, fd, INNER, strangers, stack)
+        else:
+            strangers.append(str(path / entry))
+    return found
+
+
+def _clear(folder: _Folder) -> None:
+    for name, inner in folder.folders.items():
+        _clear(inner)
+        os.rmdir(name, dir_fd=folder.fd)
+    for name in folder.files:
+        os.unlink(name, dir_fd=folder.fd)
+
+
+def _lock(fd: int, how: int) -> None:
+    """Raises BlockingIOError. A file system that knows no locks has none to wait for."""
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL):
+            raise
