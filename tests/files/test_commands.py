@@ -181,3 +181,15 @@ def test_results_replace_their_own_files_only(folder):
     assert done.returncode == 73
     assert "scale.json exists already and feedline did not write it" in done.stderr
     assert everything(folder / "out") == {"scale.json": b"mine"}
+
+
+def test_ranks_that_overwrite_an_older_run_at_once_come_to_one_folder(folder):
+    ranks = 'for rank in 0 1 2 3; do RANK=$rank WORLD_SIZE=4 "$0" -m feedline run -q -f -o run train.py & done; wait'
+    for _ in range(2):
+        done = subprocess.run(
+            ["bash", "-c", ranks, sys.executable], cwd=folder, capture_output=True, text=True, timeout=120, start_new_session=True
+        )
+        assert done.stdout == "trained\n" * 4, done.stderr
+
+    assert sorted(path.name for path in folder.iterdir()) == ["mine", "run", "train.py"]
+    assert {path.name for path in (folder / "run").glob("rank*")} == {"rank0", "rank1", "rank2", "rank3"}

@@ -115,7 +115,7 @@ def test_a_folder_that_a_process_holds_stays_until_the_process_has_ended(run):
 def test_a_hold_leaves_a_file_of_the_programs_alone_that_got_its_number(run, tmp_path):
     program = """
 import os, pathlib, sys
-from feedline.profiler.files import owned
+from feedline.profiler.files import removal
 
 hold = removal.Hold(pathlib.Path(sys.argv[1]))
 os.closerange(3, 64)
