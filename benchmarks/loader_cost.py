@@ -64,7 +64,7 @@ class Bench:
 
         def epoch(how: str) -> float:
             loader: DataLoader[Any] = DataLoader(Tiny(samples, operations), batch, num_workers=workers)  # type: ignore[arg-type]
-            session = Session(self._folder / "run", ["loader_cost"], True, every) if how == "feedline" else None
+            session = Session(self._folder / "run", ["loader_cost"], overwrite=True, every=every) if how == "feedline" else None
             gc.collect()
             start = tree_cpu_s()
             for _ in loader:
@@ -110,7 +110,7 @@ class Bench:
         folder = ImageFolder(data, transforms.Compose([*chain, transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))]))
         order = [[(number * batch + i) % len(folder) for i in range(batch)] for number in range(batches) for _ in range(2)]
         loader: DataLoader[Any] = DataLoader(folder, batch_sampler=order)  # type: ignore[arg-type]
-        session = Session(self._folder / "run", ["loader_cost"], True)
+        session = Session(self._folder / "run", ["loader_cost"], overwrite=True)
         segment, iterator, seed = recorder.main, iter(loader), itertools.count()
 
         def make(how: str) -> float:
