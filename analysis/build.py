@@ -17,6 +17,7 @@ from feedline.analysis.facts import Facts, Traffic
 from feedline.analysis.gather import Gathered
 from feedline.analysis.model import Gauge, Hook, Loader, Report, RunInfo, StepSummary, Workers
 from feedline.analysis.roofline import roofline
+from feedline.profiler import masks
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Stage
@@ -68,6 +69,7 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
     if facts is not None and compared is not None:
         facts = dataclasses.replace(facts, comm=compared.communication, comm_parts=compared.parts)
     trained = convergence(run, notes)
+    notes = [*notes, *rank_notes(shown), *(note for rank in gathered.values() if rank is not shown for note in cut_note(rank))]
     findings = diagnose(facts, trained.checks if trained else ()) if facts else []
     return Report(
         run=run_info(run, shown.rank),
@@ -82,7 +84,7 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
         comm=compared.communication if compared else None,
         convergence=trained,
         hooks=[Hook(str(hook["name"]), bool(hook["attached"]), str(hook["why"])) for hook in shown.rank.manifest.hooks],
-        notes=notes + rank_notes(shown) + [note for rank in gathered.values() if rank is not shown for note in cut_note(rank)],
+        notes=[masks.text(note) for note in notes],
     )
 
 
@@ -158,7 +160,7 @@ def run_info(run: Run, rank: Rank) -> RunInfo:
     )
     return RunInfo(
         name=run.path.name,
-        path=str(run.path),
+        path=masks.place(run.path),
         state=manifest.state,
         command=manifest.command,
         started=datetime.datetime.fromtimestamp(anchor["time_ns"] / 1e9, datetime.timezone.utc).isoformat(timespec="seconds"),

@@ -14,6 +14,7 @@ import threading
 import time
 from typing import NamedTuple
 
+from feedline.profiler import masks
 from feedline.profiler.events import UNMEASURED
 
 #: Begins the name of an annotation in a trace of torch.profiler; ``wall_ns``, read just before it, follows (taps/clock_marks.py).
@@ -72,7 +73,7 @@ class ThreadCounters:
             setattr(self._local, name, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
             return True
         except OSError as error:
-            self.absent[path] = str(error)
+            self.absent[path] = masks.error(error)
             setattr(self._local, name, None)
             return False
 

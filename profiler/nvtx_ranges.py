@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from feedline.profiler import masks
 from feedline.profiler.events import Stage
 
 DOMAIN = "feedline"
@@ -85,15 +86,15 @@ def _attach() -> Ranges | str:
     try:
         import nvtx
     except Exception as error:
-        return f"an NVTX tool listens, but the package nvtx cannot be imported ({error}): pip install nvtx"
+        return f"an NVTX tool listens, but the package nvtx cannot be imported ({masks.error(error)}): pip install nvtx"
     try:
         domain = nvtx.get_domain(DOMAIN)
         # nvtx gives a domain without attributes when no tool was loaded; it says so in no other way.
         if domain.get_event_attributes("next") is None:
-            return f"NVTX could not load the tool at {INJECTION}={os.environ[INJECTION]}"
+            return f"NVTX could not load the tool at {INJECTION}={masks.path(os.environ[INJECTION])}"
         return Ranges(domain)
     except Exception as error:
-        return f"this nvtx does not offer what is needed ({error!r}): pip install -U nvtx"
+        return f"this nvtx does not offer what is needed ({masks.error(error)}): pip install -U nvtx"
 
 
 class _Attributes(dict[str, Any]):

@@ -7,6 +7,7 @@ them, so Open MPI's own variables go before Slurm's.
 Ask in the training's main process and hand the answers to workers: without a launcher, a worker is a launch of its own.
 """
 
+import hashlib
 import os
 import re
 import time
@@ -57,7 +58,8 @@ def launch_id(environ: Mapping[str, str] = os.environ) -> str:
         parts = [environ.get(name) for name in ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")]
     else:
         root = _root(launcher, environ)
-        run = environ.get("TORCHELASTIC_RUN_ID", "")[:64] if launcher == "torchrun" else ""
+        named = environ.get("TORCHELASTIC_RUN_ID", "") if launcher == "torchrun" else ""  # by the user: anything
+        run = hashlib.sha256(os.fsencode(named)).hexdigest()[:8] if named else ""
         parts = [run, str(root), str(_start_ticks(root) or 0)]
     return re.sub(r"[^\w.-]", "_", "-".join([launcher, *(part for part in parts if part)]))
 

@@ -218,7 +218,13 @@ def next_command(report: Report) -> tuple[str, str]:
     """What to type next, and what it gives."""
     if report.step is None:
         return "feedline env", "says, hook by hook, what this machine and this torch allow"
-    return f"feedline report {shlex.quote(report.run.path)} -o report.html", "draws all of this, with the course over the run, in one file"
+    return f"feedline report {run_place(report.run)} -o report.html", "draws all of this, with the course over the run, in one file"
+
+
+def run_place(run: RunInfo) -> str:
+    """A run's folder as one would type it: a shell knows ``~`` only outside of quotes."""
+    home, rest = ("~/", run.path[2:]) if run.path.startswith("~/") else ("", run.path)
+    return home + shlex.quote(rest)
 
 
 def shell(command: list[str]) -> str:

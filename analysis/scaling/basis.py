@@ -6,6 +6,7 @@ from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.scaling.measured import pace_of, world_size
 from feedline.analysis.scaling.predict import Basis
 from feedline.analysis.scaling.recorded import anatomy_of, link_of
+from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Rank, Run
 
@@ -35,7 +36,7 @@ def basis_of(launches: Sequence[Sequence[Run]]) -> Basis:
     together = [found for run in largest for _, rank in sorted(run.ranks.items())[:MOST] if (found := collectives(rank)) is not None]
     link = link_of(together)
     if link is None:
-        return Basis((), "unknown", why=f"the ranks of {', '.join(str(run.path) for run in largest)} have no collectives in common")
+        return Basis((), "unknown", why=f"the ranks of {', '.join(masks.place(run.path) for run in largest)} have no collectives in common")
     return Basis((), "unknown", anatomy, link, "")
 
 

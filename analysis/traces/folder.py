@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feedline.analysis.traces.columns import EVENT_DTYPE, CollectiveArgs, Shape, Trace, Track
+from feedline.profiler import masks
 from feedline.profiler.errors import RunDamaged
 from feedline.profiler.files import owned
 from feedline.profiler.store.layout import TRACE
@@ -32,6 +33,8 @@ def write(trace: Trace, folder: Path) -> None:
     about = {name: value for name, value in vars(trace).items() if name != "events"}
     for name in ("tracks", "shapes", "collectives"):
         about[name] = [asdict(one) for one in about[name]]
+    about["source"], about["notes"] = masks.token(trace.source), [masks.text(note) for note in trace.notes]
+    about["names"] = [masks.text(name) if "/" in name else masks.token(name) for name in trace.names]  # with_stack gives files
     names = EVENT_DTYPE.names or ()
     kinds = [pa.field(name, pa.from_numpy_dtype(EVENT_DTYPE[name])) for name in names]
     schema = pa.schema(kinds, metadata={ABOUT: json.dumps(about, separators=(",", ":")).encode("utf-8", "surrogatepass")})

@@ -1,5 +1,6 @@
 """Traces of other tools into a run folder: read by many processes at once, put in place in one move."""
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,8 +13,10 @@ from feedline.analysis.traces.columns import Trace
 from feedline.analysis.traces.kineto.limits import DEFAULT, Limits
 from feedline.analysis.traces.rank import assign
 from feedline.analysis.traces.reading import read_trace
+from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError, OutputError, TraceDamaged
 from feedline.profiler.files import lists, owned
+from feedline.profiler.record.privacy import mask_argv
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
 
@@ -81,7 +84,7 @@ def ingest(
             for rank, (trace, one) in ranked.items():
                 place = rank_folder(made, rank)
                 owned.move(one.place, made, place.name)
-                left_out = list(problems.values()) if rank == min(ranked) else []
+                left_out = [why.replace(path, os.path.basename(path)) for path, why in problems.items()] if rank == min(ranked) else []
                 _manifest(trace, one.end_ns, command, left_out).write(place)
             owned.put(made, run, "run", force)
         return Ingested(run, {rank: one.path for rank, (_, one) in ranked.items()}, problems)
@@ -136,12 +139,12 @@ def _ranked(staged: Sequence[_Staged], given: Mapping[str, int]) -> dict[int, tu
 def _manifest(trace: Trace, end_ns: int, command: Sequence[str], left_out: list[str]) -> Manifest:
     begin, end = trace.origin_ns, trace.origin_ns + end_ns
     return Manifest(
-        command=list(command),
+        command=mask_argv(list(command)),
         place={"rank": trace.rank or 0, "world_size": trace.world_size or 1},
         versions={"feedline": version("feedline"), "python": sys.version.split()[0]},
         machine={"gpus": ", ".join(sorted(set(trace.devices.values())))} if trace.devices else {},
         anchors=[{"perf_counter_ns": 0, "time_ns": begin}, {"perf_counter_ns": end - begin, "time_ns": end}],
         exit_code=0,
         ended=True,
-        notes=[*trace.notes, *left_out],
+        notes=[masks.text(note) for note in (*trace.notes, *left_out)],
     )

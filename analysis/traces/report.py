@@ -15,6 +15,7 @@ from feedline.analysis.traces.budget import Budget
 from feedline.analysis.traces.facts import TraceFacts, mean_step_s
 from feedline.analysis.traces.rules import diagnose, verdict
 from feedline.analysis.traces.summary import RankTrace, summarise
+from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Run
 
@@ -83,7 +84,7 @@ def _report(run: Run, traces: Mapping[int, RankTrace], budgets: Mapping[int, Bud
         ranks={str(number): _rank(one, budgets[number], between, number) for number, one in traces.items()},
         gauges=[],
         hooks=[],
-        notes=[*notes, *_notes(run, between)],
+        notes=[masks.text(note) for note in (*notes, *_notes(run, between))],
         comm=between.communication if between else None,
         traces=_traces(traces, budgets[first]),
     )
@@ -94,7 +95,7 @@ def _run_info(run: Run, traces: Mapping[int, RankTrace]) -> RunInfo:
     begin = min((one.origin_ns + one.begin_ns for one in traces.values() if one.origin_ns), default=0)
     return RunInfo(
         name=run.path.name,
-        path=str(run.path),
+        path=masks.place(run.path),
         state="finished",
         command=first.command,
         started=datetime.datetime.fromtimestamp(begin / 1e9, datetime.timezone.utc).isoformat(timespec="seconds"),

@@ -1,6 +1,7 @@
 """``feedline probe``."""
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,6 +87,6 @@ def subject_of(args: argparse.Namespace) -> "tuple[Subject, list[str]]":
     model = user_code.load_model(args.model) if args.model else None
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     recipe = read(transform) if transform is not None else None
-    notes = [f"{problem.path}: {problem.says}" for problem in data.problems if problem.left_out] if data else []
+    notes = [f"{os.path.relpath(problem.path, data.root)}: {problem.says}" for problem in data.problems if problem.left_out] if data else []
     folder = args.data or Path.cwd()
     return Subject(data, transform, recipe, model, max(1, args.batch_size), device, folder, plan), notes

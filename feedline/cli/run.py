@@ -50,6 +50,12 @@ class Run:
         parser.add_argument(
             "--fix", metavar="NAME=VALUE,...", help="change the training, as in warmup=5ep,lr_rule=sqrt (`feedline converge`)"
         )
+        parser.add_argument(
+            "--record-argv",
+            choices=("all", "masked", "none"),
+            default="masked",
+            help="the script's arguments in the run: masked, all but plainly harmless values (default); all, unmasked, secrets too; none",
+        )
         parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module, as in `python -m`")
         parser.add_argument("script", help="the training script")
         parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
@@ -73,7 +79,7 @@ class Run:
         if first:
             see_that_json_is_free(args)
         try:
-            session = Session(path, [args.script, *args.args], args.force, args.strict, args.detail, args.window, fixes)
+            session = Session(path, [args.script, *args.args], args.force, args.strict, args.detail, args.window, fixes, args.record_argv)
         except Exception as error:  # whatever is wrong with recording, the training runs; but not without a change that was asked for
             if args.strict or fixes is not None:
                 raise

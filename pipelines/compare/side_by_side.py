@@ -1,5 +1,6 @@
 """Compare loaders: every one is checked, then all are measured in turns."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,7 @@ from feedline.pipelines.loaders import KINDS, pillow_v1
 from feedline.pipelines.loaders.protocol import LoaderKind, Task
 from feedline.pipelines.probes.measure import reason
 from feedline.pipelines.translate.difference import Difference, differences
+from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.samplers.cgroup import effective_cpus
 
@@ -79,7 +81,7 @@ def compare(contest: Contest, compute: Callable[[], Compute] | None = None) -> C
     left_out: dict[str, list[str]] = {}
     for problem in task.photos.problems:
         if problem.left_out:
-            left_out.setdefault(problem.kind, []).append(problem.path)
+            left_out.setdefault(problem.kind, []).append(os.path.relpath(problem.path, task.photos.root))
     settings = {"batch_size": task.settings.batch_size, "workers": task.settings.workers, "device": task.settings.device}
     return Comparison(
         rows=rows,
@@ -183,6 +185,6 @@ def repeated(task: Task, row: Row, part_s: float) -> Task:
 def why(error: Exception) -> str:
     """In one line; our own errors are words already. What comes out of a worker has its own words at the end of a traceback."""
     if isinstance(error, FeedlineError):
-        return str(error)
+        return masks.text(str(error))
     lines = str(error).strip().splitlines()
-    return lines[-1] if lines and "DataLoader worker" in lines[0] and len(lines) > 1 else reason(error)
+    return masks.text(lines[-1]) if lines and "DataLoader worker" in lines[0] and len(lines) > 1 else reason(error)

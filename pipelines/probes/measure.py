@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from feedline.profiler import clock
+from feedline.profiler import clock, masks
 from feedline.profiler.ceilings import Ceiling
 
 process_cpu_ns = time.process_time_ns  # tests put a fake in its place, as in that of clock.wall_ns
@@ -143,7 +143,7 @@ def reason(error: BaseException) -> str:
     """An error as the reason in a table: one line."""
     lines = str(error).strip().splitlines()
     first = lines[0].strip() if lines else ""
-    return first if isinstance(error, Refused) and first else f"{type(error).__name__}: {first}".rstrip(": ")
+    return masks.text(first if isinstance(error, Refused) and first else f"{type(error).__name__}: {first}".rstrip(": "))
 
 
 def ceiling(

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import wrapt
 
+from feedline.profiler import masks
 from feedline.profiler.taps.patch import Patches
 
 Tell = Callable[[str, bool, str], None]  # hook, attached?, what it gives or why not
@@ -30,7 +31,7 @@ class Hooks:
                 try:
                     attach()
                 except Exception as error:
-                    self.tell(library, False, f"{type(error).__name__}: {error}")
+                    self.tell(library, False, masks.error(error))
 
         if library in sys.modules and not getattr(sys.modules[library].__spec__, "_initializing", False):
             arrived(None)
@@ -44,7 +45,7 @@ class Hooks:
             attach(patches)
         except Exception as error:
             patches.undo()
-            self.tell(name, False, f"{type(error).__name__}: {error}")
+            self.tell(name, False, masks.error(error))
             return
         self.add_undo(patches.undo)
         self.tell(name, True, gives)

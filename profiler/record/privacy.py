@@ -1,21 +1,25 @@
-"""What a run folder may hold of the environment and the command line, so that it can be shared.
+"""What a run folder holds of the environment and the command line, so that it can be shared.
 
-Variables are recorded only if ENVIRONMENT names them. Arguments are all recorded, with the values of those that look like keys replaced by
-MASK: by the argument's name (``--api-key X``), by the shape of the value (``ghp_...``), or as part of a URL. In doubt a value is masked.
-
-detect-secrets (1.5, Apache-2.0) was weighed and is not used: with requests and PyYAML it takes 0.15 s to import, half of what feedline may
-cost at start; it judges values and code, not names of arguments; and its entropy check reports ``--tokenizer gpt2`` and digests in paths.
+Variables are recorded only if ENVIRONMENT names them. Of variables and arguments only values that are plainly harmless are kept
+(plain.py), with names of options and keys, and paths below the working directory; everything else becomes MASK. A list of what is secret
+can never be complete; a gap in a list of what is harmless costs a reader a value here and there.
 """
 
+import json
 import os
 import re
 from collections.abc import Mapping
 
-MASK = "***"
+from feedline.profiler import masks
+from feedline.profiler.masks import MASK
+from feedline.profiler.plain import WORDS, is_name, is_plain, words_of
+
+#: What --record-argv offers.
+WAYS = ("all", "masked", "none")
 
 _SETTINGS = """
     RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE
-    TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_USE_AGENT_STORE
+    TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_USE_AGENT_STORE
     SLURM_JOB_ID SLURM_STEP_ID SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_NTASKS SLURM_STEP_NUM_TASKS SLURM_NNODES
     SLURM_NTASKS_PER_NODE SLURM_CPUS_PER_TASK SLURM_CPUS_ON_NODE SLURM_GPUS_ON_NODE SLURM_MEM_PER_NODE SLURM_RESTART_COUNT
     SLURM_ARRAY_TASK_ID OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE PMI_RANK PMI_SIZE
@@ -34,150 +38,113 @@ _SETTINGS = """
     PYTHONHASHSEED PYTHONOPTIMIZE PYTHONUNBUFFERED PYTHONMALLOC PYTHONDEVMODE PYTHONSAFEPATH PYTHON_GIL PYTHON_JIT
 """
 
-#: The environment variables that a run records: ranks, thread and device settings. None of them holds a secret, a user, a host or a path.
+#: The environment variables that a run records: ranks, thread and device settings.
 ENVIRONMENT = frozenset(_SETTINGS.split())
 
-#: Words that make an argument's name secret wherever they stand, unless the name ends in one of _ABOUT.
-_SECRET = frozenset(
-    """password passwords passwd passphrase passcode secret secrets secretkey credential credentials apikey apikeys accesskey authtoken
-    accesstoken authorization bearer webhook webhooks cookie""".split()
+#: A name that ends in one of these has values that are secret, or somebody's, even where they are plain numbers or words.
+_PRIVATE = re.compile(
+    r"(?!tokens).*(?:key|token|secret|password|passwd|pwd)s?|(?:pass|passphrase|passcode|pw|pin|otp|pat|cred|credential|auth|basic|bearer|login"
+    r"|user|username|account|email|mail|phone|owner|licen[cs]e|webhook|cookie|signature|sig)s?"
 )
-#: A name that ends like this tells about a secret, and is none: --password-file, --secret-name.
-_ABOUT = frozenset("file path dir folder name type kind env variable field column length len size policy version provider arn".split())
-#: "key" and "keys" are secret after one of these, or alone; --key-frames, --image-key and --label-key are not.
-_KEY_OF = frozenset(
-    """api access secret private auth encryption signing shared session master account storage service license aws s3 gcs azure wandb
-    openai anthropic hf huggingface comet neptune""".split()
-)
-#: "token" is secret, but for these of language models; "tokens" after one of _KEY_OF only.
-_TOKEN_OF_TEXT = frozenset(
-    """pad eos bos unk sep cls mask special additional start end stop begin next image video audio vision text new prompt per max min
-    num""".split()
-)
-_PASS_OF = frozenset("db database user mysql postgres pg redis mongo smtp ssh ftp http proxy".split())
-_NEGATION = frozenset({"no", "without", "skip", "disable", "ignore"})
-
-#: Tokens known by their prefix alone: GitHub, GitLab, AWS, Slack, SendGrid and JWT as in detect-secrets 1.5, the others as seen in use.
-#: Lengths are lower bounds on purpose, and still long enough for ordinary names (``sk-learn``, ``global-batch``) to pass.
-_SHAPES = re.compile(
-    r"""(?<![A-Za-z0-9])(?:
-      gh[opsur]_[A-Za-z0-9]{20,} | github_pat_\w{20,}                             # GitHub
-    | gl(?:pat|dt|ft|soat|rt|cbt|imt|ptt|agent|oas)-[\w-]{20,}                     # GitLab
-    | hf_[A-Za-z0-9]{20,}                                                         # Hugging Face
-    | sk-[A-Za-z0-9]{20,} | sk-(?:proj|svcacct|admin|ant|or-v1)-[\w-]{16,}        # OpenAI, Anthropic, OpenRouter
-    | [sr]k_(?:live|test)_[A-Za-z0-9]{16,}                                        # Stripe
-    | (?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Z0-9])                             # AWS
-    | eyJ[\w-]{8,999}\.[\w-]{8,}(?:\.[\w-]*)?                                     # JSON Web Token
-    | xox[a-z]-[\w-]{10,} | xapp-[\w-]{10,}                                       # Slack
-    | AIza[\w-]{35} | ya29\.[\w-]{16,}                                            # Google
-    | nvapi-[\w-]{20,} | wandb_v\d_\w{20,} | r8_[A-Za-z0-9]{30,} | gsk_[A-Za-z0-9]{30,}   # NVIDIA, W&B, Replicate, Groq
-    | npm_[A-Za-z0-9]{30,} | pypi-A[\w-]{40,} | SG\.[\w-]{16,64}\.[\w-]{16,}       # npm, PyPI, SendGrid
-    )""",
-    re.VERBOSE,
-)
-_BEARER = re.compile(r"""\b(bearer\s+(?=\S{6})|authorization["']?\s*[:=]\s*["']?(?:[a-z]+\s+)?)[^\s"',]+""", re.IGNORECASE)
-_PRIVATE_KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END|\Z)", re.DOTALL)
-_HOOK = re.compile(r"(hooks\.slack\.com/\w+/|discord(?:app)?\.com/api/webhooks/)\S+")
-
-# In what follows lengths are bounded, for a long argument would else be read in time that grows with its square.
-
-#: user:password@ or token@ of a URL. A password may hold a slash; what looks like a port followed by a path is none.
-_USERINFO = re.compile(
-    r"(\b[a-z][a-z0-9+.-]{0,20}://)(?!git@)(?:[^\s/?#:@]{0,256}:(?!\d{1,5}/)[^\s@]{0,256}@(?:[^\s/?#@]{0,256}@)*|[^\s/?#]{1,256}@)",
-    re.IGNORECASE,
-)
-#: ``name=``, ``name:`` or ``--name `` inside a longer text: a query string, JSON, a list of settings, code, a command line.
-_INNER_NAME = re.compile(r"""(?<![\w.-])([\w.-]+)(?:(["']?\s{0,8}(?:%3D|[:=])\s{0,8})|(?<=\w)\s{1,8}(?!-))""")
-_INNER_VALUE = re.compile(r""""[^"]*"|'[^']*'|[^\s,;&"'{}\[\]()]+""")
-_NEXT_VALUE = re.compile(r""""[^"]*"|'[^']*'|\S+""")
-_PAIR_NAME = re.compile(r"[\w./@\[\]+~-]*\w\s*")
-_BARE_OPTION = re.compile(r"-[\w.-]+")
-_OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z]\Z|--\Z")
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_OPTION = re.compile(r"(--?)([A-Za-z][\w.-]*)(?:(=)(.*))?", re.DOTALL)
+_PAIR = re.compile(r"([+~]{0,2})([\w./@-]+)=(.+)", re.DOTALL)
+_LIST = re.compile(r"([,;&\s]+)")
+_SCHEME = re.compile(r"[a-z][a-z0-9+]{0,9}://")
+_LONGEST, _MOST_PAIRS = 10_000, 100
 
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables of ENVIRONMENT that are set, sorted by name; a value that looks like a key is masked all the same."""
-    return {name: mask_text(environ[name]) for name in sorted(ENVIRONMENT) if name in environ}
+    """The variables of ENVIRONMENT that are set, sorted by name; a value that is not plainly harmless is masked."""
+    return {name: environ[name] if is_plain(environ[name]) else MASK for name in sorted(ENVIRONMENT) if name in environ}
+
+
+def recorded_argv(argv: list[str], way: str = "masked") -> list[str]:
+    """A command line as ``--record-argv`` wants it: all, masked, or none but the script's own name."""
+    if way == "none":
+        return [masks.token(os.path.basename(word)) for word in argv[:1]]
+    return list(argv) if way == "all" else mask_argv(argv)
 
 
 def mask_argv(argv: list[str]) -> list[str]:
-    """A command line with MASK in place of what looks like a key. As long as ``argv``; masking it again changes nothing.
+    """A command line, its program first, with MASK in place of every value that is not plainly harmless.
 
-    After an option with a secret name (``--token``) the next argument is masked, after a plural one (``--api-keys``) all up to the next
-    option, whatever they look like.
+    As long as ``argv``. Masking it again where none of its files are changes nothing but paths.
     """
-    masked: list[str] = []
-    hide, hide_more = False, False
-    for argument in argv:
-        if hide and not _is_option(argument):
-            masked.append(MASK)
-            hide = hide_more
-            continue
-        masked.append(_mask_argument(argument))
-        hide = bool(_BARE_OPTION.fullmatch(argument)) and is_secret_name(argument)
-        hide_more = argument.endswith("s") and not argument.endswith("pass")
+    masked = [_program(word) for word in argv[:1]]
+    private = False
+    for argument in argv[1:]:
+        option = _OPTION.fullmatch(argument)
+        if option:
+            masked.append(_mask_option(*option.groups(default="")))
+            private = not option[3] and _is_private(option[2])
+        else:
+            masked.append(MASK if private else mask_value(argument))
     return masked
 
 
-def mask_text(text: str) -> str:
-    """Any text with MASK in place of known tokens, passwords in URLs, and values that follow a secret name."""
-    text = _USERINFO.sub(rf"\1{MASK}@", text)
-    text = _HOOK.sub(rf"\1{MASK}", text)
-    text = _PRIVATE_KEY.sub(rf"\1{MASK}\2", text)
-    text = _BEARER.sub(rf"\1{MASK}", text)
-    text = _mask_pairs(text)
-    return _SHAPES.sub(MASK, text)
+def mask_value(value: str) -> str:
+    """One value: as it is where it is plainly harmless, the harmless parts of JSON and of settings such as ``lr=0.1``, a path, or MASK."""
+    if is_plain(value):
+        return value
+    if len(value) > _LONGEST or value.count("=") > _MOST_PAIRS:
+        return MASK
+    if value[0] in "[{":
+        try:
+            return json.dumps(_mask_json(json.loads(value)), separators=(",", ":"))
+        except (ValueError, RecursionError):
+            pass
+    if pair := _PAIR.fullmatch(value):
+        return f"{pair[1]}{_mask_pair(pair[2], pair[3])}"
+    parts = _LIST.split(value)
+    if any(map(_PAIR.fullmatch, parts[::2])):
+        parts[::2] = [mask_value(part) if _PAIR.fullmatch(part) or is_plain(part) else MASK for part in parts[::2]]
+        return "".join(parts)
+    if scheme := _SCHEME.match(value):
+        return value if value == "env://" else f"{scheme[0]}{MASK}"
+    return _mask_path(value)
 
 
-def is_secret_name(name: str) -> bool:
-    """Whether a value of this name (``--api-key``, ``WANDB_API_KEY``, ``auth.token``, ``awsSecretKey``) is to be masked."""
-    words = [word.lower() for word in _WORD.findall(name.rstrip("0123456789"))]
-    if not words or words[0] in _NEGATION:
+def _program(word: str) -> str:
+    """A script below the working directory with its folders, any other by its own name: what a person knows the run by."""
+    known = not os.path.isabs(word) or not masks.path(word).startswith((MASK, "~"))
+    return masks.token(masks.path(word) if known and "/" in word else os.path.basename(word))
+
+
+def _mask_option(dashes: str, name: str, equals: str, value: str) -> str:
+    if dashes == "-" and len(name) > 2 and not all(word in WORDS for word in words_of(name)):  # -pVALUE, -Dname=VALUE
+        return f"-{name[0]}{mask_value(name[1:] + equals + value)}"
+    return dashes + _mask_pair(name, value) if equals else dashes + (name if is_name(name) else MASK)
+
+
+def _mask_pair(name: str, value: str) -> str:
+    shown = name if is_name(name) else MASK
+    return f"{shown}={MASK if value and _is_private(name) else mask_value(value)}"
+
+
+def _mask_json(value: object) -> object:
+    if isinstance(value, dict):
+        return {
+            key if is_name(key) else MASK: MASK if _is_private(key) and not isinstance(item, (dict, list)) else _mask_json(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_mask_json(item) for item in value]
+    return mask_value(value) if isinstance(value, str) else value if is_plain(str(value)) else MASK
+
+
+def _mask_path(value: str) -> str:
+    shown = masks.path(value)
+    if os.path.isabs(value) and shown.startswith((MASK, "~")) or is_plain(shown) or _is_there(value):
+        return shown
+    return MASK + masks.ending(value)
+
+
+def _is_there(path: str) -> bool:
+    try:
+        return os.path.lexists(path)
+    except ValueError:  # a null byte, before Python 3.12
         return False
-    last, before = words[-1], words[-2] if len(words) > 1 else ""
-    if _SECRET.intersection(words) and last not in _ABOUT:
-        return True
-    if last in ("key", "keys"):
-        return before in _KEY_OF or words == ["key"]
-    if last in ("token", "jwt"):
-        return not _TOKEN_OF_TEXT.intersection(words)
-    if last == "tokens":
-        return before in _KEY_OF
-    if last == "pass":
-        return before in _PASS_OF or words == ["pass"]
-    if last == "pwd":
-        return not name.endswith("PWD") or before in _PASS_OF
-    return words == ["auth"] or words[-3:] == ["access", "key", "id"] or words[-2:] in (["basic", "auth"], ["connection", "string"])
 
 
-def _mask_argument(argument: str) -> str:
-    name, equals, value = argument.partition("=")
-    if value and _PAIR_NAME.fullmatch(name) and _is_secret_in_pair(name):
-        return f"{name}{equals}{MASK}"
-    return mask_text(argument)
-
-
-def _mask_pairs(text: str) -> str:
-    done, at = [], 0
-    while found := _INNER_NAME.search(text, at):
-        done.append(text[at : found.end()])
-        at = found.end()
-        name, in_pair = found[1], found[2] is not None
-        secret = _is_secret_in_pair(name) if in_pair else name.startswith("-") and is_secret_name(name)
-        value = (_INNER_VALUE if in_pair else _NEXT_VALUE).match(text, at) if secret else None
-        if value:
-            quote = value[0][0] if value[0][0] in "\"'" else ""
-            done.append(f"{quote}{MASK}{quote}")
-            at = value.end()
-    return "".join(done) + text[at:]
-
-
-def _is_secret_in_pair(name: str) -> bool:
-    """Signatures are secret in a query string (``sig=``, ``X-Amz-Signature=``), not as an option (``--signature serving``)."""
-    words = _WORD.findall(name)
-    return is_secret_name(name) or (bool(words) and words[-1].lower() in ("sig", "signature"))
-
-
-def _is_option(argument: str) -> bool:
-    return bool(_OPTION.match(argument))
+def _is_private(name: str) -> bool:
+    return any(_PRIVATE.fullmatch(word) for word in words_of(name)[-1:])

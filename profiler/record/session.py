@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Protocol
 
-from feedline.profiler import clock, ranks
+from feedline.profiler import clock, masks, ranks
 from feedline.profiler.clock import counters
 from feedline.profiler.errors import OutputError, PlaceTaken
 from feedline.profiler.files import owned, removal
@@ -61,12 +61,13 @@ class Session:
 
     Args:
         path: the run folder; other ranks of the launch use the same one.
-        command: what is recorded, for the manifest; keys are masked.
+        command: what is recorded, for the manifest.
         overwrite: remove an older run in that place first.
         strict: where the folder is taken, record nothing rather than into RUN-2, RUN-3, ...
         every: look at one sample in so many in detail; None: as many as stay cheap.
         window: which steps torch.profiler is to record; None: a few where a GPU is used.
         changes: to the training itself, attached before anything else.
+        record_argv: which values of ``command`` the manifest keeps: one of privacy.WAYS.
 
     Attributes:
         path: the run folder that was made, perhaps under the next free name.
@@ -84,13 +85,14 @@ class Session:
         every: int | None = None,
         window: Window | None = None,
         changes: Changes | None = None,
+        record_argv: str = "masked",
     ) -> None:
         if recorder.main is not None:
             raise OutputError("this process is being recorded already: end that recording first")
         self.place = ranks.place()
         self.manifest = Manifest(
             launch=ranks.launch_id(),
-            command=privacy.mask_argv(command),
+            command=privacy.recorded_argv(command, record_argv),
             place=asdict(self.place),
             environment=privacy.environment(),
             machine=machine(),
@@ -149,7 +151,7 @@ class Session:
 
     def _tell_hook(self, name: str, attached: bool, why: str) -> None:
         self.manifest.hooks = [hook for hook in self.manifest.hooks if hook["name"] != name]
-        self.manifest.hooks.append({"name": name, "attached": attached, "why": why})
+        self.manifest.hooks.append({"name": name, "attached": attached, "why": masks.text(why)})
         self._write_manifest()
 
     def _tell_loader(self, kind: str, settings: dict[str, object]) -> int:
@@ -160,7 +162,8 @@ class Session:
 
     def _tell_setup(self, training: dict[str, object]) -> None:
         if self._changes is not None:
-            training = {**training, "fixes": self._changes.text, "fixes_failed": dict(self._changes.failed)}
+            failed = {name: masks.text(why) for name, why in self._changes.failed.items()}
+            training = {**training, "fixes": self._changes.text, "fixes_failed": failed}
         self.manifest.training = training
         self._write_manifest()
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from feedline.profiler import masks
 from feedline.profiler.samplers.source import Rates, Source, read_file
 
 SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own sector is (Linux Documentation/admin-guide/iostats.rst)
@@ -34,7 +35,7 @@ class Disk(Source):
             if disk:
                 disks.add(disk)
             else:
-                self.missing[f"disk of {path}"] = f"{path}: not on a block device of this machine"
+                self.missing[f"disk of {masks.path(path)}"] = f"{masks.path(path)}: not on a block device of this machine"
         disks = disks or set(physical_disks(self._root))
         if not disks:
             return f"{self._root / 'sys/block'}: no physical disk in it"

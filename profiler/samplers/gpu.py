@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from feedline.profiler import masks
+from feedline.profiler.plain import is_plain
 from feedline.profiler.samplers.gpu_topology import describe_gpus
 from feedline.profiler.samplers.source import Source, reason
 
@@ -83,7 +85,7 @@ class Gpu(Source):
         try:  # here, not in the thread: a fork during an import leaves the child with its lock, held for ever
             self._nvml = nvml or _import_nvml()
         except Exception as error:
-            self._why = f"the package nvidia-ml-py cannot be imported ({error}): pip install nvidia-ml-py"
+            self._why = f"the package nvidia-ml-py cannot be imported ({masks.error(error)}): pip install nvidia-ml-py"
         self._gpus: dict[int, Any] = {}
         self._taken: list[tuple[int, Reading]] = []
 
@@ -94,12 +96,14 @@ class Gpu(Source):
         try:
             nvml.nvmlInit()
         except nvml.NVMLError as error:
-            return f"nvmlInit: {error}"
+            return f"nvmlInit: {masks.text(str(error))}"
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         for index in visible_gpus(nvml, visible):
             self._gpus[index] = nvml.nvmlDeviceGetHandleByIndex(index)
         if not self._gpus:
-            return "NVML finds no GPU" if visible is None else f"CUDA_VISIBLE_DEVICES={visible} leaves no GPU"
+            if visible is None:
+                return "NVML finds no GPU"
+            return f"CUDA_VISIBLE_DEVICES={visible if is_plain(visible) else masks.MASK} leaves no GPU"
         for index, gpu in self._gpus.items():
             for reading in READINGS:
                 self._try(index, gpu, reading)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from feedline.profiler import clock
+from feedline.profiler import clock, masks
 from feedline.profiler.samplers.gauges import Legend
 from feedline.profiler.samplers.source import Source, reason
 from feedline.profiler.samplers.sources import default_sources
@@ -144,7 +144,7 @@ class Sampler(threading.Thread):
         self._try_to_write_legend()
 
     def _give_up(self, error: Exception) -> None:
-        self.absent[SELF] = f"{self.path}: stopped sampling: {reason(error)}"
+        self.absent[SELF] = masks.text(f"{self.path}: stopped sampling: {reason(error)}")
         self.ready.set()
         self._try_to_write_legend()
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 
-from feedline.profiler import clock
+from feedline.profiler import clock, masks
 
 READ_BYTES = 16384
 
@@ -119,4 +119,4 @@ def reason(error: Exception) -> str:
     """An exception in words for a list of what is absent: with the path, when it has one."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return f"{type(error).__name__}: {error}"
+    return masks.text(f"{type(error).__name__}: {error}")  # of the machine's: a source runs none of the program's code

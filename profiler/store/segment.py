@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feedline.profiler import masks
 from feedline.profiler.errors import PlaceTaken
 from feedline.profiler.events import RECORD, RECORD_DTYPE, UNMEASURED, Stage
 from feedline.profiler.files import owned, single
@@ -216,7 +217,7 @@ class Segment:
             if slot >= self._end:
                 slot = self._grow()
             at = (slot - self._begin) * RECORD.size
-            text = name.encode(errors="backslashreplace")[:56].decode(errors="ignore").encode()
+            text = masks.token(name).encode(errors="backslashreplace")[:56].decode(errors="ignore").encode()
             RECORD.pack_into(self._chunk, at, 0, 0, 0, 0, 0, 0, 0, number, 0, 0, 0, 0)
             self._chunk[at : at + len(text)] = text
             self._chunk[at + RECORD.size - 1] = Stage.NAME
@@ -317,7 +318,7 @@ class Segment:
 
     def _stop(self, error: Exception) -> None:
         if self.stopped is None:
-            self.stopped = f"{type(error).__name__}: {error}"
+            self.stopped = masks.error(error)
             self.forget()
             try:
                 header = json.loads(bytes(self._header[len(MAGIC) : PAGE]).rstrip(b"\0"))

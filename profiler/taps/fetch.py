@@ -11,7 +11,7 @@ from typing import Any
 
 from torch.utils.data._utils import collate as torch_collate
 
-from feedline.profiler import clock
+from feedline.profiler import clock, masks
 from feedline.profiler.clock import Traffic, counters
 from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.record.detail import detail
@@ -46,7 +46,8 @@ def attach(patches: Patches) -> None:
             try:
                 watch(fetcher)
             except Exception as error:
-                recorder.segment.add(Stage.FETCH, clock.wall_ns(), 0, flags=Flag.FAILED, source=recorder.segment.name_id(repr(error)))
+                why = recorder.segment.name_id(masks.error(error))
+                recorder.segment.add(Stage.FETCH, clock.wall_ns(), 0, flags=Flag.FAILED, source=why)
         return fetcher
 
     create_fetcher.by_feedline = True  # type: ignore[attr-defined]

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch.optim import optimizer as torch_optimizer
 
-from feedline.profiler import clock
+from feedline.profiler import clock, masks
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import Span, recorder
 
@@ -148,7 +148,7 @@ class FlopTap:
         try:
             problem = why_not(module)
         except Exception as error:
-            problem = f"{type(error).__name__}: {error}"
+            problem = masks.error(error)
         if problem is None:
             return self._counter
         self._end(problem)
@@ -160,7 +160,7 @@ class FlopTap:
             self._begun = self._begun or span.start
             self._flop[Stage.BACKWARD if span.stage is Stage.BACKWARD else Stage.FORWARD] += counter.take()
         except Exception as error:
-            self._end(f"{type(error).__name__}: {error}")
+            self._end(masks.error(error))
 
     def _after_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if recorder.flops is not self or torch.compiler.is_compiling() or recorder.main is None:
@@ -176,7 +176,7 @@ class FlopTap:
             elif self._updates >= WARM_UP and not torch.autograd._profiler_enabled():  # or the program's profile shows it
                 self._counter = Counter()
         except Exception as error:
-            self._end(f"{type(error).__name__}: {error}")
+            self._end(masks.error(error))
 
     def _write(self) -> None:
         forward, backward = self._flop.values()

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import torch
 
-from feedline.profiler import clock
+from feedline.profiler import clock, masks
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
 
@@ -223,7 +223,7 @@ class GpuTimer:
 
     def _give_up(self, error: Exception) -> None:
         recorder.gpu = None
-        self._tell(NAME, False, f"{type(error).__name__}: {error}")
+        self._tell(NAME, False, masks.error(error))
 
 
 def attach(tell: Callable[[str, bool, str], None]) -> Callable[[], None]:

@@ -3,6 +3,7 @@
 There is one Kineto session a process. Ours does not begin when the program has begun one, and gives way when the program begins one.
 """
 
+import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,12 +13,13 @@ from typing import Any
 import torch
 from torch.optim import optimizer as torch_optimizer
 
-from feedline.profiler import clock, nvtx_ranges
+from feedline.profiler import clock, masks, nvtx_ranges
 from feedline.profiler.events import Stage
 from feedline.profiler.files import owned
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.record.window import ON_A_GPU, Window
 from feedline.profiler.store.layout import KINETO as FILE
+from feedline.profiler.taps import kineto_file
 from feedline.profiler.taps.clock_marks import mark
 from feedline.profiler.taps.patch import Patches
 
@@ -81,7 +83,7 @@ class KinetoWindow:
             elif self._steps == self._plan.skip:
                 self._open()
         except Exception as error:
-            self._close(f"{type(error).__name__}: {error}")
+            self._close(masks.error(error))
 
     def _open(self) -> None:
         why = self._why_not()
@@ -121,8 +123,10 @@ class KinetoWindow:
         return None
 
     def _export(self, profiler: torch.profiler.profile) -> None:
-        with owned.replacing_path(self._path.parent, FILE) as part:
-            profiler.export_chrome_trace(str(part))
+        with tempfile.NamedTemporaryFile(prefix="feedline-", suffix=".json") as exported:
+            profiler.export_chrome_trace(exported.name)
+            with owned.replacing(self._path.parent, FILE) as packed:
+                kineto_file.pack(Path(exported.name), packed)
         self._exported = True
 
     def _close(self, problem: str | None) -> None:
@@ -133,7 +137,7 @@ class KinetoWindow:
                 with self._own():
                     profiler.stop()
         except Exception as error:
-            problem = problem or f"{type(error).__name__}: {error}"
+            problem = problem or masks.error(error)
         if recorder.main is not None and self._begun:
             recorder.main.add(Stage.PROFILED, self._begun, clock.wall_ns() - self._begun, extra=self._plan.active)
         self._end(problem)

@@ -34,6 +34,7 @@ ALLOWED = {
     "pipelines/probes/storage.py: tempfile.TemporaryFile": "a file without a name on the disk that is probed",
     "profiler/record/selftest.py: tempfile.TemporaryDirectory": "its run, in the folder for temporary files",
     "profiler/record/selftest.py: tempfile.TemporaryFile": "a checkpoint without a name",
+    "profiler/taps/kineto_window.py: tempfile.NamedTemporaryFile": "the export before it is masked, in the folder for temporary files",
     "profiler/taps/operations/webdataset_.py: tarfile.open": "an archive in memory, of the self-test",
     "pipelines/compare/parts.py: os.open": "images of the user, for reading",
 }

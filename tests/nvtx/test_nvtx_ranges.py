@@ -82,7 +82,7 @@ def test_without_a_tool_there_are_no_ranges_and_nvtx_is_not_imported(under_tool)
 def test_a_tool_that_cannot_be_loaded_is_named_and_gives_no_ranges(under_tool):
     seen = under_tool(HEAD + "    print(ranges, nvtx_ranges.why_not())", **{nvtx_ranges.INJECTION: "/no/such/tool.so"})
 
-    assert seen.stdout.strip() == f"None NVTX could not load the tool at {nvtx_ranges.INJECTION}=/no/such/tool.so"
+    assert seen.stdout.strip() == f"None NVTX could not load the tool at {nvtx_ranges.INJECTION}=***.so"
 
 
 def test_a_missing_nvtx_package_gives_no_ranges_and_says_what_to_install(under_tool):

@@ -154,7 +154,7 @@ def test_a_library_of_another_shape_is_refused_and_left_as_it_was():
     finally:
         del sys.modules["strange"]
 
-    assert said == [("strange", False, "AttributeError: module 'strange' has no attribute 'second'")]
+    assert said == [("strange", False, "AttributeError (raised in the program's own code)")]
     assert strange.first is first
 
 

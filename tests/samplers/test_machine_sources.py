@@ -115,7 +115,7 @@ def test_memory_used_and_available_are_all_there_is() -> None:
 def test_an_old_kernel_without_an_estimate_of_available_memory_makes_the_source_absent(made_up: Write) -> None:
     proc = made_up("meminfo", "MemTotal:       16000000 kB\nMemFree:        9000000 kB\n")
 
-    assert Memory(str(proc)).probe() == f"ValueError: {proc}/meminfo has no MemAvailable"
+    assert Memory(str(proc)).probe() == "ValueError: *** has no MemAvailable"  # a folder of ours stands for /proc here
 
 
 def test_a_file_in_shared_memory_takes_from_what_is_free() -> None:

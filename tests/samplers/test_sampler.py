@@ -16,6 +16,7 @@ from subprocess import Popen
 import numpy as np
 import pytest
 
+from feedline.profiler import masks
 from feedline.profiler.samplers import sampler as module
 from feedline.profiler.samplers.gauges import legend_path, read_gauges, read_legend
 from feedline.profiler.samplers.sampler import Sampler
@@ -142,7 +143,8 @@ def test_a_folder_that_does_not_exist_is_named_and_nothing_is_raised(tmp_path: P
     sampler.stop()
 
     assert "No such file or directory" in sampler.absent["sampler"]
-    assert str(tmp_path / "missing") in sampler.absent["sampler"]
+    assert "No such file or directory" in sampler.absent["sampler"]
+    assert str(tmp_path) not in sampler.absent["sampler"]
 
 
 def test_files_of_another_run_are_left_as_they_are(path: Path, counting) -> None:
@@ -157,7 +159,7 @@ def test_files_of_another_run_are_left_as_they_are(path: Path, counting) -> None
     second.stop()
 
     assert (path.read_bytes(), legend_path(path).read_bytes()) == before
-    assert second.absent == {"sampler": f"{path}: stopped sampling: {path}: File exists"}
+    assert second.absent == {"sampler": masks.text(f"{path}: stopped sampling: {path}: File exists")}
 
 
 def test_facts_that_cannot_be_had_are_named_and_cost_no_gauge(path: Path, counting) -> None:

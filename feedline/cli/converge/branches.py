@@ -13,6 +13,7 @@ from feedline.analysis.convergence.read import read
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.convergence.trial import Branch, Trial, decide, final_value, usual_metric
 from feedline.cli.scale_runs import end, tail
+from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError, FixError, PlaceTaken, ScriptError
 from feedline.profiler.files import results
 from feedline.profiler.printable import say
@@ -129,7 +130,7 @@ def see_that_seeds_differ(runs: dict[tuple[str, int], Recorded | str]) -> None:
 def outcome(arm: str, seed: int, run: Recorded | str, metric: str) -> Branch:
     """A branch as a number."""
     if isinstance(run, str):
-        return Branch(arm, seed, None, 0.0, 0, None, run.splitlines()[0])
+        return Branch(arm, seed, None, 0.0, 0, None, masks.text(run.splitlines()[0]))
     value = final_value(run, metric)
     failed = "" if math.isfinite(value) else f"its {metric} is {value}"
     return Branch(arm, seed, value if not failed else None, run.samples, run.updates, run.step_s, failed)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from feedline.profiler import masks
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.patch import Patches
 
@@ -76,7 +77,7 @@ class Collectives:
             self._tell(NAME, True, self._gives)
             self._clock = start_clock(self._tell, any(clock.measured for clock in self._left))
         except Exception as error:
-            self._tell(NAME, False, f"{type(error).__name__}: {error}")
+            self._tell(NAME, False, masks.error(error))
 
     def _before_destroy(self) -> None:
         try:
@@ -87,7 +88,7 @@ class Collectives:
             if self._tap is not None:
                 self._tap.ends.let_go()
         except Exception as error:
-            self._tell(NAME, False, f"{type(error).__name__}: {error}")
+            self._tell(NAME, False, masks.error(error))
 
 
 def attach(tell: Tell, patches: Patches) -> Callable[[], None]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from feedline.profiler import clock
+from feedline.profiler import clock, masks
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
 
@@ -69,7 +69,7 @@ class Clock(threading.Thread):
         try:
             self._answer() if self._rank == 0 else self._ask()
         except Exception as error:  # the store is gone with rank 0, or with its host
-            why = f"{GIVES}, until {type(error).__name__}: {str(error)[:120]}"
+            why = f"{GIVES}, until {masks.error(error)[:160]}"
         if self._rank and not self.measured and not self._before:
             self._tell(NAME, False, why if why is not GIVES else "rank 0 did not answer")
 
@@ -174,7 +174,7 @@ def start_clock(tell: Callable[[str, bool, str], None], before: bool = False) ->
         store = dist.PrefixStore(f"{PREFIX}/{next(_lives)}", dist.distributed_c10d._get_default_store().clone())  # type: ignore[attr-defined]
         store.set_timeout(datetime.timedelta(seconds=BLOCKED_S))
     except Exception as error:
-        tell(NAME, False, f"the process group's store gives no connection of our own, {type(error).__name__}: {error}")
+        tell(NAME, False, f"the process group's store gives no connection of our own, {masks.error(error)}")
         return None
     thread = Clock(store, rank, size, tell, before)
     thread.start()

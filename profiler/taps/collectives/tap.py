@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from feedline.profiler import clock
+from feedline.profiler import clock, masks
 from feedline.profiler.events import UNMEASURED, Flag
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
@@ -195,7 +195,7 @@ class CollectiveTap:
         if self._errors == 1:
             from feedline.profiler.taps.collectives import NAME
 
-            self._tell(NAME, False, f"some collectives are missing, {type(error).__name__}: {error}")
+            self._tell(NAME, False, f"some collectives are missing, {masks.error(error)}")
         if self._errors > MOST_ERRORS:
             self.detach()
 

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import torch
 
+from feedline.profiler import masks
 from feedline.profiler.events import Flag
 from feedline.profiler.ranks import place
 from feedline.profiler.record.recorder import recorder
@@ -163,7 +164,7 @@ class Norms:
     def give_up(self, error: Exception) -> None:
         """Measure no more."""
         self.wanted, self._lost = False, True
-        self.why = f"{type(error).__name__}: {error}"
+        self.why = masks.error(error)
 
     def before_backward(self) -> None:
         if not self.backwards:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from feedline.profiler import masks
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence.later import Later
 from feedline.profiler.taps.convergence.norms import Norms
@@ -215,7 +216,7 @@ class Watch:
 
     def _failed(self, error: Exception) -> None:
         recorder.convergence = None
-        self._tell(NAME, False, f"{GIVES}, until {type(error).__name__}: {error}")
+        self._tell(NAME, False, f"{GIVES}, until {masks.error(error)}")
 
 
 def is_plain_number(value: Any) -> bool:

@@ -9,6 +9,7 @@ from types import ModuleType
 
 import wrapt
 
+from feedline.profiler import masks
 from feedline.profiler.taps.operations.library import Library, NotPossible, Tap
 
 Report = Callable[[str, bool, str], None]  # hook, attached?, what it gives or why it could not be attached
@@ -58,7 +59,7 @@ class Attached:
             library.install(tap, module)
         except Exception as error:
             tap.undo()
-            self._tell(library, False, str(error) if isinstance(error, NotPossible) else f"{type(error).__name__}: {error}")
+            self._tell(library, False, str(error) if isinstance(error, NotPossible) else masks.error(error))
         else:
             self._taps[library.name] = tap
             self._tell(library, True, "; ".join([library.gives, *tap.left]))
