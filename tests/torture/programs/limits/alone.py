@@ -1,0 +1,5 @@
+"""A training without workers on a machine that lacks something."""
+
+from tiny import digest, network, train
+
+digest(train(train(network())))

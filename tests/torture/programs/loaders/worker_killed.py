@@ -1,0 +1,28 @@
+"""A worker is killed by SIGKILL, another exits by itself; the training catches it and goes on with new workers."""
+
+import os
+import re
+import signal
+
+import torch
+from tiny import Numbers, digest, loader, network, train
+
+
+class Dying(Numbers):
+    def __getitem__(self, index):
+        if index == 5:
+            if self.by_signal:
+                os.kill(os.getpid(), signal.SIGKILL)
+            os._exit(3)
+        return super().__getitem__(index)
+
+
+for by_signal in (True, False):
+    data = Dying()
+    data.by_signal = by_signal
+    try:
+        for _ in torch.utils.data.DataLoader(data, batch_size=2, num_workers=2):
+            pass
+    except RuntimeError as error:
+        print(re.sub(r"\d{2,}", "N", str(error)))
+digest(train(network(), loader(num_workers=1)))

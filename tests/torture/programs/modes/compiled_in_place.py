@@ -1,0 +1,15 @@
+"""Module.compile() in place, fullgraph, and a compiled optimizer step."""
+
+import torch
+from tiny import digest, loader, network, sgd
+
+net = network()
+net.compile(backend="aot_eager", fullgraph=True)
+optimizer = sgd(net)
+update = torch.compile(optimizer.step, backend="eager")
+for x in loader():
+    optimizer.zero_grad()
+    net(x).square().mean().backward()
+    update()
+print(dict(torch._dynamo.utils.counters["frames"]))
+digest(net)

@@ -1,0 +1,14 @@
+"""It removes the run folder under feedline's feet in mid-training, and everything else in that place."""
+
+import os
+import shutil
+
+from tiny import digest, loader, network, sgd, step
+
+net = network()
+optimizer = sgd(net)
+for _ in range(2):
+    for x in loader(num_workers=1):
+        step(net, optimizer, x)
+    shutil.rmtree(os.environ["PLACE"])
+digest(net)

@@ -1,0 +1,56 @@
+"""Odd programs in odd environments end, print, train and leave files as they do without feedline. docs/torture.md lists them."""
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from torture.both import Bench, differences
+from torture.case import Case
+from torture.matrix import row, says
+from torture.table import CASES
+
+#: A folder for the rows of the matrix, one file each (scripts/test-long --matrix).
+ROWS = os.environ.get("TORTURE_ROWS")
+
+
+def parameter(case: Case):
+    marks = [] if case.quick else [pytest.mark.long]
+    if case.awaits:
+        marks.append(pytest.mark.xfail(reason=case.awaits, strict=False))
+    return pytest.param(case, id=case.name, marks=marks)
+
+
+def skip_if_impossible(case: Case) -> None:
+    missing = [module for module in case.needs if importlib.util.find_spec(module) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    if sys.version_info < case.python:
+        pytest.skip(f"about Python {'.'.join(map(str, case.python))} and later")
+    if case.mounts and (os.geteuid() or not shutil.which("unshare")):
+        pytest.skip("only root may have mounts of its own (unshare --mount)")
+
+
+@pytest.mark.parametrize("case", [parameter(case) for case in CASES])
+def test_the_program_behaves_as_without_feedline(case, tmp_path, warm_python):
+    skip_if_impossible(case)
+
+    both = Bench(tmp_path, warm_python).run(case)
+
+    if ROWS:
+        name = case.name.replace("/", " ")
+        (Path(ROWS) / f"{name}.json").write_text(json.dumps(asdict(row(case, both))))
+    found = differences(case, both)
+    assert not found, "\n\n".join([found[0][:3000], *(text[:600] for text in found[1:]), *both.said])
+
+
+def test_the_page_lists_every_program():
+    page = (Path(__file__).parents[2] / "docs" / "torture.md").read_text()
+
+    assert [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")] == [case.name for case in CASES]
+    assert len({case.name for case in CASES}) == len(CASES) >= 100
+    assert all(says(case) for case in CASES)
