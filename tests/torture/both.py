@@ -20,6 +20,7 @@ NOT_COMPARED = re.compile(
     r"0x[0-9a-f]{6,}"  # addresses
     r"|(?<=\[[WEI])\d+ [\d:.]+"  # the time in a line of torch's log
     r"|(?<=^[WEI])\d{4} [\d:.]+ \d+"
+    r"|(?<=^USDT:)[\d: -]+"
     r"|(?<=pid[ =:])\d+|(?<=pid\(s\) )\d+"
     r"|(?<=process )\d+|(?<=Process-)\d+",
     re.MULTILINE,
@@ -93,12 +94,13 @@ class Bench:
         if case.is_cold:
             code, out, err = self._cold(case, case.command(feedline), environment)
         else:
-            done = self._warm.run(*case.command(feedline), folder=self._work, environment=environment)
+            words = [str(self._work / word) if word == case.source.name else word for word in case.command(feedline)]
+            done = self._warm.run(*words, folder=self._work, environment=environment)
             code, out, err = done.returncode, done.stdout, done.stderr
         return Seen(code, masked(out, case.varies), masked(err, case.varies, NOT_COMPARED.pattern), self._files())
 
     def _own(self) -> dict[str, str | None]:
-        return {"OMP_NUM_THREADS": "1", "PLACE": str(self._place), "PYTHONSAFEPATH": None, "PYTHONDONTWRITEBYTECODE": "1"}
+        return {"OMP_NUM_THREADS": "1", "PLACE": str(self._place), "PYTHONSAFEPATH": None, "PYTHONDONTWRITEBYTECODE": None}
 
     def _cold(self, case: Case, words: list[str], environment: dict[str, str]) -> tuple[int, str, str]:
         """Exit code (the first that is not 0), and the outputs of all that were started, one after the other."""

@@ -1,12 +1,13 @@
 """Weights are computed by parametrizations (weight_norm, spectral_norm, orthogonal), cached, and removed at the end."""
 
+import torch
 from tiny import digest, loader, network, sgd, step
 from torch.nn.utils import parametrizations, parametrize
 
-net = network()
-parametrizations.weight_norm(net[0])
-parametrizations.spectral_norm(net[2])
-parametrizations.orthogonal(net[0], "weight")
+net = torch.nn.Sequential(torch.nn.Linear(4, 4), *network())
+parametrizations.orthogonal(net[0])
+parametrizations.weight_norm(net[1])
+parametrizations.spectral_norm(net[3])
 optimizer = sgd(net)
 for x in loader():
     with parametrize.cached():

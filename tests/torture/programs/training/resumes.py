@@ -1,5 +1,6 @@
 """Stops in mid-epoch, saves everything with the random states, and goes on from the files; all steps have to be the same."""
 
+import os
 import pickle
 import random
 
@@ -18,6 +19,7 @@ for number, x in enumerate(loader(generator=torch.Generator().manual_seed(3))):
 digest(net)
 with open("state.pickle", "rb") as file:
     net, optimizer, state = pickle.load(file)
+os.remove("state.pickle")  # it holds addresses
 random.setstate(state)
 state = torch.load("whole.pt")
 net.load_state_dict(state["net"])
