@@ -89,12 +89,15 @@ class Bench:
             shutil.copytree(case.source, self._work / case.source.name)
         else:
             shutil.copy(case.source, self._work)
-        shutil.copy(PROGRAMS / "tiny.py", self._work)
+        for beside in ("tiny.py", "under.py"):
+            shutil.copy(PROGRAMS / beside, self._work)
         environment = {name: value for name, value in {**os.environ, **self._own(), **case.environment}.items() if value is not None}
+        if case.before:
+            subprocess.run(["bash", "-ec", case.before, "bash", sys.executable], cwd=self._work, env=environment, check=True)
         if case.is_cold:
             code, out, err = self._cold(case, case.command(feedline), environment)
         else:
-            words = [str(self._work / word) if word == case.source.name else word for word in case.command(feedline)]
+            words = [str(self._work / word) if word in (case.source.name, "under.py") else word for word in case.command(feedline)]
             done = self._warm.run(*words, folder=self._work, environment=environment)
             code, out, err = done.returncode, done.stdout, done.stderr
         return Seen(code, masked(out, case.varies), masked(err, case.varies, NOT_COMPARED.pattern), self._files())
@@ -105,9 +108,9 @@ class Bench:
     def _cold(self, case: Case, words: list[str], environment: dict[str, str]) -> tuple[int, str, str]:
         """Exit code (the first that is not 0), and the outputs of all that were started, one after the other."""
         command = [sys.executable, *words]
-        if case.shell or case.mounts:
+        if case.shell:
             script = case.shell if '"$@"' in case.shell else f'{case.shell}\nexec "$@"'
-            command = [*(["unshare", "--mount"] if case.mounts else []), "bash", "-c", script, "bash", *command]
+            command = ["bash", "-c", script, "bash", *command]
         ran = [self._start(number, command, environment) for number in range(case.together)]
         ends = []
         for number, process in enumerate(ran):

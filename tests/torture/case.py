@@ -20,8 +20,10 @@ class Case:
         flags: of the interpreter.
         launcher: what starts the interpreter's program, as in ``-m torch.distributed.run``.
         environment: variables to set; None: to remove.
-        shell: bash in which ``"$@"`` is the command (without one, it comes at the end); ``$PLACE`` holds the run folder.
-        mounts: run it with mounts of its own.
+        before: shell that prepares the program's folder; ``$PLACE`` is where the run folder is made.
+        shell: bash in which ``"$@"`` is the command (without one, it comes at the end).
+        mounts: shell that changes the mounts, for this program only.
+        limits: resource limits (NOFILE, FSIZE, ...) and UMASK.
         stdin: the text on its standard input.
         exit: the expected exit code; negative: the signal.
         cold: needs an interpreter of its own. So does whatever has flags, a launcher or a shell.
@@ -44,8 +46,10 @@ class Case:
     flags: tuple[str, ...] = ()
     launcher: tuple[str, ...] = ()
     environment: Mapping[str, str | None] = field(default_factory=dict)
+    before: str = ""
     shell: str = ""
-    mounts: bool = False
+    mounts: str = ""
+    limits: Mapping[str, int] = field(default_factory=dict)
     stdin: str = ""
     exit: int = 0
     cold: bool = False
@@ -71,7 +75,7 @@ class Case:
 
     @property
     def is_cold(self) -> bool:
-        return bool(self.cold or self.flags or self.launcher or self.shell or self.mounts or self.stdin or self.together > 1)
+        return bool(self.cold or self.flags or self.launcher or self.shell or self.stdin or self.together > 1)
 
     def command(self, feedline: list[str]) -> list[str]:
         """What follows ``python``.
@@ -81,4 +85,6 @@ class Case:
         """
         program = self.named or Path(self.program).name
         start = ["-m", program] if self.module else [program]
-        return [*self.flags, *self.launcher, *feedline, *start, *self.args]
+        limits = [f"{name}={value}" for name, value in self.limits.items()]
+        under = ["under.py", self.mounts, *limits, "--"] if self.mounts or limits else []
+        return [*self.flags, *self.launcher, *under, *feedline, *start, *self.args]

@@ -23,7 +23,7 @@ for function in (
 ):
     print(function.__name__, function.__qualname__, getattr(function, "__module__", None), len(function.__doc__ or ""))
     try:
-        print(inspect.signature(function), inspect.getsourcefile(function).rpartition("/")[2])
+        print(inspect.signature(function), inspect.getsourcelines(function)[0][0].strip())
     except (TypeError, ValueError) as error:
         print(error)
-print(type(torch.Tensor.to), type(torch.Tensor.cuda), torch.Tensor.to, torch.overrides.is_tensor_method_or_property(torch.Tensor.to))
+print(torch.overrides.is_tensor_method_or_property(torch.Tensor.to))
