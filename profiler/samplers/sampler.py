@@ -1,6 +1,7 @@
 """The thread that samples the machine's gauges while the training runs."""
 
 import os
+import resource
 import signal
 import threading
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from feedline.profiler.samplers.sources import default_sources
 from feedline.profiler.samplers.writer import MAX_BYTES, GaugeWriter
 
 JOIN_S = 0.5
+FEW_DESCRIPTORS = 128  # the sources hold about 10, and a loader's worker needs about 8
 OWN_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
 SELF = "sampler"  # the name under which the thread reports that it stopped
 
@@ -58,8 +60,11 @@ class Sampler(threading.Thread):
         return self._base_period_s * (1 << (self._writer.thinned if self._writer else 0))
 
     def start(self) -> None:
-        """Begin. Where no thread can be started, ``absent`` says so."""
+        """Begin. Where no thread can be started, or the training needs the file descriptors, ``absent`` says so."""
+        allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         try:
+            if 0 <= allowed < FEW_DESCRIPTORS:
+                raise RuntimeError(f"the process may have only {allowed} file descriptors (ulimit -n)")
             super().start()
         except RuntimeError as error:
             self._give_up(error)

@@ -76,7 +76,10 @@ class Bench:
     def run(self, case: Case) -> Both:
         plain = self._run(case, [])
         self._work.rename(self._folder / "plain")
-        shutil.rmtree(self._place)
+        if self._place.is_dir() and not self._place.is_symlink():
+            shutil.rmtree(self._place)
+        else:
+            self._place.unlink(missing_ok=True)
         output = ["-o", str(self._folder / case.output)] if case.output else []
         feedline = self._run(case, ["-m", "feedline", "run", "-q", *output])
         said = [line for line in feedline.err.splitlines() if line.startswith("feedline:")]

@@ -1,6 +1,7 @@
 """A double fork makes a daemon that trains in a session of its own after the first process has ended."""
 
 import os
+import random
 import time
 
 from tiny import digest, train
@@ -11,6 +12,7 @@ if os.fork() == 0:
     if os.fork() == 0:
         os.close(reader)
         os.chdir("/")
+        random.seed(1)  # Python has seeded it
         digest(train())
         os.write(writer, b"trained")
         os._exit(0)

@@ -1,4 +1,4 @@
-"""multiprocessing.Process by every method trains in the child; daemons, exit codes, queues and a Manager."""
+"""multiprocessing.Process by every method trains in the child; a daemon, exit codes, queues and a Manager."""
 
 import multiprocessing
 import sys
@@ -6,21 +6,20 @@ import sys
 from tiny import digest, network, train
 
 
-def work(queue, shared):
+def work(queue):
     train(network())
-    shared["trained"] = True
     queue.put("done")
     sys.exit(6)
 
 
 if __name__ == "__main__":
     context = multiprocessing.get_context(sys.argv[1])
-    with context.Manager() as manager:
-        queue, shared = context.Queue(), manager.dict()
-        for daemon in (False, True):
-            process = context.Process(target=work, args=(queue, shared), daemon=daemon)
-            process.start()
-            print(queue.get())
-            process.join()
-            print(process.exitcode, dict(shared))
+    with multiprocessing.get_context("fork").Manager() as manager:
+        queue, shared = context.SimpleQueue(), manager.dict()
+        process = context.Process(target=work, args=(queue,), daemon=sys.argv[1] == "fork")
+        process.start()
+        print(queue.get())
+        process.join()
+        shared["ended"] = process.exitcode
+        print(dict(shared))
     digest(train())

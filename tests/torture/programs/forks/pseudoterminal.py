@@ -2,6 +2,7 @@
 
 import os
 import pty
+import random
 import sys
 
 from tiny import digest, train
@@ -9,6 +10,7 @@ from tiny import digest, train
 pid, terminal = pty.fork()
 if pid == 0:
     print(sys.stdout.isatty(), sys.stdin.isatty())
+    random.seed(1)  # Python has seeded it
     digest(train())
     sys.exit(9)
 said = b""

@@ -6,11 +6,11 @@ import sys
 
 from tiny import digest, loader, network, train
 
+net = train(network())
 os.environ.clear()
 sys.path.clear()
 sys.path_importer_cache.clear()
 importlib.invalidate_caches()
-net = train(network())
 train(net, loader(num_workers=1))
 print(dict(os.environ), sys.path)
 digest(net)

@@ -22,9 +22,9 @@ class Loader(importlib.abc.Loader):
         module.value = 5
 
 
-def own(name, *args):
+def own(name, *args, **kwargs):
     asked.append(f"import {name}") if name == "tiny" else None
-    return original(name, *args)
+    return original(name, *args, **kwargs)
 
 
 sys.meta_path.insert(0, Finder())

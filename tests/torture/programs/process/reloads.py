@@ -1,6 +1,7 @@
 """importlib.reload of its own modules and of some of torch's in mid-training."""
 
 import importlib
+import sys
 
 import tiny
 import torch.optim.sgd
@@ -10,7 +11,7 @@ import torch.utils.data.dataset
 net = tiny.train()
 importlib.reload(tiny)
 tiny.train(net)
-importlib.reload(torch.optim.sgd)
+importlib.reload(sys.modules["torch.optim.sgd"])
 importlib.reload(torch.utils.data.dataset)
 dataloader = importlib.reload(torch.utils.data.dataloader)
 print(torch.utils.data.DataLoader is dataloader.DataLoader)

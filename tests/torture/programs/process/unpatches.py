@@ -6,9 +6,8 @@ import torch
 from tiny import digest, loader, network, train
 
 net = network()
-with mock.patch.object(torch.Tensor, "to", autospec=True, side_effect=torch.Tensor.to) as to:
-    x = torch.ones(2).to(torch.float64)
-print(to.call_count, x.dtype)
+with mock.patch.object(torch.Tensor, "to", return_value=5) as to:
+    print(torch.ones(2).to(torch.float64), to.call_args)
 with mock.patch("torch.save") as save:
     torch.save(net, "never")
 print(save.call_args == mock.call(net, "never"))
