@@ -3,7 +3,17 @@
 import torch
 from tiny import digest, loader, network, sgd
 
-net = network()
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = network()
+
+    def forward(self, x):
+        return self.inner(x) * 2
+
+
+net = Net()
 net.compile(backend="aot_eager", fullgraph=True)
 optimizer = sgd(net)
 update = torch.compile(optimizer.step, backend="eager")

@@ -33,4 +33,4 @@ import made  # noqa: E402
 from tiny import digest, train  # noqa: E402
 
 digest(train())
-print(asked, made.value, sys.meta_path[0].__class__.__name__)
+print(sorted(set(asked)), made.value, sys.meta_path[0].__class__.__name__)
