@@ -92,7 +92,9 @@ def exit_code_of(error: BaseException | None) -> int:
         return 0
     if isinstance(error, SystemExit):
         code = error.code
-        return 0 if code is None else code if isinstance(code, int) else 1
+        if isinstance(code, int):
+            return int(code) if -(1 << 63) <= code < 1 << 63 else -1  # as a C long
+        return 0 if code is None else 1
     return 130 if isinstance(error, KeyboardInterrupt) else 1
 
 
@@ -100,7 +102,7 @@ def show(error: BaseException | None) -> None:
     """Print what Python would print for this end."""
     if isinstance(error, SystemExit):
         if error.code is not None and not isinstance(error.code, int):
-            print(error.code, file=sys.stderr)
+            print(text_of(error.code), file=sys.stderr)
     elif error is not None:
         leave_out_us(error)
         try:
@@ -109,6 +111,14 @@ def show(error: BaseException | None) -> None:
             sys.__excepthook__(type(error), error, error.__traceback__)
     with suppress(Exception):  # closed, or replaced by something that has no flush; Python says so itself at its end
         sys.stdout.flush()
+
+
+def text_of(value: object) -> str:
+    """Its text; of one that cannot be printed nothing, as Python does."""
+    try:
+        return str(value)
+    except Exception:
+        return ""
 
 
 def exit_like(error: BaseException | None) -> int:

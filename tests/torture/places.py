@@ -10,8 +10,6 @@ ODD_NAME = "./-ünï 漢字 'q\" $x.py"
 ZIP = """cp strings.py __main__.py && "$1" -m zipfile -c app.pyz __main__.py && rm __main__.py"""
 FOLDER = "mkdir app && cp strings.py app/__main__.py"
 BYTECODE = """"$1" -c 'from py_compile import *; compile("plain.py", "code.pyc", invalidation_mode=PycInvalidationMode(3))'; rm plain.py"""
-    """"$1" -c 'import py_compile as c; c.compile("plain.py", "code.pyc", "plain.py", False, -1, c.PycInvalidationMode(3))'; rm plain.py"""
-)
 ONLY_SOURCE = "feedline run starts source files only: no folder, zip file or bytecode (feedline/cli/program.py)"
 LONG_ARGUMENTS = tuple("x" * 1000 for _ in range(100))
 ODD_ARGUMENTS = ("--", "-q", "-o", "", "a b", "*", "é\n", "--help", "-m", "\U0001f600")
