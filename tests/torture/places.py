@@ -52,19 +52,18 @@ SMALL = 'mkdir -p "$PLACE"; mount -t tmpfs -o size={} tmpfs "$PLACE"'
 BARE_DEV = "mount -t tmpfs tmpfs /dev; mknod -m 666 /dev/null c 1 3; mknod -m 666 /dev/urandom c 1 9"
 OTHERS = 'mkdir -p "$PLACE/run/rank0"; touch "$PLACE/run/rank0/mine"'
 TRAIN, ALONE, LONG, TALKS = "limits/train.py", "limits/alone.py", "limits/long.py", "limits/talks.py"
-SESSION = "session of issue 18, item 4"
 
 LIMITS = [
-    Case(TRAIN, "read-only place", mounts=SMALL.format("1m,ro"), recorded=False, awaits=SESSION, quick=True),
-    Case(TRAIN, "full disk", mounts=SMALL.format("64k"), recorded=False, awaits=SESSION),
+    Case(TRAIN, "read-only place", mounts=SMALL.format("1m,ro"), recorded=False quick=True),
+    Case(TRAIN, "full disk", mounts=SMALL.format("64k"), recorded=False),
     Case(LONG, "disk that becomes full", mounts=SMALL.format("512k"), recorded=False),
-    Case(TRAIN, "no inodes", mounts=SMALL.format("1m,nr_inodes=4"), recorded=False, awaits=SESSION),
-    Case(TRAIN, "place is a file", before='rmdir "$PLACE"; touch "$PLACE"', recorded=False, awaits=SESSION),
-    Case(TRAIN, "place is a link to nowhere", before='rmdir "$PLACE"; ln -s nowhere "$PLACE"', recorded=False, awaits=SESSION),
-    Case(TRAIN, "folder with other files", before=OTHERS, recorded=False, awaits=SESSION),
+    Case(TRAIN, "no inodes", mounts=SMALL.format("1m,nr_inodes=4"), recorded=False),
+    Case(TRAIN, "place is a file", before='rmdir "$PLACE"; touch "$PLACE"', recorded=False),
+    Case(TRAIN, "place is a link to nowhere", before='rmdir "$PLACE"; ln -s nowhere "$PLACE"', recorded=False),
+    Case(TRAIN, "folder with other files", before=OTHERS, recorded=False),
     Case(TRAIN, "files of 100 KB", limits={"FSIZE": 100_000}, recorded=False),
     Case(TRAIN, "files of no bytes", limits={"FSIZE": 0}, exit=1, recorded=False),
-    Case(LONG, "files of 60 KB", limits={"FSIZE": 60_000}, recorded=False, awaits=SESSION),
+    Case(LONG, "files of 60 KB", limits={"FSIZE": 60_000}, recorded=False),
     Case("limits/writes_much.py", limits={"FSIZE": 100_000}, recorded=False),
     Case(ALONE, "20 descriptors", limits={"NOFILE": 20}, recorded=False),
     Case(TRAIN, "30 descriptors", limits={"NOFILE": 30}, recorded=False),
@@ -90,6 +89,6 @@ LIMITS = [
     Case(TALKS, "on a terminal", shell='script -qec "$(printf "%q " "$@")" /dev/null'),
     Case(TALKS, "ignores hangups", shell='trap "" HUP PIPE INT; exec "$@"'),
     Case(TALKS, "ended by timeout", args=("long",), shell='timeout -s TERM 20 "$@"; exit $?', exit=124),
-    Case(TRAIN, "two in one folder at once", together=2, awaits=SESSION),
-    Case(TRAIN, "two in one second", together=2, output="", awaits=SESSION),
+    Case(TRAIN, "two in one folder at once", together=2),
+    Case(TRAIN, "two in one second", together=2, output=""),
 ]

@@ -47,6 +47,7 @@ def test_the_program_behaves_as_without_feedline(case, tmp_path, warm_python):
     assert not found, "\n\n".join([found[0][:3000], *(text[:600] for text in found[1:]), *both.said])
 
 
+@pytest.mark.long
 def test_the_page_lists_every_program():
     page = (Path(__file__).parents[2] / "docs" / "torture.md").read_text()
 
