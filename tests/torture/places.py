@@ -54,7 +54,7 @@ OTHERS = 'mkdir -p "$PLACE/run/rank0"; touch "$PLACE/run/rank0/mine"'
 TRAIN, ALONE, LONG, TALKS = "limits/train.py", "limits/alone.py", "limits/long.py", "limits/talks.py"
 
 LIMITS = [
-    Case(TRAIN, "read-only place", mounts=SMALL.format("1m,ro"), recorded=False quick=True),
+    Case(TRAIN, "read-only place", mounts=SMALL.format("1m,ro"), recorded=False, quick=True),
     Case(TRAIN, "full disk", mounts=SMALL.format("64k"), recorded=False),
     Case(LONG, "disk that becomes full", mounts=SMALL.format("512k"), recorded=False),
     Case(TRAIN, "no inodes", mounts=SMALL.format("1m,nr_inodes=4"), recorded=False),
