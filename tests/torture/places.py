@@ -29,7 +29,7 @@ STARTS = [
         "odd arguments",
         args=ODD_ARGUMENTS,
         cold=True,
-        awaits="argparse takes a leading -- from the program's arguments (feedline/cli/run.py)",
+        awaits="argparse drops a leading -- (feedline/cli/run.py)",
     ),
     Case(PLAIN, "as a module", named="plain", module=True, cold=True),
     Case(STRINGS, "folder", named="app", before=FOLDER, cold=True, awaits=ONLY_SOURCE),

@@ -22,7 +22,7 @@ AWAITED = {
     "training/global_hooks": "item 8: 'Full backward hook' twice, attributed to lines of feedline",
     "training/module_hooks": "item 8: 'Full backward hook' twice, attributed to lines of feedline",
     "modes/dispatch_mode": "item 8: a dispatch mode of the user's own sees extra calls",
-    "process/closes_ranges": "item 8: a recording whose descriptors were closed raises at its end (Segment.close), and ends the program with 1",
+    "process/closes_ranges": "item 8: Segment.close raises where the program closed its descriptor, and the exit code is 1",
     "modes/function_mode": "item 8: a function mode of the user's own sees extra calls",
     "modes/function_subclass": "item 8: a tensor subclass of the user's own sees extra calls",
     "modes/traced": "item 8: a TracerWarning, and what the convergence tap reads lies in the traced graph",
