@@ -13,7 +13,7 @@ from feedline.cli.pack import Pack
 from feedline.cli.probe import Probe
 from feedline.cli.ranks import Ranks
 from feedline.cli.report import Report
-from feedline.cli.run import Run
+from feedline.cli.run import DASHES, Run
 from feedline.cli.scale import Scale
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.printable import printable, say
@@ -67,7 +67,9 @@ def main(argv: list[str] | None = None) -> int:
         command = kind()
         command.prepare_parser(sub)
         sub.set_defaults(act=command.run)
-    words = sys.argv[1:] if argv is None else argv
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["run"]:  # argparse would take the first "--" from the script's arguments
+        words = [DASHES if word == "--" else word for word in words]
     cut = words.index("--") if words and words[0] in BEFORE_TRAINING and "--" in words else len(words)
     args = parser.parse_args(words[:cut], argparse.Namespace(program=words[cut + 1 :]))
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.program import Program, exit_code_of, exit_like, from_module, from_script, show
-from feedline.profiler.errors import OutputError
+from feedline.profiler.errors import OutputError, ScriptError
 from feedline.profiler.files.output import refuse_taken
 from feedline.profiler.say import say
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from feedline.profiler.record.window import Window
 
 STDERR = 2  # the file descriptor: reports do not go where the training's own output goes
+
+
+DASHES = "\0--"  #: stands for ``--`` while argparse looks at a command line: no argument can hold a null byte
 
 
 class Run:
@@ -62,6 +65,7 @@ class Run:
 
     def run(self, args: argparse.Namespace) -> int:
         started = Start()
+        args.script, *args.args = script_of([args.script, *args.args])
         try:
             program = (from_module if args.module else from_script)(args.script, args.args)
         except (SyntaxError, ValueError) as error:  # ValueError: a null byte, before Python 3.12
@@ -99,6 +103,20 @@ class Run:
         if first and session.is_mine:
             report(session.path, args, started)
         return exit_like(ended)
+
+
+def script_of(words: list[str]) -> list[str]:
+    """The script and its arguments, each ``--`` of them as it was typed; one before the script is ours.
+
+    Raises:
+        ScriptError: nothing but a ``--``.
+    """
+    typed = ["--" if word == DASHES else word for word in words]
+    if typed[0] == "--":
+        typed = typed[1:]
+    if not typed:
+        raise ScriptError("no script to run: give the path of the training script, then its arguments")
+    return typed
 
 
 class Fixes:

@@ -195,15 +195,20 @@ def make_room(path: Path, place: ranks.Place, launch: str, overwrite: bool, stri
             (owned.replace if replaces else owned.claim)(run, "run", launch)
             if replaces and (run / name).exists():
                 removal.remove(run / name)  # of an earlier recording of this process
-            folder = owned.subfolder(run, name)
+            folder = new_folder(run, name)
             return folder, [removal.Hold(run), removal.Hold(folder)]
         except PlaceTaken:
             if strict or number == MOST_NAMES:
                 raise
-        except FileExistsError as error:
-            if strict or number == MOST_NAMES:
-                raise PlaceTaken(f"{run} holds a run already: name another folder with -o, or overwrite it with -f") from error
     raise AssertionError("unreachable")
+
+
+def new_folder(run: Path, name: str) -> Path:
+    """A rank's folder. Raises PlaceTaken, OSError."""
+    try:
+        return owned.subfolder(run, name)
+    except FileExistsError as error:
+        raise PlaceTaken(f"{run} holds a run already: name another folder with -o, or overwrite it with -f") from error
 
 
 def reserve(folder: Path) -> None:
