@@ -30,11 +30,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch.optim import optimizer as torch_optimizer
 
 from feedline.profiler import clock, masks
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import Span, recorder
+from feedline.profiler.taps.updates import updates
 
 NAME, GIVES = "FLOP", "floating-point operations of one training step"
 SWITCH = "FEEDLINE_FLOPS"  # an environment variable; 0: nothing is counted
@@ -121,7 +121,6 @@ class Counter:
     """Notes the operators that run in ``call``. What goes wrong with the counting stays in here.
 
     Attributes:
-        under_way: one entry for each call that has not returned, in any thread.
         problem: why the operations cannot be known; None so far.
 
     Raises:
@@ -130,21 +129,17 @@ class Counter:
 
     def __init__(self) -> None:
         self._key = kernels.register()
-        self.under_way: list[None] = []
         self.problem: str | None = None
         kernels.noted = []
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function; operators in it are noted."""
-        self.under_way.append(None)
         try:
             with torch._C._IncludeDispatchKeyGuard(self._key):
                 return function(*args, **kwargs)
         except BaseException as error:
             self.problem = f"the step that was counted raised {type(error).__name__}"
             raise
-        finally:
-            self.under_way.pop()
 
     def take(self) -> int:
         """FLOP of what was noted since the last time.
@@ -239,19 +234,18 @@ class FlopTap:
         self._steps_of: Callable[[], object] = lambda: None  # weak: the optimizer whose updates are steps
         self._updates = 0
         self._counter: Counter | None = None
-        self._due = False  # the update was made inside a call that is counted
         self._begun = 0
         self._flop = {Stage.FORWARD: 0, Stage.BACKWARD: 0}
-        self._remove_hook: Callable[[], None] = lambda: None
+        self._unfollow: Callable[[], None] = lambda: None
         if os.environ.get(SWITCH) == "0":
             tell(NAME, False, f"switched off by {SWITCH}=0")
             return
-        self._remove_hook = torch_optimizer.register_optimizer_step_post_hook(self._after_update).remove
+        self._unfollow = updates.follow(after=self._after_update)
         recorder.flops = self
 
     def stop(self) -> None:
         """The training ends."""
-        self._remove_hook()
+        self._unfollow()
         self._end(f"the training ended after {self._updates} updates, before one step could be counted")
 
     def begin(self, module: torch.nn.Module | None) -> Counter | None:
@@ -276,24 +270,24 @@ class FlopTap:
                 return
             self._begun = self._begun or span.start
             self._flop[Stage.BACKWARD if span.stage is Stage.BACKWARD else Stage.FORWARD] += counter.take()
-            if self._due and not counter.under_way:
-                self._write(counter)
         except Exception as error:
             self._end(masks.error(error))
 
-    def _after_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _after_update(self, optimizer: torch.optim.Optimizer) -> None:
         if recorder.flops is not self or torch.compiler.is_compiling() or recorder.main is None:
             return
         if self._steps_of() is None:
             self._steps_of = weakref.ref(optimizer)
-        if self._steps_of() is not optimizer:
+        if self._steps_of() is optimizer:
+            self._updates += 1
+            updates.between_calls(self._step_ended)
+
+    def _step_ended(self) -> None:
+        if recorder.flops is not self:
             return
-        self._updates += 1
         try:
             if self._counter is not None:
-                self._due = bool(self._counter.under_way)
-                if not self._due:
-                    self._write(self._counter)
+                self._write(self._counter)
             elif self._updates >= WARM_UP and not torch.autograd._profiler_enabled():  # or the program's profile shows it
                 self._counter = Counter()
         except Exception as error:

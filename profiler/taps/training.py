@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 from torch.nn.modules.loss import _Loss
-from torch.optim import optimizer as torch_optimizer
 
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import ConvergenceTap, Span, inside, recorder
 from feedline.profiler.store.segment import WINDOW, window_of
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.taps.updates import updates
 
 TRAINS = Flag.TRAINING | Flag.GRAD
 
@@ -62,10 +62,12 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
                 span.stage = Stage.LOSS
     finally:
         inside.depth -= 1
+        if flops is not None and counting is not None:
+            flops.end(counting, span)
+        if updates.waiting:
+            updates.call_ended()
     if recorder.convergence is not None:
         tell_forward(recorder.convergence, span.stage, flags, module, args, kwargs, output)
-    if flops is not None and counting is not None:
-        flops.end(counting, span)
     return output
 
 
@@ -110,38 +112,26 @@ def watched_backward(original: Any) -> Any:
                 result = original(*args, **kwargs) if counting is None else counting.call(original, *args, **kwargs)
         finally:
             inside.depth -= 1
+            if flops is not None and counting is not None:
+                flops.end(counting, span)
+            if updates.waiting:
+                updates.call_ended()
         if watch is not None and told:
             watch.after_backward()
-        if flops is not None and counting is not None:
-            flops.end(counting, span)
         return result
 
     return backward
 
 
-def not_compiled(function: Any) -> Any:
-    """Keep dynamo out of a function that a compiled one calls, as ``torch.compiler.disable`` does, which would import dynamo."""
-    function._torchdynamo_disable = True
-    return function
-
-
 class OptimizerTap:
-    """Times every optimizer's step through torch's global hooks."""
+    """Times every optimizer's step."""
 
     def __init__(self) -> None:
         self._open: list[Span] = []
         self._steps = 0
-        self._hooks = [
-            torch_optimizer.register_optimizer_step_pre_hook(self._before),
-            torch_optimizer.register_optimizer_step_post_hook(self._after),
-        ]
+        self.undo = updates.follow(self._before, self._after)
 
-    def undo(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-
-    @not_compiled
-    def _before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _before(self, optimizer: torch.optim.Optimizer) -> None:
         segment = recorder.main
         if segment is None:
             return
@@ -151,8 +141,7 @@ class OptimizerTap:
         span = Span(segment, Stage.OPTIMIZER, segment.name_id(type(optimizer).__name__), id(optimizer))
         self._open.append(span.__enter__())
 
-    @not_compiled
-    def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _after(self, optimizer: torch.optim.Optimizer) -> None:
         if recorder.main is None or not self._open:
             return
         span = self._open.pop()

@@ -186,6 +186,7 @@ def test_a_second_recording_of_the_process_counts_too(recording: Recording) -> N
     assert recording.counted() == [(OPERATIONS, OPERATIONS)] * 2
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
 def test_operations_inside_a_transform_or_a_trace_are_not_disturbed(recording: Recording) -> None:
     weight = torch.ones(3, 4)
 
