@@ -34,6 +34,7 @@ import torch
 from feedline.profiler import clock, masks
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import Span, recorder
+from feedline.profiler.taps.patch import passed_by
 from feedline.profiler.taps.updates import updates
 
 NAME, GIVES = "FLOP", "floating-point operations of one training step"
@@ -132,6 +133,7 @@ class Counter:
         self.problem: str | None = None
         kernels.noted = []
 
+    @passed_by
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function; operators in it are noted."""
         try:

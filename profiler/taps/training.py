@@ -12,7 +12,7 @@ from torch.nn.modules.loss import _Loss
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import ConvergenceTap, Span, inside, recorder
 from feedline.profiler.store.segment import WINDOW, window_of
-from feedline.profiler.taps.patch import Patches
+from feedline.profiler.taps.patch import Patches, passed_by
 from feedline.profiler.taps.updates import updates
 
 TRAINS = Flag.TRAINING | Flag.GRAD
@@ -28,7 +28,7 @@ def attach_forward(patches: Patches) -> None:
             return original(self, *args, **kwargs)
         return call_outermost(original, self, args, kwargs)
 
-    hide_from_dynamo(__call__)
+    hide_from_dynamo(passed_by(__call__))
     patches.set(torch.nn.Module, "__call__", __call__)
 
 
@@ -45,6 +45,7 @@ def hide_from_dynamo(wrapper: Any) -> None:
         pass
 
 
+@passed_by
 def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
     """Call a module that is no part of another one, in a span of its own."""
     segment = recorder.main
@@ -88,7 +89,7 @@ def is_number(output: Any) -> bool:
 def attach_backward(patches: Patches) -> None:
     """Time ``backward()`` and, for ``autograd.grad`` and whoever else goes there, the engine."""
     engine = watched_backward(torch.autograd._engine_run_backward)
-    patches.set(torch.autograd, "backward", watched_backward(torch.autograd.backward))
+    patches.enter(torch.autograd.backward, watched_backward)
     # Both names of the engine: torch.compiler saves the one in graph and writes it back to both.
     patches.set(torch.autograd, "_engine_run_backward", engine)
     patches.set(torch.autograd.graph, "_engine_run_backward", engine)
@@ -153,14 +154,15 @@ class OptimizerTap:
 
 def attach_checkpoint(patches: Patches) -> None:
     """Time ``torch.save``."""
-    original = torch.save
 
-    @functools.wraps(original)
-    def save(*args: Any, **kwargs: Any) -> Any:
-        segment = recorder.main
-        if segment is None:
-            return original(*args, **kwargs)
-        with Span(segment, Stage.CHECKPOINT):
-            return original(*args, **kwargs)
+    def watched(original: Any) -> Any:
+        def save(*args: Any, **kwargs: Any) -> Any:
+            segment = recorder.main
+            if segment is None:
+                return original(*args, **kwargs)
+            with Span(segment, Stage.CHECKPOINT):
+                return original(*args, **kwargs)
 
-    patches.set(torch, "save", save)
+        return save
+
+    patches.enter(torch.save, watched)

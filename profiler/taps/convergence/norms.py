@@ -75,14 +75,15 @@ class Norms:
 
     def attach(self, patches: Patches) -> None:
         """Wrap the program's hooks, FSDP2's reduction and clipping. Each is left out where this torch has none of the name."""
-        clip = torch.nn.utils.clip_grad_norm_
 
-        @functools.wraps(clip)
-        def clip_grad_norm_(*args: Any, **kwargs: Any) -> Any:
-            self.guarded(self._before_clipping)
-            return clip(*args, **kwargs)
+        def watched(clip: Any) -> Any:
+            def clip_grad_norm_(*args: Any, **kwargs: Any) -> Any:
+                self.guarded(self._before_clipping)
+                return clip(*args, **kwargs)
 
-        patches.set(torch.nn.utils, "clip_grad_norm_", clip_grad_norm_)
+            return clip_grad_norm_
+
+        patches.enter(torch.nn.utils.clip_grad_norm_, watched)
         if torch.distributed.is_available():
             self._watch_hooks(patches)
             self._watch_fsdp(patches)
