@@ -9,6 +9,7 @@ from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import Inside, inside, recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.patch import Patches, passed_by
+from feedline.profiler.taps.unseen import NoDispatch, unasked
 
 
 moving = Inside()  # torch gives a subclass's __torch_function__ what stands at torch.Tensor.to: it calls us again
@@ -43,12 +44,23 @@ def timed(segment: Segment, original: Any, tensor: torch.Tensor, args: Any, kwar
     start, cpu = clock.wall_ns(), clock.cpu_ns()
     moved: torch.Tensor = original(tensor, *args, **kwargs)
     wall, cpu = clock.wall_ns() - start, clock.cpu_ns() - cpu
-    with torch._C.DisableTorchFunction():  # neither a subclass nor a mode of the program's sees our questions
-        source, target = tensor.device, moved.device
-        if source != target:
-            pinned = Flag.PINNED if source.type == "cpu" and torch.accelerator.is_available() and tensor.is_pinned() else 0
-            flags = pinned | (Flag.NON_BLOCKING if kwargs.get("non_blocking") else 0)
-            segment.add(Stage.COPY, start, wall, cpu, nbytes=moved.numel() * moved.element_size(), flags=int(flags))
+    source, target, pinned, nbytes = facts(tensor, moved)
+    if source != target:
+        flags = pinned | (Flag.NON_BLOCKING if kwargs.get("non_blocking") else 0)
+        segment.add(Stage.COPY, start, wall, cpu, nbytes=nbytes, flags=int(flags))
     if gpu is not None:
         gpu.end_copy(pair, start, source, target)
     return moved
+
+
+@unasked
+def facts(tensor: torch.Tensor, moved: torch.Tensor) -> tuple[torch.device, torch.device, int, int]:
+    """From where, to where, whether from pinned memory, bytes."""
+    source, target = tensor.device, moved.device
+    if source == target:
+        return source, target, 0, 0
+    pinned = 0
+    if source.type == "cpu" and type(tensor) is torch.Tensor and torch.accelerator.is_available():
+        with NoDispatch():
+            pinned = Flag.PINNED if tensor.is_pinned() else 0
+    return source, target, pinned, moved.numel() * moved.element_size()

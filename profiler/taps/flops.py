@@ -35,6 +35,7 @@ from feedline.profiler import clock, masks
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.taps.patch import passed_by
+from feedline.profiler.taps.unseen import NoFunctions
 from feedline.profiler.taps.updates import updates
 
 NAME, GIVES = "FLOP", "floating-point operations of one training step"
@@ -101,7 +102,7 @@ class Kernels:
             noted = self.noted
             if noted is not None and torch._C._get_tracing_state() is None:  # a trace would hold the question for the shape
                 try:
-                    with torch._C.DisableTorchFunctionSubclass():  # a subclass of the program's sees no question for its shape
+                    with NoFunctions():
                         noted.append(Noted(packet, shapes(args), {name: shape(arg) for name, arg in kwargs.items()}, shape(out)))
                 except Exception as error:
                     noted.append(Noted(None, (error,), {}, None))

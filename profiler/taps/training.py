@@ -13,6 +13,7 @@ from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import ConvergenceTap, Span, inside, recorder
 from feedline.profiler.store.segment import WINDOW, window_of
 from feedline.profiler.taps.patch import Patches, passed_by
+from feedline.profiler.taps.unseen import unasked
 from feedline.profiler.taps.updates import updates
 
 TRAINS = Flag.TRAINING | Flag.GRAD
@@ -67,7 +68,7 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
             flops.end(counting, span)
         if updates.waiting:
             updates.call_ended()
-    if recorder.convergence is not None:
+    if recorder.convergence is not None and torch._C._get_tracing_state() is None:  # a trace would hold what is asked
         tell_forward(recorder.convergence, span.stage, flags, module, args, kwargs, output)
     return output
 
@@ -81,6 +82,7 @@ def tell_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch.
         watch.forwarded(module, args, kwargs)
 
 
+@unasked
 def is_number(output: Any) -> bool:
     """What a loss returns."""
     return isinstance(output, torch.Tensor) and output.dim() == 0

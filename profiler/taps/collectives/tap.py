@@ -27,6 +27,7 @@ from feedline.profiler.taps.collectives.ends import COLLECTIVE, Ends, Row
 from feedline.profiler.taps.collectives.groups import Channel, Group, Groups
 from feedline.profiler.taps.collectives.operations import Operation, operations
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.taps.unseen import NoFunctions
 
 KEY = "BackendSelect"
 ENGINE = "torch.autograd.graph"  # the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
@@ -88,7 +89,10 @@ class Kernels:
 
         def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             segment, tap = recorder.main, self.tap
-            begun = None if segment is None or tap is None else tap.begin(segment, operation, kinds, args)
+            begun = None
+            if segment is not None and tap is not None:
+                with NoFunctions():
+                    begun = tap.begin(segment, operation, kinds, args)
             if begun is None or tap is None:
                 return redispatch(keyset & below, *args, **kwargs)
             ranges = recorder.ranges

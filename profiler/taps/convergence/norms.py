@@ -26,6 +26,7 @@ from feedline.profiler.ranks import place
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence.later import Later
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.taps.unseen import unseen
 
 SHARE, FIRST_S = 0.015, 60.0  # of the training's time, and seconds until it is halved
 SELDOM = 64  # one update in so many is measured whatever it costs
@@ -149,6 +150,7 @@ class Norms:
             self._small.append(squared_norm(tensors) * scale**2)
             self._parts = ranks
 
+    @unseen
     def guarded(self, act: Callable[..., None], *args: Any) -> None:
         """Do a part of the measurement inside the program's own calls: what fails ends it, what it takes is counted."""
         begun = time.perf_counter()
@@ -267,9 +269,12 @@ def squared_norm(tensors: Tensors) -> torch.Tensor:
 
     Raises:
         RuntimeError: a gradient is sparse.
+        TypeError: it is a tensor of another kind.
     """
     by_type: dict[torch.dtype, Tensors] = {}
     for tensor in tensors:
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+            raise TypeError(f"a gradient is a {type(tensor).__name__}")
         if tensor.numel():
             by_type.setdefault(tensor.dtype, []).append(tensor)
     with torch.no_grad():
