@@ -11,7 +11,6 @@ from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.patch import Patches, passed_by
 from feedline.profiler.taps.unseen import NoDispatch, unasked
 
-
 moving = Inside()  # torch gives a subclass's __torch_function__ what stands at torch.Tensor.to: it calls us again
 
 

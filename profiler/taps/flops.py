@@ -22,7 +22,6 @@ Not counted: what torch.compile compiled, DataParallel's threads, replays of CUD
 of different lengths in one tensor count as if all had the longest length: the others would have to be read from the GPU.
 """
 
-import functools
 import os
 import sys
 import weakref

@@ -50,7 +50,7 @@ class Patches:
         setattr(owner, name, new)
         self._done.append(Patch(owner, name, old, vars(owner)[name]))
 
-    def enter(self, function: FunctionType, make: Callable[[Any], Callable[..., Any]]) -> None:
+    def enter(self, function: Any, make: Callable[[Any], Callable[..., Any]]) -> None:
         """Have a function do what ``make(original)`` returns, wherever it is held."""
         twin = twin_of(function)
         before = function.__code__
@@ -93,7 +93,7 @@ class Descriptor:
 
     def __init__(self, original: Any, call: Callable[..., Any]) -> None:
         functools.update_wrapper(self, original)
-        self.__module__ = getattr(original, "__module__", None)
+        self.__module__ = getattr(original, "__module__", None)  # type: ignore[assignment]
         self.__objclass__, self.__text_signature__ = original.__objclass__, original.__text_signature__
         self._call: Any = passed_by(call)
         self._call.__name__, self._call.__qualname__, self._call.__doc__ = original.__name__, original.__qualname__, original.__doc__
@@ -186,10 +186,11 @@ def code_that_calls(called: Any, before: CodeType) -> CodeType:
     made: dict[str, Any] = {}
     exec(compile("\n".join(lines), "", "exec"), made)
     code = made["make"](*free).__code__
+    named: dict[str, Any] = {"co_qualname": getattr(before, "co_qualname", None)} if sys.version_info >= (3, 11) else {}
     return code.replace(
         co_consts=tuple(called if constant == "called" else constant for constant in code.co_consts),
         co_name=before.co_name,
         co_filename=before.co_filename + PASSED_BY,
         co_firstlineno=before.co_firstlineno,
-        **({"co_qualname": before.co_qualname} if sys.version_info >= (3, 11) else {}),
+        **named,
     )

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-NoFunctions, NoDispatch = torch._C.DisableTorchFunction, torch._C._DisableTorchDispatch  # type: ignore[attr-defined]
+NoFunctions, NoDispatch = torch._C.DisableTorchFunction, torch._C._DisableTorchDispatch
 
 
 def unseen(function: Function) -> Function:

@@ -1,4 +1,4 @@
-"""What taps replace has the name, documentation, signature and source of the original, and pickles as it: a data set or a model holds it."""
+"""What taps replace has the name, documentation, signature and source of the original, and pickles as it: data sets and models hold it."""
 
 import base64
 import importlib
@@ -66,9 +66,21 @@ LOOK = """
 """
 LIBRARIES = [
     name
-    for name in ("PIL.Image", "PIL.ImageFile", "cv2", "numpy", "h5py", "torchvision.transforms", "torchvision.io", "webdataset", "torchdata")
+    for name in (
+        "PIL.Image",
+        "PIL.ImageFile",
+        "cv2",
+        "numpy",
+        "h5py",
+        "torchvision.transforms",
+        "torchvision.io",
+        "webdataset",
+        "torchdata",
+    )
     if importlib.util.find_spec(name.partition(".")[0]) is not None
 ]
+
+
 @pytest.fixture(scope="module")
 def looks(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[list[str], dict[str, object], dict[str, object]]]:
     """(place, as it is without feedline, as it is under it) of everything that is replaced."""
