@@ -1,7 +1,7 @@
 """Operations of our own on the program's tensors, which its modes and subclasses do not see.
 
-A ``TorchDispatchMode`` or ``TorchFunctionMode`` of the program counts, logs or changes what it sees; a tensor subclass does as much with each
-question for its shape. Below dispatch there are plain tensors only: what is computed on another kind must be taken out of it before.
+A ``TorchDispatchMode`` or ``TorchFunctionMode`` of the program counts, logs or changes what it sees; a tensor subclass does as much with
+each question for its shape. Below dispatch there are plain tensors only: what is computed on another kind must be taken out of it before.
 
 Private to torch, the same in 2.8 to 2.15.
 """
