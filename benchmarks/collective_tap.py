@@ -25,7 +25,7 @@ from twins import Estimate, in_turns, machine, table, write_json
 
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.collectives.tap import KEY, CollectiveTap
+from feedline.profiler.taps.collectives.tap import KEY, CollectiveTap, kernels
 
 LIMIT_US = 60.0
 HOWS = ("without", "empty kernel", "tap")
@@ -52,6 +52,8 @@ def tapped() -> Iterator[None]:
         tap.ends.drain()
         tap.stop()
         recorder.close()
+        kernels._module.reset()  # a recording leaves them: here no other thread communicates, and the next row is without
+        kernels._module = None
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import time
 from typing import NamedTuple
 
 from feedline.profiler import masks
+from feedline.profiler.descriptor import Descriptor
 from feedline.profiler.events import UNMEASURED
 
 #: Begins the name of an annotation in a trace of torch.profiler; ``wall_ns``, read just before it, follows (taps/clock_marks.py).
@@ -71,7 +72,9 @@ class ThreadCounters:
     def _open(self, name: str) -> bool:
         path = f"/proc/thread-self/{name}"
         try:
-            setattr(self._local, name, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            setattr(self._local, f"{name}_file", Descriptor(number, closes=True))  # with the thread
+            setattr(self._local, name, number)
             return True
         except OSError as error:
             self.absent[path] = masks.error(error)

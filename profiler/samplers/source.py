@@ -1,9 +1,9 @@
 """What every source of gauges has in common. A new source is a new file with one of these, and one line in ``sources.py``."""
 
 import os
-from collections.abc import Callable
 
 from feedline.profiler import clock, masks
+from feedline.profiler.descriptor import Descriptor
 
 READ_BYTES = 16384
 
@@ -77,8 +77,7 @@ class OpenFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._fd = -1
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._file = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC), closes=True)
 
     def read(self) -> bytes:
         """What is in it now.
@@ -87,13 +86,9 @@ class OpenFile:
             OSError: with the path in it.
         """
         try:
-            return os.pread(self._fd, READ_BYTES, 0)
+            return os.pread(self._file.number(), READ_BYTES, 0)
         except OSError as error:
             raise OSError(error.errno, error.strerror, self.path) from None
-
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # bound here: at the interpreter's end the module may be gone
-        if self._fd >= 0:
-            close(self._fd)
 
 
 def read_file(path: str) -> bytes:

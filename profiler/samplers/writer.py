@@ -1,6 +1,5 @@
 """Appends rows to a gauge file of bounded size, through a memory map: what was written survives SIGKILL."""
 
-import mmap
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from feedline.profiler.descriptor import Descriptor, Mapping
 from feedline.profiler.files import owned, single
 from feedline.profiler.samplers.gauges import HEADER, MAGIC, ROW, ROW_DTYPE, SCHEMA_VERSION
 
@@ -36,15 +36,16 @@ class GaugeWriter:
         self._pid = os.getpid()
         self._size = 0
         self._used = HEADER.size
-        self._fd = owned.create(path.parent, path.name)
+        fd = owned.create(path.parent, path.name)
+        self._file = Descriptor(fd, path.absolute())
         try:
-            self._map = self._allocate(self._fd, HEADER.size)
+            self._map = self._allocate(fd, HEADER.size)
         except OSError:
-            os.close(self._fd)
+            self._file.close()
             with suppress(OSError):
                 owned.discard(path.parent, path.name)
             raise
-        HEADER.pack_into(self._map, 0, MAGIC, SCHEMA_VERSION)
+        HEADER.pack_into(self._map.view, 0, MAGIC, SCHEMA_VERSION)
 
     def append(self, time_ns: int, rows: Sequence[tuple[int, float]]) -> None:
         """Write one tick: (gauge number, value) each. Does nothing in a forked child, whose map is the parent's file.
@@ -57,7 +58,7 @@ class GaugeWriter:
         while self._used + len(rows) * ROW.size > self._size:
             self._grow(len(rows) * ROW.size)
         for gauge, value in rows:
-            ROW.pack_into(self._map, self._used, time_ns, value, gauge, 1)
+            ROW.pack_into(self._map.view, self._used, time_ns, value, gauge, 1)
             self._used += ROW.size
 
     def close(self) -> None:
@@ -65,14 +66,14 @@ class GaugeWriter:
         if os.getpid() != self._pid:
             return
         self._map.close()
-        os.ftruncate(self._fd, self._used)
-        os.close(self._fd)
+        os.ftruncate(self._file.number(), self._used)
+        self._file.close()
 
-    def _allocate(self, fd: int, at_least: int) -> mmap.mmap:
+    def _allocate(self, fd: int, at_least: int) -> Mapping:
         """Reserve whole chunks and map them. Reserved first: a write to a sparse map on a full disk is SIGBUS, which kills the training."""
         size = -(-at_least // CHUNK_BYTES) * CHUNK_BYTES
         os.posix_fallocate(fd, 0, size)
-        mapped = mmap.mmap(fd, size)
+        mapped = Mapping(fd, size)
         self._size = size
         return mapped
 
@@ -80,23 +81,23 @@ class GaugeWriter:
         if self._size + CHUNK_BYTES > self._max_bytes:
             self._thin(more)
             return
-        mapped = self._allocate(self._fd, self._used + more)
+        mapped = self._allocate(self._file.number(), self._used + more)
         self._map.close()
         self._map = mapped
 
     def _thin(self, more: int) -> None:
         """Forget every second tick, in a new file that takes the old one's place in one rename; a reader sees either."""
-        rows = np.frombuffer(self._map[HEADER.size : self._used], ROW_DTYPE)
+        rows = np.frombuffer(bytes(self._map.view[HEADER.size : self._used]), ROW_DTYPE)
         times, tick = np.unique(rows["time"], return_inverse=True)
         kept = rows[
             tick % 2 == len(times) % 2
         ].tobytes()  # not the last one: the tick under way is then twice a period after the one before
         with single.replacement(self.path) as fd:
             mapped = self._allocate(fd, HEADER.size + len(kept) + more)
-            HEADER.pack_into(mapped, 0, MAGIC, SCHEMA_VERSION)
-            mapped[HEADER.size : HEADER.size + len(kept)] = kept
+            HEADER.pack_into(mapped.view, 0, MAGIC, SCHEMA_VERSION)
+            mapped.view[HEADER.size : HEADER.size + len(kept)] = kept
         self._map.close()
-        os.close(self._fd)
-        self._map, self._fd = mapped, fd
+        self._file.close()
+        self._map, self._file = mapped, Descriptor(fd, self.path.absolute())
         self._used = HEADER.size + len(kept)
         self.thinned += 1

@@ -16,7 +16,6 @@ import errno
 import fcntl
 import itertools
 import json
-import mmap
 import operator
 import os
 import struct
@@ -31,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.profiler import masks
+from feedline.profiler.descriptor import Descriptor, Mapping
 from feedline.profiler.errors import PlaceTaken
 from feedline.profiler.events import RECORD, RECORD_DTYPE, UNMEASURED, Stage
 from feedline.profiler.files import owned, single
@@ -98,19 +98,20 @@ class Segment:
         self._lock = threading.RLock()
         self._names: dict[str, int] = {}
         self._threads = {threading.get_ident(): 0}
-        self._chunks: list[mmap.mmap] = []
+        self._mapping: Mapping | None = None  # of the records that are written now
         self._generation = 0  # of the file, times GENERATION: thinning moves records
         self._moved: list[npt.NDArray[np.int64]] = []  # by generation: a record's next slot; -1: forgotten
-        self.path, self._fd = _own_file(path)
+        self.path, fd = _own_file(path)
+        self._file = Descriptor(fd, self.path.absolute())
         try:
-            size = os.fstat(self._fd).st_size
+            size = os.fstat(fd).st_size
             if size < RECORDS_AT:
-                os.posix_fallocate(self._fd, 0, RECORDS_AT)
+                os.posix_fallocate(fd, 0, RECORDS_AT)
             self._map_header()
             self._write_header(header)
             self._adopt(max(0, size - RECORDS_AT))
         except OSError:
-            os.close(self._fd)
+            self._file.close()
             raise
 
     def add(
@@ -191,16 +192,19 @@ class Segment:
             self._count(stage, 0, wall, extra=extra)
             return
         at = RECORDS_AT + slot * RECORD.size
-        os.pwrite(self._fd, NUMBER.pack(wall), at + WALL_AT)
+        os.pwrite(self._file.number(), NUMBER.pack(wall), at + WALL_AT)
         if extra:
-            os.pwrite(self._fd, NUMBER.pack(extra), at + EXTRA_AT)
+            os.pwrite(self._file.number(), NUMBER.pack(extra), at + EXTRA_AT)
 
     def count(self, moments: Sequence[int], times: int = 1) -> None:
         """Put the durations of the samples between moments (ns) into their histogram, so many times; one that is not positive is none."""
-        counts = self._histograms
-        for begun, ended in pairwise(moments):
-            if ended > begun:
-                counts[bin_of(ended - begun)] += times
+        try:
+            counts = self._histograms
+            for begun, ended in pairwise(moments):
+                if ended > begun:
+                    counts[bin_of(ended - begun)] += times
+        except ValueError:  # another thread has just closed the segment
+            pass
 
     def name_id(self, name: str) -> int:
         """A number for this name in the ``source`` field of records of this file; 0 is "no name"."""
@@ -235,13 +239,15 @@ class Segment:
         with self._lock:
             self._totals.release()
             self._histograms.release()
-            for chunk in [*self._chunks, self._header]:
-                chunk.close()
-            os.close(self._fd)
+            for mapping in (self._mapping, self._header_mapping):
+                if mapping is not None:
+                    mapping.close()
+            self._file.close()
 
     def _map_header(self) -> None:
-        self._header = mmap.mmap(self._fd, RECORDS_AT)
-        numbers = memoryview(self._header).cast("q")
+        self._header_mapping = Mapping(self._file.number(), RECORDS_AT)
+        self._header = self._header_mapping.view
+        numbers = self._header.cast("q")
         self._totals = numbers[TOTALS_AT // 8 : HISTOGRAMS_AT // 8]
         self._histograms = numbers[HISTOGRAMS_AT // 8 : RECORDS_AT // 8]
 
@@ -276,16 +282,18 @@ class Segment:
             self._thin()
         else:
             size = CHUNK_BYTES if self._allocated else FIRST_CHUNK_BYTES
-            os.posix_fallocate(self._fd, RECORDS_AT + self._allocated * RECORD.size, size)
+            os.posix_fallocate(self._file.number(), RECORDS_AT + self._allocated * RECORD.size, size)
             self._allocated += size // RECORD.size
             self._map(self._allocated - size // RECORD.size, self._allocated)
             self._slots = itertools.count(self._begin)
         return next(self._slots)
 
     def _map(self, begin: int, end: int) -> None:
-        chunk = mmap.mmap(self._fd, (end - begin) * RECORD.size, offset=RECORDS_AT + begin * RECORD.size)
-        self._chunk, self._begin, self._end = chunk, begin, end
-        self._chunks = [chunk]  # the one before is unmapped
+        before = self._mapping
+        self._mapping = Mapping(self._file.number(), (end - begin) * RECORD.size, RECORDS_AT + begin * RECORD.size)
+        self._chunk, self._begin, self._end = self._mapping.view, begin, end
+        if before is not None:
+            before.close()
 
     def _thin(self) -> None:
         """Forget every second window (again, if that made no room), in a new file that takes the old one's place in one rename."""
@@ -304,12 +312,13 @@ class Segment:
         with single.replacement(self.path) as fd:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.posix_fallocate(fd, 0, RECORDS_AT + self._allocated * RECORD.size)
-            os.pwrite(fd, self._header[:], 0)
+            os.pwrite(fd, self._header, 0)
             os.pwrite(fd, kept.tobytes(), RECORDS_AT)
         self._totals.release()
         self._histograms.release()
-        os.close(self._fd)
-        self._fd = fd
+        self._header_mapping.close()
+        self._file.close()
+        self._file = Descriptor(fd, self.path.absolute())
         self._map_header()
         self._map(0, self._allocated)
         self._slots = itertools.count(len(kept))

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import torch
 
 from feedline.profiler.events import Flag
+from feedline.profiler.taps.unseen import unasked
 
 LEAVES = 64  # a batch of more parts is described by its first ones: this runs once a batch in the training's main thread
 WIDE_FLOATS = torch.float32, torch.float64
@@ -17,6 +18,7 @@ class Batch(NamedTuple):
     flags: int  # Flag.FLOAT32, SHARED, OBJECTS
 
 
+@unasked
 def describe(batch: Any) -> Batch:
     """Walk a batch's dicts, lists and tuples. Reads no values. Of an exotic batch, whose parts raise, nothing is known."""
     try:

@@ -1,14 +1,17 @@
 """Tensors that move between devices: ``Tensor.to`` and ``Tensor.cuda``. Conversions on one device are the caller's own time."""
 
-import functools
 from typing import Any
 
 import torch
 
 from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.record.recorder import inside, recorder
-from feedline.profiler.taps.patch import Patches
+from feedline.profiler.record.recorder import Inside, inside, recorder
+from feedline.profiler.store.segment import Segment
+from feedline.profiler.taps.patch import Patches, passed_by
+from feedline.profiler.taps.unseen import NoDispatch, unasked
+
+moving = Inside()  # torch gives a subclass's __torch_function__ what stands at torch.Tensor.to: it calls us again
 
 
 def attach(patches: Patches) -> None:
@@ -19,22 +22,44 @@ def attach(patches: Patches) -> None:
 def watched(original: Any) -> Any:
     """Record a call if its result is on another device than its input."""
 
-    @functools.wraps(original)
     def move(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         segment = recorder.main
-        if segment is None or inside.depth:
+        if segment is None or inside.depth or moving.depth:
             return original(self, *args, **kwargs)
-        gpu = recorder.gpu
-        pair = None if gpu is None else gpu.begin(Stage.COPY)
-        start, cpu = clock.wall_ns(), clock.cpu_ns()
-        moved = original(self, *args, **kwargs)
-        if moved.device != self.device:
-            wall, cpu = clock.wall_ns() - start, clock.cpu_ns() - cpu
-            pinned = Flag.PINNED if self.device.type == "cpu" and torch.accelerator.is_available() and self.is_pinned() else 0
-            flags = pinned | (Flag.NON_BLOCKING if kwargs.get("non_blocking") else 0)
-            segment.add(Stage.COPY, start, wall, cpu, nbytes=moved.numel() * moved.element_size(), flags=int(flags))
-        if gpu is not None:
-            gpu.end_copy(pair, start, self.device, moved.device)
-        return moved
+        moving.depth += 1
+        try:
+            return timed(segment, original, self, args, kwargs)
+        finally:
+            moving.depth -= 1
 
     return move
+
+
+@passed_by
+def timed(segment: Segment, original: Any, tensor: torch.Tensor, args: Any, kwargs: Any) -> torch.Tensor:
+    """Call it, and write a record if it moved the tensor."""
+    gpu = recorder.gpu
+    pair = None if gpu is None else gpu.begin(Stage.COPY)
+    start, cpu = clock.wall_ns(), clock.cpu_ns()
+    moved: torch.Tensor = original(tensor, *args, **kwargs)
+    wall, cpu = clock.wall_ns() - start, clock.cpu_ns() - cpu
+    source, target, pinned, nbytes = facts(tensor, moved)
+    if source != target:
+        flags = pinned | (Flag.NON_BLOCKING if kwargs.get("non_blocking") else 0)
+        segment.add(Stage.COPY, start, wall, cpu, nbytes=nbytes, flags=int(flags))
+    if gpu is not None:
+        gpu.end_copy(pair, start, source, target)
+    return moved
+
+
+@unasked
+def facts(tensor: torch.Tensor, moved: torch.Tensor) -> tuple[torch.device, torch.device, int, int]:
+    """From where, to where, whether from pinned memory, bytes."""
+    source, target = tensor.device, moved.device
+    if source == target:
+        return source, target, 0, 0
+    pinned = 0
+    if source.type == "cpu" and type(tensor) is torch.Tensor and torch.accelerator.is_available():
+        with NoDispatch():
+            pinned = Flag.PINNED if tensor.is_pinned() else 0
+    return source, target, pinned, moved.numel() * moved.element_size()

@@ -1,67 +1,147 @@
 """How many floating-point operations one training step makes: counted once, operator by operator, without a change to the program.
 
-For the time of one step after warm-up, operators that torch has a formula for (torch.utils.flop_counter.flop_registry: matrix products,
-convolutions, attention) get a kernel at a dispatch key that nothing else uses. A guard includes that key around forward and backward, the
+Operators that torch has a formula for (torch.utils.flop_counter.flop_registry: matrix products, convolutions, attention) get a kernel at a
+dispatch key that nothing else uses. For the time of one step after warm-up a guard includes that key around forward and backward, the
 autograd engine hands it on to its threads, and the kernel notes shapes and dispatches on to what would have run. Other operators and other
-threads do not pass it, and after the step it is gone. tests/flops holds parameters to be bit-identical.
+threads do not pass it. tests/flops holds parameters to be bit-identical.
+
+The kernels are registered once per process and never removed. An operator may be on its way through that key at any time: an optimizer
+steps inside backward, a recording ends inside a forward, and torch hands a thread's keys on to futures and threads of its own. An operator
+that meets a key without a kernel raises. What ends with the step is the guard, which the call that set it takes back, and the noting;
+after that no operator comes by, and one that still does passes through.
 
 Why no TorchDispatchMode: composite operators ask whether one is active and then take other paths, and autocast is off inside its handler.
-torch.nn.Bilinear under autocast gave other numbers.
+torch.nn.Bilinear under autocast gave other numbers. Why not torch.profiler: there is one session per process, and it may be the program's.
+Why not shapes that module hooks see: they miss functional calls, recomputation and what a backward leaves out.
 
 A step reaches from one update of an optimizer to its next (the first optimizer where several take turns), so that accumulated gradients
-and networks that are trained in turns are counted whole. Counted is what trains: modules in training mode with gradients enabled.
+and networks that are trained in turns are counted whole. An update that is made inside a forward or backward ends the step when that
+returns. Counted is what trains: modules in training mode with gradients enabled.
 
-Not counted: what torch.compile compiled, DataParallel's threads, replays of CUDA graphs, custom kernels, what is in no module.
+Not counted: what torch.compile compiled, DataParallel's threads, replays of CUDA graphs, custom kernels, what is in no module. Sequences
+of different lengths in one tensor count as if all had the longest length: the others would have to be read from the GPU.
 """
 
-import functools
+import os
 import sys
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch.optim import optimizer as torch_optimizer
 
 from feedline.profiler import clock, masks
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import Span, recorder
+from feedline.profiler.taps.patch import passed_by
+from feedline.profiler.taps.unseen import NoFunctions
+from feedline.profiler.taps.updates import updates
 
 NAME, GIVES = "FLOP", "floating-point operations of one training step"
+SWITCH = "FEEDLINE_FLOPS"  # an environment variable; 0: nothing is counted
 WARM_UP = 2  # updates before the step that is counted: what is compiled has been compiled by then
 KEY = "TESTING_ONLY_GenericMode"  # above autograd and autocast; torch itself registers nothing there
 Formula = Callable[..., Any]
 
 
-class Counter:
-    """Notes the operators that run in ``call``. What goes wrong with the counting stays in here.
+class Noted(NamedTuple):
+    """One call of an operator, without its tensors: they would be kept in memory."""
 
-    Raises:
-        RuntimeError, AttributeError: this torch is built differently.
+    packet: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    out: Any
+
+
+class Kernels:
+    """The kernels of this process.
+
+    Attributes:
+        noted: takes calls of operators; None: they pass through.
     """
 
     def __init__(self) -> None:
-        self._noted: list[Callable[[], int]] = []
+        self.noted: list[Noted] | None = None
+        self._modules: list[Any] = []  # torch.library.Library would take its kernels away at exit, where threads may still compute
+        self._problem: str | None = None
+        self._only: Any = None
+
+    def register(self) -> Any:
+        """Register them, once. Returns the dispatch key.
+
+        Raises:
+            RuntimeError: this torch is built differently, or another library has taken the key. Nothing is tried a second time.
+        """
         key = torch._C._parse_dispatch_key(KEY)
+        if not self._modules and self._problem is None:
+            try:
+                self._register(key)
+            except Exception as error:
+                self._problem = f"{type(error).__name__}: {error}"
+        if self._problem is not None:
+            raise RuntimeError(self._problem)
+        return key
+
+    def _register(self, key: Any) -> None:
         if key is None:
             raise RuntimeError(f"this torch has no dispatch key {KEY}")
-        self._key = key
-        self._only = torch._C.DispatchKeySet(self._key)
-        self._below = torch._C._dispatch_keyset_full_after(self._key)
-        self._libraries = [torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")]
-        try:
-            self._libraries[0].fallback(torch.library.fallthrough_kernel, KEY)
-            for packet, formula in formulas().items():
-                for overload in (getattr(packet, name) for name in packet.overloads() if "out" not in name):
-                    self._libraries[1].impl(overload, self._kernel(overload, formula), KEY, with_keyset=True)
-        except BaseException:
-            self.close()
-            raise
+        self._only, below = torch._C.DispatchKeySet(key), torch._C._dispatch_keyset_full_after(key)
+        self._modules = [torch._C._dispatch_library("IMPL", name, KEY, __file__, 0) for name in ("_", "aten")]
+        self._modules[0].fallback(KEY, torch.library.fallthrough_kernel, False)
+        for packet in formulas():
+            for overload in (getattr(packet, name) for name in packet.overloads() if "out" not in name):
+                self._modules[1].impl(overload.name(), KEY, self._kernel(packet, overload, below), True)
 
+    def _kernel(self, packet: Any, overload: Any, below: Any) -> Callable[..., Any]:
+        redispatch, without, only = overload.redispatch, torch._C._ExcludeDispatchKeyGuard, self._only
+
+        def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+            with without(only):  # what the operator is made of is not counted again
+                out = redispatch(keyset & below, *args, **kwargs)
+            noted = self.noted
+            if noted is not None and torch._C._get_tracing_state() is None:  # a trace would hold the question for the shape
+                try:
+                    with NoFunctions():
+                        noted.append(Noted(packet, shapes(args), {name: shape(arg) for name, arg in kwargs.items()}, shape(out)))
+                except Exception as error:
+                    noted.append(Noted(None, (error,), {}, None))
+            return out
+
+        return kernel
+
+    def forget_after_fork(self) -> None:
+        """In the child of a fork, which may be inside a step that is counted."""
+        self.noted = None
+
+
+kernels = Kernels()
+os.register_at_fork(after_in_child=kernels.forget_after_fork)
+
+
+class Counter:
+    """Notes the operators that run in ``call``. What goes wrong with the counting stays in here.
+
+    Attributes:
+        problem: why the operations cannot be known; None so far.
+
+    Raises:
+        RuntimeError: this torch is built differently.
+    """
+
+    def __init__(self) -> None:
+        self._key = kernels.register()
+        self.problem: str | None = None
+        kernels.noted = []
+
+    @passed_by
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function; operators in it are noted."""
-        with torch._C._IncludeDispatchKeyGuard(self._key):
-            return function(*args, **kwargs)
+        try:
+            with torch._C._IncludeDispatchKeyGuard(self._key):
+                return function(*args, **kwargs)
+        except BaseException as error:
+            self.problem = f"the step that was counted raised {type(error).__name__}"
+            raise
 
     def take(self) -> int:
         """FLOP of what was noted since the last time.
@@ -69,32 +149,50 @@ class Counter:
         Raises:
             Exception: whatever a formula raises.
         """
-        noted, self._noted = self._noted, []
-        return sum(int(count()) for count in noted)
+        noted = kernels.noted
+        if noted is None:
+            return 0
+        kernels.noted = []
+        known = formulas()
+        return sum(flop(known, call) for call in noted)
 
     def close(self) -> None:
-        """Take the kernels away."""
-        for library in self._libraries:
-            library._destroy()
+        """Note no more."""
+        kernels.noted = None
 
-    def _kernel(self, overload: Any, formula: Formula) -> Callable[..., Any]:
-        redispatch, without, only, below = overload.redispatch, torch._C._ExcludeDispatchKeyGuard, self._only, self._below
-        of_shapes = getattr(formula, "__wrapped__", None)  # what torch's wrapper does to all arguments takes 60 us
 
-        def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-            with without(only):  # what the operator is made of is not counted again
-                out = redispatch(keyset & below, *args, **kwargs)
-            try:
-                if of_shapes is None:  # it reads values: offsets of sequences in one tensor
-                    self._noted.append(functools.partial(int, formula(*args, **kwargs, out_val=out)))
-                else:  # later, and without the tensors: they would be kept in memory
-                    given = {name: shape(arg) for name, arg in kwargs.items()}
-                    self._noted.append(functools.partial(of_shapes, *map(shape, args), out_shape=shape(out), **given))
-            except Exception as error:
-                self._noted.append(functools.partial(_again, error))
-            return out
+def flop(known: dict[Any, Formula], call: Noted) -> int:
+    """Operations of one call.
 
-        return kernel
+    Raises:
+        Exception: whatever the formula raises.
+    """
+    if call.packet is None:
+        raise call.args[0]
+    formula = known[call.packet]
+    of_shapes = getattr(formula, "__wrapped__", None)  # what torch's wrapper does to all arguments takes 60 us
+    if of_shapes is not None:
+        return int(of_shapes(*call.args, **call.kwargs, out_shape=call.out))
+    stand_ins = {name: stand_in(arg) for name, arg in call.kwargs.items()}
+    return int(formula(*map(stand_in, call.args), **stand_ins, out_val=stand_in(call.out)))
+
+
+class Unread:
+    """Stands in for a tensor in formulas that ask for more than its shape. On device "meta", they do without its values."""
+
+    device = torch.device("meta")
+
+    def __init__(self, shape: torch.Size) -> None:
+        self.shape = shape
+
+    def size(self, dim: int) -> int:
+        return self.shape[dim]
+
+
+def stand_in(value: Any) -> Any:
+    if isinstance(value, torch.Size):
+        return Unread(value)
+    return tuple(map(stand_in, value)) if isinstance(value, tuple) else value
 
 
 def formulas() -> dict[Any, Formula]:
@@ -103,20 +201,27 @@ def formulas() -> dict[Any, Formula]:
 
     found = {packet: formula for packet, formula in flop_registry.items() if getattr(packet, "_qualified_op_name", "").startswith("aten::")}
     on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-    found.setdefault(on_cpu[0], lambda *args, **_: sdpa_flop_count(*map(shape, args[:3])))
-    found.setdefault(on_cpu[1], lambda *args, **_: sdpa_backward_flop_count(*map(shape, args[:4])))
+    found.setdefault(on_cpu[0], lambda *args, **_: sdpa_flop_count(*(arg.shape for arg in args[:3])))
+    found.setdefault(on_cpu[1], lambda *args, **_: sdpa_backward_flop_count(*(arg.shape for arg in args[:4])))
     return found
 
 
-def _again(error: Exception) -> int:
-    raise error
+def shapes(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(map(shape, values))
 
 
 def shape(value: Any) -> Any:
-    """The shape in a tensor's place; what is no tensor as it is."""
+    """The shape in a tensor's place; other values as they are.
+
+    Raises:
+        TypeError: the sizes are symbols of torch.export or torch.compile, which would learn something from being counted.
+    """
     if isinstance(value, torch.Tensor):
-        return value.shape
-    return tuple(map(shape, value)) if isinstance(value, tuple) else value
+        sizes = value.shape
+        if not all(type(size) is int for size in sizes):
+            raise TypeError("its shapes are symbols, not numbers")
+        return sizes
+    return shapes(value) if type(value) is tuple else value
 
 
 class FlopTap:
@@ -133,17 +238,23 @@ class FlopTap:
         self._counter: Counter | None = None
         self._begun = 0
         self._flop = {Stage.FORWARD: 0, Stage.BACKWARD: 0}
-        self._remove_hook = torch_optimizer.register_optimizer_step_post_hook(self._after_update).remove
+        self._unfollow: Callable[[], None] = lambda: None
+        if os.environ.get(SWITCH) == "0":
+            tell(NAME, False, f"switched off by {SWITCH}=0")
+            return
+        self._unfollow = updates.follow(after=self._after_update)
         recorder.flops = self
 
     def stop(self) -> None:
         """The training ends."""
-        self._remove_hook()
+        self._unfollow()
         self._end(f"the training ended after {self._updates} updates, before one step could be counted")
 
     def begin(self, module: torch.nn.Module | None) -> Counter | None:
         """What a forward (None: a backward) is to be called through; None where it is not to be counted."""
         if self._counter is None or module is not None and not (module.training and torch.is_grad_enabled()):
+            return None
+        if torch._C._get_tracing_state() is not None:
             return None
         try:
             problem = why_not(module)
@@ -157,29 +268,38 @@ class FlopTap:
     def end(self, counter: Counter, span: Span) -> None:
         """Add up what was noted inside a span."""
         try:
+            if recorder.flops is not self:
+                return
             self._begun = self._begun or span.start
             self._flop[Stage.BACKWARD if span.stage is Stage.BACKWARD else Stage.FORWARD] += counter.take()
         except Exception as error:
             self._end(masks.error(error))
 
-    def _after_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _after_update(self, optimizer: torch.optim.Optimizer) -> None:
         if recorder.flops is not self or torch.compiler.is_compiling() or recorder.main is None:
             return
         if self._steps_of() is None:
             self._steps_of = weakref.ref(optimizer)
-        if self._steps_of() is not optimizer:
+        if self._steps_of() is optimizer:
+            self._updates += 1
+            updates.between_calls(self._step_ended)
+
+    def _step_ended(self) -> None:
+        if recorder.flops is not self:
             return
-        self._updates += 1
         try:
             if self._counter is not None:
-                self._write()
+                self._write(self._counter)
             elif self._updates >= WARM_UP and not torch.autograd._profiler_enabled():  # or the program's profile shows it
                 self._counter = Counter()
         except Exception as error:
             self._end(masks.error(error))
 
-    def _write(self) -> None:
+    def _write(self, counter: Counter) -> None:
         forward, backward = self._flop.values()
+        if counter.problem is not None:
+            self._end(counter.problem)
+            return
         if forward and recorder.main is not None:
             recorder.main.add(Stage.FLOP, self._begun, clock.wall_ns() - self._begun, nbytes=forward, extra=backward)
         self._end(None if forward else "no operator ran that torch has a formula for: a replayed CUDA graph, or kernels of its own")

@@ -1,9 +1,13 @@
 """A few steps under torch.profiler, for what only Kineto sees: kernels, copies, NCCL, operators. Its trace goes into the rank's folder.
 
-There is one Kineto session a process. Ours does not begin when the program has begun one, and gives way when the program begins one.
+There is one Kineto session per process. Ours does not begin when the program has begun one, and gives way when the program begins one.
+
+torch binds a profiler to the thread and to the backward in which it begins. Ours begins, steps and ends between calls (updates.py), in one
+thread: ended inside a backward, torch would find it running again when that returns, and refuse the program a profiler of its own.
 """
 
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.optim import optimizer as torch_optimizer
 
 from feedline.profiler import clock, masks, nvtx_ranges
 from feedline.profiler.events import Stage
@@ -22,6 +25,7 @@ from feedline.profiler.store.layout import KINETO as FILE
 from feedline.profiler.taps import kineto_file
 from feedline.profiler.taps.clock_marks import mark
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.taps.updates import updates
 
 NAME = "torch.profiler"
 
@@ -47,20 +51,27 @@ class KinetoWindow:
         self._exported = False
         self._done = not self._plan.active
         self._attached = False
-        self._remove_hook: Callable[[], object] = lambda: None
+        self._unfollow: Callable[[], None] = lambda: None
+        self._thread = 0  # that began it
         self._ours = False
+        self._stopping = False
         self._others = False
 
     def attach(self, patches: Patches) -> None:
         """Watch updates, and whoever begins a profiler."""
         for name in ("_prepare_profiler", "_enable_profiler"):
             patches.set(torch.autograd.profiler, name, self._watched(getattr(torch.autograd.profiler, name)))
-        self._remove_hook = torch_optimizer.register_optimizer_step_post_hook(self._after_update).remove
+        self._unfollow = updates.follow(after=self._after_update)
         self._attached = True
 
     def stop(self) -> None:
         """The training ends: keep what there is of a window that is open."""
-        self._remove_hook()
+        if self._profiler is None or threading.get_ident() == self._thread:  # else its own thread ends it, with its next update
+            self._unfollow()
+            updates.between_calls(self._stop)
+        self._stopping = True
+
+    def _stop(self) -> None:
         if self._done or not self._attached:
             return
         if self._profiler is None:
@@ -69,19 +80,24 @@ class KinetoWindow:
             steps = max(self._steps - self._plan.skip - 1, 0)
             self._close(f"the training ended in its window, after {steps} of {self._plan.active} steps")
 
-    def _after_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if self._done or torch.compiler.is_compiling() or recorder.main is None:
+    def _after_update(self, optimizer: torch.optim.Optimizer) -> None:
+        if self._done or torch.compiler.is_compiling() or recorder.main is None and not self._stopping:
             return
         if self._counted() is None:
             self._counted = weakref.ref(optimizer)
-        if self._counted() is not optimizer:
+        if self._counted() is optimizer:
+            self._steps += 1
+            updates.between_calls(self._step_ended)
+
+    def _step_ended(self) -> None:
+        if self._done:
             return
-        self._steps += 1
         try:
-            if self._profiler is not None:
-                self._step()
-            elif self._steps == self._plan.skip:
-                self._open()
+            if self._profiler is None:
+                if not self._stopping and self._steps >= self._plan.skip:
+                    self._open()
+            elif threading.get_ident() == self._thread:
+                self._stop() if self._stopping else self._step()
         except Exception as error:
             self._close(masks.error(error))
 
@@ -90,7 +106,7 @@ class KinetoWindow:
         if why:
             self._end(why)
             return
-        self._begun = clock.wall_ns()
+        self._begun, self._thread = clock.wall_ns(), threading.get_ident()
         activities = [torch.profiler.ProfilerActivity.CPU]
         if torch.cuda.is_initialized():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -131,6 +147,7 @@ class KinetoWindow:
 
     def _close(self, problem: str | None) -> None:
         """End the session, whatever state it is in. Never raises."""
+        self._unfollow()
         profiler, self._profiler = self._profiler, None
         try:
             if profiler is not None:

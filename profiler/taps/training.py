@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 from torch.nn.modules.loss import _Loss
-from torch.optim import optimizer as torch_optimizer
 
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import ConvergenceTap, Span, inside, recorder
 from feedline.profiler.store.segment import WINDOW, window_of
-from feedline.profiler.taps.patch import Patches
+from feedline.profiler.taps.patch import Patches, passed_by
+from feedline.profiler.taps.unseen import unasked
+from feedline.profiler.taps.updates import updates
 
 TRAINS = Flag.TRAINING | Flag.GRAD
 
@@ -28,7 +29,7 @@ def attach_forward(patches: Patches) -> None:
             return original(self, *args, **kwargs)
         return call_outermost(original, self, args, kwargs)
 
-    hide_from_dynamo(__call__)
+    hide_from_dynamo(passed_by(__call__))
     patches.set(torch.nn.Module, "__call__", __call__)
 
 
@@ -45,6 +46,7 @@ def hide_from_dynamo(wrapper: Any) -> None:
         pass
 
 
+@passed_by
 def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
     """Call a module that is no part of another one, in a span of its own."""
     segment = recorder.main
@@ -62,10 +64,12 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
                 span.stage = Stage.LOSS
     finally:
         inside.depth -= 1
-    if recorder.convergence is not None:
+        if flops is not None and counting is not None:
+            flops.end(counting, span)
+        if updates.waiting:
+            updates.call_ended()
+    if recorder.convergence is not None and torch._C._get_tracing_state() is None:  # a trace would hold what is asked
         tell_forward(recorder.convergence, span.stage, flags, module, args, kwargs, output)
-    if flops is not None and counting is not None:
-        flops.end(counting, span)
     return output
 
 
@@ -78,6 +82,7 @@ def tell_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch.
         watch.forwarded(module, args, kwargs)
 
 
+@unasked
 def is_number(output: Any) -> bool:
     """What a loss returns."""
     return isinstance(output, torch.Tensor) and output.dim() == 0
@@ -86,7 +91,7 @@ def is_number(output: Any) -> bool:
 def attach_backward(patches: Patches) -> None:
     """Time ``backward()`` and, for ``autograd.grad`` and whoever else goes there, the engine."""
     engine = watched_backward(torch.autograd._engine_run_backward)
-    patches.set(torch.autograd, "backward", watched_backward(torch.autograd.backward))
+    patches.enter(torch.autograd.backward, watched_backward)
     # Both names of the engine: torch.compiler saves the one in graph and writes it back to both.
     patches.set(torch.autograd, "_engine_run_backward", engine)
     patches.set(torch.autograd.graph, "_engine_run_backward", engine)
@@ -110,38 +115,26 @@ def watched_backward(original: Any) -> Any:
                 result = original(*args, **kwargs) if counting is None else counting.call(original, *args, **kwargs)
         finally:
             inside.depth -= 1
+            if flops is not None and counting is not None:
+                flops.end(counting, span)
+            if updates.waiting:
+                updates.call_ended()
         if watch is not None and told:
             watch.after_backward()
-        if flops is not None and counting is not None:
-            flops.end(counting, span)
         return result
 
     return backward
 
 
-def not_compiled(function: Any) -> Any:
-    """Keep dynamo out of a function that a compiled one calls, as ``torch.compiler.disable`` does, which would import dynamo."""
-    function._torchdynamo_disable = True
-    return function
-
-
 class OptimizerTap:
-    """Times every optimizer's step through torch's global hooks."""
+    """Times every optimizer's step."""
 
     def __init__(self) -> None:
         self._open: list[Span] = []
         self._steps = 0
-        self._hooks = [
-            torch_optimizer.register_optimizer_step_pre_hook(self._before),
-            torch_optimizer.register_optimizer_step_post_hook(self._after),
-        ]
+        self.undo = updates.follow(self._before, self._after)
 
-    def undo(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-
-    @not_compiled
-    def _before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _before(self, optimizer: torch.optim.Optimizer) -> None:
         segment = recorder.main
         if segment is None:
             return
@@ -151,8 +144,7 @@ class OptimizerTap:
         span = Span(segment, Stage.OPTIMIZER, segment.name_id(type(optimizer).__name__), id(optimizer))
         self._open.append(span.__enter__())
 
-    @not_compiled
-    def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _after(self, optimizer: torch.optim.Optimizer) -> None:
         if recorder.main is None or not self._open:
             return
         span = self._open.pop()
@@ -164,14 +156,15 @@ class OptimizerTap:
 
 def attach_checkpoint(patches: Patches) -> None:
     """Time ``torch.save``."""
-    original = torch.save
 
-    @functools.wraps(original)
-    def save(*args: Any, **kwargs: Any) -> Any:
-        segment = recorder.main
-        if segment is None:
-            return original(*args, **kwargs)
-        with Span(segment, Stage.CHECKPOINT):
-            return original(*args, **kwargs)
+    def watched(original: Any) -> Any:
+        def save(*args: Any, **kwargs: Any) -> Any:
+            segment = recorder.main
+            if segment is None:
+                return original(*args, **kwargs)
+            with Span(segment, Stage.CHECKPOINT):
+                return original(*args, **kwargs)
 
-    patches.set(torch, "save", save)
+        return save
+
+    patches.enter(torch.save, watched)

@@ -129,7 +129,7 @@ def test_works_come_boxed_from_the_dispatcher(gpu, segment, monkeypatch, name, u
             timed = tap._cuda.begin(DEVICE)
             row = Row(segment, segment.add(Stage.COLLECTIVE, 0, UNMEASURED), 0, None, None)
             gpu.launch(3)
-            tap._complete((row, pg, 16, timed, False), operation, ([], work.boxed()))
+            tap.complete((row, pg, 16, timed, False), operation, ([], work.boxed()))
             work.wait()
         gpu.host(20)
         until = time.monotonic() + 5.0

@@ -106,3 +106,28 @@ def test_a_window_that_is_none_is_refused_in_words(text):
 def test_off_is_a_window_of_no_step():
     assert Window.parse("off") == OFF
     assert not OFF.active
+
+
+def test_a_window_between_updates_inside_backward_leaves_the_profiler_to_the_program(tmp_path: Path, warm_python: WarmPython):
+    """torch would find a profiler running again that ended inside a backward, and refuse the program its own."""
+    program = tmp_path / "train.py"
+    program.write_text(
+        """if True:
+        import torch
+        model = torch.nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        model.weight.register_post_accumulate_grad_hook(lambda _: optimizer.step())
+        for _ in range(9):
+            model(torch.ones(5, 4)).sum().backward()
+        with torch.profiler.profile() as profiler:
+            model(torch.ones(5, 4)).sum().backward()
+        print(any(event.key == "aten::addmm" for event in profiler.key_averages()))
+        """
+    )
+    out = tmp_path / "out.json"
+    done = warm_python.run(
+        "-m", "feedline", "run", "-q", "-o", tmp_path / "run", "--json", out, "--window", "3:2", program, folder=tmp_path
+    )
+
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    assert profiler_hook(json.loads(out.read_text())) == (True, "2 steps after 4, in rank0/kineto.json.gz")

@@ -49,7 +49,7 @@ def test_a_closed_file_is_as_long_as_its_rows(path: Path) -> None:
 def test_a_row_that_was_half_written_is_not_there(path: Path) -> None:
     writer = GaugeWriter(path)
     writer.append(10, [(0, 0.5)])
-    ROW.pack_into(writer._map, writer._used, 20, 7.0, 1, 0)
+    ROW.pack_into(writer._map.view, writer._used, 20, 7.0, 1, 0)
 
     assert read_gauges(path).time.tolist() == [10]
 

@@ -17,7 +17,7 @@ Tell = Callable[[str, bool, str], None]
 
 
 class Collectives:
-    """Attaches the tap and the clock once there is a process group, and takes them away.
+    """Attaches the tap and the clock once there is a process group, and detaches them.
 
     Args:
         tell: called when they are attached, and with the reason where they cannot be.
@@ -53,7 +53,7 @@ class Collectives:
             self._initialised()
 
     def stop(self) -> None:
-        """Take the kernels away and end the thread."""
+        """Detach the tap and end the thread."""
         for clock in [*self._left, *([self._clock] if self._clock is not None else [])]:
             clock.stop()
         self._clock, self._left = None, []

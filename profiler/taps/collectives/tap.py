@@ -4,6 +4,10 @@ Patched functions of torch.distributed see no bucket of DistributedDataParallel,
 functional, compiled and inference-mode calls. Other operators than c10d's do not pass here, so they cost nothing.
 
 The reducer calls while it holds its own lock, and the kernel takes the interpreter's: the same order as for a communication hook in Python.
+
+The kernels are registered once per process and never removed. A thread that is on its way into one waits for the interpreter's lock with a
+bare pointer to it (torch's PythonKernelHolder); whoever removed it meanwhile would leave that thread in freed memory. After a recording
+they pass everything through.
 """
 
 import sys
@@ -23,6 +27,7 @@ from feedline.profiler.taps.collectives.ends import COLLECTIVE, Ends, Row
 from feedline.profiler.taps.collectives.groups import Channel, Group, Groups
 from feedline.profiler.taps.collectives.operations import Operation, operations
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.taps.unseen import NoFunctions
 
 KEY = "BackendSelect"
 ENGINE = "torch.autograd.graph"  # the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
@@ -47,6 +52,69 @@ class Kind:
 Kinds = dict[tuple[int, torch.dtype | None, bool], Kind]  # by address of the group, dtype and whether on a CPU
 
 
+class Kernels:
+    """The kernels of this process.
+
+    Attributes:
+        tap: who is told of collectives; None: they pass through.
+    """
+
+    def __init__(self) -> None:
+        self.tap: CollectiveTap | None = None
+        self._module: Any = None  # torch.library.Library would take its kernels away at exit, where threads may still communicate
+
+    def register(self) -> None:
+        """Register them, once.
+
+        Raises:
+            Exception: this torch is built differently, or another library has kernels there.
+        """
+        if self._module is not None:
+            return
+        key = torch._C._parse_dispatch_key(KEY)
+        if key is None:
+            raise RuntimeError(f"this torch has no dispatch key {KEY}")
+        below, found = torch._C._dispatch_keyset_full_after(key), operations()
+        self._module = torch._C._dispatch_library("IMPL", "c10d", KEY, __file__, 0)
+        for operation in found:
+            self._module.impl(operation.op.name(), KEY, self._kernel(operation, below), True)
+
+    def _kernel(self, operation: Operation, below: Any) -> Any:
+        """With the dispatcher's own keys: those of a tensor take 7 us less, but miss what a mode adds to a thread's (FakeTensorMode).
+
+        OpOverload.redispatch does no more than its handle's, in a frame of its own.
+        """
+        redispatch = getattr(getattr(operation.op, "_handle", None), "redispatch_boxed", operation.op.redispatch)
+        kinds: Kinds = {}
+
+        def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+            segment, tap = recorder.main, self.tap
+            begun = None
+            if segment is not None and tap is not None:
+                with NoFunctions():
+                    begun = tap.begin(segment, operation, kinds, args)
+            if begun is None or tap is None:
+                return redispatch(keyset & below, *args, **kwargs)
+            ranges = recorder.ranges
+            if ranges is not None:
+                ranges.push(operation.name, begun[2])
+            try:
+                out = redispatch(keyset & below, *args, **kwargs)
+            except BaseException:
+                begun[0].unknown()
+                raise
+            finally:
+                if ranges is not None:
+                    ranges.pop()
+            tap.complete(begun, operation, out)
+            return out
+
+        return kernel
+
+
+kernels = Kernels()
+
+
 class CollectiveTap:
     """Records every collective. Never raises what the collective itself would not raise.
 
@@ -63,34 +131,23 @@ class CollectiveTap:
         self.ends = Ends(self._groups)
         self._cuda = CudaEnds()
         self._patches = Patches()
-        self._library: Any = None
         self._errors = 0
         self._unbox_group, self._unbox_work = dist.ProcessGroup.unbox, dist.Work.unbox
 
     def attach(self) -> None:
-        """Register the kernels; again after ``detach``, at any time.
+        """Be told of collectives; again after ``detach``, at any time.
 
         Raises:
             Exception: this torch is built differently, or somebody else has kernels there.
         """
-        key = torch._C._parse_dispatch_key(KEY)
-        if key is None:
-            raise RuntimeError(f"this torch has no dispatch key {KEY}")
-        below = torch._C._dispatch_keyset_full_after(key)
-        self._library = torch.library.Library("c10d", "IMPL")
-        try:
-            for operation in operations():
-                self._library.impl(operation.op, self._kernel(operation, below), KEY, with_keyset=True)
-            self.ends.attach(self._patches)
-        except BaseException:
-            self.detach()
-            raise
+        kernels.register()
+        self.ends.attach(self._patches)
+        kernels.tap = self
 
     def detach(self) -> None:
-        """Take the kernels away: collectives cost what they cost without us. Callbacks that are to come still come."""
-        library, self._library = self._library, None
-        if library is not None:
-            library._destroy()
+        """Be told of none. Callbacks that are to come still come."""
+        if kernels.tap is self:
+            kernels.tap = None
         self._patches.undo()
 
     def stop(self) -> int:
@@ -99,37 +156,7 @@ class CollectiveTap:
         unknown = self._cuda.stop()
         return 0 if self._errors else unknown
 
-    def _kernel(self, operation: Operation, below: Any) -> Any:
-        """With the dispatcher's own keys: those of a tensor take 7 us less, but miss what a mode adds to a thread's (FakeTensorMode).
-
-        OpOverload.redispatch does no more than its handle's, in a frame of its own.
-        """
-        redispatch = getattr(getattr(operation.op, "_handle", None), "redispatch_boxed", operation.op.redispatch)
-        begin, complete = self._begin, self._complete
-        kinds: Kinds = {}
-
-        def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-            segment = recorder.main
-            begun = None if segment is None else begin(segment, operation, kinds, args)
-            if begun is None:
-                return redispatch(keyset & below, *args, **kwargs)
-            ranges = recorder.ranges
-            if ranges is not None:
-                ranges.push(operation.name, begun[2])
-            try:
-                out = redispatch(keyset & below, *args, **kwargs)
-            except BaseException:
-                begun[0].unknown()
-                raise
-            finally:
-                if ranges is not None:
-                    ranges.pop()
-            complete(begun, operation, out)
-            return out
-
-        return kernel
-
-    def _begin(self, segment: Segment, operation: Operation, kinds: Kinds, args: tuple[Any, ...]) -> Begun | None:
+    def begin(self, segment: Segment, operation: Operation, kinds: Kinds, args: tuple[Any, ...]) -> Begun | None:
         """Write down that it was begun; None where that failed."""
         try:
             pg = self._unbox_group(args[operation.group])
@@ -161,7 +188,7 @@ class CollectiveTap:
             self._failed(error)
             return None
 
-    def _complete(self, begun: Begun, operation: Operation, out: Any) -> None:
+    def complete(self, begun: Begun, operation: Operation, out: Any) -> None:
         row, pg, _, events, waited = begun
         try:
             if row.ended:

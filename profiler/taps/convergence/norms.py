@@ -26,6 +26,7 @@ from feedline.profiler.ranks import place
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence.later import Later
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.taps.unseen import unseen
 
 SHARE, FIRST_S = 0.015, 60.0  # of the training's time, and seconds until it is halved
 SELDOM = 64  # one update in so many is measured whatever it costs
@@ -75,14 +76,15 @@ class Norms:
 
     def attach(self, patches: Patches) -> None:
         """Wrap the program's hooks, FSDP2's reduction and clipping. Each is left out where this torch has none of the name."""
-        clip = torch.nn.utils.clip_grad_norm_
 
-        @functools.wraps(clip)
-        def clip_grad_norm_(*args: Any, **kwargs: Any) -> Any:
-            self.guarded(self._before_clipping)
-            return clip(*args, **kwargs)
+        def watched(clip: Any) -> Any:
+            def clip_grad_norm_(*args: Any, **kwargs: Any) -> Any:
+                self.guarded(self._before_clipping)
+                return clip(*args, **kwargs)
 
-        patches.set(torch.nn.utils, "clip_grad_norm_", clip_grad_norm_)
+            return clip_grad_norm_
+
+        patches.enter(torch.nn.utils.clip_grad_norm_, watched)
         if torch.distributed.is_available():
             self._watch_hooks(patches)
             self._watch_fsdp(patches)
@@ -148,6 +150,7 @@ class Norms:
             self._small.append(squared_norm(tensors) * scale**2)
             self._parts = ranks
 
+    @unseen
     def guarded(self, act: Callable[..., None], *args: Any) -> None:
         """Do a part of the measurement inside the program's own calls: what fails ends it, what it takes is counted."""
         begun = time.perf_counter()
@@ -266,9 +269,12 @@ def squared_norm(tensors: Tensors) -> torch.Tensor:
 
     Raises:
         RuntimeError: a gradient is sparse.
+        TypeError: it is a tensor of another kind.
     """
     by_type: dict[torch.dtype, Tensors] = {}
     for tensor in tensors:
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+            raise TypeError(f"a gradient is a {type(tensor).__name__}")
         if tensor.numel():
             by_type.setdefault(tensor.dtype, []).append(tensor)
     with torch.no_grad():

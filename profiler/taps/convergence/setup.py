@@ -22,6 +22,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader
 
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.taps.unseen import unasked
 
 HORIZONS = ("total_steps", "T_max", "total_iters")  # OneCycleLR, CosineAnnealingLR, LinearLR and its like
 FEW = 4  # schedulers, which are looked at on every update
@@ -108,6 +109,7 @@ class Setup:
             except Exception:  # one of the program's own
                 pass
 
+    @unasked
     def _iterated(self, loader: Any) -> None:
         """Samplers of one shape count as one: a program may make a loader for every epoch."""
         if loader.batch_sampler is not None and type(loader.batch_sampler) is not BatchSampler:

@@ -23,6 +23,7 @@ from feedline.profiler.taps.convergence.later import Later
 from feedline.profiler.taps.convergence.norms import Norms
 from feedline.profiler.taps.convergence.setup import Setup
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.taps.unseen import unseen
 
 NAME, GIVES = "convergence", "losses, learning rate, and gradient norms where there are several ranks or micro-batches"
 OWN = ("train loss", "eval loss", "lr")  # names of curves that are not the program's
@@ -69,9 +70,7 @@ class Watch:
         @functools.wraps(original)
         def scale(scaler: Any, outputs: Any) -> Any:
             scaled = original(scaler, outputs)
-            if is_plain_number(scaled):
-                self._scaled = weakref.ref(scaled), outputs.detach()  # its graph goes when the program lets go of it
-            self.setup.scaler, self.norms.scaled = scaler, True
+            self._has_scaled(scaler, outputs, scaled)
             return scaled
 
         adjust = torch.amp.GradScaler.update
@@ -84,6 +83,7 @@ class Watch:
         patches.set(torch.amp.GradScaler, "scale", scale)
         patches.set(torch.amp.GradScaler, "update", update)
 
+    @unseen
     def stop(self) -> None:
         """The recording ends."""
         if recorder.convergence is self:
@@ -95,6 +95,7 @@ class Watch:
         except Exception as error:
             self._failed(error)
 
+    @unseen
     def forwarded(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         """A module in training has seen a batch: the first tensor says of how many samples."""
         try:
@@ -113,6 +114,7 @@ class Watch:
         except Exception as error:
             self._failed(error)
 
+    @unseen
     def evaluated(self, value: Any) -> None:
         """A loss module was called without gradients."""
         try:
@@ -123,6 +125,7 @@ class Watch:
         except Exception as error:
             self._failed(error)
 
+    @unseen
     def backward(self, tensors: Any) -> bool:
         """Backward is about to be called on these. Returns whether ``after_backward`` is to be told."""
         try:
@@ -142,16 +145,19 @@ class Watch:
             self._failed(error)
         return True
 
+    @unseen
     def after_backward(self) -> None:
         """It has returned."""
         self.norms.backwards += 1
         if self.norms.wanted:
             self.norms.guarded(self.norms.after_backward)
 
+    @unseen
     def reduced(self, tensor: torch.Tensor, ranks: int, bucket: bool) -> None:
         """A collective sums this tensor over so many ranks: a bucket of DistributedDataParallel, or what the program gave."""
         self.norms.guarded(self.norms.reduced, tensor, ranks, bucket)
 
+    @unseen
     def update(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer is about to step."""
         try:
@@ -176,6 +182,12 @@ class Watch:
     def metric(self, name: str, value: float) -> None:
         """The program tells a number of its own."""
         self._later.number(f"{name} (the program's)" if name in OWN else name, value)
+
+    @unseen
+    def _has_scaled(self, scaler: Any, outputs: Any, scaled: Any) -> None:
+        if is_plain_number(scaled):
+            self._scaled = weakref.ref(scaled), outputs.detach()  # its graph goes when the program lets go of it
+        self.setup.scaler, self.norms.scaled = scaler, True
 
     def _scaler_updated(self) -> None:
         """Without an update since the last time, it was skipped: gradients were not finite."""

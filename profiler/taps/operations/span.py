@@ -12,6 +12,7 @@ from feedline.profiler.nvtx_ranges import NAMES
 from feedline.profiler.record import moment
 from feedline.profiler.record.detail import Write, detail, looking
 from feedline.profiler.record.recorder import recorder
+from feedline.profiler.taps.patch import PASSED_BY, passed_by
 
 Size = Callable[[Any], tuple[int, int]]  # a result -> (nbytes, extra), as the stage says in events.py
 Timed = Callable[[Write, str, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
@@ -52,7 +53,7 @@ def stopwatch(stage: Stage, size: Size) -> Timed:
                 nbytes = extra = 0
             write(stage, name, begun[0], wall, cpu, runqueue, nbytes, extra)
 
-    return timed
+    return passed_by(timed)
 
 
 def spanned(original: Callable[..., Any], stage: Stage, size: Size, name: str | None = None) -> Callable[..., Any]:
@@ -89,8 +90,8 @@ def transparent(original: Callable[..., Any], look: Callable[[tuple[Any, ...], d
             positional, keywords = "".join(f"{name}, " for name in plain), ", ".join(f"{name!r}: {name}" for name in named)
     made: dict[str, Any] = {}
     source = WRAPPER.format(parameters=parameters, arguments=arguments, positional=positional, keywords=keywords)
-    exec(compile(source, "<a tap of feedline>", "exec"), made)
-    wrapper = made["make"](original, looking, look)
+    exec(compile(source, f"a tap{PASSED_BY}", "exec"), made)
+    wrapper = made["make"](original, looking, passed_by(look))
     if isinstance(original, FunctionType):
         if parameters != "*args, **kwargs":
             wrapper.__defaults__, wrapper.__kwdefaults__ = original.__defaults__, original.__kwdefaults__

@@ -1,0 +1,115 @@
+"""File descriptors of ours in a process that is not: the program may close them all (``os.closerange``), and get their numbers for its own.
+
+So none is written to, resized or closed without looking whether it is ours, and mappings keep none: ``mmap.mmap`` holds a copy of its
+descriptor before Python 3.13, and closes that number whoever has it by then.
+"""
+
+import ctypes
+import errno
+import mmap
+import os
+import sys
+from contextlib import suppress
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+FAILED = ctypes.c_void_p(-1).value
+
+
+class Descriptor:
+    """An open file.
+
+    Args:
+        number: as ``os.open`` returned it.
+        path: what it is opened again under; None: it is not.
+        closes: with this object.
+    """
+
+    def __init__(self, number: int, path: "str | os.PathLike[str] | None" = None, closes: bool = False) -> None:
+        self._number, self._path, self._closes = number, path, closes
+        self._identity = identity(number)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the number still stands for the file."""
+        try:
+            return identity(self._number) == self._identity
+        except OSError:
+            return False
+
+    def number(self) -> int:
+        """To be used at once. Where the program has closed it, the file is opened again.
+
+        Raises:
+            OSError: it cannot be.
+        """
+        if not self.is_ours:
+            lost = OSError(errno.EBADF, "the program closed the descriptor", None if self._path is None else str(self._path))
+            if self._path is None:
+                raise lost
+            number = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            if identity(number) != self._identity:
+                os.close(number)
+                raise lost
+            self._number = number
+        return self._number
+
+    def close(self) -> None:
+        """Close it, unless the program has."""
+        if self.is_ours:
+            os.close(self._number)
+        self._identity = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_closes", False):
+            with suppress(Exception):  # at the interpreter's end, modules may be gone
+                self.close()
+
+
+def identity(number: int) -> tuple[int, int] | None:
+    """Device and inode of an open file.
+
+    Raises:
+        OSError: nothing is open under the number.
+    """
+    found = os.fstat(number)
+    return found.st_dev, found.st_ino
+
+
+class Mapping:
+    """Bytes of a file in memory, shared with whoever reads it, without a descriptor.
+
+    Args:
+        number: of an open file; it may be closed afterwards.
+
+    Attributes:
+        view: to read and write.
+
+    Raises:
+        OSError: it cannot be mapped.
+    """
+
+    def __init__(self, number: int, size: int, offset: int = 0) -> None:
+        address = _libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, number, offset)
+        if address in (None, FAILED):
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+        self._address: int | None = address
+        self._bytes = (ctypes.c_char * size).from_address(address)
+        self.view = memoryview(self._bytes).cast("B")
+
+    def close(self) -> None:
+        """Unmap it, unless somebody still looks at a part of it: then it stays until the process ends."""
+        self.view.release()
+        address, self._address = self._address, None
+        if address is not None and sys.getrefcount(self._bytes) == UNSEEN:
+            _libc.munmap(address, len(self._bytes))
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # at the interpreter's end, modules may be gone
+            self.close()
+
+
+UNSEEN = 2  # references to what nobody looks at: the attribute and the argument of getrefcount

@@ -1,0 +1,97 @@
+"""Updates of the parameters, for every tap that follows them; and the moments between calls, for what must not begin or end inside one.
+
+torch's global hooks are set once per process and stay. Its optimizers go through them one by one while they step, and a dictionary that
+loses or gains an entry meanwhile ends the training: a recording may end in a hook of the program's, or in another thread.
+
+An update can be made inside a backward (memory-saving recipes) or a forward. What torch binds to a thread there, such as a profiler, would
+be half undone when that call returns; ``between_calls`` puts it off until then.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim import optimizer as torch_optimizer
+
+from feedline.profiler.record.recorder import inside
+
+Listener = Callable[[torch.optim.Optimizer], None]
+
+
+class Updates:
+    """Tells its listeners of each update of any optimizer, before and after, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[Callable[[], None], None] = {}  # for the end of the outermost call; each once
+        self._before: tuple[Listener, ...] = ()  # replaced, never changed: another thread may be going through it
+        self._after: tuple[Listener, ...] = ()
+        self._hooked = False
+
+    def follow(self, before: Listener | None = None, after: Listener | None = None) -> Callable[[], None]:
+        """Tell these listeners from now on; returns what ends it.
+
+        Raises:
+            RuntimeError: an optimizer is in the middle of its hooks, and none may be added now.
+        """
+        if not self._hooked:
+            if steps_now():
+                raise RuntimeError("the recording began inside an optimizer's step, when torch takes no new hooks")
+            torch_optimizer.register_optimizer_step_pre_hook(self._tell_before)
+            torch_optimizer.register_optimizer_step_post_hook(self._tell_after)
+            self._hooked = True
+        self._before += (before,) if before is not None else ()
+        self._after += (after,) if after is not None else ()
+
+        def end() -> None:
+            self._before = tuple(listener for listener in self._before if listener != before)
+            self._after = tuple(listener for listener in self._after if listener != after)
+
+        return end
+
+    def between_calls(self, act: Callable[[], None]) -> None:
+        """Call ``act`` when this thread is in no forward or backward: now, or when the outermost of them ends. It must not raise."""
+        if between():
+            act()
+        else:
+            self.waiting[act] = None
+
+    def call_ended(self) -> None:
+        """An outermost forward or backward has returned or raised."""
+        if between():
+            waiting, self.waiting = self.waiting, {}
+            for act in waiting:
+                act()
+
+    def _tell_before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        for listener in self._before:
+            listener(optimizer)
+
+    def _tell_after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        for listener in self._after:
+            listener(optimizer)
+
+    # Keeps dynamo out, as torch.compiler.disable does, which would import it.
+    _tell_before._torchdynamo_disable = _tell_after._torchdynamo_disable = True  # type: ignore[attr-defined]
+
+
+updates = Updates()
+
+
+def between() -> bool:
+    """Whether this thread is neither in a call that is watched nor in a backward, a thread of the engine's own included.
+
+    Private to torch, the same in 2.8 to 2.15.
+    """
+    return not inside.depth and torch._C._current_graph_task_id() == -1
+
+
+def steps_now() -> bool:
+    """Whether any thread is inside an optimizer's step."""
+    for frame in sys._current_frames().values():
+        at: Any = frame
+        while at is not None:
+            if at.f_code.co_filename == torch_optimizer.__file__:
+                return True
+            at = at.f_back
+    return False
