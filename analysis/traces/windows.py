@@ -17,7 +17,7 @@ from feedline.analysis.traces.shared_clock import SharedClock, marks_in, shared_
 from feedline.analysis.traces.threads import UNKNOWN, threads
 from feedline.analysis.tracks import PerfettoRank, arrow, span
 from feedline.profiler.errors import FeedlineError, RunDamaged
-from feedline.profiler.files.reading import MOST_COLUMNS, opened
+from feedline.profiler.files.reading import MOST_WINDOW, opened
 from feedline.profiler.store.layout import KINETO
 from feedline.profiler.store.read import Rank, Run
 
@@ -80,7 +80,7 @@ def _read(path: Path) -> Trace:
         RunDamaged: it is not a regular file of the run folder. TraceDamaged: see ``read_kineto``.
     """
     try:
-        with opened(path, MOST_COLUMNS) as file:
+        with opened(path, MOST_WINDOW) as file:
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
         raise RunDamaged(f"{path} cannot be read ({error.strerror}): ask its owner for the right to read it") from error

@@ -49,7 +49,8 @@ def _page(data: bytes) -> Page:
     reader = _Reader(data)
     try:
         header = reader.struct(MOST_DEPTH)
-        v1, v2 = header.get(5), header.get(8)
+        v1: Any = header.get(5)
+        v2: Any = header.get(8)
         kind, unpacked, packed = header[1], header[2], header[3]
         values, encoding = (v1[1], v1[2]) if kind == DATA else (v2[1], v2[4]) if kind == DATA_V2 else (-1, -1)
     except (LookupError, TypeError) as error:

@@ -12,6 +12,7 @@ from feedline.profiler.errors import RunDamaged
 MB = 1 << 20
 #: Bytes of a file that no recording reaches: a manifest has a few KB, a segment 8 MB (store/segment.py), gauges 2 MB (samplers/writer.py).
 MOST_JSON, MOST_SEGMENT, MOST_GAUGES = 16 * MB, 32 * MB, 16 * MB
+MOST_WINDOW = 256 * MB  # packed: five steps have some 1 MB
 MOST_COLUMNS = 1 << 40  # a trace of another tool; what is in it is bounded by its pages (files/pages.py)
 OF_RANK, OF_SEGMENT, OF_RUN, OF_USER = 2, 3, 1, 0  # names of a path below the run folder: rank0/manifest.json; not in one, but named
 _PLACE = os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY

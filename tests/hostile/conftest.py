@@ -36,16 +36,16 @@ def bases(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython) -> 
 @pytest.fixture
 def finished(bases: Path, tmp_path: Path) -> Path:
     """A run that ended: Parquet, gauges, ceilings and a window of torch.profiler."""
-    return Path(shutil.copytree(bases / "loader", tmp_path / "run"))
+    return Path(shutil.copytree(bases / "loader", tmp_path / "finished"))
 
 
 @pytest.fixture
 def killed(bases: Path, tmp_path: Path) -> Path:
     """A run that was killed: raw segments."""
-    return Path(shutil.copytree(bases / "killed", tmp_path / "run"))
+    return Path(shutil.copytree(bases / "killed", tmp_path / "killed"))
 
 
 @pytest.fixture
 def traces(bases: Path, tmp_path: Path) -> Path:
     """Ingested traces of two ranks."""
-    return Path(shutil.copytree(bases / "traces", tmp_path / "run"))
+    return Path(shutil.copytree(bases / "traces", tmp_path / "traces"))

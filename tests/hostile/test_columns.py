@@ -1,5 +1,6 @@
 """Parquet files that claim, or unpack to, more than any recording holds are refused before they take the memory."""
 
+import io
 import os
 import resource
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from feedline.analysis.traces import folder
 from feedline.profiler.errors import FeedlineError, RunDamaged
+from feedline.profiler.files.pages import pages
 from feedline.profiler.store.compact import read_compact
 
 MOST_MB = 1024
@@ -60,20 +62,50 @@ def test_a_small_file_of_a_hundred_million_rows_is_refused_in_little_memory(fini
     assert peak < resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 + 100
 
 
-def test_a_page_that_unpacks_to_a_gigabyte_is_refused(finished):
-    file = finished / "rank0" / "events.parquet"
-    table = pq.read_table(file)
-    wide = pa.table({name: np.zeros(32 << 20, table[name].type.to_pandas_dtype()) for name in table.column_names})
-    write(
-        wide.replace_schema_metadata(table.schema.metadata),
-        file,
-        data_page_size=1 << 30,
-        write_batch_size=32 << 20,
-        row_group_size=32 << 20,
-    )
+def varint(number: int) -> bytes:
+    """Thrift's, of a number that is not negative."""
+    number <<= 1
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])
 
-    with pytest.raises(RunDamaged, match=r"events\.parquet cannot be read \(a page unpacks to [\d,]+ bytes\)"):
-        read_compact(finished / "rank0")
+
+def page(unpacked: int, packed: int, encoding: int = 0, kind: int = 0) -> bytes:
+    """A page with one value, as Parquet's Thrift has it: type, sizes, and a data page's values and encoding."""
+    sizes = b"\x15" + varint(kind) + b"\x15" + varint(unpacked) + b"\x15" + varint(packed)
+    return sizes + b"\x2c\x15" + varint(1) + b"\x15" + varint(encoding) + b"\0" + b"\0" + bytes(packed)
+
+
+def test_the_pages_of_a_file_are_those_that_were_written(finished):
+    file = finished / "rank0" / "events.parquet"
+    about = pq.ParquetFile(file).metadata
+    with file.open("rb") as opened:
+        for index in range(about.num_columns):
+            chunk = about.row_group(0).column(index)
+            begin = chunk.data_page_offset
+            found = pages(opened, begin, begin + chunk.total_compressed_size)
+            assert sum(one.values for one in found) == about.num_rows
+            assert sum(one.header + one.unpacked for one in found) == chunk.total_uncompressed_size
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "says"),
+    [
+        (page(1 << 30, 10), "a page unpacks to 1,073,741,824 bytes"),
+        (page(8, 10, encoding=8), "encoded as feedline does not write it"),
+        (page(8, 10, kind=2), "encoded as feedline does not write it"),
+        (page(8, 10)[:-1], "reaches beyond its column"),
+        (page(8, 10)[:4], "has no header"),
+        (b"\x2c" * 100, "nests too deeply"),
+        (b"\x15" + b"\xff" * 100, "a number without end"),
+        (b"\x19" * 10, "holds what no page's does"),
+    ],
+)
+def test_a_page_that_feedline_does_not_write_is_refused(bytes_, says):
+    with pytest.raises(ValueError, match=says):
+        pages(io.BytesIO(bytes_), 0, len(bytes_))
 
 
 def test_a_footer_that_says_fewer_rows_than_its_pages_is_refused(finished):
