@@ -21,6 +21,7 @@ OTHERS: tuple[Any, ...] = (
     *([], {}, [[]], [None], [1, 2, 3], {"a": 1}, {"": {}}, 2**64, -(2**64), 10**400, [[0] * 50] * 50),
 )
 HOW_MANY = (1, 1, 1, 2, 3)
+IN_RUN = (".feedline", "ceilings.json")  # what is read of the run folder itself
 
 
 def damage(draw: random.Random, run: Path, other: Path) -> list[str]:
@@ -47,7 +48,7 @@ def damage(draw: random.Random, run: Path, other: Path) -> list[str]:
 
 def files(run: Path) -> list[Path]:
     """What readers read."""
-    return sorted(path for path in run.rglob("*") if path.is_file() and path.parent != run or path.name == "ceilings.json")
+    return sorted(path for path in run.rglob("*") if path.is_file() and (path.parent != run or path.name in IN_RUN))
 
 
 def pick(draw: random.Random, run: Path, *endings: str) -> Path:
