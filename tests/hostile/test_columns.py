@@ -3,6 +3,7 @@
 import io
 import os
 import resource
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from feedline.analysis.traces import folder
+from feedline.cli import main
 from feedline.profiler.errors import FeedlineError, RunDamaged
+from feedline.profiler.events import Stage
 from feedline.profiler.files.pages import pages
 from feedline.profiler.store.compact import read_compact
 
@@ -198,3 +201,19 @@ def test_a_changed_column_of_a_trace_is_named(traces, column):
 
     with pytest.raises(RunDamaged, match=rf"trace\.parquet cannot be read \(column {column}: "):
         folder.read(traces / "rank0")
+
+
+def test_collectives_with_numbers_that_no_memory_holds_are_refused(bases, tmp_path, capsys):
+    run = shutil.copytree(bases / "ranks", tmp_path / "ranks")
+    file = run / "rank0" / "events.parquet"
+    table = pq.read_table(file)
+    numbers = table["number"].to_numpy().copy()
+    numbers[np.flatnonzero(table["stage"].to_numpy() == Stage.COLLECTIVE)[1:]] += 10**9
+    write(
+        table.set_column(table.column_names.index("number"), "number", pa.array(numbers)).replace_schema_metadata(table.schema.metadata),
+        file,
+    )
+
+    main(["ranks", str(run), "--processes", "1"])
+
+    assert "numbered over a range of 1,000,000," in " ".join("".join(capsys.readouterr()).split())
