@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import os
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -19,7 +20,7 @@ from feedline.analysis.model import Gauge, Hook, Loader, Report, RunInfo, StepSu
 from feedline.analysis.roofline import roofline
 from feedline.profiler import masks
 from feedline.profiler.ceilings import Ceilings
-from feedline.profiler.errors import FeedlineError
+from feedline.profiler.errors import FeedlineError, shows_tracebacks
 from feedline.profiler.events import Stage
 from feedline.profiler.samplers.gauges import Gauges, read_gauges
 from feedline.profiler.store.layout import GAUGES
@@ -94,6 +95,8 @@ def convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
         recorded = read.of_run(run)
         return summarise(recorded) if recorded.updates else None
     except Exception as error:  # the rest of the report does not need it
+        if shows_tracebacks() and not isinstance(error, FeedlineError):
+            raise
         notes.append(f"convergence cannot be told: {error or type(error).__name__}")
         return None
 
@@ -189,13 +192,17 @@ def rank_notes(rank: Gathered) -> list[str]:
     if rank.first:
         first = "first step is" if rank.first == 1 else f"first {rank.first} steps are"
         notes.append(f"the {first} not in the means: workers start, caches warm up{', operations are counted' if rank.first > 1 else ''}")
-    expected = {(i, w) for i, about in enumerate(rank.rank.manifest.loaders) for w in range(int(about.get("num_workers") or 0))}  # type: ignore[call-overload]
-    missing = expected - {(process.header["loader"], process.header["worker"]) for process in rank.workers}
+    missing = missing_workers(rank)
     if missing:
-        notes.append(
-            f"{len(missing)} workers left no records: a worker that ended before its first batch, or one that feedline could not watch"
-        )
+        notes.append(f"{missing} workers left no records: a worker that ended before its first batch, or one that feedline could not watch")
     return notes
+
+
+def missing_workers(rank: Gathered) -> int:
+    """Workers that loaders were to have and of which there are no records."""
+    expected = [int(about.get("num_workers") or 0) for about in rank.rank.manifest.loaders]  # type: ignore[call-overload]
+    there = {(int(str(one.header["loader"])), int(str(one.header["worker"]))) for one in rank.workers}
+    return sum(expected) - sum(loader < len(expected) and worker < expected[loader] for loader, worker in there)
 
 
 def cut_note(rank: Gathered) -> list[str]:
@@ -219,7 +226,7 @@ def _rank_summary(rank: Gathered, compared: Compared | None) -> dict[str, object
 def read_rank_gauges(rank: Rank, notes: list[str]) -> list[Gauge]:
     """The machine's gauges, thinned for a figure."""
     path = rank.folder / GAUGES
-    if not path.exists():
+    if not os.path.lexists(path):
         return []
     try:
         sampled = read_gauges(path)

@@ -165,13 +165,14 @@ def throughput(rank: Gathered) -> Throughput:
     steps = rank.steps
     if steps is None or not len(steps.wall):
         return Throughput(None, None, 0, 0, 0, None)
-    steps_per_s = (len(steps.wall) - rank.first) / (float(steps.wall[rank.first :].sum()) / 1e9)
+    wall = float(steps.wall[rank.first :].sum())
+    steps_per_s = (len(steps.wall) - rank.first) / (wall / 1e9) if wall > 0 else None
     batch_size = float(steps.samples.mean())  # over all steps: where batches are fetched ahead, the first asks for more than its own
     updates = {"optimizer": Stage.OPTIMIZER, "backward": Stage.BACKWARD, "loader": Stage.NEXT}[steps.boundaries.by]
     kept = len(rank.main.of(updates))
     factor = rank.main.totals[updates, 0] / kept if rank.main.stride > 1 and kept else 1.0
     return Throughput(
-        samples_per_s=batch_size * steps_per_s or None,
+        samples_per_s=batch_size * steps_per_s or None if steps_per_s else None,
         steps_per_s=steps_per_s,
         samples=round(int(steps.samples.sum()) * factor),
         steps=round(len(steps.wall) * factor),

@@ -3,9 +3,14 @@
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Annotated, TypedDict
 
-from feedline.profiler.errors import CeilingsDamaged, SchemaTooNew
+from msgspec import Meta
+
+from feedline.profiler.errors import CeilingsDamaged, RunDamaged, SchemaTooNew
 from feedline.profiler.files import output
+from feedline.profiler.files.checking import NotNegative, Positive, WorldSize, checked
+from feedline.profiler.files.reading import MOST_JSON, OF_RUN, OF_USER, json_of, one_line, whole
 
 CEILINGS_SCHEMA_VERSION = 1
 FILE = "ceilings.json"
@@ -39,6 +44,41 @@ class Ceiling:
     source: str = ""
     settings: dict[str, object] = field(default_factory=dict)
     why: str = ""
+
+
+class Settings(TypedDict, total=False):
+    """Those of a ceiling that analysis calculates with."""
+
+    batches: list[NotNegative]
+    samples_per_s: list[NotNegative | None]
+    low: list[NotNegative | None]
+    high: list[NotNegative | None]
+    bytes: NotNegative | None
+    batch_bytes: NotNegative | None
+    batch_size: Positive | None
+    bus_bytes_per_s: NotNegative | None
+    ranks: WorldSize | None
+
+
+class CeilingShape(TypedDict, total=False):
+    """What a file may hold of one."""
+
+    value: NotNegative | None
+    low: NotNegative | None
+    high: NotNegative | None
+    cpu_s: NotNegative | None
+    settings: Settings
+
+
+class CeilingsShape(TypedDict, total=False):
+    """What a file may hold besides the types of ``Ceilings``."""
+
+    schema_version: Annotated[int, Meta(ge=1)]
+    ceilings: list[CeilingShape]
+    flop_per_sample: Positive | None
+    peak_flops: Positive | None
+    sample_bytes: Positive | None
+    cores: Positive | None
 
 
 @dataclass(frozen=True)
@@ -95,21 +135,26 @@ class Ceilings:
         )
 
     @classmethod
-    def read(cls, path: Path) -> "Ceilings":
+    def read(cls, path: Path, in_run: bool = False) -> "Ceilings":
         """Read what ``write`` wrote.
+
+        Args:
+            in_run: it lies in a run folder, and not where the user says: it may not be a link.
 
         Raises:
             CeilingsDamaged: it is missing or not such a file.
             SchemaTooNew: a newer feedline wrote it.
         """
         try:
-            data = json.loads(path.read_text())
-            version = int(data["schema_version"])
+            data = json_of(whole(path, MOST_JSON, OF_RUN if in_run else OF_USER))
+            version = checked(data, CeilingsShape).get("schema_version", 1)
             if version <= CEILINGS_SCHEMA_VERSION:
-                ceilings = [Ceiling(**one) for one in data.pop("ceilings")]
-                return cls(ceilings, **data)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CeilingsDamaged(f"{path} is no file of ceilings ({error}): make one with `feedline probe -o {path.name}`") from error
+                found: Ceilings = checked(data, cls)
+                return found
+        except (OSError, ValueError, RunDamaged) as error:
+            raise CeilingsDamaged(
+                f"{path} is not a file of ceilings ({one_line(error)}): make one with `feedline probe -o {path.name}`"
+            ) from error
         raise SchemaTooNew(
             f"{path} was written by a newer feedline (schema {version}, this one reads up to {CEILINGS_SCHEMA_VERSION}): "
             "pip install -U feedline"

@@ -18,6 +18,13 @@ FeedlineError                  70
 +-- UserCodeError               1   a transform or model given as module:name that cannot be imported, or raises
 """
 
+import os
+
+
+def shows_tracebacks() -> bool:
+    """Whether an error of feedline's own is to be shown as Python shows it: ``FEEDLINE_TRACEBACK=1``, as in feedline's tests."""
+    return bool(os.environ.get("FEEDLINE_TRACEBACK"))
+
 
 class FeedlineError(Exception):
     """Base of all errors whose message is meant for the user: what, where, and the way out.

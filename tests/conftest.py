@@ -10,6 +10,9 @@ from warm_python import MODULES, WarmPython
 # No test reaches a network: albumentations asks for its newest version when it is imported, the others for models.
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = os.environ["HF_HUB_OFFLINE"] = "1"
 
+# An error of feedline's own is a traceback here, not the one line that users get.
+os.environ["FEEDLINE_TRACEBACK"] = "1"
+
 
 def tap_state() -> dict[str, object]:
     """Everything in this process that a recording changes and has to put back."""

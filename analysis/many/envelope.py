@@ -13,9 +13,11 @@ from feedline.analysis.comm.match import MISSING, Matched, generations
 from feedline.analysis.comm.operations import BETWEEN_TWO, TOGETHER, operation
 from feedline.analysis.comm.partition import meet
 from feedline.analysis.timeline import IntArray
+from feedline.profiler.errors import RunDamaged
 
 #: What a collective can be, by its number in an envelope.
 KINDS = ("other", "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier", "broadcast", "scatter", "gather", "reduce")
+MOST_ROWS = 8_000_000  # of a group: some 500 MB
 EXTENT_DTYPE = np.dtype(
     [
         ("start_min", "<i8"),  # ns, rank 0's clock
@@ -75,7 +77,13 @@ class Extents:
 
 
 def empty(length: int) -> np.ndarray:
-    """Rows that nobody had."""
+    """Rows that nobody had.
+
+    Raises:
+        RunDamaged: more than fit into the memory of one process.
+    """
+    if length > MOST_ROWS:
+        raise RunDamaged(f"the collectives of a group are numbered over a range of {length:,}, and at most {MOST_ROWS:,} are compared")
     rows = np.zeros(length, EXTENT_DTYPE)
     rows["start_min"] = rows["end_min"] = NEVER
     rows["start_max"] = rows["end_max"] = rows["free"] = -1

@@ -11,7 +11,7 @@ from feedline.profiler.errors import MissingDependency, RunDamaged, RunNotFound
 from feedline.profiler.store import restarts
 from feedline.profiler.store.layout import parse_rank_folder
 from feedline.profiler.store.manifest import Manifest
-from feedline.profiler.store.read import Rank
+from feedline.profiler.store.read import Rank, rank_folders
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,13 @@ def folders(url: str) -> list[str]:
     """What lies in a place.
 
     Raises:
-        RunNotFound: there is no such place, or it does not answer. MissingDependency: fsspec needs a library for this address.
+        RunNotFound: there is no such place, or it does not answer. RunDamaged: the folder of a rank is a link. MissingDependency: fsspec
+            needs a library for this address.
     """
     if "://" not in url:
         if not Path(url).is_dir():
             raise RunNotFound(f"there is no run folder {url}: name the folder that `feedline run` printed")
-        return [str(path) for path in Path(url).iterdir() if path.is_dir()]
+        return [str(folder) for _, folder in rank_folders(Path(url))]
     files, path = filesystem(url)
     try:
         return [files.unstrip_protocol(entry["name"]) for entry in files.ls(path, detail=True) if entry["type"] == "directory"]

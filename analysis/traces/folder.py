@@ -1,6 +1,7 @@
 """A trace in a run folder: one Parquet file in the rank's folder, its columns and in its metadata everything that they refer to."""
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -8,10 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from feedline.analysis.traces.columns import EVENT_DTYPE, CollectiveArgs, Shape, Trace, Track
+from feedline.analysis.traces import trusted
+from feedline.analysis.traces.columns import EVENT_DTYPE, Trace
 from feedline.profiler import masks
-from feedline.profiler.errors import RunDamaged
 from feedline.profiler.files import owned
+from feedline.profiler.files.columns import columns
+from feedline.profiler.files.reading import json_of
 from feedline.profiler.store.layout import TRACE
 
 ABOUT = b"feedline.trace"  # key in the file's metadata
@@ -20,7 +23,7 @@ ROW_GROUP = 1 << 19  # events written at a time: what the copy of their columns 
 
 def is_trace(folder: Path) -> bool:
     """Whether a rank's folder holds a trace of another tool."""
-    return (folder / TRACE).exists()
+    return os.path.lexists(folder / TRACE)
 
 
 def write(trace: Trace, folder: Path) -> None:
@@ -53,29 +56,10 @@ def read(folder: Path) -> Trace:
     Raises:
         RunDamaged: the file is missing, was cut off or changed.
     """
-    try:
-        with pq.ParquetFile(folder / TRACE, page_checksum_verification=True) as file:
-            events = np.empty(file.metadata.num_rows, EVENT_DTYPE)
-            done = 0
-            for group in range(file.num_row_groups):
-                table = file.read_row_group(group)
-                for name in EVENT_DTYPE.names or ():
-                    events[name][done : done + table.num_rows] = table[name].to_numpy()
-                done += table.num_rows
-            about = json.loads(file.schema_arrow.metadata[ABOUT].decode("utf-8", "surrogatepass"))
-        return _trace(about, events)
-    except (OSError, pa.ArrowException, LookupError, ValueError, TypeError, AttributeError) as error:
-        raise RunDamaged(f"{folder / TRACE} cannot be read ({error}): ingest the trace again") from error
-
-
-def _trace(about: dict[str, object], events: "np.ndarray[tuple[int], np.dtype[np.void]]") -> Trace:
-    made = dict(about)
-    made["tracks"] = [Track(**one) for one in about["tracks"]]  # type: ignore[attr-defined]
-    made["shapes"] = [Shape(tuple(map(tuple, one["inputs"])), tuple(one["dtypes"])) for one in about["shapes"]]  # type: ignore[attr-defined]
-    made["collectives"] = [
-        CollectiveArgs(**{**one, "ranks": None if one["ranks"] is None else tuple(one["ranks"])})
-        for one in about["collectives"]  # type: ignore[attr-defined]
-    ]
-    made["groups"] = {name: tuple(ranks) for name, ranks in about["groups"].items()}  # type: ignore[attr-defined]
-    made["devices"] = {int(number): name for number, name in about["devices"].items()}  # type: ignore[attr-defined]
-    return Trace(events=events, **made)  # type: ignore[arg-type]
+    with columns(folder / TRACE, "ingest the trace again") as file:
+        about = trusted.about(json_of(file.metadata(ABOUT).decode("utf-8", "surrogatepass")))
+        events = np.empty(file.rows, EVENT_DTYPE)
+        file.into(events, {})
+        made = Trace(events=events, **about)
+        trusted.check(made)
+    return made

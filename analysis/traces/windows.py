@@ -1,5 +1,6 @@
 """The steps of a run that torch.profiler recorded beside feedline (profiler/taps/kineto_window.py), on feedline's clock."""
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,17 +9,21 @@ import numpy as np
 
 from feedline.analysis.timeline import IntArray
 from feedline.analysis.traces.columns import Trace, Track
+from feedline.analysis.traces.kineto.limits import Limits
 from feedline.analysis.traces.kineto.read import read_kineto
 from feedline.analysis.traces.kineto.write import Texts
 from feedline.analysis.traces.lanes import NOWHERE, lanes
 from feedline.analysis.traces.shared_clock import SharedClock, marks_in, shared_clock
 from feedline.analysis.traces.threads import UNKNOWN, threads
 from feedline.analysis.tracks import PerfettoRank, arrow, span
-from feedline.profiler.errors import FeedlineError
+from feedline.profiler.errors import FeedlineError, RunDamaged
+from feedline.profiler.files.reading import MOST_WINDOW, opened
 from feedline.profiler.store.layout import KINETO
 from feedline.profiler.store.read import Rank, Run
 
 ROWS = 1 << 14  # events turned into Python's numbers at a time
+FREE_BYTES, PACKED = 64 << 20, 64  # a window may unpack to so much, and so many times its size: JSON of events shrinks by 10 to 25
+SMALLEST_EVENT = 40  # bytes of JSON
 NEAR_NS = 3600 * 10**9  # of a run: the time of day may have been set on the way
 
 
@@ -48,7 +53,7 @@ def windows(run: Run) -> Windows:
     found = Windows()
     for number, rank in sorted(run.ranks.items()):
         path = rank.folder / KINETO
-        if path.exists():
+        if os.path.lexists(path):
             try:
                 _add(found, number, rank, path)
             except FeedlineError as error:
@@ -57,7 +62,7 @@ def windows(run: Run) -> Windows:
 
 
 def _add(found: Windows, number: int, rank: Rank, path: Path) -> None:
-    trace = read_kineto(str(path))
+    trace = _read(path)
     clock = shared_clock(trace, rank.manifest.anchors)
     if clock is None or not _within(rank, clock.clock.to_reference(trace.origin_ns + trace.events["start"][:1])):
         why = "has a clock of its own that nothing joins with feedline's" if clock is None else "was not recorded during this run"
@@ -66,6 +71,21 @@ def _add(found: Windows, number: int, rank: Rank, path: Path) -> None:
     found.by_rank[number] = Window(path, clock)
     found.notes.append(f"rank {number}: what torch.profiler recorded lies on feedline's clock {clock.says()}")
     found.notes.extend(f"rank {number}: {path.name}: {note}" for note in trace.notes)
+
+
+def _read(path: Path) -> Trace:
+    """A window's trace.
+
+    Raises:
+        RunDamaged: it is not a regular file of the run folder. TraceDamaged: see ``read_kineto``.
+    """
+    try:
+        with opened(path, MOST_WINDOW) as file:
+            size = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise RunDamaged(f"{path} cannot be read ({error.strerror}): ask its owner for the right to read it") from error
+    most = FREE_BYTES + PACKED * size
+    return read_kineto(str(path), Limits(most // SMALLEST_EVENT, most, most))
 
 
 def _within(rank: Rank, begin: IntArray) -> bool:
@@ -84,7 +104,7 @@ def lines(window: Window, rank: PerfettoRank, pid: int, on_shared: Callable[[Int
         pid: of the training process.
         on_shared: from CLOCK_MONOTONIC of the rank's host to the times that are written, ns.
     """
-    trace = read_kineto(str(window.path))
+    trace = _read(window.path)
     rows, *_ = marks_in(trace)
     chosen = np.ones(len(trace.events), bool)
     chosen[rows] = False

@@ -1,6 +1,7 @@
 """The command line: one class a command, in a file of its own. Nothing heavy is imported before a command runs."""
 
 import argparse
+import shlex
 import sys
 from typing import NoReturn, Protocol
 
@@ -15,7 +16,8 @@ from feedline.cli.ranks import Ranks
 from feedline.cli.report import Report
 from feedline.cli.run import DASHES, Run
 from feedline.cli.scale import Scale
-from feedline.profiler.errors import FeedlineError
+from feedline.profiler.errors import FeedlineError, shows_tracebacks
+from feedline.profiler.files.reading import one_line
 from feedline.profiler.printable import printable, say
 
 
@@ -43,6 +45,8 @@ COMMANDS: dict[str, type[Command]] = {
 }
 #: Commands that take a training after `--`; all that comes after it is the training's.
 BEFORE_TRAINING = ("scale",)
+#: Commands that read run folders, which others may have made: an error of our own in one of them is told in one line.
+READ_RUNS = ("report", "ranks", "scale", "converge")
 
 
 class Parser(argparse.ArgumentParser):
@@ -77,3 +81,15 @@ def main(argv: list[str] | None = None) -> int:
     except FeedlineError as error:
         say(error)
         return error.exit_code
+    except Exception as error:
+        if args.command not in READ_RUNS or shows_tracebacks():
+            raise
+        say(last_resort(error, words))
+        return FeedlineError.exit_code
+
+
+def last_resort(error: Exception, words: list[str]) -> str:
+    """What to say of an error of feedline's own while it reads a run."""
+    what = f"{type(error).__name__}: {one_line(error)}" if str(error) else type(error).__name__
+    again = shlex.join(["feedline", *words])
+    return f"the run cannot be analysed ({what}): please report it, with what FEEDLINE_TRACEBACK=1 {again} prints"

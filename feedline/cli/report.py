@@ -107,7 +107,8 @@ def ceilings(run: Path, files: list[Path] | None) -> "Ceilings | None":
     """
     from feedline.profiler.ceilings import FILE, Ceilings
 
-    found = [Ceilings.read(file) for file in files or ([run / FILE] if (run / FILE).exists() else [])]
+    own = [Ceilings.read(run / FILE, in_run=True)] if not files and os.path.lexists(run / FILE) else []
+    found = own or [Ceilings.read(file) for file in files or []]
     return Ceilings.joined(found) if found else None
 
 

@@ -58,7 +58,7 @@ def read_list(folder: Path) -> Listing | None:
     try:
         first = json.loads(head)
         return Listing(str(first["feedline"]), str(first.get("launch", "")), frozenset(name for name in names if name))
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 

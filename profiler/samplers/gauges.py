@@ -15,12 +15,14 @@ import numpy.typing as npt
 
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
 from feedline.profiler.files import owned
+from feedline.profiler.files.reading import MOST_GAUGES, MOST_JSON, json_of, one_line, whole
 
 MAGIC = b"FEEDGAU1"
 SCHEMA_VERSION = 1
 HEADER = struct.Struct("<8sH10x")
 ROW = struct.Struct("<qdHxB")  # ns of CLOCK_MONOTONIC, value, gauge, pad, written
 ROW_DTYPE = np.dtype([("time", "<i8"), ("value", "<f8"), ("gauge", "<u2"), ("pad", "u1"), ("written", "u1")])
+MOST_NS, MOST_VALUE = 1 << 60, 1e24  # beyond them, and where a value is not a number, the file was changed or damaged
 assert HEADER.size == ROW.size == ROW_DTYPE.itemsize == 20
 
 
@@ -71,18 +73,21 @@ def read_legend(gauges: Path) -> Legend:
         RunDamaged: it is no JSON, or not this one.
         SchemaTooNew: a newer feedline wrote it.
     """
+    from feedline.profiler.files.checking import checked
+    from feedline.profiler.store import shapes
+
     path = legend_path(gauges)
     try:
-        data = json.loads(path.read_bytes())
-        version = data["schema_version"]
-        names = [(str(name), str(unit)) for name, unit in data["gauges"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunDamaged(f"{path} cannot be read ({error}): delete it and {gauges.name} to see the run without gauges") from error
+        data = json_of(whole(path, MOST_JSON))
+        version = checked(data, shapes.Version)["schema_version"]
+        found = checked(data, shapes.Legend) if version <= SCHEMA_VERSION else {}
+    except ValueError as error:
+        raise RunDamaged(f"{path} cannot be read ({one_line(error)}): delete it and {gauges.name} to see the run without gauges") from error
     if version > SCHEMA_VERSION:
         raise SchemaTooNew(
             f"{path} was written by a newer feedline (schema {version}, this one reads up to {SCHEMA_VERSION}): pip install -U feedline"
         )
-    return Legend(version, names, data.get("absent", {}), data.get("machine", {}))
+    return Legend(version, found["gauges"], found.get("absent", {}), found.get("machine", {}))
 
 
 def read_gauges(path: Path) -> Gauges:
@@ -90,15 +95,20 @@ def read_gauges(path: Path) -> Gauges:
 
     Raises:
         FileNotFoundError: nothing was sampled.
-        RunDamaged: not a gauge file.
+        RunDamaged: not a gauge file, or it was changed or damaged.
         SchemaTooNew: a newer feedline wrote it.
     """
     legend = read_legend(path)
-    data = path.read_bytes()
+    data = whole(path, MOST_GAUGES)
     beginning = data[: len(MAGIC)].rstrip(b"\0")  # a file that was cut, or killed before its first byte, has a part of it or nothing
     if not MAGIC.startswith(beginning):
         raise RunDamaged(f"{path} is no gauge file: delete it to see the run without gauges")
     body = data[HEADER.size :]
     rows = np.frombuffer(body, ROW_DTYPE, count=len(body) // ROW.size)
     rows = rows[(rows["written"] == 1) & (rows["gauge"] < len(legend.gauges))]
+    if (
+        not ((rows["time"] >= 0) & (rows["time"] < MOST_NS) & (np.abs(rows["value"]) < MOST_VALUE)).all()
+        or (np.diff(rows["time"]) < 0).any()
+    ):
+        raise RunDamaged(f"{path} holds times or values that no sampler writes: delete it to see the run without gauges")
     return Gauges(legend.gauges, rows["time"].astype(np.int64), rows["gauge"].astype(np.int64), rows["value"].astype(np.float64))

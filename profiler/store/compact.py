@@ -5,17 +5,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feedline.profiler.events import RECORD_DTYPE
 from feedline.profiler.files import owned, removal
+from feedline.profiler.files.checking import checked
+from feedline.profiler.files.columns import columns
+from feedline.profiler.files.reading import json_of
 from feedline.profiler.store import segment as seg
+from feedline.profiler.store import trusted
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, TOTALS
+from feedline.profiler.store.shapes import Processes
 
 if TYPE_CHECKING:
     from feedline.profiler.store.read import Process
 
+AGAIN = "it was cut off or changed, and the run has to be recorded again"
+Sums = npt.NDArray[np.int64]
 PROCESSES = b"feedline.processes"  # key in the Parquet file's metadata: header and names of each process
 
 
@@ -62,35 +70,27 @@ def read_compact(folder: Path) -> "list[Process]":
     Raises:
         RunDamaged: a file is missing, was cut off or changed.
     """
-    from feedline.profiler.errors import RunDamaged
-
-    try:
-        return _processes(*(pq.read_table(folder / name, page_checksum_verification=True) for name in (EVENTS, TOTALS)))
-    except (OSError, pa.ArrowException, LookupError, ValueError, TypeError, AttributeError) as error:
-        raise RunDamaged(
-            f"{folder / EVENTS} cannot be read ({error}): it was cut off or changed, and the run has to be recorded again"
-        ) from error
-
-
-def _processes(table: pa.Table, sums: pa.Table) -> "list[Process]":
     from feedline.profiler.store.read import Process
 
-    records = np.empty(table.num_rows, RECORD_DTYPE)
-    for name in RECORD_DTYPE.names or ():
-        records[name] = table[name].to_numpy()
-    owner = table["process"].to_numpy()
-    processes = []
+    with columns(folder / EVENTS, AGAIN) as file:
+        described = checked(json_of(file.metadata(PROCESSES)), Processes)
+        found, owner = np.empty(file.rows, RECORD_DTYPE), np.empty(file.rows, np.uint16)
+        file.into(found, {"process": owner})
+        if len(owner) and owner.max() >= len(described):
+            raise ValueError(f"column process: there is no process {owner.max()}")
+        headers = [trusted.header(about["header"]) for about in described]
+        records = [trusted.records(found[owner == number]) for number in range(len(described))]
+    names = [about["names"] for about in described]
+    return [Process(*one) for one in zip(headers, records, names, *_sums(folder / TOTALS, len(described)), strict=True)]
+
+
+def _sums(path: Path, processes: int) -> tuple[list[Sums], list[Sums]]:
+    """Totals and histograms of each process."""
     split = seg.STAGES * seg.FIELDS
-    for number, about in enumerate(json.loads(table.schema.metadata[PROCESSES])):
-        row = sums[f"process{number}"].to_numpy()
-        names = {int(key): value for key, value in about["names"].items()}
-        processes.append(
-            Process(
-                about["header"],
-                records[owner == number],
-                names,
-                row[:split].reshape(seg.STAGES, seg.FIELDS),
-                row[split:].reshape(2, seg.BINS),
-            )
-        )
-    return processes
+    with columns(path, AGAIN) as file:
+        if file.rows != split + 2 * seg.BINS:
+            raise ValueError(f"it has {file.rows:,} rows")
+        rows = {f"process{number}": np.empty(file.rows, np.int64) for number in range(processes)}
+        file.into(np.empty(file.rows, np.dtype([])), rows)
+        totals = [trusted.totals(row[:split].reshape(seg.STAGES, seg.FIELDS)) for row in rows.values()]
+        return totals, [trusted.sums(row[split:].reshape(2, seg.BINS), "histograms") for row in rows.values()]

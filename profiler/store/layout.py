@@ -21,7 +21,7 @@ def rank_folder(run: Path, rank: int, restart: int = 0) -> Path:
 
 def parse_rank_folder(name: str) -> tuple[int, int] | None:
     """(rank, restart) of a folder's name, or None when it is not a rank's."""
-    match = re.fullmatch(r"rank(\d+)(?:-restart(\d+))?", name)
+    match = re.fullmatch(r"rank(0|[1-9]\d{0,5})(?:-restart([1-9]\d{0,5}))?", name, re.ASCII)
     return (int(match[1]), int(match[2] or 0)) if match else None
 
 

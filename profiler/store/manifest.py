@@ -6,6 +6,7 @@ from pathlib import Path
 
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
 from feedline.profiler.files import owned
+from feedline.profiler.files.reading import MOST_JSON, json_of, one_line, whole
 from feedline.profiler.store.layout import MANIFEST, SCHEMA_VERSION
 
 
@@ -44,44 +45,27 @@ class Manifest:
         """Read a rank's manifest.
 
         Raises:
-            RunDamaged: it is missing or is no JSON object.
+            RunDamaged: it is missing, or was changed or damaged; the text names the member.
             SchemaTooNew: a newer feedline wrote it.
         """
+        from feedline.profiler.files.checking import checked
+        from feedline.profiler.store.shapes import ManifestShape, Version
+
         path = rank / MANIFEST
         try:
-            data = json.loads(path.read_text())
-            version = int(data["schema_version"])
-            manifest = cls(**{key: value for key, value in data.items() if key in cls.__dataclass_fields__})
+            data = json_of(whole(path, MOST_JSON))
+            version = checked(data, Version)["schema_version"]
             if version <= SCHEMA_VERSION:
-                manifest.check()
-        except (OSError, ValueError, KeyError, TypeError) as error:
+                checked(data, ManifestShape)
+                return cls(**{key: value for key, value in data.items() if key in cls.__dataclass_fields__})
+        except (OSError, ValueError) as error:
             raise RunDamaged(
-                f"{path} cannot be read ({error}): record the run again, or remove this rank's folder to see the others"
+                f"{path} cannot be read ({one_line(error)}): record the run again, or remove this rank's folder to see the others"
             ) from error
-        if version > SCHEMA_VERSION:
-            raise SchemaTooNew(
-                f"the run folder {rank.parent} was written by a newer feedline (schema {version}, this one reads up to {SCHEMA_VERSION}): "
-                "pip install -U feedline"
-            )
-        return manifest
-
-    def check(self) -> None:
-        """See that it is what was written: somebody may have edited it.
-
-        Raises:
-            TypeError: it is not.
-        """
-        for name, value in asdict(Manifest(exit_code=0)).items():
-            mine = getattr(self, name)
-            if not isinstance(mine, type(value)) and not (name == "exit_code" and mine is None):
-                raise TypeError(f"{name} is a {type(mine).__name__}")
-        for rows, keys in (
-            (self.hooks, {"name", "attached", "why"}),
-            (self.loaders, {"kind"}),
-            (self.anchors, {"perf_counter_ns", "time_ns"}),
-        ):
-            if not all(isinstance(row, dict) and keys <= row.keys() for row in rows):
-                raise TypeError(f"one of its lists has rows without {', '.join(sorted(keys))}")
+        raise SchemaTooNew(
+            f"the run folder {rank.parent} was written by a newer feedline (schema {version}, this one reads up to {SCHEMA_VERSION}): "
+            "pip install -U feedline"
+        )
 
     @property
     def state(self) -> str:

@@ -1,6 +1,6 @@
 """Open a run folder: live, finished or killed. Never needs torch."""
 
-import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from feedline.profiler.errors import RunDamaged, RunNotFound
 from feedline.profiler.events import RECORD_DTYPE, Flag, Stage
-from feedline.profiler.store import restarts
+from feedline.profiler.files.reading import MOST_SEGMENT, OF_SEGMENT, json_of, one_line, refuse_link, whole
+from feedline.profiler.store import restarts, trusted
 from feedline.profiler.store import segment as seg
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, parse_rank_folder
 from feedline.profiler.store.manifest import Manifest
@@ -68,13 +69,14 @@ class Rank:
     @cached_property
     def processes(self) -> list[Process]:
         """The main process first, then the workers by name."""
-        if (self.folder / EVENTS).exists():
+        if os.path.lexists(self.folder / EVENTS):
             from feedline.profiler.store.compact import read_compact
 
             return read_compact(self.folder)
         return list(self._segments())
 
     def _segments(self) -> Iterator[Process]:
+        refuse_link(self.folder / SEGMENTS)
         paths = sorted((self.folder / SEGMENTS).glob("*.seg"), key=lambda path: (path.stem != "main", path.name))
         for path in paths:
             try:
@@ -120,7 +122,7 @@ class Run:
         """
         if not path.is_dir():
             raise RunNotFound(f"there is no run folder {path}: `feedline run -o {path} train.py` makes one")
-        folders = [(place, folder) for folder in path.iterdir() if (place := parse_rank_folder(folder.name)) and folder.is_dir()]
+        folders = rank_folders(path)
         if not folders:
             raise RunNotFound(f"{path} is not a run folder, it holds no rank0: name the folder that `feedline run` printed")
         found: list[Rank] = []
@@ -137,26 +139,44 @@ class Run:
         return cls(path, ranks, [*damaged, *restarts.said((place for place, _ in folders), last)])
 
 
+def rank_folders(path: Path) -> list[tuple[tuple[int, int], Path]]:
+    """((rank, restart), folder) of all ranks in a run folder.
+
+    Raises:
+        RunDamaged: the folder cannot be listed, or one of them is a link.
+    """
+    try:
+        found = [(place, folder) for folder in path.iterdir() if (place := parse_rank_folder(folder.name))]
+        for _, folder in found:
+            refuse_link(folder)
+        return [(place, folder) for place, folder in found if folder.is_dir()]
+    except OSError as error:
+        raise RunDamaged(f"{path} cannot be listed ({error.strerror}): ask its owner for the right to read it") from error
+
+
 def read_segment(path: Path) -> Process:
     """Read one segment file, also while it is being written.
 
     Raises:
-        RunDamaged: it is too short or does not begin as a segment does.
+        OSError: it is missing or may not be read.
+        RunDamaged: it is too short, does not begin as a segment does, or holds what no recording writes.
     """
-    data = path.read_bytes()
+    data = whole(path, MOST_SEGMENT, OF_SEGMENT)
     if len(data) < seg.RECORDS_AT or not data.startswith(seg.MAGIC):
         raise RunDamaged(f"{path} is not a segment, or was cut off in its header: its process is left out")
     try:
-        header = json.loads(data[len(seg.MAGIC) : seg.PAGE].rstrip(b"\0"))
-        if header["role"] == "worker":
-            header["loader"], header["worker"] = int(header["loader"]), int(header["worker"])
-    except (ValueError, LookupError, TypeError) as error:
-        raise RunDamaged(f"the header of {path} cannot be read ({error}): its process is left out") from error
+        header = trusted.header(json_of(data[len(seg.MAGIC) : seg.PAGE].rstrip(b"\0")))
+    except ValueError as error:
+        raise RunDamaged(f"the header of {path} cannot be read ({one_line(error)}): its process is left out") from error
     forgotten = np.frombuffer(data, np.int64, seg.STAGES * seg.FIELDS, seg.TOTALS_AT).reshape(seg.STAGES, seg.FIELDS)
     histograms = np.frombuffer(data, np.int64, 2 * seg.BINS, seg.HISTOGRAMS_AT).reshape(2, seg.BINS)
     count = (len(data) - seg.RECORDS_AT) // RECORD_DTYPE.itemsize
     records = np.frombuffer(data, RECORD_DTYPE, count, seg.RECORDS_AT)
     named = records[records["stage"] == Stage.NAME]
     names = {int(name["source"]): name.tobytes()[:56].rstrip(b"\0").decode(errors="replace") for name in named}
-    written = records[(records["stage"] != 0) & (records["stage"] != Stage.NAME)]
-    return Process(header, written, names, forgotten + seg.sums_of(written), histograms)
+    try:
+        written = trusted.records(records[(records["stage"] != 0) & (records["stage"] != Stage.NAME)])
+        totals = trusted.totals(trusted.sums(forgotten, "totals") + seg.sums_of(written))
+        return Process(header, written, names, totals, trusted.sums(histograms, "histograms"))
+    except ValueError as error:
+        raise RunDamaged(f"{path} holds what no recording writes ({error}): its process is left out") from error

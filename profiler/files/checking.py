@@ -1,0 +1,29 @@
+"""Check decoded JSON against types, and name the member that does not fit: ``expected `int`, got `str` - at `$.place.rank```."""
+
+from typing import Annotated, Any
+
+from msgspec import Meta, ValidationError, convert
+
+MOST_RANKS = 1_000_000
+MOST_NS = 1 << 60  # of CLOCK_MONOTONIC: 36 years without a reboot
+MOST_TIME_NS = 1 << 62  # since 1970: the year 2116; sums and differences of two times still fit into 64 bits
+Count = Annotated[int, Meta(ge=0, lt=1 << 53)]
+RankNumber = Annotated[int, Meta(ge=0, lt=MOST_RANKS)]
+WorldSize = Annotated[int, Meta(ge=1, le=MOST_RANKS)]
+Moment = Annotated[int, Meta(ge=0, lt=MOST_NS)]
+TimeOfDay = Annotated[int, Meta(ge=0, lt=MOST_TIME_NS)]
+Positive = Annotated[float, Meta(gt=0, le=1e24)]
+NotNegative = Annotated[float, Meta(ge=0, le=1e24)]
+
+
+def checked(data: Any, kind: Any) -> Any:
+    """Convert ``data`` to a type.
+
+    Raises:
+        ValueError: it does not fit; the text says where.
+    """
+    try:
+        return convert(data, kind, strict=True, str_keys=True)
+    except (ValidationError, RecursionError) as error:
+        text = str(error)
+        raise ValueError(text[:1].lower() + text[1:]) from error

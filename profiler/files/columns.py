@@ -1,0 +1,116 @@
+"""Open a Parquet file of a run folder: its schema and its pages are checked before any value is unpacked."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from feedline.profiler.errors import RunDamaged
+from feedline.profiler.files.pages import pages
+from feedline.profiler.files.reading import MOST_COLUMNS, one_line, opened
+
+#: Rows that any file may have. More must be paid for with a packed byte each: recorded times cost two or three, a bomb next to nothing.
+FREE_ROWS = 1 << 19
+MOST_THRIFT_ITEMS = 1 << 16  # of a list in the footer: a trace of 100 million events has 200 row groups of 9 columns
+
+
+class Columns:
+    """A Parquet file whose rows can be read in bounded memory.
+
+    Attributes:
+        rows: how many there are.
+        names: of its columns.
+    """
+
+    def __init__(self, file: Any, path: Path) -> None:
+        self.path = path
+        self._file = pq.ParquetFile(file, page_checksum_verification=True, thrift_container_size_limit=MOST_THRIFT_ITEMS, pre_buffer=False)
+        self._about = self._file.metadata
+        self.rows: int = self._about.num_rows
+        self.names: list[str] = self._file.schema_arrow.names
+        _check(self._about, file)
+
+    def metadata(self, key: bytes) -> bytes:
+        """What the writer put beside the columns.
+
+        Raises:
+            ValueError: it is not there.
+        """
+        about = self._file.schema_arrow.metadata or {}
+        if key not in about:
+            raise ValueError(f"{key.decode()} is missing in its metadata")
+        return bytes(about[key])
+
+    def into(self, made: npt.NDArray[np.void], also: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Fill arrays of ``rows`` with columns, a row group at a time.
+
+        Args:
+            made: structured: each field has the column of its name.
+            also: column -> array.
+
+        Raises:
+            ValueError: a column is missing, of another type, or has nulls.
+        """
+        wanted = {name: made[name] for name in made.dtype.names or ()} | dict(also)
+        for name, array in wanted.items():
+            self._refuse_other(name, array.dtype)
+        done = 0
+        for group in range(self._file.num_row_groups):
+            table = self._file.read_row_group(group, columns=list(wanted), use_threads=False)
+            if done + table.num_rows > self.rows:
+                raise ValueError("its parts have more rows than it says")
+            for name, array in wanted.items():
+                if table[name].null_count:
+                    raise ValueError(f"column {name} has nulls")
+                array[done : done + table.num_rows] = table[name].to_numpy()
+            done += table.num_rows
+        if done != self.rows:
+            raise ValueError(f"it has {done:,} rows, not {self.rows:,}")
+
+    def _refuse_other(self, name: str, kind: np.dtype[Any]) -> None:
+        there = [field.type for field in self._file.schema_arrow if field.name == name]
+        if len(there) != 1:
+            raise ValueError(f"column {name} is {'there twice' if there else 'missing'}")
+        if there[0] != pa.from_numpy_dtype(kind):
+            raise ValueError(f"column {name} holds {there[0]}, not {kind}")
+
+
+@contextmanager
+def columns(path: Path, way_out: str) -> Iterator[Columns]:
+    """Open a file. Whatever is wrong with it, also what the block finds, becomes one sentence.
+
+    Args:
+        way_out: how that sentence ends.
+
+    Raises:
+        RunDamaged: it is missing, not a regular file, cut off or changed.
+    """
+    try:
+        with opened(path, MOST_COLUMNS) as file:
+            yield Columns(file, path)
+    except (OSError, pa.ArrowException, MemoryError, LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise RunDamaged(f"{path} cannot be read ({one_line(error)}): {way_out}") from error
+
+
+def _check(about: pq.FileMetaData, file: Any) -> None:
+    rows = packed = 0
+    for number in range(about.num_row_groups):
+        group = about.row_group(number)
+        rows += group.num_rows
+        for index in range(group.num_columns):
+            chunk = group.column(index)
+            if chunk.has_dictionary_page or chunk.data_page_offset < 0 or chunk.total_compressed_size < 0:
+                raise ValueError(f"column {chunk.path_in_schema} is encoded as feedline does not write it")
+            found = pages(file, chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size)
+            if sum(page.values for page in found) != group.num_rows:
+                raise ValueError(f"column {chunk.path_in_schema} does not have {group.num_rows:,} values")
+            packed += chunk.total_compressed_size
+    if rows != about.num_rows or rows < 0:
+        raise ValueError(f"it says {about.num_rows:,} rows, its parts {rows:,}")
+    if rows > max(FREE_ROWS, packed):
+        raise ValueError(f"it claims {rows:,} rows in {packed:,} bytes, which no recording packs so small")

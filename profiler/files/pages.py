@@ -1,0 +1,109 @@
+"""What a Parquet file's pages say of themselves: a footer may say anything, and a page unpacks into as much memory as its header asks.
+
+Only what feedline writes is let through: data pages of plain or delta-packed numbers. The bytes are Thrift's compact protocol
+(https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift, PageHeader).
+"""
+
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+MOST_PAGE = 16 << 20  # bytes, unpacked: pyarrow begins a new page at 1 MB
+MOST_HEADER = 4096  # bytes
+MOST_DEPTH = 4
+DATA, DATA_V2 = 0, 3
+PLAIN, DELTA_BINARY_PACKED = 0, 5
+TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 12
+
+
+@dataclass(frozen=True)
+class Page:
+    """Attributes: values, and bytes of its header, packed, and unpacked."""
+
+    values: int
+    header: int
+    packed: int
+    unpacked: int
+
+
+def pages(file: BinaryIO, begin: int, end: int) -> list[Page]:
+    """The pages of a column chunk.
+
+    Args:
+        begin, end: its place in the file, bytes.
+
+    Raises:
+        ValueError: they are not what feedline writes, do not fill the chunk, or unpack to more than pages have.
+    """
+    found = []
+    while begin < end:
+        file.seek(begin)
+        page = _page(file.read(MOST_HEADER))
+        begin += page.header + page.packed
+        found.append(page)
+    if begin != end:
+        raise ValueError("a page reaches beyond its column")
+    return found
+
+
+def _page(data: bytes) -> Page:
+    reader = _Reader(data)
+    try:
+        header = reader.struct(MOST_DEPTH)
+        v1: Any = header.get(5)
+        v2: Any = header.get(8)
+        kind, unpacked, packed = header[1], header[2], header[3]
+        values, encoding = (v1[1], v1[2]) if kind == DATA else (v2[1], v2[4]) if kind == DATA_V2 else (-1, -1)
+    except (LookupError, TypeError) as error:
+        raise ValueError("a page has no header") from error
+    if values < 0 or encoding not in (PLAIN, DELTA_BINARY_PACKED):
+        raise ValueError("a page is encoded as feedline does not write it")
+    if not (0 <= packed and 0 <= unpacked <= MOST_PAGE):
+        raise ValueError(f"a page unpacks to {unpacked:,} bytes")
+    return Page(values, reader.at, packed, unpacked)
+
+
+class _Reader:
+    """Thrift's compact protocol, as far as page headers need it: field number -> value. Raises IndexError, ValueError."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self.at = data, 0
+
+    def struct(self, depth: int) -> dict[int, Any]:
+        if not depth:
+            raise ValueError("a page's header nests too deeply")
+        found: dict[int, Any] = {}
+        number = 0
+        while head := self._byte():
+            number = number + (head >> 4) if head >> 4 else self._zigzag()
+            found[number] = self._value(head & 15, depth)
+        return found
+
+    def _value(self, kind: int, depth: int) -> Any:
+        if kind in (TRUE, FALSE):
+            return kind == TRUE
+        if kind in (I16, I32, I64):
+            return self._zigzag()
+        if kind == STRUCT:
+            return self.struct(depth - 1)
+        if kind not in (BYTE, DOUBLE, BINARY):
+            raise ValueError("a page's header holds what no page's does")
+        size = {BYTE: 1, DOUBLE: 8}.get(kind) or self._varint()
+        self.at += size
+        return None
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self._data[self.at - 1]
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while (byte := self._byte()) & 0x80:
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if shift > 63:
+                raise ValueError("a page's header holds a number without end")
+        return value | byte << shift
+
+    def _zigzag(self) -> int:
+        value = self._varint()
+        return value >> 1 ^ -(value & 1)

@@ -1,0 +1,171 @@
+"""What the JSON of a run folder may hold: types and ranges of each member that readers rely on. Others are passed on."""
+
+from typing import Annotated, Any, Literal, TypedDict
+
+from msgspec import Meta
+
+from feedline.profiler.files.checking import Count, Moment, RankNumber, TimeOfDay, WorldSize
+
+MOST_PROCESSES = 65_536
+Source = Annotated[int, Meta(ge=0, lt=65_536)]
+Pid = Annotated[int, Meta(ge=0, lt=1 << 32)]
+Number = bool | int | float
+
+
+class Version(TypedDict):
+    """What every JSON of ours begins with."""
+
+    schema_version: Annotated[int, Meta(ge=1)]
+
+
+class Place(TypedDict, total=False):
+    rank: RankNumber
+    local_rank: RankNumber
+    world_size: WorldSize
+    group_rank: RankNumber | None
+    restart: Count
+    launcher: str
+
+
+class Machine(TypedDict, total=False):
+    cpus: Annotated[float, Meta(gt=0, le=1e6)] | None
+    effective_cpus: Annotated[float, Meta(gt=0, le=1e6)] | None
+
+
+class Hook(TypedDict):
+    name: str
+    attached: bool
+    why: str
+
+
+class Anchor(TypedDict):
+    perf_counter_ns: Moment
+    time_ns: TimeOfDay
+
+
+class RequiredOfLoader(TypedDict):
+    kind: str
+
+
+class Loader(RequiredOfLoader, total=False):
+    num_workers: bool | Source
+    batch_size: Number
+    prefetch_factor: Number
+    in_order: Number
+    persistent_workers: Number
+    pin_memory: Number
+    drop_last: Number
+    timeout: Number
+    collate: str
+    sampler: str
+    batch_sampler: str
+    dataset: str
+    map_style: bool
+    dataset_samples: Count
+    start_method: str
+
+
+class ParameterGroup(TypedDict, total=False):
+    lr: float
+    weight_decay: float
+    momentum: float
+    eps: float
+    dampening: float
+    betas: list[float]
+    tensors: Count
+    vectors: Count
+    elements: Count
+
+
+class Optimizer(TypedDict):
+    kind: str
+    module: str
+    groups: list[ParameterGroup]
+
+
+class Scheduler(TypedDict):
+    kind: str
+    horizon: Annotated[int, Meta(ge=-(1 << 53), lt=1 << 53)] | None
+    steps: Annotated[int, Meta(ge=-1, lt=1 << 53)]
+
+
+class Sampler(TypedDict):
+    kind: str
+    shuffles: bool
+    epochs: Count
+    distinct: Count
+    samples: Count
+    of: Count
+
+
+class Scaler(TypedDict):
+    kind: str
+    skipped: Count
+
+
+class Training(TypedDict, total=False):
+    optimizers: list[Optimizer]
+    schedulers: list[Scheduler]
+    norms: dict[str, Count]
+    samplers: list[Sampler]
+    scaler: Scaler
+    updates: Count
+    samples: Count
+    noise_scale: str
+    fixes: str
+    fixes_failed: dict[str, str]
+
+
+class ManifestShape(TypedDict, total=False):
+    """manifest.json, whose schema version is known."""
+
+    launch: str
+    command: list[str]
+    place: Place
+    environment: dict[str, str]
+    versions: dict[str, str]
+    machine: Machine
+    hooks: list[Hook]
+    loaders: Annotated[list[Loader], Meta(max_length=65_536)]
+    training: Training
+    pid: Pid
+    pid_started: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+    anchors: list[Anchor]
+    exit_code: Annotated[int, Meta(ge=-(1 << 31), lt=1 << 32)] | None
+    ended: bool
+    notes: list[str]
+
+
+class Main(TypedDict):
+    """Header of the training process's segment."""
+
+    role: Literal["main"]
+
+
+class Worker(TypedDict):
+    """Header of a worker's segment."""
+
+    role: Literal["worker"]
+    loader: Source
+    worker: Source
+
+
+class Described(TypedDict):
+    """A process in the metadata of events.parquet."""
+
+    header: dict[str, Any]
+    names: dict[Source, str]
+
+
+Processes = Annotated[list[Described], Meta(min_length=1, max_length=MOST_PROCESSES)]
+
+
+class RequiredOfLegend(TypedDict):
+    gauges: Annotated[list[tuple[str, str]], Meta(max_length=65_536)]
+
+
+class Legend(RequiredOfLegend, total=False):
+    """gauges.json, whose schema version is known."""
+
+    absent: dict[str, str]
+    machine: dict[str, Any]

@@ -1,0 +1,51 @@
+"""Real run folders for damage: recorded once, and copied for each test."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from warm_python import WarmPython
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+FUZZ = BENCHMARKS / "fuzz_runs.py"
+
+
+@pytest.fixture(scope="session")
+def bases(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython) -> Path:
+    """Run folders of the four kinds that benchmarks/fuzz_runs.py records."""
+    folder = tmp_path_factory.mktemp("bases")
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        import fuzz_runs
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+
+    def start(arguments: list[str], environment: dict[str, str], place: Path) -> None:
+        if "torch.distributed.run" in arguments:
+            subprocess.run([sys.executable, *arguments], env=environment, cwd=place, check=True, capture_output=True)
+        else:
+            warm_python.run(*arguments, folder=place, environment=environment)
+
+    for run in fuzz_runs.record(folder, start):
+        assert (run / "rank0" / "manifest.json").is_file(), run
+    return folder
+
+
+@pytest.fixture
+def finished(bases: Path, tmp_path: Path) -> Path:
+    """A run that ended: Parquet, gauges, ceilings and a window of torch.profiler."""
+    return Path(shutil.copytree(bases / "loader", tmp_path / "finished"))
+
+
+@pytest.fixture
+def killed(bases: Path, tmp_path: Path) -> Path:
+    """A run that was killed: raw segments."""
+    return Path(shutil.copytree(bases / "killed", tmp_path / "killed"))
+
+
+@pytest.fixture
+def traces(bases: Path, tmp_path: Path) -> Path:
+    """Ingested traces of two ranks."""
+    return Path(shutil.copytree(bases / "traces", tmp_path / "traces"))

@@ -1,0 +1,45 @@
+"""A sample of benchmarks/fuzz_runs.py, whose seeds are fixed; and what is below it, should an error of ours be left."""
+
+import subprocess
+import sys
+
+import pytest
+from hostile.conftest import FUZZ
+
+from feedline.analysis import build
+from feedline.cli import main
+
+MUTANTS = 200
+
+
+def test_two_hundred_mutants_end_in_a_report_or_one_line(bases):
+    done = subprocess.run(
+        [sys.executable, str(FUZZ), "--bases", str(bases), "--mutants", str(MUTANTS)], capture_output=True, text=True, timeout=280
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"seeds 0 to {MUTANTS - 1}: " in done.stdout
+
+
+def fails(*_: object, **__: object) -> None:
+    raise TypeError("two\nlines")
+
+
+def test_an_error_of_our_own_is_one_line_that_asks_for_a_report(finished, monkeypatch, capsys):
+    monkeypatch.delenv("FEEDLINE_TRACEBACK")
+    monkeypatch.setattr(build, "_report", fails)
+
+    code = main(["report", str(finished)])
+
+    said = capsys.readouterr().err
+    assert (code, said.count("\n")) == (70, 1)
+    assert (
+        "cannot be analysed (TypeError: two lines): please report it" in said and f"FEEDLINE_TRACEBACK=1 feedline report {finished}" in said
+    )
+
+
+def test_with_tracebacks_it_is_python_s(finished, monkeypatch):
+    monkeypatch.setattr(build, "_report", fails)
+
+    with pytest.raises(TypeError):
+        main(["report", str(finished)])
