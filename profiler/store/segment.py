@@ -47,6 +47,8 @@ CHUNK_BYTES = 256 * 1024
 FIRST_CHUNK_BYTES = 32 * 1024  # a short-lived worker writes a few hundred records
 GENERATION = 1 << 32  # more than a file has slots
 CAPACITY_BYTES = 8 * 1024 * 1024
+SLICE = 4096  # records that are copied at once
+MOVES = 2  # a record's end is found after so many thinnings; later it is only counted
 FOREVER = (Stage.NAME, Stage.EPOCH, Stage.START, Stage.FLOP, Stage.GROUP, Stage.CLOCK)  # few, and needed to read the rest
 
 
@@ -100,7 +102,7 @@ class Segment:
         self._threads = {threading.get_ident(): 0}
         self._mapping: Mapping | None = None  # of the records that are written now
         self._generation = 0  # of the file, times GENERATION: thinning moves records
-        self._moved: list[npt.NDArray[np.int64]] = []  # by generation: a record's next slot; -1: forgotten
+        self._moved: list[npt.NDArray[np.int32]] = []  # by generation: a record's next slot; -1: forgotten; empty: long ago
         self.path, fd = _own_file(path)
         self._file = Descriptor(fd, self.path.absolute())
         try:
@@ -187,7 +189,7 @@ class Segment:
         """In a chunk that is not mapped any more, or moved, or forgotten."""
         generation, slot = divmod(-1 if place is None else place, GENERATION)
         for moved in self._moved[generation:] if place is not None else ():
-            slot = int(moved[slot]) if slot >= 0 else -1
+            slot = int(moved[slot]) if 0 <= slot < len(moved) else -1
         if place is None or slot < 0:
             self._count(stage, 0, wall, extra=extra)
             return
@@ -268,9 +270,9 @@ class Segment:
                 self._names[record.tobytes()[:56].rstrip(b"\0").decode(errors="replace")] = int(record["source"])
         self._stride_mask = self._totals[0]
         self._allocated = record_bytes // RECORD.size
-        self._begin = self._end = 0
+        self._begin = self._end = self._allocated
         if self._allocated > written:
-            self._map(written // (PAGE // RECORD.size) * (PAGE // RECORD.size), self._allocated)
+            self._map_at(written)
         self._slots = itertools.count(written)
 
     def _grow(self) -> int:
@@ -278,7 +280,10 @@ class Segment:
 
         Disk blocks are reserved before they are mapped: a write to a sparse map on a full disk would kill the training with SIGBUS.
         """
-        if self._allocated >= self._capacity:
+        if self._end < self._allocated:
+            self._map_at(self._end)
+            self._slots = itertools.count(self._begin)
+        elif self._allocated >= self._capacity:
             self._thin()
         else:
             size = CHUNK_BYTES if self._allocated else FIRST_CHUNK_BYTES
@@ -287,6 +292,11 @@ class Segment:
             self._map(self._allocated - size // RECORD.size, self._allocated)
             self._slots = itertools.count(self._begin)
         return next(self._slots)
+
+    def _map_at(self, slot: int) -> None:
+        """Map what comes next of the room that is there, no more than a chunk: pages that were written once stay resident."""
+        begin = slot // (PAGE // RECORD.size) * (PAGE // RECORD.size)
+        self._map(begin, min(begin + CHUNK_BYTES // RECORD.size, self._allocated))
 
     def _map(self, begin: int, end: int) -> None:
         before = self._mapping
@@ -297,32 +307,43 @@ class Segment:
 
     def _thin(self) -> None:
         """Forget every second window (again, if that made no room), in a new file that takes the old one's place in one rename."""
-        records = np.fromfile(self.path, RECORD_DTYPE, offset=RECORDS_AT)
+        room = self._allocated * RECORD.size
+        before = Mapping(self._file.number(), RECORDS_AT + room)
+        records = np.frombuffer(before.view, RECORD_DTYPE, self._allocated, RECORDS_AT)  # by slices: memory that is copied to may stay
+        windows, forever = np.array(records["window"]), np.isin(records["stage"], FOREVER)
         keep = np.ones(len(records), bool)
         while keep.sum() > self._capacity * 3 // 4:
             self._stride_mask = self._stride_mask * 2 + 1
-            keep = (records["window"] & self._stride_mask == 0) | np.isin(records["stage"], FOREVER)
+            keep = (windows & self._stride_mask == 0) | forever
             if self._stride_mask > 65535:
                 raise OSError(errno.EFBIG, "records that may not be forgotten fill the segment", str(self.path))
-        kept = records[keep]
+        slices = [slice(begin, begin + SLICE) for begin in range(0, len(records), SLICE)]
         forgotten = np.asarray(self._totals).reshape(STAGES, FIELDS)
-        forgotten += sums_of(records[~keep & (records["stage"] != 0)])
+        for part in slices:
+            forgotten += sums_of(records[part][~keep[part] & (records["stage"][part] != 0)])
         forgotten[0, 0] = self._stride_mask
         del forgotten  # a mapping that somebody looks at cannot be given back
         with single.replacement(self.path) as fd:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.posix_fallocate(fd, 0, RECORDS_AT + self._allocated * RECORD.size)
+            os.posix_fallocate(fd, 0, RECORDS_AT + room)
             os.pwrite(fd, self._header, 0)
-            os.pwrite(fd, kept.tobytes(), RECORDS_AT)
+            kept = 0
+            for part in slices:
+                rows = records[part][keep[part]]
+                os.pwrite(fd, rows.tobytes(), RECORDS_AT + kept * RECORD.size)
+                kept += len(rows)
+        del records, rows
+        before.close()
         self._totals.release()
         self._histograms.release()
         self._header_mapping.close()
         self._file.close()
         self._file = Descriptor(fd, self.path.absolute())
         self._map_header()
-        self._map(0, self._allocated)
-        self._slots = itertools.count(len(kept))
-        self._moved.append(np.where(keep, np.cumsum(keep) - 1, -1))
+        self._map_at(kept)
+        self._slots = itertools.count(kept)
+        self._moved.append(np.where(keep, np.cumsum(keep, dtype=np.int32) - 1, -1).astype(np.int32))
+        self._moved[:-MOVES] = [self._moved[-1][:0]] * len(self._moved[:-MOVES])
         self._generation += GENERATION
 
     def _stop(self, error: Exception) -> None:

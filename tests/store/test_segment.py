@@ -219,3 +219,15 @@ def test_a_bin_holds_its_duration_within_a_quarter(duration):
 def test_all_batches_of_a_window_have_its_number(epoch, batch):
     assert window_of(epoch, batch) == window_of(epoch, batch // WINDOW * WINDOW)
     assert 0 <= window_of(epoch, batch) < 65536
+
+
+def test_a_file_without_room_is_continued_without_writing_over_its_records(tmp_path):
+    first = Segment(tmp_path / "s.seg", {"role": "main"})
+    for number in range(512):
+        first.add(Stage.FETCH, number, 1)
+    first.close()
+    second = Segment(tmp_path / "s.seg", {"role": "main"})
+    second.add(Stage.FETCH, 512, 1)
+    second.close()
+
+    assert read_segment(tmp_path / "s.seg").of(Stage.FETCH)["start"].tolist() == list(range(513))
