@@ -10,6 +10,9 @@ import mmap
 import os
 import sys
 from contextlib import suppress
+from pathlib import Path
+
+from feedline.profiler.files import single
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -49,7 +52,7 @@ class Descriptor:
             lost = OSError(errno.EBADF, "the program closed the descriptor", None if self._path is None else str(self._path))
             if self._path is None:
                 raise lost
-            number = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            number = single.reopen(Path(self._path))
             if identity(number) != self._identity:
                 os.close(number)
                 raise lost

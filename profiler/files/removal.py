@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from feedline.profiler.descriptor import Descriptor
 from feedline.profiler.errors import PlaceTaken
 from feedline.profiler.files import single
 from feedline.profiler.files.lists import INNER, LIST, article, read_list, some
@@ -47,21 +48,18 @@ class Hold:
 
     def __init__(self, folder: Path) -> None:
         """Raises OSError: it has no list, or is being removed."""
-        self._fd = os.open(folder / LIST, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(folder / LIST, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            _lock(self._fd, fcntl.LOCK_SH)
+            _lock(fd, fcntl.LOCK_SH)
         except OSError:
-            os.close(self._fd)
+            os.close(fd)
             raise
-        about = os.fstat(self._fd)
-        self._is = about.st_dev, about.st_ino
+        self._file = Descriptor(fd)
 
     def release(self) -> None:
         """Let it go. The program may have closed our descriptor, and opened a file of its own under the number."""
         with suppress(OSError):
-            about = os.fstat(self._fd)
-            if (about.st_dev, about.st_ino) == self._is:
-                os.close(self._fd)
+            self._file.close()
 
 
 @contextmanager

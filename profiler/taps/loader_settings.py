@@ -1,6 +1,7 @@
 """A loader's settings, as names and numbers: no data, no paths."""
 
 import inspect
+import sys
 from typing import Any
 
 import torch.multiprocessing
@@ -26,14 +27,22 @@ def settings(loader: Any) -> dict[str, object]:
     dataset = getattr(loader, "dataset", None)
     found["dataset"] = name_of(dataset)
     found["map_style"] = not isinstance(dataset, torch.utils.data.IterableDataset)
-    try:
-        found["dataset_samples"] = len(dataset)  # type: ignore[arg-type]
-    except Exception:
-        pass  # none, or the user's own raises
+    if (samples := length(dataset)) is not None:
+        found["dataset_samples"] = samples
     if found.get("num_workers"):
         context = getattr(loader, "multiprocessing_context", None) or torch.multiprocessing
         found["start_method"] = context.get_start_method()
     return found
+
+
+def length(thing: Any) -> int | None:
+    """How long a data set or a sampler is; None where it does not say, or where the program watches every call."""
+    if sys.gettrace() is not None or sys.getprofile() is not None:
+        return None
+    try:
+        return len(thing)
+    except Exception:  # it has none, or the program's own raises
+        return None
 
 
 def name_of(thing: Any) -> str:

@@ -93,10 +93,13 @@ class Descriptor:
 
     def __init__(self, original: Any, call: Callable[..., Any]) -> None:
         functools.update_wrapper(self, original)
-        self.__module__ = getattr(original, "__module__", None)  # type: ignore[assignment]
         self.__objclass__, self.__text_signature__ = original.__objclass__, original.__text_signature__
         self._call: Any = passed_by(call)
         self._call.__name__, self._call.__qualname__, self._call.__doc__ = original.__name__, original.__qualname__, original.__doc__
+
+    @property
+    def __module__(self) -> str:  # type: ignore[override]
+        raise AttributeError("a built-in method has none")
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self._call, instance)

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader
 
+from feedline.profiler.taps.loader_settings import length
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.unseen import unasked
 
@@ -117,15 +118,18 @@ class Setup:
         sampler = loader.sampler
         kind = type(sampler).__name__
         shuffles = bool(getattr(sampler, "shuffle", kind == "RandomSampler"))
-        shape = kind, shuffles, len(sampler), len(loader.dataset)
+        samples, of = length(sampler), length(loader.dataset)
+        if samples is None or of is None:
+            return
+        shape = kind, shuffles, samples, of
         if shape not in self._samplers and len(self._samplers) < MOST:
             self._samplers[shape] = {
                 "kind": kind,
                 "shuffles": shuffles,
                 "epochs": 0,
                 "distinct": set(),
-                "samples": len(sampler),
-                "of": len(loader.dataset),
+                "samples": samples,
+                "of": of,
             }
         if facts := self._samplers.get(shape):
             facts["epochs"] += 1
