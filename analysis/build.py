@@ -85,7 +85,7 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
         comm=compared.communication if compared else None,
         convergence=trained,
         hooks=[Hook(str(hook["name"]), bool(hook["attached"]), str(hook["why"])) for hook in shown.rank.manifest.hooks],
-        notes=[masks.text(note) for note in notes],
+        notes=[masks.text(run.named(note)) for note in notes],
     )
 
 

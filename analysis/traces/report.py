@@ -84,7 +84,7 @@ def _report(run: Run, traces: Mapping[int, RankTrace], budgets: Mapping[int, Bud
         ranks={str(number): _rank(one, budgets[number], between, number) for number, one in traces.items()},
         gauges=[],
         hooks=[],
-        notes=[masks.text(note) for note in (*notes, *_notes(run, between))],
+        notes=[masks.text(run.named(note)) for note in (*notes, *_notes(run, between))],
         comm=between.communication if between else None,
         traces=_traces(traces, budgets[first]),
     )

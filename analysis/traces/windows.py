@@ -57,7 +57,7 @@ def windows(run: Run) -> Windows:
             try:
                 _add(found, number, rank, path)
             except FeedlineError as error:
-                found.notes.append(f"rank {number}: what torch.profiler recorded is not in the trace for Perfetto: {error}")
+                found.notes.append(run.named(f"rank {number}: what torch.profiler recorded is not in the trace for Perfetto: {error}"))
     return found
 
 

@@ -111,6 +111,10 @@ class Run:
         self.ranks = ranks
         self.notes = notes
 
+    def named(self, note: str) -> str:
+        """A note in which files of the run are named from its folder on: where the folder lies is not for others to read."""
+        return note.replace(f"{self.path}{os.sep}", "")
+
     @classmethod
     def open(cls, path: Path) -> "Run":
         """Open a run folder.
