@@ -5,12 +5,15 @@ import importlib.machinery
 import importlib.util
 import io
 import os
+import pkgutil
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from types import CodeType, ModuleType, TracebackType
+from types import CodeType, ModuleType
+from typing import Any
 
 from feedline.profiler.errors import ScriptError
+from feedline.profiler.own_frames import leave_out_us
 
 
 @dataclass(frozen=True)
@@ -37,15 +40,19 @@ def safe_path() -> bool:
 
 
 def from_script(script: str, args: list[str]) -> Program:
-    """A program from a file.
+    """A program from a file of source or byte code, or from a folder or zip file with a ``__main__`` in it.
 
     Raises:
         ScriptError: there is no such file.
         SyntaxError: Python's own.
     """
     path = os.path.join(os.getcwd(), script)  # as Python does: absolute, not normalized
+    if (finder := pkgutil.get_importer(path)) is not None:
+        return _from_package(finder, script, args)
     try:
         with io.open_code(path) as file:
+            compiled = pkgutil.read_code(file)
+            file.seek(0)  # behind what would be the mark of byte code
             source = file.read()
     except OSError as error:
         raise ScriptError(
@@ -54,7 +61,19 @@ def from_script(script: str, args: list[str]) -> Program:
     module = ModuleType("__main__")
     loader = importlib.machinery.SourceFileLoader("__main__", path)
     module.__dict__.update(__file__=path, __cached__=None, __loader__=loader, __builtins__=builtins)
-    return Program(compile(source, path, "exec", dont_inherit=True), module, [script, *args], os.path.dirname(os.path.realpath(script)))
+    code = compiled or compile(source, path, "exec", dont_inherit=True)
+    return Program(code, module, [script, *args], os.path.dirname(os.path.realpath(script)))
+
+
+def _from_package(finder: Any, script: str, args: list[str]) -> Program:
+    spec = finder.find_spec("__main__")
+    if spec is None:
+        raise ScriptError(f"{script} holds no __main__.py: give the path of the training script, then its arguments")
+    module = ModuleType("__main__")
+    module.__dict__.update(
+        __file__=spec.origin, __loader__=spec.loader, __spec__=spec, __package__="", __cached__=spec.cached, __builtins__=builtins
+    )
+    return Program(spec.loader.get_code("__main__"), module, [script, *args], script)
 
 
 def from_module(name: str, args: list[str]) -> Program:
@@ -131,29 +150,3 @@ def exit_like(error: BaseException | None) -> int:
         sys.excepthook = lambda *_: None
         raise KeyboardInterrupt
     return exit_code_of(error) & 0xFF
-
-
-def leave_out_us(error: BaseException) -> None:
-    """Take our frames out of an exception's traceback, and out of those of its causes, but for where we raised it ourselves."""
-    seen: set[int] = set()
-    waiting: list[BaseException | None] = [error]
-    while waiting:
-        here = waiting.pop()
-        if here is None or id(here) in seen:
-            continue
-        seen.add(id(here))
-        here.__traceback__ = _without_us(here.__traceback__)
-        waiting += [here.__cause__, here.__context__, *getattr(here, "exceptions", ())]
-
-
-def _without_us(trace: TracebackType | None) -> TracebackType | None:
-    frames = []
-    while trace is not None:
-        frames.append(trace)
-        trace = trace.tb_next
-    kept: TracebackType | None = None
-    for frame in reversed(frames):
-        if kept is None or not str(frame.tb_frame.f_globals.get("__name__", "")).startswith("feedline."):
-            frame.tb_next = kept
-            kept = frame
-    return kept

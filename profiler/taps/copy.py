@@ -36,14 +36,18 @@ def watched(original: Any) -> Any:
 
 
 @passed_by
-def timed(segment: Segment, original: Any, tensor: torch.Tensor, args: Any, kwargs: Any) -> torch.Tensor:
-    """Call it, and write a record if it moved the tensor."""
+def timed(segment: Segment, original: Any, self: torch.Tensor, args: Any, kwargs: Any) -> torch.Tensor:
+    """Call it, and write a record if it moved the tensor.
+
+    Args:
+        self: the tensor; torch.jit.trace names values of a graph after variables in the frame that it is called from, but for this one.
+    """
     gpu = recorder.gpu
     pair = None if gpu is None else gpu.begin(Stage.COPY)
     start, cpu = clock.wall_ns(), clock.cpu_ns()
-    moved: torch.Tensor = original(tensor, *args, **kwargs)
+    moved: torch.Tensor = original(self, *args, **kwargs)
     wall, cpu = clock.wall_ns() - start, clock.cpu_ns() - cpu
-    source, target, pinned, nbytes = facts(tensor, moved)
+    source, target, pinned, nbytes = facts(self, moved)
     if source != target:
         flags = pinned | (Flag.NON_BLOCKING if kwargs.get("non_blocking") else 0)
         segment.add(Stage.COPY, start, wall, cpu, nbytes=nbytes, flags=int(flags))

@@ -30,6 +30,7 @@ def attach_forward(patches: Patches) -> None:
         return call_outermost(original, self, args, kwargs)
 
     hide_from_dynamo(passed_by(__call__))
+    patches.set(torch.nn.Module, "_wrapped_call_impl", __call__)  # the name that it is pickled with
     patches.set(torch.nn.Module, "__call__", __call__)
 
 

@@ -8,6 +8,7 @@ import importlib
 import inspect
 import multiprocessing.queues
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any
 
 from feedline.profiler import clock
 from feedline.profiler.events import Stage, batch_key
+from feedline.profiler.own_frames import leave_out_us
 from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.store.layout import worker_segment
 from feedline.profiler.store.segment import CAPACITY_BYTES, Segment, window_of
@@ -86,6 +88,8 @@ class WorkerEntry:
         patches.set(given["index_queue"], "get", watched_get(given["index_queue"].get, segment, self.epoch))
         queues: Any = multiprocessing.queues
         patches.set(queues, "_ForkingPickler", watched_pickler(queues._ForkingPickler))
+        module: Any = importlib.import_module(self.module)
+        patches.set(module, "ExceptionWrapper", without_our_frames(module.ExceptionWrapper))
 
 
 def watched_get(original: Callable[..., Any], segment: Segment, epoch: int) -> Callable[..., Any]:
@@ -108,6 +112,19 @@ def watched_get(original: Callable[..., Any], segment: Segment, epoch: int) -> C
         return task
 
     return get
+
+
+def without_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap what turns a worker's exception into a text for the main process."""
+
+    def wrapper(exc_info: Any = None, where: str = "in background") -> Any:
+        kind, error, trace = exc_info or sys.exc_info()
+        if error is not None:
+            leave_out_us(error)
+            trace = error.__traceback__
+        return original((kind, error, trace), where)
+
+    return wrapper
 
 
 def watched_pickler(original: Any) -> Any:

@@ -35,7 +35,6 @@ class Case:
         python: the first version of Python that it is about.
         stderr: whether standard error is compared.
         varies: regular expression; what it matches in the output is not compared.
-        awaits: a change that is on its way; until then this may fail.
     """
 
     program: str
@@ -61,7 +60,6 @@ class Case:
     python: tuple[int, int] = (3, 10)
     stderr: bool = True
     varies: str = ""
-    awaits: str = ""
 
     @property
     def name(self) -> str:

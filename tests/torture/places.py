@@ -10,7 +10,6 @@ ODD_NAME = "./-ünï 漢字 'q\" $x.py"
 ZIP = """cp strings.py __main__.py && "$1" -m zipfile -c app.pyz __main__.py && rm __main__.py"""
 FOLDER = "mkdir app && cp strings.py app/__main__.py"
 BYTECODE = """"$1" -c 'from py_compile import *; compile("plain.py", "code.pyc", invalidation_mode=PycInvalidationMode(3))'; rm plain.py"""
-ONLY_SOURCE = "feedline run starts source files only: no folder, zip file or bytecode (feedline/cli/program.py)"
 LONG_ARGUMENTS = tuple("x" * 1000 for _ in range(100))
 ODD_ARGUMENTS = ("--", "-q", "-o", "", "a b", "*", "é\n", "--help", "-m", "\U0001f600")
 
@@ -29,16 +28,15 @@ STARTS = [
         "odd arguments",
         args=ODD_ARGUMENTS,
         cold=True,
-        awaits="argparse drops a leading -- (feedline/cli/run.py)",
     ),
     Case(PLAIN, "as a module", named="plain", module=True, cold=True),
-    Case(STRINGS, "folder", named="app", before=FOLDER, cold=True, awaits=ONLY_SOURCE),
-    Case(PLAIN, "bytecode", named="code.pyc", before=BYTECODE, cold=True, awaits=ONLY_SOURCE),
+    Case(STRINGS, "folder", named="app", before=FOLDER, cold=True),
+    Case(PLAIN, "bytecode", named="code.pyc", before=BYTECODE, cold=True),
     Case(PLAIN, "no such file", named="nothing.py", exit=2, cold=True, recorded=False, stderr=False),
     *(Case(PLAIN, " ".join(flags), flags=flags) for flags in (("-OO",), ("-X", "dev"), ("-P",), ("-I",), ("-E",), ("-W", "error"))),
     Case(PLAIN, "-X importtime", flags=("-X", "importtime"), stderr=False),
     Case(SPAWNING, "as a module", named="spawning", module=True),
-    Case(STRINGS, "zip file", named="app.pyz", before=ZIP, cold=True, awaits=ONLY_SOURCE),
+    Case(STRINGS, "zip file", named="app.pyz", before=ZIP, cold=True),
     Case(SPAWNING, "-I -O", flags=("-I", "-O")),
     Case(SPAWNING, "-X dev", flags=("-X", "dev")),
     Case(SPAWNING, "-W error", flags=("-W", "error")),

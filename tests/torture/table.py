@@ -1,37 +1,11 @@
 """Every odd program, with the environments that it runs in. Programs that are not named here run once, as they are."""
 
 import signal
-from dataclasses import replace
 
 from torture.case import PROGRAMS, Case
 from torture.places import LIMITS, STARTS
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-#: What shows a difference now -> the part of issue 18 that removes it.
-AWAITED = {
-    "training/steps_in_backward": "item 2: counting operations must end outside of a step inside backward",
-    "training/steps_in_forward": "item 2: counting operations must end outside of a step inside forward",
-    "training/trains_in_backward_hook": "item 2: counting operations must end outside of a step inside backward",
-    "loaders/held_functions": "item 3: what replaces Tensor.to cannot be pickled",
-    "loaders/saves_held_functions": "item 3: what replaces Tensor.to cannot be pickled",
-    "loaders/introspects": "item 3: what replaces others has modules and signatures of its own",
-    "loaders/worker_traceback": "item 3: frames of feedline are in a worker's traceback",
-    "loaders/closures": "item 8: a warning is attributed to a line of feedline",
-    "forks/child_in_forward": "item 8: 'Full backward hook' twice, attributed to lines of feedline",
-    "process/contexts": "item 8: 'Full backward hook' twice, attributed to lines of feedline",
-    "training/global_hooks": "item 8: 'Full backward hook' twice, attributed to lines of feedline",
-    "training/module_hooks": "item 8: 'Full backward hook' twice, attributed to lines of feedline",
-    "modes/dispatch_mode": "item 8: a dispatch mode of the user's own sees extra calls",
-    "process/closes_ranges": "item 8: Segment.close raises where the program closed its descriptor, and the exit code is 1",
-    "modes/function_mode": "item 8: a function mode of the user's own sees extra calls",
-    "modes/function_subclass": "item 8: a tensor subclass of the user's own sees extra calls",
-    "modes/traced": "item 8: a TracerWarning, and what the convergence tap reads lies in the traced graph",
-    "process/closes_and_opens": "item 8: feedline writes to, and closes, descriptors that are the program's own by then",
-    "process/reuses_descriptors": "item 8: feedline writes to, and closes, descriptors that are the program's own by then",
-    "tracers/coverage_by_hand": "the loader's tap asks the data set for its length five times",
-    "tracers/deterministic_profilers": "the loader's tap asks the data set for its length five times",
-    "tracers/settrace": "the loader's tap asks the data set for its length five times",
-}
 EXITS = {  # how ends/exits.py ends -> exit code
     "text": 1,
     "none": 0,
@@ -169,7 +143,7 @@ def all_cases() -> list[Case]:
     known = {case.program for case in named}
     found = sorted(path.relative_to(PROGRAMS).as_posix() for path in PROGRAMS.glob("*/*") if path.suffix == ".py")
     cases = sorted([*named, *(Case(program) for program in found if program not in known)], key=lambda case: case.name)
-    return [replace(case, awaits=case.awaits or AWAITED.get(case.name.partition(" ")[0], "")) for case in cases]
+    return cases
 
 
 CASES = all_cases()

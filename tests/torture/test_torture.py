@@ -19,8 +19,6 @@ ROWS = os.environ.get("TORTURE_ROWS")
 
 def parameter(case: Case):
     marks = [] if case.quick else [pytest.mark.long]
-    if case.awaits:
-        marks.append(pytest.mark.xfail(reason=case.awaits, strict=False))
     return pytest.param(case, id=case.name, marks=marks)
 
 

@@ -1,6 +1,5 @@
 """A model, a data set and a transform that hold Tensor.to, torch.save and Module.__call__ are saved by torch.save and cloudpickle."""
 
-import hashlib
 import io
 
 import cloudpickle
@@ -17,10 +16,9 @@ net = train(network())
 net.holder, net.mover = Holder(), torch.Tensor.to
 torch.save(net, "net.pt")
 again = torch.load("net.pt", weights_only=False)
-print(again.holder.held[0] is torch.Tensor.to, again.mover is torch.Tensor.to)
+print(again.holder.held[0] == torch.Tensor.to, again.mover == torch.Tensor.to)
 move, call = torch.Tensor.to, torch.nn.Module.__call__
 data = cloudpickle.dumps(lambda x: call(network(), move(x, torch.float32)))
-print(hashlib.sha256(data).hexdigest())
 print(cloudpickle.loads(data)(torch.ones(1, 4)).shape)
 buffer = io.BytesIO()
 torch.save({"save": torch.save}, buffer)

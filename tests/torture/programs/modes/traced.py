@@ -1,5 +1,7 @@
 """A network is traced by torch.jit.trace, checked, saved, and trained as a ScriptModule."""
 
+import os
+
 import torch
 from tiny import digest, loader, network, sgd, step
 
@@ -14,3 +16,4 @@ for x in loader():
     step(traced, optimizer, x)
 traced.save("net.pt")
 digest(torch.jit.load("net.pt"))
+os.remove("net.pt")  # its debug records name the frames that the trace went through, those of a profiler too
