@@ -156,7 +156,7 @@ def run_info(run: Run, rank: Rank) -> RunInfo:
     records = rank.main.records
     last = (
         manifest.anchors[-1]["perf_counter_ns"]
-        if manifest.ended
+        if manifest.ended and manifest.anchors
         else int((records["start"] + records["wall"]).max())
         if len(records)
         else 0

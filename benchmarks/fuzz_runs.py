@@ -40,7 +40,7 @@ MOST_S = 10  # of CPU: the machine may be busy
 MOST_WAIT_S = 60
 MOST_MB = 1024
 PROGRAMS = Path(__file__).parent / "programs"
-REFUSED = (64, 65, 66, 76)  # exit codes of what is wrong with a folder, or with what is asked of it
+REFUSED = (2, 64, 65, 66, 76)  # exit codes of what is wrong with a folder, or with what is asked of it
 NET = "please report"  # what the last resort of the command line says
 WEIGHTS = (8, 4, 2, 4, 3, 3, 2, 3)  # of the commands
 Start = Callable[[list[str], dict[str, str], Path], None]  # arguments of Python, environment, working directory
@@ -158,6 +158,9 @@ def one(seed: int, bases: list[Path], folder: Path, every: bool) -> tuple[str, s
         try:
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(told):
                 code = main(command)
+        except SystemExit as ended:  # argparse: the folder is gone
+            code = ended.code if told.getvalue().startswith("usage: ") else 1
+            told = io.StringIO(told.getvalue().splitlines()[-1] + "\n")
         except BaseException:
             return "traceback", "\n".join([*said, " ".join(command), traceback.format_exc()])
         text = told.getvalue()

@@ -38,7 +38,7 @@ def damage(draw: random.Random, run: Path, other: Path) -> list[str]:
     ways = draw.choices(list(WAYS), list(WAYS.values()), k=draw.choice(HOW_MANY))
     for way in sorted(ways, key=lambda way: way in LAST):
         with contextlib.suppress(
-            OSError, ValueError, LookupError, TypeError, OverflowError, pa.ArrowException
+            OSError, ValueError, LookupError, RecursionError, TypeError, OverflowError, pa.ArrowException
         ):  # there is nothing left of it to change
             done = way(draw, run, other)
             if done:
@@ -204,8 +204,8 @@ def change(draw: random.Random, data: Any) -> str:
             del data[key]
         elif way == 1 and isinstance(data, dict):
             data[draw.choice(("extra", "rank", "kind", ""))] = value(draw)
-        elif way == 2 and isinstance(data, list):
-            data.extend([inner] * draw.choice((1, 3, 2000)))
+        elif way == 2 and isinstance(data, list) and len(data) < 1000:
+            data.extend([inner] * min(draw.choice((1, 3, 2000)), 1 + 10**7 // (1 + len(str(inner)))))
         elif isinstance(inner, bool | int | float) and way < 5:
             data[key] = draw.choice(NUMBERS)
         else:

@@ -16,6 +16,7 @@ from feedline.profiler.files.reading import MOST_COLUMNS, one_line, opened
 
 #: Rows that any file may have. More must be paid for with a packed byte each: recorded times cost two or three, a bomb next to nothing.
 FREE_ROWS = 1 << 19
+MOST_TEXT = 100_000_000  # bytes: what pyarrow reads at most
 MOST_THRIFT_ITEMS = 1 << 16  # of a list in the footer: a trace of 100 million events has 200 row groups of 9 columns
 
 
@@ -35,15 +36,20 @@ class Columns:
         self.names: list[str] = self._file.schema_arrow.names
         _check(self._about, file)
 
-    def metadata(self, key: bytes) -> bytes:
+    def metadata(self, key: bytes, most: int = MOST_TEXT) -> bytes:
         """What the writer put beside the columns.
 
+        Args:
+            most: bytes of it.
+
         Raises:
-            ValueError: it is not there.
+            ValueError: it is not there, or has more.
         """
         about = self._file.schema_arrow.metadata or {}
         if key not in about:
             raise ValueError(f"{key.decode()} is missing in its metadata")
+        if len(about[key]) > most:
+            raise ValueError(f"{key.decode()} in its metadata has {len(about[key]):,} bytes")
         return bytes(about[key])
 
     def into(self, made: npt.NDArray[np.void], also: Mapping[str, npt.NDArray[Any]]) -> None:

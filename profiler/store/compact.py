@@ -13,7 +13,7 @@ from feedline.profiler.events import RECORD_DTYPE
 from feedline.profiler.files import owned, removal
 from feedline.profiler.files.checking import checked
 from feedline.profiler.files.columns import columns
-from feedline.profiler.files.reading import json_of
+from feedline.profiler.files.reading import MOST_JSON, json_of
 from feedline.profiler.store import segment as seg
 from feedline.profiler.store import trusted
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, TOTALS
@@ -73,7 +73,7 @@ def read_compact(folder: Path) -> "list[Process]":
     from feedline.profiler.store.read import Process
 
     with columns(folder / EVENTS, AGAIN) as file:
-        described = checked(json_of(file.metadata(PROCESSES)), Processes)
+        described = checked(json_of(file.metadata(PROCESSES, MOST_JSON)), Processes)
         found, owner = np.empty(file.rows, RECORD_DTYPE), np.empty(file.rows, np.uint16)
         file.into(found, {"process": owner})
         if len(owner) and owner.max() >= len(described):

@@ -101,3 +101,10 @@ def test_edited_ceilings_are_named(finished, member, value):
 
     with pytest.raises(CeilingsDamaged, match=rf"ceilings\.json is not a file of ceilings \(.*\$\.ceilings\[\d?(\.\.\.)?\]\.{member}"):
         Ceilings.read(file, in_run=True)
+
+
+def test_a_run_without_its_anchors_is_shown(finished):
+    file = finished / "rank0" / "manifest.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "anchors": []}))
+
+    assert build.build(Run.open(finished)).run.state == "finished"
