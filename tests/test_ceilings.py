@@ -29,7 +29,7 @@ def test_a_place_that_cannot_be_written_is_an_output_error_and_nothing_is_left(p
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
 
-    with pytest.raises(OutputError, match="name another file with -o"):
+    with pytest.raises(OutputError, match="name another file"):
         MEASURED.write(tmp_path / place)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
 
