@@ -308,6 +308,7 @@ class FlopTap:
         if recorder.flops is not self:
             return
         recorder.flops = None
+        self._unfollow()
         if self._counter is not None:
             self._counter.close()
         self._tell(NAME, problem is None, problem or GIVES)
