@@ -58,7 +58,6 @@ def write_rank(path: Path, plan: Plan, rank: int, steps: int | None = None, rest
         compacted: as after a run that ended; else as after one that was killed.
     """
     folder = rank_folder(path, rank, restart)
-    main_segment(folder).parent.mkdir(parents=True)
     segment = Segment(main_segment(folder), {"role": "main", "pid": 1})
     _write(segment, plan, rank, plan.steps if steps is None else steps)
     segment.close()

@@ -77,7 +77,7 @@ class Kernels:
             try:
                 self._register(key)
             except Exception as error:
-                self._problem = f"{type(error).__name__}: {error}"
+                self._problem = masks.error(error)
         if self._problem is not None:
             raise RuntimeError(self._problem)
         return key
@@ -140,7 +140,7 @@ class Counter:
             with torch._C._IncludeDispatchKeyGuard(self._key):
                 return function(*args, **kwargs)
         except BaseException as error:
-            self.problem = f"the step that was counted raised {type(error).__name__}"
+            self.problem = f"the step that was counted raised {type(error).__qualname__}"
             raise
 
     def take(self) -> int:

@@ -64,15 +64,16 @@ class Updates:
                 act()
 
     def _tell_before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if torch.compiler.is_compiling():  # a compiled step stays one graph, and is not seen
+            return
         for listener in self._before:
             listener(optimizer)
 
     def _tell_after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
         for listener in self._after:
             listener(optimizer)
-
-    # Keeps dynamo out, as torch.compiler.disable does, which would import it.
-    _tell_before._torchdynamo_disable = _tell_after._torchdynamo_disable = True  # type: ignore[attr-defined]
 
 
 updates = Updates()

@@ -162,7 +162,7 @@ def test_an_error_of_cuda_ends_the_timing_and_not_the_training(bench):
     bench.stage(Stage.FORWARD, gpu_ms=5)
 
     assert recorder.gpu is None
-    assert bench.said[tap.NAME] == (False, "RuntimeError: CUDA error: an illegal memory access was encountered")
+    assert bench.said[tap.NAME] == (False, "RuntimeError (raised in the program's own code)")
     assert len(bench.records(Stage.FORWARD)) == 2
 
 

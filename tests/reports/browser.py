@@ -23,6 +23,7 @@ class Browser:
         self.driver.get_log("browser")
         self.driver.get_log("performance")
         self.resize(width)
+        self.command("Emulation.setFocusEmulationEnabled", enabled=True)  # a window without a screen may have none
         self.command("Emulation.setEmulatedMedia", media=media, features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.driver.get(path.as_uri())
 
