@@ -134,6 +134,9 @@ def _crowded(runs: Sequence[Run]) -> list[str]:
 
 
 def _point(size: int, paces: list[Pace], notes: list[str]) -> Point:
+    paces = [one for one in paces if one.step_s > 0]
+    if not paces:
+        raise RunDamaged(f"the steps of a run of {size} rank{'s' * (size > 1)} take no time at all: its records were changed")
     step = float(np.median([one.step_s for one in paces]))  # in a synchronous training all ranks have the same
     error = float(np.median([one.error_s for one in paces])) / step
     batch = float(np.mean([one.batch for one in paces]))

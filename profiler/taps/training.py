@@ -13,7 +13,7 @@ from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import ConvergenceTap, Span, inside, recorder
 from feedline.profiler.store.segment import WINDOW, window_of
 from feedline.profiler.taps.patch import Patches, passed_by
-from feedline.profiler.taps.unseen import unasked
+from feedline.profiler.taps.unseen import dynamo_follows, hide_from_dynamo, unasked
 from feedline.profiler.taps.updates import updates
 
 TRAINS = Flag.TRAINING | Flag.GRAD
@@ -32,19 +32,6 @@ def attach_forward(patches: Patches) -> None:
     hide_from_dynamo(passed_by(__call__))
     patches.set(torch.nn.Module, "_wrapped_call_impl", __call__)  # the name that it is pickled with
     patches.set(torch.nn.Module, "__call__", __call__)
-
-
-def hide_from_dynamo(wrapper: Any) -> None:
-    """Keep dynamo from compiling our frame in place of the user's: ``Sequential(...).compile()`` made 6 graphs where there was none.
-
-    Private to torch, the same in 2.8 to 2.15; where it is missing, compiled models are a little slower to compile.
-    """
-    try:
-        frames = torch._C._dynamo.eval_frame
-        strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
-        frames.set_code_exec_strategy(wrapper.__code__, strategy)
-    except AttributeError:
-        pass
 
 
 @passed_by
@@ -93,6 +80,7 @@ def attach_backward(patches: Patches) -> None:
     """Time ``backward()`` and, for ``autograd.grad`` and whoever else goes there, the engine."""
     engine = watched_backward(torch.autograd._engine_run_backward)
     patches.enter(torch.autograd.backward, watched_backward)
+    hide_from_dynamo(torch.autograd.backward)
     # Both names of the engine: torch.compiler saves the one in graph and writes it back to both.
     patches.set(torch.autograd, "_engine_run_backward", engine)
     patches.set(torch.autograd.graph, "_engine_run_backward", engine)
@@ -104,7 +92,7 @@ def watched_backward(original: Any) -> Any:
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> Any:
         segment = recorder.main
-        if segment is None or inside.depth:
+        if segment is None or inside.depth or dynamo_follows():
             return original(*args, **kwargs)
         flops = recorder.flops
         counting = None if flops is None else flops.begin(None)
@@ -124,6 +112,7 @@ def watched_backward(original: Any) -> Any:
             watch.after_backward()
         return result
 
+    hide_from_dynamo(passed_by(backward))
     return backward
 
 

@@ -52,6 +52,8 @@ def roofline_figure(made: Roofline) -> Markup | None:
     if not made.roofs:
         return None
     frame = frame_of(made)
+    if not 0 < frame.bottom < frame.top < float("inf"):  # rates that no machine has
+        return None
     run = frame.x(made.flop_per_sample) if made.flop_per_sample else 0.5
     ends = sorted((frame.y(frame.at_edge(roof)), index) for index, roof in enumerate(made.roofs))
     labels = spread([end for end, _ in ends], LABEL_PX, 4, frame.height)

@@ -21,5 +21,4 @@ for x in loader():
     optimizer.zero_grad()
     net(x).square().mean().backward()
     update()
-print(dict(torch._dynamo.utils.counters["frames"]))
 digest(net)

@@ -26,7 +26,9 @@ print(locale.setlocale(locale.LC_ALL), os.getcwd(), os.umask(0o22), os.getpriori
 print(sorted(name for name in os.environ if name not in ("_", "SHLVL", "OLDPWD")))
 print([resource.getrlimit(getattr(resource, name)) for name in sorted(dir(resource)) if name.startswith("RLIMIT")])
 print(logging.getLogger().handlers, logging.getLogger().level, logging.root.manager.disable)
-print(multiprocessing.get_start_method(), multiprocessing.active_children(), multiprocessing.parent_process(), threading.current_thread())
+print(
+    multiprocessing.get_start_method(), multiprocessing.active_children(), multiprocessing.parent_process(), threading.current_thread().name
+)
 print(
     torch.is_grad_enabled(),
     torch.get_num_threads(),
