@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -47,8 +48,11 @@ def test_the_program_behaves_as_without_feedline(case, tmp_path, warm_python):
 
 @pytest.mark.long
 def test_the_page_lists_every_program():
+    """Those that are about a later Python than the page was made with are not on it."""
     page = (Path(__file__).parents[2] / "docs" / "torture.md").read_text()
+    made_with = tuple(map(int, re.search(r"Python (\d+)\.(\d+)", page).groups()))
+    listed = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
 
-    assert [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")] == [case.name for case in CASES]
+    assert listed == [case.name for case in CASES if case.python <= made_with]
     assert len({case.name for case in CASES}) == len(CASES) >= 100
     assert all(says(case) for case in CASES)
