@@ -9,6 +9,7 @@ LAYERS = [  # the highest first; a module belongs to the longest name that begin
     ["feedline.cli", "feedline.__main__"],
     ["feedline"],
     ["feedline.analysis", "feedline.pipelines", "feedline.convergence"],
+    ["feedline.profiler.follow"],
     ["feedline.profiler.record", "feedline.profiler.taps", "feedline.profiler.samplers"],
     ["feedline.profiler.store"],
     ["feedline.profiler"],

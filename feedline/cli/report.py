@@ -3,6 +3,7 @@
 import argparse
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
 from feedline.profiler.files import output, owned, removal
 from feedline.profiler.printable import say
+from feedline.profiler.store import processes
 
 if TYPE_CHECKING:
     from feedline.analysis.between_ranks import Beside
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from feedline.analysis.traces.windows import Windows
     from feedline.profiler.ceilings import Ceilings
     from feedline.profiler.store.read import Run
+    from feedline.profiler.store.trainings import Training
 
 TRACE_FILE = "trace.json.gz"
 STEPS = ("compacting records", "reading records", "writing the report", "writing the trace")
@@ -56,38 +59,67 @@ class Report:
         for file in (args.output, args.json):
             output.refuse_taken(file, args.force)
 
-        from feedline.analysis import build, reports, trace
+        from feedline.analysis import reports
+        from feedline.analysis.reports import overview
         from feedline.analysis.reports.console import Console
         from feedline.analysis.reports.progress import building
-        from feedline.analysis.traces.report import holds_traces
-        from feedline.analysis.traces.windows import windows as find_windows
         from feedline.profiler.store.read import Run
+        from feedline.profiler.store.trainings import trainings, workers
 
         console = Console(quiet=args.quiet)
         with removal.held(args.run), building(Console(stderr=True, quiet=args.quiet), STEPS) as done:
             if args.finish:
                 finish(args.run, args.wait)
             done()
-            run = Run.open(args.run)
-            traces = holds_traces(run)
-            windows = None if traces or (args.output is not None and not trace.is_trace(args.output)) else find_windows(run)
-            report = (
-                of_traces(run)
-                if traces
-                else build.build(run, ceilings=ceilings(args.run, args.ceilings), beside=beside(args.link_gbps, args.nccl_log))
-            )
-            if windows is not None:
-                report = replace(report, notes=[*report.notes, *windows.notes])
-            done()
-            written = write(run, report, args)
-            done()
-            if windows is not None:
-                written += write_trace(run, args, windows)
+            found = trainings(args.run)
+            if len(found) > 1 and args.output is not None:
+                Run.open(args.run)  # raises: which of them?
+            told = [(one, *one_report(args, one, found, done)) for one in found]
         if args.output is None and not args.quiet:
-            reports.to_terminal(report, console)
-        for path in written:
-            console.print(f"  {os.path.relpath(path)}", soft_wrap=True)
+            if len(told) > 1:
+                notes = processes.notes(args.run, {one.name for one in found}, workers(found))
+                overview.to_terminal([(name_of(one, args.run), report) for one, report, _ in told], notes, console)
+            else:
+                reports.to_terminal(told[0][1], console)
+        for _, _, written in told:
+            for path in written:
+                console.print(f"  {os.path.relpath(path)}", soft_wrap=True)
         return 0
+
+
+def name_of(training: "Training", run: Path) -> str:
+    """For the overview; the program's own process has the run folder for its own."""
+    return "the program itself" if training.folder == run else training.name
+
+
+def one_report(
+    args: argparse.Namespace, training: "Training", found: "list[Training]", done: Callable[[], None]
+) -> "tuple[ReportModel, list[Path]]":
+    """Build the report of one training, and write it: into the run folder where it is the only one, else into its own."""
+    from feedline.analysis import build, trace
+    from feedline.analysis.traces.report import holds_traces
+    from feedline.analysis.traces.windows import windows as find_windows
+    from feedline.profiler.store.trainings import workers
+
+    run, several = training.run, len(found) > 1
+    traces = holds_traces(run)
+    windows = None if traces or (args.output is not None and not trace.is_trace(args.output)) else find_windows(run)
+    report = (
+        of_traces(run)
+        if traces
+        else build.build(run, ceilings=ceilings(args.run, args.ceilings), beside=beside(args.link_gbps, args.nccl_log))
+    )
+    notes = [*report.notes, *(windows.notes if windows is not None else [])]
+    if not several:
+        notes += processes.notes(args.run, {one.name for one in found}, workers(found))
+    report = replace(report, notes=notes)
+    done()
+    folder = training.folder if several else args.run
+    written = write(folder, report, args)
+    done()
+    if windows is not None:
+        written += write_trace(folder, run, args, windows)
+    return report, written
 
 
 def of_traces(run: "Run") -> "ReportModel":
@@ -131,16 +163,16 @@ def finish(path: Path, wait_s: float) -> None:
     """Wait for the ranks of one launch to end, and compact the records of those that did. What cannot be compacted stays as it is."""
     from feedline.profiler.store.compact import compact
     from feedline.profiler.store.layout import SEGMENTS
-    from feedline.profiler.store.read import Run
+    from feedline.profiler.store.read import Run, rank_folders
+    from feedline.profiler.store.trainings import inner_folders
 
     deadline = time.monotonic() + wait_s
     while True:
-        ranks = Run.open(path).ranks.values()
-        world = max(int(str(rank.manifest.place.get("world_size", 1))) for rank in ranks)
-        if time.monotonic() > deadline or (len(ranks) >= world and all(rank.manifest.state != "live" for rank in ranks)):
+        runs = [Run.of_folder(folder) for folder in [path, *inner_folders(path)] if rank_folders(folder)]
+        if time.monotonic() > deadline or all(map(ended, runs)):
             break
         time.sleep(0.2)
-    for rank in ranks:
+    for rank in (rank for run in runs for rank in run.ranks.values()):
         if rank.manifest.ended and (rank.folder / SEGMENTS).exists():
             try:
                 compact(rank.folder)
@@ -149,7 +181,14 @@ def finish(path: Path, wait_s: float) -> None:
                 say(f"{rank.folder} stays uncompacted ({why}): reading it takes longer, nothing is lost")
 
 
-def write(run: "Run", report: "ReportModel", args: argparse.Namespace) -> list[Path]:
+def ended(run: "Run") -> bool:
+    """Whether all ranks of a launch are there, and none goes on."""
+    ranks = run.ranks.values()
+    world = max(int(str(rank.manifest.place.get("world_size", 1))) for rank in ranks)
+    return len(ranks) >= world and all(rank.manifest.state != "live" for rank in ranks)
+
+
+def write(folder: Path, report: "ReportModel", args: argparse.Namespace) -> list[Path]:
     """Write the files that were asked for; a run folder that is read-only gets none, and the terminal shows the report still."""
     from feedline.analysis import reports, trace
 
@@ -163,24 +202,24 @@ def write(run: "Run", report: "ReportModel", args: argparse.Namespace) -> list[P
     if args.output is None:
         for name in ("report.html", "report.json"):
             try:
-                owned.write(run.path, name, reports.text(report, Path(name)))
-                written.append(run.path / name)
+                owned.write(folder, name, reports.text(report, Path(name)))
+                written.append(folder / name)
             except (OSError, FeedlineError) as error:
-                say(f"{run.path / name} cannot be written ({error.strerror})" if isinstance(error, OSError) else error)
+                say(f"{folder / name} cannot be written ({error.strerror})" if isinstance(error, OSError) else error)
     return written
 
 
-def write_trace(run: "Run", args: argparse.Namespace, windows: "Windows") -> list[Path]:
+def write_trace(folder: Path, run: "Run", args: argparse.Namespace, windows: "Windows") -> list[Path]:
     """Write the trace for Perfetto, into the run folder or where it was asked for; there is no report then, so it says itself what is
     missing."""
     from feedline.analysis import trace
 
-    path = args.output or run.path / TRACE_FILE
+    path = args.output or folder / TRACE_FILE
     try:
         if args.output is not None:
             notes = trace.write(run, path, windows)
         else:
-            with owned.replacing(run.path, TRACE_FILE) as file:
+            with owned.replacing(folder, TRACE_FILE) as file:
                 notes = trace.write_into(run, file, True, windows)
         for note in [] if args.quiet else notes if args.output is None else [*windows.notes, *notes]:
             say(note)

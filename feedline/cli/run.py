@@ -1,14 +1,13 @@
 """``feedline run``."""
 
 import argparse
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.program import Program, exit_code_of, exit_like, from_module, from_script, show
+from feedline.cli.recording import Start, asked
+from feedline.cli.run_command import is_command, run_command
 from feedline.profiler.errors import OutputError, ScriptError
 from feedline.profiler.files.output import refuse_taken
 from feedline.profiler.say import say
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
     from feedline.profiler.record.session import Session
     from feedline.profiler.record.window import Window
 
-STDERR = 2  # the file descriptor: reports do not go where the training's own output goes
-
-
 DASHES = "\0--"  #: stands for ``--`` while argparse looks at a command line: no argument can hold a null byte
 
 
@@ -30,6 +26,7 @@ class Run:
 
     feedline run train.py --epochs 3
     feedline run -m mypackage.train --epochs 3
+    feedline run -- torchrun --nproc-per-node 8 train.py     any command that starts trainings
     torchrun --nproc-per-node 8 -m feedline run train.py
 
     Everything after the script is the script's. The exit code is the training's own.
@@ -64,8 +61,10 @@ class Run:
         parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
 
     def run(self, args: argparse.Namespace) -> int:
-        started = Start()
+        start, dashes = Start(), args.script == DASHES
         args.script, *args.args = script_of([args.script, *args.args])
+        if dashes and is_command([args.script]):
+            return run_command(args, [args.script, *args.args])
         try:
             program = (from_module if args.module else from_script)(args.script, args.args)
         except (SyntaxError, ValueError) as error:  # ValueError: a null byte, before Python 3.12
@@ -73,17 +72,21 @@ class Run:
             return 1
 
         from feedline.profiler import ranks
+        from feedline.profiler.follow.noticing import follow
+        from feedline.profiler.follow.reporting import report
         from feedline.profiler.record.session import Session
 
         fixes = Fixes(args.fix) if args.fix is not None else None
 
         name = Path(args.script).stem if not args.module else args.script.rsplit(".", 1)[-1]
-        path = started.absolute(args.output or Path("runs") / f"{name}-{ranks.started_at()}")
+        path = start.folder / (args.output or Path("runs") / f"{name}-{ranks.started_at()}")
         first = ranks.place().rank == 0
         if first:
             see_that_json_is_free(args)
         try:
-            session = Session(path, [args.script, *args.args], args.force, args.strict, args.detail, args.window, fixes, args.record_argv)
+            session = Session(
+                path, [args.script, *args.args], args.force, args.strict, args.detail, args.window, fixes, args.record_argv, follows=True
+            )
         except Exception as error:  # whatever is wrong with recording, the training runs; but not without a change that was asked for
             if args.strict or fixes is not None:
                 raise
@@ -96,12 +99,14 @@ class Run:
             say(f"recording into {os.path.relpath(path)}")
         if speaks and fixes is not None:
             say(fixes.lines(), lines=True)
+        recording = asked(args, session.path, session.manifest.launch, start, first)
+        follow(recording, session)
         ended = run_recorded(program, session)
         show(ended)
         if fixes is not None and fixes.failed and session.is_mine:
             say("the training ran without " + "; ".join(f"{name}: {why}" for name, why in fixes.failed.items()))
         if first and session.is_mine:
-            report(session.path, args, started)
+            report(recording)
         return exit_like(ended)
 
 
@@ -163,17 +168,6 @@ def window(text: str) -> "Window":
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-class Start:
-    """What the program may change while it runs, as it was before."""
-
-    def __init__(self) -> None:
-        self.folder = Path.cwd()
-        self.python_path = list(sys.path)
-
-    def absolute(self, path: Path) -> Path:
-        return self.folder / path
-
-
 def see_that_json_is_free(args: argparse.Namespace) -> None:
     """Before the training: a file that is there already is left as it is, and does not keep the training from running.
 
@@ -209,19 +203,3 @@ def run_recorded(program: Program, session: "Session") -> BaseException | None:
         ended = error
     session.stop(exit_code_of(ended))
     return ended
-
-
-def report(path: Path, args: argparse.Namespace, started: Start) -> None:
-    """Build the report in a process of its own: with the modules that feedline started with, and without the training's memory."""
-    command = ["report", str(path), "--finish", "--wait", "20"]
-    command += ["-q"] if args.quiet else []
-    command += ["-f"] if args.force else []
-    command += ["--json", str(started.absolute(args.json))] if args.json else []
-    program = (
-        f"import sys; sys.path[:] = {json.dumps(started.python_path)}; from feedline.cli import main; sys.exit(main({json.dumps(command)}))"
-    )
-    flags = [*subprocess._args_from_interpreter_flags(), "-Wignore"]  # type: ignore[attr-defined]
-    try:
-        subprocess.run([sys.executable, *flags, "-c", program], stdin=subprocess.DEVNULL, stdout=STDERR, cwd=started.folder, check=False)
-    except (OSError, ValueError, KeyboardInterrupt) as error:
-        say(f"the report could not be built ({error or type(error).__name__}): feedline report {path}")

@@ -1,6 +1,7 @@
 """Folders that feedline made, and the files in them."""
 
 import errno
+import fcntl
 import os
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import BinaryIO
 
 from feedline.profiler.errors import OutputError, PlaceTaken
 from feedline.profiler.files import single
-from feedline.profiler.files.lists import INNER, LIST, Listing, add, article, begin, read_list, some
+from feedline.profiler.files.lists import INNER, LIST, Listing, add, article, begin, names, read_list, some
 from feedline.profiler.files.removal import Busy, remove
 
 PRIVATE, SHARED = 0o700, 0o777
@@ -47,6 +48,13 @@ def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
         raise PlaceTaken(f"{path} holds files that feedline did not make ({some(sorted(os.listdir(path)))}): name another folder with -o")
     if (listing.kind, listing.launch) != (kind, launch):
         raise _Older(f"{path} holds {article(listing.kind)} already: name another folder with -o, or overwrite it with -f")
+
+
+def claim_within(folder: Path, name: str, kind: str, launch: str = "") -> None:
+    """As ``claim``, for a folder within one of ours. Raises as ``claim``."""
+    claim(folder / name, kind, launch)
+    if name not in names(folder):
+        _enlist(folder, name)
 
 
 def replace(path: Path, kind: str, launch: str = "") -> None:
@@ -189,6 +197,24 @@ def append(folder: Path, name: str, keep_bytes: int, mode: int = single.PRIVATE,
     file.truncate(keep_bytes)
     file.seek(keep_bytes)
     return file
+
+
+def add_line(folder: Path, name: str, line: str) -> None:
+    """Add a line to a file of ours, in one write: several processes may do so at once.
+
+    Raises:
+        PlaceTaken: the file is somebody else's.
+        OSError: it is a link, or cannot be opened.
+    """
+    try:
+        fd = create(folder, name)
+    except FileExistsError:
+        _see_that_ours(folder, name)
+        fd = single.reopen(folder / name)
+    with os.fdopen(fd, "r+b", 0) as file:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        file.seek(0, os.SEEK_END)
+        file.write(line.encode() + b"\n")
 
 
 def restart(folder: Path, name: str, mode: int = single.PRIVATE) -> int:

@@ -3,9 +3,12 @@
 import os
 import platform
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +22,8 @@ from feedline.profiler.record.libraries import attach_in_main
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.record.window import Window
 from feedline.profiler.samplers.sampler import Sampler
+from feedline.profiler.samplers.sources import default_sources
+from feedline.profiler.samplers.unfollowed import Unfollowed
 from feedline.profiler.store.layout import GAUGES, RESERVE, main_segment, rank_folder
 from feedline.profiler.store.manifest import Manifest, process_started
 from feedline.profiler.store.segment import Segment
@@ -38,6 +43,8 @@ LIBRARIES = (
 )
 RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
 MOST_NAMES = 1000  # RUN, RUN-2, RUN-3, ...
+
+Room = tuple[Path, Callable[[], None]]  # a run folder, and how to claim it; raises PlaceTaken, OSError
 
 
 class Changes(Protocol):
@@ -68,6 +75,11 @@ class Session:
         window: which steps torch.profiler is to record; None: a few where a GPU is used.
         changes: to the training itself, attached before anything else.
         record_argv: which values of ``command`` the manifest keeps: one of privacy.WAYS.
+        rooms: run folders to try, best first, with how to claim each; None: ``path``, then RUN-2, RUN-3, ...
+        place: of this process; None: what its environment says.
+        launch: what the ranks of its launch have in common; None: what its environment says.
+        group: name of its process group, if it made it itself.
+        follows: processes below this one record themselves; name those that cannot.
 
     Attributes:
         path: the run folder that was made, perhaps under the next free name.
@@ -86,12 +98,18 @@ class Session:
         window: Window | None = None,
         changes: Changes | None = None,
         record_argv: str = "masked",
+        rooms: Iterator[Room] | None = None,
+        place: ranks.Place | None = None,
+        launch: str | None = None,
+        group: str = "",
+        follows: bool = False,
     ) -> None:
         if recorder.main is not None:
             raise OutputError("this process is being recorded already: end that recording first")
-        self.place = ranks.place()
+        self.place = place or ranks.place()
         self.manifest = Manifest(
-            launch=ranks.launch_id(),
+            launch=launch or ranks.launch_id(),
+            group=group,
             command=privacy.recorded_argv(command, record_argv),
             place=asdict(self.place),
             environment=privacy.environment(),
@@ -101,7 +119,8 @@ class Session:
             anchors=[clock.anchor()],
         )
         try:
-            self.folder, self._holds = make_room(path, self.place, self.manifest.launch, overwrite, strict)
+            rooms = rooms or beside(path, self.place, self.manifest.launch, overwrite)
+            self.folder, self._holds = make_room(rooms, self.place, strict)
             self.path = self.folder.parent
             self.manifest.write(self.folder)
             reserve(self.folder)
@@ -111,23 +130,25 @@ class Session:
                 f"cannot write the run folder {path} ({error.strerror}): choose another place with -o, or make room"
             ) from error
         self._every, self._window, self._changes = every, window, changes
-        self._sampler = Sampler(self.folder / GAUGES)
-        self._hooks = Hooks(self._tell_hook)
+        sources = default_sources() + ([Unfollowed(self.path)] if follows else [])
+        self._sampler = Sampler(self.folder / GAUGES, sources)
+        self._hooks, self._changing = Hooks(self._tell_hook), Hooks(self._tell_hook)
         self._begin(segment)
 
     def _begin(self, segment: Segment) -> None:
         recorder.open_main(segment, self._every)
         if self._changes is not None:
-            self._changes.attach(self._hooks)
+            self._changes.attach(self._changing)
         attach_in_main(self._hooks, self.folder, self._tell_loader, self._tell_setup, self._window)
         with suppress(Exception):
             self._sampler.start()
 
     def stop(self, exit_code: int | None = 0) -> None:
         """Detach, and complete the manifest. Never raises: the training's own end is more important."""
-        if not self.is_mine:
+        if not self.is_mine or self.manifest.ended:
             return
         self._hooks.detach()
+        self._changing.detach()
         with suppress(Exception):
             self._sampler.stop()
             self.manifest.machine.update(self._sampler.machine)
@@ -143,6 +164,16 @@ class Session:
         self._write_manifest()
         for hold in self._holds:
             hold.release()
+
+    def join(self, place: ranks.Place, group: str) -> None:
+        """The process becomes a rank of a group. Its folder keeps its name, which must be that rank's."""
+        if place.rank == self.place.rank:
+            self.place, self.manifest.place, self.manifest.group = place, asdict(place), group
+            self._write_manifest()
+
+    def leave(self) -> None:
+        """In a fork of the process: take the taps away, which write for the parent. Changes to the training stay."""
+        self._hooks.detach()
 
     @property
     def is_mine(self) -> bool:
@@ -174,33 +205,54 @@ class Session:
             self.manifest.write(self.folder)
 
 
-def make_room(path: Path, place: ranks.Place, launch: str, overwrite: bool, strict: bool) -> tuple[Path, list[removal.Hold]]:
-    """Make a folder for this rank in the run folder of its launch. All ranks of a launch come to the same run folder.
+def beside(path: Path, place: ranks.Place, launch: str, overwrite: bool) -> Iterator[Room]:
+    """A run folder of that name, or of the next one that is free. All ranks of a launch come to the same."""
+
+    def claim(run: Path, replaces: bool) -> None:
+        (owned.replace if replaces else owned.claim)(run, "run", launch)
+        old = rank_folder(run, place.rank, place.restart)
+        if replaces and old.exists():
+            removal.remove(old)  # of an earlier recording of this process
+
+    for number in range(1, MOST_NAMES + 1):
+        run = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        yield run, partial(claim, run, overwrite and number == 1)
+
+
+def run_folder(path: Path, launch: str, overwrite: bool, strict: bool) -> tuple[Path, removal.Hold]:
+    """Make a run folder for processes below this one, and what keeps it from being removed. Raises as ``make_room``."""
+    taken: PlaceTaken | None = None
+    for run, claim in islice(beside(path, ranks.Place(), launch, overwrite), 1 if strict else MOST_NAMES):
+        try:
+            claim()
+            return run, removal.Hold(run)
+        except PlaceTaken as error:
+            taken = error
+    raise taken or AssertionError("unreachable")
+
+
+def make_room(rooms: Iterator[Room], place: ranks.Place, strict: bool) -> tuple[Path, list[removal.Hold]]:
+    """Make a folder for this rank in the first run folder that has room for it.
 
     Args:
-        overwrite, strict: as of ``Session``.
+        strict: only look at the first.
 
     Returns:
         The rank's folder, and what keeps it and the run folder from being removed.
 
     Raises:
-        PlaceTaken: the run folder holds something else.
+        PlaceTaken: no run folder has room.
         OSError: it cannot be made.
     """
-    name = rank_folder(path, place.rank, place.restart).name
-    for number in range(1, MOST_NAMES + 1):
-        run = path if number == 1 else path.with_name(f"{path.name}-{number}")
-        replaces = overwrite and number == 1
+    taken: PlaceTaken | None = None
+    for run, claim in islice(rooms, 1 if strict else MOST_NAMES):
         try:
-            (owned.replace if replaces else owned.claim)(run, "run", launch)
-            if replaces and (run / name).exists():
-                removal.remove(run / name)  # of an earlier recording of this process
-            folder = new_folder(run, name)
+            claim()
+            folder = new_folder(run, rank_folder(run, place.rank, place.restart).name)
             return folder, [removal.Hold(run), removal.Hold(folder)]
-        except PlaceTaken:
-            if strict or number == MOST_NAMES:
-                raise
-    raise AssertionError("unreachable")
+        except PlaceTaken as error:
+            taken = error
+    raise taken or AssertionError("unreachable")
 
 
 def new_folder(run: Path, name: str) -> Path:

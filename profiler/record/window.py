@@ -23,6 +23,9 @@ class Window(NamedTuple):
             raise ValueError(f"{text!r} is not SKIP:ACTIVE with two numbers from 1 on, such as 20:5, nor off")
         return cls(int(skip), int(active))
 
+    def __str__(self) -> str:
+        return f"{self.skip}:{self.active}" if self.active else "off"
+
 
 OFF = Window(0, 0)
 ON_A_GPU = Window(20, 5)  # when nothing else is asked: past the first allocations and autotuning, some 1 MB of trace

@@ -16,6 +16,7 @@ class Manifest:
 
     schema_version: int = SCHEMA_VERSION
     launch: str = ""  #: the same for all ranks that one command started
+    group: str = ""  #: of the process group that the process joined by itself, without a launcher: the same for all its ranks
     command: list[str] = field(default_factory=list)  #: masked argv
     place: dict[str, object] = field(default_factory=dict)  #: rank, local_rank, world_size, launcher, ...
     environment: dict[str, str] = field(default_factory=dict)

@@ -117,10 +117,25 @@ class Run:
 
     @classmethod
     def open(cls, path: Path) -> "Run":
-        """Open a run folder.
+        """Open a run folder that holds one training, be it of a process below the program's own.
 
         Raises:
-            RunNotFound: there is none.
+            RunNotFound: there is none, or it holds several trainings.
+            RunDamaged, SchemaTooNew: as ``of_folder``.
+        """
+        from feedline.profiler.store.trainings import trainings
+
+        found = trainings(path)
+        if len(found) > 1:
+            raise RunNotFound(f"{path} holds {len(found)} trainings: name one of them, {' or '.join(str(one.folder) for one in found[:4])}")
+        return found[0].run
+
+    @classmethod
+    def of_folder(cls, path: Path) -> "Run":
+        """The ranks whose folders lie in this folder.
+
+        Raises:
+            RunNotFound: there are none.
             RunDamaged: no rank in it can be read.
             SchemaTooNew: a newer feedline wrote it.
         """

@@ -120,6 +120,7 @@ class ManifestShape(TypedDict, total=False):
     """manifest.json, whose schema version is known."""
 
     launch: str
+    group: str
     command: list[str]
     place: Place
     environment: dict[str, str]

@@ -1,0 +1,47 @@
+"""What ``feedline run`` hands to the processes below it."""
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from feedline.profiler.follow.asked import Asked
+
+
+@dataclass(frozen=True)
+class Start:
+    """What the program may change while it runs, as it was before."""
+
+    folder: Path = field(default_factory=Path.cwd)
+    python_path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
+
+
+def asked(args: argparse.Namespace, run: Path, launch: str, start: Start, reports: bool = True) -> "Asked":
+    """The recording that a command line asks for.
+
+    Args:
+        run: the run folder that was made, with its launch.
+        reports: this process makes the report.
+    """
+    from feedline.profiler.follow.asked import Asked
+
+    return Asked(
+        top=os.getpid() if reports else 0,
+        run=str(run),
+        launch=launch,
+        every=args.detail,
+        window=None if args.window is None else str(args.window),
+        record_argv=args.record_argv,
+        report=_report_options(args, start.folder),
+        folder=str(start.folder),
+        path=start.python_path,
+    )
+
+
+def _report_options(args: argparse.Namespace, folder: Path) -> tuple[str, ...]:
+    options = ["-q"] if args.quiet else []
+    options += ["-f"] if args.force else []
+    return (*options, *(["--json", str(folder / args.json)] if args.json else []))

@@ -1,0 +1,81 @@
+"""``feedline run -- COMMAND``: a launcher, a shell script, a notebook: whatever starts processes that train."""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from feedline.cli.recording import Start, asked
+from feedline.profiler.errors import FixError, OutputError, ScriptError
+from feedline.profiler.say import say
+
+if TYPE_CHECKING:
+    from feedline.profiler.samplers.unfollowed import Unfollowed
+
+LOOK_S = 1.0  # between looks at the processes below
+FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+KILLED = 128  # exit code of a command that a signal ended, less the signal's number, as a shell gives it
+
+
+def is_command(words: list[str]) -> bool:
+    """Whether words after ``--`` are a command; else they are a script and its arguments."""
+    return shutil.which(words[0]) is not None
+
+
+def run_command(args: argparse.Namespace, command: list[str]) -> int:
+    """Run it, and report what trained below it. Returns its exit code.
+
+    Raises:
+        FixError, ScriptError: it is asked for what only a script can have.
+        OutputError: with ``--strict``: nothing can be recorded.
+    """
+    if args.fix is not None:
+        raise FixError("--fix changes a script that feedline itself runs: feedline run --fix ... train.py")
+    if args.module:
+        raise ScriptError("-m is followed by a module, -- by a command: leave out one of them")
+    from feedline.profiler import ranks
+    from feedline.profiler.follow.reporting import report_what_was_made
+    from feedline.profiler.record.session import run_folder
+    from feedline.profiler.samplers.unfollowed import Unfollowed
+
+    start, launch = Start(), f"command-{os.getpid()}-{ranks.started_at()}"
+    path = start.folder / (args.output or Path("runs") / f"{Path(command[0]).stem}-{ranks.started_at()}")
+    try:
+        run, hold = run_folder(path, launch, args.force, args.strict)
+    except (OSError, OutputError) as error:
+        if args.strict:
+            raise OutputError(f"cannot write the run folder {path}: {error}") from error
+        say(f"not recording: {error}")
+        return ended(subprocess.Popen(command), None)
+    if not args.quiet:
+        say(f"recording into {os.path.relpath(run)}")
+    recording = asked(args, run, launch, start)
+    code = ended(subprocess.Popen(command, env={**os.environ, **recording.variables(os.environ)}), Unfollowed(run))
+    hold.release()
+    report_what_was_made(recording)
+    return code
+
+
+def ended(process: "subprocess.Popen[bytes]", below: "Unfollowed | None") -> int:
+    """Wait for a command, and hand on signals. Ctrl-C reaches it by itself: a terminal sends it to all processes."""
+
+    def hand_on(number: int, frame: FrameType | None) -> None:
+        process.send_signal(number)
+
+    before = {number: signal.signal(number, hand_on) for number in FORWARDED}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        while True:
+            try:
+                code = process.wait(LOOK_S)
+                return code if code >= 0 else KILLED - code
+            except subprocess.TimeoutExpired:
+                if below is not None:
+                    below.read()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,5 @@
+"""Processes below ``feedline run``: each records itself once a training begins in it.
+
+``start`` runs when Python starts, ``noticing`` once the program imports torch, and a Session begins with the first batch, forward,
+backward or update. A process that does none of this pays for nothing but the start.
+"""

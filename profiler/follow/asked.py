@@ -1,0 +1,64 @@
+"""What is recorded and how: handed from process to process in the variable FEEDLINE_RUN."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from feedline.profiler.follow.start import RUN
+
+ON_PATH = str(Path(__file__).parent / "on_path")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A recording.
+
+    Attributes:
+        top: pid of the process whose end makes the report.
+        run: the run folder, absolute.
+        launch: of the run folder's list; see files/owned.claim.
+        every, window, record_argv: as of record/session.Session; the window as it was typed.
+        report: arguments of ``feedline report`` at the end.
+        folder: working directory at the start.
+        path: sys.path at the start.
+    """
+
+    top: int
+    run: str
+    launch: str = ""
+    every: int | None = None
+    window: str | None = None
+    record_argv: str = "masked"
+    report: tuple[str, ...] = ()
+    folder: str = "."
+    path: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] = os.environ) -> "Asked | None":
+        """What the environment asks for; None: nothing, or nothing that can be read."""
+        try:
+            data = json.loads(environ[RUN])
+            return cls(**{**data, "report": tuple(data["report"]), "path": tuple(data["path"])})
+        except (LookupError, ValueError, TypeError):
+            return None
+
+    @classmethod
+    def of_this_process(cls) -> "Asked":
+        """For FEEDLINE=1: record this process and those below it, into runs/SCRIPT-TIME."""
+        script = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
+        folder = Path.cwd()
+        run = folder / "runs" / f"{script}-{time.strftime('%m%d-%H%M%S')}-{os.getpid()}"
+        return cls(os.getpid(), str(run), f"process-{os.getpid()}-{time.time_ns()}", folder=str(folder), path=tuple(sys.path))
+
+    def export(self) -> None:
+        """Into the environment of this process, for those it starts."""
+        os.environ.update(self.variables(os.environ))
+
+    def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """What changes in an environment."""
+        others = [part for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part and part != ON_PATH]
+        return {RUN: json.dumps(asdict(self)), "PYTHONPATH": os.pathsep.join([ON_PATH, *others])}

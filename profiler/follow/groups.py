@@ -1,0 +1,99 @@
+"""Process groups as a program makes them: which rank a process is, and which others belong to it."""
+
+import functools
+import hashlib
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from feedline.profiler import ranks
+from feedline.profiler.errors import RunDamaged
+from feedline.profiler.ranks import Place
+from feedline.profiler.store.manifest import Manifest, process_started
+from feedline.profiler.store.read import rank_folders
+from feedline.profiler.taps.patch import Patches
+
+LAUNCHERS = ("torchrun", "slurm", "mpi")  # which know their ranks better than a process group does, restarts among it
+
+
+@dataclass(frozen=True)
+class Group:
+    """The default process group.
+
+    Attributes:
+        name: the same for all its ranks; later groups at the same address have it too.
+    """
+
+    name: str
+    rank: int
+    size: int
+
+
+def attach_groups(module: Any, joins: Callable[[Group], None], joined: Callable[[], None]) -> None:
+    """Call ``joins`` before and ``joined`` after this process joins the default group. Neither may raise."""
+
+    def watched(original: Any) -> Any:
+        @functools.wraps(original)
+        def init_process_group(*args: Any, **kwargs: Any) -> Any:
+            group = group_of(original, args, kwargs)
+            if group is not None:
+                joins(group)
+            result = original(*args, **kwargs)
+            if group is not None:
+                joined()
+            return result
+
+        return init_process_group
+
+    Patches().enter(module.init_process_group, watched)
+
+
+def group_of(init_process_group: Any, args: Any, kwargs: Any) -> Group | None:
+    """The group that a call makes; None: of one rank, or its arguments do not tell."""
+    try:
+        given = inspect.signature(init_process_group).bind(*args, **kwargs).arguments
+        size, rank = _number(given, "world_size"), _number(given, "rank")
+        if size < 2 or not 0 <= rank < size:
+            return None
+        store = given.get("store")
+        address = given.get("init_method") or "env://"
+        if store is not None:
+            address = f"{getattr(store, 'host', '')}:{getattr(store, 'port', '')}:{getattr(store, 'path', '')}"
+        elif address == "env://":
+            address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+        return Group(hashlib.sha256(f"{size} {address}".encode()).hexdigest()[:12], rank, size)
+    except (TypeError, ValueError):
+        return None
+
+
+def _number(given: dict[str, Any], name: str) -> int:
+    value = given.get(name, -1)
+    return int(os.environ.get(name.upper(), -1)) if value is None or int(value) < 0 else int(value)
+
+
+def place_of(group: Group | None) -> Place:
+    """The place of this process, by its launcher, by its group, or alone."""
+    place = ranks.place()
+    if group is None or place.launcher in LAUNCHERS and (place.rank, place.world_size) == (group.rank, group.size):
+        return place
+    return Place(group.rank, group.rank, group.size, None, launcher="init_process_group")
+
+
+def launch_of(place: Place, group: Group | None) -> str:
+    """A name that the ranks of one training have in common."""
+    if place.launcher in LAUNCHERS:
+        return ranks.launch_id()
+    if group is not None:
+        return f"group-{group.name}"
+    return f"process-{os.getpid()}-{process_started(os.getpid())}"
+
+
+def holds(run: Path, group: str) -> bool:
+    """Whether a process that is recorded in the run folder itself belongs to this group."""
+    try:
+        return any(Manifest.read(folder).group == group for _, folder in rank_folders(run))
+    except RunDamaged:
+        return False

@@ -1,0 +1,198 @@
+"""Notice that a training begins in this process, and record it from there on.
+
+Sentinels stand where a training must pass (sentinels.py). The first that is passed outside a loader's worker takes all of them away, begins
+a Session, whose taps take their places, and calls again what was called. A fork of a process that is recorded gets sentinels of its own,
+above its parent's taps.
+"""
+
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import wrapt
+
+from feedline.profiler.files import owned
+from feedline.profiler.files.lists import INNER
+from feedline.profiler.follow import leaving, processes, reporting, start
+from feedline.profiler.follow.asked import Asked
+from feedline.profiler.follow.groups import Group, attach_groups, holds, launch_of, place_of
+from feedline.profiler.record.recorder import recorder
+from feedline.profiler.record.session import Room, Session
+from feedline.profiler.record.window import Window
+from feedline.profiler.say import say
+from feedline.profiler.store.trainings import TRAINING
+from feedline.profiler.taps.patch import Patches
+
+
+class Following:
+    """What this process knows of the recording that it belongs to.
+
+    Args:
+        asked: the recording.
+        session: of this process, where it is recorded from its start.
+    """
+
+    def __init__(self, asked: Asked, session: Session | None = None) -> None:
+        self.asked, self.session = asked, session
+        self._sentinels: Patches | None = None
+        self._parents: Session | None = None  # of the process that this one was forked from
+        self._group: Group | None = None
+        self._lock = threading.RLock()
+
+    def watch(self) -> None:
+        """Set sentinels, now that torch is imported."""
+        from feedline.profiler.follow.sentinels import set_sentinels
+
+        self._sentinels = Patches()
+        set_sentinels(self._sentinels, self.begin)
+
+    def forked(self) -> None:
+        """In the child of a fork."""
+        self._lock = threading.RLock()
+        if self.session is None:
+            return
+        self._parents, self.session = self.session, None
+        if "torch" in sys.modules:
+            self.watch()
+        else:
+            wrapt.register_post_import_hook(lambda _: self.watch(), "torch")
+
+    def begin(self) -> None:
+        """A training begins here, unless this is a loader's worker or the program records by itself."""
+        with self._lock:
+            sentinels, self._sentinels = self._sentinels, None
+            if sentinels is None:
+                return
+            sentinels.undo()
+            if recorder.segment is not None or in_worker():
+                return
+            if self._parents is not None:
+                self._parents.leave()
+                self._parents = None
+            self._record()
+
+    def _record(self) -> None:
+        asked, group = self.asked, self._group
+        place = place_of(group)
+        launch = launch_of(place, group)
+        try:
+            make_run_folder(asked)
+            self.session = Session(
+                Path(asked.run),
+                sys.argv,
+                every=asked.every,
+                window=None if asked.window is None else Window.parse(asked.window),
+                record_argv=asked.record_argv,
+                rooms=rooms(Path(asked.run), launch, group.name if group else ""),
+                place=place,
+                launch=launch,
+                group=group.name if group else "",
+            )
+            processes.note(Path(asked.run), recorded=os.path.relpath(self.session.folder, asked.run))
+        except Exception as error:
+            say(f"process {os.getpid()} trains and is not recorded: {error}")
+
+    def ends(self, code: int | None) -> None:
+        """This process ends; None: it is not known with which code. Never raises."""
+        session, self.session = self.session, None
+        if session is not None:
+            session.stop(code)
+
+    def leaves(self, code: int | None) -> None:
+        """This process ends without ``atexit``, or becomes another program (None)."""
+        self.ends(code)
+        if code is not None and self.asked.top == os.getpid():
+            reporting.report_what_was_made(self.asked)
+
+    def joins(self, group: Group) -> None:
+        """Before this process joins a group. One that is recorded from its start says so now, while the others wait for it."""
+        self._group = group
+        if self.session is not None and self.session.is_mine:
+            self.session.join(place_of(group), group.name)
+
+    def joined(self) -> None:
+        """After it has. A training that had begun already goes on in the folder of its rank."""
+        session, group = self.session, self._group
+        if session is not None and session.is_mine and group is not None and session.manifest.group != group.name:
+            session.stop(None)
+            self._record()
+
+
+def rooms(run: Path, launch: str, group: str) -> Iterator[Room]:
+    """Where a rank's folder may be made: with the ranks of its group, else in a folder for a new training."""
+    if group and holds(run, group):
+        yield run, lambda: None
+    number = 0
+    while True:
+        number += 1
+        name = f"{TRAINING}{number}"
+        yield run / name, lambda name=name: owned.claim_within(run, name, INNER, launch)  # type: ignore[misc]
+
+
+def make_run_folder(asked: Asked) -> None:
+    """Make the run folder, unless ``feedline run`` did. Raises OSError, PlaceTaken."""
+    if not os.path.isdir(asked.run):
+        owned.claim(Path(asked.run), "run", asked.launch)
+
+
+def in_worker() -> bool:
+    """Whether this process makes batches for another one."""
+    worker = sys.modules.get("torch.utils.data._utils.worker")
+    return worker is not None and worker._worker_info is not None
+
+
+_following: Following | None = None
+
+
+def follow(asked: Asked, session: Session | None = None) -> None:
+    """Follow this process and those below it.
+
+    Args:
+        asked: the recording.
+        session: of this process, where it is recorded from its start.
+    """
+    global _following
+    first = _following is None
+    following = _following = Following(asked, session)
+    asked.export()
+    start.stop()
+    if first:
+        os.register_at_fork(after_in_child=_forked)
+        atexit.register(_at_exit)
+    leaving.attach(following.leaves)
+    if session is None:
+        wrapt.register_post_import_hook(lambda _: following.watch(), "torch")
+    wrapt.register_post_import_hook(
+        lambda module: attach_groups(module, following.joins, following.joined), "torch.distributed.distributed_c10d"
+    )
+
+
+def follow_from_here() -> None:
+    """Follow this process as its environment says: torch is about to be imported."""
+    asked = Asked.read()
+    if asked is None:  # FEEDLINE=1
+        asked = Asked.of_this_process()
+        atexit.register(reporting.report_what_was_made, asked)
+    follow(asked)
+    processes.note(Path(asked.run), imported="torch")
+
+
+def _forked() -> None:
+    if _following is not None:
+        try:
+            _following.forked()
+        except Exception:
+            pass  # this process is not recorded
+
+
+def _at_exit() -> None:
+    if _following is not None:
+        _following.ends(exit_code())
+
+
+def exit_code() -> int | None:
+    """With which this process ends, as far as its traceback tells; None: nobody can."""
+    return 1 if isinstance(getattr(sys, "last_value", None), Exception) else None

@@ -1,0 +1,20 @@
+"""On PYTHONPATH below ``feedline run``: begin, then hand on to the program's own sitecustomize, as if this one were not there."""
+
+import os
+import sys
+
+_here = os.path.dirname(os.path.abspath(__file__))
+sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != _here]
+try:
+    from feedline.profiler.follow import start
+
+    start.begin()
+except Exception:
+    pass  # another Python, without feedline: the run names this process if it trains
+del sys.modules["sitecustomize"]
+try:
+    import sitecustomize  # noqa: F401
+except ImportError as error:
+    if error.name != "sitecustomize":
+        raise
+    sys.modules["sitecustomize"] = type(sys)("sitecustomize")  # site looks whether there is one

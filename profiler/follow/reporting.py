@@ -1,0 +1,60 @@
+"""The report at the end of a recording, built in a process of its own: with the modules that feedline started with, and without the
+training's memory."""
+
+import atexit
+import json
+import os
+import subprocess
+import sys
+
+from feedline.profiler.follow.asked import ON_PATH, Asked
+from feedline.profiler.follow.start import ASKED, RUN
+from feedline.profiler.say import say
+
+STDERR = 2  # the file descriptor: reports do not go where the training's own output goes
+
+
+def report(asked: Asked) -> None:
+    """Run ``feedline report``, and wait for it. Never raises."""
+    command = ["report", asked.run, "--finish", "--wait", "20", *asked.report]
+    program = f"import sys; sys.path[:] = {json.dumps(asked.path)}; from feedline.cli import main; sys.exit(main({json.dumps(command)}))"
+    flags = [*subprocess._args_from_interpreter_flags(), "-Wignore"]  # type: ignore[attr-defined]
+    try:
+        subprocess.run(
+            [sys.executable, *flags, "-c", program],
+            stdin=subprocess.DEVNULL,
+            stdout=STDERR,
+            cwd=asked.folder,
+            env=not_followed(),
+            check=False,
+        )
+    except (OSError, ValueError, KeyboardInterrupt) as error:
+        say(f"the report could not be built ({error or type(error).__name__}): feedline report {asked.run}")
+
+
+def report_what_was_made(asked: Asked) -> None:
+    """Report, in the process that is to do so, if a training began anywhere below it."""
+    if os.getpid() != asked.top:
+        return
+    if os.path.isdir(asked.run):
+        report(asked)
+    else:
+        say("not recorded: no training began in this process or one below it")
+
+
+def at_the_end() -> None:
+    """Report when this process ends, which took the place of the one that was to do so."""
+    asked = Asked.read()
+    if asked is not None:
+        atexit.register(report_what_was_made, asked)
+
+
+def not_followed() -> dict[str, str]:
+    """The environment without what ``Asked.variables`` added to it."""
+    environ = {name: value for name, value in os.environ.items() if name not in (RUN, ASKED)}
+    path = [part for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part != ON_PATH]
+    if "PYTHONPATH" in environ:
+        environ["PYTHONPATH"] = os.pathsep.join(path)
+    if not any(path):
+        environ.pop("PYTHONPATH", None)
+    return environ

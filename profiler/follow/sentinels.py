@@ -1,0 +1,62 @@
+"""Where a training must pass."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from feedline.profiler.taps.patch import Patches, passed_by
+from feedline.profiler.taps.unseen import dynamo_follows, hide_from_dynamo
+
+Begin = Callable[[], None]
+
+
+def set_sentinels(patches: Patches, begin: Begin) -> None:
+    """Have ``begin`` called before the first batch, forward with gradients, backward or update. It must undo the patches, and not raise.
+
+    Raises:
+        AttributeError: this version is built differently.
+    """
+    patches.set(DataLoader, "__iter__", _before_method(DataLoader, "__iter__", begin))
+    call = _before_call(begin)
+    patches.set(torch.nn.Module, "_wrapped_call_impl", call)  # the name that it is pickled with
+    patches.set(torch.nn.Module, "__call__", call)
+    patches.set(torch.autograd, "backward", _before_function(torch.autograd, "backward", begin))
+
+
+def _before_method(owner: Any, name: str, begin: Begin) -> Any:
+    @functools.wraps(getattr(owner, name))
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        begin()
+        return getattr(owner, name)(self, *args, **kwargs)
+
+    return method
+
+
+def _before_call(begin: Begin) -> Any:
+    original, is_compiling, with_gradients = torch.nn.Module.__call__, torch.compiler.is_compiling, torch.is_grad_enabled
+
+    def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling() or not with_gradients() or not self.training:
+            return original(self, *args, **kwargs)
+        begin()
+        return torch.nn.Module.__call__(self, *args, **kwargs)
+
+    hide_from_dynamo(passed_by(__call__))
+    return __call__
+
+
+def _before_function(owner: Any, name: str, begin: Begin) -> Any:
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if dynamo_follows():
+            return original(*args, **kwargs)
+        begin()
+        return getattr(owner, name)(*args, **kwargs)
+
+    hide_from_dynamo(passed_by(function))
+    return function

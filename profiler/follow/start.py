@@ -1,0 +1,46 @@
+"""What a Python process does at its start: nothing, or wait until the program imports torch.
+
+Called from feedline.pth in site-packages, and from on_path/sitecustomize.py where PYTHONPATH says so. Imports nothing: every Python process
+of a training pays for it.
+"""
+
+import os
+import sys
+
+RUN = "FEEDLINE_RUN"  # what is recorded, and how (asked.py); set by ``feedline run`` for the processes below it
+ASKED = "FEEDLINE"  # set by a person: as ``feedline run``, without the command
+
+
+class _Waiting:
+    """Stands in sys.meta_path, finds nothing, and sees the import of torch coming."""
+
+    def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]  # typing is not imported yet
+        if name != "torch":
+            return None
+        stop()
+        try:
+            from feedline.profiler.follow import noticing
+
+            noticing.follow_from_here()
+        except Exception:
+            return None  # the process is not recorded; the run names it
+        from importlib.util import find_spec
+
+        return find_spec(name)  # by the finders that came meanwhile
+
+
+def begin() -> None:
+    """Wait for torch where this process belongs to a recording."""
+    if RUN not in os.environ and os.environ.get(ASKED, "0") in ("", "0"):
+        return
+    if not any(isinstance(finder, _Waiting) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Waiting())
+    if f'"top": {os.getpid()},' in os.environ.get(RUN, ""):  # the recorded program replaced itself by this one
+        from feedline.profiler.follow import reporting
+
+        reporting.at_the_end()
+
+
+def stop() -> None:
+    """Wait no longer: torch comes, or this process is recorded by a command of its own."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Waiting)]

@@ -1,0 +1,82 @@
+"""Processes below this one that use torch and will not record themselves, such as one with a cleared environment."""
+
+import os
+from pathlib import Path
+
+from feedline.profiler.record import privacy
+from feedline.profiler.samplers.processes import descendants
+from feedline.profiler.samplers.source import Source
+from feedline.profiler.store import processes
+from feedline.profiler.store.manifest import process_started
+
+VARIABLE = b"FEEDLINE_RUN="
+LIBRARY = b"/libtorch_cpu.so"
+LOOKS = (1, 3, 10, 30, 100, 300, 1000)  # readings after which a process is looked at: reading its mappings takes milliseconds
+
+
+class Unfollowed(Source):
+    """Names them in the run folder. Gives no gauges.
+
+    Args:
+        run: the run folder.
+    """
+
+    name = "unfollowed"
+
+    def __init__(self, run: Path, pid: int | None = None) -> None:
+        super().__init__()
+        self._run, self._pid = run, os.getpid() if pid is None else pid
+        self._ages: dict[int, int] = {}
+        self._starts = {_environment_at(self._pid)}
+
+    def prepare(self) -> str | None:
+        return None
+
+    def read(self) -> dict[str, float]:
+        here = descendants(self._pid)
+        self._ages = {pid: self._ages.get(pid, 0) + 1 for pid in here}
+        for pid in here:
+            if self._ages[pid] in LOOKS and LIBRARY in _read(pid, "maps"):
+                self._ages[pid] = max(LOOKS)  # not again
+                self._look(pid)
+        return {}
+
+    def _look(self, pid: int) -> None:
+        start = _environment_at(pid)
+        if start in self._starts:  # a fork of a process that was looked at: its start is that one's
+            return
+        self._starts.add(start)
+        command = [word.decode(errors="replace") for word in _read(pid, "cmdline").rstrip(b"\0").split(b"\0")]
+        if not command[0]:
+            return
+        environ = _read(pid, "environ").split(b"\0")
+        if not any(variable.startswith(VARIABLE) for variable in environ):
+            why = "its environment was replaced"
+        elif any(word.startswith("-") and not word.startswith("--") and "S" in word for word in command[1:3]):
+            why = "python -S reads no start-up hook"
+        else:
+            return
+        line = processes.Line(pid=pid, started=process_started(pid), command=privacy.mask_argv(_script(command)), unseen=why)
+        processes.write(self._run, line)
+
+
+def _environment_at(pid: int) -> bytes:
+    """Where its environment begins in its memory (proc_pid_stat(5), env_start): every exec chooses another place at random."""
+    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    return fields[47] if len(fields) > 47 else b""
+
+
+def _script(command: list[str]) -> list[str]:
+    """A command line without its interpreter and the interpreter's options."""
+    rest = command[1:]
+    while len(rest) > 1 and rest[0].startswith("-") and rest[0] not in ("-c", "-m"):
+        rest = rest[1:]
+    return rest or command
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""

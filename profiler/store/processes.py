@@ -1,0 +1,100 @@
+"""processes.jsonl in a run folder: the Python processes below the program's own, one line for what was seen of each."""
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypedDict
+
+from feedline.profiler.errors import OutputError, RunDamaged
+from feedline.profiler.files import owned
+from feedline.profiler.files.checking import Count, checked
+from feedline.profiler.files.reading import MOST_JSON, OF_RUN, json_of, whole
+
+FILE = "processes.jsonl"
+NAMED = 5  # processes that a note names
+WORDS = 6  # of a command
+
+
+class Line(TypedDict, total=False):
+    """What one process said, or what was seen of it."""
+
+    pid: Count
+    started: Count
+    command: list[str]
+    imported: str
+    recorded: str
+    unseen: str
+
+
+@dataclass
+class Seen:
+    """A process.
+
+    Attributes:
+        command: masked.
+        recorded: its folders in the run folder.
+        unseen: why it is not recorded although it uses torch; empty: it is, or needed not be.
+    """
+
+    pid: int
+    command: list[str]
+    recorded: list[str] = field(default_factory=list)
+    unseen: str = ""
+
+    def __str__(self) -> str:
+        more = " ..." if len(self.command) > WORDS else ""
+        return f"{' '.join(self.command[:WORDS])}{more} (pid {self.pid})"
+
+
+def write(run: Path, line: Line) -> None:
+    """Add a line. A run folder that is not there yet, or may not be written to, gets none."""
+    with suppress(OSError, OutputError):
+        owned.add_line(run, FILE, json.dumps(line))
+
+
+def read(run: Path) -> list[Seen]:
+    """All processes, in the order in which they were first seen. A line that is damaged is left out."""
+    try:
+        lines = whole(run / FILE, MOST_JSON, OF_RUN).splitlines()
+    except (OSError, RunDamaged):
+        return []
+    found: dict[tuple[int, int], Seen] = {}
+    for text in lines:
+        try:
+            line = checked(json_of(text), Line)
+        except ValueError:
+            continue
+        pid = line.get("pid", 0)
+        seen = found.setdefault((pid, line.get("started", 0)), Seen(pid, line.get("command", [])))
+        seen.recorded += [line["recorded"]] if "recorded" in line else []
+        seen.unseen = seen.unseen or line.get("unseen", "")
+    return list(found.values())
+
+
+def notes(run: Path, trained: set[str], workers: set[int]) -> list[str]:
+    """What a report says of the processes of a run.
+
+    Args:
+        trained: folders of trainings in which steps were made.
+        workers: pids of loaders' workers.
+    """
+    processes = [process for process in read(run) if process.pid not in workers]
+    unseen = [process for process in processes if process.unseen and not process.recorded]
+    idle = [
+        process
+        for process in processes
+        if not process.unseen and not trained.intersection(where.split("/")[0] for where in process.recorded)
+    ]
+    said = [f"not recorded: {process}: {process.unseen}" for process in unseen[:NAMED]]
+    if len(unseen) > NAMED:
+        said.append(f"not recorded: {len(unseen) - NAMED} more processes that use torch")
+    if idle:
+        said.append(f"{len(idle)} other process{'es' * (len(idle) > 1)} imported torch and made no training step: {some(idle)}")
+    return said
+
+
+def some(processes: list[Seen]) -> str:
+    """The first few, and how many more."""
+    more = f" and {len(processes) - NAMED} more" if len(processes) > NAMED else ""
+    return ", ".join(map(str, processes[:NAMED])) + more

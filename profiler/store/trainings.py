@@ -1,0 +1,100 @@
+"""The trainings of a run: the program's own process is one of them, and each group of ranks that it started is another.
+
+RUN/rank0/                  the process that ``feedline run`` became
+RUN/training-1/rank0/ ...   ranks of a training that began in processes below it
+RUN/processes.jsonl         what each Python process below it did
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from feedline.profiler.errors import FeedlineError, RunDamaged, RunNotFound
+from feedline.profiler.events import Stage
+from feedline.profiler.files.lists import read_list
+from feedline.profiler.files.reading import refuse_link
+from feedline.profiler.store import processes
+from feedline.profiler.store.read import Rank, Run, rank_folders
+
+TRAINING = "training-"
+
+
+@dataclass(frozen=True)
+class Training:
+    """One of them.
+
+    Attributes:
+        folder: where its ranks' folders are: the run folder, or one of its own in it.
+        run: its ranks.
+    """
+
+    folder: Path
+    run: Run
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+
+def trainings(path: Path) -> list[Training]:
+    """The trainings of a run, in the order in which they began. Processes that made no step are left out where others did.
+
+    Raises:
+        RunNotFound, RunDamaged, SchemaTooNew: as ``Run.open``.
+    """
+    inner = inner_folders(path)
+    if not inner and not rank_folders(path) and path.is_dir() and is_run(path):
+        said = "; ".join(processes.notes(path, set(), set())) or "no process below it imported torch"
+        raise RunNotFound(f"{path} holds no training, no step was made ({said})")
+    if not inner:
+        return [Training(path, Run.of_folder(path))]
+    found: list[Training] = []
+    failed: list[FeedlineError] = []
+    for folder in [path, *inner]:
+        try:
+            found.append(Training(folder, Run.of_folder(folder)))
+        except (RunNotFound, RunDamaged) as error:
+            failed.append(error)
+    if not found:
+        raise failed[-1]
+    found = [training for training in found if trained(training.run)] or found[:1]
+    if len(found) == 1:
+        found[0].run.path = path  # what a person calls it by
+    return found
+
+
+def workers(found: list[Training]) -> set[int]:
+    """Pids of the loaders' workers."""
+    processes = (process for one in found for rank in one.run.ranks.values() for process in rank.processes)
+    return {int(str(process.header["pid"])) for process in processes if process.is_worker}
+
+
+def is_run(path: Path) -> bool:
+    """Whether feedline made this folder for a run."""
+    listing = read_list(path)
+    return listing is not None and listing.kind == "run"
+
+
+def inner_folders(path: Path) -> list[Path]:
+    """Folders of trainings within a run folder, in the order in which they began. Raises RunDamaged: one is a link."""
+    try:
+        names = [entry.name for entry in path.iterdir()]
+    except OSError:
+        return []
+    found = [(int(match[1]), path / match[0]) for name in names if (match := re.fullmatch(rf"{TRAINING}([1-9]\d{{0,8}})", name, re.ASCII))]
+    for _, folder in found:
+        refuse_link(folder)
+    return [folder for _, folder in sorted(found)]
+
+
+def trained(run: Run) -> bool:
+    """Whether a rank of it updated parameters or went backward."""
+    return any(made_steps(rank) for rank in run.ranks.values())
+
+
+def made_steps(rank: Rank) -> bool:
+    """Whether this one did."""
+    try:
+        return bool(rank.main.totals[[Stage.OPTIMIZER, Stage.BACKWARD], 0].any())
+    except RunDamaged:
+        return False
