@@ -23,7 +23,7 @@ from feedline.profiler.record.recorder import recorder
 from feedline.profiler.record.session import Room, Session
 from feedline.profiler.record.window import Window
 from feedline.profiler.say import say
-from feedline.profiler.store.trainings import TRAINING
+from feedline.profiler.store.trainings import TRAINING, inner_folders
 from feedline.profiler.taps.patch import Patches
 
 
@@ -108,7 +108,8 @@ class Following:
             reporting.report_what_was_made(self.asked)
 
     def joins(self, group: Group) -> None:
-        """Before this process joins a group. One that is recorded from its start says so now, while the others wait for it."""
+        """Before this process joins a group. If it is recorded already, as what this rank would be, it says so now: the others wait for it,
+        and find its folder."""
         self._group = group
         if self.session is not None and self.session.is_mine:
             self.session.join(place_of(group), group.name)
@@ -123,8 +124,9 @@ class Following:
 
 def rooms(run: Path, launch: str, group: str) -> Iterator[Room]:
     """Where a rank's folder may be made: with the ranks of its group, else in a folder for a new training."""
-    if group and holds(run, group):
-        yield run, lambda: None
+    for folder in [run, *inner_folders(run)] if group else []:
+        if holds(folder, group):
+            yield folder, lambda: None
     number = 0
     while True:
         number += 1

@@ -11,10 +11,10 @@ try:
     start.begin()
 except Exception:
     pass  # another Python, without feedline: the run names this process if it trains
-del sys.modules["sitecustomize"]
+_own = sys.modules.pop("sitecustomize")
 try:
     import sitecustomize  # noqa: F401
 except ImportError as error:
     if error.name != "sitecustomize":
         raise
-    sys.modules["sitecustomize"] = type(sys)("sitecustomize")  # site looks whether there is one
+    sys.modules["sitecustomize"] = _own  # whoever imported this one looks for it

@@ -1,0 +1,192 @@
+"""Trainings in processes below ``feedline run``: real programs, real processes. More ways to start one: tests/ways."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from feedline.profiler.events import Stage
+from feedline.profiler.store import processes
+from feedline.profiler.store.trainings import trainings
+
+TRAIN = """
+import os, sys, torch
+from torch.utils.data import DataLoader, TensorDataset
+
+def train(batches=6):
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for (x,) in DataLoader(TensorDataset(torch.ones(4 * batches, 4)), batch_size=4):
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+"""
+
+
+def run(folder: Path, program: str, *options: str, command: tuple[str, ...] = (), **environ: str) -> subprocess.CompletedProcess[str]:
+    (folder / "train.py").write_text(TRAIN + program)
+    what = ["--", *command] if command else ["train.py"]
+    return subprocess.run(
+        [sys.executable, "-m", "feedline", "run", "-q", "-o", "run", *options, *what],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=os.environ | environ,
+    )
+
+
+def seen(run: Path) -> list[dict[int, int]]:
+    """Steps of each rank of each training."""
+    found = trainings(run)
+    return [{number: int(rank.main.totals[Stage.OPTIMIZER, 0]) for number, rank in one.run.ranks.items()} for one in found]
+
+
+def test_a_program_that_leaves_by_os_exit_has_its_report_and_its_code(tmp_path):
+    ended = run(tmp_path, "train(); os._exit(3)")
+
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert ended.returncode == 3
+    assert (report["run"]["state"], report["run"]["exit_code"], report["throughput"]["steps"]) == ("finished", 3, 6)
+
+
+def test_a_program_that_replaces_itself_is_two_trainings_and_reports_at_its_end(tmp_path):
+    again = "os.execv(sys.executable, [sys.executable, 'train.py', 'again'])"
+    ended = run(tmp_path, f"train(5 if sys.argv[1:] else 7)\nif not sys.argv[1:]: {again}")
+
+    assert ended.returncode == 0, ended.stderr
+    assert seen(tmp_path / "run") == [{0: 7}, {0: 5}]
+    assert (tmp_path / "run" / "training-1" / "report.json").exists()
+
+
+def test_a_fork_that_trains_beside_its_parent_is_a_training_of_its_own(tmp_path):
+    program = "train(5)\npid = os.fork()\ntrain(3 if pid == 0 else 4)\nif pid == 0: os._exit(0)\nos.waitpid(pid, 0)"
+    ended = run(tmp_path, program)
+
+    assert ended.returncode == 0, ended.stderr
+    assert seen(tmp_path / "run") == [{0: 9}, {0: 3}]
+
+
+def test_a_fork_that_only_evaluates_is_not_recorded(tmp_path):
+    program = "train(5)\npid = os.fork()\nif pid == 0:\n    with torch.no_grad(): torch.nn.Linear(4, 2)(torch.ones(1, 4))\n    os._exit(0)\nos.waitpid(pid, 0)"
+    run(tmp_path, program)
+
+    assert seen(tmp_path / "run") == [{0: 5}]
+    assert not (tmp_path / "run" / "training-1").exists()
+
+
+def test_a_rank_that_joins_its_group_late_is_recorded_with_it(tmp_path):
+    program = """
+import torch.distributed as dist, torch.multiprocessing as mp
+def rank(number):
+    loader = iter(DataLoader(TensorDataset(torch.ones(8, 4)), batch_size=4))
+    next(loader)  # the training begins, before anybody knows that it has ranks
+    dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/store", rank=number, world_size=2)
+    train()
+    dist.destroy_process_group()
+if __name__ == "__main__":
+    mp.spawn(rank, nprocs=2)
+"""
+    ended = run(tmp_path, program)
+
+    assert ended.returncode == 0, ended.stderr
+    assert seen(tmp_path / "run") == [{0: 6, 1: 6}]
+
+
+def test_a_launcher_that_is_its_own_first_rank_is_one_training(tmp_path):
+    """As Lightning's: the script starts itself again for the other ranks."""
+    program = """
+import subprocess, torch.distributed as dist
+number = int(os.environ.get("NUMBER", 0))
+if number == 0:
+    other = subprocess.Popen([sys.executable, "train.py"], env={**os.environ, "NUMBER": "1"})
+dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/store", rank=number, world_size=2)
+train()
+dist.destroy_process_group()
+if number == 0:
+    sys.exit(other.wait())
+"""
+    ended = run(tmp_path, program)
+
+    assert ended.returncode == 0, ended.stderr
+    assert seen(tmp_path / "run") == [{0: 6, 1: 6}]
+    assert sorted(path.name for path in (tmp_path / "run").glob("rank*")) == ["rank0", "rank1"]
+
+
+def test_a_command_has_its_exit_code_and_what_trained_below_it(tmp_path):
+    ended = run(tmp_path, "train(4)", command=("sh", "-c", f"{sys.executable} train.py && exit 7"))
+
+    assert ended.returncode == 7
+    assert seen(tmp_path / "run") == [{0: 4}]
+    assert (tmp_path / "run" / "report.json").exists()
+
+
+def test_a_command_in_which_nothing_trains_is_said_to_hold_no_training(tmp_path):
+    ended = run(tmp_path, "", command=(sys.executable, "train.py"))
+
+    assert ended.returncode == 0
+    assert "holds no training, no step was made (1 other process imported torch and made no training step: train.py (pid" in ended.stderr
+
+
+def test_a_command_gets_the_signals_that_feedline_gets(tmp_path):
+    (tmp_path / "sleep.py").write_text(
+        "import signal, sys, time\nsignal.signal(15, lambda *_: sys.exit(9))\nprint('up', flush=True)\ntime.sleep(60)"
+    )
+    command = [sys.executable, "-m", "feedline", "run", "-q", "-o", "run", "--", sys.executable, "sleep.py"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 9
+
+
+def test_feedline_1_in_the_environment_records_without_the_command(tmp_path):
+    (tmp_path / "train.py").write_text(TRAIN + "train(4)")
+    ended = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, env=os.environ | {"FEEDLINE": "1"}, capture_output=True, text=True)
+
+    runs = list((tmp_path / "runs").iterdir())
+    assert ended.returncode == 0
+    assert [seen(one) for one in runs] == [[{0: 4}]]
+    assert (runs[0] / "report.html").exists()
+
+
+@pytest.mark.parametrize("how", ["cleared", "python -S"])
+def test_a_process_that_cannot_be_followed_is_named_with_its_pid(tmp_path, how):
+    site = next(path for path in sys.path if path.endswith("site-packages"))
+    flags, environ = (["-S"], "None") if how == "python -S" else ([], f"{{'PATH': {os.environ['PATH']!r}}}")
+    program = f"""
+import subprocess
+child = "import sys; sys.path.append({site!r}); import torch, time; time.sleep(8)"
+if __name__ == "__main__":
+    other = subprocess.Popen([sys.executable, *{flags!r}, "-c", child], env={environ})
+    print(other.pid)
+    sys.exit(other.wait())
+"""
+    ended = run(tmp_path, program)
+
+    unseen = [process for process in processes.read(tmp_path / "run") if process.unseen]
+    why = "python -S reads no start-up hook" if flags else "its environment was replaced"
+    assert [(process.pid, process.unseen) for process in unseen] == [(int(ended.stdout), why)]
+
+
+def test_a_child_that_outlives_the_program_is_read_once_it_has_ended(tmp_path):
+    program = """
+import subprocess, time
+if sys.argv[1:]:
+    train(3); open("began", "w").close(); time.sleep(3); train(2); open("ended", "w").close()
+else:
+    subprocess.Popen([sys.executable, "train.py", "child"])
+    while not os.path.exists("began"): time.sleep(0.05)
+    train(4)
+"""
+    ended = run(tmp_path, program)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "ended").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1)
+
+    assert ended.returncode == 0
+    assert seen(tmp_path / "run") == [{0: 4}, {0: 5}]
