@@ -1,5 +1,5 @@
-"""setuptools, whose wheels also get feedline.pth: by it Python begins feedline in any process where FEEDLINE=1 is set, or below `feedline run`
-where PYTHONPATH was replaced or is ignored (python -I, -E). setuptools has no place for a file beside the packages."""
+"""setuptools, whose wheels also get feedline.pth, by which Python begins feedline where FEEDLINE=1 is set, and below `feedline run` where
+PYTHONPATH was replaced or is ignored (python -I, -E). setuptools has no place for a file beside the packages."""
 
 import base64
 import hashlib

@@ -72,7 +72,7 @@ def test_an_installed_wheel_begins_feedline_where_it_is_asked_for_and_leaves_wit
     target = tmp_path / "site"
     install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--target", str(target), str(wheel.filename)]
     subprocess.run(install, check=True)
-    program = "import site, sys; site.addsitedir(sys.argv[1]); print(any(type(f).__module__ == 'feedline.profiler.follow.start' for f in sys.meta_path))"
+    program = "import site, sys; site.addsitedir(sys.argv[1]); print(type(sys.meta_path[0]).__module__ == 'feedline.profiler.follow.start')"
 
     def begins(**environ):
         command = [sys.executable, "-S", "-c", program, str(target)]

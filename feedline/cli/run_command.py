@@ -54,7 +54,7 @@ def run_command(args: argparse.Namespace, command: list[str]) -> int:
     if not args.quiet:
         say(f"recording into {os.path.relpath(run)}")
     recording = asked(args, run, launch, start)
-    code = ended(subprocess.Popen(command, env={**os.environ, **recording.variables(os.environ)}), Unfollowed(run))
+    code = ended(subprocess.Popen(command, env={**os.environ, **recording.variables(os.environ)}), Unfollowed(run, args.record_argv))
     hold.release()
     report_what_was_made(recording)
     return code

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import wrapt
 
+from feedline.profiler import masks
 from feedline.profiler.files import owned
 from feedline.profiler.files.lists import INNER
 from feedline.profiler.follow import leaving, processes, reporting, start
@@ -91,7 +92,7 @@ class Following:
                 launch=launch,
                 group=group.name if group else "",
             )
-            processes.note(Path(asked.run), recorded=os.path.relpath(self.session.folder, asked.run))
+            processes.note(asked, recorded=os.path.relpath(self.session.folder, asked.run))
         except Exception as error:
             say(f"process {os.getpid()} trains and is not recorded: {error}")
 
@@ -159,6 +160,9 @@ def follow(asked: Asked, session: Session | None = None) -> None:
     global _following
     first = _following is None
     following = _following = Following(asked, session)
+    outer = Asked.read()
+    if outer is not None and outer.run != asked.run:
+        processes.note(outer, unseen=f"another feedline records it, into {masks.path(asked.run)}")
     asked.export()
     start.stop()
     if first:
@@ -179,7 +183,7 @@ def follow_from_here() -> None:
         asked = Asked.of_this_process()
         atexit.register(reporting.report_what_was_made, asked)
     follow(asked)
-    processes.note(Path(asked.run), imported="torch")
+    processes.note(asked, imported="torch")
 
 
 def _forked() -> None:

@@ -4,12 +4,14 @@ import os
 import sys
 from pathlib import Path
 
+from feedline.profiler.follow.asked import Asked
 from feedline.profiler.record import privacy
 from feedline.profiler.store import processes
 from feedline.profiler.store.manifest import process_started
 
 
-def note(run: Path, **what: str) -> None:
-    """Write down what this process did: ``imported="torch"``, or ``recorded=`` its folder in the run folder."""
-    about = processes.Line(pid=os.getpid(), started=process_started(os.getpid()), command=privacy.mask_argv(sys.argv))
-    processes.write(run, {**about, **what})  # type: ignore[typeddict-item]
+def note(asked: Asked, **what: str) -> None:
+    """Write down what this process did: ``imported="torch"``, ``recorded=`` its folder in the run folder, or ``unseen=`` why it has none."""
+    command = privacy.recorded_argv(sys.argv, asked.record_argv)
+    about = processes.Line(pid=os.getpid(), started=process_started(os.getpid()), command=command)
+    processes.write(Path(asked.run), {**about, **what})  # type: ignore[typeddict-item]

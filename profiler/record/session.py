@@ -130,7 +130,7 @@ class Session:
                 f"cannot write the run folder {path} ({error.strerror}): choose another place with -o, or make room"
             ) from error
         self._every, self._window, self._changes = every, window, changes
-        sources = default_sources() + ([Unfollowed(self.path)] if follows else [])
+        sources = default_sources() + ([Unfollowed(self.path, record_argv)] if follows else [])
         self._sampler = Sampler(self.folder / GAUGES, sources)
         self._hooks, self._changing = Hooks(self._tell_hook), Hooks(self._tell_hook)
         self._begin(segment)

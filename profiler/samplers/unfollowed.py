@@ -19,13 +19,14 @@ class Unfollowed(Source):
 
     Args:
         run: the run folder.
+        record_argv: which arguments to keep: one of privacy.WAYS.
     """
 
     name = "unfollowed"
 
-    def __init__(self, run: Path, pid: int | None = None) -> None:
+    def __init__(self, run: Path, record_argv: str = "masked") -> None:
         super().__init__()
-        self._run, self._pid = run, os.getpid() if pid is None else pid
+        self._run, self._record_argv, self._pid = run, record_argv, os.getpid()
         self._ages: dict[int, int] = {}
         self._starts = {_environment_at(self._pid)}
 
@@ -54,9 +55,12 @@ class Unfollowed(Source):
             why = "its environment was replaced"
         elif any(word.startswith("-") and not word.startswith("--") and "S" in word for word in command[1:3]):
             why = "python -S reads no start-up hook"
+        elif not any(process.pid == pid for process in processes.read(self._run)):
+            why = "its Python has no feedline, or it may not write to the run folder"
         else:
             return
-        line = processes.Line(pid=pid, started=process_started(pid), command=privacy.mask_argv(_script(command)), unseen=why)
+        shown = privacy.recorded_argv(_script(command), self._record_argv)
+        line = processes.Line(pid=pid, started=process_started(pid), command=shown, unseen=why)
         processes.write(self._run, line)
 
 

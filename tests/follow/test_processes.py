@@ -72,7 +72,8 @@ def test_a_fork_that_trains_beside_its_parent_is_a_training_of_its_own(tmp_path)
 
 
 def test_a_fork_that_only_evaluates_is_not_recorded(tmp_path):
-    program = "train(5)\npid = os.fork()\nif pid == 0:\n    with torch.no_grad(): torch.nn.Linear(4, 2)(torch.ones(1, 4))\n    os._exit(0)\nos.waitpid(pid, 0)"
+    evaluates = "with torch.no_grad(): torch.nn.Linear(4, 2)(torch.ones(1, 4))"
+    program = f"train(5)\npid = os.fork()\nif pid == 0:\n    {evaluates}\n    os._exit(0)\nos.waitpid(pid, 0)"
     run(tmp_path, program)
 
     assert seen(tmp_path / "run") == [{0: 5}]
@@ -190,3 +191,11 @@ else:
 
     assert ended.returncode == 0
     assert seen(tmp_path / "run") == [{0: 4}, {0: 5}]
+
+
+def test_another_feedline_below_keeps_its_run_and_is_named_by_the_first(tmp_path):
+    ended = run(tmp_path, "train(4)", command=(sys.executable, "-m", "feedline", "run", "-q", "-o", "other", "train.py"))
+
+    assert ended.returncode == 0, ended.stderr
+    assert seen(tmp_path / "other") == [{0: 4}]
+    assert "another feedline records it, into" in ended.stderr
