@@ -1,11 +1,9 @@
 """Which taps are attached in this process. A tap that cannot attach is named with the reason, and the training goes on."""
 
-import sys
 from collections.abc import Callable
 
-import wrapt
-
 from feedline.profiler import masks
+from feedline.profiler.arrivals import arrivals
 from feedline.profiler.taps.patch import Patches
 
 Tell = Callable[[str, bool, str], None]  # hook, attached?, what it gives or why not
@@ -33,10 +31,7 @@ class Hooks:
                 except Exception as error:
                     self.tell(library, False, masks.error(error))
 
-        if library in sys.modules and not getattr(sys.modules[library].__spec__, "_initializing", False):
-            arrived(None)
-        else:
-            wrapt.register_post_import_hook(arrived, library)
+        self.add_undo(arrivals.when_imported(library, arrived))
 
     def attach(self, name: str, gives: str, attach: Callable[[Patches], None]) -> None:
         """Attach one tap; half-made patches are taken back when it fails."""
