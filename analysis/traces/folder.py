@@ -13,7 +13,7 @@ from feedline.analysis.traces import trusted
 from feedline.analysis.traces.columns import EVENT_DTYPE, Trace
 from feedline.profiler import masks
 from feedline.profiler.files import owned
-from feedline.profiler.files.columns import columns
+from feedline.profiler.files.columns import columns, table_of
 from feedline.profiler.files.reading import json_of
 from feedline.profiler.store.layout import TRACE
 
@@ -47,7 +47,7 @@ def write(trace: Trace, folder: Path) -> None:
     ):
         for begin in range(0, max(len(trace.events), 1), ROW_GROUP):
             part = trace.events[begin : begin + ROW_GROUP]
-            parquet.write_table(pa.table([pa.array(np.ascontiguousarray(part[name])) for name in names], schema=schema))
+            parquet.write_table(table_of({name: np.ascontiguousarray(part[name]) for name in names}))
 
 
 def read(folder: Path) -> Trace:

@@ -1,4 +1,7 @@
-"""Open a Parquet file of a run folder: its schema and its pages are checked before any value is unpacked."""
+"""Parquet files of a run folder: opening one checks its schema and its pages before any value is unpacked.
+
+pyarrow's own ways from and to numpy import pandas, which takes a second of CPU: more than most reports.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -73,7 +76,10 @@ class Columns:
             for name, array in wanted.items():
                 if table[name].null_count:
                     raise ValueError(f"column {name} has nulls")
-                array[done : done + table.num_rows] = table[name].to_numpy()
+                at = done
+                for values in _values(table[name], array.dtype):
+                    array[at : at + len(values)] = values
+                    at += len(values)
             done += table.num_rows
         if done != self.rows:
             raise ValueError(f"it has {done:,} rows, not {self.rows:,}")
@@ -84,6 +90,21 @@ class Columns:
             raise ValueError(f"column {name} is {'there twice' if there else 'missing'}")
         if there[0] != pa.from_numpy_dtype(kind):
             raise ValueError(f"column {name} holds {there[0]}, not {kind}")
+
+
+def _values(column: pa.ChunkedArray, kind: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
+    """The numbers of a column without nulls, in parts."""
+    for part in column.chunks:
+        if len(part):
+            yield np.frombuffer(part.buffers()[1], kind, len(part), part.offset * kind.itemsize)
+
+
+def table_of(columns: Mapping[str, npt.NDArray[Any]]) -> pa.Table:
+    """A table of contiguous arrays of one length, which it shares."""
+    arrays = [
+        pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)]) for values in columns.values()
+    ]
+    return pa.Table.from_arrays(arrays, list(columns))
 
 
 @contextmanager

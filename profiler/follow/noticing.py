@@ -12,9 +12,8 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import wrapt
-
 from feedline.profiler import masks
+from feedline.profiler.arrivals import arrivals
 from feedline.profiler.files import owned
 from feedline.profiler.files.lists import INNER
 from feedline.profiler.follow import leaving, processes, reporting, start
@@ -59,7 +58,7 @@ class Following:
         if "torch" in sys.modules:
             self.watch()
         else:
-            wrapt.register_post_import_hook(lambda _: self.watch(), "torch")
+            arrivals.when_imported("torch", lambda _: self.watch())
 
     def begin(self) -> None:
         """A training begins here, unless this is a loader's worker or the program records by itself."""
@@ -170,10 +169,8 @@ def follow(asked: Asked, session: Session | None = None) -> None:
         atexit.register(_at_exit)
     leaving.attach(following.leaves)
     if session is None:
-        wrapt.register_post_import_hook(lambda _: following.watch(), "torch")
-    wrapt.register_post_import_hook(
-        lambda module: attach_groups(module, following.joins, following.joined), "torch.distributed.distributed_c10d"
-    )
+        arrivals.when_imported("torch", lambda _: following.watch())
+    arrivals.when_imported("torch.distributed.distributed_c10d", lambda module: attach_groups(module, following.joins, following.joined))
 
 
 def follow_from_here() -> None:

@@ -6,16 +6,24 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+from feedline.profiler import ranks
 from feedline.profiler.follow.asked import ON_PATH, Asked
 from feedline.profiler.follow.start import ASKED, RUN
 from feedline.profiler.say import say
+from feedline.profiler.store.empty import is_empty
 
 STDERR = 2  # the file descriptor: reports do not go where the training's own output goes
 
 
 def report(asked: Asked) -> None:
-    """Run ``feedline report``, and wait for it. Never raises."""
+    """Run ``feedline report``, and wait for it. Never raises.
+
+    It takes a second of CPU: not for a run without a record that nobody is to be told of.
+    """
+    if "-q" in asked.report and "--json" not in asked.report and ranks.place().world_size == 1 and is_empty(Path(asked.run)):
+        return
     command = ["report", asked.run, "--finish", "--wait", "20", *asked.report]
     program = f"import sys; sys.path[:] = {json.dumps(asked.path)}; from feedline.cli import main; sys.exit(main({json.dumps(command)}))"
     flags = [*subprocess._args_from_interpreter_flags(), "-Wignore"]  # type: ignore[attr-defined]

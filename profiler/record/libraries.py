@@ -42,7 +42,11 @@ def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setup: NewSe
     hooks.attach("autograd", "backward", training.attach_backward)
     hooks.attach("optimizer", "updates, and with them the steps", lambda _: hooks.add_undo(training.OptimizerTap().undo))
     hooks.attach(flops.NAME, flops.GIVES, lambda _: hooks.add_undo(flops.FlopTap(hooks.tell).stop))
-    hooks.attach(convergence.NAME, convergence.GIVES, lambda patches: hooks.add_undo(convergence.attach(hooks.tell, patches, tell_setup)))
+    hooks.attach(
+        convergence.NAME,
+        convergence.GIVES,
+        lambda patches: hooks.add_undo(convergence.attach(hooks.tell, patches, tell_setup, hooks.when_imported)),
+    )
     hooks.attach("torch.save", "checkpoints", training.attach_checkpoint)
     hooks.attach("Tensor.to", "copies between devices", copy.attach)
     hooks.attach(collectives.NAME, collectives.GIVES, lambda patches: hooks.add_undo(collectives.attach(hooks.tell, patches)))

@@ -2,12 +2,10 @@
 
 import os
 import platform
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +18,7 @@ from feedline.profiler.record import privacy
 from feedline.profiler.record.hooks import Hooks
 from feedline.profiler.record.libraries import attach_in_main
 from feedline.profiler.record.recorder import recorder
+from feedline.profiler.record.versions import versions
 from feedline.profiler.record.window import Window
 from feedline.profiler.samplers.sampler import Sampler
 from feedline.profiler.samplers.sources import default_sources
@@ -28,19 +27,6 @@ from feedline.profiler.store.layout import GAUGES, RESERVE, main_segment, rank_f
 from feedline.profiler.store.manifest import Manifest, process_started
 from feedline.profiler.store.segment import Segment
 
-LIBRARIES = (
-    "feedline",
-    "torch",
-    "torchvision",
-    "numpy",
-    "pillow",
-    "opencv-python",
-    "torchdata",
-    "lightning",
-    "pytorch-lightning",
-    "transformers",
-    "timm",
-)
 RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
 MOST_NAMES = 1000  # RUN, RUN-2, RUN-3, ...
 
@@ -274,19 +260,6 @@ def reserve(folder: Path) -> None:
         os.posix_fallocate(fd, 0, RESERVE_BYTES)
     finally:
         os.close(fd)
-
-
-def versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that matter, as far as they are imported."""
-    found = {"python": platform.python_version()}
-    for name in LIBRARIES:
-        with suppress(PackageNotFoundError):
-            if (
-                name == "feedline"
-                or {"pillow": "PIL", "opencv-python": "cv2", "pytorch-lightning": "pytorch_lightning"}.get(name, name) in sys.modules
-            ):
-                found[name] = version(name)
-    return found
 
 
 def machine() -> dict[str, object]:

@@ -3,7 +3,9 @@
 Written against NVIDIA's NVML API reference; tests/samplers/ runs its arithmetic against a made-up pynvml.
 """
 
+import ctypes
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +15,8 @@ from feedline.profiler import masks
 from feedline.profiler.plain import is_plain
 from feedline.profiler.samplers.gpu_topology import describe_gpus
 from feedline.profiler.samplers.source import Source, reason
+
+LIBRARY = "libnvidia-ml.so.1"  # the driver's, which pynvml loads
 
 # Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h). Left out, as nothing is wrong: 1 idle, 2 clocks set by an administrator.
 THROTTLE_POWER = 0x04 | 0x80  # software power cap, hardware power brake
@@ -84,6 +88,8 @@ class Gpu(Source):
         self._why = ""
         try:  # here, not in the thread: a fork during an import leaves the child with its lock, held for ever
             self._nvml = nvml or _import_nvml()
+        except OSError:
+            self._why = "nvmlInit: NVML Shared Library Not Found"  # as pynvml says it
         except Exception as error:
             self._why = f"the package nvidia-ml-py cannot be imported ({masks.error(error)}): pip install nvidia-ml-py"
         self._gpus: dict[int, Any] = {}
@@ -153,6 +159,8 @@ def visible_gpus(nvml: Any, visible: str | None) -> list[int]:
 
 
 def _import_nvml() -> Any:
+    if "pynvml" not in sys.modules:
+        ctypes.CDLL(LIBRARY)  # without it, the package's import of 15 ms would be for nothing
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # another package of that name warns at import that it is deprecated
         import pynvml

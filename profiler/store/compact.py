@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from feedline.profiler.events import RECORD_DTYPE
 from feedline.profiler.files import owned, removal
 from feedline.profiler.files.checking import checked
-from feedline.profiler.files.columns import columns
+from feedline.profiler.files.columns import columns, table_of
 from feedline.profiler.files.reading import MOST_JSON, json_of
 from feedline.profiler.store import segment as seg
 from feedline.profiler.store import trusted
@@ -38,15 +38,13 @@ def compact(folder: Path) -> None:
 
     paths = sorted((folder / SEGMENTS).glob("*.seg"), key=lambda path: (path.stem != "main", path.name))
     processes = [read_segment(path) for path in paths]
-    columns: dict[str, pa.Array] = {
-        "process": pa.array(np.concatenate([np.full(len(p.records), i, np.uint16) for i, p in enumerate(processes)]))
-    }
+    columns = {"process": np.concatenate([np.full(len(p.records), i, np.uint16) for i, p in enumerate(processes)])}
     for name in RECORD_DTYPE.names or ():
-        columns[name] = pa.array(np.concatenate([np.ascontiguousarray(p.records[name]) for p in processes]))
+        columns[name] = np.concatenate([np.ascontiguousarray(p.records[name]) for p in processes])
     about = [{"header": p.header, "names": {str(k): v for k, v in p.names.items()}} for p in processes]
-    _write(pa.table(columns).replace_schema_metadata({PROCESSES: json.dumps(about).encode()}), folder, EVENTS)
+    _write(table_of(columns).replace_schema_metadata({PROCESSES: json.dumps(about).encode()}), folder, EVENTS)
     sums = np.stack([np.concatenate([p.totals.ravel(), p.histograms.ravel()]) for p in processes])
-    _write(pa.table({f"process{i}": row for i, row in enumerate(sums)}), folder, TOTALS)
+    _write(table_of({f"process{i}": row for i, row in enumerate(sums)}), folder, TOTALS)
     removal.remove(folder / SEGMENTS)
 
 

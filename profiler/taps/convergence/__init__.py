@@ -2,14 +2,15 @@
 
 from collections.abc import Callable
 
+from feedline.profiler.taps.convergence.norms import WhenImported
 from feedline.profiler.taps.convergence.watch import GIVES, NAME, Tell, TellSetup, Watch
 from feedline.profiler.taps.patch import Patches
 
 __all__ = ["GIVES", "NAME", "attach"]
 
 
-def attach(tell: Tell, patches: Patches, tell_setup: TellSetup) -> Callable[[], None]:
+def attach(tell: Tell, patches: Patches, tell_setup: TellSetup, when_imported: WhenImported) -> Callable[[], None]:
     """Watch the training of this process; returns what ends it."""
     watch = Watch(tell, tell_setup)
-    watch.attach(patches)
+    watch.attach(patches, when_imported)
     return watch.stop

@@ -13,6 +13,7 @@ costs at most SHARE of the training's first minute, for a training of seconds ha
 
 import functools
 import math
+import sys
 import time
 import weakref
 from collections.abc import Callable
@@ -32,7 +33,9 @@ SHARE, FIRST_S = 0.015, 60.0  # of the training's time, and seconds until it is 
 SELDOM = 64  # one update in so many is measured whatever it costs
 LOOKS = 8  # measured updates between two looks at what they cost
 NEEDS = "the noise scale needs gradients of parts of an update: several ranks, or gradient accumulation over two micro-batches or more"
+FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
 Tensors = list[torch.Tensor]
+WhenImported = Callable[[str, Callable[[], None]], None]  # library, what is done once the program has imported it
 
 
 class Counts(Protocol):
@@ -74,8 +77,11 @@ class Norms:
         self._how, self._done, self._in_hook, self._summed, self._stale = "", False, 0, 0, False
         self._parts = 1
 
-    def attach(self, patches: Patches) -> None:
-        """Wrap the program's hooks, FSDP2's reduction and clipping. Each is left out where this torch has none of the name."""
+    def attach(self, patches: Patches, when_imported: WhenImported) -> None:
+        """Wrap the program's hooks, FSDP2's reduction and clipping. Each is left out where this torch has none of the name.
+
+        FSDP2 is left alone until the program imports it: with all that it needs, it takes a second.
+        """
 
         def watched(clip: Any) -> Any:
             def clip_grad_norm_(*args: Any, **kwargs: Any) -> Any:
@@ -87,7 +93,7 @@ class Norms:
         patches.enter(torch.nn.utils.clip_grad_norm_, watched)
         if torch.distributed.is_available():
             self._watch_hooks(patches)
-            self._watch_fsdp(patches)
+            when_imported(FSDP2, lambda: self._watch_fsdp(patches))
 
     def _watch_hooks(self, patches: Patches) -> None:
         from torch.nn.parallel import DistributedDataParallel
@@ -114,11 +120,9 @@ class Norms:
         patches.set(DistributedDataParallel, "register_comm_hook", register_comm_hook)
 
     def _watch_fsdp(self, patches: Patches) -> None:
-        try:
-            from torch.distributed.fsdp._fully_shard import _fsdp_param_group as group
-
-            original = group.foreach_reduce
-        except (ImportError, AttributeError):
+        group = sys.modules[FSDP2]
+        original = getattr(group, "foreach_reduce", None)
+        if original is None:
             return
 
         @functools.wraps(original)

@@ -20,7 +20,7 @@ import torch
 from feedline.profiler import masks
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence.later import Later
-from feedline.profiler.taps.convergence.norms import Norms
+from feedline.profiler.taps.convergence.norms import Norms, WhenImported
 from feedline.profiler.taps.convergence.setup import Setup
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.unseen import unseen
@@ -60,11 +60,11 @@ class Watch:
         """Samples on this rank since the last update."""
         return self.samples - self._before
 
-    def attach(self, patches: Patches) -> None:
+    def attach(self, patches: Patches, when_imported: WhenImported) -> None:
         """Begin to watch."""
         recorder.convergence = self
         self.setup.attach(patches)
-        self.norms.attach(patches)
+        self.norms.attach(patches, when_imported)
         original = torch.amp.GradScaler.scale
 
         @functools.wraps(original)

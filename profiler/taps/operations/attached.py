@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import ModuleType
 
-import wrapt
-
 from feedline.profiler import masks
+from feedline.profiler.arrivals import arrivals
 from feedline.profiler.taps.operations.library import Library, NotPossible, Tap
 
 Report = Callable[[str, bool, str], None]  # hook, attached?, what it gives or why it could not be attached
@@ -25,7 +24,7 @@ class Attached:
         self._pid = 0  # who may call it: a process forked since is not the one that reports
         self._said: dict[str, tuple[bool, str]] = {}
         self._taps: dict[str, Tap] = {}
-        self._awaited: set[str] = set()
+        self._awaited: dict[str, Callable[[], None]] = {}  # name -> what ends the waiting
 
     def attach(self, report: Report) -> Callable[[], None]:
         """See ``operations.attach``."""
@@ -37,8 +36,7 @@ class Attached:
             elif library.module in sys.modules:
                 self._install(library, sys.modules[library.module], late=True)
             elif library.name not in self._awaited:
-                self._awaited.add(library.name)
-                wrapt.register_post_import_hook(functools.partial(self._arrived, library), library.module)
+                self._awaited[library.name] = arrivals.when_imported(library.module, functools.partial(self._arrived, library))
         undone: list[bool] = []
 
         def undo() -> None:
@@ -49,9 +47,8 @@ class Attached:
         return undo
 
     def _arrived(self, library: Library, module: ModuleType) -> None:
-        self._awaited.discard(library.name)
-        if self._users:
-            self._install(library, module, late=False)
+        self._awaited.pop(library.name, None)
+        self._install(library, module, late=False)
 
     def _install(self, library: Library, module: ModuleType, late: bool) -> None:
         tap = Tap(late)
@@ -78,3 +75,6 @@ class Attached:
             tap.undo()
         self._taps.clear()
         self._said.clear()
+        for wait_no_more in self._awaited.values():
+            wait_no_more()
+        self._awaited.clear()

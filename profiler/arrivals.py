@@ -1,0 +1,95 @@
+"""Modules that the program imports: tell when one is there. Nothing is imported for it.
+
+A finder at the head of sys.meta_path looks the module up where the others would find it, and its loader tells when the module has run.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+Arrived = Callable[[ModuleType], None]
+
+
+class Arrivals:
+    """Stands in sys.meta_path as long as anybody waits. Without a lock, which a fork could leave held."""
+
+    def __init__(self) -> None:
+        self._awaited: dict[str, list[Arrived]] = {}
+
+    def when_imported(self, name: str, arrived: Arrived) -> Callable[[], None]:
+        """Call ``arrived`` with a module once it has run, in the thread that imports it; at once if it is there.
+
+        What it raises is dropped: it would end the program's import.
+
+        Returns:
+            What ends the waiting.
+        """
+        module = sys.modules.get(name)
+        if module is not None:
+            _call(arrived, module)
+            return lambda: None
+        self._awaited.setdefault(name, []).append(arrived)
+        if self not in sys.meta_path:
+            sys.meta_path.insert(0, self)
+        return lambda: self._wait_no_more(name, arrived)
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """What the finders behind this one find, with a loader that tells; None for what is not awaited."""
+        if name not in self._awaited:
+            return None
+        finders = list(sys.meta_path)
+        for finder in finders[finders.index(self) + 1 if self in finders else 0 :]:
+            spec = finder.find_spec(name, path, target) if hasattr(finder, "find_spec") else None
+            if spec is not None:
+                if not isinstance(spec.loader, type) and hasattr(spec.loader, "exec_module"):
+                    spec.loader = Telling(spec.loader, self._tell)  # type: ignore[assignment]
+                return spec
+        return None
+
+    def _tell(self, module: ModuleType) -> None:
+        for arrived in self._awaited.pop(module.__name__, ()):
+            _call(arrived, module)
+
+    def _wait_no_more(self, name: str, arrived: Arrived) -> None:
+        waiting = [one for one in self._awaited.pop(name, ()) if one is not arrived]
+        if waiting:
+            self._awaited[name] = waiting
+        if not self._awaited:
+            sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+
+
+def _call(arrived: Arrived, module: ModuleType) -> None:
+    with suppress(Exception):
+        arrived(module)
+
+
+class Telling:
+    """Takes a loader's place until the module runs, and passes for it. Module and spec have their own loader by then.
+
+    Args:
+        tell: called with the module when it has run; not where that raised.
+    """
+
+    def __init__(self, loader: Any, tell: Arrived) -> None:
+        self._loader, self._tell = loader, tell
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # type: ignore[override]
+        return type(self._loader)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None and module.__spec__.loader is self:
+            module.__spec__.loader = self._loader
+        if getattr(module, "__loader__", None) is self:
+            module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._tell(module)
+
+
+arrivals = Arrivals()

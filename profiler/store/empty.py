@@ -1,0 +1,19 @@
+"""Runs in which nothing was recorded."""
+
+import os
+from pathlib import Path
+
+from feedline.profiler.files.lists import LIST
+from feedline.profiler.store.layout import SEGMENTS, main_segment, rank_folder
+from feedline.profiler.store.segment import RECORDS_AT
+
+
+def is_empty(run: Path) -> bool:
+    """Whether rank 0, which has ended, wrote no record, and no other process recorded into the run."""
+    rank = rank_folder(run, 0)
+    main = main_segment(rank)
+    try:
+        alone = set(os.listdir(run)) <= {LIST, rank.name} and set(os.listdir(rank / SEGMENTS)) <= {LIST, main.name}
+        return alone and main.stat().st_size <= RECORDS_AT
+    except OSError:
+        return False
