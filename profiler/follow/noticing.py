@@ -19,6 +19,7 @@ from feedline.profiler.files.lists import INNER
 from feedline.profiler.follow import leaving, processes, reporting, start
 from feedline.profiler.follow.asked import Asked
 from feedline.profiler.follow.groups import Group, attach_groups, holds, launch_of, place_of
+from feedline.profiler.record import privacy
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.record.session import Room, Session
 from feedline.profiler.record.window import Window
@@ -93,7 +94,8 @@ class Following:
             )
             processes.note(asked, recorded=os.path.relpath(self.session.folder, asked.run))
         except Exception as error:
-            say(f"process {os.getpid()} trains and is not recorded: {error}")
+            command = " ".join(privacy.recorded_argv(sys.argv, asked.record_argv))
+            say(f"{command} (pid {os.getpid()}) trains and is not recorded: {error}")
 
     def ends(self, code: int | None) -> None:
         """This process ends; None: it is not known with which code. Never raises."""

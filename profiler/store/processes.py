@@ -10,6 +10,7 @@ from feedline.profiler.errors import OutputError, RunDamaged
 from feedline.profiler.files import owned
 from feedline.profiler.files.checking import Count, checked
 from feedline.profiler.files.reading import MOST_JSON, OF_RUN, json_of, whole
+from feedline.profiler.store.manifest import process_started
 
 FILE = "processes.jsonl"
 NAMED = 5  # processes that a note names
@@ -32,12 +33,14 @@ class Seen:
     """A process.
 
     Attributes:
+        started: clock ticks since boot.
         command: masked.
         recorded: its folders in the run folder.
         unseen: why it is not recorded although it uses torch; empty: it is, or needed not be.
     """
 
     pid: int
+    started: int
     command: list[str]
     recorded: list[str] = field(default_factory=list)
     unseen: str = ""
@@ -66,7 +69,7 @@ def read(run: Path) -> list[Seen]:
         except ValueError:
             continue
         pid = line.get("pid", 0)
-        seen = found.setdefault((pid, line.get("started", 0)), Seen(pid, line.get("command", [])))
+        seen = found.setdefault((pid, line.get("started", 0)), Seen(pid, line.get("started", 0), line.get("command", [])))
         seen.recorded += [line["recorded"]] if "recorded" in line else []
         seen.unseen = seen.unseen or line.get("unseen", "")
     return list(found.values())
@@ -89,6 +92,12 @@ def notes(run: Path, trained: set[str], workers: set[int]) -> list[str]:
     said = [f"not recorded: {process}: {process.unseen}" for process in unseen[:NAMED]]
     if len(unseen) > NAMED:
         said.append(f"not recorded: {len(unseen) - NAMED} more processes that use torch")
+    still = [process for process in idle if process_started(process.pid) == process.started != 0]
+    if still:
+        said.append(
+            f"still running, {some(still)}: `feedline report` shows what {'they' if len(still) > 1 else 'it'} did once that has ended"
+        )
+    idle = [process for process in idle if process not in still]
     if idle:
         said.append(f"{len(idle)} other process{'es' * (len(idle) > 1)} imported torch and made no training step: {some(idle)}")
     return said
