@@ -8,6 +8,7 @@ import random
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -111,8 +112,8 @@ def scan(root: Path, limit: int | None = None, seed: int = 0) -> Photos:
 
 def _classes(root: Path) -> dict[str, list[Path]]:
     """Class name -> its files, both sorted."""
-    if not root.is_dir():
-        there = "is a file" if root.exists() else "does not exist"
+    if not os.path.isdir(root):
+        there = "is a file" if os.path.exists(root) else "does not exist"
         raise DataError(f"{root} {there}: name a folder with one folder of images for each class")
     try:
         folders = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
@@ -154,10 +155,12 @@ def _examine(candidates: list[tuple[Path, int]], limit: int | None) -> tuple[lis
     with warnings.catch_warnings(), ThreadPoolExecutor(threads) as pool:
         warnings.simplefilter("ignore")  # Pillow warns of odd EXIF data and of very large images; both decode
         while len(photos) < wanted and (some := list(islice(rest, min(wanted - len(photos), 1024)))):
-            for (path, label), found in zip(some, pool.map(check, [path for path, _ in some])):
-                problems += _problems(path, found)
-                if found.bad is None:
-                    photos.append(Photo(str(path), label, found.bytes, found.format, found.width, found.height, found.mode))
+            looked_at = pool.map(check, [path for path, _ in some])
+            with closing(looked_at):  # type: ignore[type-var]  # a generator; closing it calls off what has not begun
+                for (path, label), found in zip(some, looked_at):
+                    problems += _problems(path, found)
+                    if found.bad is None:
+                        photos.append(Photo(str(path), label, found.bytes, found.format, found.width, found.height, found.mode))
     return photos, problems
 
 

@@ -1,4 +1,4 @@
-"""Every error a user can see, with the exit code of the command that met it (numbers from sysexits.h).
+"""Every error a user can see, with the exit code of the command that met it (numbers from sysexits.h; docs/exit-codes.md has all codes).
 
 FeedlineError                  70
 +-- ScriptError                 2   the script or module to run cannot be found (Python's own code for it)
@@ -15,10 +15,12 @@ FeedlineError                  70
 +-- TraceDamaged               65   a trace of another tool that cannot be read, is empty, or is larger than the limit
 +-- RankCollision              65   two traces claim one rank
 +-- FixError                   64   --fix names something that is none, contradicts itself, or cannot be applied from outside
++-- Interrupted               130   Ctrl-C; the message says what became of the output
 +-- UserCodeError               1   a transform or model given as module:name that cannot be imported, or raises
 """
 
 import os
+from typing import NamedTuple
 
 
 def shows_tracebacks() -> bool:
@@ -56,8 +58,37 @@ class SchemaTooNew(FeedlineError):
     exit_code = 76
 
 
+class Way(NamedTuple):
+    """A way out, in the words of who typed a command, and of who called a function of ``feedline``."""
+
+    command: str
+    call: str
+
+
+ELSEWHERE = Way("name another folder with -o", "pass another path")
+OVERWRITE = Way("overwrite it with -f", "overwrite=True to replace it")
+
+
 class OutputError(FeedlineError):
+    """Commands and functions raise it alike: it carries what is wrong, and the ways out apart from that.
+
+    Args:
+        what: what is wrong, and where.
+        ways: out of it; a text is the same for a command and for a call.
+    """
+
     exit_code = 73
+
+    def __init__(self, what: str, *ways: Way | str) -> None:
+        self._what, self._ways = what, ways
+        super().__init__(self._said([way.command if isinstance(way, Way) else way for way in ways]))
+
+    def for_call(self) -> None:
+        """From here on, it is in the words of who called a function."""
+        self.args = (self._said([way.call if isinstance(way, Way) else way for way in self._ways]),)
+
+    def _said(self, ways: list[str]) -> str:
+        return f"{self._what}: {', or '.join(ways)}" if ways else self._what
 
 
 class PlaceTaken(OutputError):
@@ -82,6 +113,10 @@ class CeilingsDamaged(FeedlineError):
 
 class WorkersLost(FeedlineError):
     exit_code = 69
+
+
+class Interrupted(FeedlineError):
+    exit_code = 130
 
 
 class UserCodeError(FeedlineError):

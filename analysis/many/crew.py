@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import Any, TypeVar
 
+from feedline.profiler import pool
 from feedline.profiler.errors import MissingDependency, WorkersLost
 
 T = TypeVar("T")
@@ -18,10 +18,15 @@ Tell = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Crew:
-    """Who does the work, and how something that all of them need gets there (once per worker, where that can be had)."""
+    """Who does the work, and how something that all of them need gets there (once per worker, where that can be had).
+
+    Attributes:
+        stop: ends workers that were started for this, so that they write nothing more.
+    """
 
     executor: Executor
     share: Callable[[Any], Any]
+    stop: Callable[[], None] = lambda: None
 
 
 class _AtOnce(Executor):
@@ -48,8 +53,8 @@ def local(processes: int | None = None) -> Iterator[Crew]:
     from feedline.profiler.samplers.cgroup import effective_cpus
 
     count = processes or max(1, min(int(effective_cpus()), os.cpu_count() or 1))
-    with ProcessPoolExecutor(count, mp_context=get_context("forkserver")) as pool:
-        yield Crew(pool, lambda value: value)
+    with pool.pool(count) as executor:
+        yield Crew(executor, lambda value: value, lambda: pool.stop(executor))
 
 
 @contextmanager
@@ -99,6 +104,9 @@ def each(crew: Crew, work: Callable[..., T], parts: Sequence[Sequence[Any]], arg
             tell(what, done, total)
     except (OSError, BrokenExecutor) as error:  # Dask's errors of communication are OSErrors
         raise WorkersLost(f"{what}: the workers are gone ({error})") from error
+    except BaseException:
+        crew.stop()
+        raise
     finally:
         for future in waiting:
             future.cancel()

@@ -14,7 +14,7 @@ from feedline.analysis.traces.kineto.limits import DEFAULT, Limits
 from feedline.analysis.traces.rank import assign
 from feedline.analysis.traces.reading import read_trace
 from feedline.profiler import masks
-from feedline.profiler.errors import FeedlineError, OutputError, TraceDamaged
+from feedline.profiler.errors import ELSEWHERE, FeedlineError, OutputError, TraceDamaged
 from feedline.profiler.files import lists, owned
 from feedline.profiler.record.privacy import mask_argv
 from feedline.profiler.store.layout import rank_folder
@@ -89,7 +89,7 @@ def ingest(
             owned.put(made, run, "run", force)
         return Ingested(run, {rank: one.path for rank, (_, one) in ranked.items()}, problems)
     except OSError as error:
-        raise OutputError(f"{run} cannot be written ({error.strerror}): name another folder with -o") from error
+        raise OutputError(f"{run} cannot be written ({error.strerror})", ELSEWHERE) from error
 
 
 def _read_all(paths: Sequence[str], staging: Path, crew: Crew, limits: Limits, tell: Tell) -> tuple[list[_Staged], dict[str, str]]:

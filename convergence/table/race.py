@@ -1,10 +1,8 @@
 """All trainings of a table, on all cores: one process a core, one thread a process."""
 
-import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, as_completed
 from contextlib import contextmanager
-from multiprocessing import get_context
 
 import numpy as np
 import torch
@@ -13,6 +11,7 @@ from feedline.convergence.table.arms import Arm
 from feedline.convergence.table.data import Data
 from feedline.convergence.table.train import Run, train
 from feedline.profiler.errors import WorkersLost
+from feedline.profiler.pool import pool
 
 #: Called with what is being done, how many trainings are done, and of how many.
 Tell = Callable[[str, int, int], None]
@@ -59,24 +58,17 @@ def one_thread() -> Iterator[None]:
 
 
 def _in_processes(todo: Sequence[tuple[Arm, int]], data: Data, jobs: int) -> Iterator[Run]:
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("forkserver"), initializer=_begin, initargs=(data.arrays(),))
     try:
-        for future in as_completed([pool.submit(_train, arm, seed) for arm, seed in todo]):
-            yield future.result()
+        with pool(jobs, _begin, (data.arrays(),)) as workers:
+            for future in as_completed([workers.submit(_train, arm, seed) for arm, seed in todo]):
+                yield future.result()
     except BrokenExecutor as error:
         raise WorkersLost(f"a process that trained was killed ({error}): is there enough memory? Try --jobs 1") from error
-    except BaseException:
-        for process in list((pool._processes or {}).values()):
-            process.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _begin(arrays: dict[str, np.ndarray]) -> None:
-    """What a process does first. Ctrl-C reaches every process of a terminal; the one that was called ends the others."""
+    """What a process does first."""
     global _data
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     _data = Data.of(arrays)
 

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from feedline.cli.arguments import at_least, listed
+from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import ScriptError
 from feedline.profiler.files import output, results
 
@@ -40,49 +42,45 @@ class Compare:
         parser.add_argument("--batch-size", type=at_least(1), default=32, metavar="N", help="images in a batch (default 32)")
         parser.add_argument("--limit", type=at_least(1), metavar="N", help="take N images of the folder")
         parser.add_argument("--cold", action="store_true", help="empty the page cache of the images before every part")
-        parser.add_argument("--only", type=names, metavar="A,B", help="compare only these loaders; an unknown name lists them all")
+        parser.add_argument("--only", type=listed, metavar="A,B", help="compare only these loaders; an unknown name lists them all")
         parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="folder to make (default: runs/compare-TIME)")
         parser.add_argument("-f", "--force", action="store_true", help="overwrite an older comparison there")
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write the comparison as JSON to FILE")
 
     def run(self, args: argparse.Namespace) -> int:
-        folder = make_folder(args)
-        kinds = chosen(args.only)
-        task = task_of(args)
-
-        from feedline.analysis.reports.console import Console
-        from feedline.cli.compare_text import show
-        from feedline.pipelines.compare.side_by_side import FULL, Contest, compare
-
-        console = Console()
-        with progress() as told:
-            plan = dataclasses.replace(FULL, cold=args.cold)
-            comparison = compare(Contest(task, kinds, plan, told), compute_of(args.model, task))
-        comparison.machine.update(machine())
-        show(comparison, console)
-        for path in write(comparison, folder, args.json):
-            console.print(f"  {os.path.relpath(path)}", soft_wrap=True)
-        return 0 if comparison.measured else 1
+        folder, new = make_folder(args)
+        try:
+            return measure(args, folder)
+        except BaseException:
+            if new:
+                results.drop_empty(folder)
+            raise
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """The type of a flag that takes whole numbers."""
+def measure(args: argparse.Namespace, folder: Path) -> int:
+    """Compare, show and write. Returns the exit code: 1 if no loader could be measured."""
+    kinds = chosen(args.only)
+    task = task_of(args)
 
-    def number(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} on")
-        return int(text)
+    from feedline.analysis.reports.console import Console
+    from feedline.cli.compare_text import show
+    from feedline.pipelines.compare.side_by_side import FULL, Contest, compare
 
-    return number
+    console = Console()
+    with progress() as told:
+        plan = dataclasses.replace(FULL, cold=args.cold)
+        comparison = compare(Contest(task, kinds, plan, told), compute_of(args.model, task))
+    comparison.machine.update(machine())
+    show(comparison, console)
+    with deferred():
+        written = write(comparison, folder, args.json)
+    for path in written:
+        console.print(f"  {os.path.relpath(path)}", soft_wrap=True)
+    return 0 if comparison.measured else 1
 
 
-def names(text: str) -> list[str]:
-    """The value of ``--only``."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def make_folder(args: argparse.Namespace) -> Path:
-    """The folder to write to; nothing in it is overwritten without -f.
+def make_folder(args: argparse.Namespace) -> tuple[Path, bool]:
+    """The folder to write to, and whether it is new; nothing in it is overwritten without -f.
 
     Raises:
         OutputError: there is something already, or it cannot be made.
@@ -91,8 +89,7 @@ def make_folder(args: argparse.Namespace) -> Path:
 
     folder: Path = args.output or Path("runs") / f"compare-{ranks.started_at()}"
     output.refuse_taken(args.json, args.force)
-    results.prepare(folder, FILES, args.force)
-    return folder
+    return folder, results.prepare(folder, FILES, args.force)
 
 
 def chosen(only: list[str] | None) -> "list[LoaderKind]":

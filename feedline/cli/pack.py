@@ -6,14 +6,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.profiler.printable import say
+from feedline.profiler.errors import Interrupted
 
 if TYPE_CHECKING:
     from feedline.pipelines.stores import Packed, Progress
 
 KINDS = ("lmdb", "recordio", "tar", "tfrecord")
 NAMED = 10  # files left out that are printed; all are in the store's manifest.json
-INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 
 
 class Pack:
@@ -43,9 +42,8 @@ class Pack:
             with progress_bar(args.quiet) as show:
                 done = pack(args.data, args.output, args.kind, unreadable=unreadable, force=args.force, progress=show)
                 verified = verify(args.output, show) if args.verify else None
-        except KeyboardInterrupt:
-            say(f"stopped; the same command goes on where it stopped ({args.output})")
-            return INTERRUPTED
+        except KeyboardInterrupt as error:
+            raise Interrupted(f"interrupted: the same command continues where it stopped ({args.output})") from error
         if not args.quiet:
             from feedline.analysis.reports.console import Console
 

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feedline.cli.arguments import at_least
 from feedline.profiler.files.output import refuse_taken
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Probe:
         parser.add_argument("--data", type=Path, metavar="DIR", help="a folder with one folder of images for each class")
         parser.add_argument("--transforms", metavar="MODULE:NAME", help="your torchvision transforms, or a function that returns them")
         parser.add_argument("--model", metavar="MODULE:NAME", help="your model: an nn.Module, its class, or a function that returns one")
-        parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="of the model and of transport; default 32")
+        parser.add_argument("--batch-size", type=at_least(1), default=32, metavar="N", help="of the model and of transport; default 32")
         parser.add_argument("--only", type=parts_of, default=list(PARTS), metavar="PART,PART", help=f"some of {', '.join(PARTS)}")
         parser.add_argument("--quick", action="store_true", help="fewer files and rounds: a first look, with a larger spread")
         parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the ceilings as JSON")
@@ -83,10 +84,10 @@ def subject_of(args: argparse.Namespace) -> "tuple[Subject, list[str]]":
 
     plan = QUICK if args.quick else FULL
     data = photos.scan(args.data, limit=plan.files) if args.data else None
-    transform = user_code.load_transforms(args.transforms) if args.transforms else None
-    model = user_code.load_model(args.model) if args.model else None
+    transform = user_code.load_transforms(args.transforms) if args.transforms is not None else None
+    model = user_code.load_model(args.model) if args.model is not None else None
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     recipe = read(transform) if transform is not None else None
     notes = [f"{os.path.relpath(problem.path, data.root)}: {problem.says}" for problem in data.problems if problem.left_out] if data else []
     folder = args.data or Path.cwd()
-    return Subject(data, transform, recipe, model, max(1, args.batch_size), device, folder, plan), notes
+    return Subject(data, transform, recipe, model, args.batch_size, device, folder, plan), notes

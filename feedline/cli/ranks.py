@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feedline.cli.arguments import at_least, refuse_twice
 from feedline.profiler.files import output
 
 if TYPE_CHECKING:
@@ -27,13 +28,14 @@ class Ranks:
             "run", nargs="+", metavar="RUN", help="a run folder, or those of its nodes: paths or addresses such as s3://..."
         )
         parser.add_argument("--dask", metavar="ADDRESS", help="work on the cluster of this scheduler")
-        parser.add_argument("--processes", type=int, metavar="N", help="on this machine (default: one for each CPU)")
+        parser.add_argument("--processes", type=at_least(1), metavar="N", help="on this machine (default: one for each CPU)")
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result as JSON")
         parser.add_argument("-f", "--force", action="store_true", help="overwrite the file")
         parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
 
     def run(self, args: argparse.Namespace) -> int:
         output.refuse_taken(args.json, args.force)
+        refuse_twice(args.run, "run folder")
 
         from feedline.analysis.many.reduce import reduce_ranks
         from feedline.analysis.reports.console import Console

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feedline.cli.arguments import positive
 from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
 from feedline.profiler.files import output, owned, removal
 from feedline.profiler.printable import say
@@ -50,7 +51,9 @@ class Report:
             help="what the parts of the machine can do, from feedline probe or compare, for the roofline; may be given twice. "
             "Default: ceilings.json in the run folder",
         )
-        parser.add_argument("--link-gbps", type=float, metavar="N", help="what the network gives a rank by its data sheet, in GB/s one way")
+        parser.add_argument(
+            "--link-gbps", type=positive, metavar="N", help="what the network gives a rank by its data sheet, in GB/s one way"
+        )
         parser.add_argument("--nccl-log", type=Path, metavar="FILE", help="what the training printed with NCCL_DEBUG=INFO")
         parser.add_argument("--finish", action="store_true", help=argparse.SUPPRESS)  # compact the records of ranks that ended
         parser.add_argument("--wait", type=float, default=0.0, help=argparse.SUPPRESS)  # seconds to wait for other ranks to end
@@ -75,6 +78,9 @@ class Report:
             if len(found) > 1 and args.output is not None:
                 Run.open(args.run)  # raises: which of them?
             told = [(one, *one_report(args, one, found, done)) for one in found]
+            if args.json is not None:  # the last of all: with it the command is done, and Ctrl-C before leaves no file in its way
+                output.save(args.json, reports.text(told[-1][1], Path("report.json")))
+                told[-1][2].append(args.json)
         if args.output is None and not args.quiet:
             if len(told) > 1:
                 notes = processes.notes(args.run, {one.name for one in found}, workers(found))
@@ -196,9 +202,6 @@ def write(folder: Path, report: "ReportModel", args: argparse.Namespace) -> list
     if args.output is not None and not trace.is_trace(args.output):
         reports.write(report, args.output)
         written.append(args.output)
-    if args.json is not None:
-        output.save(args.json, reports.text(report, Path("report.json")))
-        written.append(args.json)
     if args.output is None:
         for name in ("report.html", "report.json"):
             try:

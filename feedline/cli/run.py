@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feedline.cli.arguments import at_least
 from feedline.cli.program import Program, exit_code_of, exit_like, from_module, from_script, show
 from feedline.cli.recording import Start, asked
 from feedline.cli.run_command import is_command, run_command
@@ -39,7 +40,7 @@ class Run:
         parser.add_argument("-q", "--quiet", action="store_true", help="record only; `feedline report RUN` shows it later")
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
         parser.add_argument(
-            "--detail", type=int, metavar="N", help="look into one sample in N (default: as many as cost about 5 us a sample)"
+            "--detail", type=at_least(1), metavar="N", help="look into one sample in N (default: as many as cost about 5 us a sample)"
         )
         parser.add_argument(
             "--window",
@@ -58,7 +59,7 @@ class Run:
         )
         parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module, as in `python -m`")
         parser.add_argument("script", help="the training script")
-        parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
+        parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments").required = False
 
     def run(self, args: argparse.Namespace) -> int:
         start, dashes = Start(), args.script == DASHES

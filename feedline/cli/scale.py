@@ -6,8 +6,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feedline.cli.arguments import positive, refuse_twice
+from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import ScriptError
 from feedline.profiler.files import output, results
+from feedline.profiler.files.checking import MOST_RANKS
 
 if TYPE_CHECKING:
     from feedline.analysis.scaling.efficiency import Point
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from feedline.analysis.scaling.time_to_accuracy import Noise
 
 FILES = ("scale.html", "scale.json")
+MOST_RATE = 1e18  # samples/s, samples, steps: sums and squares of them stay finite
 
 
 class Scale:
@@ -35,7 +39,7 @@ class Scale:
         )
         parser.add_argument("--predict", type=counts, default=[], metavar="N,N", help="numbers of ranks to predict")
         parser.add_argument("--table", type=table, metavar="N=X,N=X", help="samples/s by ranks, measured by others")
-        parser.add_argument("--batch", type=float, metavar="N", help="samples of one rank in one step, for --table")
+        parser.add_argument("--batch", type=positive, metavar="N", help="samples of one rank in one step, for --table")
         parser.add_argument(
             "--noise-scale",
             type=noise,
@@ -52,16 +56,31 @@ class Scale:
     def run(self, args: argparse.Namespace) -> int:
         if (args.table is not None) + bool(args.runs) + bool(args.program) != 1:
             raise ScriptError("name run folders, or a training after `--`, or give --table: one of the three")
-        folder = folder_for(args, bool(args.program))
-        runs, ended = args.runs, 0
+        refuse_twice(args.runs, "run folder")
+        folder, new = folder_for(args, bool(args.program))
         if args.program:
-            from feedline.cli.scale_runs import record
-
             assert folder is not None
-            runs, ended = record(folder, args.ranks, args.program, args.force)
-        points, basis = from_runs(runs) if runs else from_table(args)
+            return record(args, folder, new)
+        points, basis = from_runs(args.runs) if args.runs else from_table(args)
         show(points, basis, args, folder)
-        return ended
+        return 0
+
+
+def record(args: argparse.Namespace, folder: Path, new: bool) -> int:
+    """Run the training with each number of ranks, and show the study. Returns the exit code of a training that failed.
+
+    Raises:
+        Interrupted: Ctrl-C; the same command goes on from there.
+    """
+    from feedline.cli import scale_runs
+    from feedline.cli.unfinished import Unfinished, fingerprint
+
+    ranks = args.ranks or scale_runs.up_to(scale_runs.devices())
+    unfinished = Unfinished(folder, fingerprint(args.program), [scale_runs.name_of(number) for number in ranks], args.force)
+    with unfinished.resumable(new, named=args.output is not None):
+        runs, ended = scale_runs.record(folder, ranks, args.program, unfinished)
+        show(*from_runs(runs), args, folder)
+    return ended
 
 
 def counts(text: str) -> list[int]:
@@ -70,15 +89,15 @@ def counts(text: str) -> list[int]:
         found = sorted({int(part) for part in text.split(",") if part.strip()})
     except ValueError:
         found = []
-    if not found or found[0] < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers of ranks like 1,2,4")
+    if not found or found[0] < 1 or found[-1] > MOST_RANKS:
+        raise argparse.ArgumentTypeError(f"expected numbers of ranks from 1 to {MOST_RANKS:,}, such as 1,2,4, got {text[:40]!r}")
     return found
 
 
 def run_folder(text: str) -> Path:
     """A folder that is there; the script of a training is none."""
     if not Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r} is no run folder; a training goes after `--`: feedline scale -- {text} ...")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a run folder; a training goes after `--`: feedline scale -- {text} ...")
     return Path(text)
 
 
@@ -91,10 +110,10 @@ def table(text: str) -> dict[int, float]:
             number, value = int(ranks), float(rate)
         except ValueError:
             number = value = 0
-        if number < 1 or not 0 < value < float("inf"):
-            raise argparse.ArgumentTypeError(f"{part!r} is no number of ranks with its samples/s, like 2=142704")
+        if not 1 <= number <= MOST_RANKS or not 0 < value <= MOST_RATE:
+            raise argparse.ArgumentTypeError(f"invalid entry {part[:40]!r}: expected RANKS=SAMPLES_PER_S, for example 2=142704")
         if number in found:
-            raise argparse.ArgumentTypeError(f"{number} ranks are there twice")
+            raise argparse.ArgumentTypeError(f"{number} ranks are given twice")
         found[number] = value
     return found
 
@@ -108,13 +127,13 @@ def noise(text: str) -> "Noise":
         found = Noise(float(scale), float(steps) if steps else None)
     except ValueError:
         found = Noise(0.0)
-    if not found.critical_batch > 0 or found.fewest_steps is not None and not found.fewest_steps > 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no noise scale in samples, or one with steps like 4096:3000")
+    if not 0 < found.critical_batch < MOST_RATE or found.fewest_steps is not None and not 0 < found.fewest_steps < MOST_RATE:
+        raise argparse.ArgumentTypeError(f"expected a noise scale in samples, or with steps, such as 4096:3000, got {text[:40]!r}")
     return found
 
 
-def folder_for(args: argparse.Namespace, recording: bool) -> Path | None:
-    """Where to write; None: nowhere.
+def folder_for(args: argparse.Namespace, recording: bool) -> tuple[Path | None, bool]:
+    """Where to write, None: nowhere; and whether that is a new folder.
 
     Raises:
         OutputError: there is something already, or it cannot be made.
@@ -123,9 +142,7 @@ def folder_for(args: argparse.Namespace, recording: bool) -> Path | None:
 
     folder: Path | None = args.output or (Path("runs") / f"scale-{ranks.started_at()}" if recording else None)
     output.refuse_taken(args.json, args.force)
-    if folder is not None:
-        results.prepare(folder, FILES, args.force)
-    return folder
+    return folder, folder is not None and results.prepare(folder, FILES, args.force)
 
 
 def from_table(args: argparse.Namespace) -> "tuple[list[Point], Basis | None]":
@@ -161,11 +178,12 @@ def show(points: "list[Point]", basis: "Basis | None", args: argparse.Namespace,
     found = study(points, args.predict, basis, args.noise_scale)
     console = Console()
     scale_text.show(found, console)
-    texts = zip(FILES, (scale_page.render(found), plain(found)), strict=True) if folder else ()
-    written = [results.save(folder, name, text) for name, text in texts if folder]
-    if args.json is not None:
-        output.save(args.json, plain(found))
-        written.append(args.json)
+    texts = list(zip(FILES, (scale_page.render(found), plain(found)), strict=True)) if folder else []
+    with deferred():
+        written = [results.save(folder, name, text) for name, text in texts if folder]
+        if args.json is not None:
+            output.save(args.json, plain(found))
+            written.append(args.json)
     for path in written:
         console.print(f"  {os.path.relpath(path)}", soft_wrap=True)
 

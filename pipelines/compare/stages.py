@@ -18,6 +18,7 @@ from feedline.pipelines.loaders.samples import Samples
 from feedline.pipelines.loaders.spdl_threads import SpdlLoader, collate
 from feedline.pipelines.loaders.workers import WorkerLoader, to_device
 from feedline.pipelines.probes.measure import one_core
+from feedline.profiler.pool import sheltered
 
 SAMPLES = 64
 WARM = 8  # samples before them: libraries load, buffers grow
@@ -82,7 +83,9 @@ def _transport_s(loader: Loader, image: torch.Tensor, task: Task) -> float:
     workers = min(1, task.settings.workers)
     carrying = DataLoader(ready, size, num_workers=workers, collate_fn=loader.collate, generator=torch.Generator())
     cpu_s = 0.0
-    for number, (images, _) in enumerate(carrying):
+    with sheltered():
+        received = iter(carrying)
+    for number, (images, _) in enumerate(received):
         loader.finish(to_device(images, loader.device))
         if number == 0:
             cpu_s = -tree_cpu_s()

@@ -21,6 +21,7 @@ from feedline.pipelines.loaders.workers import Batches, last_line
 from feedline.pipelines.translate import dali
 from feedline.pipelines.translate.recipe import Built
 from feedline.profiler.errors import DataError
+from feedline.profiler.pool import sheltered
 
 
 class Encoded(Dataset[tuple[Any, int]]):
@@ -67,7 +68,9 @@ class ProxyLoader:
     def epoch(self, number: int) -> Iterator[Batch]:
         self._batches.epoch = number
         try:
-            for images, index in self._loader:
+            with sheltered():
+                received = iter(self._loader)
+            for images, index in received:
                 yield Batch(images.to(self.settings.device), index)
         except DataError as error:
             raise DataError(last_line(error)) from None

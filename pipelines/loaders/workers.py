@@ -14,6 +14,7 @@ from feedline.pipelines.loaders.shard import in_batches, order, seed_of_rank
 from feedline.pipelines.translate.dice import Dice
 from feedline.pipelines.translate.finish import finish
 from feedline.profiler.errors import FeedlineError
+from feedline.profiler.pool import sheltered
 
 Collate = Callable[[list[tuple[torch.Tensor, int]]], Any]
 
@@ -73,7 +74,8 @@ class WorkerLoader:
         if self._loader is None:
             raise ValueError("the loader is closed")
         self._batches.epoch = number
-        received = iter(self._loader)
+        with sheltered():
+            received = iter(self._loader)
         while True:
             try:
                 with self._aside:

@@ -14,6 +14,7 @@ import torch.multiprocessing
 from feedline.pipelines.probes.measure import Measured, Plan, Refused, Timed, ceiling, reason, summary
 from feedline.pipelines.probes.subject import Subject
 from feedline.profiler.ceilings import Ceiling
+from feedline.profiler.pool import sheltered
 
 MIB = 1 << 20
 SIZES = (MIB, 25 * MIB)  # 25 MiB: DistributedDataParallel's default bucket
@@ -60,18 +61,28 @@ def together(backend: str, ranks: int, sizes: list[int], plan: Plan) -> dict[int
     with tempfile.TemporaryDirectory() as folder:
         arguments = (ranks, backend, Path(folder, "store"), sizes, plan, answers)
         processes = [context.Process(target=_rank, args=(rank, *arguments), daemon=True) for rank in range(ranks)]
-        for process in processes:
-            process.start()
         try:
+            with sheltered():
+                for process in processes:
+                    process.start()
             rows = [_answer(answers, processes) for _ in range(ranks)]
+        except BaseException:
+            for process in started(processes):
+                process.kill()
+            raise
         finally:
-            for process in processes:
+            for process in started(processes):
                 process.join(5.0)
                 if process.is_alive():
                     process.kill()
                     process.join()
             answers.close()
     return {size: summary([_slowest(rows, number, at) for at in range(plan.rounds)]) for number, size in enumerate(sizes)}
+
+
+def started(processes: list[Any]) -> list[Any]:
+    """Those that may be ended: Ctrl-C can come before the last one is there."""
+    return [process for process in processes if process.pid is not None]
 
 
 def _slowest(rows: list[list[list[Timed]]], number: int, at: int) -> Timed:

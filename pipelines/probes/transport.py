@@ -20,6 +20,7 @@ from feedline.pipelines.probes.measure import Refused, Timed, Work, ceiling, in_
 from feedline.pipelines.probes.subject import Subject
 from feedline.profiler import clock
 from feedline.profiler.ceilings import Ceiling
+from feedline.profiler.pool import sheltered
 from feedline.profiler.samplers.memory import SharedMemory
 
 DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
@@ -147,9 +148,13 @@ def worker(shape: Shape) -> Iterator[FarSide]:
     context = torch.multiprocessing.get_context("spawn" if torch.cuda.is_initialized() else None)
     requests, results = context.Queue(), context.Queue()
     process = context.Process(target=_serve, args=(requests, results, shape), daemon=True)
-    process.start()
+    with sheltered():
+        process.start()
     try:
         yield FarSide(process, requests, results, torch.stack(shape.made()))
+    except BaseException:
+        process.kill()
+        raise
     finally:
         requests.put(None)
         process.join(5.0)

@@ -1,4 +1,4 @@
-"""Whether a file is an image, by its first bytes."""
+"""Whether a file is an image, by its first bytes, and whether all of it is there."""
 
 HEAD_BYTES = 16  # the longest signature below, with the box type of ISO media files
 
@@ -32,3 +32,23 @@ def ending(head: bytes) -> str | None:
     if head[:1] == b"P" and head[1:2] in b"123456" and head[2:3] in (b" ", b"\t", b"\n", b"\r"):
         return "pnm"
     return BRANDS.get(head[8:12]) if head[4:8] == b"ftyp" else None
+
+
+def is_cut_off(value: bytes, kind: str | None) -> bool:
+    """Whether a JPEG or WebP file ends before its image does, as after a download that broke off. Pillow refuses to decode those.
+
+    Args:
+        value: the whole file.
+        kind: of ``ending``.
+    """
+    if kind == "jpg":
+        return value.rfind(b"\xff\xd9", _scan(value)) < 0  # EOI; one before the scan ends a thumbnail. ITU-T T.81, B.1.1.3
+    return kind == "webp" and int.from_bytes(value[4:8], "little") + 8 > len(value)
+
+
+def _scan(value: bytes) -> int:
+    """Where the first scan of a JPEG begins: behind segments that say their length."""
+    at = 2
+    while value[at : at + 1] == b"\xff" and value[at + 1 : at + 2] != b"\xda":
+        at += 1 if value[at + 1 : at + 2] == b"\xff" else 2 + int.from_bytes(value[at + 2 : at + 4], "big")
+    return at

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from feedline.pipelines.stores.images import HEAD_BYTES, ending
+from feedline.pipelines.stores.images import HEAD_BYTES, ending, is_cut_off
 from feedline.pipelines.stores.listing import Listing, Source
 from feedline.pipelines.stores.protocol import LeftOut
 
@@ -57,4 +57,6 @@ def read(listing: Listing, source: Source, max_bytes: int) -> Image | LeftOut:
         return LeftOut(source.path, f"cannot be read ({error.strerror})")
     if len(value) != source.bytes:
         return LeftOut(source.path, f"changed while it was packed: {len(value):,} bytes, {source.bytes:,} when it was listed")
+    if is_cut_off(value, kind):
+        return LeftOut(source.path, f"the file ends too early, after {len(value):,} bytes: copy it again from where it came")
     return Image(value, kind or os.path.splitext(source.path)[1][1:].lower()[:8] or "bin")

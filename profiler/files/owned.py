@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from feedline.profiler.errors import OutputError, PlaceTaken
+from feedline.profiler.deferred import deferred
+from feedline.profiler.errors import ELSEWHERE, OVERWRITE, OutputError, PlaceTaken
 from feedline.profiler.files import single
 from feedline.profiler.files.lists import INNER, LIST, Listing, add, article, begin, names, read_list, some
 from feedline.profiler.files.removal import Busy, remove
@@ -38,16 +39,16 @@ def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                 raise
     if not path.is_dir():
-        raise PlaceTaken(f"{path} is {'a link to nowhere' if path.is_symlink() else 'a file'}: name another folder with -o")
+        raise PlaceTaken(f"{path} is {'a link to nowhere' if path.is_symlink() else 'a file'}", ELSEWHERE)
     if not os.listdir(path):
         with suppress(FileExistsError):
             begin(path, kind, launch)
             return
     listing = _settled_list(path)
     if listing is None:
-        raise PlaceTaken(f"{path} holds files that feedline did not make ({some(sorted(os.listdir(path)))}): name another folder with -o")
+        raise PlaceTaken(f"{path} holds files that feedline did not make ({some(sorted(os.listdir(path)))})", ELSEWHERE)
     if (listing.kind, listing.launch) != (kind, launch):
-        raise _Older(f"{path} holds {article(listing.kind)} already: name another folder with -o, or overwrite it with -f")
+        raise _Older(f"{path} holds {article(listing.kind)} already", ELSEWHERE, OVERWRITE)
 
 
 def claim_within(folder: Path, name: str, kind: str, launch: str = "") -> None:
@@ -87,7 +88,7 @@ def staging(path: Path, kind: str) -> Iterator[Path]:
     try:
         yield part
     finally:
-        with suppress(OSError, OutputError):
+        with deferred(), suppress(OSError, OutputError):
             remove(part, kind)
 
 
@@ -104,7 +105,7 @@ def put(made: Path, path: Path, kind: str, force: bool) -> None:
         os.rename(made, path)
     except OSError as error:
         if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
-            raise PlaceTaken(f"{path} exists already: name another folder with -o, or overwrite it with -f") from error
+            raise PlaceTaken(f"{path} exists already", ELSEWHERE, OVERWRITE) from error
         raise
 
 
@@ -264,7 +265,7 @@ def _enlist(folder: Path, name: str) -> None:
 def _see_that_ours(folder: Path, name: str) -> None:
     listing = read_list(folder)
     if listing is None or name not in listing.names:
-        raise PlaceTaken(f"{folder / name} exists already and feedline did not write it: move it away, or name another place with -o")
+        raise PlaceTaken(f"{folder / name} exists already and feedline did not write it", "move it away", ELSEWHERE)
 
 
 def _drop_new(folder: Path) -> None:

@@ -32,7 +32,7 @@ def opened(path: Path, most: int, below: int = OF_RANK) -> BinaryIO:
         RunDamaged: it is not a regular file, is reached through a link, or is larger than that.
     """
     if below == OF_USER:
-        path, below = path.resolve(), OF_RUN
+        path, below = Path(os.path.realpath(path)), OF_RUN  # of links in a circle, resolve() raises RuntimeError before Python 3.13
     place = os.open(Path(*path.parts[:-below]), _PLACE)
     try:
         for count in range(below - 1, 0, -1):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from feedline.profiler.descriptor import Descriptor
-from feedline.profiler.errors import PlaceTaken
+from feedline.profiler.errors import ELSEWHERE, PlaceTaken
 from feedline.profiler.files import single
 from feedline.profiler.files.lists import INNER, LIST, article, read_list, some
 
@@ -27,8 +27,9 @@ def remove(path: Path, kind: str = INNER) -> None:
         tree = _survey(path, path.name, None, kind, strangers, stack)
         if strangers:
             raise PlaceTaken(
-                f"{path} also holds {some(strangers)}, which feedline did not make: move {'them' if len(strangers) > 1 else 'it'} away, "
-                "or name another folder with -o"
+                f"{path} also holds {some(strangers)}, which feedline did not make",
+                f"move {'them' if len(strangers) > 1 else 'it'} away",
+                ELSEWHERE,
             )
         aside = single.part_name(path)
         os.rename(path, aside)
@@ -97,9 +98,9 @@ def _survey(path: Path, name: str, within: int | None, kind: str, strangers: lis
     """Open a folder and all folders in it, lock their lists, and note what does not belong there."""
     listing = read_list(path)
     if listing is None:
-        raise PlaceTaken(f"{path} was not made by feedline (it has no list {LIST}), and is left as it is: name another folder with -o")
+        raise PlaceTaken(f"{path} was not made by feedline (it has no list {LIST}), and is left as it is", ELSEWHERE)
     if listing.kind != kind:
-        raise PlaceTaken(f"{path} holds {article(listing.kind)}, not {article(kind)}, and is left as it is: name another folder with -o")
+        raise PlaceTaken(f"{path} holds {article(listing.kind)}, not {article(kind)}, and is left as it is", ELSEWHERE)
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(path if within is None else name, flags, dir_fd=within)
     stack.callback(os.close, fd)
@@ -108,7 +109,7 @@ def _survey(path: Path, name: str, within: int | None, kind: str, strangers: lis
     try:
         _lock(lock, fcntl.LOCK_EX)
     except BlockingIOError as error:
-        raise Busy(f"{path} is being used by another process: wait until it has ended, or name another folder with -o") from error
+        raise Busy(f"{path} is being used by another process", "wait until it has ended", ELSEWHERE) from error
     found = _Folder(fd)
     for entry in sorted(os.listdir(fd)):
         mode = os.lstat(entry, dir_fd=fd).st_mode

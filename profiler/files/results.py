@@ -2,31 +2,37 @@
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
-from feedline.profiler.errors import OutputError, PlaceTaken
-from feedline.profiler.files import lists, output, owned
+from feedline.profiler.errors import ELSEWHERE, OVERWRITE, OutputError, PlaceTaken
+from feedline.profiler.files import lists, output, owned, single
 
 
-def prepare(folder: Path, names: Iterable[str], force: bool) -> None:
+def prepare(folder: Path, names: Iterable[str], force: bool) -> bool:
     """Make the folder, and see before any work that these names may be written in it.
 
     Args:
         force: results of an earlier time may be replaced; files that feedline did not write never are.
 
+    Returns:
+        Whether the folder is a new one.
+
     Raises:
         OutputError: a name is taken, or the folder cannot be made.
     """
+    new = not os.path.lexists(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"{folder} cannot be made ({error.strerror}): name another folder with -o") from error
+        raise OutputError(f"{folder} cannot be made ({error.strerror})", ELSEWHERE) from error
     ours = lists.read_list(folder)
     for path in (folder / name for name in names):
         if os.path.lexists(path) and (ours is None or path.name not in ours.names):
-            raise PlaceTaken(f"{path} exists already and feedline did not write it: name another folder with -o")
+            raise PlaceTaken(f"{path} exists already and feedline did not write it", ELSEWHERE)
         if os.path.lexists(path) and not force:
-            raise PlaceTaken(f"{path} exists already: name another folder with -o, or overwrite it with -f")
+            raise PlaceTaken(f"{path} exists already", ELSEWHERE, OVERWRITE)
+    return new
 
 
 def save(folder: Path, name: str, text: str) -> Path:
@@ -38,7 +44,7 @@ def save(folder: Path, name: str, text: str) -> Path:
     try:
         owned.write(folder, name, text, output.SHARED)
     except OSError as error:
-        raise OutputError(f"{folder / name} cannot be written ({error.strerror}): name another folder with -o") from error
+        raise OutputError(f"{folder / name} cannot be written ({error.strerror})", ELSEWHERE) from error
     return folder / name
 
 
@@ -47,7 +53,7 @@ def log(folder: Path, name: str) -> int:
     try:
         return owned.restart(folder, name, output.SHARED)
     except OSError as error:
-        raise OutputError(f"{folder / name} cannot be written ({error.strerror}): name another folder with -o") from error
+        raise OutputError(f"{folder / name} cannot be written ({error.strerror})", ELSEWHERE) from error
 
 
 def add_line(folder: Path, name: str, line: str) -> None:
@@ -60,4 +66,13 @@ def add_line(folder: Path, name: str, line: str) -> None:
         finally:
             os.close(fd)
     except OSError as error:
-        raise OutputError(f"{folder / name} cannot be written ({error.strerror}): name another folder with -o") from error
+        raise OutputError(f"{folder / name} cannot be written ({error.strerror})", ELSEWHERE) from error
+
+
+def drop_empty(folder: Path) -> None:
+    """Remove a folder that was made for results and got none; one that holds anything stays."""
+    with suppress(OSError):
+        listing = lists.read_list(folder)
+        if listing is not None and listing.kind == lists.RESULTS and os.listdir(folder) == [lists.LIST]:
+            single.remove(folder / lists.LIST)
+        os.rmdir(folder)

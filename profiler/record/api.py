@@ -46,6 +46,7 @@ class record(ContextDecorator):
         try:
             self._session = Session(self._path, sys.argv, self._overwrite, self._strict)
         except OutputError as error:
+            error.for_call()
             if self._strict:
                 raise
             say(f"not recording: {error}")

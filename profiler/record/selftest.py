@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from feedline.profiler.clock import counters
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Stage
+from feedline.profiler.pool import sheltered
 from feedline.profiler.store.read import Process, Run, read_segment
 
 START_METHODS = ("fork", "spawn", "forkserver")
@@ -89,7 +90,9 @@ def train(loader: Any) -> None:
 
     model, criterion = torch.nn.Linear(1, 1, dtype=torch.float64), torch.nn.MSELoss()
     optimizer = torch.optim.SGD(model.parameters())
-    for batch in loader:
+    with sheltered():
+        batches = iter(loader)
+    for batch in batches:
         batch.to("meta")
         loss = criterion(model(batch[:, None]), batch[:, None])
         loss.backward()

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from feedline.profiler import clock, masks, ranks
 from feedline.profiler.clock import counters
-from feedline.profiler.errors import OutputError, PlaceTaken
+from feedline.profiler.errors import ELSEWHERE, OVERWRITE, OutputError, PlaceTaken
 from feedline.profiler.files import owned, removal
 from feedline.profiler.record import privacy
 from feedline.profiler.record.hooks import Hooks
@@ -91,7 +91,7 @@ class Session:
         follows: bool = False,
     ) -> None:
         if recorder.main is not None:
-            raise OutputError("this process is being recorded already: end that recording first")
+            raise OutputError("this process is being recorded already", "end that recording first")
         self.place = place or ranks.place()
         self.manifest = Manifest(
             launch=launch or ranks.launch_id(),
@@ -112,9 +112,7 @@ class Session:
             reserve(self.folder)
             segment = Segment(main_segment(self.folder), {"role": "main", "pid": os.getpid()})
         except OSError as error:
-            raise OutputError(
-                f"cannot write the run folder {path} ({error.strerror}): choose another place with -o, or make room"
-            ) from error
+            raise OutputError(f"cannot write the run folder {path} ({error.strerror})", ELSEWHERE, "make room") from error
         self._every, self._window, self._changes = every, window, changes
         sources = default_sources() + ([Unfollowed(self.path, record_argv)] if follows else [])
         self._sampler = Sampler(self.folder / GAUGES, sources)
@@ -246,7 +244,7 @@ def new_folder(run: Path, name: str) -> Path:
     try:
         return owned.subfolder(run, name)
     except FileExistsError as error:
-        raise PlaceTaken(f"{run} holds a run already: name another folder with -o, or overwrite it with -f") from error
+        raise PlaceTaken(f"{run} holds a run already", ELSEWHERE, OVERWRITE) from error
 
 
 def reserve(folder: Path) -> None:

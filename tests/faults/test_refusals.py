@@ -108,7 +108,7 @@ def test_on_a_place_that_is_read_only_the_training_runs_unrecorded(workshop, own
     done = workshop.execute(*read_only, *FEEDLINE, "run", *strict, "-o", place / "run", script)
 
     assert (done.returncode, done.stdout) == ((73, "") if strict else (0, "started\n"))
-    why = f"cannot write the run folder {place}/run (Read-only file system): choose another place with -o, or make room"
+    why = f"cannot write the run folder {place}/run (Read-only file system): name another folder with -o, or make room"
     assert done.stderr == f"feedline: {'' if strict else 'not recording: '}{why}\n"
 
 

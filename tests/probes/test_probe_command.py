@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from feedline.cli import COMMANDS, main, probe
+from feedline.cli import main, probe
+from feedline.cli.commands import COMMANDS
 from feedline.pipelines.probes import decode, parts
 from feedline.profiler.ceilings import Ceiling, Ceilings
 

@@ -84,7 +84,7 @@ def test_what_is_no_run_folder_is_named_and_not_run(recorded, words):
     ended = feedline(recorded[1].parent, "scale", *words)
 
     assert ended.returncode == 2
-    assert "'n3' is no run folder; a training goes after `--`: feedline scale -- n3 ..." in " ".join(ended.stderr.split())
+    assert "'n3' is not a run folder; a training goes after `--`: feedline scale -- n3 ..." in " ".join(ended.stderr.split())
     assert not (recorded[1].parent / "runs").exists()
 
 

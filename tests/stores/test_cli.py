@@ -137,7 +137,7 @@ def test_interrupted_it_says_how_to_go_on(folder, tmp_path, capsys, monkeypatch)
     code, _, err = packs(capsys, folder, "-o", tmp_path / "store", "--kind", "tar")
 
     assert code == 130
-    assert "the same command goes on where it stopped" in err
+    assert "the same command continues where it stopped" in err
 
 
 def test_a_terminal_gets_a_progress_bar(folder, tmp_path):

@@ -1,14 +1,16 @@
 """Files that cannot be packed: named and counted, skipped or refused."""
 
+import io
 import os
 import shutil
 import sys
 
 import pytest
+from PIL import Image
 
 from feedline.pipelines.photos import Photo, Photos
 from feedline.pipelines.stores import open_store, pack
-from feedline.pipelines.stores.images import ending
+from feedline.pipelines.stores.images import ending, is_cut_off
 from feedline.profiler.errors import DataError, MissingDependency, OutputError
 
 
@@ -190,3 +192,38 @@ def test_what_pillow_writes_is_known_as_an_image(form, tmp_path):
     Image.new("RGB", (8, 8), (9, 8, 7)).save(tmp_path / "x", form)
 
     assert ending((tmp_path / "x").read_bytes()[:16]) is not None
+
+
+def drawn(kind: str, thumbnail: bool = False) -> bytes:
+    """A picture as a file; a JPEG with a whole JPEG in its EXIF data, as cameras write it."""
+    picture, file = Image.effect_noise((80, 60), 64).convert("RGB"), io.BytesIO()
+    exif = b"Exif\0\0" + drawn("JPEG") if thumbnail else b""
+    picture.save(file, kind, **({"exif": exif} if exif else {}))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(("kind", "name"), [("JPEG", "jpg"), ("WEBP", "webp")])
+def test_a_file_counts_as_cut_off_exactly_where_pillow_refuses_it(kind, name):
+    whole = drawn(kind, thumbnail=kind == "JPEG")
+    Image.open(io.BytesIO(whole)).load()
+    assert not is_cut_off(whole, name) and not is_cut_off(whole + b"after the end", name)
+
+    for kept in (len(whole) - 1, len(whole) - 20, len(whole) * 3 // 4, len(whole) // 2):
+        with pytest.raises(OSError):
+            Image.open(io.BytesIO(whole[:kept])).load()
+        assert is_cut_off(whole[:kept], name)
+
+
+def test_a_truncated_jpeg_is_left_out_by_name_and_strictly_refused(folder, tmp_path):
+    root = tmp_path / "data"
+    shutil.copytree(folder, root)
+    whole = drawn("JPEG", thumbnail=True)
+    (root / "cat" / "cut.jpg").write_bytes(whole[: len(whole) * 3 // 4])
+    (root / "cat" / "whole.jpg").write_bytes(whole)
+
+    done = pack(root, tmp_path / "store", "tar")
+
+    says = f"the file ends too early, after {len(whole) * 3 // 4:,} bytes: copy it again from where it came"
+    assert {entry.path: entry.says for entry in done.left_out} == {"cat/cut.jpg": says}
+    with pytest.raises(DataError, match="cat/cut.jpg cannot be packed: the file ends too early"):
+        pack(root, tmp_path / "strict", "tar", unreadable="refuse")

@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from feedline.cli.converge.table import INTERRUPTED, Table
+from feedline.cli.converge.table import Table
 from feedline.convergence.table import arms, data, race
-from feedline.profiler.errors import MissingDependency, OutputError, ScriptError
+from feedline.profiler.errors import Interrupted, MissingDependency, OutputError, ScriptError
 
 
 def table(*words: str) -> int:
@@ -71,10 +71,11 @@ def test_an_interrupt_shows_what_is_done(short, capsys, monkeypatch, tmp_path):
 
     monkeypatch.setattr(race, "train", interrupted)
 
-    assert table("--arms", "A,B", "--seeds", "3", "--json", str(tmp_path / "some.json")) == INTERRUPTED
+    with pytest.raises(Interrupted):
+        table("--arms", "A,B", "--seeds", "3", "--json", str(tmp_path / "some.json"))
 
     assert "interrupted: A has 1, B has 1 of 3 seeds; arms" in capsys.readouterr().out.replace("\n", " ")
-    assert json.loads((tmp_path / "some.json").read_text())["interrupted"] is True
+    assert not (tmp_path / "some.json").exists()  # or the same command would refuse to overwrite it
 
 
 def test_an_interrupt_before_anything_is_done_leaves_no_trace(short, capsys, monkeypatch, tmp_path):
@@ -83,7 +84,8 @@ def test_an_interrupt_before_anything_is_done_leaves_no_trace(short, capsys, mon
 
     monkeypatch.setattr(race, "train", interrupted)
 
-    assert table("--arms", "A", "--json", str(tmp_path / "none.json")) == INTERRUPTED
+    with pytest.raises(Interrupted, match="no training had ended"):
+        table("--arms", "A", "--json", str(tmp_path / "none.json"))
     assert not (tmp_path / "none.json").exists() and "Traceback" not in capsys.readouterr().err
 
 
@@ -93,7 +95,8 @@ def test_an_interrupt_while_the_data_are_made_ends_it(capsys, monkeypatch):
 
     monkeypatch.setattr(data, "make", interrupted)
 
-    assert table("--arms", "A") == INTERRUPTED
+    with pytest.raises(Interrupted, match="no training had ended"):
+        table("--arms", "A")
     assert not capsys.readouterr().out
 
 

@@ -68,7 +68,7 @@ def test_two_files_of_one_rank_are_an_error_and_leave_no_folder(tmp_path):
 
 
 def test_the_argument_parts_two_files_of_one_rank(tmp_path, capsys):
-    paths = [kineto(tmp_path / f"{name}.json", rank=3) for name in "ab"]
+    paths = [kineto(tmp_path / f"{name}.json", rank=3, late_us=late) for late, name in enumerate("ab")]
     code = main(["ingest", *paths, "-o", str(tmp_path / "run"), "-q", "--rank", "a.json=0", "--rank", f"{paths[1]}=1"])
 
     assert code == 0

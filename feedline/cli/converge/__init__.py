@@ -8,7 +8,7 @@ from feedline.cli.converge.table import Table
 from feedline.cli.converge.verify import Verify
 
 if TYPE_CHECKING:
-    from feedline.cli import Command
+    from feedline.cli.commands import Command
 
 COMMANDS: dict[str, "type[Command]"] = {"advise": Advise, "verify": Verify, "table": Table}
 

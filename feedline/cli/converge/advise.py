@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feedline.cli.arguments import refuse_twice
 from feedline.profiler.errors import ScriptError
 from feedline.profiler.files import output
 
@@ -40,6 +41,7 @@ class Advise:
 
     def run(self, args: argparse.Namespace) -> int:
         output.refuse_taken(args.json, args.force)
+        refuse_twice(args.runs, "run folder")
         if args.workers and args.target is None:
             raise ScriptError("--workers tells the time to a target: name one with --target NAME=VALUE")
         from feedline.analysis.convergence.advise import advise
@@ -72,7 +74,7 @@ def target(text: str) -> tuple[str, float]:
     except ValueError:
         number = math.nan
     if not name.strip() or not math.isfinite(number):
-        raise argparse.ArgumentTypeError(f"{text!r} is no curve with a value, like 'train loss=0.3'")
+        raise argparse.ArgumentTypeError(f"expected a curve with a value, such as 'train loss=0.3', got {text[:40]!r}")
     return name.strip(), number
 
 

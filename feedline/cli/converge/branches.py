@@ -2,7 +2,6 @@
 
 import math
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,10 @@ import numpy as np
 from feedline.analysis.convergence.read import read
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.convergence.trial import Branch, Trial, decide, final_value, usual_metric
-from feedline.cli.scale_runs import end, tail
+from feedline.cli import child
+from feedline.cli.unfinished import Unfinished, fingerprint
 from feedline.profiler import masks
-from feedline.profiler.errors import FeedlineError, FixError, PlaceTaken, ScriptError
+from feedline.profiler.errors import FeedlineError, FixError, ScriptError
 from feedline.profiler.files import results
 from feedline.profiler.printable import say
 
@@ -40,19 +40,34 @@ class Plan:
     margin: float
 
 
-def record(plan: Plan) -> Trial:
+def begin(plan: Plan) -> tuple[Unfinished, bool]:
+    """Make room; returns also whether the folder is new. Raises OutputError: there are older branches, or the folder cannot be made."""
+    new = results.prepare(plan.folder, [], plan.force)
+    asked = [
+        *fingerprint([*plan.program, str(plan.checkpoint or "")]),
+        str(plan.ranks),
+        *(f"{arm}: {fix}" for arm, fix in plan.arms.items()),
+    ]
+    names = [name_of(arm, seed) for seed in range(plan.seeds) for arm in plan.arms]
+    return Unfinished(plan.folder, asked, names, plan.force), new
+
+
+def name_of(arm: str, seed: int) -> str:
+    """Of a branch's run."""
+    return f"{arm}-seed{seed}"
+
+
+def record(plan: Plan, unfinished: Unfinished) -> Trial:
     """Run every branch, arms in turns so that a machine that becomes slower slows all of them, and decide.
 
     Raises:
-        OutputError: there are older branches. ScriptError: the training as it is fails with the first seed.
+        OutputError: there is no room. ScriptError: the training as it is fails with the first seed.
         FixError: the fix did not act, the seeds change nothing, or no branch has the metric.
     """
-    make_room(plan)
     runs: dict[tuple[str, int], Recorded | str] = {}
     for seed in range(plan.seeds):
         for arm, fix in plan.arms.items():
-            say(f"{arm}, seed {seed}{': ' + fix if fix else ''}")
-            runs[arm, seed] = branch(plan, arm, seed, fix)
+            runs[arm, seed] = branch(plan, arm, seed, fix, unfinished)
             if (arm, seed) == ("baseline", 0) and isinstance(failed := runs[arm, seed], str):
                 raise ScriptError(*f"the training as it is failed: {failed}".split("\n", 1))
             see_that_seeds_differ(runs)
@@ -68,36 +83,18 @@ def record(plan: Plan) -> Trial:
     return decide(plan.arms["fix"], plan.arms.get("control", ""), metric, branches, plan.margin)
 
 
-def make_room(plan: Plan) -> None:
-    """Raises OutputError: there are older branches, or the folder cannot be made."""
-    branches = [f"{arm}-seed{seed}" for seed in range(plan.seeds) for arm in plan.arms]
-    results.prepare(plan.folder, [f"{name}.log" for name in branches], plan.force)
-    for run in (plan.folder / name for name in branches):
-        if os.path.lexists(run) and not plan.force:
-            raise PlaceTaken(f"{run} exists already: name another folder with -o, or overwrite it with -f")
-
-
-def branch(plan: Plan, arm: str, seed: int, fix: str) -> Recorded | str:
-    """Train once. Returns what was recorded, or why there is nothing.
+def branch(plan: Plan, arm: str, seed: int, fix: str, unfinished: Unfinished) -> Recorded | str:
+    """Train once, if that was not done already. Returns what was recorded, or why there is nothing.
 
     Raises:
         FixError: the fix could not be applied.
     """
-    run, log = plan.folder / f"{arm}-seed{seed}", plan.folder / f"{arm}-seed{seed}.log"
-    words = {"{seed}": str(seed), "{checkpoint}": str(plan.checkpoint or "")}
-    program = [filled(word, words) for word in plan.program]
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(plan.ranks)] if plan.ranks > 1 else []
-    options = ["-q", "-f", "--strict", "-o", str(run), *(["--fix", fix] if fix else [])]
-    command = [sys.executable, *launcher, "-m", "feedline", "run", *options, *program]
-    environment = {**os.environ, "FEEDLINE_SEED": str(seed), "FEEDLINE_CHECKPOINT": words["{checkpoint}"]}
-    with os.fdopen(results.log(log.parent, log.name), "wb") as output:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment)
-        try:
-            code = process.wait()
-        finally:
-            end(process)
-    if code:
-        return f"exit code {code}; {log} ends with\n{tail(log)}"
+    run, log = plan.folder / name_of(arm, seed), plan.folder / f"{name_of(arm, seed)}.log"
+    if run.name not in unfinished:
+        say(f"{arm}, seed {seed}{': ' + fix if fix else ''}")
+        if code := train(plan, run, log, seed, fix):
+            return f"exit code {code}; {log} ends with\n{child.tail(log)}"
+        unfinished.add(run.name)
     try:
         found = read(run)
     except FeedlineError as error:
@@ -105,6 +102,17 @@ def branch(plan: Plan, arm: str, seed: int, fix: str) -> Recorded | str:
     if fix and (refused := not_applied(found)):
         raise FixError(f"{refused}; {log} has more")
     return found
+
+
+def train(plan: Plan, run: Path, log: Path, seed: int, fix: str) -> int:
+    """One recording. Returns and raises as ``child.run``."""
+    words = {"{seed}": str(seed), "{checkpoint}": str(plan.checkpoint or "")}
+    program = [filled(word, words) for word in plan.program]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(plan.ranks)] if plan.ranks > 1 else []
+    options = ["-q", "-f", "--strict", "-o", str(run), *(["--fix", fix] if fix else [])]
+    command = [sys.executable, *launcher, "-m", "feedline", "run", *options, *program]
+    environment = {**os.environ, "FEEDLINE_SEED": str(seed), "FEEDLINE_CHECKPOINT": words["{checkpoint}"]}
+    return child.run(command, log, environment)
 
 
 def filled(word: str, words: dict[str, str]) -> str:

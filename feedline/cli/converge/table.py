@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.cli.compare import at_least
-from feedline.profiler.errors import OutputError, ScriptError
+from feedline.cli.arguments import at_least, listed
+from feedline.profiler.deferred import deferred
+from feedline.profiler.errors import Interrupted, OutputError, ScriptError
 from feedline.profiler.files import output
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from feedline.convergence.table.result import Table as Result
 
 ENDINGS = (".html", ".svg")
-INTERRUPTED = 130  # as a shell counts SIGINT
 
 
 class Table:
@@ -47,23 +47,25 @@ class Table:
         arms = chosen(args.arms, args.all)
         table = measure(arms, args.seeds, args.jobs, args.quiet)
         if table is None:
-            return INTERRUPTED
+            raise Interrupted("interrupted: no training had ended, so there is no table")
 
         from feedline.analysis.reports.console import Console
         from feedline.cli.converge.table_text import show
 
         console = Console(quiet=args.quiet)
         show(table, console)
-        for path in write(table, args):
-            console.print(f"  {os.path.relpath(path)}", soft_wrap=True)
         if table.interrupted:
-            return INTERRUPTED
+            raise Interrupted("interrupted: the table above has what was done by then; nothing was written")
+        with deferred():
+            written = write(table, args)
+        for path in written:
+            console.print(f"  {os.path.relpath(path)}", soft_wrap=True)
         return 1 if args.check and any(gate.passed is False for gate in table.gates) else 0
 
 
 def letters(text: str) -> list[str]:
     """The value of ``--arms``."""
-    return [part.strip().upper() for part in text.split(",") if part.strip()]
+    return [part.upper() for part in listed(text)]
 
 
 def writable(args: argparse.Namespace) -> None:

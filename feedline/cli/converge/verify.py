@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.cli.compare import at_least
+from feedline.cli.arguments import at_least, finite
+from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import FixError
 from feedline.profiler.files import output, results
 
@@ -36,7 +37,7 @@ class Verify:
         parser.add_argument("--from", dest="checkpoint", type=Path, metavar="CKPT", help="what every branch begins from")
         parser.add_argument("--seeds", type=at_least(1), default=3, metavar="N", help="branches of each arm (default 3)")
         parser.add_argument("--metric", metavar="NAME", help="what decides (default: the program's feedline.metric, else a loss)")
-        parser.add_argument("--margin", type=float, default=0.0, help="what it must win at least, in the metric's unit")
+        parser.add_argument("--margin", type=finite, default=0.0, help="what it must win at least, in the metric's unit")
         parser.add_argument("--ranks", type=at_least(1), default=1, metavar="N", help="processes of each branch, under torchrun")
         parser.add_argument("-o", "--output", type=Path, default=Path("runs/verify"), metavar="DIR", help="where the branches' runs go")
         parser.add_argument("-f", "--force", action="store_true", help="overwrite older branches there")
@@ -48,16 +49,18 @@ class Verify:
         arms = arms_of(args.fix, args.control)
         check(program, args.checkpoint, args.json, args.force)
 
-        from feedline.cli.converge.branches import Plan, record
-
-        trial = record(Plan(arms, program, args.checkpoint, args.seeds, args.ranks, args.output, args.force, args.metric, args.margin))
-
         from feedline.analysis.reports.console import Console
+        from feedline.cli.converge.branches import Plan, begin, record
         from feedline.cli.converge.verify_text import show
 
         console = Console()
-        show(trial, console)
-        write(trial, args.output, args.json, program)
+        plan = Plan(arms, program, args.checkpoint, args.seeds, args.ranks, args.output, args.force, args.metric, args.margin)
+        unfinished, new = begin(plan)
+        with unfinished.resumable(new, named=True):
+            trial = record(plan, unfinished)
+            show(trial, console)
+            with deferred():
+                write(trial, args.output, args.json, program)
         console.print(f"  {os.path.relpath(args.output / LEDGER)}", soft_wrap=True)
         return 0
 

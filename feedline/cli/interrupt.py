@@ -1,0 +1,66 @@
+"""Ctrl-C in a command: it ends with one line and exit code 130, and what it wrote stays whole."""
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+#: A key that is held down sends 30 signals per second: they are one Ctrl-C, or they would break what cleans up behind the first.
+SAME_S = 2.0
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupts:
+    """What SIGINT does in a process that is a command of feedline: it raises KeyboardInterrupt, once."""
+
+    def __init__(self) -> None:
+        self._last = float("-inf")
+
+    def attach(self) -> None:
+        """Take SIGINT over from Python; a shell that starts a job in the background ignores it, and so do we."""
+        with suppress(ValueError):  # not in the main thread
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                signal.signal(signal.SIGINT, self)
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if now - self._last < SAME_S:
+            return
+        self._last = now
+        raise KeyboardInterrupt
+
+    @property
+    def came(self) -> bool:
+        """Whether there was one."""
+        return self._last > float("-inf")
+
+    def detach(self) -> None:
+        """The command is done: what Python tidies up at its end is not interrupted, and its exit code stays."""
+        with suppress(ValueError):
+            if signal.getsignal(signal.SIGINT) is self:
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+interrupts = Interrupts()
+
+
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise SystemExit in the block, so that the processes it started are ended, too.
+
+    Raises:
+        SystemExit: 128 + the signal's number.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {}
+    with suppress(ValueError):  # not in the main thread
+        before = {number: signal.signal(number, end) for number in SIGNALS if signal.getsignal(number) is signal.SIG_DFL}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

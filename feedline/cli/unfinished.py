@@ -1,0 +1,127 @@
+"""What an interrupted command left in its folder: the same command takes over the runs that are whole, and records the others again."""
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from feedline.profiler.errors import ELSEWHERE, OVERWRITE, Interrupted, OutputError, PlaceTaken
+from feedline.profiler.files import lists, owned, removal, results
+from feedline.profiler.printable import say
+
+FILE = "unfinished.json"
+
+
+class Unfinished:
+    """Runs in a folder, recorded one after another. Which are whole is in a file until all are.
+
+    Args:
+        folder: where results were prepared (files/results.py).
+        asked: what must be the same for a run to be taken over. Only a digest of it is kept: there may be secrets in it.
+        runs: names of all that are wanted; the log of each is beside it.
+        force: record all of them again.
+
+    Raises:
+        OutputError: a run or log is there already, of another command.
+    """
+
+    def __init__(self, folder: Path, asked: Sequence[str], runs: Sequence[str], force: bool) -> None:
+        self._folder, self._runs = folder, runs
+        before = {} if force else _read(folder)
+        self._salt = str(before.get("salt") or secrets.token_hex(16))
+        self._digest = hashlib.sha256(json.dumps([self._salt, *asked]).encode()).hexdigest()
+        same = before.get("asked") == self._digest
+        self._whole = [name for name in runs if same and name in before["whole"] and (folder / name).is_dir()]
+        if not same:
+            self._refuse_taken(force)
+        if self._whole:
+            say(f"{', '.join(self._whole)}: taken over from the interrupted command; -f records all again")
+        self._write()
+
+    def __contains__(self, run: str) -> bool:
+        """Whether it is whole."""
+        return run in self._whole
+
+    def add(self, run: str) -> None:
+        """It is whole. Raises OutputError."""
+        self._whole.append(run)
+        self._write()
+
+    @contextmanager
+    def resumable(self, new: bool, named: bool) -> Iterator[None]:
+        """Around all the work, to the last file that is written. After an error nothing is taken over: what failed will be changed.
+
+        Args:
+            new: the folder was made for this, and goes if nothing in it is whole.
+            named: the user chose it.
+
+        Raises:
+            Interrupted: Ctrl-C.
+        """
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            raise self._interrupted(new, named) from error
+        except Exception:
+            self._close()
+            raise
+        self._close()
+
+    def _interrupted(self, new: bool, named: bool) -> Interrupted:
+        for run in self._runs:
+            if run not in self._whole:
+                self._drop(run)
+        if not self._whole:
+            self._close()
+            if new:
+                results.drop_empty(self._folder)
+            return Interrupted("interrupted: no run was whole, so none was kept")
+        with_output = "" if named else f"with -o {self._folder} "
+        return Interrupted(
+            f"interrupted: {len(self._whole)} of {len(self._runs)} runs in {self._folder} are whole; "
+            f"the same command {with_output}continues with the others"
+        )
+
+    def _drop(self, run: str) -> None:
+        """Remove what there is of a run that was interrupted, with its log. What a process still uses stays, and is replaced later."""
+        with suppress(OSError, OutputError):
+            removal.remove(self._folder / run, "run")
+        with suppress(OSError):
+            owned.discard(self._folder, f"{run}.log")
+
+    def _refuse_taken(self, force: bool) -> None:
+        results.prepare(self._folder, [f"{name}.log" for name in self._runs], force)
+        for name in self._runs:
+            if os.path.lexists(self._folder / name) and not force:
+                raise PlaceTaken(f"{self._folder / name} exists already", ELSEWHERE, OVERWRITE)
+
+    def _close(self) -> None:
+        with suppress(OSError):
+            owned.discard(self._folder, FILE)
+
+    def _write(self) -> None:
+        results.save(self._folder, FILE, json.dumps({"salt": self._salt, "asked": self._digest, "whole": self._whole}))
+
+
+def fingerprint(program: Sequence[str]) -> list[str]:
+    """A command line, and the state of the files that it names: a script that was changed is another training."""
+    found = []
+    for word in program:
+        with suppress(OSError, ValueError):
+            about = os.stat(word)
+            found.append(f"{word} {about.st_size} {about.st_mtime_ns}")
+    return [*program, *found]
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    if FILE not in lists.names(folder):
+        return {}
+    try:
+        found = json.loads((folder / FILE).read_text())
+        return found if isinstance(found, dict) and isinstance(found.get("whole"), list) else {}
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,26 @@
+"""Let Ctrl-C wait."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """SIGINT acts at the end of the block, in which files that belong together are written, or a process is started that is to be known.
+
+    Outside the main thread, where no signal arrives, it does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread() or not callable(before := signal.getsignal(signal.SIGINT)):
+        yield
+        return
+    arrived: list[FrameType | None] = []
+    signal.signal(signal.SIGINT, lambda number, frame: arrived.append(frame))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if arrived:
+        before(signal.SIGINT, arrived[0])

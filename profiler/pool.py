@@ -1,0 +1,59 @@
+"""Processes that help a command. Ctrl-C in a terminal goes to a whole process group: here it reaches the command alone, which ends them."""
+
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import forkserver, get_context, resource_tracker
+from typing import Any, TypeVar
+
+from feedline.profiler.deferred import deferred
+
+T = TypeVar("T")
+
+
+@contextmanager
+def sheltered() -> Iterator[None]:
+    """Processes that are started in the block, and those that they start, never get SIGINT. It is blocked, not ignored, and so are their
+    first moments, before they could set anything themselves. Here it acts at the end of the block: a start that it cut in two would leave
+    a process that is not known."""
+    resource_tracker.ensure_running()  # starting it later would unblock SIGINT
+    with deferred():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Pool(ProcessPoolExecutor):
+    """Starts its processes as work comes in."""
+
+    def submit(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
+        with sheltered():
+            return super().submit(work, *args, **kwargs)
+
+
+@contextmanager
+def pool(count: int, initializer: Callable[..., object] | None = None, initargs: tuple[Any, ...] = ()) -> Iterator[ProcessPoolExecutor]:
+    """A pool of ``count`` processes; they are ended at once where the block raises.
+
+    Args:
+        initializer: called in every process before its first work.
+    """
+    with sheltered():
+        forkserver.ensure_running()
+    made = _Pool(count, mp_context=get_context("forkserver"), initializer=initializer, initargs=initargs)
+    try:
+        yield made
+    except BaseException:
+        stop(made)
+        raise
+    finally:
+        made.shutdown(cancel_futures=True)
+
+
+def stop(made: ProcessPoolExecutor) -> None:
+    """End its processes, whatever they do."""
+    for process in list((made._processes or {}).values()):  # Python 3.14 has terminate_workers()
+        process.terminate()

@@ -1,0 +1,149 @@
+"""What is typed wrongly is refused with what, where and the way out, by the exit code of the table, before anything is done."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from traces.kineto_made import kineto
+
+import feedline
+from feedline.cli import main
+from feedline.cli.commands import parsed
+from feedline.profiler.errors import OutputError
+
+TABLE = ["--table", "1=100,2=190"]
+BAD_NUMBERS = ["0", "-3", "nan", "x", "", "1.5", "9" * 5000]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a script and two traces in it."""
+    (tmp_path / "train.py").write_text("open('trained', 'w')")
+    for rank, name in enumerate("ab"):
+        kineto(tmp_path / f"{name}.json", rank=rank)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """Exit code, and the last line on standard error."""
+    try:
+        code = main([*words])
+    except SystemExit as ended:
+        assert isinstance(ended.code, int)
+        code = ended.code
+    return code, capsys.readouterr().err.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["rnu", "train.py"], "feedline: error: there is no command 'rnu' (did you mean run?); the commands are run, report, "),
+        (["train.py"], "or run a script with `feedline run train.py`"),
+        (["converge", "verfy"], "feedline converge: error: there is no command 'verfy' (did you mean verify?); the commands are advise, "),
+        (["run"], "feedline run: error: no script to run: give the path of the training script, then its arguments"),
+        (["run", "-q"], "feedline run: error: no script to run: "),
+        (
+            ["run", "--epochs", "3", "train.py"],
+            "unknown option --epochs; options of the script go after it: feedline run train.py --epochs",
+        ),
+        (["run", "--quite", "train.py"], "unknown option --quite (did you mean --quiet?)"),
+        (["run", "--detail", "0", "train.py"], "argument --detail: expected a whole number from 1 to 1,000,000,000, got '0'"),
+        (["run", "--detail", "-3", "train.py"], "argument --detail: expected a whole number from 1 to 1,000,000,000, got '-3'"),
+        (["env", "--jsn"], "unrecognized arguments: --jsn (did you mean --json?)"),
+        (["ingest", "a.json", "--rank", "x=1"], "--rank x=1: x is not one of the traces; they are a.json"),
+        (["ingest", "a.json", "--rank", "a.json=1", "--rank", "a.json=2"], "--rank a.json=2: a.json has rank 1 already"),
+        (["ingest", "a.json", "--rank", "a.json=1000000"], "with the number of the rank (below 1,000,000)"),
+        (["ingest", "a.json", "b.json", "a.json"], "a.json is given twice: name each trace once"),
+        (["ingest", "a.json", "./a.json"], "./a.json is given twice (also as a.json): name each trace once"),
+        (["ranks", "run", "run"], "run is given twice: name each run folder once"),
+        (["converge", "advise", "run", "../{here}/run"], "run is given twice (also as run): name each run folder once"),
+        (["probe", "--batch-size", "0"], "argument --batch-size: expected a whole number from 1 to"),
+        (["scale", *TABLE, "--batch", "nan"], "argument --batch: expected a number, got 'nan'"),
+        (["report", "run", "--link-gbps", "-1"], "argument --link-gbps: expected a number above 0, got '-1'"),
+        (["converge", "verify", "--fix", "warmup=1ep", "--margin", "inf"], "argument --margin: expected a number, got 'inf'"),
+        (["converge", "table", "--arms", ","], "argument --arms: expected names with commas between them, got ','"),
+        (["compare", "--data", ".", "--only", ""], "argument --only: expected names with commas between them, got ''"),
+    ],
+)
+def test_it_is_said_with_exit_code_2(words, says, folder, capsys):
+    before = sorted(os.listdir(folder))
+
+    code, line = said(capsys, *(word.replace("{here}", folder.name) for word in words))
+
+    assert code == 2
+    assert says in line
+    assert sorted(os.listdir(folder)) == before
+
+
+def test_a_copy_of_a_trace_under_another_name_is_named(folder, capsys):
+    shutil.copy("a.json", "rank5.json")
+
+    code, line = said(capsys, "ingest", "a.json", "rank5.json", "--rank", "rank5.json=5", "-q", "-o", "run")
+
+    assert code == 65
+    assert "a.json and rank5.json are the same trace" in line
+    assert not (folder / "run").exists()
+
+
+@pytest.mark.parametrize("value", BAD_NUMBERS)
+@pytest.mark.parametrize(
+    ("command", "flag"),
+    [
+        (["run"], "--detail"),
+        (["compare"], "--batch-size"),
+        (["compare"], "--limit"),
+        (["probe"], "--batch-size"),
+        (["ranks"], "--processes"),
+        (["ingest"], "--processes"),
+        (["ingest"], "--limit"),
+        (["converge", "table"], "--seeds"),
+        (["converge", "table"], "--jobs"),
+        (["converge", "verify"], "--seeds"),
+        (["converge", "verify"], "--ranks"),
+    ],
+)
+def test_a_number_that_counts_nothing_is_refused(command, flag, value, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parsed([*command, flag, value])
+
+    assert ended.value.code == 2
+    assert f"argument {flag}: expected a whole number from 1 to" in capsys.readouterr().err
+
+
+def test_the_api_names_its_arguments_and_no_flags(folder, capfd):
+    (folder / "mine").mkdir()
+    (folder / "mine" / "notes.txt").write_text("mine")
+    with feedline.record("run"):
+        pass
+
+    for path, says in {
+        "run": "run holds a run already: pass another path, or overwrite=True to replace it",
+        "mine": "mine holds files that feedline did not make (notes.txt): pass another path",
+        "train.py": "train.py is a file: pass another path",
+    }.items():
+        with pytest.raises(OutputError) as raised, feedline.record(path, strict=True):
+            pass
+        assert str(raised.value) == says
+    with pytest.raises(OutputError, match="notes.txt, which feedline did not make: move it away, or pass another path"):
+        (folder / "run" / "rank0" / "notes.txt").write_text("mine")
+        with feedline.record("run", overwrite=True, strict=True):
+            pass
+    with feedline.record("/proc/nowhere/run"):
+        pass
+    assert "not recording: cannot write the run folder /proc/nowhere/run" in (err := capfd.readouterr().err)
+    assert "pass another path, or make room" in err and " -o" not in err
+
+
+def test_a_command_names_its_flags_for_the_same_errors(folder, capsys):
+    with feedline.record("run"):
+        pass
+    script = folder / "train.py"
+
+    code, line = said(capsys, "run", "-q", "--strict", "-o", "run", str(script))
+
+    assert code == 73
+    assert line.endswith("run holds a run already: name another folder with -o, or overwrite it with -f")
+    assert not (folder / "trained").exists() and "train" not in sys.modules

@@ -1,0 +1,36 @@
+"""docs/exit-codes.md has every error with its code, and nothing else."""
+
+import re
+from pathlib import Path
+
+from feedline.profiler import errors
+
+PAGE = Path(__file__).parent.parent / "docs" / "exit-codes.md"
+BY_PYTHON = {"0", "2", "128 + N"}
+
+
+def rows() -> dict[str, list[str]]:
+    """Code -> names of errors."""
+    table = re.findall(r"^\| (\d[^|]*) \|[^|]*\|([^|]*)\|$", PAGE.read_text(), re.MULTILINE)
+    return {code: re.findall(r"`(\w+)`", names) for code, names in table}
+
+
+def kinds(base: type[errors.FeedlineError] = errors.FeedlineError) -> list[type[errors.FeedlineError]]:
+    here = [base] if base.__module__ == errors.__name__ else []
+    return [*here, *(kind for below in base.__subclasses__() for kind in kinds(below))]
+
+
+def test_the_page_has_every_error_at_its_code():
+    listed = {name: int(code) for code, names in rows().items() for name in names}
+
+    assert listed == {kind.__name__: kind.exit_code for kind in kinds()}
+
+
+def test_a_code_without_an_error_is_pythons_or_a_signal():
+    assert {code for code, names in rows().items() if not names} <= BY_PYTHON
+
+
+def test_the_tree_at_the_top_of_the_errors_has_every_error_at_its_code():
+    tree = dict(re.findall(r"^[|+\- ]*(\w+) +(\d+)(?: |$)", errors.__doc__ or "", re.MULTILINE))
+
+    assert {name: int(code) for name, code in tree.items()} == {kind.__name__: kind.exit_code for kind in kinds()}
