@@ -77,17 +77,16 @@ class Telling:
         self._loader, self._tell = loader, tell
 
     @property  # type: ignore[misc]
-    def __class__(self) -> type:  # type: ignore[override]
+    def __class__(self) -> type:
         return type(self._loader)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
 
     def exec_module(self, module: ModuleType) -> None:
-        if module.__spec__ is not None and module.__spec__.loader is self:
-            module.__spec__.loader = self._loader
-        if getattr(module, "__loader__", None) is self:
-            module.__loader__ = self._loader
+        for place, name in ((module.__spec__, "loader"), (module, "__loader__")):
+            if getattr(place, name, None) is self:
+                setattr(place, name, self._loader)
         self._loader.exec_module(module)
         self._tell(module)
 

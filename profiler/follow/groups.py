@@ -13,7 +13,6 @@ from feedline.profiler import ranks
 from feedline.profiler.errors import RunDamaged
 from feedline.profiler.ranks import Place
 from feedline.profiler.store.manifest import Manifest, process_started
-from feedline.profiler.store.read import rank_folders
 from feedline.profiler.taps.patch import Patches
 
 LAUNCHERS = ("torchrun", "slurm", "mpi")  # which know their ranks better than a process group does, restarts among it
@@ -93,6 +92,8 @@ def launch_of(place: Place, group: Group | None) -> str:
 
 def holds(run: Path, group: str) -> bool:
     """Whether a process that is recorded in the run folder itself belongs to this group."""
+    from feedline.profiler.store.read import rank_folders
+
     try:
         return any(Manifest.read(folder).group == group for _, folder in rank_folders(run))
     except RunDamaged:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from feedline.profiler import masks
 from feedline.profiler.arrivals import arrivals
@@ -20,12 +21,11 @@ from feedline.profiler.follow import leaving, processes, reporting, start
 from feedline.profiler.follow.asked import Asked
 from feedline.profiler.follow.groups import Group, attach_groups, holds, launch_of, place_of
 from feedline.profiler.record import privacy
-from feedline.profiler.record.recorder import recorder
-from feedline.profiler.record.session import Room, Session
-from feedline.profiler.record.window import Window
 from feedline.profiler.say import say
-from feedline.profiler.store.trainings import TRAINING, inner_folders
 from feedline.profiler.taps.patch import Patches
+
+if TYPE_CHECKING:  # imported when a training begins: most processes make none
+    from feedline.profiler.record.session import Room, Session
 
 
 class Following:
@@ -36,7 +36,7 @@ class Following:
         session: of this process, where it is recorded from its start.
     """
 
-    def __init__(self, asked: Asked, session: Session | None = None) -> None:
+    def __init__(self, asked: Asked, session: "Session | None" = None) -> None:
         self.asked, self.session = asked, session
         self._sentinels: Patches | None = None
         self._parents: Session | None = None  # of the process that this one was forked from
@@ -68,6 +68,8 @@ class Following:
             if sentinels is None:
                 return
             sentinels.undo()
+            from feedline.profiler.record.recorder import recorder
+
             if recorder.segment is not None or in_worker():
                 return
             if self._parents is not None:
@@ -76,6 +78,9 @@ class Following:
             self._record()
 
     def _record(self) -> None:
+        from feedline.profiler.record.session import Session
+        from feedline.profiler.record.window import Window
+
         asked, group = self.asked, self._group
         place = place_of(group)
         launch = launch_of(place, group)
@@ -124,8 +129,10 @@ class Following:
             self._record()
 
 
-def rooms(run: Path, launch: str, group: str) -> Iterator[Room]:
+def rooms(run: Path, launch: str, group: str) -> "Iterator[Room]":
     """Where a rank's folder may be made: with the ranks of its group, else in a folder for a new training."""
+    from feedline.profiler.store.trainings import TRAINING, inner_folders
+
     for folder in [run, *inner_folders(run)] if group else []:
         if holds(folder, group):
             yield folder, lambda: None
@@ -151,7 +158,7 @@ def in_worker() -> bool:
 _following: Following | None = None
 
 
-def follow(asked: Asked, session: Session | None = None) -> None:
+def follow(asked: Asked, session: "Session | None" = None) -> None:
     """Follow this process and those below it.
 
     Args:

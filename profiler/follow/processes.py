@@ -13,5 +13,5 @@ from feedline.profiler.store.manifest import process_started
 def note(asked: Asked, **what: str) -> None:
     """Write down what this process did: ``imported="torch"``, ``recorded=`` its folder, or ``unseen=`` why it has none."""
     command = privacy.recorded_argv(sys.argv, asked.record_argv)
-    about = processes.Line(pid=os.getpid(), started=process_started(os.getpid()), command=command)
+    about = {"pid": os.getpid(), "started": process_started(os.getpid()), "command": command}
     processes.write(Path(asked.run), {**about, **what})  # type: ignore[typeddict-item]

@@ -2,12 +2,16 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from feedline.profiler.record import privacy
 from feedline.profiler.samplers.processes import descendants
 from feedline.profiler.samplers.source import Source
 from feedline.profiler.store import processes
 from feedline.profiler.store.manifest import process_started
+
+if TYPE_CHECKING:
+    from feedline.profiler.store.shapes import Line
 
 VARIABLE = b"FEEDLINE_RUN="
 LIBRARY = b"/libtorch_cpu.so"
@@ -60,7 +64,7 @@ class Unfollowed(Source):
         else:
             return
         shown = privacy.recorded_argv(_script(command), self._record_argv)
-        line = processes.Line(pid=pid, started=process_started(pid), command=shown, unseen=why)
+        line: Line = {"pid": pid, "started": process_started(pid), "command": shown, "unseen": why}
         processes.write(self._run, line)
 
 

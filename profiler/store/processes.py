@@ -4,28 +4,19 @@ import json
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING
 
 from feedline.profiler.errors import OutputError, RunDamaged
 from feedline.profiler.files import owned
-from feedline.profiler.files.checking import Count, checked
 from feedline.profiler.files.reading import MOST_JSON, OF_RUN, json_of, whole
 from feedline.profiler.store.manifest import process_started
+
+if TYPE_CHECKING:  # msgspec is for readers
+    from feedline.profiler.store.shapes import Line
 
 FILE = "processes.jsonl"
 NAMED = 5  # processes that a note names
 WORDS = 6  # of a command
-
-
-class Line(TypedDict, total=False):
-    """What one process said, or what was seen of it."""
-
-    pid: Count
-    started: Count
-    command: list[str]
-    imported: str
-    recorded: str
-    unseen: str
 
 
 @dataclass
@@ -50,7 +41,7 @@ class Seen:
         return f"{' '.join(self.command[:WORDS])}{more} (pid {self.pid})"
 
 
-def write(run: Path, line: Line) -> None:
+def write(run: Path, line: "Line") -> None:
     """Add a line. A run folder that is not there yet, or may not be written to, gets none."""
     with suppress(OSError, OutputError):
         owned.add_line(run, FILE, json.dumps(line))
@@ -58,6 +49,9 @@ def write(run: Path, line: Line) -> None:
 
 def read(run: Path) -> list[Seen]:
     """All processes, in the order in which they were first seen. A line that is damaged is left out."""
+    from feedline.profiler.files.checking import checked
+    from feedline.profiler.store.shapes import Line
+
     try:
         lines = whole(run / FILE, MOST_JSON, OF_RUN).splitlines()
     except (OSError, RunDamaged):

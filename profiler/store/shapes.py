@@ -170,3 +170,14 @@ class Legend(RequiredOfLegend, total=False):
 
     absent: dict[str, str]
     machine: dict[str, Any]
+
+
+class Line(TypedDict, total=False):
+    """What one process said, or what was seen of it: a line of processes.jsonl."""
+
+    pid: Count
+    started: Count
+    command: list[str]
+    imported: str
+    recorded: str
+    unseen: str
