@@ -43,7 +43,7 @@ def trainings(path: Path) -> list[Training]:
         RunNotFound, RunDamaged, SchemaTooNew: as ``Run.open``.
     """
     inner = inner_folders(path)
-    if not inner and not rank_folders(path) and path.is_dir() and is_run(path):
+    if not inner and is_run(path) and not rank_folders(path):
         said = "; ".join(processes.notes(path, set(), set())) or "no process below it imported torch"
         raise RunNotFound(f"{path} holds no training, no step was made ({said})")
     if not inner:
