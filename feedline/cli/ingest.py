@@ -58,7 +58,7 @@ class Ingest:
         if not args.quiet or args.json:
             Report().run(argparse.Namespace(
                 run=output, output=None, force=args.force, quiet=args.quiet, json=args.json, ceilings=None, link_gbps=None, nccl_log=None,
-                finish=False, wait=0.0))  # fmt: skip
+                finish=False, wait=0.0, full=False))  # fmt: skip
         return TraceDamaged.exit_code if made.problems else 0
 
 
