@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from feedline.analysis.diagnose import leading
 from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.model import Report, StepSummary, Workers
 from feedline.analysis.quantities import seconds, share
@@ -109,10 +110,10 @@ def _sample(made: Workers) -> str:
 
 def _findings(report: Report, width: int) -> Iterable[Part]:
     """Those that ask for a change, but for the one that the verdict tells."""
-    leading = words.leading(report.findings)
+    top = leading(report.findings)
     mean = report.step.mean_s if report.step else None
     for finding in report.findings:
-        if finding is not leading and finding.severity is not Severity.INFO:
+        if finding is not top and finding.severity is not Severity.INFO:
             yield _told("Also", _also(finding, mean), 1, width)
 
 

@@ -15,6 +15,7 @@ from rich.segment import Segment, SegmentLines
 from rich.table import Table
 from rich.text import Text
 
+from feedline.analysis.diagnose import leading
 from feedline.analysis.finding import Finding
 from feedline.analysis.model import Report
 from feedline.analysis.quantities import BLANK, seconds, value
@@ -128,13 +129,13 @@ def _end(report: Report) -> Iterable[RenderableType]:
     if said := words.ended(report):
         yield plain(said, "bold red")
     yield plain(words.sentence(report.verdict), "bold")
-    leading = words.leading(report.findings)
+    top = leading(report.findings)
     table = Table.grid(padding=(0, 2))
     table.add_column(width=LABEL)
     table.add_column(overflow="fold")
-    if leading and leading.fix:
-        table.add_row(Text("Fix", "dim"), plain(words.sentence(leading.fix)))
-    if leading and (gain := words.gain(leading, report)):
+    if top and top.fix:
+        table.add_row(Text("Fix", "dim"), plain(words.sentence(top.fix)))
+    if top and (gain := words.gain(top, report)):
         table.add_row(Text("Gain", "dim"), plain(gain))
     if table.row_count:
         yield table

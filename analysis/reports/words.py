@@ -2,9 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Sequence
 
-from feedline.analysis.diagnose import leading
 from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.finding import cost as cost_of
 from feedline.analysis.model import (
@@ -69,6 +67,8 @@ NO_FINDINGS = "No rule found a cause that holds this run back."
 NO_SAMPLES = "The loader made no sample that could be measured."
 NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and what cannot"
 
+INTERRUPTED = 130  # exit code after Ctrl-C
+
 #: Stages of a step that belong to its input.
 INPUT = ("epoch_start", "sampler", "wait", "transport", *SAMPLE_STAGES)
 #: Notes that nearly every run has are left to the full report.
@@ -110,6 +110,8 @@ def is_usual(note: str) -> bool:
 
 def state(run: RunInfo) -> str:
     """How the run ended."""
+    if run.exit_code == INTERRUPTED:
+        return "interrupted"
     return f"ended with exit code {run.exit_code}" if run.exit_code else STATES.get(run.state, run.state)
 
 
@@ -119,7 +121,7 @@ def ended(report: Report) -> str:
     if run.exit_code:
         steps = "1 step" if made == 1 else f"{count(made)} steps"
         covers = f" after {steps}; the figures are those of these steps" if made else ""
-        return f"The training ended with exit code {run.exit_code}{covers}."
+        return f"The training {'was ' * (run.exit_code == INTERRUPTED)}{state(run)}{covers}."
     return "" if run.state == "finished" else f"This run is {state(run)}."
 
 
@@ -217,9 +219,7 @@ def _changing(comm: Communication) -> str:
     most = comm.late[0]
     if most.steps == most.late_steps:
         steps = "the one step" if most.steps == 1 else f"all {most.steps} steps"
-        return (
-            f"Rank {most.rank} was late in {steps} that had a late rank, by {seconds(most.late_s)}: too few to tell whether it always is."
-        )
+        return f"Rank {most.rank} was late in {steps} with a late rank, by {seconds(most.late_s)}: too few to tell whether always."
     of = f"{count(most.steps)} of {count(most.late_steps)} steps with a late rank"
     return f"The slow rank changes from step to step: most often it is rank {most.rank}, in {of}."
 

@@ -45,8 +45,8 @@ def _slow(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
         Severity.of(exposed_s / facts.step.mean_s),
         says=f"the network moves less than it should: {comm.network}; {seconds(exposed_s)} of each step is spent on it beyond backward",
         evidence=_evidence(facts, comm, exposed_s),
-        fix="check which transport and interface NCCL chose (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of NVLink), "
-        "and look for other traffic on the link",
+        fix="check which transport and interface NCCL chose (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of "
+        "NVLink), and look for other traffic on the link",
         disproof="a probe between the same hosts that is no faster than the run (feedline probe --only all_reduce)",
         cost_s=cost_s,
     )

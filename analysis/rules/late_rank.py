@@ -67,8 +67,8 @@ def _changing(facts: Facts, comm: Communication) -> Finding | None:
     return Finding(
         SPREAD,
         weight,
-        says=f"the slow rank changes from step to step: most often it is rank {worst.rank}, in {worst.steps} of {worst.late_steps} steps with "
-        f"a late rank; what varies most is {'the loader' if phase == 'wait' else phase}. {innocent(facts)}",
+        says=f"the slow rank changes from step to step: most often it is rank {worst.rank}, in {worst.steps} of {worst.late_steps} steps "
+        f"with a late rank; what varies most is {'the loader' if phase == 'wait' else phase}. {innocent(facts)}",
         evidence=_evidence(facts, comm, worst),
         fix="make steps alike: samples of like size together, more batches ahead (prefetch_factor), nothing else on these CPUs",
         disproof="waiting that stays as long when all ranks train on one and the same batch",
