@@ -48,7 +48,8 @@ class record(ContextDecorator):
 
     def __enter__(self) -> "record":
         try:
-            self._session = Session(self._path, sys.argv, self._overwrite, self._strict)
+            command = sys.argv if notebook.shell() is None else ["notebook"]  # a kernel's own arguments say nothing
+            self._session = Session(self._path, command, self._overwrite, self._strict)
         except OutputError as error:
             if self._strict:
                 raise

@@ -22,7 +22,7 @@ class Shown:
         self._text, self._page = text, page
 
     def _repr_html_(self) -> str:
-        style = f"width: 100%; height: {HEIGHT}px; border: 1px solid #ccc"
+        style = f"width: 100%; height: {HEIGHT}px; box-sizing: border-box; border: 1px solid #ccc"
         return f'<iframe title="feedline report" style="{style}" sandbox="allow-scripts" srcdoc="{html.escape(self._page)}"></iframe>'
 
     def __repr__(self) -> str:
