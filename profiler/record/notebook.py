@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from feedline.profiler.follow.reporting import not_followed
-
 COLUMNS = 80
 HEIGHT = 640  # pixels of the frame: verdict, step and the first finding
 PAGE = "report.html"
@@ -59,7 +57,7 @@ def built(run: Path) -> str:
     path = [place for place in sys.path if place]  # not the notebook's folder, whose modules may have any name
     command = ["report", os.path.abspath(run), "--finish"]
     program = f"import sys; sys.path[:] = {json.dumps(path)}; from feedline.cli import main; sys.exit(main({json.dumps(command)}))"
-    surroundings = {name: value for name, value in not_followed().items() if name not in COLORED}
+    surroundings = {name: value for name, value in os.environ.items() if name not in COLORED}
     surroundings |= {"COLUMNS": str(COLUMNS), "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(
         [sys.executable, "-Wignore", "-c", program],
