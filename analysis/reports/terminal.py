@@ -6,6 +6,7 @@ and where the files are; before it comes what this rests on: at most 40 lines in
 
 import io
 import os
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -143,14 +144,17 @@ def _end(report: Report) -> Iterable[RenderableType]:
 
 def _places(report: Report, files: Sequence[Path], full: bool) -> Iterable[tuple[str, str]]:
     """Where the report is, and the command that shows more than this; not wrapped, so that it can be copied."""
+    files = sorted(files, key=lambda file: file.suffix.lower() != ".html")
+    own = next((file.parent for file in files if file.parent.name == report.run.name), None)  # the report's own path may be masked
+    run = shlex.quote(os.path.relpath(own)) if own else words.run_place(report.run)
     if files:
         yield "Report", _named(files)
     if report.step is None:
         yield "Next", words.NEXT_WITHOUT_STEPS
     elif not any(file.suffix.lower() == ".html" for file in files):
-        yield "Next", f"feedline report {words.run_place(report.run)} -o report.html"
+        yield "Next", f"feedline report {run} -o report.html"
     if not full and report.step:
-        yield "More", f"feedline report {words.run_place(report.run)} --full"
+        yield "More", f"feedline report {run} --full"
 
 
 def _named(files: Sequence[Path]) -> str:
