@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from feedline.analysis.convergence.checks import GRAVE
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import Evidence, Finding, Severity, saving
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules import BETWEEN_RANKS, RULES, compute_bound, exposed_communication, input_bound_unexplained, late_rank
 from feedline.analysis.rules.held import MIN_WAIT_SHARE, steady_share
@@ -101,21 +101,24 @@ def _goes_before(first: Finding, second: Finding) -> bool:
     return same_list and second.cause in BEFORE.get(first.cause, ()) and first.cost_s >= MIN_PART * second.cost_s
 
 
+def leading(findings: Sequence[Finding]) -> Finding | None:
+    """The finding that the verdict tells; None without findings."""
+    return next((finding for finding in findings if finding.cause not in ASIDE), findings[0] if findings else None)
+
+
 def verdict(findings: list[Finding], facts: Facts) -> str:
-    """One sentence, with figures, for somebody who reads nothing else."""
-    if not findings:
+    """One or two sentences, with figures, for those who read nothing else."""
+    top = leading(findings)
+    if top is None:
         return "There is nothing to say about this run."
-    top = next((finding for finding in findings if finding.cause not in ASIDE), findings[0])
     if top.severity is Severity.INFO:
         return f"{top.says[0].upper()}{top.says[1:]}."
     if top.cause in WRONG or top.cause in ASIDE:
         return f"{WRONG.get(top.cause, WRONG_SET_UP)}: {top.says}."
+    bound = f"Input-bound, {share(steady_share(facts))} of each {seconds(facts.step.mean_s)} step"
     if top.cause == input_bound_unexplained.CAUSE:
-        return f"Input-bound: {top.says}."
-    winnable = f" (at most {seconds(top.cost_s)} a step to win)" if top.cost_s > 0 else ""
-    if top.cause in BOUND_BY:
-        return f"{BOUND_BY[top.cause]}: {top.says[0].upper()}{top.says[1:]}{winnable}."
-    return f"Input-bound, {share(steady_share(facts))} of each {seconds(facts.step.mean_s)} step: {top.says}{winnable}."
+        bound = "Input-bound"  # it says the share itself
+    return f"{BOUND_BY.get(top.cause, bound)}: {top.says}.{saving(top, facts.step.mean_s)}"
 
 
 def _input_not_seen(facts: Facts) -> Finding:

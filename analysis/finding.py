@@ -3,6 +3,11 @@
 import enum
 from dataclasses import dataclass, field
 
+from feedline.analysis.quantities import seconds, share
+
+#: Unit of a share from 0 to 1, which people read as a percentage.
+SHARE = "share"
+
 
 class Severity(str, enum.Enum):
     """How much of the run a cause holds back."""
@@ -24,7 +29,7 @@ class Severity(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """One measured fact: ``value`` in ``unit`` ("s", "B", "1" for ratios, "samples/s", ...)."""
+    """One measured fact: ``value`` in ``unit`` ("s", "B", "samples/s", ``SHARE`` for shares from 0 to 1, "1" for other ratios, ...)."""
 
     what: str
     value: float
@@ -70,3 +75,14 @@ class Finding:
     disproof: str = ""
     cost_s: float = 0.0
     blame: Blame | None = None
+
+
+def cost(finding: Finding, mean_step_s: float | None) -> str:
+    """``241 ms per step (19.4 %)``; without the share where the mean step is not known."""
+    part = f" ({share(finding.cost_s / mean_step_s)})" if mean_step_s else ""
+    return f"{seconds(finding.cost_s)} per step{part}"
+
+
+def saving(finding: Finding, mean_step_s: float | None) -> str:
+    """A sentence that follows what the finding says, or nothing where it names no cost."""
+    return f" Up to {cost(finding, mean_step_s)} can be saved." if finding.cost_s > 0 else ""

@@ -67,19 +67,18 @@ def share(x: float | None) -> str:
     return "<0.1 %" if 0 < x < 0.0005 else f"{100 * x:.1f} %"
 
 
-def value(x: float | None, unit: str, what: str = "") -> str:
-    """A figure of evidence in its own unit.
-
-    ``what`` tells shares from ratios, both of which have the unit "1": a share is given as percent.
-    """
+def value(x: float | None, unit: str) -> str:
+    """A figure of evidence in its own unit; a share from 0 to 1 (unit "share") as a percentage."""
     if x is None or not math.isfinite(x):
         return NOT_MEASURED
     if unit == "s":
         return seconds(x)
     if unit in ("B", "B/s"):
         return size(x) + unit[1:]
+    if unit == "share":
+        return share(x)
     if unit == "1":
-        return share(x) if "share" in what else number(x)
+        return number(x)
     if unit == "%":
         return f"{x:.1f} %"
     return _scaled(x, _HERTZ) if unit == "Hz" else f"{count(x)} {unit}"
@@ -87,7 +86,7 @@ def value(x: float | None, unit: str, what: str = "") -> str:
 
 def gauge_value(x: float | None, unit: str) -> str:
     """A figure of a gauge in its own unit. Of gauges, the unit "1" means a share (profiler/samplers/source.py)."""
-    return value(x, unit, "share" if unit == "1" else "")
+    return value(x, "share" if unit == "1" else unit)
 
 
 @dataclass(frozen=True)

@@ -102,11 +102,11 @@ def bounds(found: list[Roof], at_least: float) -> tuple[Roof | None, Roof | None
 def sentence(rate: float, nearest: Roof | None, following: Roof | None) -> str:
     """Both roofs in words."""
     if nearest is None:
-        return f"No roof is known above the {number(rate)} samples/s of this run."
-    here = f"{number(rate)} samples/s is {share(min(rate / nearest.samples_per_s, 1.0))} of the nearest roof, {_named(nearest)}."
+        return f"No limit is known above the {number(rate)} samples/s of this run."
+    here = f"{number(rate)} samples/s is {share(min(rate / nearest.samples_per_s, 1.0))} of the binding limit, {_named(nearest)}."
     if following is None:
         return f"{here} No other is known."
-    return f"{here} Without it the next is {_named(following)}: {number(rate)} -> {number(following.samples_per_s)} samples/s at most."
+    return f"{here} The next limit is {_named(following)}: {number(rate)} -> at most {number(following.samples_per_s)} samples/s."
 
 
 def _named(roof: Roof) -> str:

@@ -63,7 +63,7 @@ def _of_step(report: Report, step: StepSummary, batch: float) -> Iterator[Roof]:
     for name in MOVING:
         took = (step.gpu_stages or {}).get(name) or step.stages.get(name, 0.0)
         if took > 0:
-            yield _roof(name, "stage", batch / took, f"{seconds(took)} a step", binds=False)
+            yield _roof(name, "stage", batch / took, f"{seconds(took)} per step", binds=False)
 
 
 def _of_workers(workers: Workers | None, turns: bool) -> Iterator[Roof]:
@@ -73,7 +73,7 @@ def _of_workers(workers: Workers | None, turns: bool) -> Iterator[Roof]:
     busy = total.wall_s - (total.runqueue_s or 0.0)
     if busy > 0 and (workers.processes or turns):
         who = _workers(max(workers.processes, 1))
-        yield _roof(who if turns else "workers", "workers", max(workers.processes, 1) / busy, f"{who}, {seconds(busy)} a sample")
+        yield _roof(who if turns else "workers", "workers", max(workers.processes, 1) / busy, f"{who}, {seconds(busy)} per sample")
 
 
 def _of_cpus(report: Report, batch: float) -> Iterator[Roof]:
@@ -82,13 +82,13 @@ def _of_cpus(report: Report, batch: float) -> Iterator[Roof]:
         return
     if step is not None and step.cpu_s:
         each = step.cpu_s / batch
-        yield _roof("all CPUs", "cores", cores / each, f"{_cpus(cores)}, {seconds(each)} CPU a sample for everything")
+        yield _roof("all CPUs", "cores", cores / each, f"{_cpus(cores)}, {seconds(each)} CPU per sample for everything")
     costs = workers.per_sample if workers else {}
     for stage in ("total", *SAMPLE_STAGES):
         cost = costs.get(stage)
         if cost is not None and cost.cpu_s and stage not in MOVING:
             name, kind = ("loader on all CPUs", "cores") if stage == "total" else (stage, "stage")
-            says = f"{_cpus(cores)}, {seconds(cost.cpu_s)} CPU a sample"
+            says = f"{_cpus(cores)}, {seconds(cost.cpu_s)} CPU per sample"
             yield _roof(name, kind, cores / cost.cpu_s, says, binds=stage == "total")
 
 
@@ -108,7 +108,7 @@ def of_ceilings(report: Report, ceilings: Ceilings, flop_per_sample: float | Non
     """What was measured apart, in this run's samples."""
     found: list[Roof] = []
     if ceilings.peak_flops and flop_per_sample:
-        says = f"{number(ceilings.peak_flops / 1e12)} TFLOP/s over {number(flop_per_sample / 1e9)} GFLOP a sample"
+        says = f"{number(ceilings.peak_flops / 1e12)} TFLOP/s over {number(flop_per_sample / 1e9)} GFLOP per sample"
         found.append(Roof("device", "device", ceilings.peak_flops / flop_per_sample, None, None, says, peak_source(ceilings), True))
     measured = [one for one in ceilings.ceilings if one.value and math.isfinite(one.value)]
     found += [*_disk(report, ceilings, measured), *_moving(report, measured)]
@@ -175,7 +175,7 @@ def _in_samples(one: Ceiling, name: str, nbytes: float | None, binds: bool) -> R
         says = f"{one.name}: {count(one.value)} samples/s"
     elif one.unit == "B/s" and nbytes:
         factor = 1 / nbytes
-        says = f"{one.name}: {size(one.value)}/s over {size(nbytes)} a sample"
+        says = f"{one.name}: {size(one.value)}/s over {size(nbytes)} per sample"
     else:
         return None
     low, high = (None if edge is None else edge * factor for edge in (one.low, one.high))

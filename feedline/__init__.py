@@ -17,6 +17,10 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "metric", "on_trace_ready", "record", "stage"]
 
 
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 def __getattr__(name: str) -> Any:
     if name in ("metric", "record", "stage"):
         from feedline.profiler.record import api

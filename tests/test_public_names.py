@@ -27,6 +27,12 @@ def test_the_public_names_are_sorted_and_exist():
     assert [name for name in feedline.__all__ if not hasattr(feedline, name)] == []
 
 
+def test_dir_shows_the_public_names_before_one_of_them_was_used():
+    done = subprocess.run([sys.executable, "-c", "import feedline; print(*dir(feedline))"], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == feedline.__all__
+
+
 def test_every_list_of_public_names_is_sorted():
     lists = {path: declared(path) for folder in ("feedline", "profiler", "analysis", "pipelines") for path in (ROOT / folder).rglob("*.py")}
 

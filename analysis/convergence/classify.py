@@ -9,7 +9,7 @@ import numpy as np
 from feedline.analysis.convergence import curves
 from feedline.analysis.convergence.curves import RECALIBRATED, Level
 from feedline.analysis.convergence.recorded import Recorded
-from feedline.analysis.finding import Evidence
+from feedline.analysis.finding import SHARE, Evidence
 from feedline.analysis.quantities import count, number, share
 
 TRAIN, EVAL = "train loss", "eval loss"
@@ -178,7 +178,7 @@ def _kinds(other: Group, train: Difference | None, held: Difference | None, lag:
     found: list[Kind] = []
     if lag is not None and held is not None and lag >= CLOSES:
         said = f"with statistics recalibrated, {share(min(lag, 1.0))} of the gap in {held.name} closes: {held.text()}"
-        found.append((LAG, False, said, [*held.evidence(), Evidence("share of the gap that recalibration closes", lag, "1")]))
+        found.append((LAG, False, said, [*held.evidence(), Evidence("share of the gap that recalibration closes", lag, SHARE)]))
     if train is not None and train.counts:
         found.append((DEFICIT, False, f"{train.text()} after as many samples", train.evidence()))
     elif held is not None and held.counts and not found:

@@ -4,6 +4,7 @@ Adding one: a module with ``render(report) -> str``, and a line in ``ENDINGS``.
 """
 
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,8 +42,12 @@ def text(report: Report, path: Path) -> str:
     return made
 
 
-def to_terminal(report: Report, console: "Console") -> None:
-    """Print a report."""
+def to_terminal(report: Report, console: "Console", full: bool = False, files: Sequence[Path] = ()) -> None:
+    """Print a report: in at most about 40 lines, or all of it.
+
+    Args:
+        files: those just written, for the line that says where the report is.
+    """
     from feedline.analysis.reports.terminal import show
 
-    show(report, console)
+    show(report, console, full, files)

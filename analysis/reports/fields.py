@@ -373,6 +373,6 @@ FIELDS: dict[str, dict[str, Field]] = {
     "Evidence": {
         "what": Field("", "What was measured"),
         "value": Field("see unit", "The figure"),
-        "unit": Field("", "s, B, samples/s and so on; 1 for ratios and shares"),
+        "unit": Field("", "s, B, samples/s and so on; share for shares from 0 to 1, 1 for other ratios"),
     },
 }

@@ -12,7 +12,7 @@ from feedline.analysis.reports.words import sentence
 
 MOST_CHECKS, MOST_CURVES = 3, 2  # lines and curves of the terminal
 #: Instead of the whole reason, where there is one line for it.
-NEEDS = "Noise scale: not measured, for it needs several ranks or gradient accumulation."
+NEEDS = "Noise scale: not measured; it needs several ranks or gradient accumulation."
 
 
 def progress(curve: CurvePoints) -> str:
@@ -66,6 +66,18 @@ def lines(report: Report, width: int) -> list[str]:
     for finding, told in checks[:MOST_CHECKS]:
         said.append(cut(f"- {finding.cause}: {'see the findings' if told else finding.fix or finding.says}", width))
     return said
+
+
+def short(report: Report) -> list[tuple[str, str]]:
+    """For the short report: (label, text) of how the training got on, then of what is wrong with its set-up and told nowhere else."""
+    made = report.convergence
+    if made is None or not (made.curves or made.noise.windows or made.checks):
+        return []
+    curves = ", ".join(progress(curve) for curve in told_curves(made)[:MOST_CURVES])
+    measured = made.noise.value is not None or (made.price and made.price.where != "unknown")
+    said = [f"{trained(made, short=True)}: {curves}." if curves else "", price(made) if measured else ""]
+    told = [("Convergence", " ".join(part for part in said if part))] if any(said) else []
+    return told + [("Set-up", f"{one.cause}: {one.fix or one.says}") for one, above in own_checks(report)[:MOST_CHECKS] if not above]
 
 
 def _no_scale(made: ConvergenceSummary) -> str:

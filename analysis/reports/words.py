@@ -4,7 +4,19 @@ import re
 import shlex
 
 from feedline.analysis.finding import Finding, Severity
-from feedline.analysis.model import Communication, Hook, LateRank, Report, Roofline, RunInfo, Throughput, Workers
+from feedline.analysis.finding import cost as cost_of
+from feedline.analysis.model import (
+    SAMPLE_STAGES,
+    Communication,
+    Hook,
+    LateRank,
+    Report,
+    Roofline,
+    RunInfo,
+    StepSummary,
+    Throughput,
+    Workers,
+)
 from feedline.analysis.quantities import count, duration, number, seconds, share
 
 STATES = {
@@ -15,8 +27,8 @@ STATES = {
 WAITS = {
     "starved": "no worker had finished a batch",
     "head_of_line": "a later batch was ready, but the next in order was not",
-    "transport": "the batch was made, but still on its way from the worker",
-    "epoch_start": "workers were starting, or their first batch was being made",
+    "transport": "the batch was ready, but still on its way from the worker",
+    "epoch_start": "workers were starting or making their first batch",
 }
 SEVERITIES = {
     Severity.HIGH: "20 % of a step or more",
@@ -53,6 +65,14 @@ NO_STEP = (
 NO_WORKERS = "No loader was seen, so there is no cost per sample to show."
 NO_FINDINGS = "No rule found a cause that holds this run back."
 NO_SAMPLES = "The loader made no sample that could be measured."
+NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and what cannot"
+
+INTERRUPTED = 130  # exit code after Ctrl-C
+
+#: Stages of a step that belong to its input.
+INPUT = ("epoch_start", "sampler", "wait", "transport", *SAMPLE_STAGES)
+#: Notes that nearly every run has are left to the full report.
+USUAL = ("not in the means: workers start",)
 
 #: Refused hooks whose reason holds one of these are no loss: what they would have seen was not there, or is seen in another way.
 NO_LOSS = (
@@ -64,6 +84,7 @@ NO_LOSS = (
     "no physical disk",
     "not on a block device",
     "every import and log file goes through it",
+    "before one step could be counted",
 )
 
 
@@ -77,10 +98,45 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:] if re.match(r"[a-z]+[ ,]", text) else text
 
 
+def full_stop(text: str) -> str:
+    """A text as a sentence, with a full stop at its end."""
+    return text if text.endswith((".", "!", "?", "…")) else f"{sentence(text)}."
+
+
+def is_usual(note: str) -> bool:
+    """Whether nearly every run has this note."""
+    return any(words in note for words in USUAL)
+
+
 def state(run: RunInfo) -> str:
     """How the run ended."""
-    words = STATES.get(run.state, run.state)
-    return f"{words}, exit code {run.exit_code}" if run.exit_code else words
+    if run.exit_code == INTERRUPTED:
+        return "interrupted"
+    return f"ended with exit code {run.exit_code}" if run.exit_code else STATES.get(run.state, run.state)
+
+
+def ended(report: Report) -> str:
+    """What a reader should know first of a run that did not end well; nothing for one that did."""
+    run, made = report.run, report.throughput.steps
+    if run.exit_code:
+        steps = "1 step" if made == 1 else f"{count(made)} steps"
+        covers = f" after {steps}; the figures are those of these steps" if made else ""
+        return f"The training {'was ' * (run.exit_code == INTERRUPTED)}{state(run)}{covers}."
+    return "" if run.state == "finished" else f"This run is {state(run)}."
+
+
+def input_share(step: StepSummary) -> float:
+    """Share of the step that its input takes, waiting included."""
+    return sum(step.stages.get(name, 0.0) for name in INPUT) / step.mean_s if step.mean_s > 0 else 0.0
+
+
+def gain(finding: Finding, report: Report) -> str:
+    """What the training would make without this cause, at most; nothing where the finding names no cost."""
+    step, pace = report.step, report.throughput
+    if step is None or finding.severity is Severity.INFO or not 0 < finding.cost_s < step.mean_s:
+        return ""
+    rate, unit = (pace.samples_per_s, "samples/s") if pace.samples_per_s is not None else (pace.steps_per_s, "steps/s")
+    return f"{number(rate)} -> at most {number(rate * step.mean_s / (step.mean_s - finding.cost_s))} {unit}" if rate else ""
 
 
 def pace(throughput: Throughput) -> list[str]:
@@ -91,7 +147,7 @@ def pace(throughput: Throughput) -> list[str]:
     if throughput.steps_per_s is not None:
         parts.append(f"{number(throughput.steps_per_s)} steps/s")
     if throughput.batch_size is not None:
-        parts.append(f"{count(throughput.batch_size)} samples a step")
+        parts.append(f"{count(throughput.batch_size)} samples per step")
     return parts or ["throughput not measured"]
 
 
@@ -108,10 +164,7 @@ def severity(finding: Finding) -> str:
 
 def cost(finding: Finding, mean_step_s: float | None) -> str:
     """What a finding costs at most, or nothing where it names no cost."""
-    if not finding.cost_s > 0:
-        return ""
-    part = f" ({share(finding.cost_s / mean_step_s)})" if mean_step_s else ""
-    return f"costs at most {seconds(finding.cost_s)} a step{part}"
+    return f"costs up to {cost_of(finding, mean_step_s)}" if finding.cost_s > 0 else ""
 
 
 def ranks(report: Report) -> str:
@@ -121,9 +174,10 @@ def ranks(report: Report) -> str:
     if len(means) < 2:
         return ""
     slowest, fastest = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
+    shown = min(report.ranks, key=lambda rank: int(rank) if rank.isdecimal() else 0)
     shortest, longest = seconds(means[fastest]), seconds(means[slowest])
-    times = means[slowest] / means[fastest]
-    return f"Figures are rank 0's. Mean step: rank {fastest} {shortest}, rank {slowest} {longest} ({times:.2f} times as long)."
+    alike = f"Mean step of all ranks: {longest}" if shortest == longest else ""
+    return f"Showing rank {shown}. {alike or f'Mean step: {shortest} (rank {fastest}) to {longest} (rank {slowest})'}."
 
 
 def ranks_to_show(report: Report, most: int) -> tuple[dict[str, dict[str, float | None]], int]:
@@ -141,38 +195,39 @@ def ranks_to_show(report: Report, most: int) -> tuple[dict[str, dict[str, float 
     return {rank: own for rank, own in parts.items() if rank in chosen}, len(parts) - most
 
 
-def communication(report: Report) -> list[str]:
-    """The network, the late ranks, and how sure that is."""
+def communication(report: Report, late_ranks: bool = True, in_short: bool = False) -> list[str]:
+    """The network, the late ranks, and how sure that is; in short, what is known of the first two."""
     comm = report.comm
     if comm is None:
         return []
-    said = [f"{sentence(comm.network)}."] if comm.network else []
-    said += [late(one) for one in comm.late[:2] if one.persistent] or ([_changing(comm)] if comm.late else [])
-    return said if comm.clock_bound_s is None else [*said, clocks(comm.clocks, comm.clock_bound_s)]
+    said = [f"{sentence(comm.network)}."] if comm.network and not (in_short and comm.network_share is None) else []
+    if late_ranks:
+        said += [late(one) for one in comm.late[:2] if one.persistent] or ([_changing(comm)] if comm.late else [])
+    return [*said, clocks(comm.clocks, comm.clock_bound_s)] if comm.clock_bound_s is not None and not in_short else said
 
 
 def late(one: LateRank) -> str:
     """One rank that others wait for."""
-    costs = "" if one.cost_s is None else f", which costs {seconds(max(one.cost_s, 0.0))} of each step"
+    costs = "" if one.cost_s is None else f", which costs {seconds(max(one.cost_s, 0.0))} per step"
     what = {"wait": "its loader", "other": "what no stage accounts for"}.get(one.phase, one.phase)
     part = f" ({one.part})" if one.part else ""
     times = f"in {count(one.steps)} of {count(one.all_steps)} steps"
-    return f"Rank {one.rank} comes {seconds(one.late_s)} late {times}{costs}: {what}{part} takes {seconds(one.excess_s)} longer there."
+    return f"Rank {one.rank} is {seconds(one.late_s)} late {times}{costs}: {what}{part} takes {seconds(one.excess_s)} longer there."
 
 
 def _changing(comm: Communication) -> str:
     most = comm.late[0]
     if most.steps == most.late_steps:
         steps = "the one step" if most.steps == 1 else f"all {most.steps} steps"
-        return f"Rank {most.rank} was late in {steps} that had a late rank, by {seconds(most.late_s)}: too few to tell if always."
+        return f"Rank {most.rank} was late in {steps} with a late rank, by {seconds(most.late_s)}: too few to tell whether always."
     of = f"{count(most.steps)} of {count(most.late_steps)} steps with a late rank"
-    return f"Ranks are late in turns: rank {most.rank} most often, in {of}."
+    return f"The slow rank changes from step to step: most often it is rank {most.rank}, in {of}."
 
 
 def clocks(how: str, bound_s: float) -> str:
     """How well ranks can be compared."""
     way = {"measured": "measured while it ran", "collective ends": "aligned on the ends of collectives"}.get(how, how)
-    return f"Clocks were {way}: differences between ranks below {seconds(bound_s)} say nothing."
+    return f"Clocks were {way}; differences between ranks below {seconds(bound_s)} are within their error."
 
 
 def roofline(made: Roofline) -> str:
@@ -181,13 +236,13 @@ def roofline(made: Roofline) -> str:
     if made.mfu is not None:
         parts.append(f"That is {share(made.mfu)} of the device's peak (MFU).")
     elif made.peak_flops is None:
-        parts.append(f"The device's own roof is missing: {made.peak_source}.")
+        parts.append(f"The device's own limit is unknown: {made.peak_source}.")
     elif made.flop_per_sample is not None:
         parts.append(f"The device's peak is too low ({made.peak_source}).")
     if made.flop_per_sample is None:
-        parts.append(f"FLOP a sample are not known: {made.flop_source}.")
+        parts.append(f"FLOP per sample are unknown: {made.flop_source}.")
     if made.sweep is not None:
-        parts.append(f"Batches of more than {count(made.sweep.knee)} bring the model alone less than 5 % more.")
+        parts.append(f"Batches of more than {count(made.sweep.knee)} samples make the model alone less than 5 % faster.")
     return " ".join(parts)
 
 
@@ -206,19 +261,12 @@ def workers(made: Workers) -> list[str]:
     if made.busy_share is not None:
         facts.append(f"busy {share(made.busy_share)}")
     if made.idle_share is not None:
-        facts.append(f"without work {share(made.idle_share)}")
+        facts.append(f"idle {share(made.idle_share)}")
     if made.fetch_mean_s is not None:
         varies = "" if made.fetch_cv is None else f" (varies by {share(made.fetch_cv)})"
         facts.append(f"a batch takes {seconds(made.fetch_mean_s)}{varies}")
     facts.append(f"{made.samples_in_detail:,} of {made.samples:,} samples in detail")
     return facts
-
-
-def next_command(report: Report) -> tuple[str, str]:
-    """What to type next, and what it gives."""
-    if report.step is None:
-        return "feedline env", "says, hook by hook, what this machine and this torch allow"
-    return f"feedline report {run_place(report.run)} -o report.html", "draws all of this, with the course over the run, in one file"
 
 
 def run_place(run: RunInfo) -> str:

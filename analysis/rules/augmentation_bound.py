@@ -1,7 +1,7 @@
 """Augmentation takes most of the CPU time of a sample."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.model import Operation
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules.cpus import cost_share, cpu_share_of
@@ -26,14 +26,14 @@ def check(facts: Facts) -> Finding | None:
     if weight is Severity.INFO:
         return None
     heaviest = _heaviest(facts)
-    names = f", {heaviest[0].name} most of all ({seconds(heaviest[0].wall_s)} a sample)" if heaviest else ""
+    names = f", {heaviest[0].name} most of all ({seconds(heaviest[0].wall_s)} per sample)" if heaviest else ""
     return Finding(
         CAUSE,
         weight,
         says=f"augmentation takes {share(of_cpu)} of the CPU time of a sample{names}",
         evidence=[
-            Evidence("augmentation's share of the sample's CPU", of_cpu, "1"),
-            Evidence("augmentation's share of the sample's time", of_wall, "1"),
+            Evidence("augmentation's share of the sample's CPU", of_cpu, SHARE),
+            Evidence("augmentation's share of the sample's time", of_wall, SHARE),
             *(Evidence(f"{op.name} per sample", op.wall_s, "s") for op in heaviest),
         ],
         fix="crop before the costly operations, use torchvision.transforms.v2 on uint8 tensors, or augment whole batches on the GPU",

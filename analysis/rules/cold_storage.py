@@ -1,7 +1,7 @@
 """Samples wait for the disk: the files are not in the page cache."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import share, size
 from feedline.analysis.rules.cpus import blocked_share
 from feedline.analysis.rules.held import held, severity
@@ -46,7 +46,7 @@ def check(facts: Facts) -> Finding | None:
 def _evidence(facts: Facts, blocked: float, disk_bytes: float) -> list[Evidence]:
     rate, traffic = facts.throughput.samples_per_s, facts.traffic
     found = [
-        ("blocked share of a sample's time", blocked, "1"),
+        ("blocked share of a sample's time", blocked, SHARE),
         ("bytes from the disk per sample", disk_bytes, "B"),
         ("bytes read per sample", traffic.read_chars, "B"),
         ("major page faults per sample", traffic.major_faults, "faults"),

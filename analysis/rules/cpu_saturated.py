@@ -1,7 +1,7 @@
 """The CPUs are full, so samples queue for them and more workers cannot help."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import number, share
 from feedline.analysis.rules import cpus
 from feedline.analysis.rules.held import held, severity
@@ -38,7 +38,7 @@ def _evidence(facts: Facts) -> list[Evidence]:
     rate = facts.throughput.samples_per_s
     making = total.cpu_s * rate if total and total.cpu_s is not None and rate is not None else None
     found = [
-        ("share of a sample's time waiting for a CPU", cpus.runqueue_share(facts), "1"),
+        ("share of a sample's time waiting for a CPU", cpus.runqueue_share(facts), SHARE),
         ("CPUs in use", cpus.used_cpus(facts), "CPUs"),
         ("CPUs in use by the making of samples", making, "CPUs"),
         ("CPUs that may be used", facts.effective_cpus, "CPUs"),

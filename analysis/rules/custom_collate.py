@@ -1,7 +1,7 @@
 """A batch leaves its worker in ordinary memory, so it is copied into shared memory once more."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import size
 from feedline.analysis.rules.held import held, making_share, num_workers, severity
 from feedline.analysis.rules.objects_in_queue import MAX_PICKLE_BYTES
@@ -29,10 +29,10 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"{whose} returns {size(loader.batch_bytes)} a batch outside shared memory: each batch is copied once more",
+        says=f"{whose} returns {size(loader.batch_bytes)} per batch outside shared memory: each batch is copied once more",
         evidence=[
             Evidence("bytes per batch", loader.batch_bytes, "B"),
-            Evidence("collate's and transport's share of making a batch", making_share(facts, "collate", "transport"), "1"),
+            Evidence("collate's and transport's share of making a batch", making_share(facts, "collate", "transport"), SHARE),
             Evidence("transport in the main process per step", held(facts).transport_s, "s"),
         ],
         fix="use default_collate for the large tensors, or stack with out= into a tensor made by storage()._new_shared()",

@@ -1,7 +1,7 @@
 """Decoding takes most of the CPU time of a sample."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules.cpus import cost_share, cpu_share_of
 from feedline.analysis.rules.held import held, making_share, severity
@@ -25,7 +25,10 @@ def check(facts: Facts) -> Finding | None:
     if weight is Severity.INFO:
         return None
     cost = facts.workers.per_sample.get("decode") if facts.workers else None
-    evidence = [Evidence("decode's share of the sample's CPU", of_cpu, "1"), Evidence("decode's share of the sample's time", of_wall, "1")]
+    evidence = [
+        Evidence("decode's share of the sample's CPU", of_cpu, SHARE),
+        Evidence("decode's share of the sample's time", of_wall, SHARE),
+    ]
     if cost is not None:
         evidence.append(Evidence("decode per sample", cost.wall_s, "s"))
     each = f", {seconds(cost.wall_s)} each" if cost else ""

@@ -1,4 +1,4 @@
-"""Every epoch starts its workers anew."""
+"""Every epoch restarts its workers."""
 
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import Evidence, Finding, Severity
@@ -29,8 +29,8 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"each of {facts.epochs} epochs starts its workers anew{f' by {method}' if method else ''}"
-        + (f": {seconds(first)} to its first batch" if first else ""),
+        says=f"workers are restarted{f' ({method})' if method else ''} in each of {facts.epochs} epochs"
+        + (f"; the first batch then takes {seconds(first)}" if first else ""),
         evidence=[Evidence(what, value, unit) for what, value, unit in found if value is not None],
         fix="persistent_workers=True"
         + ("; forkserver with set_forkserver_preload(['torch']) starts without importing again" if slow else ""),

@@ -1,7 +1,7 @@
 """Moving gradients takes time that no backward covers: because the network is slow, or because there is that much to move."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.model import Communication, Prediction
 from feedline.analysis.quantities import seconds, share
 
@@ -45,8 +45,8 @@ def _slow(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
         Severity.of(exposed_s / facts.step.mean_s),
         says=f"the network moves less than it should: {comm.network}; {seconds(exposed_s)} of each step is spent on it beyond backward",
         evidence=_evidence(facts, comm, exposed_s),
-        fix="look for the way the bytes take (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of NVLink), "
-        "other traffic on the link, and the interface that was chosen",
+        fix="check which transport and interface NCCL chose (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of "
+        "NVLink), and look for other traffic on the link",
         disproof="a probe between the same hosts that is no faster than the run (feedline probe --only all_reduce)",
         cost_s=cost_s,
     )
@@ -58,7 +58,7 @@ def _untold(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
         Severity.of(exposed_s / facts.step.mean_s),
         says=f"collectives take {seconds(exposed_s)} of each step beyond backward; {comm.network}",
         evidence=[Evidence("in collectives beyond backward, per step", exposed_s, "s")],
-        fix="have all ranks in one report, on one clock: notes say which are missing, or why their clocks cannot be compared",
+        fix="record all ranks in one run, on one clock: the notes say which are missing, or why their clocks cannot be compared",
         disproof="a step that is as long with every rank training alone",
         cost_s=exposed_s,
     )
@@ -66,7 +66,7 @@ def _untold(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
 
 def _exposed(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
     best = best_of(comm)
-    gain = f"; the replay expects {seconds(best.step_s)} a step with {best.what}" if best and best.step_s is not None else ""
+    gain = f"; the replay expects {seconds(best.step_s)} per step with {best.what}" if best and best.step_s is not None else ""
     network = f". {comm.network[:1].upper()}{comm.network[1:]}" if comm.network_share is not None else ""
     hidden_s = min(parts.get("hidden_transfer_s") or 0.0 for parts in facts.comm_parts.values())
     return Finding(
@@ -96,10 +96,10 @@ def _fix(best: Prediction | None) -> str:
 
 def _evidence(facts: Facts, comm: Communication, exposed_s: float) -> list[Evidence]:
     found = [Evidence("transfer beyond backward, per step", exposed_s, "s")]
-    found += [Evidence("share of the step", exposed_s / facts.step.mean_s, "1")] if facts.step.mean_s else []
+    found += [Evidence("share of the step", exposed_s / facts.step.mean_s, SHARE)] if facts.step.mean_s else []
     moved = next((kind for kind in comm.collectives if kind.busbw_gbps), None)
     if moved and moved.busbw_gbps:
         found.append(Evidence(f"bus bandwidth of {moved.name} of {moved.bytes:,} B over {moved.n} ranks", moved.busbw_gbps * 1e9, "B/s"))
     if comm.network_share is not None:
-        found.append(Evidence("share of the ceiling", comm.network_share, "1"))
+        found.append(Evidence("share of the ceiling", comm.network_share, SHARE))
     return found

@@ -1,7 +1,7 @@
 """Pictures are made into float32 on the host: four times the bytes to collate, hand over and copy."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, size
 from feedline.analysis.rules.held import held, making_share, operations_share, severity
 
@@ -26,8 +26,8 @@ def check(facts: Facts) -> Finding | None:
     if weight is Severity.INFO:
         return None
     evidence = [
-        Evidence("share of the sample's time in converting to float32", converting, "1"),
-        Evidence("share of the sample's time in collate", making_share(facts, "collate"), "1"),
+        Evidence("share of the sample's time in converting to float32", converting, SHARE),
+        Evidence("share of the sample's time in collate", making_share(facts, "collate"), SHARE),
         Evidence("transport, pin and copy per step", moving_s, "s"),
     ]
     if loader.batch_bytes is not None:
@@ -35,7 +35,7 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"pictures become float32 on the host: up to {seconds(cost_s)} a step, and batches of {size(loader.batch_bytes)} "
+        says=f"pictures become float32 on the host: up to {seconds(cost_s)} per step, and batches of {size(loader.batch_bytes)} "
         f"instead of {size(loader.batch_bytes / 4 if loader.batch_bytes is not None else None)}",
         evidence=evidence,
         fix="hand uint8 tensors over (PILToTensor, no Normalize) and convert and normalise the whole batch on the device",

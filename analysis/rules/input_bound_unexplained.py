@@ -1,7 +1,7 @@
 """The run waits for its input and no rule says why. Better said than hidden."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules import cpus
 from feedline.analysis.rules.held import MAKING, held, making_share, steady_share
@@ -24,12 +24,12 @@ def check(facts: Facts) -> Finding:
     return Finding(
         CAUSE,
         Severity.of(waiting),
-        says=f"the step waits for its input {share(waiting)} of its time, but no rule explains it: the largest part is {part} "
-        f"({seconds(part_s)} a step){inside}",
+        says=f"the step waits for its input {share(waiting)} of the time, and no rule explains why: the largest part is {part} "
+        f"({seconds(part_s)} per step){inside}",
         evidence=[
-            Evidence("share of the step waiting for input", waiting, "1"),
+            Evidence("share of the step waiting for input", waiting, SHARE),
             Evidence(f"{part} per step", part_s, "s"),
-            *(Evidence(what, value, "1") for what, value in shares if value is not None),
+            *(Evidence(what, value, SHARE) for what, value in shares if value is not None),
         ],
         fix="look at the stages of a sample in the report, and name your own parts with feedline.stage(...) to split them",
         disproof="a step that is no faster when one batch is used again and again",

@@ -1,7 +1,7 @@
 """The ranks wait for one of them, or for another one in each step."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import Blame, Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Blame, Evidence, Finding, Severity
 from feedline.analysis.model import Communication, LateRank
 from feedline.analysis.quantities import seconds, share
 
@@ -12,12 +12,12 @@ SPREAD = "late_ranks"
 FEWEST_STEPS = 4
 
 FIXES = {
-    "wait": "give that rank's loader what the others' have: the same files and sizes of samples, its own disk and CPUs, as many workers",
+    "wait": "give that rank's loader what the others have: samples of the same size, as many workers, its own CPUs and disk",
     "copy": "look at that rank's link to its device (PCIe generation and width, pinned memory)",
     "forward": "look at that rank's device and its share of the work: clocks, temperature, other programs, longer sequences",
     "backward": "look at that rank's device and its share of the work: clocks, temperature, other programs, longer sequences",
     "optimizer": "look at what only that rank does around its update: logging, checkpoints, evaluation",
-    "other": "look at what only that rank does between its steps: logging, checkpoints, evaluation; feedline.stage(...) gives it a name",
+    "other": "look at what only that rank does between its steps: logging, checkpoints, evaluation; name it with feedline.stage(...)",
 }
 
 
@@ -37,15 +37,14 @@ def _one(facts: Facts, comm: Communication, late: LateRank) -> Finding | None:
         return None
     what = late.part or ("waiting for its loader" if late.phase == "wait" else late.phase)
     what = f"time that no stage accounts for ({late.phase})" if late.phase == "other" else what
-    why = f"; its {what} takes {seconds(late.excess_s)} longer than on the median of the others" if late.excess_s > 0 else ""
-    host = "; so do all ranks of its host, and no other" if late.whole_host else ""
+    why = f"; its {what} takes {seconds(late.excess_s)} longer than the others' median" if late.excess_s > 0 else ""
+    host = "; all ranks of its host are late, and no other" if late.whole_host else ""
     others = "the other rank waits" if len(facts.comm_parts) == 2 else f"the other {len(facts.comm_parts) - 1} wait"
     return Finding(
         CAUSE,
         weight,
-        says=f"rank {late.rank}{f' and its {late.part} make' if late.part else ' makes'} the others wait: it comes "
-        f"{seconds(late.late_s)} late in {late.steps} of {late.all_steps} steps, "
-        f"and {others} {seconds(late.waited_s)} a step{why}{host}. {innocent(facts)}",
+        says=f"rank {late.rank} is the straggler{f' (slow {late.part})' if late.part else ''}: {seconds(late.late_s)} late in "
+        f"{late.steps} of {late.all_steps} steps, and {others} {seconds(late.waited_s)} per step{why}{host}. {innocent(facts)}",
         evidence=_evidence(facts, comm, late),
         fix=FIXES.get(late.phase, f"look at what rank {late.rank} does in {late.phase}"),
         disproof=f"waiting that stays as long when rank {late.rank} runs on another machine with other data",
@@ -68,8 +67,8 @@ def _changing(facts: Facts, comm: Communication) -> Finding | None:
     return Finding(
         SPREAD,
         weight,
-        says=f"ranks wait for each other, for another one in each step: rank {worst.rank} is the late one most often, in {worst.steps} of "
-        f"{worst.late_steps}; it is mostly {'the loader' if phase == 'wait' else phase} that varies. {innocent(facts)}",
+        says=f"the slow rank changes from step to step: most often it is rank {worst.rank}, in {worst.steps} of {worst.late_steps} steps "
+        f"with a late rank; what varies most is {'the loader' if phase == 'wait' else phase}. {innocent(facts)}",
         evidence=_evidence(facts, comm, worst),
         fix="make steps alike: samples of like size together, more batches ahead (prefetch_factor), nothing else on these CPUs",
         disproof="waiting that stays as long when all ranks train on one and the same batch",
@@ -82,20 +81,20 @@ def _evidence(facts: Facts, comm: Communication, late: LateRank) -> list[Evidenc
     found = [
         Evidence(f"rank {late.rank} later than the median of the others", late.late_s, "s"),
         Evidence(f"waiting for rank {late.rank}, mean of the others", late.waited_s, "s"),
-        Evidence("share of the late steps in which it was this rank", late.steps / late.late_steps, "1"),
-        Evidence("bytes moving per step", transfer_s(facts), "s"),
+        Evidence("share of the late steps in which it was this rank", late.steps / late.late_steps, SHARE),
+        Evidence("data transfer per step", transfer_s(facts), "s"),
     ]
     if comm.clock_bound_s is not None:
-        found.append(Evidence("differences between ranks say nothing below", comm.clock_bound_s, "s"))
+        found.append(Evidence("clock error between ranks", comm.clock_bound_s, "s"))
     return found
 
 
 def innocent(facts: Facts) -> str:
-    """That the network is not to blame, where collectives wait more than they move."""
+    """That the network is not the cause, where collectives wait more than they move."""
     wait_s, move_s = waiting_s(facts), transfer_s(facts)
     if wait_s <= move_s:
         return f"Of the {seconds(wait_s + move_s)} in collectives, {share(wait_s / max(wait_s + move_s, 1e-12))} is waiting"
-    return f"The network is innocent: of {seconds(wait_s + move_s)} in collectives, bytes move in {seconds(move_s)}"
+    return f"The network is not the cause: only {seconds(move_s)} of the {seconds(wait_s + move_s)} in collectives are data transfer"
 
 
 def waiting_s(facts: Facts) -> float:

@@ -1,7 +1,7 @@
 """Arrays or large objects are pickled through the workers' queue instead of handed over in shared memory."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import size
 from feedline.analysis.rules.held import held, making_share, num_workers, severity
 
@@ -26,10 +26,10 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"{size(loader.pickle_bytes)} a batch are pickled through the workers' queue",
+        says=f"{size(loader.pickle_bytes)} per batch are pickled through the workers' queue",
         evidence=[
             Evidence("pickled bytes per batch", loader.pickle_bytes or 0, "B"),
-            Evidence("transport's share of making a batch", making_share(facts, "transport"), "1"),
+            Evidence("transport's share of making a batch", making_share(facts, "transport"), SHARE),
             Evidence("transport in the main process per step", held(facts).transport_s, "s"),
         ],
         fix="turn arrays into tensors in the worker (torch.from_numpy, default_collate): tensors travel in shared memory",

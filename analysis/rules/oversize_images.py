@@ -1,7 +1,7 @@
 """Images are decoded far larger than what the model sees."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import Evidence, Finding
+from feedline.analysis.finding import SHARE, Evidence, Finding
 from feedline.analysis.quantities import number
 from feedline.analysis.rules.cpus import cost_share
 from feedline.analysis.rules.held import held, operations_share, severity
@@ -32,7 +32,7 @@ def check(facts: Facts) -> Finding | None:
         evidence=[
             Evidence("pixels decoded per sample", maker.decoded_pixels, "pixels"),
             Evidence("pixels handed on per sample", maker.output_pixels, "pixels"),
-            Evidence("share of the sample's time in reading, decoding and resizing", by_pixels, "1"),
+            Evidence("share of the sample's time in reading, decoding and resizing", by_pixels, SHARE),
         ],
         fix="store the images near the training size once, or decode at 1/2, 1/4 or 1/8 of the size (Image.draft, IMREAD_REDUCED_COLOR_2)",
         disproof="decode time per sample that does not fall when 50 of the files are resized ahead",

@@ -1,7 +1,7 @@
 """Samples spend their time in many small reads."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import number, share, size
 from feedline.analysis.rules.cpus import blocked_share
 from feedline.analysis.rules.held import held, making_share, severity
@@ -31,7 +31,7 @@ def check(facts: Facts) -> Finding | None:
         weight,
         says=f"{share(reading)} of a sample's time is reading, in {number(traffic.read_calls)} reads of {size(mean)}",
         evidence=[
-            Evidence("reading's share of a sample's time", reading, "1"),
+            Evidence("reading's share of a sample's time", reading, SHARE),
             Evidence("reads per sample", traffic.read_calls, "reads"),
             Evidence("bytes per read", mean, "B"),
         ],

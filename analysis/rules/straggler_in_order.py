@@ -1,7 +1,7 @@
 """Batches that are ready wait behind a slow one, and the workers behind them run dry."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import number, seconds
 from feedline.analysis.rules.held import held, num_workers, severity, shortage_s
 
@@ -25,15 +25,15 @@ def check(facts: Facts) -> Finding | None:
     if weight is Severity.INFO:
         return None
     evidence = [
-        Evidence("variation of the time to make a batch (CV)", maker.fetch_cv or 0.0, "1"),
+        Evidence("variation of the time to make a batch (CV)", maker.fetch_cv or 0.0, SHARE),
         Evidence("wait per step while another batch was ready", blocked_s, "s"),
     ]
     if facts.straggler_share is not None:
-        evidence.append(Evidence("workers' idle share behind a straggler", facts.straggler_share, "1"))
+        evidence.append(Evidence("workers' idle share behind a straggler", facts.straggler_share, SHARE))
     return Finding(
         CAUSE,
         weight,
-        says=f"batches that are ready wait {seconds(blocked_s)} a step behind slow ones "
+        says=f"batches that are ready wait {seconds(blocked_s)} per step behind slow ones "
         f"(the time to make one varies by {number(maker.fetch_cv)} of its mean)",
         evidence=evidence,
         fix="in_order=False if the order may change, else a larger prefetch_factor; and make slow samples faster or spread them",

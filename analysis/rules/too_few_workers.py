@@ -3,7 +3,7 @@
 import math
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules import cpus
 from feedline.analysis.rules.held import batches_per_step, compute_s, held, num_workers, severity, shortage_s
@@ -68,8 +68,8 @@ def _evidence(facts: Facts) -> list[Evidence]:
     found = [
         ("making a batch (S)", maker.fetch_mean_s if maker else None, "s"),
         ("step without waiting (C)", compute_s(facts), "s"),
-        ("workers' idle share", maker.idle_share if maker else None, "1"),
-        ("ready share of the requests for a batch", facts.ready_share, "1"),
+        ("workers' idle share", maker.idle_share if maker else None, SHARE),
+        ("ready share of the requests for a batch", facts.ready_share, SHARE),
         ("CPUs in use", cpus.used_cpus(facts), "CPUs"),
         ("CPUs that may be used", facts.effective_cpus, "CPUs"),
     ]

@@ -65,7 +65,7 @@ def assign(traces: Sequence[tuple[str, Trace]], given: Mapping[str, int] | None 
             raise RankCollision(f"rank {rank} appears twice, in {named}: name the ranks with --rank FILE=N")
         owners[rank] = path
         said = {
-            "alone": ["neither the trace nor its name says a rank: it stands as rank 0"],
+            "alone": ["neither the trace nor its name gives a rank: it is shown as rank 0"],
             "file name": [f"rank {rank} is taken from the name of the file"],
         }
         ranked.append((index, replace(trace, rank=rank, notes=[*trace.notes, *said.get(how, [])])))

@@ -73,12 +73,13 @@ def _report(run: Run, traces: Mapping[int, RankTrace], budgets: Mapping[int, Bud
     shown = traces[first]
     facts = TraceFacts(shown, budgets, between)
     findings = diagnose(facts)
+    step = _step(shown, budgets[first])
     return Report(
         run=_run_info(run, traces),
-        verdict=verdict(findings),
+        verdict=verdict(findings, step.mean_s if step else None),
         findings=findings,
         throughput=_throughput(budgets[first]),
-        step=_step(shown, budgets[first]),
+        step=step,
         workers=None,
         loaders=[],
         ranks={str(number): _rank(one, budgets[number], between, number) for number, one in traces.items()},

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from feedline.analysis.quantities import BLANK, Scale, number, seconds
 from feedline.analysis.reports.console import Console
-from feedline.analysis.reports.terminal import columns, plain
+from feedline.analysis.reports.tables import columns, plain
 from feedline.pipelines.compare.choice import SYNTHETIC
 from feedline.pipelines.compare.ranking import places
 from feedline.pipelines.compare.result import Comparison, Row

@@ -9,10 +9,11 @@ from feedline.analysis.comm.partition import PARTS
 from feedline.analysis.many.result import Many, RankCost
 from feedline.analysis.quantities import BLANK, Scale, count, number, seconds, share, size
 from feedline.analysis.reports.console import Console
-from feedline.analysis.reports.terminal import columns, plain
+from feedline.analysis.reports.tables import columns, plain
 from feedline.profiler.printable import printable_in
 
 WORST = 8  # ranks shown
+LEAST = 0.01  # of the step, from which on a rank is named
 WORDS = {
     "compute": "computing",
     "hidden_transfer": "transfer beside backward",
@@ -36,6 +37,18 @@ def show(many: Many, console: Console) -> None:
         console.print(Text("Notes", style="bold underline"))
         for note in many.notes:
             console.print(plain(f"- {note}"))
+    console.print()
+    console.print(plain(verdict(many), "bold"))
+
+
+def verdict(many: Many) -> str:
+    """Who makes the others wait, and what that costs: the last line on the screen."""
+    first = next((one for one in many.late if one.step_s), None)
+    each = first.caused_s / max(1, len(many.ranks) - 1) if first else 0.0
+    if first is None or each < LEAST * first.step_s:
+        return f"No rank makes the others wait for more than {share(LEAST)} of the step."
+    others = "the other rank waits" if len(many.ranks) == 2 else "each other rank waits"
+    return f"Rank {first.rank} ({first.host}) is waited for most: {others} {seconds(each)} per step ({share(each / first.step_s)})."
 
 
 def about(many: Many) -> str:
@@ -51,11 +64,11 @@ def about(many: Many) -> str:
 
 def tables(many: Many) -> Iterator[tuple[str, Table]]:
     """(title, table) of each part that there is something to say about."""
+    if many.kinds:
+        yield "Collectives", collectives(many)
     yield "Mean step", step(many.ranks)
     if many.late:
         yield "Waited for most", late(many)
-    if many.kinds:
-        yield "Collectives", collectives(many)
 
 
 def step(ranks: Sequence[RankCost]) -> Table:

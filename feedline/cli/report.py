@@ -33,8 +33,8 @@ class Report:
     feedline report runs/train-1121-0943 -o report.html      also .json, .txt, .trace.json.gz
     feedline report runs/train-1121-0943 --ceilings ceilings.json
 
-    Works on runs that ended, that were killed, and on those still going on. Without -o it also writes report.html, report.json and
-    trace.json.gz into the run folder.
+    Works on runs that ended, were killed, or are still running. Without -o it also writes report.html, report.json and trace.json.gz into
+    the run folder. What it prints ends with the verdict, what to change, what that would give, and where the files are.
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
@@ -42,6 +42,7 @@ class Report:
         parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write only this file; its ending chooses the format")
         parser.add_argument("-f", "--force", action="store_true", help="overwrite the file")
         parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
+        parser.add_argument("--full", action="store_true", help="print all of the report instead of about 40 lines")
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
         parser.add_argument(
             "--ceilings",
@@ -86,7 +87,9 @@ class Report:
                 notes = processes.notes(args.run, {one.name for one in found}, workers(found))
                 overview.to_terminal([(name_of(one, args.run), report) for one, report, _ in told], notes, console)
             else:
-                reports.to_terminal(told[0][1], console)
+                _, report, written = told[0]
+                reports.to_terminal(report, console, args.full, written)
+                return 0
         for _, _, written in told:
             for path in written:
                 console.print(f"  {os.path.relpath(path)}", soft_wrap=True)

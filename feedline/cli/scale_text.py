@@ -7,7 +7,7 @@ from rich.text import Text
 
 from feedline.analysis.quantities import BLANK, count, number, seconds, share
 from feedline.analysis.reports.console import Console
-from feedline.analysis.reports.terminal import plain
+from feedline.analysis.reports.tables import plain
 from feedline.analysis.scaling.efficiency import STEPS, Row
 from feedline.analysis.scaling.predict import Prediction
 from feedline.analysis.scaling.study import Study

@@ -14,7 +14,7 @@ from feedline.profiler.follow.start import ASKED, RUN
 from feedline.profiler.say import say
 from feedline.profiler.store.empty import is_empty
 
-STDERR = 2  # the file descriptor: reports do not go where the training's own output goes
+STDOUT, STDERR = 1, 2  # file descriptors
 
 
 def report(asked: Asked) -> None:
@@ -27,11 +27,12 @@ def report(asked: Asked) -> None:
     command = ["report", asked.run, "--finish", "--wait", "20", *asked.report]
     program = f"import sys; sys.path[:] = {json.dumps(asked.path)}; from feedline.cli import main; sys.exit(main({json.dumps(command)}))"
     flags = [*subprocess._args_from_interpreter_flags(), "-Wignore"]  # type: ignore[attr-defined]
+    to = STDOUT if os.isatty(STDOUT) else STDERR  # what `run train.py > log` or `| tool` gets is the training's, byte for byte
     try:
         subprocess.run(
             [sys.executable, *flags, "-c", program],
             stdin=subprocess.DEVNULL,
-            stdout=STDERR,
+            stdout=to,
             cwd=asked.folder,
             env=not_followed(),
             check=False,

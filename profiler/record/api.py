@@ -1,6 +1,7 @@
 """The public API inside a program: ``feedline.record``, ``feedline.stage`` and ``feedline.metric``."""
 
 import functools
+import shlex
 import sys
 from collections.abc import Callable
 from contextlib import ContextDecorator
@@ -8,8 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from feedline.profiler import printable
 from feedline.profiler.errors import OutputError
 from feedline.profiler.events import Stage
+from feedline.profiler.record import notebook
 from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.record.session import Session
 from feedline.profiler.say import say
@@ -24,10 +27,11 @@ class record(ContextDecorator):
         @feedline.record("runs/mine")
         def train(): ...
 
-    Afterwards ``feedline report runs/mine`` shows it. Loaders have to be iterated inside; they may be made before.
+    A notebook shows the report below the cell. A plain program gets one line that says where the run is: ``feedline report runs/mine``
+    shows it. Loaders have to be iterated inside; they may be made before.
 
-    A folder that holds something already is left as it is: the run goes into ``runs/mine-2``. Where nothing can be recorded, the program
-    runs all the same. Either is said in one line on standard error.
+    A folder that holds something already is left as it is: the run goes into ``runs/mine-2``, as when a cell is run again. Where nothing
+    can be recorded, the program runs all the same. Either is said in one line on standard error.
 
     Args:
         path: the run folder to make.
@@ -44,21 +48,49 @@ class record(ContextDecorator):
 
     def __enter__(self) -> "record":
         try:
-            self._session = Session(self._path, sys.argv, self._overwrite, self._strict)
+            command = sys.argv if notebook.shell() is None else ["notebook"]  # a kernel's own arguments say nothing
+            self._session = Session(self._path, command, self._overwrite, self._strict)
         except OutputError as error:
             error.for_call()
             if self._strict:
                 raise
-            say(f"not recording: {error}")
+            tell(f"not recording: {error}")
         else:
             if self._session.path != self._path:
-                say(f"{self._path} is taken, recording into {self._session.path}")
+                tell(f"{self._path} is taken, recording into {self._session.path}")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         session, self._session = self._session, None
-        if session is not None:
-            session.stop(0 if kind is None else 1)
+        if session is None:
+            return
+        code = 0 if kind is None else 130 if issubclass(kind, KeyboardInterrupt) else 1
+        try:
+            session.stop(code)
+        except KeyboardInterrupt:  # of the cell: the next one has to find nothing that still records
+            session.stop(code)
+            raise
+        if session.is_mine and session.place.rank == 0:
+            show(session.path)
+
+
+def show(run: Path) -> None:
+    """Show a finished run in a notebook; a plain program gets the one line that it costs nothing to print."""
+    if notebook.shell() is None:
+        say(f"recorded into {run}: feedline report {shlex.quote(str(run))}")
+        return
+    try:
+        notebook.show(run)
+    except BaseException as error:
+        why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
+        tell(f"recorded into {run}, but the report was not built ({why}): feedline report {shlex.quote(str(run))}")
+        if not isinstance(error, Exception):
+            raise
+
+
+def tell(text: str) -> None:
+    """One line to the user: in a notebook below the cell, else on the standard error that the process began with."""
+    (say if notebook.shell() is None else printable.say)(text)
 
 
 class stage:

@@ -117,7 +117,11 @@ class Session:
         sources = default_sources() + ([Unfollowed(self.path, record_argv)] if follows else [])
         self._sampler = Sampler(self.folder / GAUGES, sources)
         self._hooks, self._changing = Hooks(self._tell_hook), Hooks(self._tell_hook)
-        self._begin(segment)
+        try:
+            self._begin(segment)
+        except BaseException:  # a notebook's cell was interrupted: nothing may go on recording
+            self.stop(1)
+            raise
 
     def _begin(self, segment: Segment) -> None:
         recorder.open_main(segment, self._every)

@@ -23,17 +23,17 @@ def facts_of(plan, ceilings=None, costs=None):
     return replace(facts, comm=compared.communication, comm_parts=compared.parts)
 
 
-def test_a_rank_whose_decode_makes_the_others_wait_is_named_and_the_network_is_innocent():
+def test_a_rank_whose_decode_makes_the_others_wait_is_named_and_the_network_is_not_blamed():
     facts = facts_of(Training(late=always(3, range(30), "wait", 52.0)), costs=SAMPLES)
 
     top, *rest = diagnose(facts)
 
     assert top.cause == "late_rank" and top.severity is Severity.HIGH
     assert (top.blame.rank, top.blame.phase, top.blame.part) == (3, "wait", "decode")
-    assert "rank 3 and its decode" in top.says and "network is innocent" in top.says
+    assert "rank 3 is the straggler (slow decode)" in top.says and "The network is not the cause" in top.says
     assert top.cost_s == pytest.approx(0.052, abs=0.002)
     assert "compute_bound" not in {finding.cause for finding in rest}, "its loader should not be left as it is"
-    assert verdict([top], facts).startswith("Bound by a late rank: Rank 3")
+    assert verdict([top], facts).startswith("Bound by a late rank: rank 3")
 
 
 def test_another_rank_in_each_step_is_said_so():

@@ -14,6 +14,6 @@ def test_the_rank_that_decodes_larger_images_is_named_with_its_decoding(tmp_path
     first = report.findings[0]
     assert first.cause == "late_rank" and first.severity == "high"
     assert (first.blame.rank, first.blame.phase, first.blame.part) == (2, "wait", "decode")
-    assert "The network is innocent" in first.says
+    assert "The network is not the cause" in first.says
     waits = [report.ranks[str(rank)]["comm"]["exposed_wait_s"] for rank in range(3)]
     assert min(waits[:2]) > 5 * waits[2]

@@ -82,8 +82,8 @@ def test_the_lowest_roof_is_the_nearest_and_the_one_above_it_the_next() -> None:
 
     assert (found.nearest, found.next, found.becomes) == ("workers", "step", pytest.approx(250))
     assert found.says == (
-        "100 samples/s is 100.0 % of the nearest roof, workers (2 workers, 20.0 ms a sample). Without it the next is step "
-        "(a step without waiting takes 40.0 ms for 10 samples): 100 -> 250 samples/s at most."
+        "100 samples/s is 100.0 % of the binding limit, workers (2 workers, 20.0 ms per sample). The next limit is step "
+        "(a step without waiting takes 40.0 ms for 10 samples): 100 -> at most 250 samples/s."
     )
 
 

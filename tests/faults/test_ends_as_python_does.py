@@ -1,10 +1,15 @@
 """However a program ends, it says and returns what it does without feedline."""
 
+import os
+import pty
 import signal
+import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
+from faults.conftest import FEEDLINE
 
 ENDS = {
     "returns": "print('out'); import sys; print('err', file=sys.stderr)",
@@ -135,7 +140,7 @@ def test_a_traceback_from_within_a_model_has_no_frame_of_feedline(workshop):
     assert "RuntimeError" in plain.stderr
 
 
-def test_the_report_goes_where_errors_go(workshop):
+def test_the_report_goes_where_errors_go_unless_standard_output_is_a_terminal(workshop):
     script = workshop.write("train.py", "print('all that the program says')")
 
     done = workshop.recorded(script, options=())
@@ -143,6 +148,23 @@ def test_the_report_goes_where_errors_go(workshop):
     assert done.stdout == "all that the program says\n"
     assert "recording into run" in done.stderr
     assert "never made a training step" in done.stderr
+
+    terminal, end = pty.openpty()
+    code = subprocess.run([*FEEDLINE, "run", "-f", script], cwd=workshop.folder, stdout=end, stderr=subprocess.PIPE, text=True)
+    os.close(end)
+    said = printed(terminal)
+
+    assert code.stderr.splitlines() == [line for line in code.stderr.splitlines() if line.startswith("feedline: ")]
+    assert said.index("all that the program says") < said.index("never made a training step") < said.index("report.html")
+
+
+def printed(terminal: int) -> str:
+    """What a terminal was sent, whose other end is closed. A terminal holds 4 KB, which is more than what is printed here."""
+    parts = []
+    with suppress(OSError), open(terminal, "rb", buffering=0) as file:
+        while part := file.read(4096):
+            parts.append(part)
+    return b"".join(parts).decode()
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])

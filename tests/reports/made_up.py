@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from reports import made_up_training
 
-from feedline.analysis.finding import Blame, Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Blame, Evidence, Finding, Severity
 from feedline.analysis.model import (
     CollectiveKind,
     Communication,
@@ -126,8 +126,8 @@ def findings() -> list[Finding]:
             [
                 Evidence("decode CPU per sample", 7.92 * MS, "s"),
                 Evidence("decoded / used pixels", 27.55, "1"),
-                Evidence("share of the step without a batch", 0.551, "1"),
-                Evidence("workers busy, share of their time", 0.981, "1"),
+                Evidence("share of the step without a batch", 0.551, SHARE),
+                Evidence("workers busy, share of their time", 0.981, SHARE),
             ],
             "store the images near the training size (256 px on the short side), or decode only the crop",
             "decode time that does not fall when 50 of the files are resized ahead",

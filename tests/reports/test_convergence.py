@@ -121,7 +121,7 @@ def test_the_terminal_says_loss_price_and_mistakes_in_eight_lines() -> None:
 def test_a_run_without_a_noise_scale_gets_two_lines_that_say_what_it_needs() -> None:
     assert told(without_scale()) == [
         "9,800 updates (100 epochs): train loss 0.700 to 0.700.",
-        "Noise scale: not measured, for it needs several ranks or gradient accumulation.",
+        "Noise scale: not measured; it needs several ranks or gradient accumulation.",
     ]
 
 

@@ -147,7 +147,7 @@ def test_the_arrow_keys_read_out_the_roofs_from_the_lowest_to_the_run(browser: B
     assert tip(Keys.HOME).startswith("1 pillow v1: 148 samples/s. loader/pillow v1; feedline compare")
     assert tip(Keys.ARROW_RIGHT).startswith("2 pillow v2 uint8")
     assert browser.js("return document.querySelectorAll('.roof.at').length") == 1
-    assert tip(Keys.END) == "this run: 176 samples/s (174 to 178) at 5.46 GFLOP a sample"
+    assert tip(Keys.END) == "this run: 176 samples/s (174 to 178) at 5.46 GFLOP per sample"
 
 
 def test_the_diagonals_fall_and_all_other_roofs_are_level(browser: Browser) -> None:

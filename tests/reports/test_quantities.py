@@ -37,9 +37,9 @@ def test_a_share_that_is_not_zero_does_not_read_as_zero() -> None:
     assert [share(0.0), share(0.0001), share(0.5414)] == ["0.0 %", "<0.1 %", "54.1 %"]
 
 
-def test_evidence_with_unit_1_is_a_percentage_only_where_it_is_called_a_share() -> None:
-    assert value(0.55, "1", "share of the step") == "55.0 %"
-    assert value(4.1, "1", "decoded / used pixels") == "4.10"
+def test_a_share_is_a_percentage_and_another_ratio_is_not() -> None:
+    assert value(0.55, "share") == "55.0 %"
+    assert value(4.1, "1") == "4.10"
 
 
 def test_a_gauge_with_unit_1_is_a_share() -> None:

@@ -1,6 +1,8 @@
 """The report in a terminal."""
 
 import io
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from reports.made_up import VARIANTS, nasty, report, unmeasured, without_steps
@@ -10,28 +12,67 @@ from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.progress import building
 from feedline.analysis.reports.terminal import render
 
+FILES = [Path(f"runs/resnet-0412/{name}") for name in ("report.html", "report.json", "trace.json.gz")]
+COPIED = ("Report", "Next", "More")  # paths and commands are not cut, so that they can be copied
 
-def shown(made, width: int = 80, encoding: str = "utf-8", **options) -> str:
+
+def shown(made, width: int = 80, encoding: str = "utf-8", full: bool = False, files=(), **options) -> str:
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
-    to_terminal(made, Console(file=file, width=width, **options))
+    to_terminal(made, Console(file=file, width=width, **options), full, files)
     return file.buffer.getvalue().decode(encoding)
 
 
+@pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("width", [80, 50])
-def test_no_line_is_wider_than_the_terminal(variant: str, width: int) -> None:
-    assert max(len(line) for line in shown(VARIANTS[variant](), width).splitlines()) <= width
+def test_no_line_is_wider_than_the_terminal(variant: str, width: int, full: bool) -> None:
+    lines = shown(VARIANTS[variant](), width, full=full).splitlines()
+
+    assert max(len(line) for line in lines if not line.startswith(COPIED)) <= width
+    assert [line for line in lines if line != line.rstrip()] == []
 
 
 def test_a_wide_terminal_does_not_make_it_wider_than_80_columns() -> None:
     assert max(len(line) for line in shown(report(), 200).splitlines()) <= 80
 
 
-def test_it_goes_from_the_verdict_to_the_next_command() -> None:
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_it_takes_at_most_40_lines(variant: str, width: int) -> None:
+    many = replace(VARIANTS[variant](), notes=[f"note {number}, which is as long as a note may be: {'word ' * 40}" for number in range(30)])
+
+    assert len(shown(many, width, files=FILES).splitlines()) <= 40
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_its_last_lines_are_verdict_fix_gain_and_where_the_report_is(full: bool) -> None:
+    last = shown(report(), full=full, files=FILES).splitlines()[-7 if full else -8 :]
+
+    assert last[:6] == [
+        "",
+        "Decoding in the loader's workers holds the training back: the main process is",
+        "without a batch for 55 % of each step.",
+        "Fix     Store the images near the training size (256 px on the short side), or",
+        "        decode only the crop",
+        "Gain    176 -> at most 364 samples/s",
+    ]
+    assert last[6:] == [
+        "Report  runs/resnet-0412/report.html (and report.json, trace.json.gz)",
+        *([] if full else ["More    feedline report runs/resnet-0412 --full"]),
+    ]
+
+
+def test_the_html_report_is_offered_only_where_it_was_not_just_written() -> None:
+    offer = "Next    feedline report runs/resnet-0412 -o report.html"
+
+    assert offer in shown(report()) and offer in shown(report(), files=FILES[1:])
+    assert "Next" not in shown(report(), files=FILES)
+
+
+def test_all_of_it_goes_from_the_run_to_the_verdict() -> None:
     text = render(report())
 
     titles = [
-        "Decoding in the loader",
         "176 samples/s",
         "Mean step",
         "Why the main process",
@@ -39,11 +80,36 @@ def test_it_goes_from_the_verdict_to_the_next_command() -> None:
         "Findings",
         "Could not",
         "Notes",
+        "Decoding in the loader",
         "Next",
     ]
     places = [text.index(title) for title in titles]
     assert places == sorted(places)
-    assert text.splitlines()[-2] == "feedline report runs/resnet-0412 -o report.html"
+
+
+def test_what_has_nothing_to_say_is_left_out() -> None:
+    for text in (shown(without_steps()), render(without_steps())):
+        assert "No rule found" not in text and "Mean step" not in text and "Findings" not in text
+    assert "One sample" not in render(VARIANTS["no workers"]())
+    assert "not measured" not in shown(VARIANTS["training without scale"]())
+
+
+def test_of_the_short_report_nothing_is_told_twice() -> None:
+    text = shown(report())
+
+    assert "Also         float32_on_host, costs up to 9.05 ms per step (5.0 %)" in text
+    assert "oversize_images" not in text  # the verdict's own
+    assert "epoch_restart" not in text  # asks for no change
+    assert "Notes" not in text and "Note         Physical bytes are those of the worker threads" in text
+
+
+def test_a_run_that_failed_says_so_before_its_verdict() -> None:
+    failed = replace(report(), run=replace(report().run, exit_code=3))
+
+    for text in (shown(failed), render(failed)):
+        assert "The training ended with exit code 3 after 1,200 steps;" in text
+        assert text.index("exit code 3 after") < text.index("Decoding in")
+    assert "This run is cut" in shown(unmeasured())
 
 
 def test_the_step_names_other_and_its_sum() -> None:
@@ -56,7 +122,7 @@ def test_the_step_names_other_and_its_sum() -> None:
 def test_a_finding_has_its_evidence_and_its_fix() -> None:
     text = render(report())
 
-    assert "1. HIGH  oversize_images  costs at most 93.5 ms a step (51.5 %)" in text
+    assert "1. HIGH  oversize_images  costs up to 93.5 ms per step (51.5 %)" in text
     assert "- decode CPU per sample: 7.92 ms" in text
     assert "Fix: store the images near the training size" in text
 
@@ -73,14 +139,14 @@ def test_no_color_code_is_written_to_a_file() -> None:
 
 
 def test_color_is_used_in_a_terminal_and_says_nothing_more() -> None:
-    colored = shown(report(), force_terminal=True, color_system="standard")
+    colored = shown(report(), full=True, force_terminal=True, color_system="standard")
 
     assert "\x1b[" in colored
     assert "HIGH" in colored
 
 
 def test_an_escape_sequence_or_markup_in_a_name_does_nothing() -> None:
-    text = shown(nasty(), force_terminal=True, color_system=None)
+    text = shown(nasty(), full=True, force_terminal=True, color_system=None)
 
     assert "\x1b[31m" not in text
     assert "\\x1b[31mred" in text
@@ -95,12 +161,12 @@ def test_a_terminal_that_knows_only_ascii_gets_ascii() -> None:
 
 
 def test_parts_that_are_missing_are_said_in_words() -> None:
-    assert "The run never made a training step, so there is nothing to split" in render(without_steps())
+    assert "The run never made a training step." in render(without_steps())
     assert "cut: its process was killed" in render(unmeasured())
 
 
 def test_the_next_command_of_a_run_without_steps_looks_for_the_reason() -> None:
-    assert "\nfeedline env\n" in render(without_steps())
+    assert "\nNext    feedline env  # what can be recorded" in render(without_steps())
 
 
 def test_progress_shows_each_step_in_a_terminal_and_goes_away() -> None:

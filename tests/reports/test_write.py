@@ -15,7 +15,7 @@ PROFILER = Path(__file__).resolve().parents[2] / "profiler"
 
 
 @pytest.mark.parametrize(
-    ("name", "begins"), [("a.html", "<!doctype html>"), ("a.HTML", "<!doctype html>"), ("a.json", "{\n"), ("a.txt", "Decoding in")]
+    ("name", "begins"), [("a.html", "<!doctype html>"), ("a.HTML", "<!doctype html>"), ("a.json", "{\n"), ("a.txt", "resnet-0412 ·")]
 )
 def test_the_ending_chooses_the_format(tmp_path: Path, name: str, begins: str) -> None:
     write(report(), tmp_path / name)

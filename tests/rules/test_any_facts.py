@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from rules.any_facts import any_facts
 
 from feedline.analysis.diagnose import diagnose, verdict
-from feedline.analysis.finding import Severity
+from feedline.analysis.finding import SHARE, Severity
 
 
 @settings(deadline=None, max_examples=60)
@@ -27,6 +27,7 @@ def test_every_finding_can_be_shown(facts):
     for finding in findings:
         assert finding.says and finding.fix and finding.disproof and finding.evidence
         assert finding.cost_s >= 0 and all(math.isfinite(evidence.value) for evidence in finding.evidence)
+        assert all(evidence.unit == SHARE for evidence in finding.evidence if "share" in evidence.what)
     assert verdict(findings, facts).endswith(".")
 
 

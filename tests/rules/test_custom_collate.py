@@ -13,7 +13,7 @@ def test_a_batch_outside_shared_memory_is_copied_once_more():
 
     assert (finding.cause, finding.severity) == ("custom_collate", Severity.HIGH)
     assert finding.cost_s == pytest.approx((1 - 24 / 135) * (0.4e-3 + 60e-3 * 4.1 / 4.8))
-    assert "my_collate returns 38.5 MB a batch outside shared memory" in finding.says
+    assert "my_collate returns 38.5 MB per batch outside shared memory" in finding.says
 
 
 @pytest.mark.parametrize(

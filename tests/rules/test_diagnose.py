@@ -116,17 +116,17 @@ def test_a_specific_finding_goes_before_its_general_one_only_if_it_wins_a_third(
         (made_up_facts(), "The input does not hold the step back: it takes 0.9 % of 101 ms; its largest part is backward (60.0 ms)."),
         (
             without_workers(),
-            "Input-bound, 60.6 % of each 254 ms step: no workers: the main process makes every batch itself, 154 ms of each 254 ms step "
-            "(at most 154 ms a step to win).",
+            "Input-bound, 60.6 % of each 254 ms step: no workers: the main process makes every batch itself, 154 ms of each 254 ms step. "
+            "Up to 154 ms per step (60.6 %) can be saved.",
         ),
         (
             waiting(60.0),
-            "Input-bound: the step waits for its input 37.7 % of its time, but no rule explains it: the largest part is making batches "
-            "(60.0 ms a step), and the largest part of a sample is decode (41.7 %).",
+            "Input-bound: the step waits for its input 37.7 % of the time, and no rule explains why: the largest part is making batches "
+            "(60.0 ms per step), and the largest part of a sample is decode (41.7 %). Up to 60.4 ms per step (37.7 %) can be saved.",
         ),
     ],
 )
-def test_the_verdict_is_one_sentence_with_figures(facts, sentence):
+def test_the_verdict_has_figures_and_what_can_be_saved(facts, sentence):
     assert verdict(diagnose(facts), facts) == sentence
 
 

@@ -12,7 +12,7 @@ def test_arrays_through_the_queue_cost_their_transport():
 
     assert (finding.cause, finding.severity) == ("objects_in_queue", Severity.HIGH)
     assert finding.cost_s == pytest.approx((1 - 24 / 447) * (40e-3 + 60e-3 * 1.2 / 4.8))
-    assert "38.5 MB a batch are pickled" in finding.says
+    assert "38.5 MB per batch are pickled" in finding.says
 
 
 def test_it_is_silent_up_to_a_mebibyte():

@@ -130,7 +130,20 @@ def test_the_report_has_budget_device_and_input_of_each_rank(two, tmp_path, caps
     assert report["step"]["boundary"] == "profiler_step"
     assert sum(report["step"]["stages"].values()) == pytest.approx(report["step"]["mean_s"])
     assert "input_stall" in [finding["cause"] for finding in report["findings"]]
-    assert "input stall" in capsys.readouterr().out
+    assert "its loader; with batches always ready" in " ".join(capsys.readouterr().out.split())
+
+
+def test_shares_among_the_evidence_of_a_trace_are_percentages(two, tmp_path, capsys):
+    main(["ingest", *two, "-o", str(tmp_path / "run"), "-q"])
+    main(["report", str(tmp_path / "run"), "--full"])
+    said = capsys.readouterr().out
+    page = (tmp_path / "run" / "report.html").read_text()
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+
+    stall = next(one for finding in report["findings"] for one in finding["evidence"] if one["what"] == "input stall")
+    assert stall["unit"] == "share" and 0 < stall["value"] < 1
+    assert f"- input stall: {100 * stall['value']:.1f} %\n" in said
+    assert f'input stall</th><td class="n">{100 * stall["value"]:.1f} %</td>' in page
 
 
 def test_a_trace_without_an_annotation_of_a_loader_abstains(tmp_path, capsys):

@@ -67,7 +67,7 @@ def test_naming_the_ranks_parts_two_traces_that_claim_one():
 def test_a_trace_alone_without_a_rank_is_rank_0_and_that_is_said():
     ((_, trace),) = assign([("trace.json", NOBODY)])
     assert trace.rank == 0
-    assert trace.notes == ["neither the trace nor its name says a rank: it stands as rank 0"]
+    assert trace.notes == ["neither the trace nor its name gives a rank: it is shown as rank 0"]
 
 
 def test_one_of_several_without_a_rank_is_an_error():

@@ -3,7 +3,7 @@
 import numpy as np
 
 from feedline.analysis.convergence.recorded import Curve, Recorded
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import count, share
 
 SKIPPED = 0.05
@@ -45,7 +45,7 @@ def skipped_steps(recorded: Recorded) -> Finding | None:
         Severity.of(skipped / tried),
         says=f"the gradient scaler skipped {count(skipped)} of {count(tried)} updates ({share(skipped / tried)}), "
         "because gradients overflowed",
-        evidence=[Evidence("share of updates skipped", skipped / tried, "1")],
+        evidence=[Evidence("share of updates skipped", skipped / tried, SHARE)],
         fix="bfloat16 instead of float16, clip gradients after unscale_, or warm the rate up",
         disproof="skipped updates that all lie in the first hundred",
     )

@@ -117,7 +117,7 @@ def _at(label: float, kind: str) -> dict[str, object]:
 def _run(frame: Frame, made: Roofline, x: float) -> Markup:
     y = frame.y(made.samples_per_s)
     spread_of = "" if made.low is None or made.high is None else f" ({number(made.low)} to {number(made.high)})"
-    flop = f" at {flops(made.flop_per_sample)} a sample" if made.flop_per_sample else ""
+    flop = f" at {flops(made.flop_per_sample)} per sample" if made.flop_per_sample else ""
     tip = f"this run: {number(made.samples_per_s)} samples/s{spread_of}{flop}"
     drop = tag("line", class_="drop", x1=percent(x), x2=percent(x), y1=y, y2=frame.height)
     ring, dot = (tag("circle", class_=kind, cx=percent(x), cy=y, r=radius) for kind, radius in (("ring", 7), ("dot", 4)))
@@ -135,4 +135,4 @@ def flops(amount: float | None, unit: str = "FLOP") -> str:
 def _flop_axis(frame: Frame) -> list[Markup]:
     if frame.flop is None:
         return [base_line(frame.height)]
-    return log_columns(frame.left, frame.right, frame.height, lambda tick: flops(tick, ""), "FLOP a sample", 3)
+    return log_columns(frame.left, frame.right, frame.height, lambda tick: flops(tick, ""), "FLOP per sample", 3)

@@ -231,12 +231,12 @@ def _late(
 
 def _says(one: blame.Late, meetings: Meeting) -> str:
     doing = ", ".join(f"{phase} {seconds(took)}" for phase, took in list(one.phases.items())[:3]) or "nothing that the traces show"
-    always = "always the same one" if one.persistent else "another one in other steps" if one.steps[1] >= FEWEST_STEPS else ""
-    often = f" ({always or 'whether it always is, so few steps do not tell'})"
-    last = f"last at {int((meetings.last == one.rank).sum())} of {len(meetings.last)} collectives"
+    always = "the same rank each time" if one.persistent else "other ranks in other steps" if one.steps[1] >= FEWEST_STEPS else ""
+    often = f" ({always or 'too few to tell whether it always is'})"
+    last = f"last in {int((meetings.last == one.rank).sum())} of {len(meetings.last)} collectives"
     return (
         f"rank {one.rank} was waited for in {one.steps[0]} of {one.steps[2]} steps{often}, {last}, "
-        f"{seconds(one.waited_s)} a step by each other rank; what it took longer for than the median of the others: {doing}"
+        f"{seconds(one.waited_s)} per step by each other rank; against the median of the others it took longer for: {doing}"
     )
 
 

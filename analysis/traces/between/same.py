@@ -120,7 +120,9 @@ def _send_recv(ones: Sequence[_One], notes: list[str]) -> None:
     total = counts[0]["send_recv"] if counts else 0
     if not total or len(ones) < 2 or any(count != Counter(send_recv=total) for count in counts):
         return
-    notes.append(f"{total} kernels called SendRecv are taken for all_to_all: every rank has as many, and no range says what they are")
+    notes.append(
+        f"{total} kernel{'s' * (total > 1)} called SendRecv counted as all_to_all: every rank has as many, and no range says otherwise"
+    )
     for one in ones:
         one.groups = [(name.replace("send_recv", "all_to_all"), ranks) for name, ranks in one.groups]
         one.operations = ["all_to_all" if what == "send_recv" else what for what in one.operations]

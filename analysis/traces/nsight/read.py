@@ -160,7 +160,7 @@ def _numbered(traces: list[Trace], node: int) -> list[Trace]:
     if len(traces) < 2 or any(trace.rank is not None for trace in traces):
         return traces
     first = node * len(traces)
-    note = f"which rank a process was the file does not say: they are numbered from {first} on, by device"
+    note = f"the file does not say which rank each process was: they are numbered from {first}, by device"
     return [replace(trace, rank=first + place, notes=[*trace.notes, note]) for place, trace in enumerate(traces)]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from feedline.analysis.finding import Finding, Severity
+from feedline.analysis.finding import Finding, Severity, saving
 from feedline.analysis.traces.facts import TraceFacts
 from feedline.analysis.traces.rules import (
     device_bound,
@@ -38,8 +38,10 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
     return asking[:MOST] + [one for one in found if one.severity is Severity.INFO]
 
 
-def verdict(findings: list[Finding]) -> str:
-    """One sentence for somebody who reads nothing else."""
+def verdict(findings: list[Finding], mean_step_s: float | None) -> str:
+    """One or two sentences for those who read nothing else."""
     if not findings:
         return "no single cause takes 5 % of the step: the budget says where the time went"
-    return f"{findings[0].says[:1].upper()}{findings[0].says[1:]}."
+    top = findings[0]
+    saved = saving(top, mean_step_s) if top.severity is not Severity.INFO else ""
+    return f"{top.says[:1].upper()}{top.says[1:]}.{saved}"

@@ -1,6 +1,6 @@
 """Nothing holds the device back: it computes."""
 
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import share
 from feedline.analysis.traces.facts import TraceFacts
 
@@ -19,6 +19,6 @@ def check(facts: TraceFacts) -> Finding | None:
         CAUSE,
         Severity.INFO,
         says=f"the device computes {share(part)} of {facts.whole}{where}: faster kernels or lower precision help, a faster input does not",
-        evidence=[Evidence("computing", part, "1")],
+        evidence=[Evidence("computing", part, SHARE)],
         disproof="a device that draws far less than its power limit while it computes",
     )

@@ -1,6 +1,6 @@
 """Copies between host and device run while nothing computes."""
 
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import share, size
 from feedline.analysis.traces.facts import TraceFacts
 
@@ -24,7 +24,7 @@ def check(facts: TraceFacts) -> Finding | None:
         says=f"copies take {share(part)} of {facts.whole} beyond computing"
         + (f", {share(pageable / total)} of those to the device from pageable memory" if slow else ""),
         evidence=[
-            Evidence("exposed copies", part, "1"),
+            Evidence("exposed copies", part, SHARE),
             *([Evidence("copied to the device in the trace", nbytes, "B")] if nbytes else []),
         ],
         fix="pin_memory=True in the loader and .to(device, non_blocking=True)"

@@ -1,6 +1,6 @@
 """Collectives move bytes while the device computes nothing."""
 
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.traces.facts import TraceFacts, mean_step_s
 
@@ -23,10 +23,10 @@ def check(facts: TraceFacts) -> Finding | None:
         weight,
         says=f"communication that no computing covers takes {share(part)} of {facts.whole}, {seconds(cost_s)}{unsplit}",
         evidence=[
-            Evidence("exposed communication, of the rank that has least", part, "1"),
-            *([Evidence("communication that runs beside computing", hidden / 100, "1")] if hidden is not None else []),
+            Evidence("exposed communication, of the rank that has least", part, SHARE),
+            *([Evidence("communication that runs beside computing", hidden / 100, SHARE)] if hidden is not None else []),
         ],
-        fix="ingest the traces of all ranks, which parts transfer from waiting"
+        fix="ingest all ranks' traces together: feedline can then separate transfer time from waiting time"
         if alone
         else "gradients in bf16, larger batches per rank, fewer updates (no_sync), other buckets (bucket_cap_mb), or a faster link",
         disproof="a step that is as long with every rank training alone",

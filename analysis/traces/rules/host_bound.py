@@ -1,6 +1,6 @@
 """The device waits for the host to launch its next kernel."""
 
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.traces.facts import TraceFacts
 
@@ -19,13 +19,13 @@ def check(facts: TraceFacts) -> Finding | None:
         CAUSE,
         weight,
         says=f"the device waits {share(part)} of {facts.whole} for the host, which runs operators and launches kernels one by one "
-        f"({kernels:,} kernels of {seconds(mean)} in the mean)",
+        f"({kernels:,} kernels of {seconds(mean)} on average)",
         evidence=[
-            Evidence("device idle while the host worked", part, "1"),
+            Evidence("device idle while the host worked", part, SHARE),
             Evidence("kernels", kernels, ""),
             Evidence("mean kernel", mean, "s"),
         ],
-        fix="torch.compile or CUDA graphs, fused optimizers (fused=True), larger batches; see the table of operators for who launches most",
+        fix="torch.compile or CUDA graphs, fused optimizers (fused=True), larger batches; the table of operators shows which launches most",
         disproof="a step that is as long with torch.compile(mode='reduce-overhead')",
         cost_s=part * facts.step_s,
     )

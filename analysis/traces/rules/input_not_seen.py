@@ -14,6 +14,6 @@ def check(facts: TraceFacts) -> Finding | None:
     return Finding(
         CAUSE,
         Severity.INFO,
-        says=f"whether the loader holds this training back cannot be said: {reason}",
+        says=f"whether the loader limits this training is unknown: {reason}",
         fix="record a few steps with torch.profiler around the loop that iterates a DataLoader, or the training with `feedline run`",
     )

@@ -1,6 +1,6 @@
 """The ranks wait for one of them."""
 
-from feedline.analysis.finding import Blame, Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Blame, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules import late_rank as recorded
 from feedline.analysis.traces.between.late import BEFORE
@@ -34,12 +34,12 @@ def check(facts: TraceFacts) -> Finding | None:
     return Finding(
         recorded.CAUSE,
         weight,
-        says=f"the others wait for rank {late.rank}, {share(part)} of their time{sure}: it comes last to {last} of "
+        says=f"the other ranks wait {share(part)} of their time for rank {late.rank}{sure}: it is the last in {last} of "
         f"{len(between.meetings.last)} collectives, {seconds(late.late_s)} late{why}",
         evidence=[
-            Evidence("waiting for a rank, mean of the others", part, "1"),
-            Evidence("collectives to which it came last", last, ""),
-            Evidence("the longest that one rank waited, over the whole trace", float(waited), "s"),
+            Evidence("waiting for a rank, mean of the others", part, SHARE),
+            Evidence("collectives in which it was the last", last, ""),
+            Evidence("longest wait of one rank, over the whole trace", float(waited), "s"),
         ],
         fix=FIXES.get(late.phase, f"look at what only rank {late.rank} does"),
         disproof=f"waiting that stays as long when rank {late.rank} runs on another machine with other data",
@@ -50,7 +50,7 @@ def check(facts: TraceFacts) -> Finding | None:
 
 def _why(phase: str, more_s: float) -> str:
     if phase == BEFORE:
-        return f"; {seconds(more_s)} of that it was late already when its trace began"
+        return f"; {seconds(more_s)} of that it was already late when its trace began"
     return f"; it takes {seconds(more_s)} longer for {phase} than the median of the others"
 
 

@@ -1,6 +1,6 @@
 """The host stands in a call that waits for the device, which then has nothing queued."""
 
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import share
 from feedline.analysis.traces.facts import TraceFacts
 
@@ -16,8 +16,8 @@ def check(facts: TraceFacts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"the device stands still {share(part)} of {facts.whole} while the host waits for it in synchronising calls",
-        evidence=[Evidence("device idle while the host synchronised", part, "1")],
+        says=f"the device is idle {share(part)} of {facts.whole} while the host waits for it in synchronising calls",
+        evidence=[Evidence("device idle while the host synchronised", part, SHARE)],
         fix="read results back less often (.item(), .cpu(), printing the loss, boolean masks in a model), copy with non_blocking=True",
         disproof="a step that is as long without logging and metrics",
         cost_s=part * facts.step_s,

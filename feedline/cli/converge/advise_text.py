@@ -16,7 +16,7 @@ from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.finding import Finding
 from feedline.analysis.quantities import BLANK, count, number, seconds
 from feedline.analysis.reports.console import Console
-from feedline.analysis.reports.terminal import SEVERITY_COLORS, columns, plain
+from feedline.analysis.reports.tables import SEVERITY_COLORS, columns, plain
 from feedline.profiler.printable import printable_in
 
 WIDTH = 80

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from feedline.analysis.quantities import BLANK, duration
 from feedline.analysis.reports.console import Console
-from feedline.analysis.reports.terminal import columns, plain
+from feedline.analysis.reports.tables import columns, plain
 from feedline.convergence.table.gates import Gate
 from feedline.convergence.table.result import Row, Table
 

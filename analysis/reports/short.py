@@ -1,0 +1,144 @@
+"""What the terminal shows of a report before its end, unless all of it was asked for: parts that say something, each in a few lines."""
+
+import dataclasses
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from feedline.analysis.diagnose import leading
+from feedline.analysis.finding import Finding, Severity
+from feedline.analysis.model import Report, StepSummary, Workers
+from feedline.analysis.quantities import seconds, share
+from feedline.analysis.reports import of_convergence, tables, words
+
+SMALL = 0.01  # of the step: stages below it are shown as one
+WAITS = 0.05  # of the step, from which on the cost of a sample matters: below it the input holds nothing back
+LABEL = 11  # characters of "Convergence"
+KERNELS, STAGES, RANKS, HOOKS, NOTES = 3, 4, 4, 3, 3  # how many of each are shown
+MOST_LINES = 3  # of a finding that is not the verdict's, of a note, of a hook
+USUAL = ("optimizer", "profiler_step")  # where steps are cut
+
+
+@dataclass(frozen=True)
+class Part:
+    """Lines that stand or go together.
+
+    Attributes:
+        title: a line above them; without one, it is a paragraph with its label at the left.
+        place: among the parts, when there is not room for all: 0 is the last to go.
+    """
+
+    title: str
+    body: RenderableType
+    place: int = 0
+
+
+def parts(report: Report, width: int) -> Iterable[Part]:
+    """From the step to the notes, in the order in which they are shown."""
+    if report.step:
+        yield Part("Mean step", Group(tables.step_table(folded(report.step), width), tables.spread(report.step, USUAL)), 0)
+    if report.traces:
+        yield _traces(report)
+    if report.comm:
+        yield _communication(report, width)
+    yield from _input(report)
+    if report.roofline:
+        yield _told("Limits", report.roofline.says, 9)
+    for place, (label, text) in zip((6, 7, 7, 7), of_convergence.short(report)):
+        yield _told(label, text, place)
+    yield from _findings(report, width)
+    yield from _listed("Not seen", [f"{hook.name}: {hook.why}" for hook in words.refused_that_matter(report.hooks)], HOOKS, width, 3)
+    yield from _listed("Note", [note for note in report.notes if not words.is_usual(note)], NOTES, width, 2)
+
+
+def folded(step: StepSummary) -> StepSummary:
+    """The step with the stages that are hardly there as one."""
+    total = sum(step.stages.values())
+    small = [stage for stage, time in step.stages.items() if time < SMALL * total and not (step.gpu_stages or {}).get(stage)]
+    if len(small) < 2:
+        return step
+    stages = {stage: time for stage, time in step.stages.items() if stage not in small}
+    return dataclasses.replace(step, stages=stages | {f"{len(small)} smaller": sum(step.stages[stage] for stage in small)})
+
+
+def _told(label: str, text: str, place: int, width: int = 0) -> Part:
+    """A paragraph; with a width, no longer than a few lines of it."""
+    row = Table.grid(padding=(0, 2))
+    row.add_column(width=LABEL)
+    row.add_column(overflow="fold")
+    if width:
+        text = "\n".join(textwrap.wrap(text, width - LABEL - 2, max_lines=MOST_LINES, placeholder=" …"))
+    row.add_row(Text(label, "dim"), Group(*map(tables.plain, text.split("\n"))))
+    return Part("", row, place)
+
+
+def _listed(label: str, texts: list[str], most: int, width: int, place: int) -> Iterable[Part]:
+    for text in texts[:most]:
+        yield _told(label, words.full_stop(text), place, width)
+    if len(texts) > most:
+        yield _told("", f"{len(texts) - most} more with --full", place)
+
+
+def _input(report: Report) -> Iterable[Part]:
+    """What the step waits for and what a sample costs, where the input takes a part of the step that matters."""
+    step, made = report.step, report.workers
+    if step is None or not step.mean_s > 0 or made is None:
+        return
+    waits = sum(step.waits.values())
+    if waits >= WAITS * step.mean_s:
+        kinds = sorted(step.waits.items(), key=lambda one: -one[1])
+        told = [f"{share(time / waits)} {words.WAITS.get(kind, kind)}" for kind, time in kinds if time >= WAITS * waits]
+        yield _told("Waits", f"{'; '.join(told)}.", 8)
+    if words.input_share(step) >= WAITS and made.per_sample:
+        yield _told("One sample", _sample(made), 7)
+
+
+def _sample(made: Workers) -> str:
+    stages = sorted(((cost.wall_s, stage) for stage, cost in made.per_sample.items() if stage != "total"), reverse=True)
+    total = made.per_sample.get("total")
+    whole = [seconds(total.wall_s)] if total else []
+    where = [] if made.processes else ["made in the main process (no workers)"]
+    if made.processes and made.busy_share is not None:
+        where = [f"{made.processes} worker{'' if made.processes == 1 else 's'}, busy {share(made.busy_share)}"]
+    parts = ": ".join([*whole, ", ".join(f"{stage} {seconds(time)}" for time, stage in stages[:STAGES])])
+    return f"{'; '.join([parts, *where])}."
+
+
+def _findings(report: Report, width: int) -> Iterable[Part]:
+    """Those that ask for a change, but for the one that the verdict tells."""
+    top = leading(report.findings)
+    mean = report.step.mean_s if report.step else None
+    for finding in report.findings:
+        if finding is not top and finding.severity is not Severity.INFO:
+            yield _told("Also", _also(finding, mean), 1, width)
+
+
+def _also(finding: Finding, mean_step_s: float | None) -> str:
+    """A finding in a paragraph: cause, cost, what it says, its fix."""
+    cost = words.cost(finding, mean_step_s)
+    said = f"{finding.cause}{f', {cost}' if cost else ''}: {words.full_stop(finding.says)}"
+    return f"{said} Fix: {finding.fix}" if finding.fix else said
+
+
+def _traces(report: Report) -> Part:
+    ranks = list(report.ranks)
+    if len(ranks) > RANKS:
+        ranks = list(words.ranks_to_show(report, RANKS)[0]) or ranks[:RANKS]
+    longest = tables.kernels(report, KERNELS) if len(ranks) == 1 else []
+    return Part(_title("Device and input", len(ranks), len(report.ranks)), Group(tables.traces(report, ranks), *longest), 4)
+
+
+def _communication(report: Report, width: int) -> Part:
+    shown, left_out = words.ranks_to_show(report, RANKS)
+    late_told = any(finding.cause in ("late_rank", "late_ranks") for finding in report.findings)
+    told = words.communication(report, late_ranks=not late_told, in_short=True)
+    body = [*tables.communication(shown, width), *([tables.plain(" ".join(told))] if told else [])]
+    return Part(_title("Communication", len(shown), len(shown) + left_out), Group(*body), 5)
+
+
+def _title(name: str, shown: int, of: int) -> str:
+    return name if shown == of else f"{name}, {shown} of {of} ranks"

@@ -1,0 +1,172 @@
+"""Parts of the report as text: tables, lists, and the words above them. ``terminal`` puts them into an order."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from feedline.analysis.model import Report, StepSummary, Workers
+from feedline.analysis.quantities import BLANK, Scale, seconds, share, size
+from feedline.analysis.reports import of_traces, words
+from feedline.analysis.reports.palette import family
+from feedline.profiler.printable import printable
+
+NARROW = 64  # below it, a sample's cost is told in lines instead of a table
+NAME = 20  # longest stage name shown
+GPU = "on the GPU"
+LONGEST_NAME = 40
+COMM_PARTS = {
+    "compute_s": "compute",
+    "hidden_transfer_s": "transfer, hidden",
+    "exposed_transfer_s": "transfer, exposed",
+    "hidden_wait_s": "waiting, hidden",
+    "exposed_wait_s": "waiting, exposed",
+    "queue_s": "queue",
+}
+SEVERITY_COLORS = {"high": "bold red", "low": "bold yellow", "info": "bold"}
+COLORS = {"wait": "red", "input": "yellow", "move": "green", "compute": "blue", "rest": "bright_black", "user": "cyan"}
+
+
+def plain(text: object, style: str = "") -> Text:
+    """Text as it is: no markup, and nothing that a terminal would act on."""
+    return Text(printable(text), style=style, overflow="fold")
+
+
+def item(name: str, text: str) -> RenderableType:
+    """A line of a list."""
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=1)
+    table.add_column(overflow="fold")
+    table.add_row("-", plain(f"{name}: {text}" if name else text))
+    return table
+
+
+def columns(*heads: str, gap: int = 1) -> Table:
+    """A table whose first column is text and the others figures."""
+    made = Table.grid(padding=(0, gap, 0, 0), pad_edge=False)
+    made.add_column(no_wrap=True)
+    for _ in heads[1:]:
+        made.add_column(justify="right", no_wrap=True)
+    made.add_row(*(Text(head, "dim") for head in heads))
+    return made
+
+
+def _name(stage: str) -> Text:
+    return plain(stage if len(stage) <= NAME else stage[: NAME - 1] + "…")
+
+
+def step_table(step: StepSummary, width: int) -> RenderableType:
+    """The stages of the mean step, with their shares and bars."""
+    total = sum(step.stages.values())
+    scale = Scale.column(max(total, step.mean_s))
+    figures = {stage: (scale(time), share(time / total) if total > 0 else BLANK) for stage, time in step.stages.items()}
+    names = max([len("stage"), *(min(NAME, len(stage)) for stage in step.stages)])
+    on_gpu = {stage: scale(time) for stage, time in (step.gpu_stages or {}).items()}
+    beside = max((len(GPU), *map(len, on_gpu.values()))) + 2 if on_gpu else 0
+    room = width - names - max(len(scale.full(total)), 8) - len("100.0 %") - 6 - beside
+    longest = max(step.stages.values(), default=0.0)
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    for _ in range(3 if on_gpu else 2):
+        table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    head = [Text(GPU, "dim")] if on_gpu else []
+    table.add_row(Text("stage", "dim"), Text(scale.unit, "dim"), Text("share", "dim"), *head, "")
+    for stage, (time, part) in figures.items():
+        bar = "█" * max(0, round(max(room, 0) * step.stages[stage] / longest)) if longest > 0 else ""
+        beside_it = [Text(on_gpu.get(stage, ""))] if on_gpu else []
+        table.add_row(_name(stage), time, part, *beside_it, Text(bar, COLORS[family(stage)]))
+    table.add_row(Text("sum", "bold"), Text(scale(total), "bold"), Text(share(1.0) if total > 0 else BLANK, "bold"), "")
+    return table
+
+
+def spread(step: StepSummary, usual: Sequence[str] = ()) -> Text:
+    """How much steps differ, and where they are cut if that is not one of the ``usual`` ways."""
+    cut = [] if step.boundary in usual else [words.BOUNDARIES.get(step.boundary, step.boundary)]
+    return plain(" · ".join([f"median {seconds(step.median_s)}", f"95 % within {seconds(step.p95_s)}", *cut]), "dim")
+
+
+def waits(step: StepSummary, width: int) -> RenderableType:
+    """Why the main process waited for a batch."""
+    total = sum(step.waits.values())
+    scale = Scale.column(total)
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for kind, time in step.waits.items():
+        if time > 0:
+            why = words.WAITS.get(kind, "") if width >= NARROW else ""
+            table.add_row(_name(kind), scale.full(time), share(time / total), plain(why, "dim"))
+    return table
+
+
+def samples(workers: Workers, width: int) -> Iterable[RenderableType]:
+    """What a sample costs, stage by stage."""
+    if not workers.per_sample:
+        yield plain(words.NO_SAMPLES)
+        return
+    scale = Scale.column(max(cost.wall_s for cost in workers.per_sample.values()))
+    if width < NARROW:
+        for stage, cost in workers.per_sample.items():
+            parts = f"wall {scale.full(cost.wall_s)}, CPU {scale(cost.cpu_s)}"
+            parts += f", waiting for CPU {scale(cost.runqueue_s)}, blocked {scale(cost.blocked_s)}"
+            yield item(stage, parts if cost.bytes is None else f"{parts}, {size(cost.bytes)}")
+    else:
+        yield _sample_table(workers, scale)
+    yield plain(" · ".join(words.workers(workers)), "dim")
+
+
+def _sample_table(workers: Workers, scale: Scale) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    titles = [f"wall {scale.unit}", "CPU", "waiting for CPU", "blocked", "bytes"]
+    for _ in titles:
+        table.add_column(justify="right", no_wrap=True)
+    table.add_row(Text("stage", "dim"), *(Text(title, "dim") for title in titles))
+    for stage, cost in workers.per_sample.items():
+        times = [scale(time) for time in (cost.wall_s, cost.cpu_s, cost.runqueue_s, cost.blocked_s)]
+        style = "bold" if stage == "total" else ""
+        table.add_row(_name(stage), *times, BLANK if cost.bytes is None else size(cost.bytes), style=style)
+    return table
+
+
+def traces(report: Report, ranks: Sequence[str]) -> RenderableType:
+    """Device and input of these ranks; a column that is blank for all of them is left out."""
+    rows = [(rank, cells) for rank, cells in of_traces.rows(report, narrow=True) if rank in ranks]
+    heads = of_traces.heads(narrow=True)
+    told = [at for at in range(len(heads)) if any(cells[at] != BLANK for _, cells in rows)]
+    table = columns("rank", *(heads[at] for at in told), gap=2)
+    for rank, cells in rows:
+        table.add_row(rank, *(cells[at] for at in told))
+    return table
+
+
+def kernels(report: Report, most: int) -> Iterable[RenderableType]:
+    """The kernels that keep the device busy longest, of the rank that is shown."""
+    for row in report.traces.kernels[:most] if report.traces else ():
+        operator = f" ({row.operator})" if row.operator else ""
+        yield item(f"{share(row.busy_share)} of busy time", f"{of_traces.kernel(row.name)[:LONGEST_NAME]}{operator}")
+
+
+def communication(shown: dict[str, dict[str, float | None]], width: int) -> Iterable[RenderableType]:
+    """Computing, transfer and waiting of these ranks."""
+    scale = Scale.column(max((max(part or 0.0 for part in own.values()) for own in shown.values()), default=0.0))
+    if width < NARROW:
+        for rank, own in shown.items():
+            yield item(f"rank {rank}", ", ".join(f"{name} {scale.full(own.get(part))}" for part, name in COMM_PARTS.items()))
+    elif shown:
+        yield _rank_table(shown, scale)
+
+
+def _rank_table(shown: dict[str, dict[str, float | None]], scale: Scale) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    for _ in COMM_PARTS:
+        table.add_column(justify="right")
+    table.add_row(Text(f"rank, {scale.unit}", "dim"), *(Text(name, "dim") for name in COMM_PARTS.values()))
+    for rank, own in shown.items():
+        table.add_row(rank, *(scale(own.get(part)) for part in COMM_PARTS))
+    return table

@@ -1,0 +1,72 @@
+"""The end of a recording in a notebook: the report below the cell."""
+
+import html
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+COLUMNS = 80
+HEIGHT = 640  # pixels of the frame: verdict, step and the first finding
+PAGE = "report.html"
+COLORED = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")  # ipykernel sets the first, and rich would obey it
+
+
+class Shown:
+    """A finished recording: its HTML report in a frame, or the short report as text where HTML is not shown."""
+
+    def __init__(self, text: str, page: str) -> None:
+        self._text, self._page = text, page
+
+    def _repr_html_(self) -> str:
+        style = f"width: 100%; height: {HEIGHT}px; box-sizing: border-box; border: 1px solid #ccc"
+        return f'<iframe title="feedline report" style="{style}" sandbox="allow-scripts" srcdoc="{html.escape(self._page)}"></iframe>'
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def shell() -> Any | None:
+    """The interactive shell that runs this program: of Jupyter or IPython; None in a plain program and in a process that one started."""
+    processes, made = sys.modules.get("multiprocessing"), sys.modules.get("IPython")
+    if made is None or (processes is not None and processes.parent_process() is not None):
+        return None
+    return getattr(made, "get_ipython", lambda: None)()
+
+
+def show(run: Path) -> None:
+    """Build the report of a run, and show it below the cell.
+
+    Raises:
+        RuntimeError: it could not be built; the error's text says why.
+        OSError: as above.
+    """
+    shown = Shown(built(run), (run / PAGE).read_text(encoding="utf-8"))
+    importlib.import_module("IPython.display").display(shown)
+
+
+def built(run: Path) -> str:
+    """Write the report into the run folder, from a process of its own: the analysis and what it imports stay out of the training's.
+
+    Returns:
+        The short report.
+    """
+    path = [place for place in sys.path if place]  # not the notebook's folder, whose modules may have any name
+    command = ["report", os.path.abspath(run), "--finish"]
+    program = f"import sys; sys.path[:] = {json.dumps(path)}; from feedline.cli import main; sys.exit(main({json.dumps(command)}))"
+    surroundings = {name: value for name, value in os.environ.items() if name not in COLORED}
+    surroundings |= {"COLUMNS": str(COLUMNS), "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(
+        [sys.executable, "-Wignore", "-c", program],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        env=surroundings,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+    return done.stdout
