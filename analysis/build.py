@@ -69,6 +69,8 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
     facts = facts_of(shown, step, crew, loaders, gauges)
     if facts is not None and compared is not None:
         facts = dataclasses.replace(facts, comm=compared.communication, comm_parts=compared.parts)
+    if run.part is not None:
+        loaders = [loader for number, loader in enumerate(loaders) if number in used_loaders(shown)]
     trained = convergence(run, notes)
     notes = [*notes, *rank_notes(shown), *(note for rank in gathered.values() if rank is not shown for note in cut_note(rank))]
     findings = diagnose(facts, trained.checks if trained else ()) if facts else []
@@ -87,6 +89,11 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
         hooks=[Hook(str(hook["name"]), bool(hook["attached"]), str(hook["why"])) for hook in shown.rank.manifest.hooks],
         notes=[masks.text(run.named(note)) for note in notes],
     )
+
+
+def used_loaders(rank: Gathered) -> set[int]:
+    """Numbers of the loaders that were gone through."""
+    return set(rank.main.of(Stage.EPOCH, Stage.NEXT)["source"].tolist())
 
 
 def convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
@@ -162,7 +169,7 @@ def run_info(run: Run, rank: Rank) -> RunInfo:
         else 0
     )
     return RunInfo(
-        name=run.path.name,
+        name=run.name,
         path=masks.place(run.path),
         state=manifest.state,
         command=manifest.command,
@@ -185,6 +192,8 @@ def rank_notes(rank: Gathered) -> list[str]:
             notes.append(f"{who} stopped recording ({process.header['stopped']}): what it recorded until then is shown")
     if rank.main.stride > 1:
         notes.append(f"a long run: one window of 64 batches in {rank.main.stride} was kept in detail, sums are exact")
+    if rank.rank.slice is not None and any(worker.stride > 1 for worker in rank.workers):
+        notes.append("workers forgot part of their records: sums of what they did in this training are estimated from the rest")
     if len(rank.main.of(Stage.PROFILED)):
         notes.append(
             "the steps that torch.profiler recorded are not in the figures, for it slows them: see kineto.json.gz in the run folder"
@@ -234,7 +243,7 @@ def read_rank_gauges(rank: Rank, notes: list[str]) -> list[Gauge]:
         notes.append(f"the machine's gauges cannot be read: {error}")
         return []
     origin = rank.manifest.anchors[0]["perf_counter_ns"] if rank.manifest.anchors else 0
-    return list(_gauges(sampled, origin))
+    return list(_gauges(sampled if rank.slice is None else sampled.between(rank.slice.begin, rank.slice.end), origin))
 
 
 def _gauges(sampled: Gauges, origin: int) -> Iterable[Gauge]:

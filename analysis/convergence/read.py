@@ -38,7 +38,7 @@ def of_run(run: Run) -> Recorded:
     norms, why = read_norms(run, values, ranks)
     loss = curves.get("train loss")
     return Recorded(
-        name=run.path.name,
+        name=run.name,
         curves=curves,
         norms=norms,
         why=why or str(setup.get("noise_scale", "")) if norms is None else "",
