@@ -9,6 +9,7 @@ import numpy as np
 
 from feedline.analysis import between_ranks, computing, gather
 from feedline.analysis.between_ranks import NOTHING, Beside
+from feedline.analysis.boundaries import trains_forward
 from feedline.analysis.comm.summary import Compared
 from feedline.analysis.convergence import read
 from feedline.analysis.convergence.model import ConvergenceSummary
@@ -24,7 +25,7 @@ from feedline.profiler.errors import FeedlineError, shows_tracebacks
 from feedline.profiler.events import Stage
 from feedline.profiler.samplers.gauges import Gauges, read_gauges
 from feedline.profiler.store.layout import GAUGES
-from feedline.profiler.store.read import Rank, Run
+from feedline.profiler.store.read import Process, Rank, Run
 
 INLINE = ("read", "decode", "augment", "dataset", "user", "collate")  # the loader's own work, when it runs in the main thread
 
@@ -179,7 +180,25 @@ def run_info(run: Run, rank: Rank) -> RunInfo:
         ranks=len(run.ranks),
         versions=manifest.versions,
         machine=manifest.machine,
+        model=model(rank.main),
+        optimizer=optimizers(manifest.training),
     )
+
+
+def model(main: Process) -> str:
+    """Class of the module that was called most in training."""
+    called = main.records["source"][trains_forward(main.records)]
+    return main.names.get(int(np.bincount(called).argmax()), "") if len(called) else ""
+
+
+def optimizers(training: dict[str, object]) -> str:
+    """Classes and first learning rates, each once."""
+    listed = training.get("optimizers")
+    found = []
+    for one in listed if isinstance(listed, list) else []:
+        rate = one["groups"][0].get("lr") if one["groups"] else None
+        found.append(one["kind"] if rate is None else f"{one['kind']}, lr {rate:g}")
+    return " + ".join(dict.fromkeys(found))
 
 
 def rank_notes(rank: Gathered) -> list[str]:

@@ -52,11 +52,12 @@ class Beginnings:
     Attributes:
         optimizers: those that have made an update.
         first: number of the first optimizer that belongs to the training that goes on now; one with a lower number joins its own to it.
+        began: ns, where the first pass began that fed the newest optimizer.
     """
 
     def __init__(self) -> None:
         self.optimizers = Numbers()
-        self.first = 0
+        self.first = self.began = 0
         self._firsts: list[int] = []  # by optimizer
         self._living: dict[int, tuple[Callable[[], Any], frozenset[int]]] = {}  # optimizers by number, ids of their parameters
         self._owners = Numbers()  # modules with parameters of their own -> the optimizer that came with them
@@ -104,6 +105,7 @@ class Beginnings:
         self._firsts.append(self.first)
         self._living[number] = weakref.ref(optimizer), own
         watch, now = recorder.convergence, clock.wall_ns()
+        self.began = self._mark.at if self._mark is not None else now
         segment.add_for_good(
             Stage.BEGUN,
             now,

@@ -59,6 +59,9 @@ class ConvergenceTap(Protocol):
 class BeginningsTap(Protocol):
     """Where one training may end and the next begin (record/beginnings.py)."""
 
+    @property
+    def began(self) -> int: ...
+
     def pass_begins(self, segment: Segment) -> None: ...
 
 

@@ -9,6 +9,7 @@ from there on until the next one begins: its own evaluation too, which is in non
 """
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from feedline.profiler.errors import RunNotFound
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store import segment as seg
 from feedline.profiler.store.manifest import Manifest
-from feedline.profiler.store.read import Part, Process, Rank, Run, Slice
+from feedline.profiler.store.read import Part, Process, Rank, Run, Slice, rank_folders
 
 PARTS = "parts"
 FEWEST = 2  # updates on both sides of a boundary that no loader's pass marks: a GAN that is tried for one batch is one training
@@ -72,6 +73,18 @@ def parts(run: Run) -> list[Run]:
     return found
 
 
+def only(run: Run) -> Run:
+    """A run that is one training.
+
+    Raises:
+        RunNotFound: it is several.
+    """
+    if len(found := parts(run)) > 1:
+        names = f"{run.path / PARTS}/1 to {len(found)}"
+        raise RunNotFound(f"{run.path} holds {len(found)} trainings, made one after the other: name one of them ({names})")
+    return run
+
+
 def part(run: Run, number: int) -> Run:
     """One of the trainings of a run, from 1.
 
@@ -82,15 +95,20 @@ def part(run: Run, number: int) -> Run:
     found = parts(run)
     if not 1 <= number <= len(found):
         trainings = "1 training" if len(found) == 1 else f"{len(found)} trainings"
-        raise RunNotFound(f"{run.path} holds {trainings}, not {number}")
+        raise RunNotFound(f"{run.path} has no training {number}: it holds {trainings}")
     return found[number - 1]
 
 
 def place_of(path: Path) -> tuple[Path, int] | None:
-    """The run folder and the number of the training that ``RUN/parts/2`` names; None: it is not such a path."""
-    if path.parent.name == PARTS and path.name.isascii() and path.name.isdigit():
-        return path.parent.parent, int(path.name)
-    return None
+    """The run folder and the number of the training that ``RUN/parts/2`` names; None: it is not such a path.
+
+    Raises:
+        RunDamaged: the folder cannot be listed.
+    """
+    if path.parent.name != PARTS or not re.fullmatch(r"[1-9]\d{0,5}", path.name, re.ASCII):
+        return None
+    run = path.parent.parent
+    return (run, int(path.name)) if run.is_dir() and rank_folders(run) else None
 
 
 def first_optimizers(rank: Rank) -> list[int]:

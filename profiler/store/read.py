@@ -180,10 +180,6 @@ class Run:
             RunDamaged: no rank in it can be read.
             SchemaTooNew: a newer feedline wrote it.
         """
-        from feedline.profiler.store import parts
-
-        if (place := parts.place_of(path)) is not None and place[0].is_dir() and rank_folders(place[0]):
-            return parts.part(cls.open(place[0]), place[1])
         if not path.is_dir():
             raise RunNotFound(f"there is no run folder {path}: `feedline run -o {path} train.py` makes one")
         folders = rank_folders(path)

@@ -24,7 +24,9 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader
 
+from feedline.profiler import clock
 from feedline.profiler.record.beginnings import Numbers
+from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.loader_settings import length
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.unseen import unasked
@@ -54,7 +56,7 @@ class Setup:
         self._schedulers: list[tuple[Any, dict[str, object]]] = []  # weak references, and what was known last
         self._past: list[dict[str, object]] = []  # of schedulers that are gone
         self._samplers: Samplers = {}
-        self._fresh: Samplers = {}  # since the last update: they are the next optimizer's
+        self._fresh: list[tuple[int, Samplers]] = []  # ns, passes since the last update
 
     def attach(self, patches: Patches) -> None:
         """Watch schedulers and loaders."""
@@ -70,11 +72,12 @@ class Setup:
 
         @functools.wraps(iterate)
         def __iter__(loader: Any) -> Any:
+            iterator = iterate(loader)
             try:
                 self._iterated(loader)
             except Exception:  # the program's own sampler: it is not described
                 pass
-            return iterate(loader)
+            return iterator
 
         patches.set(schedulers, "__init__", __init__)
         patches.set(DataLoader, "__iter__", __iter__)
@@ -93,10 +96,17 @@ class Setup:
                 groups = [group_facts(group) for group in optimizer.param_groups]
                 self._optimizers.append({"kind": kind.__name__, "module": kind.__module__, "groups": groups, "samplers": {}})
         if self._fresh:
-            fresh, self._fresh = self._fresh, {}
-            if number < len(self._optimizers):
-                count_samplers(fresh, self._optimizers[number]["samplers"])
+            self._share_out(number, new)
         return new
+
+    def _share_out(self, number: int, new: bool) -> None:
+        """Passes over samplers belong to the optimizer that updates after them; those before its training began, to the one before."""
+        fresh, self._fresh = self._fresh, []
+        began = recorder.beginnings.began if new and recorder.beginnings is not None else 0
+        for at, one in fresh:
+            of = number - 1 if at < began else number
+            if 0 <= of < len(self._optimizers):
+                count_samplers(one, self._optimizers[of]["samplers"])
 
     def model(self, module: torch.nn.Module) -> None:
         """A model is being trained."""
@@ -147,7 +157,8 @@ class Setup:
             return
         one = {(kind, shuffles, samples, of): (1, {getattr(sampler, "epoch", None)})}
         count_samplers(one, self._samplers)
-        count_samplers(one, self._fresh)
+        if len(self._fresh) < MOST:
+            self._fresh.append((clock.wall_ns(), one))
 
 
 def count_samplers(more: Samplers, into: Samplers) -> None:
