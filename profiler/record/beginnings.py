@@ -65,6 +65,7 @@ class Beginnings:
         self._joined = 0
         self._mark: Mark | None = None  # where a loader's pass began, since the last update
         self._batch = -1  # recorder.batch at the mark
+        self._samples = 0  # that this rank had trained on at the mark
         self._made = False  # an optimizer was made since the last update: the first pass after that is the next training's
 
     def made(self) -> None:
@@ -77,6 +78,7 @@ class Beginnings:
         if self._mark is None or not (self._made or batch == self._batch):  # loaders that are gone through together begin one by one
             try:
                 self._mark, self._batch = segment.mark(clock.wall_ns()), batch
+                self._samples = recorder.convergence.samples if recorder.convergence is not None else 0
             except Exception:
                 self._mark = None
 
@@ -105,13 +107,14 @@ class Beginnings:
         self._firsts.append(self.first)
         self._living[number] = weakref.ref(optimizer), own
         watch, now = recorder.convergence, clock.wall_ns()
+        samples = self._samples if self._mark is not None else watch.samples_before if watch is not None else 0
         self.began = self._mark.at if self._mark is not None else now
         segment.add_for_good(
             Stage.BEGUN,
-            now,
-            0,
+            self.began,
+            now - self.began,
             cpu=watch.updates if watch is not None else 0,
-            runqueue=watch.samples_before if watch is not None else 0,
+            runqueue=samples,
             nbytes=sum(tensor.numel() for tensor in parameters),
             number=number,
             extra=self.first,

@@ -32,8 +32,8 @@ class FlopTap(Protocol):
 class ConvergenceTap(Protocol):
     """Watches losses and gradients (taps/convergence/watch.py)."""
 
-    @property
-    def updates(self) -> int: ...
+    updates: int
+    samples: int
 
     @property
     def samples_before(self) -> int: ...

@@ -145,16 +145,13 @@ def beginning(main: Process, optimizer: int) -> Beginning:
     begun = main.of(Stage.BEGUN)
     one = begun[begun["number"] == optimizer][0]
     sums = main.of(Stage.SUMS)
-    after = sums[sums["start"] <= one["start"]]
-    earlier = begun["start"][begun["start"] < one["start"]]
-    after = after[after["start"] > earlier.max()] if len(earlier) else after[:0]
-    before = np.zeros((seg.STAGES, seg.FIELDS), np.int64) if len(after) else None
-    for row in after:
+    sums = sums[sums["start"] == one["start"]]
+    before = np.zeros((seg.STAGES, seg.FIELDS), np.int64) if len(sums) else None
+    for row in sums:
         stage, of_cpu = int(row["source"]) % OF_CPU % seg.STAGES, row["source"] >= OF_CPU
         for column, name in ((2, "cpu"), (3, "runqueue")) if of_cpu else ((0, "number"), (1, "cpu"), (4, "nbytes"), (5, "extra")):
             before[stage, column] = row[name]
-    at = int(after["start"][0]) if len(after) else int(one["start"])
-    return Beginning(at, optimizer, max(int(one["cpu"]), 0), max(int(one["runqueue"]), 0), before)
+    return Beginning(int(one["start"]), optimizer, max(int(one["cpu"]), 0), max(int(one["runqueue"]), 0), before)
 
 
 def slices(rank: Rank, wanted: list[int]) -> list[Rank]:
@@ -165,16 +162,16 @@ def slices(rank: Rank, wanted: list[int]) -> list[Rank]:
     for this, after in zip(begun, [*begun[1:], None]):
         first = this is begun[0]
         processes = [own for process in rank.processes if (own := cut(process, this, after, first)) is not None]
-        span = this.at, _last(processes[0])
+        span = this.at, _last(processes[0], this.at)
         about = manifest(rank.manifest, processes, span, this, after)
         found.append(dataclasses.replace(rank, manifest=about, slice=Slice(*span, processes)))
     return found
 
 
-def _last(main: Process) -> int:
+def _last(main: Process, begun: int) -> int:
     """When the last thing ended that belongs to a training, ns."""
     own = main.of(*ACTIVE)
-    return int((own["start"] + np.maximum(own["wall"], 0)).max())
+    return int((own["start"] + np.maximum(own["wall"], 0)).max(initial=begun))
 
 
 def cut(process: Process, this: Beginning, after: Beginning | None, first: bool) -> Process | None:
@@ -229,12 +226,13 @@ def _scaled(process: Process, kept: Sums) -> Sums:
 
 
 def _histograms(own: Records) -> npt.NDArray[np.int64]:
-    """Of the samples seen in detail, as many times as they stand for."""
-    found = np.zeros((2, seg.BINS), np.int64)
+    """Of the samples seen in detail, which stand for all of the part's."""
+    found = np.zeros((2, seg.BINS), np.float64)
     samples = own[(own["stage"] == Stage.SAMPLE) & (own["nbytes"] > 0) & (own["wall"] > 0)]
     for wall, size, times in zip(samples["wall"].tolist(), samples["nbytes"].tolist(), samples["extra"].tolist()):
         found[seg.SAMPLE_HISTOGRAM, min(seg.bin_of(wall // size), seg.BINS - 1)] += size * max(times, 1)
-    return found
+    whole = float(own["extra"][own["stage"] == Stage.FETCH].sum())
+    return np.round(found * (whole / (found.sum() or 1.0))).astype(np.int64)
 
 
 def manifest(whole: Manifest, processes: list[Process], span: tuple[int, int], this: Beginning, after: Beginning | None) -> Manifest:
