@@ -171,7 +171,7 @@ def run_info(run: Run, rank: Rank) -> RunInfo:
     )
     return RunInfo(
         name=run.name,
-        path=masks.place(run.path),
+        path=place(run),
         state=manifest.state,
         command=manifest.command,
         started=datetime.datetime.fromtimestamp(anchor["time_ns"] / 1e9, datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -183,6 +183,12 @@ def run_info(run: Run, rank: Rank) -> RunInfo:
         model=model(rank.main),
         optimizer=optimizers(manifest.training),
     )
+
+
+def place(run: Run) -> str:
+    """The run folder, or what names one of its trainings, without the folders that are private."""
+    folder = masks.place(run.folder)
+    return folder if run.part is None else f"{folder}/{run.path.relative_to(run.folder)}"
 
 
 def model(main: Process) -> str:

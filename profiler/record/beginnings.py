@@ -20,7 +20,7 @@ from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import FIELDS, Mark, Segment
 
 MOST = 1000  # optimizers; those after them belong to the last training
-TURNS = 16  # times that a new optimizer turned out to belong to an older one's training: this program makes them as it trains
+TURNS = 16  # times that a new optimizer turned out to belong to one and the same training: this program makes them as it trains
 UNSUMMED = (Stage.NAME, Stage.BEGUN, Stage.SUMS)
 OF_CPU = 256  # more than stages there are: ``source`` of the second record of a stage's sums
 
@@ -58,11 +58,13 @@ class Beginnings:
     def __init__(self) -> None:
         self.optimizers = Numbers()
         self.first = self.began = 0
-        self._firsts: list[int] = []  # by optimizer
+        self._firsts: dict[int, int] = {}  # optimizer -> first one of its training
+        self._newest = 0
         self._living: dict[int, tuple[Callable[[], Any], frozenset[int]]] = {}  # optimizers by number, ids of their parameters
         self._owners = Numbers()  # modules with parameters of their own -> the optimizer that came with them
         self._model: tuple[Callable[[], Any], frozenset[int], int] = (lambda: None), frozenset(), 0  # met last, its parameters, with whom
-        self._joined = 0
+        self._joined = 0  # times that a new optimizer turned out to belong to the training of this one:
+        self._target = -1
         self._mark: Mark | None = None  # where a loader's pass began, since the last update
         self._batch = -1  # recorder.batch at the mark
         self._samples = 0  # that this rank had trained on at the mark
@@ -91,20 +93,20 @@ class Beginnings:
             elif number < self.first:
                 self._join(number, segment)
         except Exception:  # fail open: it counts as part of what goes on
-            number = 0 if number is None else number
+            number = self.optimizers.known.get(id(optimizer), 0)
         if self._mark is not None or self._made:
             self._mark, self._made = None, False
         return number
 
     def _begun(self, optimizer: Any, segment: Segment) -> int:
         number = self.optimizers.meet(optimizer)
-        if number >= MOST or self._joined >= TURNS:
+        if number >= MOST or self._joined >= TURNS and self._mark is None:
             return number
         parameters = [tensor for group in optimizer.param_groups for tensor in group["params"]]
         own = frozenset(map(id, parameters))
         related = {*self._with_parameters(own), *self._of_model(own, number)}
         self.first = min((self._firsts[other] for other in related), default=number)
-        self._firsts.append(self.first)
+        self._firsts[number], self._newest = self.first, number
         self._living[number] = weakref.ref(optimizer), own
         watch, now = recorder.convergence, clock.wall_ns()
         samples = self._samples if self._mark is not None else watch.samples_before if watch is not None else 0
@@ -158,10 +160,10 @@ class Beginnings:
 
     def _join(self, number: int, segment: Segment) -> None:
         """An older optimizer goes on: all that began since belong to its training."""
-        self.first, newest = self._firsts[number], len(self._firsts) - 1
-        self._joined += 1
-        self._firsts[newest] = self.first
-        segment.add_for_good(Stage.BEGUN, clock.wall_ns(), 0, number=newest, extra=self.first)
+        first, newest = self._firsts[number], self._newest
+        self._joined = self._joined + 1 if first == self._target else 1
+        self.first = self._target = self._firsts[newest] = first
+        segment.add_for_good(Stage.BEGUN, clock.wall_ns(), 0, number=newest, extra=first, flags=Flag.END)
 
 
 def write_sums(segment: Segment, mark: Mark) -> None:

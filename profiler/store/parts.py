@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feedline.profiler.errors import RunNotFound
+from feedline.profiler.errors import FeedlineError, RunNotFound
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store import segment as seg
 from feedline.profiler.store.manifest import Manifest
@@ -55,21 +55,24 @@ class Beginning:
 
 
 def parts(run: Run) -> list[Run]:
-    """The trainings of a run, in order; the run itself where it is one.
-
-    Raises:
-        RunDamaged: the records of a rank's training process are missing.
-    """
+    """The trainings of a run, in order; the run itself where it is one, or cannot be read."""
     if run.part is not None:
         return [run]
-    wanted = first_optimizers(run.ranks[min(run.ranks)])
+    readable, notes = {}, list(run.notes)
+    for number, rank in sorted(run.ranks.items()):
+        try:
+            if rank.main.of(Stage.BEGUN).size:
+                readable[number] = rank
+        except FeedlineError as error:
+            notes.append(f"rank {number}: {error}")
+    wanted = first_optimizers(readable[min(readable)]) if readable else []
     if len(wanted) < 2:
         return [run]
-    cut = {number: slices(rank, wanted) for number, rank in run.ranks.items()}
+    cut = {number: slices(rank, wanted) for number, rank in readable.items()}
     found = []
-    for index in range(len(wanted)):
+    for index in range(len(cut[min(cut)])):
         ranks = {number: own[index] for number, own in cut.items() if index < len(own)}
-        found.append(Run(run.path / PARTS / str(index + 1), ranks, run.notes, Part(index + 1, len(wanted))))
+        found.append(Run(run.path / PARTS / str(index + 1), ranks, notes, Part(index + 1, len(cut[min(cut)]))))
     return found
 
 
@@ -90,7 +93,6 @@ def part(run: Run, number: int) -> Run:
 
     Raises:
         RunNotFound: it has no such training.
-        RunDamaged: as ``parts``.
     """
     found = parts(run)
     if not 1 <= number <= len(found):
@@ -114,16 +116,15 @@ def place_of(path: Path) -> tuple[Path, int] | None:
 def first_optimizers(rank: Rank) -> list[int]:
     """Numbers of the optimizers with which a training begins."""
     begun = rank.main.of(Stage.BEGUN)
-    if not len(begun):
-        return []
-    last = int(begun["number"].max())
-    begins = np.ones(last + 1, bool)
+    begins = np.zeros(int(begun["number"].max()) + 1, bool)
+    begins[begun["number"]] = True
     for number, first in zip(begun["number"].tolist(), begun["extra"].tolist()):
         begins[max(first, 0) + 1 : number + 1] = False
     chosen = np.flatnonzero(begins).tolist()
     found = [beginning(rank.main, number) for number in chosen]
     by_loader = {int(one["number"]) for one in begun if one["flags"] & Flag.FIRST}
-    takes_turns = (len(begun) - len(np.unique(begun["number"]))) >= TURNS  # optimizers are made within one training: meta-learning
+    again = begun["extra"][begun["flags"] & Flag.END != 0]
+    takes_turns = len(again) > 0 and np.bincount(again).max() >= TURNS  # optimizers are made within one training: meta-learning
     kept = [chosen[0]]
     for before, this, after in zip([None, *found[:-1]], found, [*found[1:], None]):
         if before is not None and (this.optimizer in by_loader or not takes_turns and _apart(rank.main, before, this, after)):
@@ -162,6 +163,8 @@ def slices(rank: Rank, wanted: list[int]) -> list[Rank]:
     for this, after in zip(begun, [*begun[1:], None]):
         first = this is begun[0]
         processes = [own for process in rank.processes if (own := cut(process, this, after, first)) is not None]
+        if not processes or processes[0].is_worker:  # records that nobody wrote in this order
+            continue
         span = this.at, _last(processes[0], this.at)
         about = manifest(rank.manifest, processes, span, this, after)
         found.append(dataclasses.replace(rank, manifest=about, slice=Slice(*span, processes)))
@@ -237,8 +240,7 @@ def _histograms(own: Records) -> npt.NDArray[np.int64]:
 
 def manifest(whole: Manifest, processes: list[Process], span: tuple[int, int], this: Beginning, after: Beginning | None) -> Manifest:
     """What the run says of one of its trainings."""
-    main = next(process for process in processes if not process.is_worker)
-    used = set(main.of(Stage.EPOCH, Stage.NEXT)["source"].tolist())
+    used = set(processes[0].of(Stage.EPOCH, Stage.NEXT)["source"].tolist())
     loaders = [about if number in used else {**about, "num_workers": 0} for number, about in enumerate(whole.loaders)]
     return dataclasses.replace(
         whole,

@@ -124,8 +124,9 @@ class OptimizerTap:
     def __init__(self) -> None:
         self._open: list[Span] = []
         self._steps = 0
-        self._beginnings = recorder.beginnings = Beginnings()
+        self._beginnings = Beginnings()
         self._undo = updates.follow(self._before, self._after)
+        recorder.beginnings = self._beginnings
 
     def attach(self, patches: Patches) -> None:
         """See optimizers being made."""

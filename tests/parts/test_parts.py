@@ -21,6 +21,11 @@ PREPARED_S = 0.4
 SGD = functools.partial(torch.optim.SGD, lr=0.1)
 
 
+def roles(done):
+    """(role, batches) of the loaders of each training."""
+    return [[(loader.role, loader.batches) for loader in one.loaders] for one in done.reports]
+
+
 def test_jobs_of_a_sweep_are_trainings_with_their_own_figures(record):
     def sweep():
         job(0.1, 80)
@@ -34,10 +39,7 @@ def test_jobs_of_a_sweep_are_trainings_with_their_own_figures(record):
         (45, 360, 120),
     ]
     assert [one.run.optimizer for one in done.reports] == ["SGD, lr 0.1", "SGD, lr 0.2"]
-    assert [[(loader.role, loader.batches) for loader in one.loaders] for one in done.reports] == [
-        [("training", 20), ("evaluation", 5)],
-        [("training", 45), ("evaluation", 8)],
-    ]
+    assert roles(done) == [[("training", 20), ("evaluation", 5)], [("training", 45), ("evaluation", 8)]]
     for one in done.reports:
         (loss,) = [curve for curve in one.convergence.curves if curve.name == "train loss"]
         (rate,) = [curve for curve in one.convergence.curves if curve.name == "lr"]
@@ -178,6 +180,20 @@ def test_an_optimizer_for_each_parameter_is_one_training(record):
             torch.nn.functional.cross_entropy(model(x), y).backward()
 
     assert record(train).counts == [(1, 8)]
+
+
+def test_each_gan_of_a_sweep_is_one_training(record):
+    def sweep():
+        for _ in range(18):
+            maker, judge, loader = torch.nn.Linear(4, FEATURES), torch.nn.Linear(FEATURES, 1), DataLoader(data(24), batch_size=8)
+            optimizers = SGD(judge.parameters()), SGD(maker.parameters())
+            for x, _ in loader:
+                for sign, optimizer in zip((1, -1), optimizers):
+                    optimizer.zero_grad()
+                    (sign * (judge(maker(torch.randn(8, 4))).mean() - judge(x).mean())).backward()
+                    optimizer.step()
+
+    assert record(sweep).counts == [(3, 24)] * 18
 
 
 def test_copies_that_are_trained_within_a_training_are_part_of_it(record):
