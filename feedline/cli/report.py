@@ -109,10 +109,18 @@ def name_of(training: "Training", run: Path) -> str:
 
 
 def told_of(
-    args: argparse.Namespace, path: Path, number: int | None, training: "Training", several: bool, notes: list[str], done: Callable[[], None]
+    args: argparse.Namespace,
+    path: Path,
+    number: int | None,
+    training: "Training",
+    several: bool,
+    notes: list[str],
+    done: Callable[[], None],
 ) -> "Told":
-    """Build the report of one process's training and write it: into the run folder where it is the only one, else into its own. Of several
-    that the process made one after the other, a report for each and an overview."""
+    """Build the report of one process's training and write it: into the run folder where it is the only one, else into its own.
+
+    Of several that the process made one after the other: a report for each, and an overview.
+    """
     from feedline.analysis import build, trace
     from feedline.analysis.traces.report import holds_traces
     from feedline.analysis.traces.windows import windows as find_windows
