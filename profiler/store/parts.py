@@ -149,12 +149,12 @@ def beginning(main: Process, optimizer: int) -> Beginning:
     one = begun[begun["number"] == optimizer][0]
     sums = main.of(Stage.SUMS)
     sums = sums[sums["start"] == one["start"]]
-    before = np.zeros((seg.STAGES, seg.FIELDS), np.int64) if len(sums) else None
+    before = np.zeros((seg.STAGES, seg.FIELDS), np.int64)
     for row in sums:
         stage, of_cpu = int(row["source"]) % OF_CPU % seg.STAGES, row["source"] >= OF_CPU
         for column, name in ((2, "cpu"), (3, "runqueue")) if of_cpu else ((0, "number"), (1, "cpu"), (4, "nbytes"), (5, "extra")):
             before[stage, column] = row[name]
-    return Beginning(int(one["start"]), optimizer, max(int(one["cpu"]), 0), max(int(one["runqueue"]), 0), before)
+    return Beginning(int(one["start"]), optimizer, max(int(one["cpu"]), 0), max(int(one["runqueue"]), 0), before if len(sums) else None)
 
 
 def slices(rank: Rank, wanted: list[int]) -> list[Rank]:
