@@ -9,6 +9,7 @@ import numpy as np
 
 from feedline.analysis import between_ranks, computing, gather
 from feedline.analysis.between_ranks import NOTHING, Beside
+from feedline.analysis.boundaries import trains_forward
 from feedline.analysis.comm.summary import Compared
 from feedline.analysis.convergence import read
 from feedline.analysis.convergence.model import ConvergenceSummary
@@ -24,7 +25,7 @@ from feedline.profiler.errors import FeedlineError, shows_tracebacks
 from feedline.profiler.events import Stage
 from feedline.profiler.samplers.gauges import Gauges, read_gauges
 from feedline.profiler.store.layout import GAUGES
-from feedline.profiler.store.read import Rank, Run
+from feedline.profiler.store.read import Process, Rank, Run
 
 INLINE = ("read", "decode", "augment", "dataset", "user", "collate")  # the loader's own work, when it runs in the main thread
 
@@ -69,6 +70,8 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
     facts = facts_of(shown, step, crew, loaders, gauges)
     if facts is not None and compared is not None:
         facts = dataclasses.replace(facts, comm=compared.communication, comm_parts=compared.parts)
+    if run.part is not None:
+        loaders = [loader for number, loader in enumerate(loaders) if number in used_loaders(shown)]
     trained = convergence(run, notes)
     notes = [*notes, *rank_notes(shown), *(note for rank in gathered.values() if rank is not shown for note in cut_note(rank))]
     findings = diagnose(facts, trained.checks if trained else ()) if facts else []
@@ -87,6 +90,11 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
         hooks=[Hook(str(hook["name"]), bool(hook["attached"]), str(hook["why"])) for hook in shown.rank.manifest.hooks],
         notes=[masks.text(run.named(note)) for note in notes],
     )
+
+
+def used_loaders(rank: Gathered) -> set[int]:
+    """Numbers of the loaders that were gone through."""
+    return set(rank.main.of(Stage.EPOCH, Stage.NEXT)["source"].tolist())
 
 
 def convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
@@ -162,8 +170,8 @@ def run_info(run: Run, rank: Rank) -> RunInfo:
         else 0
     )
     return RunInfo(
-        name=run.path.name,
-        path=masks.place(run.path),
+        name=run.name,
+        path=place(run),
         state=manifest.state,
         command=manifest.command,
         started=datetime.datetime.fromtimestamp(anchor["time_ns"] / 1e9, datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -172,7 +180,31 @@ def run_info(run: Run, rank: Rank) -> RunInfo:
         ranks=len(run.ranks),
         versions=manifest.versions,
         machine=manifest.machine,
+        model=model(rank.main),
+        optimizer=optimizers(manifest.training),
     )
+
+
+def place(run: Run) -> str:
+    """The run folder, or what names one of its trainings, without the folders that are private."""
+    folder = masks.place(run.folder)
+    return folder if run.part is None else f"{folder}/{run.path.relative_to(run.folder)}"
+
+
+def model(main: Process) -> str:
+    """Class of the module that was called most in training."""
+    called = main.records["source"][trains_forward(main.records)]
+    return main.names.get(int(np.bincount(called).argmax()), "") if len(called) else ""
+
+
+def optimizers(training: dict[str, object]) -> str:
+    """Classes and first learning rates, each once."""
+    listed = training.get("optimizers")
+    found = []
+    for one in listed if isinstance(listed, list) else []:
+        rate = one["groups"][0].get("lr") if one["groups"] else None
+        found.append(one["kind"] if rate is None else f"{one['kind']}, lr {rate:g}")
+    return " + ".join(dict.fromkeys(found))
 
 
 def rank_notes(rank: Gathered) -> list[str]:
@@ -185,6 +217,8 @@ def rank_notes(rank: Gathered) -> list[str]:
             notes.append(f"{who} stopped recording ({process.header['stopped']}): what it recorded until then is shown")
     if rank.main.stride > 1:
         notes.append(f"a long run: one window of 64 batches in {rank.main.stride} was kept in detail, sums are exact")
+    if rank.rank.slice is not None and any(worker.stride > 1 for worker in rank.workers):
+        notes.append("workers forgot part of their records: sums of what they did in this training are estimated from the rest")
     if len(rank.main.of(Stage.PROFILED)):
         notes.append(
             "the steps that torch.profiler recorded are not in the figures, for it slows them: see kineto.json.gz in the run folder"
@@ -234,7 +268,7 @@ def read_rank_gauges(rank: Rank, notes: list[str]) -> list[Gauge]:
         notes.append(f"the machine's gauges cannot be read: {error}")
         return []
     origin = rank.manifest.anchors[0]["perf_counter_ns"] if rank.manifest.anchors else 0
-    return list(_gauges(sampled, origin))
+    return list(_gauges(sampled if rank.slice is None else sampled.between(rank.slice.begin, rank.slice.end), origin))
 
 
 def _gauges(sampled: Gauges, origin: int) -> Iterable[Gauge]:

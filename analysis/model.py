@@ -64,6 +64,8 @@ class RunInfo:
     ranks: int
     versions: dict[str, str]  # feedline, python, torch, ...
     machine: dict[str, object]  # cpus, cpu_quota, memory_bytes, hostname is not in it
+    model: str = ""  # class of the outermost module that was trained
+    optimizer: str = ""  # class and first learning rate, as in "SGD, lr 0.1"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from feedline.analysis.convergence.recorded import Curve, GradientNorms, IntArray, Recorded
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store.parts import only
 from feedline.profiler.store.read import Process, Rank, Run
 
 PAUSE = 5.0  # times the median: an update that took longer has an evaluation or a checkpoint before it, and is no step
@@ -17,9 +18,9 @@ def read(path: Path) -> Recorded:
     """Read a run folder, of one rank or many.
 
     Raises:
-        RunNotFound, RunDamaged, SchemaTooNew: as ``Run.open``.
+        RunNotFound, RunDamaged, SchemaTooNew: as ``Run.open``, and for a folder that holds several trainings.
     """
-    return of_run(Run.open(path))
+    return of_run(only(Run.open(path)))
 
 
 def of_run(run: Run) -> Recorded:
@@ -38,7 +39,7 @@ def of_run(run: Run) -> Recorded:
     norms, why = read_norms(run, values, ranks)
     loss = curves.get("train loss")
     return Recorded(
-        name=run.path.name,
+        name=run.name,
         curves=curves,
         norms=norms,
         why=why or str(setup.get("noise_scale", "")) if norms is None else "",

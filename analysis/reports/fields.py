@@ -59,6 +59,8 @@ FIELDS: dict[str, dict[str, Field]] = {
         "ranks": Field("", "How many processes trained together"),
         "versions": Field("", "Name -> version: feedline, python, torch and others"),
         "machine": Field("", "Name -> value: cpus, effective_cpus (affinity and quota), memory_bytes, shm_bytes, system"),
+        "model": Field("", "Class of the outermost module that was trained; empty: not seen"),
+        "optimizer": Field("", "Class of each optimizer and its first learning rate, as in `SGD, lr 0.1`; empty: not seen"),
     },
     "Throughput": {
         "samples_per_s": Field(

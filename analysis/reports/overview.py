@@ -1,34 +1,247 @@
-"""Several trainings of one run, a line each."""
+"""Several trainings of one run side by side: a row each, and where the report of each lies."""
 
+import io
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from rich.table import Table
+from rich.text import Text
 
 from feedline.analysis.model import Report
+from feedline.analysis.quantities import BLANK, count, duration, number, seconds
+from feedline.analysis.reports import page, words
 from feedline.analysis.reports.console import Console
-from feedline.analysis.reports.words import sentence
-from feedline.profiler.printable import printable
+from feedline.analysis.reports.json_report import plain as as_json
+from feedline.analysis.reports.terminal import WIDTH, plain
+from feedline.profiler.printable import printable_in
 
-NO_RATE = "-"
-
-
-def table(trainings: Sequence[tuple[str, Report]]) -> Table:
-    """Name, ranks, steps, samples per second and verdict of each."""
-    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title, justify in (("training", "left"), ("ranks", "right"), ("steps", "right"), ("samples/s", "right"), ("", "left")):
-        shown.add_column(title, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    for name, report in trainings:
-        pace = report.throughput
-        rate = NO_RATE if pace.samples_per_s is None else f"{pace.samples_per_s:,.0f}"
-        shown.add_row(*map(printable, (name, f"{report.run.ranks}", f"{pace.steps:,}", rate, sentence(report.verdict))))
-    return shown
+SCHEMA_VERSION = 1
+SHOWN = 12  # trainings in the terminal; more are in the files
+LONGEST = 16  # characters of a cell
 
 
-def to_terminal(trainings: Sequence[tuple[str, Report]], notes: Sequence[str], console: Console) -> None:
-    """Print the overview."""
-    console.print(f"{len(trainings)} trainings", style="bold")
-    console.print()
-    console.print(table(trainings))
-    console.print()
-    for note in notes:
-        console.print(printable(note), soft_wrap=True)
+@dataclass(frozen=True)
+class Row:
+    """One training.
+
+    Attributes:
+        name: short, unique in the run: "1".
+        report: path of its HTML report, relative to the run folder.
+        epochs: None: the loader has no length.
+        cause: of its first finding; "" where there is none.
+        says: its verdict.
+    """
+
+    name: str
+    report: str
+    model: str
+    optimizer: str
+    steps: int
+    samples: int
+    epochs: float | None
+    samples_per_s: float | None
+    steps_per_s: float | None
+    duration_s: float
+    evaluation_s: float
+    state: str
+    exit_code: int | None
+    cause: str
+    says: str
+
+
+@dataclass(frozen=True)
+class Outside:
+    """The time that is in no training: imports, preparing data, evaluation by what does not call the model.
+
+    Attributes:
+        before_s: from the start of the recording to the first training.
+        between_s: from the end of each training to the beginning of the next.
+        after_s: from the end of the last training to the end of the recording.
+        whole_s: the whole recording.
+    """
+
+    before_s: float
+    between_s: list[float]
+    after_s: float
+    whole_s: float
+
+
+@dataclass(frozen=True)
+class Overview:
+    """All trainings of a run.
+
+    Attributes:
+        name: of the run.
+        command: masked argv.
+        rows: the trainings, in order.
+        outside: None where the trainings are those of several processes.
+        notes: what else a reader has to know.
+    """
+
+    name: str
+    command: list[str]
+    rows: list[Row]
+    outside: Outside | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def lines(self) -> list[str]:
+        """What is said below the table."""
+        return [*(time_outside(self.outside, self.rows) if self.outside is not None else []), *self.notes]
+
+
+def row(name: str, report: Report, path: Path) -> Row:
+    """A training's row.
+
+    Args:
+        path: of its report, relative to the run folder.
+    """
+    made, pace = report.convergence, report.throughput
+    per_epoch = made.samples_per_epoch if made is not None else None
+    return Row(
+        name=name,
+        report=str(path),
+        model=report.run.model,
+        optimizer=report.run.optimizer,
+        steps=pace.steps,
+        samples=pace.samples,
+        epochs=made.samples / per_epoch if made is not None and per_epoch else None,
+        samples_per_s=pace.samples_per_s,
+        steps_per_s=pace.steps_per_s,
+        duration_s=report.run.duration_s,
+        evaluation_s=report.step.evaluation_s if report.step is not None else 0.0,
+        state=report.run.state,
+        exit_code=report.run.exit_code,
+        cause=report.findings[0].cause if report.findings else "",
+        says=words.sentence(report.verdict),
+    )
+
+
+HEADS = ("training", "model", "optimizer", "steps", "epochs", "samples/s", "time", "first finding")
+NUMBERED = 4  # of the columns in the terminal, that of the first figure
+
+
+def cells(one: Row) -> list[str]:
+    """A row as text, in the order of HEADS."""
+    return [
+        one.name,
+        one.model or BLANK,
+        one.optimizer or BLANK,
+        count(one.steps),
+        BLANK if one.epochs is None else number(one.epochs),
+        BLANK if one.samples_per_s is None else number(one.samples_per_s),
+        duration(one.duration_s),
+        one.cause or BLANK,
+    ]
+
+
+def title(overview: Overview) -> str:
+    """How many trainings there are."""
+    return f"{len(overview.rows)} trainings"
+
+
+def show(overview: Overview, console: Console) -> None:
+    """Print it: a table, then what holds the trainings back."""
+    overview = printable_in(overview)
+    width = min(WIDTH, console.width)
+    console.print(plain(f"{overview.name}: {title(overview)}", "bold"), width=width)
+    console.print(_table(overview.rows[:SHOWN]), width=width)
+    if len(overview.rows) > SHOWN:
+        console.print(plain(f"{len(overview.rows) - SHOWN} more trainings are in report.html and report.json.", "dim"), width=width)
+    first, last = overview.rows[0].report, overview.rows[-1].report
+    here = "; one of them here: --training N" if overview.outside is not None else ""
+    console.print(plain(f"Reports: {first} to {last}{here}", "dim"), width=width)
+    for line in [*verdicts(overview.rows), *overview.lines]:
+        console.print(plain(line), width=width)
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    for head in HEADS[:-1]:
+        table.add_column(justify="right" if HEADS.index(head) >= NUMBERED - 1 else "left", no_wrap=True)
+    table.add_row(*(Text(head, "dim") for head in HEADS[:-1]))
+    for one in rows:
+        table.add_row(*(Text(cell if len(cell) <= LONGEST else f"{cell[: LONGEST - 1]}…") for cell in cells(one)[:-1]))
+    return table
+
+
+def verdicts(rows: Sequence[Row]) -> list[str]:
+    """What holds the trainings back, each cause once with the first training's figures; and how they ended, where not well."""
+    by_cause: dict[str, list[Row]] = {}
+    for one in rows:
+        by_cause.setdefault(one.cause, []).append(one)
+    said = []
+    for cause, own in by_cause.items():
+        names = f"Training {own[0].name}" if len(own) == 1 else f"Trainings {_names(own)}"
+        of_first = f" Figures are those of {own[0].name}." if len(own) > 1 else ""
+        said.append(f"{names}{f' ({cause})' if cause else ''}: {own[0].says}{of_first}")
+    return [*said, *(f"Training {one.name} {ended}." for one in rows if (ended := ending(one)))]
+
+
+def _names(rows: Sequence[Row]) -> str:
+    names = [one.name for one in rows]
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+def ending(one: Row) -> str:
+    """How a training ended; nothing where it came to its end."""
+    if one.state != "finished":
+        return "is still running" if one.state == "live" else "was cut: its process was killed"
+    return f"ended with exit code {one.exit_code}" if one.exit_code else ""
+
+
+def render_text(overview: Overview) -> str:
+    """As text, 80 columns wide."""
+    file = io.StringIO()
+    show(overview, Console(file=file, width=WIDTH, color_system=None, force_terminal=False))
+    return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
+
+
+def render_json(overview: Overview) -> str:
+    """As JSON: exactly the dataclasses, and ``schema_version``. Its member ``trainings`` tells it from the report of one training."""
+    found = {
+        "schema_version": SCHEMA_VERSION,
+        "name": overview.name,
+        "command": overview.command,
+        "trainings": overview.rows,
+        "outside": overview.outside,
+        "notes": overview.notes,
+    }
+    return json.dumps(as_json(found), indent=1, allow_nan=False) + "\n"
+
+
+def render_html(overview: Overview) -> str:
+    """As a page with a link to each training's own."""
+    overview = printable_in(overview)
+    return (
+        page.environment()
+        .get_template("overview.html")
+        .render(
+            it=overview,
+            title_of=title(overview),
+            heads=HEADS,
+            cells=cells,
+            verdicts=verdicts(overview.rows),
+            shell=words.shell,
+            **page.assets(),
+        )
+    )
+
+
+ENDINGS = {".html": render_html, ".json": render_json, ".txt": render_text}
+
+
+def time_outside(outside: Outside, rows: Sequence[Row]) -> list[str]:
+    """Where the time went that is in no step of any training, in sentences."""
+    between = outside.between_s
+    longest = max(between, default=0.0)
+    at = f" (the longest, {seconds(longest)}, before training {rows[between.index(longest) + 1].name})" if len(between) > 1 else ""
+    total, evaluation_s = outside.before_s + sum(between) + outside.after_s, sum(one.evaluation_s for one in rows)
+    said = [
+        f"Outside the trainings: {seconds(total)} of {seconds(outside.whole_s)}: {seconds(outside.before_s)} before the first, "
+        f"{seconds(sum(between))} between trainings{at}, {seconds(outside.after_s)} after the last. "
+        "Imports and preparing data happen there."
+    ]
+    return said + ([f"Evaluation, within the trainings but in none of their steps: {seconds(evaluation_s)}."] if evaluation_s > 0 else [])

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from feedline.analysis.between_ranks import Beside
     from feedline.analysis.model import Report as ReportModel
     from feedline.analysis.traces.windows import Windows
+    from feedline.cli.report_parts import Told
     from feedline.profiler.ceilings import Ceilings
     from feedline.profiler.store.read import Run
     from feedline.profiler.store.trainings import Training
@@ -34,12 +35,17 @@ class Report:
     feedline report runs/train-1121-0943 --ceilings ceilings.json
 
     Works on runs that ended, were killed, or are still running. Without -o it also writes report.html, report.json and trace.json.gz into
-    the run folder. What it prints ends with the verdict, what to change, what that would give, and where the files are.
+    the run folder. What it prints ends with the verdict, what to change, what that would give, and where the files are. Of several
+    trainings it shows an overview; the report of each is in training-1, training-2, ... (processes) or parts/1, parts/2, ... (one after the
+    other in one process) of the run folder.
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
         parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write only this file; its ending chooses the format")
+        parser.add_argument(
+            "--training", type=int, metavar="N", help="only the Nth of several trainings that the program made one after the other"
+        )
         parser.add_argument("-f", "--force", action="store_true", help="overwrite the file")
         parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
         parser.add_argument("--full", action="store_true", help="print all of the report instead of about 40 lines")
@@ -67,33 +73,48 @@ class Report:
         from feedline.analysis.reports import overview
         from feedline.analysis.reports.console import Console
         from feedline.analysis.reports.progress import building
+        from feedline.cli.report_parts import write_overview
         from feedline.profiler.store.read import Run
         from feedline.profiler.store.trainings import trainings, workers
 
         console = Console(quiet=args.quiet)
-        with removal.held(args.run), building(Console(stderr=True, quiet=args.quiet), STEPS) as done:
+        path, number = place(args.run, args.training)
+        with removal.held(path), building(Console(stderr=True, quiet=args.quiet), STEPS) as done:
             if args.finish:
-                finish(args.run, args.wait)
+                finish(path, args.wait)
             done()
-            found = trainings(args.run)
-            if len(found) > 1 and args.output is not None:
-                Run.open(args.run)  # raises: which of them?
-            told = [(one, *one_report(args, one, found, done)) for one in found]
-            if args.json is not None:  # the last of all: with it the command is done, and Ctrl-C before leaves no file in its way
-                output.save(args.json, reports.text(told[-1][1], Path("report.json")))
-                told[-1][2].append(args.json)
-        if args.output is None and not args.quiet:
+            found = trainings(path)
+            if len(found) > 1 and (args.output is not None or number is not None):
+                Run.open(path)  # raises: which of them?
+            notes = processes.notes(path, {one.name for one in found}, workers(found))
+            told = [told_of(args, path, number, one, len(found) > 1, notes, done) for one in found]
+            rows = [row for own in told for row in own.rows]
+            outside = told[0].outside if len(told) == 1 else None
+            shown = overview.Overview(path.name, [], rows, outside, [*told[0].notes, *notes])
+            written = [file for own in told for file in own.written]
             if len(told) > 1:
-                notes = processes.notes(args.run, {one.name for one in found}, workers(found))
-                overview.to_terminal([(name_of(one, args.run), report) for one, report, _ in told], notes, console)
+                written += write_overview(path, shown, args)
+            if args.json is not None:  # the last of all: with it the command is done, and Ctrl-C before leaves no file in its way
+                several = len(rows) > 1
+                output.save(args.json, overview.render_json(shown) if several else reports.text(told[0].reports[0], Path("report.json")))
+                written.append(args.json)
+        if args.output is None and not args.quiet:
+            if len(rows) > 1:
+                overview.show(shown, console)
             else:
-                _, report, written = told[0]
-                reports.to_terminal(report, console, args.full, written)
+                reports.to_terminal(told[0].reports[0], console, args.full, written)
                 return 0
-        for _, _, written in told:
-            for path in written:
-                console.print(f"  {os.path.relpath(path)}", soft_wrap=True)
+        for file in written:
+            console.print(f"  {os.path.relpath(file)}", soft_wrap=True)
         return 0
+
+
+def place(path: Path, training: int | None) -> tuple[Path, int | None]:
+    """The run folder, and which of its trainings is meant: ``--training 2`` or ``RUN/parts/2``."""
+    from feedline.profiler.store.parts import place_of
+
+    named = place_of(path)
+    return (path, training) if named is None or training is not None else named
 
 
 def name_of(training: "Training", run: Path) -> str:
@@ -101,34 +122,47 @@ def name_of(training: "Training", run: Path) -> str:
     return "the program itself" if training.folder == run else training.name
 
 
-def one_report(
-    args: argparse.Namespace, training: "Training", found: "list[Training]", done: Callable[[], None]
-) -> "tuple[ReportModel, list[Path]]":
-    """Build the report of one training, and write it: into the run folder where it is the only one, else into its own."""
+def told_of(
+    args: argparse.Namespace,
+    path: Path,
+    number: int | None,
+    training: "Training",
+    several: bool,
+    notes: list[str],
+    done: Callable[[], None],
+) -> "Told":
+    """Build the report of one process's training and write it: into the run folder where it is the only one, else into its own.
+
+    Of several that the process made one after the other: a report for each, and an overview.
+    """
     from feedline.analysis import build, trace
     from feedline.analysis.traces.report import holds_traces
     from feedline.analysis.traces.windows import windows as find_windows
-    from feedline.profiler.store.trainings import workers
+    from feedline.cli.report_parts import one_training, several_trainings
+    from feedline.profiler.store.parts import part, parts
 
-    run, several = training.run, len(found) > 1
+    run, folder = training.run, training.folder if several else path
     traces = holds_traces(run)
-    windows = None if traces or (args.output is not None and not trace.is_trace(args.output)) else find_windows(run)
-    report = (
-        of_traces(run)
-        if traces
-        else build.build(run, ceilings=ceilings(args.run, args.ceilings), beside=beside(args.link_gbps, args.nccl_log))
-    )
-    notes = [*report.notes, *(windows.notes if windows is not None else [])]
-    if not several:
-        notes += processes.notes(args.run, {one.name for one in found}, workers(found))
-    report = replace(report, notes=notes)
+    drawn = args.output is None and number is None or args.output is not None and trace.is_trace(args.output)
+    windows = find_windows(run) if drawn and not traces else None
+    known, net = ceilings(path, args.ceilings), beside(args.link_gbps, args.nccl_log)
+    own = [run] if traces else [part(run, number)] if number is not None else parts(run)
+    name = name_of(training, path) if several else ""
+
+    def report_of(one: "Run") -> "ReportModel":
+        report = of_traces(one) if traces else build.build(one, ceilings=known, beside=net)
+        more = [] if several or len(own) > 1 else notes
+        return replace(report, notes=[*report.notes, *(windows.notes if windows is not None else []), *more])
+
+    if len(own) > 1:
+        told = several_trainings(path, folder, run, own, report_of, name, args)
+    else:
+        told = one_training(path, folder if number is None else own[0].path, report_of(own[0]), name, args)
     done()
-    folder = training.folder if several else args.run
-    written = write(folder, report, args)
     done()
     if windows is not None:
-        written += write_trace(folder, run, args, windows)
-    return report, written
+        told.written.extend(write_trace(folder, run, args, windows))
+    return told
 
 
 def of_traces(run: "Run") -> "ReportModel":
@@ -208,6 +242,7 @@ def write(folder: Path, report: "ReportModel", args: argparse.Namespace) -> list
     if args.output is None:
         for name in ("report.html", "report.json"):
             try:
+                owned.ensure(folder)
                 owned.write(folder, name, reports.text(report, Path(name)))
                 written.append(folder / name)
             except (OSError, FeedlineError) as error:

@@ -159,9 +159,10 @@ def from_runs(paths: list[Path]) -> "tuple[list[Point], Basis]":
         RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.
     """
     from feedline.analysis.scaling import basis, measured
+    from feedline.profiler.store.parts import only
     from feedline.profiler.store.read import Run
 
-    launches = measured.launches([Run.open(path) for path in paths])
+    launches = measured.launches([only(Run.open(path)) for path in paths])
     return measured.points_of(launches), basis.basis_of(launches)
 
 

@@ -40,7 +40,7 @@ def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setup: NewSe
     hooks.attach("pin_memory", "copies to pinned memory", attach_pin)
     hooks.attach("nn.Module", "forward and loss of the outermost module", training.attach_forward)
     hooks.attach("autograd", "backward", training.attach_backward)
-    hooks.attach("optimizer", "updates, and with them the steps", lambda _: hooks.add_undo(training.OptimizerTap().undo))
+    hooks.attach("optimizer", "updates, and with them the steps", lambda patches: hooks.add_undo(training.attach_optimizer(patches)))
     hooks.attach(flops.NAME, flops.GIVES, lambda _: hooks.add_undo(flops.FlopTap(hooks.tell).stop))
     hooks.attach(
         convergence.NAME,

@@ -32,6 +32,15 @@ class FlopTap(Protocol):
 class ConvergenceTap(Protocol):
     """Watches losses and gradients (taps/convergence/watch.py)."""
 
+    updates: int
+    samples: int
+
+    @property
+    def samples_before(self) -> int: ...
+
+    @property
+    def model(self) -> Any: ...
+
     def forwarded(self, module: Any, args: Any, kwargs: Any) -> None: ...
 
     def evaluated(self, value: Any) -> None: ...
@@ -47,6 +56,15 @@ class ConvergenceTap(Protocol):
     def metric(self, name: str, value: float) -> None: ...
 
 
+class BeginningsTap(Protocol):
+    """Where one training may end and the next begin (record/beginnings.py)."""
+
+    @property
+    def began(self) -> int: ...
+
+    def pass_begins(self, segment: Segment) -> None: ...
+
+
 class Recorder:
     """Where records go.
 
@@ -57,6 +75,7 @@ class Recorder:
         gpu: told of the training's stages, or None.
         flops: told of forwards and backwards until it has counted a step, or None.
         convergence: told of the training's losses, gradients and updates, or None.
+        beginnings: told of a loader's passes, or None.
         batch: key of the batch this process works on (events.batch_key).
         loader: number of the loader this process works for.
         made: id of the batch that was made last in this process, and what it is: without workers, the loader hands it over as it is.
@@ -70,6 +89,7 @@ class Recorder:
         self.gpu: GpuTimer | None = None
         self.flops: FlopTap | None = None
         self.convergence: ConvergenceTap | None = None
+        self.beginnings: BeginningsTap | None = None
         self.batch = 0
         self.loader = 0
         self.made: tuple[int, Any] = 0, None
@@ -98,7 +118,7 @@ class Recorder:
         """In the child of a fork: the segment is the parent's. A loader's worker opens its own afterwards."""
         if self.segment is not None:
             self.segment.forget()
-        self.main = self.segment = self.gpu = self.flops = self.convergence = None
+        self.main = self.segment = self.gpu = self.flops = self.convergence = self.beginnings = None
 
 
 class Inside(threading.local):

@@ -41,6 +41,11 @@ class Gauges(NamedTuple):
     gauge: npt.NDArray[np.int64]
     value: npt.NDArray[np.float64]
 
+    def between(self, begin: int, end: int) -> "Gauges":
+        """What was sampled from one time to another, ns."""
+        inside = (self.time >= begin) & (self.time <= end)
+        return Gauges(self.names, self.time[inside], self.gauge[inside], self.value[inside])
+
 
 @dataclass
 class Legend:

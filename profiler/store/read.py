@@ -57,18 +57,43 @@ class Process:
 
 
 @dataclass(frozen=True)
+class Slice:
+    """What a rank wrote of one training out of several (store/parts.py).
+
+    Attributes:
+        begin, end: ns; the next training has begun, or the process ended, at the end.
+        processes: as in ``Rank``.
+    """
+
+    begin: int
+    end: int
+    processes: list[Process]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which of the trainings of a run this is: from 1, and of how many."""
+
+    number: int
+    of: int
+
+
+@dataclass(frozen=True)
 class Rank:
-    """One rank of a run."""
+    """One rank of a run, or its part in one of the run's trainings."""
 
     folder: Path
     number: int
     restart: int
     manifest: Manifest
     notes: list[str]
+    slice: Slice | None = None
 
     @cached_property
     def processes(self) -> list[Process]:
         """The main process first, then the workers by name."""
+        if self.slice is not None:
+            return self.slice.processes
         if os.path.lexists(self.folder / EVENTS):
             from feedline.profiler.store.compact import read_compact
 
@@ -101,30 +126,46 @@ class Run:
     """A run folder.
 
     Attributes:
-        path: the folder.
+        path: the folder; of one of several trainings, ``RUN/parts/2``, which need not be there.
         ranks: rank number -> Rank, those of the launch's last start.
         notes: what is wrong with other ranks' folders, and who did not come back after a restart.
+        part: which of the folder's trainings this is; None: all that the folder holds.
     """
 
-    def __init__(self, path: Path, ranks: dict[int, Rank], notes: list[str]) -> None:
+    def __init__(self, path: Path, ranks: dict[int, Rank], notes: list[str], part: Part | None = None) -> None:
         self.path = path
         self.ranks = ranks
         self.notes = notes
+        self.part = part
+
+    @property
+    def folder(self) -> Path:
+        """Where the ranks' folders are."""
+        return self.path if self.part is None else self.path.parent.parent
+
+    @property
+    def name(self) -> str:
+        """For people: the folder's, and which of its trainings this is."""
+        return self.folder.name if self.part is None else f"{self.folder.name} (training {self.part.number} of {self.part.of})"
 
     def named(self, note: str) -> str:
         """A note in which files of the run are named from its folder on: where the folder lies is not for others to read."""
-        return note.replace(f"{self.path}{os.sep}", "")
+        return note.replace(f"{self.folder}{os.sep}", "")
 
     @classmethod
     def open(cls, path: Path) -> "Run":
-        """Open a run folder that holds one training, be it of a process below the program's own.
+        """Open a run folder that holds one training, be it of a process below the program's own; or by ``RUN/parts/2`` the second of
+        several that one process made.
 
         Raises:
             RunNotFound: there is none, or it holds several trainings.
             RunDamaged, SchemaTooNew: as ``of_folder``.
         """
+        from feedline.profiler.store import parts
         from feedline.profiler.store.trainings import trainings
 
+        if (place := parts.place_of(path)) is not None:
+            return parts.part(cls.open(place[0]), place[1])
         found = trainings(path)
         if len(found) > 1:
             raise RunNotFound(f"{path} holds {len(found)} trainings: name one of them, {' or '.join(str(one.folder) for one in found[:4])}")

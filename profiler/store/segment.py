@@ -21,6 +21,7 @@ import os
 import struct
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from threading import get_ident
@@ -49,7 +50,8 @@ GENERATION = 1 << 32  # more than a file has slots
 CAPACITY_BYTES = 8 * 1024 * 1024
 SLICE = 4096  # records that are copied at once
 MOVES = 2  # a record's end is found after so many thinnings; later it is only counted
-FOREVER = (Stage.NAME, Stage.EPOCH, Stage.START, Stage.FLOP, Stage.GROUP, Stage.CLOCK)  # few, and needed to read the rest
+#: Few, and needed to read the rest.
+FOREVER = (Stage.NAME, Stage.EPOCH, Stage.START, Stage.FLOP, Stage.GROUP, Stage.CLOCK, Stage.BEGUN, Stage.SUMS)
 
 
 def window_of(epoch: int, batch: int) -> int:
@@ -81,6 +83,21 @@ def bin_edge_ns(index: int) -> int:
     return (4 | index & 3) << octave - 3 if octave > 2 else index
 
 
+@dataclass(frozen=True)
+class Mark:
+    """A moment in a segment, for ``Segment.sums_before``.
+
+    Attributes:
+        at: ns.
+        forgotten: the sums of what was forgotten by then.
+        generation: of the file, then.
+    """
+
+    at: int
+    forgotten: bytes
+    generation: int
+
+
 class Segment:
     """Writes records; safe to call from any thread and from signal handlers. ``add`` never raises.
 
@@ -102,6 +119,7 @@ class Segment:
         self._threads = {threading.get_ident(): 0}
         self._mapping: Mapping | None = None  # of the records that are written now
         self._generation = 0  # of the file, times GENERATION: thinning moves records
+        self._summed = (-1, 0, np.zeros((STAGES, FIELDS), np.int64))  # generation, and how many of its records, for sums_before
         self._moved: list[npt.NDArray[np.int32]] = []  # by generation: a record's next slot; -1: forgotten; empty: long ago
         self.path, fd = _own_file(path)
         self._file = Descriptor(fd, self.path.absolute())
@@ -229,6 +247,38 @@ class Segment:
             self._chunk[at + RECORD.size - 1] = Stage.NAME
         except Exception as error:
             self._stop(error)
+
+    def mark(self, at: int) -> Mark:
+        """Remember this moment, ns. Raises ValueError: the segment is closed."""
+        with self._lock:
+            return Mark(at, bytes(self._header[TOTALS_AT:HISTOGRAMS_AT]), self._generation)
+
+    def sums_before(self, mark: Mark) -> npt.NDArray[np.int64]:
+        """Sums of the records that started before a mark, forgotten or not: int64 [64, 8]. Reads what was written since it was called last.
+
+        Exact unless windows were forgotten since the mark; then what was forgotten of the time since counts as before it.
+
+        Raises:
+            OSError, ValueError: the file cannot be read, or is closed.
+        """
+        with self._lock:
+            generation, done, sums = self._summed
+            if generation != self._generation:
+                done, sums = 0, np.zeros((STAGES, FIELDS), np.int64)
+            file, at = self._file.number(), RECORDS_AT + done * RECORD.size
+            records = np.frombuffer(os.pread(file, os.fstat(file).st_size - at, at), RECORD_DTYPE)
+            forgotten = mark.forgotten if mark.generation == self._generation else bytes(self._header[TOTALS_AT:HISTOGRAMS_AT])
+            records = records[records["stage"] != 0]
+            sums = sums + sums_of(records)
+            self._summed = self._generation, done + len(records), sums
+        return sums - sums_of(records[records["start"] >= mark.at]) + np.frombuffer(forgotten, np.int64).reshape(STAGES, FIELDS)
+
+    def add_for_good(self, stage: int, start: int, wall: int, **fields: int) -> None:
+        """Write a record of a stage in FOREVER down, whatever window is being forgotten now."""
+        with self._lock:
+            window, self.window = self.window, 0
+            self.add(stage, start, wall, **fields)
+            self.window = window
 
     def forget(self) -> None:
         """Write nothing more, and touch nothing of the file: for the child of a fork, whose parent goes on writing."""

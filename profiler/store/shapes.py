@@ -77,16 +77,14 @@ class ParameterGroup(TypedDict, total=False):
     elements: Count
 
 
-class Optimizer(TypedDict):
-    kind: str
-    module: str
-    groups: list[ParameterGroup]
-
-
-class Scheduler(TypedDict):
+class RequiredOfScheduler(TypedDict):
     kind: str
     horizon: Annotated[int, Meta(ge=-(1 << 53), lt=1 << 53)] | None
     steps: Annotated[int, Meta(ge=-1, lt=1 << 53)]
+
+
+class Scheduler(RequiredOfScheduler, total=False):
+    optimizer: Count
 
 
 class Sampler(TypedDict):
@@ -96,6 +94,16 @@ class Sampler(TypedDict):
     distinct: Count
     samples: Count
     of: Count
+
+
+class RequiredOfOptimizer(TypedDict):
+    kind: str
+    module: str
+    groups: list[ParameterGroup]
+
+
+class Optimizer(RequiredOfOptimizer, total=False):
+    samplers: list[Sampler]
 
 
 class Scaler(TypedDict):

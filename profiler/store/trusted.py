@@ -12,6 +12,7 @@ from feedline.profiler.store.shapes import Main, Worker
 MOST_WALL = 1 << 53  # ns: 104 days
 MOST_SUM = 1 << 62
 MOST_MEMBERS = 4_000_000  # ranks of all groups together
+MOST_OPTIMIZERS = 1 << 20
 FREE_FROM = 4  # columns of totals from here on, nbytes and extra, may be below 0
 CLOCKS = ("cpu", "runqueue", "nbytes", "extra")  # what they hold depends on the stage
 KNOWN = np.array([stage in set(Stage) for stage in range(256)])
@@ -57,6 +58,9 @@ def _of_stages(found: npt.NDArray[np.void]) -> None:
     _within(found[found["stage"] == Stage.CLOCK], "extra", 0, MOST_NS)
     numbers = found[~np.isin(found["stage"], ANY_NUMBER)]
     _within(numbers, "number", -MOST_NS, MOST_NS)
+    begun = found[found["stage"] == Stage.BEGUN]
+    _within(begun, "number", 0, MOST_OPTIMIZERS)
+    _within(begun, "extra", 0, MOST_OPTIMIZERS)
     groups = found[found["stage"] == Stage.GROUP]
     _within(groups, "number", 0, MOST_RANKS)
     _within(groups, "extra", -MOST_RANKS, MOST_RANKS)

@@ -27,6 +27,8 @@ def attach(patches: Patches, tell: Callable[[str, dict[str, object]], int]) -> N
         segment = recorder.main
         if segment is None:
             return original_init(self, *args, **kwargs)
+        if recorder.beginnings is not None:
+            recorder.beginnings.pass_begins(segment)
         with Span(segment, Stage.EPOCH):  # it prepares the first batches
             original_init(self, *args, **kwargs)
         self._feedline = [tell(type(self).__name__, {"batch_size": getattr(self, "batch_size", None), "library": "DALI"}), 0, 0]
@@ -55,6 +57,8 @@ def attach(patches: Patches, tell: Callable[[str, dict[str, object]], int]) -> N
         if segment is None or state is None:
             return original_reset(self, *args, **kwargs)
         state[1], state[2] = state[1] + 1, 0
+        if recorder.beginnings is not None:
+            recorder.beginnings.pass_begins(segment)
         with Span(segment, Stage.EPOCH, state[0], state[1]):
             return original_reset(self, *args, **kwargs)
 

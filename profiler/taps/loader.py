@@ -114,6 +114,8 @@ class LoaderTaps:
             known.iterator = weakref.ref(iterator)
             recorder.loader = state.loader
             segment.window = window_of(state.epoch, 0)
+            if recorder.beginnings is not None:
+                recorder.beginnings.pass_begins(segment)
             with Span(segment, Stage.EPOCH, state.loader, state.epoch) as span:
                 span.extra = workers = getattr(loader, "num_workers", 0)
                 if library is None:
@@ -151,6 +153,8 @@ class LoaderTaps:
             state = iterator._feedline
             state.epoch, state.yielded = self._next_epoch(loader).epoch, 0
             segment.window = window_of(state.epoch, 0)
+            if recorder.beginnings is not None:
+                recorder.beginnings.pass_begins(segment)
             with Span(segment, Stage.EPOCH, state.loader, state.epoch) as span:
                 span.extra = getattr(loader, "num_workers", 0)
                 original(iterator, loader, first_iter, *args, **kwargs)

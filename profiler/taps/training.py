@@ -4,12 +4,14 @@ Only the outermost call counts: a model's layers, a forward that is recomputed i
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.nn.modules.loss import _Loss
 
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.record.beginnings import Beginnings
 from feedline.profiler.record.recorder import ConvergenceTap, Span, inside, recorder
 from feedline.profiler.store.segment import WINDOW, window_of
 from feedline.profiler.taps.patch import Patches, passed_by
@@ -122,16 +124,36 @@ class OptimizerTap:
     def __init__(self) -> None:
         self._open: list[Span] = []
         self._steps = 0
-        self.undo = updates.follow(self._before, self._after)
+        self._beginnings = Beginnings()
+        self._undo = updates.follow(self._before, self._after)
+        recorder.beginnings = self._beginnings
+
+    def attach(self, patches: Patches) -> None:
+        """See optimizers being made."""
+        original, made = torch.optim.Optimizer.__init__, self._beginnings.made
+
+        @functools.wraps(original)
+        def __init__(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
+            made()
+            original(optimizer, *args, **kwargs)
+
+        patches.set(torch.optim.Optimizer, "__init__", __init__)
+
+    def undo(self) -> None:
+        """See no more updates."""
+        if recorder.beginnings is self._beginnings:
+            recorder.beginnings = None
+        self._undo()
 
     def _before(self, optimizer: torch.optim.Optimizer) -> None:
         segment = recorder.main
         if segment is None:
             return
+        number = self._beginnings.number(optimizer, segment)
         if recorder.convergence is not None:
             recorder.convergence.update(optimizer)
         self._open = [span for span in self._open if span.segment is segment][-8:]  # what a step that raised left behind
-        span = Span(segment, Stage.OPTIMIZER, segment.name_id(type(optimizer).__name__), id(optimizer))
+        span = Span(segment, Stage.OPTIMIZER, segment.name_id(type(optimizer).__name__), number)
         self._open.append(span.__enter__())
 
     def _after(self, optimizer: torch.optim.Optimizer) -> None:
@@ -142,6 +164,13 @@ class OptimizerTap:
         self._steps += 1
         if recorder.batch == 0 and self._steps % WINDOW == 0:  # no loader tells the windows: count updates
             span.segment.window = window_of(0, self._steps)
+
+
+def attach_optimizer(patches: Patches) -> Callable[[], None]:
+    """Time updates; returns what ends it."""
+    tap = OptimizerTap()
+    tap.attach(patches)
+    return tap.undo
 
 
 def attach_checkpoint(patches: Patches) -> None:

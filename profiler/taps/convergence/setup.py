@@ -1,9 +1,12 @@
 """How the training is set up, for ``Manifest.training``:
 
 optimizers   [{"kind": "SGD", "module": "torch.optim.sgd", "groups": [{"lr", "weight_decay", "momentum", "betas", "tensors", "vectors",
-             "elements"}]}]            groups as they were at the first update; vectors: tensors of at most 1 dimension
-schedulers   [{"kind": "CosineAnnealingLR", "horizon": 1536 | None, "steps": 192}]       horizon: steps until it is through, as it was told;
-             steps: made by the last update, or by the end where the scheduler was still there
+             "elements"}], "samplers"}]
+             in the order of their first updates; groups as they were then; vectors: tensors of at most 1 dimension; samplers: as below,
+             those that were iterated between an update of this optimizer and the update before
+schedulers   [{"kind": "CosineAnnealingLR", "horizon": 1536 | None, "steps": 192, "optimizer": 0}]
+             horizon: steps until it is through, as it was told; steps: made by the last update, or by the end where the scheduler was still
+             there; optimizer: number of the one that it moves, absent before its first update
 norms        {"BatchNorm2d": 20, "SyncBatchNorm": 0, ...}                                in models that were trained
 samplers     [{"kind": "DistributedSampler", "shuffles": true, "epochs": 3, "distinct": 1, "samples": 512, "of": 4096}]
              epochs: times it was iterated; distinct: values that set_epoch had given it by then; samples: that it draws on this rank in an
@@ -21,6 +24,9 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader
 
+from feedline.profiler import clock
+from feedline.profiler.record.beginnings import Numbers
+from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.loader_settings import length
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.unseen import unasked
@@ -28,6 +34,7 @@ from feedline.profiler.taps.unseen import unasked
 HORIZONS = ("total_steps", "T_max", "total_iters")  # OneCycleLR, CosineAnnealingLR, LinearLR and its like
 FEW = 4  # schedulers, which are looked at on every update
 MOST = 64  # optimizers and kinds of samplers: more are those of a search
+Samplers = dict[tuple[str, bool, int, int], tuple[int, set[object]]]  # kind, shuffles, samples, of -> epochs, values of set_epoch
 NUMBERS = ("lr", "weight_decay", "momentum", "eps", "dampening")
 
 
@@ -42,11 +49,14 @@ class Setup:
     def __init__(self) -> None:
         self.scaler: Any = None
         self.skipped = 0
-        self._optimizers: dict[int, dict[str, object]] = {}
+        self._optimizers: list[dict[str, Any]] = []
+        self._known = Numbers()  # optimizers
         self._norms: Counter[str] = Counter()
         self._models: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._schedulers: list[tuple[Any, dict[str, object]]] = []  # weak references, and what was known last
-        self._samplers: dict[tuple[object, ...], dict[str, Any]] = {}
+        self._past: list[dict[str, object]] = []  # of schedulers that are gone
+        self._samplers: Samplers = {}
+        self._fresh: list[tuple[int, Samplers]] = []  # ns, passes since the last update
 
     def attach(self, patches: Patches) -> None:
         """Watch schedulers and loaders."""
@@ -56,31 +66,47 @@ class Setup:
         @functools.wraps(original)
         def __init__(scheduler: Any, *args: Any, **kwargs: Any) -> None:
             original(scheduler, *args, **kwargs)
+            self._retire_schedulers()
             if len(self._schedulers) < FEW:
                 self._schedulers.append((weakref.ref(scheduler), {}))
 
         @functools.wraps(iterate)
         def __iter__(loader: Any) -> Any:
+            iterator = iterate(loader)
             try:
                 self._iterated(loader)
             except Exception:  # the program's own sampler: it is not described
                 pass
-            return iterate(loader)
+            return iterator
 
         patches.set(schedulers, "__init__", __init__)
         patches.set(DataLoader, "__iter__", __iter__)
 
-    def optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        """An optimizer is about to step."""
+    def optimizer(self, optimizer: torch.optim.Optimizer) -> bool:
+        """An optimizer is about to step. Returns whether it is a new one that is described."""
         if self._schedulers:
             self._look_at_schedulers()
-        if id(optimizer) not in self._optimizers and len(self._optimizers) < MOST:
-            kind = type(optimizer)
-            self._optimizers[id(optimizer)] = {
-                "kind": kind.__name__,
-                "module": kind.__module__,
-                "groups": [group_facts(group) for group in optimizer.param_groups],
-            }
+        number = self._known.known.get(id(optimizer))
+        new = number is None
+        if number is None:
+            number = self._known.meet(optimizer)
+            new = number < MOST
+            if new:
+                kind = type(optimizer)
+                groups = [group_facts(group) for group in optimizer.param_groups]
+                self._optimizers.append({"kind": kind.__name__, "module": kind.__module__, "groups": groups, "samplers": {}})
+        if self._fresh:
+            self._share_out(number, new)
+        return new
+
+    def _share_out(self, number: int, new: bool) -> None:
+        """Passes over samplers belong to the optimizer that updates after them; those before its training began, to the one before."""
+        fresh, self._fresh = self._fresh, []
+        began = recorder.beginnings.began if new and recorder.beginnings is not None else 0
+        for at, one in fresh:
+            of = number - 1 if at < began else number
+            if 0 <= of < len(self._optimizers):
+                count_samplers(one, self._optimizers[of]["samplers"])
 
     def model(self, module: torch.nn.Module) -> None:
         """A model is being trained."""
@@ -92,10 +118,10 @@ class Setup:
         """All of it, so far."""
         self._look_at_schedulers()
         described: dict[str, object] = {
-            "optimizers": list(self._optimizers.values()),
-            "schedulers": [facts for _, facts in self._schedulers if facts],
+            "optimizers": [{**facts, "samplers": sampler_facts(facts["samplers"])} for facts in self._optimizers],
+            "schedulers": [*self._past, *(facts for _, facts in self._schedulers if facts)],
             "norms": dict(self._norms),
-            "samplers": [{**facts, "distinct": len(facts["distinct"])} for facts in self._samplers.values()],
+            "samplers": sampler_facts(self._samplers),
             "noise_scale": why_no_norms,
         }
         if self.scaler is not None:
@@ -107,8 +133,16 @@ class Setup:
             try:
                 if (one := scheduler()) is not None:
                     facts.update(scheduler_facts(one) if not facts else {"steps": int(one.last_epoch)})
+                    if "optimizer" not in facts and (number := self._known.known.get(id(one.optimizer))) is not None:
+                        facts["optimizer"] = number
             except Exception:  # one of the program's own
                 pass
+
+    def _retire_schedulers(self) -> None:
+        """Those of trainings that are over."""
+        past = [facts for scheduler, facts in self._schedulers if scheduler() is None]
+        self._past += [facts for facts in past if facts][: MOST - len(self._past)]
+        self._schedulers = [one for one in self._schedulers if one[0]() is not None]
 
     @unasked
     def _iterated(self, loader: Any) -> None:
@@ -121,19 +155,26 @@ class Setup:
         samples, of = length(sampler), length(loader.dataset)
         if samples is None or of is None:
             return
-        shape = kind, shuffles, samples, of
-        if shape not in self._samplers and len(self._samplers) < MOST:
-            self._samplers[shape] = {
-                "kind": kind,
-                "shuffles": shuffles,
-                "epochs": 0,
-                "distinct": set(),
-                "samples": samples,
-                "of": of,
-            }
-        if facts := self._samplers.get(shape):
-            facts["epochs"] += 1
-            facts["distinct"].add(getattr(sampler, "epoch", None))
+        one = {(kind, shuffles, samples, of): (1, {getattr(sampler, "epoch", None)})}
+        count_samplers(one, self._samplers)
+        if len(self._fresh) < MOST:
+            self._fresh.append((clock.wall_ns(), one))
+
+
+def count_samplers(more: Samplers, into: Samplers) -> None:
+    """Add passes over samplers to others."""
+    for shape, (epochs, distinct) in more.items():
+        if shape in into or len(into) < MOST:
+            before, values = into.get(shape, (0, set()))
+            into[shape] = before + epochs, values | distinct
+
+
+def sampler_facts(samplers: Samplers) -> list[dict[str, object]]:
+    """Them, for the manifest."""
+    return [
+        {"kind": kind, "shuffles": shuffles, "epochs": epochs, "distinct": len(distinct), "samples": samples, "of": of}
+        for (kind, shuffles, samples, of), (epochs, distinct) in samplers.items()
+    ]
 
 
 def group_facts(group: dict[str, Any]) -> dict[str, object]:

@@ -56,6 +56,16 @@ class Watch:
         self.norms = Norms(self, self._later)
 
     @property
+    def samples_before(self) -> int:
+        """Samples that this rank had trained on at the last update."""
+        return self._before
+
+    @property
+    def model(self) -> Any:
+        """The one trained last, or None."""
+        return self._model()
+
+    @property
     def fresh(self) -> int:
         """Samples on this rank since the last update."""
         return self.samples - self._before
@@ -163,7 +173,9 @@ class Watch:
         try:
             if self._on_gpu and torch.cuda.is_current_stream_capturing():
                 return
-            self.setup.optimizer(optimizer)
+            new = self.setup.optimizer(optimizer)
+            if new:
+                self._rate = None  # its learning rate is told, whatever that of the one before was
             if self.norms.has_parts:
                 self.norms.guarded(self.norms.update, optimizer)
             else:
@@ -172,7 +184,7 @@ class Watch:
                 self._write_loss()
             self._learning_rate(optimizer)
             self.updates += 1
-            if self.updates == 1:  # for a run that is killed
+            if new:  # for a run that is killed
                 self._tell_setup(self.setup.found(self.norms.why))
             self._before = self.samples
             self._later.read()

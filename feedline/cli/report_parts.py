@@ -1,0 +1,143 @@
+"""``feedline report`` of a run that holds several trainings: a report for each, and an overview."""
+
+import argparse
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feedline.profiler.errors import FeedlineError, OutputError
+from feedline.profiler.files import output, owned
+from feedline.profiler.printable import say
+
+if TYPE_CHECKING:
+    from feedline.analysis.model import Report
+    from feedline.analysis.reports.overview import Outside, Overview, Row
+    from feedline.profiler.store.read import Run
+
+FILES = ("report.html", "report.json")
+MOST = 64  # trainings that get a page of their own unasked
+
+
+@dataclass(frozen=True)
+class Told:
+    """What there is to say of one process's trainings.
+
+    Attributes:
+        rows: for the overview.
+        reports: of each.
+        written: the files to name.
+        outside: the time in none of them, where they are several.
+        notes: on the overview.
+    """
+
+    rows: "list[Row]"
+    reports: "list[Report]"
+    written: list[Path]
+    outside: "Outside | None" = None
+    notes: list[str] = field(default_factory=list)
+
+
+def one_training(root: Path, folder: Path, report: "Report", name: str, args: argparse.Namespace) -> Told:
+    """Write the report of the one training of a process into a folder, or where it was asked for."""
+    from feedline.analysis.reports.overview import row
+    from feedline.cli.report import write as write_report
+
+    written = write_report(folder, report, args)
+    return Told([row(name, report, Path(os.path.relpath(folder / FILES[0], root)))], [report], written)
+
+
+def several_trainings(
+    root: Path, folder: Path, run: "Run", trainings: "list[Run]", build: "Callable[[Run], Report]", name: str, args: argparse.Namespace
+) -> Told:
+    """Build and write the reports of several trainings of a process, and their overview.
+
+    Args:
+        root: the run folder.
+        folder: where the overview goes.
+        name: of the process, where the run has several.
+    """
+    from feedline.analysis.reports.overview import Overview, row
+
+    reports: list[Report] = []
+    numbers: list[str] = []
+    notes: list[str] = []
+    unwritten: str | None = None
+    for number, training in enumerate(trainings, 1):
+        reports.append(build(training))
+        numbers.append(f"{name}, {number}" if name else str(number))
+        if args.output is None and unwritten is None and number <= MOST:
+            unwritten = write(training.path, reports[-1])
+    if unwritten is not None:
+        say(unwritten)
+    if len(trainings) > MOST:
+        notes.append(f"Trainings after {MOST} have no page yet: feedline report {folder} --training {MOST + 1}")
+
+    def rows(base: Path) -> "list[Row]":
+        places = [Path(os.path.relpath(training.path / FILES[0], base)) for training in trainings]
+        return [row(*one) for one in zip(numbers, reports, places, strict=True)]
+
+    command, between = run.ranks[min(run.ranks)].manifest.command, outside(run, trainings)
+    linked_from = args.output.absolute().parent if args.output is not None else folder
+    written = write_overview(folder, Overview(run.name, command, rows(linked_from), between, notes), args)
+    return Told(rows(root), reports, written, between, notes)
+
+
+def write(folder: Path, report: "Report") -> str | None:
+    """Write the report of one training into its folder. Returns why it could not be."""
+    from feedline.analysis import reports
+
+    try:
+        owned.ensure(folder)
+        for name in FILES:
+            owned.write(folder, name, reports.text(report, Path(name)))
+    except OSError as error:
+        return f"{folder} cannot be written ({error.strerror})"
+    except FeedlineError as error:
+        return str(error)
+    return None
+
+
+def write_overview(folder: Path, overview: "Overview", args: argparse.Namespace) -> list[Path]:
+    """Write it where the report of one training would be.
+
+    Raises:
+        OutputError: a file that was asked for cannot be written.
+    """
+    from feedline.analysis import trace
+    from feedline.analysis.reports.overview import ENDINGS
+
+    written: list[Path] = []
+    if args.output is not None and not trace.is_trace(args.output):
+        render = ENDINGS.get(args.output.suffix.lower())
+        if render is None:
+            raise OutputError(f"{args.output}: no overview of several trainings ends in that: use one of {', '.join(ENDINGS)}")
+        output.save(args.output, render(overview))
+        written.append(args.output)
+    for name in FILES if args.output is None else ():
+        try:
+            owned.write(folder, name, ENDINGS[Path(name).suffix](overview))
+            written.append(folder / name)
+        except (OSError, FeedlineError) as error:
+            say(f"{folder / name} cannot be written ({error.strerror})" if isinstance(error, OSError) else error)
+    return written
+
+
+def outside(run: "Run", trainings: "list[Run]") -> "Outside | None":
+    """The time that is in no training, as the rank with the lowest number saw it."""
+    from feedline.analysis.reports.overview import Outside
+
+    number = min(run.ranks)
+    rank = run.ranks[number]
+    spans = [(own.slice.begin, own.slice.end) for training in trainings if (own := training.ranks.get(number)) is not None and own.slice]
+    if not spans or not rank.manifest.anchors:
+        return None
+    anchors = [anchor["perf_counter_ns"] for anchor in rank.manifest.anchors]
+    begin, until = anchors[0], anchors[-1] if rank.manifest.ended else spans[-1][1]
+    return Outside(
+        before_s=max(spans[0][0] - begin, 0) / 1e9,
+        between_s=[max(after[0] - before[1], 0) / 1e9 for before, after in zip(spans, spans[1:])],
+        after_s=max(until - spans[-1][1], 0) / 1e9,
+        whole_s=max(until - begin, 0) / 1e9,
+    )

@@ -1,0 +1,287 @@
+"""Several trainings that one process made one after the other, each as a run of its own.
+
+A sweep or a cross-validation makes an optimizer for each of its trainings. Optimizers belong to one training if they have parameters of the
+same modules, if one goes on after the other began (a GAN, an ensemble), or if no pass over a loader began between them; all else is a
+training of its own (record/beginnings.py writes down what that takes). It begins where its loader's pass began, and holds what was recorded
+from there on until the next one begins: its own evaluation too, which is in none of its steps.
+
+    RUN/parts/2      names the second of them wherever a run folder can be named; its report lies there
+"""
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.profiler.errors import FeedlineError, RunNotFound
+from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store import segment as seg
+from feedline.profiler.store.manifest import Manifest
+from feedline.profiler.store.read import Part, Process, Rank, Run, Slice, rank_folders
+
+PARTS = "parts"
+FEWEST = 2  # updates on both sides of a boundary that no loader's pass marks: a GAN that is tried for one batch is one training
+TURNS = 16  # as in record/beginnings.py, which looks no further then
+OF_ALL = (Stage.GROUP, Stage.CLOCK, Stage.START)  # told once, and of use to every part
+ACTIVE = (Stage.NEXT, Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.OPTIMIZER, Stage.CHECKPOINT)
+FOREVER = int(np.iinfo(np.int64).max)
+OF_CPU = 256  # ``source`` of the second of a stage's two SUMS
+UNSUMMED = (Stage.BEGUN, Stage.SUMS)
+NUMBERED = (Stage.VALUE, Stage.GRADIENT)  # their ``extra`` counts updates
+Records = npt.NDArray[np.void]
+Sums = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Where a training of one process begins.
+
+    Attributes:
+        at: ns.
+        optimizer: number of its first optimizer.
+        updates, samples: made and trained on before, as the convergence tap counts them.
+        before: sums of the records before; None: they were not written down, and no window was forgotten.
+    """
+
+    at: int
+    optimizer: int
+    updates: int
+    samples: int
+    before: Sums | None
+
+
+def parts(run: Run) -> list[Run]:
+    """The trainings of a run, in order; the run itself where it is one, or cannot be read."""
+    if run.part is not None:
+        return [run]
+    readable, notes = {}, list(run.notes)
+    for number, rank in sorted(run.ranks.items()):
+        try:
+            if rank.main.of(Stage.BEGUN).size:
+                readable[number] = rank
+        except FeedlineError as error:
+            notes.append(f"rank {number}: {error}")
+    wanted = first_optimizers(readable[min(readable)]) if readable else []
+    if len(wanted) < 2:
+        return [run]
+    cut = {number: slices(rank, wanted) for number, rank in readable.items()}
+    found = []
+    for index in range(len(cut[min(cut)])):
+        ranks = {number: own[index] for number, own in cut.items() if index < len(own)}
+        found.append(Run(run.path / PARTS / str(index + 1), ranks, notes, Part(index + 1, len(cut[min(cut)]))))
+    return found
+
+
+def only(run: Run) -> Run:
+    """A run that is one training.
+
+    Raises:
+        RunNotFound: it is several.
+    """
+    if len(found := parts(run)) > 1:
+        names = f"{run.path / PARTS}/1 to {len(found)}"
+        raise RunNotFound(f"{run.path} holds {len(found)} trainings, made one after the other: name one of them ({names})")
+    return run
+
+
+def part(run: Run, number: int) -> Run:
+    """One of the trainings of a run, from 1.
+
+    Raises:
+        RunNotFound: it has no such training.
+    """
+    found = parts(run)
+    if not 1 <= number <= len(found):
+        trainings = "1 training" if len(found) == 1 else f"{len(found)} trainings"
+        raise RunNotFound(f"{run.path} has no training {number}: it holds {trainings}")
+    return found[number - 1]
+
+
+def place_of(path: Path) -> tuple[Path, int] | None:
+    """The run folder and the number of the training that ``RUN/parts/2`` names; None: it is not such a path.
+
+    Raises:
+        RunDamaged: the folder cannot be listed.
+    """
+    from feedline.profiler.store.trainings import inner_folders
+
+    if path.parent.name != PARTS or not re.fullmatch(r"[1-9]\d{0,5}", path.name, re.ASCII):
+        return None
+    run = path.parent.parent
+    return (run, int(path.name)) if run.is_dir() and (rank_folders(run) or inner_folders(run)) else None
+
+
+def first_optimizers(rank: Rank) -> list[int]:
+    """Numbers of the optimizers with which a training begins."""
+    begun = rank.main.of(Stage.BEGUN)
+    begins = np.zeros(int(begun["number"].max()) + 1, bool)
+    begins[begun["number"]] = True
+    for number, first in zip(begun["number"].tolist(), begun["extra"].tolist()):
+        begins[max(first, 0) + 1 : number + 1] = False
+    chosen = np.flatnonzero(begins).tolist()
+    found = [beginning(rank.main, number) for number in chosen]
+    by_loader = {int(one["number"]) for one in begun if one["flags"] & Flag.FIRST}
+    again = begun["extra"][begun["flags"] & Flag.END != 0]
+    takes_turns = len(again) > 0 and np.bincount(again).max() >= TURNS  # optimizers are made within one training: meta-learning
+    kept = [chosen[0]]
+    for before, this, after in zip([None, *found[:-1]], found, [*found[1:], None]):
+        if before is not None and (this.optimizer in by_loader or not takes_turns and _apart(rank.main, before, this, after)):
+            kept.append(this.optimizer)
+    return kept
+
+
+def _apart(main: Process, before: Beginning, this: Beginning, after: Beginning | None) -> bool:
+    """Whether two trainings without a loader are two: each made updates, and no batch was asked for."""
+    until = after.at if after is not None else FOREVER
+    asked = main.of(Stage.NEXT)["start"]
+    updates = main.of(Stage.OPTIMIZER)["start"]
+    own = [((updates >= low) & (updates < high)).sum() for low, high in ((before.at, this.at), (this.at, until))]
+    return min(own) >= FEWEST and not ((asked >= before.at) & (asked < until)).any()
+
+
+def beginning(main: Process, optimizer: int) -> Beginning:
+    """Where the training of an optimizer that belongs to no earlier one begins."""
+    begun = main.of(Stage.BEGUN)
+    one = begun[begun["number"] == optimizer][0]
+    sums = main.of(Stage.SUMS)
+    sums = sums[sums["start"] == one["start"]]
+    before = np.zeros((seg.STAGES, seg.FIELDS), np.int64)
+    for row in sums:
+        stage, of_cpu = int(row["source"]) % OF_CPU % seg.STAGES, row["source"] >= OF_CPU
+        for column, name in ((2, "cpu"), (3, "runqueue")) if of_cpu else ((0, "number"), (1, "cpu"), (4, "nbytes"), (5, "extra")):
+            before[stage, column] = row[name]
+    return Beginning(int(one["start"]), optimizer, max(int(one["cpu"]), 0), max(int(one["runqueue"]), 0), before if len(sums) else None)
+
+
+def slices(rank: Rank, wanted: list[int]) -> list[Rank]:
+    """A rank's trainings; fewer than wanted where it ended before the others."""
+    there = set(rank.main.of(Stage.BEGUN)["number"].tolist())
+    begun = [beginning(rank.main, number) for number in wanted if number in there]
+    found = []
+    for this, after in zip(begun, [*begun[1:], None]):
+        first = this is begun[0]
+        processes = [own for process in rank.processes if (own := cut(process, this, after, first)) is not None]
+        if not processes or processes[0].is_worker:  # records that nobody wrote in this order
+            continue
+        span = this.at, _last(processes[0], this.at)
+        about = manifest(rank.manifest, processes, span, this, after)
+        found.append(dataclasses.replace(rank, manifest=about, slice=Slice(*span, processes)))
+    return found
+
+
+def _last(main: Process, begun: int) -> int:
+    """When the last thing ended that belongs to a training, ns."""
+    own = main.of(*ACTIVE)
+    return int((own["start"] + np.maximum(own["wall"], 0)).max(initial=begun))
+
+
+def cut(process: Process, this: Beginning, after: Beginning | None, first: bool) -> Process | None:
+    """What a process wrote from one beginning to the next; of the first training, also what came before. None: nothing."""
+    records = process.records
+    begin, until = 0 if first else this.at, after.at if after is not None else FOREVER
+    inside = (records["start"] >= begin) & (records["start"] < until)
+    if not (inside & ~np.isin(records["stage"], OF_ALL)).any():
+        return None
+    alone = bool(inside[records["stage"] == Stage.FETCH].all())
+    own = records[inside | np.isin(records["stage"], OF_ALL if not process.is_worker else OF_ALL[:2])]
+    if not process.is_worker and not first:
+        own = _renumbered(own, this)
+    totals = process.totals.copy() if alone and process.is_worker else _sums(process, own, this, after, first)
+    histograms = process.histograms if alone else _histograms(own)
+    return Process(process.header, own, process.names, totals, histograms)
+
+
+def _renumbered(records: Records, this: Beginning) -> Records:
+    """Updates and samples counted from the training's own beginning on."""
+    records = records.copy()
+    counted = np.isin(records["stage"], NUMBERED)
+    records["extra"][counted] = np.maximum(records["extra"][counted] - this.updates, 0)
+    seen = records["stage"] == Stage.VALUE
+    records["nbytes"][seen] = np.maximum(records["nbytes"][seen] - this.samples, 0)
+    return records
+
+
+def _sums(process: Process, own: Records, this: Beginning, after: Beginning | None, first: bool) -> Sums:
+    """Sums of a part: of its records where all were kept, differences of what the recording summed up, or an estimate for a worker."""
+    kept = seg.sums_of(own)
+    kept[0] = process.totals[0]
+    if process.stride == 1:
+        return kept
+    if process.is_worker:
+        return _scaled(process, kept)
+    lower = np.zeros_like(kept) if first or this.before is None else this.before
+    upper = process.totals if after is None or after.before is None else after.before
+    exact = np.maximum(upper - lower, kept)
+    exact[0] = process.totals[0]
+    exact[list(UNSUMMED)] = kept[list(UNSUMMED)]
+    return exact
+
+
+def _scaled(process: Process, kept: Sums) -> Sums:
+    """Of a worker that forgot windows: as many times what was kept of this part as was made of what was kept of all."""
+    whole = seg.sums_of(process.records)
+    factor = np.where(whole[:, :1] > 0, process.totals[:, :1] / np.maximum(whole[:, :1], 1), 1.0)
+    estimate = np.round(kept * factor).astype(np.int64)
+    estimate[0] = process.totals[0]
+    return estimate
+
+
+def _histograms(own: Records) -> npt.NDArray[np.int64]:
+    """Of the samples seen in detail, which stand for all of the part's."""
+    found = np.zeros((2, seg.BINS), np.float64)
+    samples = own[(own["stage"] == Stage.SAMPLE) & (own["nbytes"] > 0) & (own["wall"] > 0)]
+    for wall, size, times in zip(samples["wall"].tolist(), samples["nbytes"].tolist(), samples["extra"].tolist()):
+        found[seg.SAMPLE_HISTOGRAM, min(seg.bin_of(wall // size), seg.BINS - 1)] += size * max(times, 1)
+    whole = float(own["extra"][own["stage"] == Stage.FETCH].sum())
+    return np.round(found * (whole / (found.sum() or 1.0))).astype(np.int64)
+
+
+def manifest(whole: Manifest, processes: list[Process], span: tuple[int, int], this: Beginning, after: Beginning | None) -> Manifest:
+    """What the run says of one of its trainings."""
+    used = set(processes[0].of(Stage.EPOCH, Stage.NEXT)["source"].tolist())
+    loaders = [about if number in used else {**about, "num_workers": 0} for number, about in enumerate(whole.loaders)]
+    return dataclasses.replace(
+        whole,
+        loaders=loaders,
+        training=training(whole.training, this, after) if whole.training else {},
+        anchors=[_moved(whole.anchors[0], at) for at in span] if whole.anchors else [],
+        exit_code=whole.exit_code if after is None else 0,
+        ended=whole.ended or after is not None,
+        notes=whole.notes if after is None else [],
+    )
+
+
+def _moved(anchor: dict[str, int], at: int) -> dict[str, int]:
+    return {**anchor, "perf_counter_ns": at, "time_ns": anchor["time_ns"] + at - anchor["perf_counter_ns"]}
+
+
+def training(whole: dict[str, object], this: Beginning, after: Beginning | None) -> dict[str, object]:
+    """The set-up of one of the trainings: its own optimizers, what belongs to them, and its own sums."""
+    last = after.optimizer if after is not None else 1 << 62
+    listed, schedulers = whole.get("optimizers"), whole.get("schedulers")
+    own = listed[this.optimizer : last] if isinstance(listed, list) else []
+    ended = {} if after is None else {"updates": after.updates, "samples": after.samples}
+    sums = {name: int(str(value)) for name, value in {**whole, **ended}.items() if name in ("updates", "samples")}
+    return {
+        **whole,
+        "optimizers": own,
+        "schedulers": [
+            one for one in (schedulers if isinstance(schedulers, list) else []) if this.optimizer <= one.get("optimizer", -1) < last
+        ],
+        "samplers": _added([sampler for about in own for sampler in about.get("samplers", ())]),
+        **{name: max(value - getattr(this, name), 0) for name, value in sums.items()},
+    }
+
+
+def _added(samplers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of one shape as one."""
+    found: dict[tuple[object, ...], dict[str, Any]] = {}
+    for one in samplers:
+        shape = tuple(one[name] for name in ("kind", "shuffles", "samples", "of"))
+        before = found.get(shape)
+        found[shape] = one if before is None else {**one, **{name: before[name] + one[name] for name in ("epochs", "distinct")}}
+    return list(found.values())
