@@ -68,7 +68,7 @@ class Tap:
         """Replace one function by a given wrapper. The wrapper of a built-in is made to behave like one."""
         original = getattr(module, name)
         place = f"{module.__name__}:{name}"
-        before = _given.get(place)
+        before: Any = _given.get(place)
         if before is not None and getattr(before, "__func__", before).__wrapped__ is original:
             wrapper = before
         elif not isinstance(original, FunctionType):
