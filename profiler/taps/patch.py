@@ -11,11 +11,12 @@ Frames of replacements do not count where ``warnings.warn(stacklevel=...)`` look
 """
 
 import functools
+import inspect
 import sys
 import types
 import weakref
 from collections.abc import Callable, Iterator
-from types import CodeType, FunctionType, MethodDescriptorType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, ModuleType
 from typing import Any, NamedTuple
 
 _MISSING = object()
@@ -132,6 +133,8 @@ def dressed(owner: Any, name: str, new: Any) -> Any:
         return new
     own = dict(vars(function))
     functools.update_wrapper(function, original)
+    if isinstance(new, classmethod) and isinstance(original, BuiltinFunctionType):  # bound: its signature lacks the class
+        function.__wrapped__ = inspect.getattr_static(owner, name)  # type: ignore[attr-defined]
     function.__dict__.update({key: value for key, value in own.items() if key != "__wrapped__"})
     place = found_at(original) if isinstance(original, FunctionType) else None
     if place is None or place != (owner, name) and getattr(*place, None) is not new:  # else it is there already

@@ -138,6 +138,44 @@ def test_a_function_that_somebody_took_before_us_is_left_alone_and_named():
     assert "cv2.resize was" not in line
 
 
+def test_a_function_that_only_installed_libraries_hold_is_told_apart(tmp_path):
+    """scipy, for one, takes every function of numpy by name."""
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages" / "other.py").write_text("from numpy import fromfile, load")
+    python(
+        f"import sys; sys.path.append({str(tmp_path / 'site-packages')!r})\n"
+        "import numpy, other\n"
+        "from feedline.profiler.taps import operations\n"
+        "said = {}\n"
+        "operations.attach(lambda name, attached, why: said.update({name: why}))\n"
+        "assert 'taken' not in said['numpy'], said\n"
+        "assert numpy.load is not other.load and numpy.fromfile is not other.fromfile\n"
+    )
+
+
+def test_what_a_library_took_from_a_recording_is_no_hindrance_to_the_next_one():
+    """torchvision.datasets takes decode_png by name, and keeps what was there while the first recording went on."""
+    python(
+        "import pickle\n"
+        "from feedline.profiler.taps import operations\n"
+        "undo = operations.attach(lambda *_: None)\n"
+        "import numpy\n"
+        "from numpy import fromfile, load\n"
+        "undo()\n"
+        "assert (numpy.load, numpy.fromfile) != (load, fromfile)\n"
+        "said = {}\n"
+        "undo = operations.attach(lambda name, attached, why: said.update({name: why}))\n"
+        "assert 'taken' not in said['numpy'], said\n"
+        "assert (numpy.load, numpy.fromfile) == (load, fromfile)\n"
+        "assert pickle.loads(pickle.dumps([load, fromfile])) == [load, fromfile]\n"
+        "undo()\n"
+        "mine = numpy.load\n"
+        "operations.attach(lambda name, attached, why: said.update({name: why}))\n"
+        "assert numpy.load is mine and 'numpy.load was taken by module __main__' in said['numpy'], said\n"
+        "assert numpy.fromfile is fromfile\n"
+    )
+
+
 def test_a_library_of_another_shape_is_refused_and_left_as_it_was():
     strange = ModuleType("strange")
     strange.first = first = lambda: None

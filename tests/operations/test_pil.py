@@ -32,6 +32,11 @@ def test_one_load_is_one_decode_span_of_the_pictures_pixels(spans, encoded, kind
     assert decode.nbytes == decode.extra * (1 if kind == "GIF" else 3)
 
 
+def unhindered(span):
+    """What it took without its waits for a core: others may want the same."""
+    return span.wall_ns - span.runqueue_ns
+
+
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "TIFF"])
 def test_a_slow_file_shows_as_read_and_not_as_decode(spans, encoded, kind):
     file = SlowFile(encoded(kind))
@@ -43,9 +48,9 @@ def test_a_slow_file_shows_as_read_and_not_as_decode(spans, encoded, kind):
     (read,), (decode,) = of(Stage.READ, written), of(Stage.DECODE, written)
     planted = file.reads * SlowFile.delay_s * 1e9
     assert planted > 0
-    assert planted <= read.wall_ns < 1.5 * planted + 10e6
+    assert planted <= read.wall_ns and unhindered(read) < 1.5 * planted + 10e6
     assert read.cpu_ns < 0.5 * planted
-    assert decode.wall_ns - read.wall_ns < 0.9 * SlowFile.delay_s * 1e9  # not one read escaped
+    assert unhindered(decode) - unhindered(read) < 0.9 * SlowFile.delay_s * 1e9  # not one read escaped
     assert decode.start_ns <= read.start_ns
     assert read.start_ns + read.wall_ns <= decode.start_ns + decode.wall_ns
 
@@ -57,7 +62,7 @@ def test_a_slow_decoder_shows_as_decode_and_not_as_read(spans, encoded, monkeypa
 
     (read,), (decode,) = of(Stage.READ, written), of(Stage.DECODE, written)
     assert decode.wall_ns - read.wall_ns >= 50e6
-    assert read.wall_ns < 10e6
+    assert unhindered(read) < 10e6
 
 
 def slow(original, delay_s):

@@ -20,7 +20,7 @@ def test_the_hook_of_an_installed_library_works(taps, library):
     assert result.works, result.says
 
 
-@pytest.mark.parametrize("library", [one for one in TAPPED if one.name != "torchvision.io"], ids=lambda library: library.name)
+@pytest.mark.parametrize("library", TAPPED, ids=[library.name for library in TAPPED])
 def test_a_selftest_fails_when_its_hook_is_not_attached(library):
     if not selftest.installed(library):
         pytest.skip(f"{library.name} is not installed")
@@ -35,7 +35,7 @@ def test_all_selftests_run_by_themselves_and_leave_nothing_behind():
     results = {result.hook: result for result in selftest.selftests()}
 
     assert set(results) == {library.name for library in TAPPED if selftest.installed(library)}
-    assert all(result.works for result in results.values() if result.hook != "torchvision.io"), results
+    assert [result for result in results.values() if not (result.works or "image operators do not load" in result.says)] == []
     assert numpy.load is before
 
 

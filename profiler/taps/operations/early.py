@@ -4,21 +4,27 @@ import gc
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from types import BuiltinFunctionType, FrameType, ModuleType
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import BuiltinFunctionType, CellType, FrameType, FunctionType, ModuleType
 from typing import Any
+
+from feedline.profiler.taps.patch import PASSED_BY
 
 INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
 
-def taken(module: ModuleType, names: Sequence[str]) -> dict[str, str]:
+def taken(module: ModuleType, names: Sequence[str], wrappers: Iterable[Callable[..., Any]] = ()) -> dict[str, str]:
     """Of these functions of a library's module, those that somebody outside of installed libraries holds, and who.
 
     Reference counts tell quickly that nobody does. Only where they leave a doubt are all objects of the process searched, which takes
     0.1 to 0.3 s once torch is imported.
+
+    Args:
+        wrappers: what an earlier recording put in the place of these functions. They hold the originals, and count as the library's own.
     """
     package = module.__name__.partition(".")[0]
-    inside = Counter(references(package))
+    own = references(package, wrappers)
+    inside = Counter(own)
     doubted = []
     builtins = [key for key, value in vars(module).items() if isinstance(value, BuiltinFunctionType)]
     # The import system keeps a hidden copy of the names of some compiled modules: a reference that all of its functions have.
@@ -29,12 +35,14 @@ def taken(module: ModuleType, names: Sequence[str]) -> dict[str, str]:
             doubted.append(name)
     if not doubted:
         return {}
-    found = holders([vars(module)[name] for name in doubted], package)
+    found = holders(tuple(vars(module)[name] for name in doubted), package, set(own))
     return {name: holder for name, holder in zip(doubted, found, strict=True) if holder is not None}
 
 
-def references(package: str) -> list[int]:
-    """The id of everything that a global of the package's modules refers to, or holds in a container; one entry for each reference."""
+def references(package: str, wrappers: Iterable[Callable[..., Any]]) -> list[int]:
+    """The id of everything that a global of the package's modules refers to, or holds in a container, and of what the wrappers consist of
+    and refer to; one entry for each reference.
+    """
     modules = {id(module): module for name, module in list(sys.modules.items()) if f"{name}.".startswith(f"{package}.")}
     for module in list(modules.values()):
         for value in list(getattr(module, "__dict__", {}).values()):
@@ -47,19 +55,43 @@ def references(package: str) -> list[int]:
             ids.append(id(value))
             if isinstance(value, (set, frozenset, list, tuple, dict)):
                 containers[id(value)] = value
+    for wrapper in wrappers:
+        for part in parts(wrapper):
+            ids.append(id(part))
+            containers[id(part)] = part
     for container in containers.values():
-        ids += map(id, container.values() if isinstance(container, dict) else container)
+        ids += map(id, contents(container))
     return ids
 
 
-def holders(originals: Sequence[Any], package: str) -> list[str | None]:
+def parts(wrapper: Any) -> Iterator[dict[str, Any] | CellType]:
+    """The objects through which a wrapper, and the functions of ours that it calls, refer to others."""
+    function = getattr(wrapper, "__func__", wrapper)
+    yield vars(function)
+    if function is not wrapper:
+        yield vars(wrapper)
+    for cell in function.__closure__ or ():
+        yield cell
+        inner = cell.cell_contents
+        if isinstance(inner, FunctionType) and inner.__code__.co_filename.endswith(PASSED_BY):
+            yield from parts(inner)
+
+
+def contents(container: Any) -> Iterable[Any]:
+    if isinstance(container, CellType):
+        return (container.cell_contents,)
+    return container.values() if isinstance(container, dict) else container
+
+
+def holders(originals: tuple[Any, ...], package: str, own: set[int]) -> list[str | None]:
     """For each function, somebody outside of installed libraries who holds it; None: nobody.
 
     Args:
-        originals: functions; nothing of the caller's may hold them but this sequence.
+        originals: functions; nothing of the caller's may hold them but this tuple. A list would be copied for the call of get_referrers,
+            which from Python 3.13 on counts the copy as a holder.
         package: the library they belong to.
+        own: ids of the objects whose references do not count.
     """
-    own = set(references(package))
     found: list[str | None] = [None] * len(originals)
     for holder in gc.get_referrers(*originals):
         if holder is originals or isinstance(holder, FrameType) or id(holder) in own:

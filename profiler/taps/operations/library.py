@@ -36,6 +36,11 @@ class Library:
     selftest: Callable[[], str | None]
 
 
+#: module:name -> the wrapper that it was given last. Who took a wrapper by name keeps it when it is taken out of the module. The next
+#: recording puts the same one back, so that pickle finds it under its name again.
+_given: dict[str, Callable[..., Any]] = {}
+
+
 class Tap:
     """Puts wrappers into one library, and takes them out again.
 
@@ -62,9 +67,14 @@ class Tap:
     def function(self, module: ModuleType, name: str, wrapper: Callable[..., Any]) -> None:
         """Replace one function by a given wrapper. The wrapper of a built-in is made to behave like one."""
         original = getattr(module, name)
-        if not isinstance(original, FunctionType):
-            wrapper = Unbound(wrapper, f"{module.__name__}:{name}")
+        place = f"{module.__name__}:{name}"
+        before: Any = _given.get(place)
+        if before is not None and getattr(before, "__func__", before).__wrapped__ is original:
+            wrapper = before
+        elif not isinstance(original, FunctionType):
+            wrapper = Unbound(wrapper, place)
         self.patches.set(module, name, wrapper)
+        _given[place] = wrapper
         self._functions.append((module, name, wrapper, original))
 
     def free(self, module: ModuleType, names: Iterable[str]) -> list[str]:
@@ -76,7 +86,7 @@ class Tap:
         names = [name for name in names if name in vars(module)]
         if not self._late or multiprocessing.parent_process() is not None:
             return names
-        held = taken(module, names)
+        held = taken(module, names, [_given[place] for name in names if (place := f"{module.__name__}:{name}") in _given])
         for name, holder in held.items():
             self.left.append(f"{module.__name__}.{name} was taken by {holder} before feedline could see it: not told apart")
         return [name for name in names if name not in held]
