@@ -16,10 +16,15 @@ class Hooks:
 
     Args:
         tell: called for each tap that was tried.
+        told: called when those that go with one library were.
+
+    Attributes:
+        arriving: some more are about to be told.
     """
 
-    def __init__(self, tell: Tell) -> None:
-        self.tell = tell
+    def __init__(self, tell: Tell, told: Callable[[], None]) -> None:
+        self.tell, self._told = tell, told
+        self.arriving = False
         self._undo: list[Callable[[], None]] = []
         self._active = True
 
@@ -28,11 +33,15 @@ class Hooks:
 
         def arrived(_: object) -> None:
             if self._active:
+                before, self.arriving = self.arriving, True
                 try:
                     with no_collection():
                         attach()
                 except Exception as error:
                     self.tell(library, False, masks.error(error))
+                finally:
+                    self.arriving = before
+                    self._told()
 
         self.add_undo(arrivals.when_imported(library, arrived))
 

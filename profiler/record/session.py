@@ -116,7 +116,7 @@ class Session:
         self._every, self._window, self._changes = every, window, changes
         sources = default_sources() + ([Unfollowed(self.path, record_argv)] if follows else [])
         self._sampler = Sampler(self.folder / GAUGES, sources)
-        self._hooks, self._changing = Hooks(self._tell_hook), Hooks(self._tell_hook)
+        self._hooks, self._changing = (Hooks(self._tell_hook, self._write_manifest) for _ in range(2))
         try:
             self._begin(segment)
         except BaseException:  # a notebook's cell was interrupted: nothing may go on recording
@@ -171,7 +171,8 @@ class Session:
     def _tell_hook(self, name: str, attached: bool, why: str) -> None:
         self.manifest.hooks = [hook for hook in self.manifest.hooks if hook["name"] != name]
         self.manifest.hooks.append({"name": name, "attached": attached, "why": masks.text(why)})
-        self._write_manifest()
+        if not self._hooks.arriving:
+            self._write_manifest()
 
     def _tell_loader(self, kind: str, settings: dict[str, object]) -> int:
         self.manifest.loaders.append({"kind": kind, **settings})
