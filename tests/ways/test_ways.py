@@ -1,0 +1,20 @@
+"""However a training is started, feedline sees all of its processes, and changes none. docs/ways-to-start.md lists the ways."""
+
+import pytest
+from ways.bench import Bench, differences
+from ways.table import WAYS
+
+
+def parameter(way):
+    return pytest.param(way, id=way.name, marks=[] if way.quick else [pytest.mark.long])
+
+
+@pytest.mark.parametrize("way", [parameter(way) for way in WAYS])
+def test_every_rank_of_every_training_is_seen(way, tmp_path, warm_python):
+    if way.missing:
+        pytest.skip(f"not installed: {', '.join(way.missing)}")
+
+    both = Bench(tmp_path, warm_python).run(way)
+
+    found = differences(way, both)
+    assert not found, "\n\n".join([*found, both.feedline.err[-3000:]])
