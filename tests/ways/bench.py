@@ -15,7 +15,7 @@ from typing import Any
 from warm_python import WarmPython
 from ways.way import PROGRAMS, Way, split
 
-LIMIT_S = 150  # for one run of a way
+LIMIT_S = 250  # for one run of a way
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 

@@ -1,7 +1,7 @@
 """However a training is started, feedline sees all of its processes, and changes none. docs/ways-to-start.md lists the ways."""
 
 import pytest
-from ways.bench import Bench, differences
+from ways.bench import LIMIT_S, Bench, differences
 from ways.table import WAYS
 
 
@@ -9,6 +9,7 @@ def parameter(way):
     return pytest.param(way, id=way.name, marks=[] if way.quick else [pytest.mark.long])
 
 
+@pytest.mark.timeout(2 * LIMIT_S + 100)
 @pytest.mark.parametrize("way", [parameter(way) for way in WAYS])
 def test_every_rank_of_every_training_is_seen(way, tmp_path, warm_python):
     if way.missing:
