@@ -60,7 +60,7 @@ NOISE = {
     "fsdp2": "FSDP2's reduce-scatter of gradients",
 }
 NO_STEP = (
-    "The run never made a training step, so there is nothing to split: no optimizer update, no backward pass, no batch in a training loop."
+    "No training step was recorded, so there is nothing to split: no optimizer update, no backward pass, no batch in a training loop."
 )
 NO_WORKERS = "No loader was seen, so there is no cost per sample to show."
 NO_FINDINGS = "No rule found a cause that holds this run back."

@@ -155,6 +155,6 @@ def differences(way: Way, both: Both) -> list[str]:
         found.append(f"trained {feedline.said}, without feedline {plain.said}")
     if both.seen != both.true:
         found.append(f"seen {both.seen}, in truth {both.true}")
-    elif both.states != {"finished"}:
+    elif both.states != {"cut" if way.kills else "finished"}:
         found.append(f"all ended well, but the run says {both.states}")
     return found

@@ -23,6 +23,7 @@ class Way:
         quick: one of those in scripts/test.
         warm: the command is a script of Python's and needs nothing that torch's being imported already would hide.
         repeats: the parameters are the same in every run.
+        kills: it kills its idle processes when the trainings are over.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Way:
     quick: bool = False
     warm: bool = False
     repeats: bool = True
+    kills: bool = False
 
     @property
     def missing(self) -> list[str]:
