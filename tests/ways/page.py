@@ -67,7 +67,7 @@ def row(way: Way, both: Both) -> str:
         (each(both.true, steps), each(both.seen, steps)),
         (each(both.true, samples), each(both.seen, samples)),
     ]
-    unchanged = not [text for text in differences(way, both) if not text.startswith("seen")]
+    unchanged = not [text for text in differences(way, both) if not text.startswith(("seen", "all ended"))]
     cells = [way.name, f"`{way.recorded}`", *(f"{true} / {seen}" for true, seen in pairs), "yes" if unchanged else "**no**"]
     return f"| {' | '.join(cells)} |"
 
