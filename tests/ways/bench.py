@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from warm_python import WarmPython
 from ways.way import PROGRAMS, Way, split
 
 LIMIT_S = 250  # for one run of a way
+VARIES = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+Z?|(?<=rocess )\d+")  # times and pids in what launchers say
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
@@ -109,7 +111,9 @@ class Bench:
         trainings = defaultdict(list)
         for one in said.values():
             trainings[one["training"]].append(Rank(one["rank"], one["steps"], one["samples"], one.pop("pid")))
-        return Outcome(code, sorted(out.splitlines()), err, said, {name: sorted(ranks) for name, ranks in trainings.items()})
+        return Outcome(
+            code, sorted(VARIES.sub("*", out).splitlines()), err, said, {name: sorted(ranks) for name, ranks in trainings.items()}
+        )
 
     def _cold(self, words: list[str], environment: dict[str, str]) -> tuple[int, str, str]:
         with open(self._folder / "out", "wb") as out, open(self._folder / "err", "wb") as err:

@@ -46,6 +46,6 @@ WAYS = [
         "jupyter nbconvert --execute", "jupyter nbconvert --to notebook --execute --stdout notebook.ipynb", ONE, "nbconvert", "ipykernel"
     ),
     script("nbclient", "executes_notebook.py", ONE, "nbclient", "ipykernel"),
-    script("Ray", "on_ray.py", JOBS, "ray"),
+    script("Ray", "on_ray.py", JOBS, "ray", kills=True),
     script("Dask", "on_dask.py", JOBS, "distributed"),
 ]

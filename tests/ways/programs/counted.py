@@ -71,7 +71,8 @@ def tell(name, net, steps, samples, rank=0, world=1):
         data = b"".join(parameter.detach().contiguous().numpy().tobytes() for parameter in net.parameters())
     parameters = hashlib.sha256(data).hexdigest()[:12]
     said = {"training": name, "rank": rank, "world": world, "steps": steps, "samples": samples, "parameters": parameters}
-    print(f"trained {name}, rank {rank} of {world}: {steps} steps, {samples} samples", flush=True)
+    line = f"trained {name}, rank {rank} of {world}: {steps} steps, {samples} samples\n"
+    print(line, end="", flush=True)  # in one write, or another process's line comes between it and its end
     SAID.mkdir(exist_ok=True)
     with open(SAID / f"{name}-{rank}.json", "x") as file:
         json.dump({**said, "pid": os.getpid()}, file)
