@@ -77,7 +77,7 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
     findings = diagnose(facts, trained.checks if trained else ()) if facts else []
     return Report(
         run=run_info(run, shown.rank),
-        verdict=verdict(findings, facts) if facts else "the run never made a training step, so what limits it is unknown.",
+        verdict=verdict(findings, facts) if facts else "no training step was recorded, so what limits the training is unknown.",
         findings=findings,
         throughput=gather.throughput(shown),
         step=step,

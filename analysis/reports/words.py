@@ -59,9 +59,7 @@ NOISE = {
     "accumulation": "the micro-batches of gradient accumulation",
     "fsdp2": "FSDP2's reduce-scatter of gradients",
 }
-NO_STEP = (
-    "The run never made a training step, so there is nothing to split: no optimizer update, no backward pass, no batch in a training loop."
-)
+NO_STEP = "No training step was recorded, so there is nothing to split: no optimizer update, no backward pass, no batch in a training loop."
 NO_WORKERS = "No loader was seen, so there is no cost per sample to show."
 NO_FINDINGS = "No rule found a cause that holds this run back."
 NO_SAMPLES = "The loader made no sample that could be measured."

@@ -1,0 +1,6 @@
+"""A user's own."""
+
+import os
+
+print("customized", flush=True)
+os.environ["CUSTOMIZED"] = "yes"
