@@ -51,7 +51,10 @@ CAPACITY_BYTES = 8 * 1024 * 1024
 SLICE = 4096  # records that are copied at once
 MOVES = 2  # a record's end is found after so many thinnings; later it is only counted
 #: Few, and needed to read the rest.
-FOREVER = (Stage.NAME, Stage.EPOCH, Stage.START, Stage.FLOP, Stage.GROUP, Stage.CLOCK, Stage.BEGUN, Stage.SUMS)
+FOREVER = (
+    *(Stage.NAME, Stage.EPOCH, Stage.START, Stage.FLOP, Stage.GROUP, Stage.CLOCK, Stage.BEGUN, Stage.SUMS),
+    *(Stage.REST, Stage.TAKEN, Stage.WOKEN),
+)
 
 
 def window_of(epoch: int, batch: int) -> int:

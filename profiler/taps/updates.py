@@ -27,6 +27,25 @@ class Updates:
         self._before: tuple[Listener, ...] = ()  # replaced, never changed: another thread may be going through it
         self._after: tuple[Listener, ...] = ()
         self._hooked = False
+        self._places = 0, 0  # of the two hooks, in torch's dictionaries
+
+    @property
+    def others(self) -> bool:
+        """Whether more than one tap listens."""
+        return len(self._before) + len(self._after) > 2
+
+    def hand_over(self, after: Callable[..., None]) -> None:
+        """Have torch call this after each update, and none of the listeners. An entry keeps its place: torch may be going through them."""
+        before, behind = self._places
+        torch_optimizer._global_optimizer_pre_hooks[before] = nothing
+        torch_optimizer._global_optimizer_post_hooks[behind] = after
+
+    def take_back(self) -> None:
+        """The listeners are told again."""
+        if self._hooked:
+            before, behind = self._places
+            torch_optimizer._global_optimizer_pre_hooks[before] = self._tell_before
+            torch_optimizer._global_optimizer_post_hooks[behind] = self._tell_after
 
     def follow(self, before: Listener | None = None, after: Listener | None = None) -> Callable[[], None]:
         """Tell these listeners from now on; returns what ends it.
@@ -37,8 +56,10 @@ class Updates:
         if not self._hooked:
             if steps_now():
                 raise RuntimeError("the recording began inside an optimizer's step, when torch takes no new hooks")
-            torch_optimizer.register_optimizer_step_pre_hook(self._tell_before)
-            torch_optimizer.register_optimizer_step_post_hook(self._tell_after)
+            self._places = (
+                torch_optimizer.register_optimizer_step_pre_hook(self._tell_before).id,
+                torch_optimizer.register_optimizer_step_post_hook(self._tell_after).id,
+            )
             self._hooked = True
         self._before += (before,) if before is not None else ()
         self._after += (after,) if after is not None else ()
@@ -74,6 +95,10 @@ class Updates:
             return
         for listener in self._after:
             listener(optimizer)
+
+
+def nothing(optimizer: Any, args: Any, kwargs: Any) -> None:
+    """A hook that is not in use."""
 
 
 updates = Updates()
