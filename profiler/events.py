@@ -73,7 +73,8 @@ class Stage(enum.IntEnum):
     GRADIENT = 43
     #: No span: one number of the training. source: its name. number: a float64. nbytes: samples that this rank had seen. extra: updates
     VALUE = 44
-    #: Steps that were only counted (taps/rests.py), from one update's end to another's. extra: how many
+    #: Steps that were only counted (taps/rests.py), from one update's end to another's. extra: how many. cpu: what recording one in
+    #: full costs, ns of CPU, from the run so far
     REST = 45
     #: No span: what a loader handed over in the rest that begins with it. wall: batches. extra: samples. source: the loader
     TAKEN = 46

@@ -124,7 +124,7 @@ class Rest:
         self._updates, self._left = 0, STRETCH
         self._only = pace.cycle.only
         with kept(segment):
-            self._place = segment.add(Stage.REST, begun, 0)
+            self._place = segment.add(Stage.REST, begun, 0, pace.cost_ns)
             self._places = [(loader, segment.add(Stage.TAKEN, begun, 0, source=loader)) for loader in feeding]
 
     @property
@@ -218,6 +218,7 @@ class Pace:
         self._full = 0.0, 0.0  # median wall and CPU of a step in full
         self._own = 0.0, 0.0  # mean of one in a rest
         self._cost, self._spent = float(COST_NS), 0.0
+        self._measured = False
 
     def updated(self, optimizer: torch.optim.Optimizer, segment: Segment) -> None:
         """An update was made, and recorded. Never raises."""
@@ -260,6 +261,11 @@ class Pace:
             now = clock.wall_ns()
             Rest(self, segment, now, int(steps), now + min(int(2 * steps * wall), MOST_NS), feeding).begin()
 
+    @property
+    def cost_ns(self) -> int:
+        """CPU time that recording a step in full costs, as far as the run has told."""
+        return round(self._cost)
+
     def _next_window(self) -> None:
         self._windows += 1
         self._window, self._steps = WINDOW, 0
@@ -285,7 +291,8 @@ class Pace:
         if rest.steps >= SHORTEST // 2:
             self._own = rest.wall / rest.steps, max((self._last[1] - before[1]) / rest.steps, LEAST_NS)
             measured = min(max(self._full[1] - self._own[1], COST_NS / 3), COST_NS * 3)
-            self._cost += (measured - self._cost) / 4
+            self._cost += (measured - self._cost) / (4 if self._measured else 1)
+            self._measured = True
         if recorder.convergence is not None and rest.updates:
             recorder.convergence.rested(rest.updates, sum(samples for _, samples in rest.taken.values()))
 
@@ -318,5 +325,3 @@ def attach(patches: Patches) -> None:
         return original(self)
 
     patches.set(torch.nn.Module, "eval", eval)
-
-

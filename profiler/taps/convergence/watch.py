@@ -205,8 +205,8 @@ class Watch:
             updates: that were made.
             taken: samples that loaders handed over for them.
         """
-        self.updates += updates
         self.samples += self._fed(updates, taken)
+        self.updates += updates
         self._before = self.samples
         self._rested_at = self.updates, self.samples
 
