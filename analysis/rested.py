@@ -1,11 +1,12 @@
 """Steps that were only counted (profiler/taps/rests.py): how many, how long they took, and what those recorded in full say of them.
 
 Three kinds of steps make the mean step. Those that something happened in which is always told (an epoch began or ended, an evaluation, a
-checkpoint, a compilation) stand for themselves. The other recorded ones stand for themselves and for all that were counted; those before the first rest, in which caches warm up, only
-where there are few others. What recording a step in full costs, as the run itself has measured, is in no figure. It lies between the spans:
-it is taken off "other" as far as that goes, and off all stages alike beyond.
+checkpoint, a compilation) stand for themselves. The other recorded ones stand for themselves and for all that were counted; those before
+the first rest, in which caches warm up, only where there are few others. What recording a step in full costs, as the run itself has
+measured, is in no figure: it lies at both ends of every span, and is taken off what is around that.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.model import Sampled
-from feedline.analysis.steps import Steps
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.steps import NAMES, Steps
+from feedline.analysis.timeline import IntArray, parents
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.read import Process
 
@@ -32,14 +33,14 @@ class Counted:
         start, end: int64 [m], ns.
         steps: int64 [m].
         taken: loader -> batches and samples that it handed over in them.
-        cost_ns: of CPU, of recording a step in full.
+        cost_ns: of CPU, of recording a step in full, as the run has measured it; None: it was too short for that.
     """
 
     start: IntArray
     end: IntArray
     steps: IntArray
     taken: Mapping[int, tuple[int, int]]
-    cost_ns: float
+    cost_ns: float | None
 
     @classmethod
     def of(cls, main: Process) -> "Counted":
@@ -49,7 +50,7 @@ class Counted:
         loaders = np.unique(taken["source"]).tolist()
         sums = {one: taken[taken["source"] == one] for one in loaders}
         by = {one: (int(np.maximum(own["wall"], 0).sum()), int(own["extra"].sum())) for one, own in sums.items()}
-        return cls(start, start + wall, rests["extra"], by, float(max(rests["cpu"][-1], 0)) if len(rests) else 0.0)
+        return cls(start, start + wall, rests["extra"], by, float(rests["cpu"][-1]) if len(rests) and rests["cpu"][-1] > 0 else None)
 
     @property
     def number(self) -> int:
@@ -77,12 +78,14 @@ class Estimate:
         wall: float64 [n], ns.
         window: int64 [n], in which stretch between rests each lies.
         cost_ns: what recording one of them in full took longer, 0 or more.
+        lies: stage -> share of that which lies in it.
     """
 
     counted: Counted
     alike: npt.NDArray[np.bool_]
     alone: npt.NDArray[np.bool_]
     cost_ns: float
+    lies: Mapping[str, float]
     wall: FloatArray
     window: IntArray
 
@@ -102,8 +105,9 @@ class Estimate:
         window = np.searchsorted(counted.start, steps.start, "left")
         if (alike & (window > 0)).sum() >= ENOUGH:
             alike &= window > 0
-        cost = min(counted.cost_ns, float(wall[alike].mean()) / 2)
-        return cls(counted, alike, after & ~alike, cost, wall, window)
+        longer = max(float(wall[alike].mean()) - counted.mean_ns, 0.0)
+        cost = min(longer if counted.cost_ns is None else counted.cost_ns, float(wall[alike].mean()) / 2)
+        return cls(counted, alike, after & ~alike, cost, cost_lies(main), wall, window)
 
     @property
     def stand_for(self) -> int:
@@ -123,7 +127,7 @@ class Estimate:
         return {name: (float(stages[name][self.alone].sum()) + self.stand_for * value) / number for name, value in own.items()}
 
     def _without_cost(self, means: dict[str, float]) -> dict[str, float]:
-        own = {**means, "other": max(means["other"] - self.cost_ns, 0.0)}
+        own = {name: max(value - self.cost_ns * self.lies.get(name, 0.0), 0.0) for name, value in means.items()}
         scale = self.counted.mean_ns / (sum(own.values()) or 1.0)
         return {name: value * scale for name, value in own.items()}
 
@@ -147,6 +151,20 @@ class Estimate:
                 found[name].append(value / self.counted.mean_ns)
         low, high = ({name: float(np.quantile(values, at)) for name, values in found.items()} for at in (0.025, 0.975))
         return Sampled(self.counted.number, int(self.alike.sum()), len(groups), low, high, self.cost_ns / 1e9)
+
+
+def cost_lies(main: Process) -> dict[str, float]:
+    """Stage -> share of what recording costs: of a span, in the one that it is in; of an outermost one, between it and its neighbors."""
+    spans = main.records[(main.records["thread"] == 0) & np.isin(main.records["stage"], list(NAMES))]
+    spans = spans[np.argsort(spans["start"], kind="stable")]
+    above = parents(spans["start"], spans["wall"])
+    found = Counter(NAMES[Stage(stage)] for stage in spans["stage"][above[above >= 0]].tolist())
+    outer = spans[above < 0]
+    learns = np.isin(outer["stage"], (Stage.FORWARD, Stage.LOSS)) & (outer["flags"] & Flag.GRAD != 0)
+    losses = int((learns[:-1] & (outer["stage"][1:] == Stage.BACKWARD)).sum())
+    found.update({"loss": losses, "other": len(outer) - losses})
+    found["dataset"] += found.pop("samples", 0)
+    return {name: number / len(spans) for name, number in found.items() if number}
 
 
 def of_a_kind(main: Process, steps: Steps) -> npt.NDArray[np.bool_]:

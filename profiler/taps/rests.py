@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from feedline.profiler import clock
-from feedline.profiler.events import Stage
+from feedline.profiler.events import UNMEASURED, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.patch import Patches, bare_code
@@ -263,8 +263,8 @@ class Pace:
 
     @property
     def cost_ns(self) -> int:
-        """CPU time that recording a step in full costs, as far as the run has told."""
-        return round(self._cost)
+        """CPU time that recording a step in full costs; UNMEASURED before the first rest has told."""
+        return round(self._cost) if self._measured else UNMEASURED
 
     def _next_window(self) -> None:
         self._windows += 1

@@ -116,7 +116,7 @@ def test_two_optimizers_make_the_steps_of_a_full_recording(recorded, monkeypatch
 
 def test_evaluations_and_checkpoints_are_told(recorded, tmp_path):
     model = net()
-    optimizer, (x, y) = torch.optim.SGD(model.parameters(), lr=0.1), data(16).tensors
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     evaluation, loss = DataLoader(data(40), batch_size=8), torch.nn.CrossEntropyLoss()
 
     def train():
