@@ -155,6 +155,8 @@ class Rest:
 
     def end(self) -> None:
         """Something is to be told, in the middle of a step."""
+        if recorder.rest is not self:  # another thread has ended it
+            return
         segment, now = self.segment, clock.wall_ns()
         self.steps += STRETCH - self._left
         self._updates, self._left = self.updates, STRETCH
@@ -303,6 +305,7 @@ class Pace:
     def stop(self) -> None:
         """The recording ends."""
         recorder.awake()
+        switches.forget()
         self._segment = None
 
 
