@@ -243,7 +243,10 @@ def sampled_note(rank: Gathered) -> list[str]:
     note = f"shares are from {known:,} of {known + counted:,} alike steps; the others were counted and timed, to keep recording cheap"
     if estimate.cost_ns:
         note += f". Recording a step in full takes {seconds(estimate.cost_ns / 1e9)} longer, which is taken off"
-    return [note]
+    sampled = estimate.sampled(rank.stages)
+    largest = max(sampled.share_high, key=lambda stage: sampled.share_high[stage])
+    between = f"{100 * sampled.share_low[largest]:.0f} to {100 * sampled.share_high[largest]:.0f} %"
+    return [f"{note}. The largest stage, {largest}, takes {between} of such a step (95 % interval)"]
 
 
 def missing_workers(rank: Gathered) -> int:
