@@ -39,6 +39,7 @@ COST_NS = 150_000  # CPU of recording a step in full, until the run tells
 LEAST_NS = 20_000  # CPU of a step: no training makes one in less
 MOST_NS = 30_000_000_000  # a rest ends, however many steps are left
 STRETCH = 16  # updates that are counted before the clock is read and the counts are written
+STRANGE = 8  # rests ended by loaders that did not feed the steps, after which a whole window tells whether they do now
 FEWER = 64  # windows after which the rests are twice as long, then three times: what one more adds to what is known falls
 
 
@@ -221,6 +222,8 @@ class Pace:
         self._own = 0.0, 0.0  # mean of one in a rest
         self._cost, self._spent = float(COST_NS), 0.0
         self._measured = False
+        self._feeding: list[int] = []
+        self._strange = 0  # rests that other loaders have ended
 
     def updated(self, optimizer: torch.optim.Optimizer, segment: Segment) -> None:
         """An update was made, and recorded. Never raises."""
@@ -250,18 +253,27 @@ class Pace:
             self._full = statistics.median(self._walls), statistics.median(self._cpus)
         wall, cpu = self._own if self._own[0] else (max(one - self._cost, one / 2) for one in self._full)
         self._spent += self._steps * self._cost
-        feeding = [loader for loader, asks in self.asks.items() if asks * 2 >= self._steps]
+        learned = self._learn_feeding()
         self._next_window()
         if wall >= LONG_NS:
             self._spent, self._since = 0.0, self._last[1]
             self._own = 0.0, 0.0
             return
         debt = self._spent / BUDGET - (clock.cpu_ns() - self._since)
-        if debt > 0 and self._may():
+        if debt > 0 and learned and self._may():
             least = max(SHORTEST * cpu, WINDOW * self._cost / BUDGET / 2)
             steps = max(debt, least) / cpu * (1 + self._windows // FEWER) * (0.5 + self._random())
             now = clock.wall_ns()
-            Rest(self, segment, now, int(steps), now + min(int(2 * steps * wall), MOST_NS), feeding).begin()
+            Rest(self, segment, now, int(steps), now + min(int(2 * steps * wall), MOST_NS), self._feeding).begin()
+
+    def _learn_feeding(self) -> bool:
+        """Which loaders feed the steps, from a whole window. False: loaders that do not have ended rests several times, look again."""
+        if self._steps >= WINDOW // 2:
+            self._feeding = [loader for loader, asks in self.asks.items() if asks * 2 >= self._steps]
+        elif self.asks.keys() - set(self._feeding):
+            self._strange += 1
+            return self._strange % STRANGE != 0
+        return True
 
     @property
     def cost_ns(self) -> int:
