@@ -8,8 +8,8 @@ import numpy as np
 from feedline.analysis.computing import runqueue_s
 from feedline.analysis.gather import first_step
 from feedline.analysis.quantities import share
-from feedline.analysis.scaling.efficiency import SAMPLES, STEPS, Point
 from feedline.analysis.rested import Estimate
+from feedline.analysis.scaling.efficiency import SAMPLES, STEPS, Point
 from feedline.analysis.steps import partition
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.errors import FeedlineError, RunDamaged
