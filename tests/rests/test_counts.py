@@ -22,6 +22,11 @@ STEPS = 1200
 PROGRAM = Path(__file__).parent / "programs" / "killed.py"
 
 
+@pytest.fixture(autouse=True)
+def short_on_a_busy_machine_too(monkeypatch):
+    monkeypatch.setattr(rests, "LONG_NS", 10**12)
+
+
 def net():
     torch.manual_seed(0)
     return torch.nn.Linear(8, 4)
