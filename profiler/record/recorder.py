@@ -62,8 +62,10 @@ class Resting(Protocol):
     """A stretch of steps that are only counted (taps/rests.py). ``taken``: loader -> batches and samples that it handed over."""
 
     segment: Segment
-    updates: int
     taken: dict[int, list[int]]
+
+    @property
+    def updates(self) -> int: ...
 
     def updated(self, optimizer: Any) -> None: ...
 
