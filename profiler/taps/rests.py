@@ -16,8 +16,6 @@ import statistics
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -124,9 +122,8 @@ class Rest:
         self._pace, self._begun, self._length, self._until = pace, begun, steps, until
         self._updates, self._left = 0, STRETCH
         self._only = pace.cycle.only
-        with kept(segment):
-            self._place = segment.add(Stage.REST, begun, 0, pace.cost_ns)
-            self._places = [(loader, segment.add(Stage.TAKEN, begun, 0, source=loader)) for loader in feeding]
+        self._place = segment.add_for_good(Stage.REST, begun, 0, cpu=pace.cost_ns)
+        self._places = [(loader, segment.add_for_good(Stage.TAKEN, begun, 0, source=loader)) for loader in feeding]
 
     @property
     def updates(self) -> int:
@@ -137,7 +134,13 @@ class Rest:
         recorder.rest, recorder.main, recorder.segment = self, None, None
         if not compiles():
             switches.turn_off()
-            updates.hand_over(self.updated)
+            updates.hand_over(self.before, self.updated)
+
+    def before(self, optimizer: torch.optim.Optimizer, args: Any = None, kwargs: Any = None) -> None:
+        """An update is about to be made: one that is not of the optimizers seen lately is told."""
+        if id(optimizer) not in self._pace.known:
+            self.end()
+            updates.tell_before(optimizer)
 
     def updated(self, optimizer: torch.optim.Optimizer, args: Any = None, kwargs: Any = None) -> None:
         """An update was made. This is all that most steps pay."""
@@ -163,8 +166,7 @@ class Rest:
         self._updates, self._left = self.updates, STRETCH
         self._tell(now)
         self._over()
-        with kept(segment):
-            segment.add(Stage.WOKEN, now, 0)
+        segment.add_for_good(Stage.WOKEN, now, 0)
         self._pace.woken()
 
     def _over(self) -> None:
@@ -184,31 +186,24 @@ class Rest:
             self.segment.end(place, Stage.TAKEN, *self.taken[loader])
 
 
-@contextmanager
-def kept(segment: Segment) -> Iterator[None]:
-    """Write records into the window that is never forgotten."""
-    window, segment.window = segment.window, 0
-    try:
-        yield
-    finally:
-        segment.window = window
-
-
 class Pace:
     """Decides after each update whether the next step is recorded.
 
     Attributes:
         cycle: which updates make a step.
+        known: optimizers (by id) that have made updates which were recorded.
     """
 
     def __init__(self) -> None:
         self.cycle = Cycle()
+        self.known: set[int] = set()
         self.asks: Counter[int] = Counter()  # of loaders, in the window
         self._segment: Segment | None = None
         self._restart()
 
     def _restart(self) -> None:
         self.cycle = Cycle()
+        self.known = set()
         self._never = os.environ.get(SWITCH) == "0"
         self._thread = 0
         self._state = 12345
@@ -238,6 +233,7 @@ class Pace:
             self._never = True
 
     def _count(self, optimizer: torch.optim.Optimizer, segment: Segment) -> None:
+        self.known.add(id(optimizer))
         if self.cycle.begins(id(optimizer)):
             now, before = (clock.wall_ns(), clock.cpu_ns()), self._last
             self._steps += 1
@@ -313,6 +309,12 @@ class Pace:
     def woken(self) -> None:
         """Record the step under way, and then see."""
         self._window = 1
+
+    def made(self) -> None:
+        """An optimizer is being made: perhaps another training begins, and perhaps where an older one was in memory."""
+        recorder.awake()
+        self.known.clear()
+        self._window = max(self._window, WINDOW)
 
     def stop(self) -> None:
         """The recording ends."""

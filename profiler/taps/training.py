@@ -134,6 +134,7 @@ class OptimizerTap:
 
         @functools.wraps(original)
         def __init__(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
+            pace.made()
             made()
             original(optimizer, *args, **kwargs)
 
@@ -147,6 +148,8 @@ class OptimizerTap:
 
     def _before(self, optimizer: torch.optim.Optimizer) -> None:
         segment = recorder.main
+        if recorder.rest is not None and id(optimizer) not in pace.known:
+            segment = recorder.awake()
         if segment is None:
             return
         number = self._beginnings.number(optimizer, segment)

@@ -34,17 +34,17 @@ class Updates:
         """Whether more than one tap listens."""
         return len(self._before) + len(self._after) > 2
 
-    def hand_over(self, after: Callable[..., None]) -> None:
-        """Have torch call this after each update, and none of the listeners. An entry keeps its place: torch may be going through them."""
+    def hand_over(self, before_it: Callable[..., None], after: Callable[..., None]) -> None:
+        """Have torch call these before and after each update, and no listener. Entries keep their places: torch may go through them."""
         before, behind = self._places
-        torch_optimizer._global_optimizer_pre_hooks[before] = nothing
+        torch_optimizer._global_optimizer_pre_hooks[before] = before_it
         torch_optimizer._global_optimizer_post_hooks[behind] = after
 
     def take_back(self) -> None:
         """The listeners are told again."""
         if self._hooked:
             before, behind = self._places
-            torch_optimizer._global_optimizer_pre_hooks[before] = self._tell_before
+            torch_optimizer._global_optimizer_pre_hooks[before] = self.tell_before
             torch_optimizer._global_optimizer_post_hooks[behind] = self._tell_after
 
     def follow(self, before: Listener | None = None, after: Listener | None = None) -> Callable[[], None]:
@@ -57,7 +57,7 @@ class Updates:
             if steps_now():
                 raise RuntimeError("the recording began inside an optimizer's step, when torch takes no new hooks")
             self._places = (
-                torch_optimizer.register_optimizer_step_pre_hook(self._tell_before).id,
+                torch_optimizer.register_optimizer_step_pre_hook(self.tell_before).id,
                 torch_optimizer.register_optimizer_step_post_hook(self._tell_after).id,
             )
             self._hooked = True
@@ -84,7 +84,8 @@ class Updates:
             for act in waiting:
                 act()
 
-    def _tell_before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def tell_before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """An update is about to be made."""
         if torch.compiler.is_compiling():  # a compiled step stays one graph, and is not seen
             return
         for listener in self._before:
@@ -95,10 +96,6 @@ class Updates:
             return
         for listener in self._after:
             listener(optimizer)
-
-
-def nothing(optimizer: Any, args: Any, kwargs: Any) -> None:
-    """A hook that is not in use."""
 
 
 updates = Updates()

@@ -13,8 +13,10 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 import feedline
+from feedline.analysis.build import build
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
+from feedline.profiler.store.parts import parts
 from feedline.profiler.store.read import Run
 from feedline.profiler.taps import rests
 
@@ -117,6 +119,25 @@ def test_two_optimizers_make_the_steps_of_a_full_recording(recorded, monkeypatch
     assert not rested(every)
     assert report.throughput.steps == full.throughput.steps == 600 * critics
     assert report.convergence.updates == 600 * (critics + 1)
+
+
+@pytest.mark.parametrize("loader", [False, True])
+def test_trainings_that_follow_each_other_have_their_own_steps(tmp_path, loader):
+    batches = DataLoader(data(8 * 400), batch_size=8)
+
+    def train():
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in batches if loader else [data(8).tensors] * 400:
+            step(model, optimizer, x, y)
+
+    with feedline.record(tmp_path / "run", strict=True):
+        for _ in range(3):
+            train()
+
+    run = Run.open(tmp_path / "run")
+    assert rested(run.ranks[0].main) > 300
+    assert [build(part).throughput.steps for part in parts(run)] == [400, 400, 400]
 
 
 def test_evaluations_and_checkpoints_are_told(recorded, tmp_path):
