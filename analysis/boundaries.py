@@ -36,11 +36,12 @@ class Boundaries:
     by: str
 
 
-def find(main: Records) -> Boundaries | None:
+def find(main: Records, rests: Records | None = None) -> Boundaries | None:
     """Cut the main thread's records into steps; None when it made none.
 
     Args:
         main: records [n] of the main thread, sorted by start.
+        rests: REST records: the steps in them were only counted, and are none of those found.
     """
     asked = Asks.of(main)
     evaluation = evaluations(main, asked)
@@ -48,11 +49,23 @@ def find(main: Records) -> Boundaries | None:
     if not len(updates):
         return None
     asks = main[np.isin(main["stage"], (Stage.NEXT, Stage.EPOCH)) & ~_within(main["start"], evaluation)]["start"]
+    if rests is not None and len(rests):
+        asks = np.sort(np.concatenate([asks, rests["start"]]))
     edges = _edges(updates, asks, by)
     first = asks[asks < edges[0]][:1] if by != "loader" else asks[:1]
     begin = int(first[0]) if len(first) else int(main["start"][0])
     start = np.array([begin, *edges[:-1]], np.int64)
+    if rests is not None and len(rests):
+        start = _after_rests(start, rests)
     return Boundaries(start, np.array(edges, np.int64), evaluation, asked.training_loaders, by)
+
+
+def _after_rests(start: IntArray, rests: Records) -> IntArray:
+    """A step that would begin in a rest begins when that is over."""
+    rests = np.sort(rests, order="start")
+    at = np.searchsorted(rests["start"], start, "right") - 1
+    until = np.where(at >= 0, rests["start"][at] + np.maximum(rests["wall"][at], 0), 0)
+    return np.maximum(start, until)
 
 
 def _updates(main: Records, evaluation: IntArray) -> tuple[Records, str]:

@@ -18,6 +18,7 @@ from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import Facts, Traffic
 from feedline.analysis.gather import Gathered
 from feedline.analysis.model import Gauge, Hook, Loader, Report, RunInfo, StepSummary, Workers
+from feedline.analysis.quantities import seconds
 from feedline.analysis.roofline import roofline
 from feedline.profiler import masks
 from feedline.profiler.ceilings import Ceilings
@@ -219,6 +220,7 @@ def rank_notes(rank: Gathered) -> list[str]:
         notes.append(f"a long run: one window of 64 batches in {rank.main.stride} was kept in detail, sums are exact")
     if rank.rank.slice is not None and any(worker.stride > 1 for worker in rank.workers):
         notes.append("workers forgot part of their records: sums of what they did in this training are estimated from the rest")
+    notes += sampled_note(rank)
     if len(rank.main.of(Stage.PROFILED)):
         notes.append(
             "the steps that torch.profiler recorded are not in the figures, for it slows them: see kineto.json.gz in the run folder"
@@ -230,6 +232,21 @@ def rank_notes(rank: Gathered) -> list[str]:
     if missing:
         notes.append(f"{missing} workers left no records: a worker that ended before its first batch, or one that feedline could not watch")
     return notes
+
+
+def sampled_note(rank: Gathered) -> list[str]:
+    """Of which steps the stages are known."""
+    estimate = rank.estimate
+    if estimate is None:
+        return []
+    known, counted = int(estimate.alike.sum()), rank.counted.number
+    note = f"shares are from {known:,} of {known + counted:,} alike steps; the others were counted and timed, to keep recording cheap"
+    if estimate.cost_ns:
+        note += f". Recording a step in full takes {seconds(estimate.cost_ns / 1e9)} longer, which is taken off"
+    sampled = estimate.sampled(rank.stages)
+    largest = max(sampled.share_high, key=lambda stage: sampled.share_high[stage])
+    between = f"{100 * sampled.share_low[largest]:.0f} to {100 * sampled.share_high[largest]:.0f} %"
+    return [f"{note}. The largest stage, {largest}, takes {between} of such a step (95 % interval)"]
 
 
 def missing_workers(rank: Gathered) -> int:
@@ -249,7 +266,7 @@ def cut_note(rank: Gathered) -> list[str]:
 def _rank_summary(rank: Gathered, compared: Compared | None) -> dict[str, object]:
     step = gather.step_summary(rank)
     return {
-        "steps": len(rank.steps.wall) if rank.steps else 0,
+        "steps": len(rank.steps.wall) + rank.counted.number if rank.steps else 0,
         "mean_s": step.mean_s if step else None,
         "stages": step.stages if step else {},
         "state": rank.rank.manifest.state,

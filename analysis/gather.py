@@ -9,6 +9,7 @@ from feedline.analysis import computing, waits
 from feedline.analysis.boundaries import Records
 from feedline.analysis.costs import Details, FloatArray, Makers, operations, per_sample
 from feedline.analysis.model import STEP_STAGES, Cost, Loader, StepSeries, StepSummary, Throughput, Workers
+from feedline.analysis.rested import Counted, Estimate
 from feedline.analysis.steps import Steps, partition
 from feedline.analysis.timeline import IntArray, overlap
 from feedline.profiler.events import Flag, Stage
@@ -73,9 +74,27 @@ class Gathered:
         ordered = [*(name for name in STEP_STAGES[:-1] if name in found), *sorted(set(found) - set(STEP_STAGES)), "other"]
         return {name: found[name] for name in ordered if found[name].any() or name == "other"}
 
+    @cached_property
+    def counted(self) -> Counted:
+        """The steps that were only counted."""
+        return Counted.of(self.main)
+
+    @cached_property
+    def estimate(self) -> Estimate | None:
+        """What the recorded steps say of those; None where all were recorded."""
+        return Estimate.of(self.main, self.steps, self.first) if self.steps is not None else None
+
+    @property
+    def in_rests(self) -> tuple[int, int]:
+        """Batches and samples that this process made without a record of how, where it has no workers."""
+        if any(process.is_worker for process in self.makers.processes):
+            return 0, 0
+        taken = [both for loader, both in self.counted.taken.items() if loader in self.makers.loaders]
+        return sum(batches for batches, _ in taken), sum(samples for _, samples in taken)
+
     @property
     def samples(self) -> int:
-        """Samples made, also ahead of the training's end."""
+        """Samples made, also ahead of the training's end, as far as their making was recorded."""
         return int(self.makers.sums(Stage.FETCH)[5])
 
     @cached_property
@@ -98,6 +117,8 @@ def step_summary(rank: Gathered) -> StepSummary | None:
         return None
     wall = steps.wall[rank.first :] / 1e9
     kinds = waits.classify(steps, rank.ready)
+    if rank.estimate is not None:
+        return _estimated(rank, rank.estimate, kinds)
     evaluation = steps.boundaries.evaluation
     return StepSummary(
         mean_s=float(wall.mean()),
@@ -111,6 +132,29 @@ def step_summary(rank: Gathered) -> StepSummary | None:
         gpu_stages=gpu_stages(rank, steps),
         flop=computing.flop(rank.main, steps),
         runqueue_s=computing.runqueue_s(rank.main, steps, rank.first),
+    )
+
+
+def _estimated(rank: Gathered, estimate: Estimate, kinds: dict[str, IntArray]) -> StepSummary:
+    """The same where most steps were only counted."""
+    steps = rank.steps
+    assert steps is not None
+    stages, walls = estimate.means(rank.stages), estimate.walls() / 1e9
+    waited = {name: float(values[rank.first :].sum()) for name, values in kinds.items()}
+    whole, evaluation = sum(waited.values()), steps.boundaries.evaluation
+    return StepSummary(
+        mean_s=estimate.mean_ns / 1e9,
+        median_s=float(np.median(walls)),
+        p95_s=float(np.quantile(walls, 0.95)),
+        stages={name: value / 1e9 for name, value in stages.items()},
+        waits={name: stages.get("wait", 0.0) / 1e9 * value / whole if whole else 0.0 for name, value in waited.items()},
+        boundary=steps.boundaries.by,
+        evaluation_s=float((evaluation[:, 1] - evaluation[:, 0]).sum()) / 1e9,
+        series=series(steps.start, steps.wall, rank.stages),
+        gpu_stages=gpu_stages(rank, steps),
+        flop=computing.flop(rank.main, steps),
+        runqueue_s=computing.runqueue_s(rank.main, steps, rank.first),
+        sampled=estimate.sampled(rank.stages),
     )
 
 
@@ -165,17 +209,21 @@ def throughput(rank: Gathered) -> Throughput:
     steps = rank.steps
     if steps is None or not len(steps.wall):
         return Throughput(None, None, 0, 0, 0, None)
-    wall = float(steps.wall[rank.first :].sum())
-    steps_per_s = (len(steps.wall) - rank.first) / (wall / 1e9) if wall > 0 else None
-    batch_size = float(steps.samples.mean())  # over all steps: where batches are fetched ahead, the first asks for more than its own
+    counted = rank.counted
+    wall, number = float(steps.wall[rank.first :].sum()), len(steps.wall) - rank.first
+    if rank.estimate is not None:
+        wall, number = rank.estimate.mean_ns, 1
+    steps_per_s = number / (wall / 1e9) if wall > 0 else None
+    taken = counted.samples(steps.boundaries.training_loaders)
+    batch_size = float(steps.samples.sum() + taken) / (len(steps.samples) + counted.number)  # of all: the first may fetch ahead
     updates = {"optimizer": Stage.OPTIMIZER, "backward": Stage.BACKWARD, "loader": Stage.NEXT}[steps.boundaries.by]
     kept = len(rank.main.of(updates))
     factor = rank.main.totals[updates, 0] / kept if rank.main.stride > 1 and kept else 1.0
     return Throughput(
         samples_per_s=batch_size * steps_per_s or None if steps_per_s else None,
         steps_per_s=steps_per_s,
-        samples=round(int(steps.samples.sum()) * factor),
-        steps=round(len(steps.wall) * factor),
+        samples=round(int(steps.samples.sum()) * factor) + taken,
+        steps=round(len(steps.wall) * factor) + counted.number,
         steps_in_detail=len(steps.wall),
         batch_size=batch_size or None,
     )
@@ -194,8 +242,8 @@ def workers(rank: Gathered) -> Workers | None:
         processes=len({(process.header["loader"], process.header["worker"]) for process in rank.makers.processes if process.is_worker}),
         busy_share=busy,
         idle_share=idle,
-        batches=rank.makers.batches,
-        samples=rank.samples,
+        batches=rank.makers.batches + rank.in_rests[0],
+        samples=rank.samples + rank.in_rests[1],
         samples_in_detail=int(details.samples.sum()),
         per_sample=rank.sample_costs,
         operations=operations(details, rank.makers, rank.samples),
@@ -236,6 +284,7 @@ def loaders(rank: Gathered) -> list[Loader]:
     for number, about in enumerate(rank.rank.manifest.loaders):
         settings = {name: value for name, value in about.items() if name != "kind"}
         asked = rank.main.of(Stage.NEXT)
+        batches, samples = rank.counted.taken.get(number, (0, 0))
         asked = asked[(asked["source"] == number) & (asked["flags"] & Flag.END == 0)]
         own = [process for process in rank.workers if process.header["loader"] == number]
         pickles = np.concatenate([process.of(Stage.PICKLE) for process in own]) if own else asked[:0]
@@ -250,8 +299,8 @@ def loaders(rank: Gathered) -> list[Loader]:
                 kind=str(about["kind"]),
                 settings=settings,
                 role="training" if number in training else "evaluation",
-                batches=len(asked),
-                samples=int(asked["extra"].sum()),
+                batches=len(asked) + batches,
+                samples=int(asked["extra"].sum()) + samples,
                 batch_bytes=float(asked["nbytes"].mean()) if len(asked) else None,
                 flags=names,
                 pickle_bytes=float(pickles["nbytes"].mean()) if len(pickles) else None,

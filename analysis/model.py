@@ -100,6 +100,18 @@ class Flop:
 
 
 @dataclass(frozen=True)
+class Sampled:
+    """How the mean step is known where most steps were only counted and timed, to keep recording cheap."""
+
+    counted: int
+    recorded: int  # in full, which stand for the counted ones
+    windows: int  # of neighboring steps that they come in
+    share_low: dict[str, float]  # stage -> of a step in which nothing special happens, 95 % interval
+    share_high: dict[str, float]
+    recording_s: float  # what recording a step in full took longer; in none of the figures
+
+
+@dataclass(frozen=True)
 class StepSummary:
     """The mean step. ``stages`` sums to ``mean_s``."""
 
@@ -115,6 +127,7 @@ class StepSummary:
     flop: Flop | None = None
     cpu_s: float | None = None  # of the training process and all it started, threads included
     runqueue_s: float | None = None  # the main thread runnable without a CPU, in forward and backward
+    sampled: Sampled | None = None  # None: every step was recorded in full
 
 
 @dataclass(frozen=True)

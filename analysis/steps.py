@@ -35,6 +35,9 @@ ASIDE = (
     Stage.COLLECTIVE,
     Stage.GROUP,
     Stage.CLOCK,
+    Stage.REST,
+    Stage.TAKEN,
+    Stage.WOKEN,
 )  # what did not happen in the main thread, though it wrote it down
 FEWEST = 4  # steps that are worth a mean
 
@@ -75,7 +78,7 @@ def partition(main: Process) -> Steps | None:
     """
     records = main.records[(main.records["thread"] == 0) & ~np.isin(main.records["stage"], ASIDE)]
     records = records[np.argsort(records["start"], kind="stable")]
-    boundaries = find(records) if len(records) else None
+    boundaries = find(records, main.of(Stage.REST)) if len(records) else None
     if boundaries is None:
         return None
     boundaries = _undisturbed(_whole(boundaries, records, main.stride), main.of(Stage.PROFILED))

@@ -73,6 +73,13 @@ class Stage(enum.IntEnum):
     GRADIENT = 43
     #: No span: one number of the training. source: its name. number: a float64. nbytes: samples that this rank had seen. extra: updates
     VALUE = 44
+    #: Steps that were only counted (taps/rests.py), from one update's end to another's. extra: how many. cpu: what recording one in
+    #: full costs, ns of CPU, from the run so far
+    REST = 45
+    #: No span: what a loader handed over in the rest that begins with it. wall: batches. extra: samples. source: the loader
+    TAKEN = 46
+    #: No span: a rest was ended by something that is always told: the step under way is one of a kind
+    WOKEN = 47
     #: From where the pass over a loader began that fed an optimizer's first update until that update (record/beginnings.py). source: its
     #: class. number: its own, as in OPTIMIZER. extra: of the first optimizer that belongs to the same training; written again, with END,
     #: when that is found later. nbytes: elements of its parameters. cpu: updates made before. runqueue: samples that this rank had trained

@@ -93,6 +93,15 @@ FIELDS: dict[str, dict[str, Field]] = {
         "flop": Field("", "Floating-point operations of one step", "they were not counted: the hook FLOP says why"),
         "cpu_s": Field("s", "CPU time a step of the training process and all it started, threads included", "fewer than three readings"),
         "runqueue_s": Field("s", "Time a step that the main thread could run but had no CPU, in forward and backward", _NO_SCHEDSTAT),
+        "sampled": Field("", "How the stages are known where steps were so short that most were only counted", "every step was recorded"),
+    },
+    "Sampled": {
+        "counted": Field("steps", "Steps that were only counted and timed"),
+        "recorded": Field("steps", "Steps recorded in full from which their stages are known"),
+        "windows": Field("windows", "Stretches of neighboring steps that those are from"),
+        "share_low": Field("1", "Stage -> lower end of the 95 % interval of its share of such a step (bootstrap over the windows)"),
+        "share_high": Field("1", "Stage -> upper end"),
+        "recording_s": Field("s", "What recording a step in full took longer than counting it; taken off, in none of the figures"),
     },
     "Flop": {
         "forward": Field("FLOP", "Of all forwards in training mode, as torch.utils.flop_counter counts"),

@@ -8,6 +8,7 @@ import numpy as np
 from feedline.analysis.computing import runqueue_s
 from feedline.analysis.gather import first_step
 from feedline.analysis.quantities import share
+from feedline.analysis.rested import Estimate
 from feedline.analysis.scaling.efficiency import SAMPLES, STEPS, Point
 from feedline.analysis.steps import partition
 from feedline.analysis.timeline import IntArray
@@ -63,7 +64,9 @@ def pace_of(rank: Rank) -> Pace | None:
     if steps is None or not len(steps.wall):
         return None
     first = first_step(main, steps)
-    return replace(pace(steps.wall[first:], float(steps.samples.mean())), runqueue_s=runqueue_s(main, steps, first))
+    estimate = Estimate.of(main, steps, first)
+    wall = steps.wall[first:] if estimate is None else estimate.walls().astype(np.int64)
+    return replace(pace(wall, float(steps.samples.mean())), runqueue_s=runqueue_s(main, steps, first))
 
 
 def point_of(runs: Sequence[Run]) -> Point:

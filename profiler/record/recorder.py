@@ -55,6 +55,24 @@ class ConvergenceTap(Protocol):
 
     def metric(self, name: str, value: float) -> None: ...
 
+    def rested(self, updates: int, samples: int) -> None: ...
+
+
+class Resting(Protocol):
+    """A stretch of steps that are only counted (taps/rests.py). ``taken``: loader -> batches and samples that it handed over."""
+
+    segment: Segment
+    taken: dict[int, list[int]]
+
+    @property
+    def updates(self) -> int: ...
+
+    def updated(self, optimizer: Any) -> None: ...
+
+    def end(self) -> None: ...
+
+    def abandon(self) -> None: ...
+
 
 class BeginningsTap(Protocol):
     """Where one training may end and the next begin (record/beginnings.py)."""
@@ -79,6 +97,9 @@ class Recorder:
         batch: key of the batch this process works on (events.batch_key).
         loader: number of the loader this process works for.
         made: id of the batch that was made last in this process, and what it is: without workers, the loader hands it over as it is.
+        rest: while steps are only counted, for which main and segment are None; else None.
+        paced: whether there may be rests. A tap that must see every step clears it.
+        asked: a loader was asked for a batch since the last update.
         every: look at one sample in so many in detail; None: as many as stay cheap (taps/fetch.py).
     """
 
@@ -94,10 +115,24 @@ class Recorder:
         self.loader = 0
         self.made: tuple[int, Any] = 0, None
         self.every: int | None = None
+        self.rest: Resting | None = None
+        self.paced = True
+        self.asked = False
 
     def open_main(self, segment: Segment, every: int | None = None) -> None:
         self.main = self.segment = segment
+        self.paced = True
         self._listen(every)
+
+    def awake(self) -> Segment | None:
+        """``main``, for what is told whenever it happens: a rest ends."""
+        if self.rest is not None:
+            self.rest.end()
+        return self.main
+
+    def lasting(self) -> Segment | None:
+        """``main``, for single numbers that are written also in a rest."""
+        return self.main if self.rest is None else self.rest.segment
 
     def open_worker(self, segment: Segment, loader: int, every: int | None) -> None:
         self.main, self.segment, self.loader = None, segment, loader
@@ -110,12 +145,17 @@ class Recorder:
 
     def close(self) -> None:
         """Stop recording in this process; the file is complete as it is."""
+        self.awake()
         segment, self.main, self.segment = self.segment, None, None
         if segment is not None:
             segment.close()
 
     def forget_after_fork(self) -> None:
         """In the child of a fork: the segment is the parent's. A loader's worker opens its own afterwards."""
+        rest, self.rest = self.rest, None
+        if rest is not None:
+            rest.abandon()
+            rest.segment.forget()
         if self.segment is not None:
             self.segment.forget()
         self.main = self.segment = self.gpu = self.flops = self.convergence = self.beginnings = None

@@ -90,7 +90,7 @@ class Session:
         group: str = "",
         follows: bool = False,
     ) -> None:
-        if recorder.main is not None:
+        if recorder.awake() is not None:
             raise OutputError("this process is being recorded already", "end that recording first")
         self.place = place or ranks.place()
         self.manifest = Manifest(

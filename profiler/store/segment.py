@@ -51,7 +51,10 @@ CAPACITY_BYTES = 8 * 1024 * 1024
 SLICE = 4096  # records that are copied at once
 MOVES = 2  # a record's end is found after so many thinnings; later it is only counted
 #: Few, and needed to read the rest.
-FOREVER = (Stage.NAME, Stage.EPOCH, Stage.START, Stage.FLOP, Stage.GROUP, Stage.CLOCK, Stage.BEGUN, Stage.SUMS)
+FOREVER = (
+    *(Stage.NAME, Stage.EPOCH, Stage.START, Stage.FLOP, Stage.GROUP, Stage.CLOCK, Stage.BEGUN, Stage.SUMS),
+    *(Stage.REST, Stage.TAKEN, Stage.WOKEN),
+)
 
 
 def window_of(epoch: int, batch: int) -> int:
@@ -273,12 +276,13 @@ class Segment:
             self._summed = self._generation, done + len(records), sums
         return sums - sums_of(records[records["start"] >= mark.at]) + np.frombuffer(forgotten, np.int64).reshape(STAGES, FIELDS)
 
-    def add_for_good(self, stage: int, start: int, wall: int, **fields: int) -> None:
-        """Write a record of a stage in FOREVER down, whatever window is being forgotten now."""
+    def add_for_good(self, stage: int, start: int, wall: int, **fields: int) -> int | None:
+        """Write a record of a stage in FOREVER down, whatever window is being forgotten now. Returns as ``add``."""
         with self._lock:
             window, self.window = self.window, 0
-            self.add(stage, start, wall, **fields)
+            place = self.add(stage, start, wall, **fields)
             self.window = window
+            return place
 
     def forget(self) -> None:
         """Write nothing more, and touch nothing of the file: for the child of a fork, whose parent goes on writing."""

@@ -27,6 +27,14 @@ def describe(batch: Any) -> Batch:
         return Batch(0, 0, 0)
 
 
+def rows(batch: Any) -> int:
+    """``describe(batch).samples``, which most batches tell at once."""
+    first = batch[0] if type(batch) in (list, tuple) and batch else batch
+    if type(first) is torch.Tensor and first.layout is torch.strided and (shape := first.shape):
+        return int(shape[0])
+    return describe(batch).samples
+
+
 def _describe(batch: Any) -> Batch:
     largest, largest_bytes, total, floats, array_bytes, samples, of_arrays = None, -1, 0, 0, 0, 0, 0
     for leaf in _leaves(batch, []):

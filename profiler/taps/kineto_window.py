@@ -161,6 +161,7 @@ class KinetoWindow:
 
     def _end(self, problem: str | None) -> None:
         self._done = True
+        self._unfollow()
         gives = f"{self._plan.active} steps after {self._plan.skip + 1}, in {self._path.parent.name}/{FILE}"
         self._tell(NAME, self._exported, problem or gives)
 

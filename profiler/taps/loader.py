@@ -23,9 +23,10 @@ from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage, batch_key
 from feedline.profiler.record.recorder import Inside, Span, recorder
 from feedline.profiler.store.segment import window_of
-from feedline.profiler.taps.batch import describe
+from feedline.profiler.taps.batch import describe, rows
 from feedline.profiler.taps.loader_settings import settings
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.taps.rests import pace
 from feedline.profiler.taps.worker import WorkerEntry
 
 
@@ -106,7 +107,7 @@ class LoaderTaps:
     def _watched_init(self, original: Callable[..., None], library: Library | None) -> Callable[..., None]:
         @functools.wraps(original)
         def __init__(iterator: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
-            segment = recorder.main
+            segment = recorder.awake()
             if segment is None:
                 return original(iterator, loader, *args, **kwargs)
             known = self._next_epoch(loader)
@@ -147,7 +148,7 @@ class LoaderTaps:
     def _watched_reset(self, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
         def _reset(iterator: Any, loader: Any, first_iter: bool = False, *args: Any, **kwargs: Any) -> None:
-            segment = recorder.main
+            segment = recorder.awake()
             if segment is None or first_iter or not hasattr(iterator, "_feedline"):
                 return original(iterator, loader, first_iter, *args, **kwargs)
             state = iterator._feedline
@@ -190,8 +191,17 @@ def watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     @functools.wraps(original)
     def __next__(iterator: Any) -> Any:
         segment, state = recorder.main, getattr(iterator, "_feedline", None)
-        if segment is None or state is None or state.asked:  # a subclass calls its base's
+        if state is None or state.asked:  # a subclass calls its base's
             return original(iterator)
+        if segment is None:
+            if recorder.rest is None:
+                return original(iterator)
+            if state.loader in recorder.rest.taken:
+                return rested_next(original, iterator, state)
+            segment = recorder.awake()
+            assert segment is not None
+        recorder.asked = True
+        pace.asks[state.loader] += 1
         recorder.loader, recorder.batch = state.loader, batch_key(state.epoch, state.yielded)
         with Span(segment, Stage.NEXT, state.loader, recorder.batch) as span:
             state.asked = True
@@ -208,6 +218,28 @@ def watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return batch
 
     return __next__
+
+
+def rested_next(original: Callable[[Any], Any], iterator: Any, state: State) -> Any:
+    """The same in a rest: batches and samples are counted, and the end of an epoch is told."""
+    recorder.asked = state.asked = True
+    begin = clock.wall_ns()
+    try:
+        batch = original(iterator)
+    except StopIteration:
+        key, segment = batch_key(state.epoch, state.yielded), recorder.awake()
+        if segment is not None:
+            segment.window = window_of(state.epoch, state.yielded)
+            segment.add(Stage.NEXT, begin, clock.wall_ns() - begin, number=key, source=state.loader, flags=Flag.END)
+        raise
+    finally:
+        state.asked = False
+    state.yielded += 1
+    if recorder.rest is not None:
+        counts = recorder.rest.taken[state.loader]
+        counts[0] += 1
+        counts[1] += rows(batch)
+    return batch
 
 
 def note(span: Span, iterator: Any, state: State, batch: Any) -> None:

@@ -10,6 +10,7 @@ What takes a function's place has its name, module, documentation, signature and
 Frames of replacements do not count where ``warnings.warn(stacklevel=...)`` looks for the caller (``passed_by``).
 """
 
+import dis
 import functools
 import inspect
 import sys
@@ -175,6 +176,18 @@ def twin_of(function: FunctionType) -> FunctionType:
     if wrapped is not None:
         twin.__wrapped__ = wrapped  # type: ignore[attr-defined]
     return twin
+
+
+def bare_code(function: FunctionType, original: Any) -> CodeType | None:
+    """Code with which a replacement does what its original does, and nothing else; None where that needs other globals or variables."""
+    if not isinstance(original, FunctionType):
+        return None
+    if function.__globals__ is original.__globals__ and function.__closure__ == original.__closure__:
+        return original.__code__
+    code = original.__code__
+    if code.co_freevars or any(step.opname in ("LOAD_GLOBAL", "LOAD_NAME") for step in dis.get_instructions(code)):
+        return None
+    return code.replace(co_freevars=function.__code__.co_freevars)
 
 
 def code_that_calls(called: Any, before: CodeType) -> CodeType:

@@ -15,6 +15,7 @@ from feedline.profiler.record.beginnings import Beginnings
 from feedline.profiler.record.recorder import ConvergenceTap, Span, inside, recorder
 from feedline.profiler.store.segment import WINDOW, window_of
 from feedline.profiler.taps.patch import Patches, passed_by
+from feedline.profiler.taps.rests import pace, switches
 from feedline.profiler.taps.unseen import dynamo_follows, hide_from_dynamo, unasked
 from feedline.profiler.taps.updates import updates
 
@@ -34,6 +35,7 @@ def attach_forward(patches: Patches) -> None:
     hide_from_dynamo(passed_by(__call__))
     patches.set(torch.nn.Module, "_wrapped_call_impl", __call__)  # the name that it is pickled with
     patches.set(torch.nn.Module, "__call__", __call__)
+    switches.add(__call__, original)
 
 
 @passed_by
@@ -80,12 +82,10 @@ def is_number(output: Any) -> bool:
 
 def attach_backward(patches: Patches) -> None:
     """Time ``backward()`` and, for ``autograd.grad`` and whoever else goes there, the engine."""
-    engine = watched_backward(torch.autograd._engine_run_backward)
-    patches.enter(torch.autograd.backward, watched_backward)
-    hide_from_dynamo(torch.autograd.backward)
-    # Both names of the engine: torch.compiler saves the one in graph and writes it back to both.
-    patches.set(torch.autograd, "_engine_run_backward", engine)
-    patches.set(torch.autograd.graph, "_engine_run_backward", engine)
+    for function in (torch.autograd.backward, torch.autograd.graph._engine_run_backward):
+        patches.enter(function, watched_backward)
+        hide_from_dynamo(function)
+        switches.add(function, vars(function)["__wrapped__"])
 
 
 def watched_backward(original: Any) -> Any:
@@ -134,6 +134,7 @@ class OptimizerTap:
 
         @functools.wraps(original)
         def __init__(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
+            pace.made()
             made()
             original(optimizer, *args, **kwargs)
 
@@ -147,6 +148,8 @@ class OptimizerTap:
 
     def _before(self, optimizer: torch.optim.Optimizer) -> None:
         segment = recorder.main
+        if recorder.rest is not None and id(optimizer) not in pace.known:
+            segment = recorder.awake()
         if segment is None:
             return
         number = self._beginnings.number(optimizer, segment)
@@ -158,12 +161,15 @@ class OptimizerTap:
 
     def _after(self, optimizer: torch.optim.Optimizer) -> None:
         if recorder.main is None or not self._open:
+            if recorder.rest is not None:
+                recorder.rest.updated(optimizer)
             return
         span = self._open.pop()
         span.__exit__(None, None, None)
         self._steps += 1
         if recorder.batch == 0 and self._steps % WINDOW == 0:  # no loader tells the windows: count updates
             span.segment.window = window_of(0, self._steps)
+        pace.updated(optimizer, span.segment)
 
 
 def attach_optimizer(patches: Patches) -> Callable[[], None]:
@@ -178,7 +184,7 @@ def attach_checkpoint(patches: Patches) -> None:
 
     def watched(original: Any) -> Any:
         def save(*args: Any, **kwargs: Any) -> Any:
-            segment = recorder.main
+            segment = recorder.awake()
             if segment is None:
                 return original(*args, **kwargs)
             with Span(segment, Stage.CHECKPOINT):

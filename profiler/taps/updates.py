@@ -27,6 +27,25 @@ class Updates:
         self._before: tuple[Listener, ...] = ()  # replaced, never changed: another thread may be going through it
         self._after: tuple[Listener, ...] = ()
         self._hooked = False
+        self._places = 0, 0  # of the two hooks, in torch's dictionaries
+
+    @property
+    def others(self) -> bool:
+        """Whether more than one tap listens."""
+        return len(self._before) + len(self._after) > 2
+
+    def hand_over(self, before_it: Callable[..., None], after: Callable[..., None]) -> None:
+        """Have torch call these before and after each update, and no listener. Entries keep their places: torch may go through them."""
+        before, behind = self._places
+        torch_optimizer._global_optimizer_pre_hooks[before] = before_it
+        torch_optimizer._global_optimizer_post_hooks[behind] = after
+
+    def take_back(self) -> None:
+        """The listeners are told again."""
+        if self._hooked:
+            before, behind = self._places
+            torch_optimizer._global_optimizer_pre_hooks[before] = self.tell_before
+            torch_optimizer._global_optimizer_post_hooks[behind] = self._tell_after
 
     def follow(self, before: Listener | None = None, after: Listener | None = None) -> Callable[[], None]:
         """Tell these listeners from now on; returns what ends it.
@@ -37,8 +56,10 @@ class Updates:
         if not self._hooked:
             if steps_now():
                 raise RuntimeError("the recording began inside an optimizer's step, when torch takes no new hooks")
-            torch_optimizer.register_optimizer_step_pre_hook(self._tell_before)
-            torch_optimizer.register_optimizer_step_post_hook(self._tell_after)
+            self._places = (
+                torch_optimizer.register_optimizer_step_pre_hook(self.tell_before).id,
+                torch_optimizer.register_optimizer_step_post_hook(self._tell_after).id,
+            )
             self._hooked = True
         self._before += (before,) if before is not None else ()
         self._after += (after,) if after is not None else ()
@@ -63,7 +84,8 @@ class Updates:
             for act in waiting:
                 act()
 
-    def _tell_before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def tell_before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """An update is about to be made."""
         if torch.compiler.is_compiling():  # a compiled step stays one graph, and is not seen
             return
         for listener in self._before:

@@ -62,8 +62,9 @@ class Collectives:
             self._tell(NAME, True, f"{self._gives}; {unknown:,} ends on a GPU are not known")
 
     def _initialised(self) -> None:
-        if recorder.main is None:
+        if recorder.awake() is None:
             return
+        recorder.paced = False  # ranks that rest in different steps could not be matched
         try:
             from feedline.profiler.taps.collectives.clocks import start_clock
             from feedline.profiler.taps.collectives.tap import CollectiveTap

@@ -32,7 +32,7 @@ class Later:
 
     def number(self, name: str, value: float, at: int | None = None, samples: int | None = None, updates: int | None = None) -> None:
         """Write one number of the training down, as of now or of an earlier moment."""
-        segment = recorder.main
+        segment = recorder.lasting()
         if segment is None:
             return
         samples = self._counts.samples if samples is None else samples

@@ -51,6 +51,8 @@ class Watch:
         self._scaled_at = 0  # updates when GradScaler.update was called last
         self._scaled: tuple[Any, Any] = (lambda: None), None  # what GradScaler.scale returned, and was given
         self._rate: float | None = None
+        self._rested_at = 0, 0  # updates and samples at the end of the last rest
+        self._rate_of_rows = 0.0  # samples per update before it
         self._later = Later(self)
         self.setup = Setup()
         self.norms = Norms(self, self._later)
@@ -193,7 +195,35 @@ class Watch:
 
     def metric(self, name: str, value: float) -> None:
         """The program tells a number of its own."""
-        self._later.number(f"{name} (the program's)" if name in OWN else name, value)
+        updates, samples = self._with_rest()
+        self._later.number(f"{name} (the program's)" if name in OWN else name, value, None, samples, updates)
+
+    def rested(self, updates: int, taken: int) -> None:
+        """Steps were only counted.
+
+        Args:
+            updates: that were made.
+            taken: samples that loaders handed over for them.
+        """
+        self.samples += self._fed(updates, taken)
+        self.updates += updates
+        self._before = self.samples
+        self._rested_at = self.updates, self.samples
+
+    def _fed(self, updates: int, taken: int) -> int:
+        """Samples trained on in a rest: those taken, if a loader feeds the model, else as many per update as since the rest before."""
+        made, seen = self.updates - self._rested_at[0], self.samples - self._rested_at[1]
+        before, now = (seen / made if made else self._rate_of_rows), taken / max(updates, 1)
+        self._rate_of_rows = before
+        return taken if before / 2 < now < before * 2 else round(before * updates)
+
+    def _with_rest(self) -> tuple[int, int]:
+        """Updates and samples, those of a rest that is under way too."""
+        rest = recorder.rest
+        if rest is None or not rest.updates:
+            return self.updates, self.samples
+        fed = self._fed(rest.updates, sum(samples for _, samples in rest.taken.values()))
+        return self.updates + rest.updates, self.samples + fed
 
     @unseen
     def _has_scaled(self, scaler: Any, outputs: Any, scaled: Any) -> None:
@@ -203,12 +233,13 @@ class Watch:
 
     def _scaler_updated(self) -> None:
         """Without an update since the last time, it was skipped: gradients were not finite."""
-        if self.updates == self._scaled_at:
+        updates = self._with_rest()[0]
+        if updates == self._scaled_at:
             self.setup.skipped += 1
             self._loss.clear()
             self._before = self.samples
             self.norms.skip()
-        self._scaled_at = self.updates
+        self._scaled_at = updates
 
     def _write_loss(self) -> None:
         """Of micro-batches, the sum."""

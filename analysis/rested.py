@@ -1,0 +1,179 @@
+"""Steps that were only counted (profiler/taps/rests.py): how many, how long they took, and what those recorded in full say of them.
+
+Three kinds of steps make the mean step. Those that something happened in which is always told (an epoch began or ended, an evaluation, a
+checkpoint, a compilation) stand for themselves. The other recorded ones stand for themselves and for all that were counted; those before
+the first rest, in which caches warm up, only where there are few others. What recording a step in full costs, as the run itself has
+measured, is in no figure: it lies at both ends of every span, and is taken off what is around that.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.analysis.model import Sampled
+from feedline.analysis.steps import NAMES, Steps
+from feedline.analysis.timeline import IntArray, parents
+from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store.read import Process
+
+FloatArray = npt.NDArray[np.float64]
+FEWEST = 4  # recorded steps, or windows, that say something of others
+ENOUGH = 32  # recorded steps after the first rest, to do without those before it
+DRAWS = 400  # of the bootstrap
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Rests of one training process.
+
+    Attributes:
+        start, end: int64 [m], ns.
+        steps: int64 [m].
+        taken: loader -> batches and samples that it handed over in them.
+        cost_ns: of CPU, of recording a step in full, as the run has measured it; None: it was too short for that.
+    """
+
+    start: IntArray
+    end: IntArray
+    steps: IntArray
+    taken: Mapping[int, tuple[int, int]]
+    cost_ns: float | None
+
+    @classmethod
+    def of(cls, main: Process) -> "Counted":
+        rests, taken = main.of(Stage.REST), main.of(Stage.TAKEN)
+        rests = rests[np.argsort(rests["start"], kind="stable")]
+        start, wall = rests["start"], np.maximum(rests["wall"], 0)
+        loaders = np.unique(taken["source"]).tolist()
+        sums = {one: taken[taken["source"] == one] for one in loaders}
+        by = {one: (int(np.maximum(own["wall"], 0).sum()), int(own["extra"].sum())) for one, own in sums.items()}
+        return cls(start, start + wall, rests["extra"], by, float(rests["cpu"][-1]) if len(rests) and rests["cpu"][-1] > 0 else None)
+
+    @property
+    def number(self) -> int:
+        """Steps."""
+        return int(self.steps.sum())
+
+    @property
+    def mean_ns(self) -> float:
+        """Mean wall time of a step."""
+        some = self.steps > 0
+        return float((self.end - self.start)[some].sum()) / self.number
+
+    def samples(self, loaders: frozenset[int]) -> int:
+        """That these loaders handed over."""
+        return sum(samples for loader, (_, samples) in self.taken.items() if loader in loaders)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The mean step of a run whose steps were partly counted.
+
+    Attributes:
+        alike: bool [n], recorded steps that stand for the counted ones too.
+        alone: bool [n], those that stand for themselves.
+        wall: float64 [n], ns.
+        window: int64 [n], in which stretch between rests each lies.
+        cost_ns: what recording one of them in full took longer, 0 or more.
+        lies: stage -> share of that which lies in it.
+    """
+
+    counted: Counted
+    alike: npt.NDArray[np.bool_]
+    alone: npt.NDArray[np.bool_]
+    cost_ns: float
+    lies: Mapping[str, float]
+    wall: FloatArray
+    window: IntArray
+
+    @classmethod
+    def of(cls, main: Process, steps: Steps, first: int) -> "Estimate | None":
+        """None: no step was only counted, or next to none was recorded."""
+        counted = Counted.of(main)
+        if not counted.number:
+            return None
+        after = np.arange(len(steps.wall)) >= first
+        alike = after & ~of_a_kind(main, steps)
+        if alike.sum() < FEWEST:
+            alike = after
+        if not alike.any():
+            return None
+        wall = steps.wall.astype(float)
+        window = np.searchsorted(counted.start, steps.start, "left")
+        if (alike & (window > 0)).sum() >= ENOUGH:
+            alike &= window > 0
+        longer = max(float(wall[alike].mean()) - counted.mean_ns, 0.0)
+        cost = min(longer if counted.cost_ns is None else counted.cost_ns, float(wall[alike].mean()) / 2)
+        return cls(counted, alike, after & ~alike, cost, cost_lies(main), wall, window)
+
+    @property
+    def stand_for(self) -> int:
+        """Steps that the alike ones stand for, themselves too."""
+        return int(self.alike.sum()) + self.counted.number
+
+    @property
+    def mean_ns(self) -> float:
+        """Mean wall time of all steps, without what recording cost."""
+        alone = self.wall[self.alone]
+        return (float(alone.sum()) + self.stand_for * self.counted.mean_ns) / (len(alone) + self.stand_for)
+
+    def means(self, stages: Mapping[str, IntArray | FloatArray]) -> dict[str, float]:
+        """Mean of each stage over all steps, ns. They sum to ``mean_ns`` if the stages sum to the wall time."""
+        own = self._without_cost({name: float(values[self.alike].mean()) for name, values in stages.items()})
+        number = int(self.alone.sum()) + self.stand_for
+        return {name: (float(stages[name][self.alone].sum()) + self.stand_for * value) / number for name, value in own.items()}
+
+    def _without_cost(self, means: dict[str, float]) -> dict[str, float]:
+        own = {name: max(value - self.cost_ns * self.lies.get(name, 0.0), 0.0) for name, value in means.items()}
+        scale = self.counted.mean_ns / (sum(own.values()) or 1.0)
+        return {name: value * scale for name, value in own.items()}
+
+    def walls(self) -> FloatArray:
+        """float64 [k], ns: the alike steps' own wall times."""
+        return np.maximum(self.wall[self.alike] - self.cost_ns, 0.0)
+
+    def sampled(self, stages: Mapping[str, IntArray | FloatArray]) -> Sampled:
+        """How sure the shares are: 95 % of what they would be if other windows had been recorded (bootstrap over windows)."""
+        groups = np.unique(self.window[self.alike])
+        by_window = len(groups) >= FEWEST
+        of = np.searchsorted(groups, self.window[self.alike]) if by_window else np.arange(int(self.alike.sum()))
+        sums = {name: np.bincount(of, values[self.alike].astype(float)) for name, values in stages.items()}
+        each = np.bincount(of)
+        draws = np.random.default_rng(0).multinomial(len(each), np.full(len(each), 1 / len(each)), DRAWS)
+        sizes = draws @ each
+        found: dict[str, list[float]] = {name: [] for name in stages}
+        for row, size in zip(draws, sizes.tolist()):
+            own = self._without_cost({name: float(row @ values) / size for name, values in sums.items()})
+            for name, value in own.items():
+                found[name].append(value / self.counted.mean_ns)
+        low, high = ({name: float(np.quantile(values, at)) for name, values in found.items()} for at in (0.025, 0.975))
+        return Sampled(self.counted.number, int(self.alike.sum()), len(groups), low, high, self.cost_ns / 1e9)
+
+
+def cost_lies(main: Process) -> dict[str, float]:
+    """Stage -> share of what recording costs: of a span, in the one that it is in; of an outermost one, between it and its neighbors."""
+    spans = main.records[(main.records["thread"] == 0) & np.isin(main.records["stage"], list(NAMES))]
+    spans = spans[np.argsort(spans["start"], kind="stable")]
+    above = parents(spans["start"], spans["wall"])
+    found = Counter(NAMES[Stage(stage)] for stage in spans["stage"][above[above >= 0]].tolist())
+    outer = spans[above < 0]
+    learns = np.isin(outer["stage"], (Stage.FORWARD, Stage.LOSS)) & (outer["flags"] & Flag.GRAD != 0)
+    losses = int((learns[:-1] & (outer["stage"][1:] == Stage.BACKWARD)).sum())
+    found.update({"loss": losses, "other": len(outer) - losses})
+    found["dataset"] += found.pop("samples", 0)
+    return {name: number / len(spans) for name, number in found.items() if number}
+
+
+def of_a_kind(main: Process, steps: Steps) -> npt.NDArray[np.bool_]:
+    """bool [n]: steps in which something happened that is always told."""
+    ends = main.of(Stage.NEXT)
+    ends = ends[ends["flags"] & Flag.END != 0]
+    told = np.concatenate([main.of(Stage.EPOCH, Stage.CHECKPOINT, Stage.COMPILE, Stage.WOKEN)["start"], ends["start"]])
+    at = np.searchsorted(steps.start, told, "right") - 1
+    inside = (at >= 0) & (told < np.append(steps.boundaries.end, 0)[at])
+    found = np.zeros(len(steps.start), bool)
+    found[at[inside]] = True
+    return found

@@ -1,0 +1,344 @@
+"""Rests: of short steps a window is recorded in full now and then, and the steps between are only counted.
+
+A step that is recorded in full costs some 150 us, whatever it does itself. Steps below LONG_NS pay at most BUDGET of their own time: after
+a window the recorder rests for as long as that takes, at irregular distances, so that what the program does every tenth step is met as
+often as it happens. During a rest ``recorder.main`` is None, which every tap asks first, and what torch calls most often has torch's own
+code: the only call that remains is one after each update. It counts steps and, at times, writes down how many there were and how long they
+took, in one record per rest, so that a killed process has told of all but the last few.
+
+What is told whenever it happens ends the rest for the step that it is in: a loader's epoch, an evaluation (a loader that does not feed the
+steps, ``Module.eval``), a checkpoint, a compilation. There are no rests where the ranks of a training communicate, with DALI, in a window
+of torch.profiler, while operations are counted, and where a tool listens to NVTX ranges.
+"""
+
+import os
+import statistics
+import sys
+import threading
+from collections import Counter
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from feedline.profiler import clock
+from feedline.profiler.events import UNMEASURED, Stage
+from feedline.profiler.record.recorder import recorder
+from feedline.profiler.store.segment import Segment
+from feedline.profiler.taps.patch import Patches, bare_code
+from feedline.profiler.taps.updates import between, updates
+
+SWITCH = "FEEDLINE_RESTS"  # an environment variable; 0: every step is recorded in full
+BUDGET = 0.008  # of the steps' own time; a rest itself costs the rest of 1 %
+LONG_NS = 8_000_000  # steps from here on are always recorded in full
+FIRST, WINDOW = 64, 16  # steps of the first window, which holds the warm-up, and of the others
+SHORTEST = 64  # steps of a rest
+COST_NS = 150_000  # CPU of recording a step in full, until the run tells
+LEAST_NS = 20_000  # CPU of a step: no training makes one in less
+MOST_NS = 30_000_000_000  # a rest ends, however many steps are left
+STRETCH = 16  # updates that are counted before the clock is read and the counts are written
+STRANGE = 8  # rests ended by loaders that did not feed the steps, after which a whole window tells whether they do now
+FEWER = 64  # windows after which the rests are twice as long, then three times: what one more adds to what is known falls
+
+
+class Switches:
+    """Functions that torch calls in every step, and their code in a rest: that of what they replace."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[FunctionType, CodeType, CodeType]] = []
+        self.off = False
+
+    def add(self, function: Any, original: Any) -> None:
+        """Know one more. Where its original's code needs surroundings of its own, it stays as it is: it tests ``recorder.main``."""
+        bare = bare_code(function, original)
+        if bare is not None:
+            self._known.append((function, function.__code__, bare))
+
+    def forget(self) -> None:
+        self._known.clear()
+
+    def turn_off(self) -> None:
+        self.off = True
+        for function, _, bare in self._known:
+            function.__code__ = bare
+
+    def turn_on(self) -> None:
+        if self.off:
+            self.off = False
+            for function, own, _ in self._known:
+                function.__code__ = own
+
+
+switches = Switches()
+
+
+class Cycle:
+    """Which updates make one step, told update by update; the same rule as in analysis/boundaries.py."""
+
+    def __init__(self) -> None:
+        self._group: set[int] = set()
+        self._largest = 0
+        self._last = 0  # which optimizer came last in the largest group
+
+    def begins(self, optimizer: int) -> bool:
+        """Whether this update is the first one of a step."""
+        group = self._group
+        if recorder.asked or optimizer in group or not group:
+            recorder.asked = False
+            if len(group) != 1 or optimizer not in group:
+                self._group = {optimizer}
+                self._learn(optimizer)
+            return True
+        group.add(optimizer)
+        self._learn(optimizer)
+        return False
+
+    def _learn(self, optimizer: int) -> None:
+        if len(self._group) >= self._largest:
+            self._largest, self._last = len(self._group), optimizer
+
+    @property
+    def only(self) -> int:
+        """The one optimizer whose updates are all steps; 0 where there are several."""
+        return self._last if self._largest == 1 else 0
+
+    def may_end(self, optimizer: int) -> bool:
+        """Whether a step may be over with this update."""
+        return self._largest <= 1 or optimizer == self._last
+
+
+class Rest:
+    """Counts steps. Begins after one update and ends after another, or in between where something is told.
+
+    Attributes:
+        segment: that of the training, meanwhile not in ``recorder.main``.
+        steps, wall: as told last, ns.
+        taken: loader -> batches and samples that it handed over. Loaders that do not feed the steps are not in it.
+    """
+
+    def __init__(self, pace: "Pace", segment: Segment, begun: int, steps: int, until: int, feeding: list[int]) -> None:
+        self.segment, self.steps, self.wall = segment, 0, 0
+        self.taken = {loader: [0, 0] for loader in feeding}
+        self._pace, self._begun, self._length, self._until = pace, begun, steps, until
+        self._updates, self._left = 0, STRETCH
+        self._only = pace.cycle.only
+        self._place = segment.add_for_good(Stage.REST, begun, 0, cpu=pace.cost_ns)
+        self._places = [(loader, segment.add_for_good(Stage.TAKEN, begun, 0, source=loader)) for loader in feeding]
+
+    @property
+    def updates(self) -> int:
+        """Made so far."""
+        return self._updates + STRETCH - self._left
+
+    def begin(self) -> None:
+        recorder.rest, recorder.main, recorder.segment = self, None, None
+        if not compiles():
+            switches.turn_off()
+            updates.hand_over(self.before, self.updated)
+
+    def before(self, optimizer: torch.optim.Optimizer, args: Any = None, kwargs: Any = None) -> None:
+        """An update is about to be made: one that is not of the optimizers seen lately is told."""
+        if id(optimizer) not in self._pace.known:
+            self.end()
+            updates.tell_before(optimizer)
+
+    def updated(self, optimizer: torch.optim.Optimizer, args: Any = None, kwargs: Any = None) -> None:
+        """An update was made. This is all that most steps pay."""
+        self._left = left = self._left - 1
+        if not left or id(optimizer) != self._only:
+            self._look(id(optimizer))
+
+    def _look(self, optimizer: int) -> None:
+        """Write down how far it is, and see whether it is over."""
+        self.steps += STRETCH - self._left - 1 + self._pace.cycle.begins(optimizer)
+        self._updates, self._left, self._only = self.updates, STRETCH, self._pace.cycle.only
+        now = clock.wall_ns()
+        self._tell(now)
+        if (self.steps >= self._length or now > self._until) and self._pace.cycle.may_end(optimizer):
+            self._over()
+
+    def end(self) -> None:
+        """Something is to be told, in the middle of a step."""
+        if recorder.rest is not self:  # another thread has ended it
+            return
+        segment, now = self.segment, clock.wall_ns()
+        self.steps += STRETCH - self._left
+        self._updates, self._left = self.updates, STRETCH
+        self._tell(now)
+        self._over()
+        segment.add_for_good(Stage.WOKEN, now, 0)
+        self._pace.woken()
+
+    def _over(self) -> None:
+        self.abandon()
+        recorder.rest, recorder.main, recorder.segment = None, self.segment, self.segment
+        self._pace.rested(self)
+
+    def abandon(self) -> None:
+        """Give back what torch calls; write nothing."""
+        switches.turn_on()
+        updates.take_back()
+
+    def _tell(self, now: int) -> None:
+        self.wall = now - self._begun
+        self.segment.end(self._place, Stage.REST, self.wall, self.steps)
+        for loader, place in self._places:
+            self.segment.end(place, Stage.TAKEN, *self.taken[loader])
+
+
+class Pace:
+    """Decides after each update whether the next step is recorded.
+
+    Attributes:
+        cycle: which updates make a step.
+        known: optimizers (by id) that have made updates which were recorded.
+    """
+
+    def __init__(self) -> None:
+        self.cycle = Cycle()
+        self.known: set[int] = set()
+        self.asks: Counter[int] = Counter()  # of loaders, in the window
+        self._segment: Segment | None = None
+        self._restart()
+
+    def _restart(self) -> None:
+        self.cycle = Cycle()
+        self.known = set()
+        self._never = os.environ.get(SWITCH) == "0"
+        self._thread = 0
+        self._state = 12345
+        self._windows = self._steps = 0
+        self._window = FIRST
+        self._walls: list[int] = []  # of the window's steps, ns
+        self._cpus: list[int] = []
+        self._last = clock.wall_ns(), clock.cpu_ns()
+        self._since = self._last[1]
+        self._full = 0.0, 0.0  # median wall and CPU of a step in full
+        self._own = 0.0, 0.0  # mean of one in a rest
+        self._cost, self._spent = float(COST_NS), 0.0
+        self._measured = False
+        self._feeding: list[int] = []
+        self._strange = 0  # rests that other loaders have ended
+
+    def updated(self, optimizer: torch.optim.Optimizer, segment: Segment) -> None:
+        """An update was made, and recorded. Never raises."""
+        if segment is not self._segment:
+            self._segment = segment
+            self._restart()
+        if self._never:
+            return
+        try:
+            self._count(optimizer, segment)
+        except Exception:
+            self._never = True
+
+    def _count(self, optimizer: torch.optim.Optimizer, segment: Segment) -> None:
+        self.known.add(id(optimizer))
+        if self.cycle.begins(id(optimizer)):
+            now, before = (clock.wall_ns(), clock.cpu_ns()), self._last
+            self._steps += 1
+            self._walls.append(now[0] - before[0])
+            self._cpus.append(now[1] - before[1])
+            self._last = now
+        if self._steps >= self._window and self.cycle.may_end(id(optimizer)):
+            self._decide(segment)
+
+    def _decide(self, segment: Segment) -> None:
+        """The window is over. CPU time is what counts: other processes do not stretch it, and a thread that waits pays nothing."""
+        if len(self._walls) >= WINDOW // 2:
+            self._full = statistics.median(self._walls), statistics.median(self._cpus)
+        wall, cpu = self._own if self._own[0] else (max(one - self._cost, one / 2) for one in self._full)
+        self._spent += self._steps * self._cost
+        learned = self._learn_feeding()
+        self._next_window()
+        if wall >= LONG_NS:
+            self._spent, self._since = 0.0, self._last[1]
+            self._own = 0.0, 0.0
+            return
+        debt = self._spent / BUDGET - (clock.cpu_ns() - self._since)
+        if debt > 0 and learned and self._may():
+            least = max(SHORTEST * cpu, WINDOW * self._cost / BUDGET / 2)
+            steps = max(debt, least) / cpu * (1 + self._windows // FEWER) * (0.5 + self._random())
+            now = clock.wall_ns()
+            Rest(self, segment, now, int(steps), now + min(int(2 * steps * wall), MOST_NS), self._feeding).begin()
+
+    def _learn_feeding(self) -> bool:
+        """Which loaders feed the steps, from a whole window. False: loaders that do not have ended rests several times, look again."""
+        if self._steps >= WINDOW // 2:
+            self._feeding = [loader for loader, asks in self.asks.items() if asks * 2 >= self._steps]
+        elif self.asks.keys() - set(self._feeding):
+            self._strange += 1
+            return self._strange % STRANGE != 0
+        return True
+
+    @property
+    def cost_ns(self) -> int:
+        """CPU time that recording a step in full costs; UNMEASURED before the first rest has told."""
+        return round(self._cost) if self._measured else UNMEASURED
+
+    def _next_window(self) -> None:
+        self._windows += 1
+        self._window, self._steps = WINDOW, 0
+        self._walls.clear()
+        self.asks.clear()
+
+    def _may(self) -> bool:
+        here = threading.get_ident()
+        if self._thread not in (0, here):
+            self._never = True  # several threads train
+        self._thread = here
+        quiet = recorder.ranges is None and recorder.flops is None and recorder.every != 1 and not updates.others
+        return quiet and recorder.paced and not self._never and between()
+
+    def _random(self) -> float:
+        """0 to 1, of a sequence of its own: nothing is taken from the training's."""
+        self._state = (self._state * 1103515245 + 12345) & 0x7FFFFFFF
+        return (self._state >> 8) / (1 << 23)
+
+    def rested(self, rest: Rest) -> None:
+        """A rest is over."""
+        before, self._last = self._last, (clock.wall_ns(), clock.cpu_ns())
+        if rest.steps >= SHORTEST // 2:
+            self._own = rest.wall / rest.steps, max((self._last[1] - before[1]) / rest.steps, LEAST_NS)
+            measured = min(max(self._full[1] - self._own[1], COST_NS / 3), COST_NS * 3)
+            self._cost += (measured - self._cost) / (4 if self._measured else 1)
+            self._measured = True
+        if recorder.convergence is not None and rest.updates:
+            recorder.convergence.rested(rest.updates, sum(samples for _, samples in rest.taken.values()))
+
+    def woken(self) -> None:
+        """Record the step under way, and then see."""
+        self._window = 1
+
+    def made(self) -> None:
+        """An optimizer is being made: perhaps another training begins, and perhaps where an older one was in memory."""
+        recorder.awake()
+        self.known.clear()
+        self._window = max(self._window, WINDOW)
+
+    def stop(self) -> None:
+        """The recording ends."""
+        recorder.awake()
+        switches.forget()
+        self._segment = None
+
+
+pace = Pace()
+
+
+def compiles() -> bool:
+    """Whether dynamo has compiled anything: it may have guards on what would be exchanged."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters.get("frames"))
+
+
+def attach(patches: Patches) -> None:
+    """Have evaluations end a rest."""
+    original = torch.nn.Module.eval
+
+    def eval(self: Any) -> Any:
+        if not torch.compiler.is_compiling() and recorder.rest is not None:
+            recorder.awake()
+        return original(self)
+
+    patches.set(torch.nn.Module, "eval", eval)

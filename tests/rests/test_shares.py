@@ -1,0 +1,92 @@
+"""What the windows say of all steps, under a clock that each reading of moves on: recording has a cost then, and the truth is known."""
+
+import pytest
+import torch
+from rests.resting import rested
+
+from feedline.profiler import clock
+from feedline.profiler.events import Stage
+from feedline.profiler.taps import rests
+
+READING_NS = 6_000  # of the clock: what a span's own work would take
+FORWARD, LOGGING = 120_000, 180_000  # every second step logs
+
+
+class Clock:
+    """Wall and CPU time of one thread that never waits."""
+
+    def __init__(self):
+        self.now = 1_000_000_000
+
+    def read(self):
+        self.now += READING_NS
+        return self.now
+
+
+class Slow(torch.nn.Module):
+    def __init__(self, clock, ns):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+        self.clock, self.ns = clock, ns
+
+    def forward(self, x):
+        self.clock.now += self.ns
+        return self.layer(x)
+
+
+@pytest.fixture
+def ticking(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(clock, "wall_ns", made.read)
+    monkeypatch.setattr(clock, "cpu_ns", made.read)
+    return made
+
+
+def training(ticking, forward_ns, steps):
+    model = Slow(ticking, forward_ns)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+
+    def train():
+        for number in range(steps):
+            loss = model(torch.ones(2, 2)).sum()
+            ticking.now += forward_ns
+            loss.backward()
+            optimizer.step()
+            if number % 2 == 0:
+                ticking.now += LOGGING
+
+    return train
+
+
+def test_shares_are_those_of_the_training_and_not_of_recording_it(recorded, ticking):
+    report, main = recorded(training(ticking, FORWARD, 6000))
+
+    own = 2 * FORWARD + LOGGING / 2
+    step, sampled = report.step, report.step.sampled
+    assert rested(main) > 3000
+    assert step.mean_s == pytest.approx(own / 1e9, rel=0.03)
+    assert step.stages["forward"] == pytest.approx(FORWARD / 1e9, rel=0.15)
+    assert sum(step.stages.values()) == pytest.approx(step.mean_s)
+    for stage, truth in (("forward", FORWARD), ("other", LOGGING / 2)):
+        assert sampled.share_low[stage] - 0.03 <= truth / own <= sampled.share_high[stage] + 0.03, stage
+    assert sampled.recording_s > 5 * READING_NS / 1e9
+    assert any("shares are from" in note for note in report.notes)
+
+
+def test_recording_costs_one_percent_of_short_steps(recorded, ticking):
+    before = ticking.now
+    _, main = recorded(training(ticking, FORWARD, 6000))
+
+    own = 6000 * (2 * FORWARD + LOGGING / 2)
+    assert (ticking.now - before) / own - 1 < 0.015
+
+
+@pytest.mark.parametrize("switched_off", [False, True])
+def test_steps_of_ten_milliseconds_are_all_recorded(recorded, ticking, monkeypatch, switched_off):
+    monkeypatch.setenv(rests.SWITCH, "0" if switched_off else "1")
+    report, main = recorded(training(ticking, FORWARD if switched_off else 5_000_000, 300))
+
+    assert not len(main.of(Stage.REST))
+    assert report.throughput.steps == report.throughput.steps_in_detail == 300
+    assert report.step.sampled is None
+    assert not any("shares are from" in note for note in report.notes)
