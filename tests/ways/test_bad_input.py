@@ -45,13 +45,8 @@ def check_named(outcome: Outcome, run: Path, command: str) -> None:
         assert not re.search(BLIND, words), words
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        "empty",
-        *(pytest.param(how, marks=pytest.mark.long) for how in ("PYTHONPATH", "-I", "-E", "-S")),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["empty", "PYTHONPATH", "-I", "-E", "-S"])
 def test_a_child_that_hides_is_recorded_or_named(bench, how):
     ours = both(bench, f"python hides.py {how}", f"feedline run hides.py {how}")
 
