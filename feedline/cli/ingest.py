@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from feedline.cli.arguments import at_least, refuse_twice
 from feedline.profiler.errors import ELSEWHERE, OVERWRITE, FeedlineError, Interrupted, PlaceTaken, RankCollision, ScriptError, TraceDamaged
 from feedline.profiler.files import single
-from feedline.profiler.files.checking import MOST_RANKS
 from feedline.profiler.files.lists import some
 from feedline.profiler.files.output import refuse_taken
 from feedline.profiler.printable import say
+from feedline.profiler.ranks import MOST_RANKS
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

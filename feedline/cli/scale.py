@@ -10,7 +10,7 @@ from feedline.cli.arguments import positive, refuse_twice
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import ScriptError
 from feedline.profiler.files import output, results
-from feedline.profiler.files.checking import MOST_RANKS
+from feedline.profiler.ranks import MOST_RANKS
 
 if TYPE_CHECKING:
     from feedline.analysis.scaling.efficiency import Point

@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, ValidationError, convert
 
-MOST_RANKS = 1_000_000
+from feedline.profiler.ranks import MOST_RANKS
+
 MOST_NS = 1 << 60  # of CLOCK_MONOTONIC: 36 years without a reboot
 MOST_TIME_NS = 1 << 62  # since 1970: the year 2116; sums and differences of two times still fit into 64 bits
 Count = Annotated[int, Meta(ge=0, lt=1 << 53)]
