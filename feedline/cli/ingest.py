@@ -1,7 +1,6 @@
 """``feedline ingest``."""
 
 import argparse
-import filecmp
 import os
 import time
 from contextlib import suppress
@@ -91,6 +90,8 @@ def refuse_copies(files: list[str]) -> None:
     Raises:
         RankCollision: one is.
     """
+    import filecmp
+
     sizes: dict[int, list[str]] = {}
     for file in files:
         if single.is_regular(Path(file)):

@@ -12,13 +12,13 @@ of torch.profiler, while operations are counted, and where a tool listens to NVT
 """
 
 import os
-import statistics
 import sys
 import threading
 from collections import Counter
 from types import CodeType, FunctionType
 from typing import Any
 
+import numpy as np
 import torch
 
 from feedline.profiler import clock
@@ -246,7 +246,7 @@ class Pace:
     def _decide(self, segment: Segment) -> None:
         """The window is over. CPU time is what counts: other processes do not stretch it, and a thread that waits pays nothing."""
         if len(self._walls) >= WINDOW // 2:
-            self._full = statistics.median(self._walls), statistics.median(self._cpus)
+            self._full = float(np.median(self._walls)), float(np.median(self._cpus))
         wall, cpu = self._own if self._own[0] else (max(one - self._cost, one / 2) for one in self._full)
         self._spent += self._steps * self._cost
         learned = self._learn_feeding()
