@@ -205,7 +205,7 @@ def test_the_set_up_is_described(run):
     assert (optimizer["kind"], optimizer["module"]) == ("SGD", "torch.optim.sgd")
     assert [(group["weight_decay"], group["tensors"], group["vectors"]) for group in optimizer["groups"]] == [(0.1, 1, 0), (0.0, 5, 4)]
     assert recorded.setup["schedulers"] == [
-        {"kind": "CosineAnnealingLR", "horizon": 50, "steps": 11}
+        {"kind": "CosineAnnealingLR", "horizon": 50, "steps": 11, "optimizer": 0}
     ]  # by the last update: it is gone by the end
     assert recorded.setup["norms"] == {"BatchNorm1d": 1}
     (sampler,) = recorded.setup["samplers"]
