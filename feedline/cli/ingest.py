@@ -76,7 +76,7 @@ class Ingest:
             if not args.quiet or args.json:
                 Report().run(argparse.Namespace(
                     run=output, output=None, force=args.force, quiet=args.quiet, json=args.json, ceilings=None, link_gbps=None,
-                    nccl_log=None, full=False, finish=False, wait=0.0))  # fmt: skip
+                    nccl_log=None, full=False, training=None, finish=False, wait=0.0))  # fmt: skip
         except KeyboardInterrupt as error:
             if not waits_for_report(output, command):
                 raise

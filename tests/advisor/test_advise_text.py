@@ -84,7 +84,7 @@ def test_markup_in_a_name_stays_text():
 
 @pytest.mark.parametrize("text", ["", "0.3", "=0.3", "train loss=", "train loss=x", "train loss=nan"])
 def test_a_target_without_a_name_or_a_number_is_refused(text):
-    with pytest.raises(ArgumentTypeError, match="like 'train loss=0.3'"):
+    with pytest.raises(ArgumentTypeError, match="such as 'train loss=0.3'"):
         advise_command.target(text)
 
 

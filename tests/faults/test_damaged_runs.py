@@ -26,7 +26,7 @@ UPDATES = 12
 def runs(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython) -> dict[str, Path]:
     """Two good run folders: of a run that ended, in Parquet; of one that was killed, in segments."""
     made = {}
-    for name, ending in (("finished", "pass"), ("killed", "import os; os._exit(1)")):
+    for name, ending in (("finished", "pass"), ("killed", "import os; os.kill(os.getpid(), 9)")):
         shop = Workshop(tmp_path_factory.mktemp(name), warm_python)
         script = shop.training()
         script.write_text(f"{script.read_text()}    {ending}\n")

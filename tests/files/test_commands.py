@@ -139,7 +139,7 @@ def test_two_runs_of_one_second_have_names_of_their_own(folder):
     assert [(process.returncode, out) for process, (out, _) in zip(both, ended, strict=True)] == [(0, "trained\n")] * 3, ended
     runs = sorted((folder / "runs").iterdir())
     assert len(runs) == 3
-    assert all((run / "rank0" / "events.parquet").exists() for run in runs)
+    assert all((run / "rank0" / "manifest.json").exists() for run in runs)
 
 
 def test_a_file_size_limit_keeps_no_training_from_running(folder):

@@ -118,7 +118,8 @@ def test_the_mask_is_that_of_tensorflow():
 def test_a_value_with_the_magic_word_comes_back_out_of_a_store(tmp_path):
     from feedline.pipelines.stores import open_store, pack, verify
 
-    jpeg = b"\xff\xd8\xff" + b"x" * 9 + MAGIC + b"yz" + MAGIC * 2  # aligned with the 24 bytes before it
+    said = b"xx" + MAGIC + b"wxyz" + MAGIC * 2  # a comment, aligned with the 24 bytes before the image
+    jpeg = b"\xff\xd8\xff\xfe" + struct.pack(">H", 2 + len(said)) + said + b"\xff\xd9"
     (tmp_path / "in" / "a").mkdir(parents=True)
     (tmp_path / "in" / "a" / "1.jpg").write_bytes(jpeg)
 

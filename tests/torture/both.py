@@ -161,6 +161,8 @@ class Bench:
         if not report.exists():
             return ""
         about = json.loads(report.read_text())
+        if "trainings" in about:
+            return " + ".join(f"{one['steps']} steps, {one['samples']} samples" for one in about["trainings"])
         steps, samples = about["throughput"]["steps"], about["throughput"]["samples"]
         state = about["run"]["state"]
         return f"{steps} steps, {samples} samples" + (f" ({state})" if state != "finished" else "")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from comm.made_up import MS, Training, always, train
+from communication.made_up import MS, Training, always, train
 
 from feedline.analysis.comm import blame
 from feedline.analysis.comm.clocks import align

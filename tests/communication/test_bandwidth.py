@@ -1,7 +1,7 @@
 """Bandwidths as nccl-tests count them, and the verdict on the network."""
 
 import pytest
-from comm.made_up import MB, Training, always, train
+from communication.made_up import MB, Training, always, train
 
 from feedline.analysis.comm import bandwidth
 from feedline.analysis.comm.clocks import align

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from comm.made_up import MB, Training, always, messages, train, with_table
+from communication.made_up import MB, Training, always, messages, train, with_table
 from rules.made_up import made_up_facts
 
 from feedline.analysis.comm.summary import compare

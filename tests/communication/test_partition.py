@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from comm.made_up import MB, MS, NO_CLOCK, Training, always, messages, train
+from communication.made_up import MB, MS, NO_CLOCK, Training, always, messages, train
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

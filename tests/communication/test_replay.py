@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from comm.made_up import MB, Training, always, train
+from communication.made_up import MB, Training, always, train
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

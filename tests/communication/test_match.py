@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from comm.made_up import BOOT, MB, MS, Training, always, messages, train, with_table
+from communication.made_up import BOOT, MB, MS, Training, always, messages, train, with_table
 
 from feedline.analysis.comm.clocks import align
 from feedline.analysis.comm.collectives import Group
