@@ -118,14 +118,13 @@ def test_the_mask_is_that_of_tensorflow():
 def test_a_value_with_the_magic_word_comes_back_out_of_a_store(tmp_path):
     from feedline.pipelines.stores import open_store, pack, verify
 
-    said = b"xx" + MAGIC + b"wxyz" + MAGIC * 2  # a comment, aligned with the 24 bytes before the image
-    jpeg = b"\xff\xd8\xff\xfe" + struct.pack(">H", 2 + len(said)) + said + b"\xff\xd9"
+    png = b"\x89PNG\r\n\x1a\n" + MAGIC + b"yz" + MAGIC * 2  # aligned with the 24 bytes before it
     (tmp_path / "in" / "a").mkdir(parents=True)
-    (tmp_path / "in" / "a" / "1.jpg").write_bytes(jpeg)
+    (tmp_path / "in" / "a" / "1.png").write_bytes(png)
 
     store = open_store(pack(tmp_path / "in", tmp_path / "store", "recordio").path)
 
     assert isinstance(store, RecordIOStore)
     assert store.index.records["skip"][0] == SPLIT
-    assert store[0] == (jpeg, 0)
+    assert store[0] == (png, 0)
     assert verify(tmp_path / "store").samples == 1
