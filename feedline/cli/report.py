@@ -118,8 +118,10 @@ def place(path: Path, training: int | None) -> tuple[Path, int | None]:
 
 
 def name_of(training: "Training", run: Path) -> str:
-    """For the overview; the program's own process has the run folder for its own."""
-    return "the program itself" if training.folder == run else training.name
+    """For the overview: the number of its folder; 0 for the program's own process, which has the run folder for its own."""
+    from feedline.profiler.store.trainings import TRAINING
+
+    return "0" if training.folder == run else training.name.removeprefix(TRAINING)
 
 
 def told_of(

@@ -66,7 +66,7 @@ def several_trainings(
     unwritten: str | None = None
     for number, training in enumerate(trainings, 1):
         reports.append(build(training))
-        numbers.append(f"{name}, {number}" if name else str(number))
+        numbers.append(f"{name}.{number}" if name else str(number))
         if args.output is None and unwritten is None and number <= MOST:
             unwritten = write(training.path, reports[-1])
     if unwritten is not None:
