@@ -110,6 +110,7 @@ def test_a_plain_number_stays_after_any_other_name(option):
     assert mask_argv(["train.py", option, "512", f"{option}=512"]) == ["train.py", option, "512", f"{option}=512"]
 
 
+@example("lr", "0000A00a")
 @given(names, tokens)
 def test_no_token_is_left_of_any_option(name, token):
     shapes = [[f"--{name}", token], [f"--{name}={token}"], [f"-{name[0]}", token], [f"-{name[0]}{token}"], [token], [f"{name}={token}"]]
