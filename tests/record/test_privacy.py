@@ -5,7 +5,7 @@ import string
 import time
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from feedline.profiler.plain import is_plain
