@@ -16,7 +16,7 @@ from feedline.profiler.files.lists import INNER, LIST, Listing, add, article, be
 from feedline.profiler.files.removal import Busy, remove
 
 PRIVATE, SHARED = 0o700, 0o777
-BUSY_S = 2.0  # how long another rank may take to replace the folder that this one is to replace too
+BUSY_S = 5.0  # how long another rank may take to replace the folder that this one is to replace too
 
 
 def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:

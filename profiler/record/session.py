@@ -8,7 +8,7 @@ from dataclasses import asdict
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from feedline.profiler import clock, masks, ranks
 from feedline.profiler.clock import counters
@@ -30,6 +30,7 @@ from feedline.profiler.store.segment import Segment
 RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
 MOST_NAMES = 1000  # RUN, RUN-2, RUN-3, ...
 
+Taken = TypeVar("Taken")
 Room = tuple[Path, Callable[[], None]]  # a run folder, and how to claim it; raises PlaceTaken, OSError
 
 
@@ -209,36 +210,35 @@ def beside(path: Path, place: ranks.Place, launch: str, overwrite: bool) -> Iter
 
 
 def run_folder(path: Path, launch: str, overwrite: bool, strict: bool) -> tuple[Path, removal.Hold]:
-    """Make a run folder for processes below this one, and what keeps it from being removed. Raises as ``make_room``."""
-    taken: PlaceTaken | None = None
-    for run, claim in islice(beside(path, ranks.Place(), launch, overwrite), 1 if strict else MOST_NAMES):
-        try:
-            claim()
-            return run, removal.Hold(run)
-        except PlaceTaken as error:
-            taken = error
-    raise taken or AssertionError("unreachable")
+    """Make a run folder for processes below this one, and what keeps it from being removed. Raises as ``first_with_room``."""
+    return first_with_room(beside(path, ranks.Place(), launch, overwrite), strict, lambda run: (run, removal.Hold(run)))
 
 
 def make_room(rooms: Iterator[Room], place: ranks.Place, strict: bool) -> tuple[Path, list[removal.Hold]]:
-    """Make a folder for this rank in the first run folder that has room for it.
+    """Make a folder for this rank, and what keeps it and its run folder from being removed. Raises as ``first_with_room``."""
+
+    def take(run: Path) -> tuple[Path, list[removal.Hold]]:
+        folder = new_folder(run, rank_folder(run, place.rank, place.restart).name)
+        return folder, [removal.Hold(run), removal.Hold(folder)]
+
+    return first_with_room(rooms, strict, take)
+
+
+def first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path], Taken]) -> Taken:
+    """What ``take`` makes of the first run folder that can be claimed and has room.
 
     Args:
         strict: only look at the first.
 
-    Returns:
-        The rank's folder, and what keeps it and the run folder from being removed.
-
     Raises:
-        PlaceTaken: no run folder has room.
+        PlaceTaken: none has room.
         OSError: it cannot be made.
     """
     taken: PlaceTaken | None = None
     for run, claim in islice(rooms, 1 if strict else MOST_NAMES):
         try:
             claim()
-            folder = new_folder(run, rank_folder(run, place.rank, place.restart).name)
-            return folder, [removal.Hold(run), removal.Hold(folder)]
+            return take(run)
         except PlaceTaken as error:
             taken = error
     raise taken or AssertionError("unreachable")
