@@ -99,6 +99,12 @@ class Beginnings:
         return number
 
     def _begun(self, optimizer: Any, segment: Segment) -> int:
+        from feedline.profiler.taps.unseen import NoFunctions
+
+        with NoFunctions():  # a mode of the program's counts even questions for a shape
+            return self._note(optimizer, segment)
+
+    def _note(self, optimizer: Any, segment: Segment) -> int:
         number = self.optimizers.meet(optimizer)
         if number >= MOST or self._joined >= TURNS and self._mark is None:
             return number

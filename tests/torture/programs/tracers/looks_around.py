@@ -23,7 +23,7 @@ print(sys.stdin.name, sys.stdout.name, sys.stderr.name, sys.stdout.encoding, sys
 print(warnings.filters[:3], len(warnings.filters), sys.warnoptions, sys.getrecursionlimit(), sys.getswitchinterval())
 print(gc.isenabled(), gc.get_threshold(), gc.callbacks, gc.get_freeze_count() > 0, gc.get_debug())
 print(locale.setlocale(locale.LC_ALL), os.getcwd(), os.umask(0o22), os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0))
-print(sorted(name for name in os.environ if name not in ("_", "SHLVL", "OLDPWD")))
+print(sorted(name for name in os.environ if name not in ("_", "SHLVL", "OLDPWD", "PYTHONPATH", "FEEDLINE_RUN")))
 print([resource.getrlimit(getattr(resource, name)) for name in sorted(dir(resource)) if name.startswith("RLIMIT")])
 print(logging.getLogger().handlers, logging.getLogger().level, logging.root.manager.disable)
 print(
