@@ -13,7 +13,7 @@ from feedline.analysis.rested import Counted, Estimate
 from feedline.analysis.steps import Steps, partition
 from feedline.analysis.timeline import IntArray, overlap
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.store import segment as seg
+from feedline.profiler.store import bins
 from feedline.profiler.store.read import Process, Rank
 
 IN_GETITEM = ("read", "decode", "augment", "user", "dataset")
@@ -86,7 +86,7 @@ class Gathered:
 
     @property
     def in_rests(self) -> tuple[int, int]:
-        """Batches and samples that this process made without a record of how, where it has no workers."""
+        """Batches and samples that were only counted in rests; (0, 0) where the loader has workers, which record theirs."""
         if any(process.is_worker for process in self.makers.processes):
             return 0, 0
         taken = [both for loader, both in self.counted.taken.items() if loader in self.makers.loaders]
@@ -272,9 +272,9 @@ def busy_shares(processes: list[Process]) -> tuple[float | None, float | None]:
 
 def histogram(processes: list[Process]) -> list[tuple[float, int]]:
     """(upper edge in s, samples) of the bins in use and those between them."""
-    counts = np.sum([process.histograms[seg.SAMPLE_HISTOGRAM] for process in processes], axis=0)
+    counts = np.sum([process.histograms[bins.SAMPLE_HISTOGRAM] for process in processes], axis=0)
     used = np.flatnonzero(counts)
-    return [(seg.bin_edge_ns(index + 1) / 1e9, int(counts[index])) for index in range(used[0], used[-1] + 1)] if len(used) else []
+    return [(bins.bin_edge_ns(index + 1) / 1e9, int(counts[index])) for index in range(used[0], used[-1] + 1)] if len(used) else []
 
 
 def loaders(rank: Gathered) -> list[Loader]:

@@ -40,9 +40,9 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["rnu", "train.py"], "feedline: error: there is no command 'rnu' (did you mean run?); the commands are run, report, "),
+        (["rnu", "train.py"], "feedline: error: unknown command 'rnu' (did you mean run?); commands: run, report, "),
         (["train.py"], "or run a script with `feedline run train.py`"),
-        (["converge", "verfy"], "feedline converge: error: there is no command 'verfy' (did you mean verify?); the commands are advise, "),
+        (["converge", "verfy"], "feedline converge: error: unknown command 'verfy' (did you mean verify?); commands: advise, "),
         (["run"], "feedline run: error: no script to run: give the path of the training script, then its arguments"),
         (["run", "-q"], "feedline run: error: no script to run: "),
         (

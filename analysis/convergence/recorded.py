@@ -66,7 +66,7 @@ class Recorded:
         ranks: processes.
         batch: samples per update, all ranks together, median; None: unknown.
         samples: trained on in all, all ranks together.
-        samples_per_epoch: None: the loader has no length.
+        samples_per_epoch: None where the loader's length is unknown.
         updates: made in all.
         step_s: mean seconds per update.
         ended: the run came to its end by itself, without an error.

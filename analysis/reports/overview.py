@@ -29,7 +29,7 @@ class Row:
     Attributes:
         name: short, unique in the run: "1".
         report: path of its HTML report, relative to the run folder.
-        epochs: None: the loader has no length.
+        epochs: None where the loader's length is unknown.
         cause: of its first finding; "" where there is none.
         says: its verdict.
     """

@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
         known = list(commands)
         if not word.startswith("-") and word not in known:
             script = f", or run a script with `feedline run {word}`" if Path(word).suffix == ".py" else ""
-            self.error(f"there is no command {word!r}{meant(word, known)}; the commands are {', '.join(known)}{script}")
+            self.error(f"unknown command {word!r}{meant(word, known)}; commands: {', '.join(known)}{script}")
 
 
 def meant(word: str, known: Sequence[str]) -> str:

@@ -44,7 +44,7 @@ class Ingest:
         parser.add_argument(
             "--limit", type=at_least(1, 10**12), metavar="EVENTS", help="refuse traces of more events (default: 100,000,000)"
         )
-        parser.add_argument("--processes", type=at_least(1), metavar="N", help="read so many files at a time (default: one for each CPU)")
+        parser.add_argument("--processes", type=at_least(1), metavar="N", help="number of files to read in parallel (default: one per CPU)")
         parser.add_argument("--dask", metavar="ADDRESS", help="read them on the cluster of this scheduler, which shares this file system")
 
     def run(self, args: argparse.Namespace) -> int:

@@ -19,9 +19,11 @@ import numpy.typing as npt
 
 from feedline.profiler.errors import FeedlineError, RunNotFound
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store import bins
 from feedline.profiler.store import segment as seg
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.read import Part, Process, Rank, Run, Slice, rank_folders
+from feedline.profiler.store.sums import sums_of
 
 PARTS = "parts"
 FEWEST = 2  # updates on both sides of a boundary that no loader's pass marks: a GAN that is tried for one batch is one training
@@ -207,7 +209,7 @@ def _renumbered(records: Records, this: Beginning) -> Records:
 
 def _sums(process: Process, own: Records, this: Beginning, after: Beginning | None, first: bool) -> Sums:
     """Sums of a part: of its records where all were kept, differences of what the recording summed up, or an estimate for a worker."""
-    kept = seg.sums_of(own)
+    kept = sums_of(own)
     kept[0] = process.totals[0]
     if process.stride == 1:
         return kept
@@ -223,7 +225,7 @@ def _sums(process: Process, own: Records, this: Beginning, after: Beginning | No
 
 def _scaled(process: Process, kept: Sums) -> Sums:
     """Of a worker that forgot windows: as many times what was kept of this part as was made of what was kept of all."""
-    whole = seg.sums_of(process.records)
+    whole = sums_of(process.records)
     factor = np.where(whole[:, :1] > 0, process.totals[:, :1] / np.maximum(whole[:, :1], 1), 1.0)
     estimate = np.round(kept * factor).astype(np.int64)
     estimate[0] = process.totals[0]
@@ -232,10 +234,10 @@ def _scaled(process: Process, kept: Sums) -> Sums:
 
 def _histograms(own: Records) -> npt.NDArray[np.int64]:
     """Of the samples seen in detail, which stand for all of the part's."""
-    found = np.zeros((2, seg.BINS), np.float64)
+    found = np.zeros((2, bins.BINS), np.float64)
     samples = own[(own["stage"] == Stage.SAMPLE) & (own["nbytes"] > 0) & (own["wall"] > 0)]
     for wall, size, times in zip(samples["wall"].tolist(), samples["nbytes"].tolist(), samples["extra"].tolist()):
-        found[seg.SAMPLE_HISTOGRAM, min(seg.bin_of(wall // size), seg.BINS - 1)] += size * max(times, 1)
+        found[bins.SAMPLE_HISTOGRAM, min(bins.bin_of(wall // size), bins.BINS - 1)] += size * max(times, 1)
     whole = float(own["extra"][own["stage"] == Stage.FETCH].sum())
     return np.round(found * (whole / (found.sum() or 1.0))).astype(np.int64)
 

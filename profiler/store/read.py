@@ -12,10 +12,11 @@ import numpy.typing as npt
 from feedline.profiler.errors import RunDamaged, RunNotFound
 from feedline.profiler.events import RECORD_DTYPE, Flag, Stage
 from feedline.profiler.files.reading import MOST_SEGMENT, OF_SEGMENT, json_of, one_line, refuse_link, whole
-from feedline.profiler.store import restarts, trusted
+from feedline.profiler.store import bins, restarts, trusted
 from feedline.profiler.store import segment as seg
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, parse_rank_folder
 from feedline.profiler.store.manifest import Manifest
+from feedline.profiler.store.sums import sums_of
 
 
 @dataclass(frozen=True)
@@ -229,14 +230,14 @@ def read_segment(path: Path) -> Process:
     except ValueError as error:
         raise RunDamaged(f"the header of {path} cannot be read ({one_line(error)}): its process is left out") from error
     forgotten = np.frombuffer(data, np.int64, seg.STAGES * seg.FIELDS, seg.TOTALS_AT).reshape(seg.STAGES, seg.FIELDS)
-    histograms = np.frombuffer(data, np.int64, 2 * seg.BINS, seg.HISTOGRAMS_AT).reshape(2, seg.BINS)
+    histograms = np.frombuffer(data, np.int64, 2 * bins.BINS, seg.HISTOGRAMS_AT).reshape(2, bins.BINS)
     count = (len(data) - seg.RECORDS_AT) // RECORD_DTYPE.itemsize
     records = np.frombuffer(data, RECORD_DTYPE, count, seg.RECORDS_AT)
     named = records[records["stage"] == Stage.NAME]
     names = {int(name["source"]): name.tobytes()[:56].rstrip(b"\0").decode(errors="replace") for name in named}
     try:
         written = trusted.records(records[(records["stage"] != 0) & (records["stage"] != Stage.NAME)])
-        totals = trusted.totals(trusted.sums(forgotten, "totals") + seg.sums_of(written))
+        totals = trusted.totals(trusted.sums(forgotten, "totals") + sums_of(written))
         return Process(header, written, names, totals, trusted.sums(histograms, "histograms"))
     except ValueError as error:
         raise RunDamaged(f"{path} holds what no recording writes ({error}): its process is left out") from error

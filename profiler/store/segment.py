@@ -32,17 +32,17 @@ import numpy.typing as npt
 
 from feedline.profiler import masks
 from feedline.profiler.descriptor import Descriptor, Mapping
-from feedline.profiler.errors import PlaceTaken
 from feedline.profiler.events import RECORD, RECORD_DTYPE, UNMEASURED, Stage
-from feedline.profiler.files import owned, single
+from feedline.profiler.files import single
+from feedline.profiler.store.bins import bin_of
+from feedline.profiler.store.own_file import own_file
+from feedline.profiler.store.sums import FIELDS, STAGES, sums_of
 
 MAGIC = b"FEEDSEG2"
 PAGE = 4096
 TOTALS_AT, HISTOGRAMS_AT, RECORDS_AT = PAGE, 2 * PAGE, 3 * PAGE
-STAGES, FIELDS, BINS = 64, 8, 256
 SUMS, SUMS_BYTES = struct.Struct("<6q"), FIELDS * 8  # one row of what is forgotten
 WALL_AT, EXTRA_AT, NUMBER = 8, 48, struct.Struct("<q")  # in a record
-SAMPLE_HISTOGRAM = 0
 WINDOW = 64  # batches that are kept or forgotten together: long enough to see queues fill and drain
 CHUNK_BYTES = 256 * 1024
 FIRST_CHUNK_BYTES = 32 * 1024  # a short-lived worker writes a few hundred records
@@ -60,30 +60,6 @@ FOREVER = (
 def window_of(epoch: int, batch: int) -> int:
     """Scrambled number (0 to 65535) of the window that a batch lies in: Fibonacci hashing, so that its low bits choose evenly."""
     return ((epoch << 24) + batch // WINDOW) * 0x9E3779B97F4A7C15 >> 48 & 0xFFFF
-
-
-def sums_of(records: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
-    """Sums of records, stage by stage: int64 [64, 8] as in a segment's header; times that were not measured count as 0."""
-    found = np.zeros((STAGES, FIELDS), np.int64)
-    for stage in np.unique(records["stage"]).tolist():
-        own = records[records["stage"] == stage]
-        found[stage, 0] = len(own)
-        for column, name in enumerate(("wall", "cpu", "runqueue", "nbytes", "extra"), 1):
-            values = own[name]
-            found[stage, column] = (values if column > 3 else np.maximum(values, 0)).sum()
-    return found
-
-
-def bin_of(wall_ns: int) -> int:
-    """Histogram bin of a duration: four to an octave, so an edge is at most 25 % away."""
-    octave = wall_ns.bit_length()
-    return (octave << 2 | wall_ns >> octave - 3 & 3) if octave > 2 else wall_ns
-
-
-def bin_edge_ns(index: int) -> int:
-    """Lower edge of a bin: the smallest duration with ``bin_of(...) == index``."""
-    octave = index >> 2
-    return (4 | index & 3) << octave - 3 if octave > 2 else index
 
 
 @dataclass(frozen=True)
@@ -124,7 +100,7 @@ class Segment:
         self._generation = 0  # of the file, times GENERATION: thinning moves records
         self._summed = (-1, 0, np.zeros((STAGES, FIELDS), np.int64))  # generation, and how many of its records, for sums_before
         self._moved: list[npt.NDArray[np.int32]] = []  # by generation: a record's next slot; -1: forgotten; empty: long ago
-        self.path, fd = _own_file(path)
+        self.path, fd = own_file(path)
         self._file = Descriptor(fd, self.path.absolute())
         try:
             size = os.fstat(fd).st_size
@@ -413,20 +389,3 @@ class Segment:
 
 def _nothing(*_: object, **__: object) -> Any:
     return 0
-
-
-def _own_file(path: Path) -> tuple[Path, int]:
-    """Open ``path``, or ``path`` with a number when a live process holds it. The lock goes away with the process, however it ends."""
-    owned.ensure(path.parent)
-    for number in itertools.count():
-        candidate = path if number == 0 else path.with_stem(f"{path.stem}.{number}")
-        try:
-            fd = owned.reopen(path.parent, candidate.name)
-        except PlaceTaken:
-            continue
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return candidate, fd
-        except OSError:
-            os.close(fd)
-    raise AssertionError("unreachable")

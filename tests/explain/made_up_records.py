@@ -3,8 +3,9 @@
 import numpy as np
 
 from feedline.profiler.events import RECORD_DTYPE, Flag, Stage, batch_key
+from feedline.profiler.store.bins import BINS
 from feedline.profiler.store.read import Process
-from feedline.profiler.store.segment import BINS, FIELDS, STAGES
+from feedline.profiler.store.segment import FIELDS, STAGES
 
 
 class MadeUp:

@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 import feedline
 from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store.bins import SAMPLE_HISTOGRAM, bin_of
 from feedline.profiler.store.read import Run
-from feedline.profiler.store.segment import SAMPLE_HISTOGRAM, bin_of
 
 SAMPLES, BATCH = 63, 10  # the last batch is short; no more than DENSE in any case
 TOOK_NS = 8_000_000

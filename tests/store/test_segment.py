@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from feedline.profiler.errors import RunDamaged
 from feedline.profiler.events import RECORD, Stage
+from feedline.profiler.store.bins import bin_edge_ns, bin_of
 from feedline.profiler.store.compact import compact, read_compact
 from feedline.profiler.store.read import read_segment
-from feedline.profiler.store.segment import RECORDS_AT, WINDOW, Segment, bin_edge_ns, bin_of, window_of
+from feedline.profiler.store.segment import RECORDS_AT, WINDOW, Segment, window_of
 
 MAIN = {"role": "main"}
 HEADERS = {"main.seg": MAIN, "loader0-worker1.seg": {"role": "worker", "loader": 0, "worker": 1}}

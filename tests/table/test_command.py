@@ -84,7 +84,7 @@ def test_an_interrupt_before_anything_is_done_leaves_no_trace(short, capsys, mon
 
     monkeypatch.setattr(race, "train", interrupted)
 
-    with pytest.raises(Interrupted, match="no training had ended"):
+    with pytest.raises(Interrupted, match="before the first training ended"):
         table("--arms", "A", "--json", str(tmp_path / "none.json"))
     assert not (tmp_path / "none.json").exists() and "Traceback" not in capsys.readouterr().err
 
@@ -95,7 +95,7 @@ def test_an_interrupt_while_the_data_are_made_ends_it(capsys, monkeypatch):
 
     monkeypatch.setattr(data, "make", interrupted)
 
-    with pytest.raises(Interrupted, match="no training had ended"):
+    with pytest.raises(Interrupted, match="before the first training ended"):
         table("--arms", "A")
     assert not capsys.readouterr().out
 

@@ -21,7 +21,7 @@ STARTS = [
     Case(PLAIN, "Latin-1", named="latin.py", before=LATIN, cold=True, quick=True),
     Case(PLAIN, "Windows line ends", named="windows.py", before=WINDOWS, cold=True),
     Case(PLAIN, "odd name", named=ODD_NAME, before="""mv plain.py "./-ünï 漢字 'q\\" \\$x.py\"""", cold=True),
-    Case(PLAIN, "path through ..", named="../work/./plain.py", cold=True),
+    Case(PLAIN, "path through ..", named="inner/.././plain.py", before="mkdir inner", cold=True),
     Case(PLAIN, "100 KB of arguments", args=LONG_ARGUMENTS, cold=True),
     Case(
         PLAIN,

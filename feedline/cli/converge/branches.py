@@ -61,7 +61,7 @@ def record(plan: Plan, unfinished: Unfinished) -> Trial:
     """Run every branch, arms in turns so that a machine that becomes slower slows all of them, and decide.
 
     Raises:
-        OutputError: there is no room. ScriptError: the training as it is fails with the first seed.
+        OutputError: there is no room. ScriptError: the unchanged training fails with the first seed.
         FixError: the fix did not act, the seeds change nothing, or no branch has the metric.
     """
     runs: dict[tuple[str, int], Recorded | str] = {}

@@ -47,7 +47,7 @@ class Table:
         arms = chosen(args.arms, args.all)
         table = measure(arms, args.seeds, args.jobs, args.quiet)
         if table is None:
-            raise Interrupted("interrupted: no training had ended, so there is no table")
+            raise Interrupted("interrupted before the first training ended: no table was made")
 
         from feedline.analysis.reports.console import Console
         from feedline.cli.converge.table_text import show
