@@ -1,6 +1,6 @@
 """From one rank's records to the figures that reports and rules read."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -117,10 +117,8 @@ def step_summary(rank: Gathered) -> StepSummary | None:
         return None
     wall = steps.wall[rank.first :] / 1e9
     kinds = waits.classify(steps, rank.ready)
-    if rank.estimate is not None:
-        return _estimated(rank, rank.estimate, kinds)
     evaluation = steps.boundaries.evaluation
-    return StepSummary(
+    found = StepSummary(
         mean_s=float(wall.mean()),
         median_s=float(np.median(wall)),
         p95_s=float(np.quantile(wall, 0.95)),
@@ -133,27 +131,19 @@ def step_summary(rank: Gathered) -> StepSummary | None:
         flop=computing.flop(rank.main, steps),
         runqueue_s=computing.runqueue_s(rank.main, steps, rank.first),
     )
+    return found if rank.estimate is None else _estimated(rank, rank.estimate, found)
 
 
-def _estimated(rank: Gathered, estimate: Estimate, kinds: dict[str, IntArray]) -> StepSummary:
-    """The same where most steps were only counted."""
-    steps = rank.steps
-    assert steps is not None
-    stages, walls = estimate.means(rank.stages), estimate.walls() / 1e9
-    waited = {name: float(values[rank.first :].sum()) for name, values in kinds.items()}
-    whole, evaluation = sum(waited.values()), steps.boundaries.evaluation
-    return StepSummary(
+def _estimated(rank: Gathered, estimate: Estimate, found: StepSummary) -> StepSummary:
+    """The same for all steps where most of them were only counted."""
+    stages, walls, whole = estimate.means(rank.stages), estimate.walls() / 1e9, sum(found.waits.values())
+    return replace(
+        found,
         mean_s=estimate.mean_ns / 1e9,
         median_s=float(np.median(walls)),
         p95_s=float(np.quantile(walls, 0.95)),
         stages={name: value / 1e9 for name, value in stages.items()},
-        waits={name: stages.get("wait", 0.0) / 1e9 * value / whole if whole else 0.0 for name, value in waited.items()},
-        boundary=steps.boundaries.by,
-        evaluation_s=float((evaluation[:, 1] - evaluation[:, 0]).sum()) / 1e9,
-        series=series(steps.start, steps.wall, rank.stages),
-        gpu_stages=gpu_stages(rank, steps),
-        flop=computing.flop(rank.main, steps),
-        runqueue_s=computing.runqueue_s(rank.main, steps, rank.first),
+        waits={name: stages.get("wait", 0.0) / 1e9 * value / whole if whole else 0.0 for name, value in found.waits.items()},
         sampled=estimate.sampled(rank.stages),
     )
 
