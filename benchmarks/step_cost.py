@@ -48,6 +48,7 @@ def pairs_of(width: int, batch: int, steps: int, number: int, ways: list[str]) -
     with tempfile.TemporaryDirectory() as folder, ExitStack() as running:
         under = [sys.executable, "-m", "feedline", "run", "-q", "-o"]
         commands = {"plain": [sys.executable, *alone], "feedline": [*under, f"{folder}/run", *alone]}
+        commands["plain again"] = commands["plain"]
         commands["every step in full"] = [*under, f"{folder}/full", *alone]
         full = {"FEEDLINE_RESTS": "0"}
         started = {way: running.enter_context(training(commands[way], full if way.startswith("every") else {})) for way in ways}
@@ -66,10 +67,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--full", action="store_true", help="also with every step recorded in full")
+    parser.add_argument("--control", action="store_true", help="also between two plain processes")
     parser.add_argument("--steps", nargs="*", choices=STEPS, default=list(STEPS))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    ways = ["plain", "feedline", *(["every step in full"] if args.full else [])]
+    ways = ["plain", "feedline", *(["every step in full"] if args.full else []), *(["plain again"] if args.control else [])]
     rows, kept = [["step", "under feedline", "CPU us of a step", "CPU %", "wall %", "pairs of both orders"]], {}
     for name in args.steps:
         width, batch, steps = STEPS[name]
