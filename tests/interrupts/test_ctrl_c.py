@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,6 +47,17 @@ def test_during_imports_it_is_one_line(command, terminal):
     check(ended, terminal.folder)
     assert (ended.code, ended.out) == (130, "")
     assert os.listdir(terminal.folder) == []
+
+
+def test_inside_exec_the_exit_code_is_130_as_well(tmp_path):
+    """CPython notes that Ctrl-C ended an ``exec`` of text, and at the end of ``python -m`` kills its process by SIGINT for it."""
+    (tmp_path / "caught.py").write_text(
+        "import sys\nfrom feedline.cli import commands, main\n"
+        "commands.perform = lambda words: exec('raise KeyboardInterrupt')\nsys.argv = ['feedline', 'env']\nsys.exit(main())\n"
+    )
+    ended = subprocess.run([sys.executable, "-m", "caught"], cwd=tmp_path, capture_output=True, text=True)
+
+    assert (ended.returncode, ended.stderr) == (130, "feedline: interrupted: nothing was written\n")
 
 
 def folder_of(run: Path) -> Callable[[int], bool]:
