@@ -370,6 +370,7 @@ class Traces:
     """What traces of other tools hold. Tables are of the rank that the report shows."""
 
     files: list[TraceFile]
+    basis: str  # what every figure is of
     budget_notes: list[str]
     kernels: list[KernelTime]  # longest first
     operators: list[OperatorTime]  # most device time first

@@ -239,10 +239,13 @@ FIELDS: dict[str, dict[str, Field]] = {
     },
     "Traces": {
         "files": Field("", "Rank by rank, the trace that it is from"),
+        "basis": Field(
+            "", "What every figure of the report is of: the steps of the shown rank, or its whole trace where no steps were found"
+        ),
         "budget_notes": Field("", "What has to be known to read the budget"),
-        "kernels": Field("", "Kernels of the shown rank by name, the longest first"),
-        "operators": Field("", "Operators, ranges and Python functions of its host, most device time first"),
-        "copies": Field("", "Copies by direction and kind of memory"),
+        "kernels": Field("", "Kernels of the shown rank in its steps by name, the longest first"),
+        "operators": Field("", "Operators, ranges and Python functions of its host that began in the steps, most device time first"),
+        "copies": Field("", "Copies in the steps by direction and kind of memory"),
     },
     "TraceFile": {
         "rank": Field("", "Its number"),
@@ -256,7 +259,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "name": Field("", "Of the kernel"),
         "count": Field("", "How many ran"),
         "total_s": Field("s", "Their durations summed; those that overlap count twice"),
-        "busy_share": Field("1", "total_s over the time in which the device was busy"),
+        "busy_share": Field("1", "total_s over the time in the steps in which the device was busy"),
         "communication": Field("", "true: it moves bytes between ranks"),
         "operator": Field("", "What launched most of it; empty: the trace does not say"),
     },

@@ -7,12 +7,12 @@ from feedline.analysis.quantities import BLANK, number, seconds
 
 #: (section of a rank, field, head of the column, in the terminal's 80 columns).
 COLUMNS = (
-    ("gpu", "span_s", "span", True),
+    ("gpu", "span_s", "time", True),
     ("gpu", "idle_pct", "idle %", True),
     ("gpu", "compute_pct", "compute %", True),
     ("gpu", "other_pct", "other %", False),
     ("gpu", "overlap_pct_of_comm", "overlap %", True),
-    ("gpu", "exposed_comm_s", "exposed", True),
+    ("gpu", "exposed_comm_pct", "exposed %", True),
     ("input", "loader_pct", "loader %", False),
     ("input", "stall_pct", "stall %", True),
     ("input", "speedup_ceiling", "ceiling", True),

@@ -40,7 +40,10 @@ class Part:
 def parts(report: Report, width: int) -> Iterable[Part]:
     """From the step to the notes, in the order in which they are shown."""
     if report.step:
-        yield Part("Mean step", Group(tables.step_table(folded(report.step), width), tables.spread(report.step, USUAL)), 0)
+        body = [tables.step_table(folded(report.step), width), tables.spread(report.step, USUAL)]
+        if report.traces and report.throughput.steps:
+            body.append(tables.plain(f"all figures are of {report.traces.basis}", "dim"))
+        yield Part(words.step_title(report.step), Group(*body), 0)
     if report.traces:
         yield _traces(report)
     if report.comm:

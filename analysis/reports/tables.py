@@ -17,7 +17,7 @@ NAME = 20  # longest stage name shown
 GPU = "on the GPU"
 LONGEST_NAME = 40
 COMM_PARTS = {
-    "compute_s": "compute",
+    "compute_s": "all else",
     "hidden_transfer_s": "transfer, hidden",
     "exposed_transfer_s": "transfer, exposed",
     "hidden_wait_s": "waiting, hidden",
@@ -83,6 +83,8 @@ def step_table(step: StepSummary, width: int) -> RenderableType:
 
 def spread(step: StepSummary, usual: Sequence[str] = ()) -> Text:
     """How much steps differ, and where they are cut if that is not one of the ``usual`` ways."""
+    if step.boundary == "none":
+        return plain(words.BOUNDARIES["none"], "dim")
     cut = [] if step.boundary in usual else [words.BOUNDARIES.get(step.boundary, step.boundary)]
     return plain(" · ".join([f"median {seconds(step.median_s)}", f"95 % within {seconds(step.p95_s)}", *cut]), "dim")
 

@@ -119,7 +119,7 @@ def _fitting(parts: Sequence[Part], heights: Sequence[int], room: int) -> list[P
 
 def _head(report: Report) -> Iterable[RenderableType]:
     yield plain(words.about(report.run), "" if report.run.state != "finished" else "dim")
-    if report.step:
+    if report.step and report.step.boundary != "none":
         yield plain(" · ".join([*words.pace(report.throughput), words.steps(report.throughput)]))
     if said := words.ranks(report):
         yield plain(said)
@@ -169,7 +169,8 @@ def _everything(report: Report, width: int) -> Iterable[Part]:
     if report.step:
         evaluated = [plain(f"evaluation, outside the steps: {seconds(report.step.evaluation_s)} in all", "dim")]
         yield Part(
-            "Mean step", Group(step_table(report.step, width), spread(report.step), *(evaluated if report.step.evaluation_s > 0 else []))
+            words.step_title(report.step),
+            Group(step_table(report.step, width), spread(report.step), *(evaluated if report.step.evaluation_s > 0 else [])),
         )
     if report.step and sum(report.step.waits.values()) > 0:
         yield Part("Why the main process waited for a batch", waits(report.step, width))
@@ -193,6 +194,8 @@ def _everything(report: Report, width: int) -> Iterable[Part]:
 
 
 def _traces(report: Report) -> Iterable[RenderableType]:
+    if report.traces:
+        yield plain(f"All figures are of {report.traces.basis}.", "dim")
     yield traces(report, list(report.ranks))
     for why in of_traces.reasons(report):
         yield plain(f"{BLANK} {why}", "dim")

@@ -49,7 +49,7 @@ BOUNDARIES = {
     "feedline": "steps end with feedline's ranges of the optimizer",
     "range": "steps are a range of the program that repeats",
     "collectives": "steps are where collectives come evenly",
-    "none": "no steps were found: the whole trace is shown as one",
+    "none": "no steps were found: this is the whole trace",
 }
 #: How the gradients behind the noise scale were seen.
 NOISE = {
@@ -153,6 +153,11 @@ def steps(throughput: Throughput) -> str:
     """How many steps, and how many of them in detail."""
     words = "1 step" if throughput.steps == 1 else f"{count(throughput.steps)} steps"
     return words if throughput.steps_in_detail >= throughput.steps else f"{words} ({count(throughput.steps_in_detail)} in detail)"
+
+
+def step_title(step: StepSummary) -> str:
+    """What the split into stages is of."""
+    return "Whole trace" if step.boundary == "none" else "Mean step"
 
 
 def severity(finding: Finding) -> str:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from feedline.analysis.timeline import IntArray
+from feedline.analysis.traces.basis import Basis
 from feedline.analysis.traces.columns import Kind, Trace
 from feedline.analysis.traces.gpu import DeviceWork, spans
-from feedline.analysis.traces.intervals import NONE, BoolArray, clip, common, covered, joined, without
-from feedline.analysis.traces.kinds_of_work import extent, named, of_kinds, synchronises
+from feedline.analysis.traces.intervals import NONE, BoolArray, common, covered, joined, without
+from feedline.analysis.traces.kinds_of_work import named, of_kinds, synchronises
 from feedline.analysis.traces.steps import Steps
 from feedline.analysis.traces.threads import LOADER, PROFILER_STEP, Threads
 
@@ -105,15 +106,14 @@ def with_waiting(one: Budget, hidden: IntArray, communication: IntArray, waiting
     return Budget(one.edges, {**one.parts, **known}, tuple(note for note in one.notes if note != ONE_RANK))
 
 
-def of_trace(trace: Trace, steps: Steps, act: Activity, work: DeviceWork) -> Budget:
+def of_trace(steps: Steps, window: Basis, act: Activity, work: DeviceWork) -> Budget:
     """The budget of a rank on its own."""
     notes = []
     edges = steps.edges
     if not len(steps):
-        begin, end = extent(trace)
-        edges = np.array([begin, end] if end > begin else [], np.int64)
+        edges = np.array([window.begin, window.end] if window.ns else [], np.int64)
         notes.append(steps.how)
-    if len(clip(work.communication, *edges[[0, -1]].tolist()) if len(edges) else NONE):
+    if len(work.within(window).communication):
         notes.append(ONE_RANK)
     if not len(work.busy):
         notes.append(ON_HOST)

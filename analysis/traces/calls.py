@@ -1,4 +1,4 @@
-"""What the host called, and what of the device's time came of it."""
+"""What the host called in the steps, and what of the device's time came of it."""
 
 import re
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.timeline import IntArray
+from feedline.analysis.traces.basis import Basis
 from feedline.analysis.traces.columns import Kind, Trace
 from feedline.analysis.traces.costs import Costs, FloatArray
 from feedline.analysis.traces.kinds_of_work import BoolArray, of_kinds
@@ -96,8 +97,12 @@ class _Sums:
         return cls(whole(), whole(), whole(), whole(), whole(), np.zeros(names), np.zeros(names), whole())
 
 
-def calls(trace: Trace, who: Threads) -> Calls:
-    """Sum up what each thread of the host called."""
+def calls(trace: Trace, who: Threads, window: Basis) -> Calls:
+    """Sum up what each thread of the host called.
+
+    Args:
+        window: rows are of the calls that began in it; what a launch was made for is told of all.
+    """
     events = trace.events
     work = np.flatnonzero(who.launcher >= 0)
     launched = np.zeros(len(events), np.int64)
@@ -108,7 +113,7 @@ def calls(trace: Trace, who: Threads) -> Calls:
     sums = {kind: _Sums.zero(len(trace.names)) for kind in LISTED}
     for rows, start in _pieces(trace):
         mine = events[rows]
-        piece = _Piece(mine, nest(start, np.ascontiguousarray(mine["wall"])), launched[rows])
+        piece = _Piece(mine, nest(start, np.ascontiguousarray(mine["wall"])), launched[rows], window.began(mine))
         nearest = {kind: piece.nearest(kind) for kind in LISTED}
         _place(found, rows, piece, nearest, backends)
         for kind in LISTED:
@@ -126,11 +131,13 @@ class _Piece:
     Attributes:
         mine: EVENT_DTYPE [n].
         launched: int64 [n], ns of the device.
+        counts: bool [n]: it is to be summed up.
     """
 
     mine: npt.NDArray[np.void]
     tree: Nest
     launched: IntArray
+    counts: BoolArray
 
     def nearest(self, kind: Kind) -> IntArray | None:
         """int64 [n]: the event itself or its nearest caller of this kind; -1: none. None: no event is of it."""
@@ -188,7 +195,7 @@ def _add(sums: _Sums, kind: Kind, piece: _Piece, nearest: IntArray | None) -> No
     if nearest is None:
         return
     mine, tree, launched = piece.mine, piece.tree, piece.launched
-    chosen = np.flatnonzero(mine["kind"] == kind)
+    chosen = np.flatnonzero((mine["kind"] == kind) & piece.counts)
     names = mine["name"][chosen]
     own_device = np.bincount(nearest[nearest >= 0], launched[nearest >= 0], len(mine))
     caller = np.where(tree.parent >= 0, nearest[tree.parent], -1)[chosen]
@@ -208,7 +215,9 @@ def _add_costs(sums: _Sums, piece: _Piece, costs: Costs) -> None:
     has = flop >= 0
     if not has.any():
         return
-    counted = np.flatnonzero(has & (piece.tree.total(has.astype(np.int64)) == 1))  # what it calls itself would be counted again
+    counted = np.flatnonzero(
+        has & piece.counts & (piece.tree.total(has.astype(np.int64)) == 1)
+    )  # what it calls itself would be counted again
     took = piece.tree.total(piece.launched) if costs.has_device else piece.tree.wall
     names = piece.mine["name"][counted]
     for total, values in ((sums.flop, flop[counted]), (sums.nbytes, np.where(nbytes[counted] >= 0, nbytes[counted], np.nan))):

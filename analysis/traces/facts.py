@@ -23,23 +23,33 @@ class TraceFacts:
     between: Between | None
 
     @property
-    def budget(self) -> Budget:
-        """Of the rank that is shown."""
-        return self.budgets[min(self.budgets)]
-
-    @property
-    def step_s(self) -> float:
-        """Mean step of that rank; without steps, its whole trace."""
-        return mean_step_s(self.budget)
+    def rank(self) -> int:
+        """That is shown."""
+        return min(self.budgets)
 
     @property
     def whole(self) -> str:
         """What shares are of, in words."""
-        return "the step" if len(self.shown.steps) else "the trace"
+        return self.shown.basis.whole
 
-    def share(self, part: str) -> float:
-        """Share (0 to 1) of its steps that one part of its budget takes."""
-        return self.budget.shares.get(part, 0.0)
+    @property
+    def in_steps(self) -> str:
+        """Where counts are from, in words."""
+        steps = self.shown.basis.steps
+        return f"in {steps:,} step{'' if steps == 1 else 's'}" if steps else "in the trace"
+
+    def share(self, part: str, rank: int | None = None) -> float:
+        """Share (0 to 1) of its steps that one part of a rank's budget takes.
+
+        Args:
+            rank: None: the one that is shown.
+        """
+        return self.budgets[self.rank if rank is None else rank].shares.get(part, 0.0)
+
+    def cost_s(self, part: str, rank: int | None = None) -> float:
+        """The same in seconds per step, as the rank's mean step shows it."""
+        budget = self.budgets[self.rank if rank is None else rank]
+        return self.share(part, rank) * mean_step_s(budget)
 
 
 def mean_step_s(budget: Budget) -> float:

@@ -1,16 +1,19 @@
-"""What the device was busy with: the whole trace, the union over all streams, in whole nanoseconds."""
+"""What the device was busy with in the steps: the union over all streams, in whole nanoseconds."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from feedline.analysis.timeline import IntArray
+from feedline.analysis.traces.basis import Basis
 from feedline.analysis.traces.columns import Kind, Trace
-from feedline.analysis.traces.intervals import common, joined, length, union, without
+from feedline.analysis.traces.intervals import clip, common, joined, length, union
 from feedline.analysis.traces.kinds_of_work import BoolArray, communicates, of_kinds, on_device
 
 NO_WORK = "the trace holds no work of a device"
-NO_COMMUNICATION = "the trace holds no communication"
+NO_COMMUNICATION = "no communication ran"
+#: Of Gpu, for reports.
+FIGURES = ("span_s", "idle_pct", "compute_pct", "other_pct", "overlap_pct_of_comm", "exposed_comm_s", "exposed_comm_pct")
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,18 +32,22 @@ class DeviceWork:
     copy: IntArray
     busy: IntArray
 
+    def within(self, window: Basis) -> "DeviceWork":
+        """What of it lies in a window."""
+        cut = (clip(part, window.begin, window.end) for part in (self.compute, self.communication, self.copy, self.busy))
+        return DeviceWork(*cut)
+
 
 @dataclass(frozen=True)
 class Gpu:
-    """Figures of one device, or of all in the trace. Percentages are of the span; None where ``reasons`` says why.
+    """Figures of one device, or of all in the trace, in the steps. Percentages are of the span; None where ``reasons`` says why.
 
     Attributes:
-        span_ns: from the first start to the last end of the device's work.
+        span_ns: the steps; without any, the whole trace. 0: the trace holds no work of a device.
         busy_ns: something ran.
         compute_ns: a kernel ran that is no communication.
         communication_ns: communication ran.
         hidden_ns: both did.
-        exposed_ns: communication ran, and neither a kernel that computed nor a copy.
     """
 
     span_ns: int = 0
@@ -48,7 +55,6 @@ class Gpu:
     compute_ns: int = 0
     communication_ns: int = 0
     hidden_ns: int = 0
-    exposed_ns: int = 0
 
     @property
     def span_s(self) -> float | None:
@@ -74,14 +80,18 @@ class Gpu:
 
     @property
     def exposed_comm_s(self) -> float | None:
-        """Communication during which the device did nothing else."""
-        return self.exposed_ns / 1e9 if self.span_ns else None
+        """Communication during which no kernel computed."""
+        return (self.communication_ns - self.hidden_ns) / 1e9 if self.span_ns else None
+
+    @property
+    def exposed_comm_pct(self) -> float | None:
+        return self._pct(self.communication_ns - self.hidden_ns)
 
     @property
     def reasons(self) -> dict[str, str]:
         """Why a figure is None."""
         if not self.span_ns:
-            return dict.fromkeys(("span_s", "idle_pct", "compute_pct", "other_pct", "overlap_pct_of_comm", "exposed_comm_s"), NO_WORK)
+            return dict.fromkeys(FIGURES, NO_WORK)
         return {} if self.communication_ns else {"overlap_pct_of_comm": NO_COMMUNICATION}
 
     def _pct(self, ns: int) -> float | None:
@@ -107,14 +117,13 @@ def spans(trace: Trace, chosen: BoolArray) -> IntArray:
     return union(start, start + trace.events["wall"][chosen])
 
 
-def gpu(work: DeviceWork) -> Gpu:
-    """The figures of what a device did."""
+def gpu(work: DeviceWork, window: Basis) -> Gpu:
+    """The figures of what a device did in a window."""
     if not len(work.busy):
         return Gpu()
-    hidden = common(work.communication, work.compute)
-    span = int(work.busy[-1, 1] - work.busy[0, 0])
-    exposed = without(work.communication, joined(work.compute, work.copy))
-    return Gpu(span, *(length(part) for part in (work.busy, work.compute, work.communication, hidden, exposed)))
+    seen = work.within(window)
+    hidden = common(seen.communication, seen.compute)
+    return Gpu(window.ns, *(length(part) for part in (seen.busy, seen.compute, seen.communication, hidden)))
 
 
 def devices(trace: Trace) -> list[int]:

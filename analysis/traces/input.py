@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from feedline.analysis.timeline import IntArray
+from feedline.analysis.traces.basis import Basis
 from feedline.analysis.traces.columns import Kind, Trace
 from feedline.analysis.traces.gpu import NO_WORK
-from feedline.analysis.traces.intervals import BoolArray, clip, joined, length, union, without
-from feedline.analysis.traces.kinds_of_work import extent, named, of_kinds
-from feedline.analysis.traces.steps import Steps
+from feedline.analysis.traces.intervals import BoolArray, clip, length, union, without
+from feedline.analysis.traces.kinds_of_work import named, of_kinds
 from feedline.analysis.traces.threads import LOADER, UNKNOWN, Threads
 
 _SOUNDS_LIKE = re.compile(r"data.?load|load.?(data|batch)|(wait|get|fetch|next|read).{0,8}batch|input.?(pipe|wait)", re.IGNORECASE)
@@ -22,11 +22,11 @@ class Input:
     """What the loader cost. None where ``reasons`` says why.
 
     Attributes:
-        window_ns: what percentages are of: the ProfilerStep ranges; where there are none, from the first wait or work of a device on.
+        window_ns: what percentages are of: the steps; where there are none, the whole trace.
         idle_ns: within the window, no device worked.
         loader_ns: within the window, the main thread waited for a batch; None: the trace does not say when it does.
         stall_ns: both at once; None: as ``loader_ns``, or no device is in the trace.
-        calls: batches waited for, in the whole trace.
+        calls: batches whose wait began within the window.
         annotations: names of the ranges that were taken for it.
         reasons: field of the report -> why it is None.
     """
@@ -70,40 +70,33 @@ def loading(trace: Trace, who: Threads) -> IntArray:
     return union(start, start + trace.events["wall"][mine])
 
 
-def find_input(trace: Trace, who: Threads, steps: Steps, waits: IntArray, busy: IntArray) -> Input:
+def find_input(trace: Trace, who: Threads, window: Basis, waits: IntArray, busy: IntArray) -> Input:
     """Sum up the waits for batches.
 
     Args:
+        window: what the figures are of.
         waits: of ``loading``.
         busy: when a device worked: a set, ns.
     """
-    begin, end = _window(trace, steps, waits, busy)
-    waits, busy = clip(waits, begin, end), clip(busy, begin, end)
+    waits, busy = (clip(moments, window.begin, window.end) for moments in (waits, busy))
     mine = _waits(trace, who)
+    calls = int((mine & window.began(trace.events)).sum())
     names = tuple(trace.names[number] for number in np.unique(trace.events["name"][mine]))
-    idle = end - begin - length(busy)
+    idle = window.ns - length(busy)
     if not names:
         why = _why_not(trace, who)
-        return Input(end - begin, idle, None, None, 0, (), dict.fromkeys(("loader_pct", "stall_pct", "speedup_ceiling"), why))
+        return Input(window.ns, idle, None, None, 0, (), dict.fromkeys(("loader_pct", "stall_pct", "speedup_ceiling"), why))
     if not of_kinds(trace, Kind.KERNEL, Kind.COPY, Kind.SET).any():
         why = f"{NO_WORK}, so whether it stood still while the loader was waited for cannot be said"
         stalled = dict.fromkeys(("stall_pct", "speedup_ceiling"), why)
-        return Input(end - begin, idle, length(waits), None, int(mine.sum()), names, stalled)
-    return Input(end - begin, idle, length(waits), length(without(waits, busy)), int(mine.sum()), names, {})
+        return Input(window.ns, idle, length(waits), None, calls, names, stalled)
+    return Input(window.ns, idle, length(waits), length(without(waits, busy)), calls, names, {})
 
 
 def _waits(trace: Trace, who: Threads) -> BoolArray:
     if who.main == UNKNOWN:
         return np.zeros(len(trace.events), bool)
     return named(trace, LOADER) & of_kinds(trace, Kind.ANNOTATION, Kind.OPERATOR) & (trace.events["track"] == who.main)
-
-
-def _window(trace: Trace, steps: Steps, waits: IntArray, busy: IntArray) -> tuple[int, int]:
-    if steps.by == "profiler_step":
-        return int(steps.edges[0]), int(steps.edges[-1])
-    begin, end = extent(trace)
-    either = joined(waits, busy)
-    return int(either[0, 0]) if len(either) else begin, int(busy[-1, 1]) if len(busy) else end
 
 
 def _why_not(trace: Trace, who: Threads) -> str:

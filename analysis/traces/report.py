@@ -13,6 +13,7 @@ from feedline.analysis.traces import folder
 from feedline.analysis.traces.between.compare import Between, compare
 from feedline.analysis.traces.budget import Budget
 from feedline.analysis.traces.facts import TraceFacts, mean_step_s
+from feedline.analysis.traces.gpu import FIGURES as GPU
 from feedline.analysis.traces.rules import diagnose, verdict
 from feedline.analysis.traces.summary import RankTrace, summarise
 from feedline.profiler import masks
@@ -20,7 +21,6 @@ from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Run
 
 SHOWN_ROWS = 100  # of each table
-GPU = ("span_s", "idle_pct", "compute_pct", "other_pct", "overlap_pct_of_comm", "exposed_comm_s")
 INPUT = ("loader_pct", "stall_pct", "speedup_ceiling")
 
 
@@ -76,9 +76,9 @@ def _report(run: Run, traces: Mapping[int, RankTrace], budgets: Mapping[int, Bud
     step = _step(shown, budgets[first])
     return Report(
         run=_run_info(run, traces),
-        verdict=verdict(findings, step.mean_s if step else None),
+        verdict=verdict(findings, facts),
         findings=findings,
-        throughput=_throughput(budgets[first]),
+        throughput=_throughput(shown, budgets[first]),
         step=step,
         workers=None,
         loaders=[],
@@ -108,10 +108,9 @@ def _run_info(run: Run, traces: Mapping[int, RankTrace]) -> RunInfo:
     )
 
 
-def _throughput(budget: Budget) -> Throughput:
-    mean = mean_step_s(budget)
-    steps = max(len(budget.edges) - 1, 0)
-    return Throughput(None, 1 / mean if mean else None, 0, steps, steps, None)
+def _throughput(shown: RankTrace, budget: Budget) -> Throughput:
+    mean, steps = mean_step_s(budget), shown.basis.steps
+    return Throughput(None, 1 / mean if mean and steps else None, 0, steps, steps, None)
 
 
 def _step(shown: RankTrace, budget: Budget) -> StepSummary | None:
@@ -162,6 +161,7 @@ def _traces(traces: Mapping[int, RankTrace], budget: Budget) -> Traces:
             TraceFile(number, one.source, one.maker, one.events, (one.end_ns - one.begin_ns) / 1e9, one.steps.how)
             for number, one in traces.items()
         ],
+        basis=shown.basis.says(shown.end_ns - shown.begin_ns),
         budget_notes=list(budget.notes),
         kernels=[
             KernelTime(row.name, row.count, row.total_ns / 1e9, row.busy_share, row.communication, row.operator)

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.timeline import IntArray
+from feedline.analysis.traces.basis import Basis, basis
 from feedline.analysis.traces.budget import PARTS, Activity, Budget, activity, of_trace, split
 from feedline.analysis.traces.calls import CallRow, Calls, calls
 from feedline.analysis.traces.columns import CollectiveArgs, Kind, Trace, Track
@@ -60,6 +61,7 @@ class RankTrace:
         events: how many the trace held.
         begin_ns, end_ns: first start and last end of what host and device did, since origin_ns.
         main: the thread that makes the steps; None: the trace holds no host.
+        basis: the window that all figures below are of, but for collectives, which are compared over the whole trace.
         gpu: of all devices together.
         gpus: number of a device -> of it alone.
         calls: operators, ranges and Python functions of the host.
@@ -77,6 +79,7 @@ class RankTrace:
     begin_ns: int
     end_ns: int
     main: Track | None
+    basis: Basis
     gpu: Gpu
     gpus: dict[int, Gpu]
     steps: Steps
@@ -95,8 +98,9 @@ def summarise(trace: Trace) -> RankTrace:
     steps = find_steps(trace, who)
     waits = loading(trace, who)
     act = activity(trace, who, steps, work, waits)
-    called = calls(trace, who)
-    whole = gpu(work)
+    window = basis(trace, steps)
+    called = calls(trace, who, window)
+    whole = gpu(work, window)
     numbers = devices(trace)
     return RankTrace(
         trace.source,
@@ -110,13 +114,14 @@ def summarise(trace: Trace) -> RankTrace:
         len(trace.events),
         *extent(trace),
         trace.tracks[who.main] if who.main != UNKNOWN else None,
+        window,
         whole,
-        {number: whole if len(numbers) == 1 else gpu(device_work(trace, number)) for number in numbers},
+        {number: whole if len(numbers) == 1 else gpu(device_work(trace, number), window) for number in numbers},
         steps,
-        find_input(trace, who, steps, waits, work.busy),
-        of_trace(trace, steps, act, work),
-        kernels(trace, who, called, whole.busy_ns)[:MOST_ROWS],
-        copies(trace),
+        find_input(trace, who, window, waits, work.busy),
+        of_trace(steps, window, act, work),
+        kernels(trace, who, called, whole.busy_ns, window)[:MOST_ROWS],
+        copies(trace, window),
         called.rows[:MOST_ROWS],
         _collectives(trace, who, called, act, work),
     )

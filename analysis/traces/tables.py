@@ -1,10 +1,11 @@
-"""What the device spent its time on: kernels by name, copies by direction."""
+"""What the device spent its time on in the steps: kernels by name, copies by direction."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from feedline.analysis.timeline import IntArray
+from feedline.analysis.traces.basis import Basis
 from feedline.analysis.traces.calls import Calls
 from feedline.analysis.traces.columns import Kind, Trace
 from feedline.analysis.traces.kinds_of_work import Copy, communicates, copy_of, of_kinds
@@ -16,7 +17,7 @@ class KernelRow:
     """All kernels of one name.
 
     Attributes:
-        total_ns: their durations summed; those that overlap count twice.
+        total_ns: what of their durations lies in the steps, summed; those that overlap count twice.
         busy_share: of the time in which the device was busy.
         operator: which launched most of it; of communication, the range ("nccl:all_reduce"); "": the trace does not say.
     """
@@ -39,8 +40,9 @@ class CopyRow:
 
     Attributes:
         which: direction and memory.
+        total_ns: what of their durations lies in the steps, summed.
         nbytes: of those whose bytes are known; None: of none.
-        known_ns: how long these took.
+        known_ns: how long these took, those that lie across an edge of the steps as a whole.
     """
 
     which: Copy
@@ -54,12 +56,12 @@ class CopyRow:
         return self.nbytes / self.known_ns if self.nbytes is not None and self.known_ns else None
 
 
-def kernels(trace: Trace, who: Threads, called: Calls, busy_ns: int) -> list[KernelRow]:
-    """One row a name, the longest first."""
-    rows = np.flatnonzero(of_kinds(trace, Kind.KERNEL))
+def kernels(trace: Trace, who: Threads, called: Calls, busy_ns: int, window: Basis) -> list[KernelRow]:
+    """One row a name, the longest first, of what ran in a window."""
+    rows = np.flatnonzero(of_kinds(trace, Kind.KERNEL) & window.touches(trace.events))
     if not len(rows):
         return []
-    names, wall = trace.events["name"][rows], trace.events["wall"][rows]
+    names, wall = trace.events["name"][rows], window.within(trace.events[rows])
     launcher = who.launcher[rows]
     by = np.where(called.backend >= 0, called.backend, called.operator)
     operator = np.where(launcher >= 0, by[launcher], -1)
@@ -72,16 +74,16 @@ def kernels(trace: Trace, who: Threads, called: Calls, busy_ns: int) -> list[Ker
     return sorted(found, key=lambda row: -row.total_ns)
 
 
-def copies(trace: Trace) -> list[CopyRow]:
-    """One row a direction and kind of memory, the longest first."""
-    mine = trace.events[of_kinds(trace, Kind.COPY)]
+def copies(trace: Trace, window: Basis) -> list[CopyRow]:
+    """One row a direction and kind of memory, the longest first, of what ran in a window."""
+    mine = trace.events[of_kinds(trace, Kind.COPY) & window.touches(trace.events)]
     kinds = {name: copy_of(trace.names[name]) for name in np.unique(mine["name"]).tolist()}
     found = []
     for which in sorted(set(kinds.values())):
         chosen = mine[np.isin(mine["name"], [name for name, kind in kinds.items() if kind == which])]
         known = chosen["nbytes"] >= 0
         nbytes = int(chosen["nbytes"][known].sum()) if known.any() else None
-        found.append(CopyRow(which, len(chosen), int(chosen["wall"].sum()), nbytes, int(chosen["wall"][known].sum())))
+        found.append(CopyRow(which, len(chosen), int(window.within(chosen).sum()), nbytes, int(chosen["wall"][known].sum())))
     return sorted(found, key=lambda row: -row.total_ns)
 
 

@@ -11,7 +11,7 @@ ROW, BAR = 22, 14  # px
 
 #: Part -> (words, class of its color). Green moves and red waits, as in the stages of a step; what backward hides is the light one.
 PARTS = {
-    "compute_s": ("compute", "c-forward"),
+    "compute_s": ("all else", "c-forward"),
     "hidden_transfer_s": ("transfer hidden by backward", "c-transport"),
     "exposed_transfer_s": ("exposed transfer", "c-pin"),
     "hidden_wait_s": ("waiting hidden by backward", "c-sampler"),

@@ -235,8 +235,8 @@ def _says(one: blame.Late, meetings: Meeting) -> str:
     often = f" ({always or 'too few to tell whether it always is'})"
     last = f"last in {int((meetings.last == one.rank).sum())} of {len(meetings.last)} collectives"
     return (
-        f"rank {one.rank} was waited for in {one.steps[0]} of {one.steps[2]} steps{often}, {last}, "
-        f"{seconds(one.waited_s)} per step by each other rank; against the median of the others it took longer for: {doing}"
+        f"rank {one.rank} was waited for in {one.steps[0]} of {one.steps[2]} steps{often}, {last}; "
+        f"against the median of the others it took longer for: {doing}"
     )
 
 

@@ -25,11 +25,11 @@ def check(facts: TraceFacts) -> Finding | None:
         + (f", {share(pageable / total)} of those to the device from pageable memory" if slow else ""),
         evidence=[
             Evidence("exposed copies", part, SHARE),
-            *([Evidence("copied to the device in the trace", nbytes, "B")] if nbytes else []),
+            *([Evidence(f"copied to the device {facts.in_steps}", nbytes, "B")] if nbytes else []),
         ],
         fix="pin_memory=True in the loader and .to(device, non_blocking=True)"
         if slow
         else f"copy the next batch on a stream of its own while this one computes; send uint8 and convert on the device ({size(nbytes)})",
         disproof="copies that are as long from pinned memory",
-        cost_s=part * facts.step_s,
+        cost_s=facts.cost_s("exposed_copy"),
     )

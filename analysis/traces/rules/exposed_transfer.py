@@ -2,28 +2,29 @@
 
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
-from feedline.analysis.traces.facts import TraceFacts, mean_step_s
+from feedline.analysis.traces.facts import TraceFacts
 
 CAUSE = "exposed_communication"
+MUCH_LESS = 0.5  # of the shown rank's: then waiting is most of it
 
 
 def check(facts: TraceFacts) -> Finding | None:
-    """Weigh the rank that has least of it: what the others have more is waiting in disguise."""
-    least = min(facts.budgets, key=lambda rank: facts.budgets[rank].shares.get("exposed_transfer", 0.0))
-    part = facts.budgets[least].shares.get("exposed_transfer", 0.0)
+    """Weigh the shown rank's, and name the rank that has least: what the others have more may be waiting in disguise."""
+    part = facts.share("exposed_transfer")
     weight = Severity.of(part)
     if weight is Severity.INFO:
         return None
-    cost_s = part * mean_step_s(facts.budgets[least])
+    cost_s = facts.cost_s("exposed_transfer")
     hidden = facts.shown.gpu.overlap_pct_of_comm
     alone = facts.between is None or not facts.between.waiting
-    unsplit = ", waiting for other ranks included: one rank's trace cannot tell the two apart" if alone else ""
+    which = "one rank's trace" if facts.between is None else "these traces"
+    unsplit = f", waiting for other ranks included: {which} cannot tell the two apart" if alone else ""
     return Finding(
         CAUSE,
         weight,
-        says=f"communication that no computing covers takes {share(part)} of {facts.whole}, {seconds(cost_s)}{unsplit}",
+        says=f"communication that no computing covers takes {share(part)} of {facts.whole}, {seconds(cost_s)}{unsplit}{_least(facts)}",
         evidence=[
-            Evidence("exposed communication, of the rank that has least", part, SHARE),
+            Evidence("exposed communication", part, SHARE),
             *([Evidence("communication that runs beside computing", hidden / 100, SHARE)] if hidden is not None else []),
         ],
         fix="ingest all ranks' traces together: feedline can then separate transfer time from waiting time"
@@ -32,3 +33,12 @@ def check(facts: TraceFacts) -> Finding | None:
         disproof="a step that is as long with every rank training alone",
         cost_s=cost_s,
     )
+
+
+def _least(facts: TraceFacts) -> str:
+    """The rank that has least of it, where that is far less: the rest of the shown rank's is then waiting that clocks could not tell."""
+    least = min(facts.budgets, key=lambda rank: facts.cost_s("exposed_transfer", rank))
+    least_s = facts.cost_s("exposed_transfer", least)
+    if least_s > MUCH_LESS * facts.cost_s("exposed_transfer"):
+        return ""
+    return f"; on rank {least} it takes {seconds(least_s)}, so most of it is waiting for other ranks"

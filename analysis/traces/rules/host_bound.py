@@ -13,19 +13,20 @@ def check(facts: TraceFacts) -> Finding | None:
     weight = Severity.of(part)
     if weight is Severity.INFO or not facts.shown.gpu.busy_ns:
         return None
-    kernels = sum(row.count for row in facts.shown.kernels)
-    mean = sum(row.total_ns for row in facts.shown.kernels) / max(kernels, 1) / 1e9
+    computing = [row for row in facts.shown.kernels if not row.communication]
+    kernels = sum(row.count for row in computing)
+    mean = sum(row.total_ns for row in computing) / max(kernels, 1) / 1e9
     return Finding(
         CAUSE,
         weight,
         says=f"the device waits {share(part)} of {facts.whole} for the host, which runs operators and launches kernels one by one "
-        f"({kernels:,} kernels of {seconds(mean)} on average)",
+        f"({kernels:,} kernels {facts.in_steps}, {seconds(mean)} on average)",
         evidence=[
             Evidence("device idle while the host worked", part, SHARE),
-            Evidence("kernels", kernels, ""),
+            Evidence(f"kernels {facts.in_steps}", kernels, ""),
             Evidence("mean kernel", mean, "s"),
         ],
         fix="torch.compile or CUDA graphs, fused optimizers (fused=True), larger batches; the table of operators shows which launches most",
         disproof="a step that is as long with torch.compile(mode='reduce-overhead')",
-        cost_s=part * facts.step_s,
+        cost_s=facts.cost_s("host_launch"),
     )

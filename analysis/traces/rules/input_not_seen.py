@@ -8,7 +8,7 @@ CAUSE = "input_not_seen"
 
 def check(facts: TraceFacts) -> Finding | None:
     """Abstain, with the reason."""
-    reason = facts.shown.input.reasons.get("stall_pct")
+    reason = facts.shown.input.reasons.get("loader_pct")
     if reason is None:
         return None
     return Finding(

@@ -1,10 +1,10 @@
-"""The ranks wait for one of them."""
+"""The ranks wait for one of them. What that costs is told of the rank that is shown, or of the next one if it is the late one itself."""
 
 from feedline.analysis.finding import SHARE, Blame, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules import late_rank as recorded
 from feedline.analysis.traces.between.late import BEFORE
-from feedline.analysis.traces.facts import TraceFacts, mean_step_s
+from feedline.analysis.traces.facts import TraceFacts
 
 FIXES = {
     **recorded.FIXES,
@@ -15,14 +15,14 @@ FIXES = {
 
 
 def check(facts: TraceFacts) -> Finding | None:
-    """Weigh what the others' budgets lose to waiting."""
+    """Weigh what the budget of a rank that waits loses to it."""
     between = facts.between
     if between is None or not between.communication.late:
         return None
     late = between.communication.late[0]
-    others = [budget for rank, budget in facts.budgets.items() if rank != late.rank]
-    part = sum(one.shares.get("waiting_for_rank", 0.0) for one in others) / max(len(others), 1)
-    step_s = sum(map(mean_step_s, others)) / max(len(others), 1)
+    others = [rank for rank in facts.budgets if rank != late.rank]
+    waiter = min(others)
+    part = facts.share("waiting_for_rank", waiter)
     weight = Severity.of(part)
     if weight is Severity.INFO:
         return None
@@ -30,20 +30,20 @@ def check(facts: TraceFacts) -> Finding | None:
     why = _why(doing[0], doing[1] / max(late.steps, 1)) if doing else ""
     last = int((between.meetings.last == late.rank).sum())
     sure = "" if late.persistent else f" ({_sure(late.late_steps)})"
-    waited = max(budget.parts["waiting_for_rank"].sum() for budget in others) / 1e9
+    most = max(others, key=lambda rank: facts.share("waiting_for_rank", rank))
     return Finding(
         recorded.CAUSE,
         weight,
-        says=f"the other ranks wait {share(part)} of their time for rank {late.rank}{sure}: it is the last in {last} of "
-        f"{len(between.meetings.last)} collectives, {seconds(late.late_s)} late{why}",
+        says=f"rank {waiter} waits {share(part)} of {facts.whole} for other ranks, above all for rank {late.rank}{sure}, which is the last "
+        f"in {last} of {len(between.meetings.last)} collectives, {seconds(late.late_s)} late{why}",
         evidence=[
-            Evidence("waiting for a rank, mean of the others", part, SHARE),
-            Evidence("collectives in which it was the last", last, ""),
-            Evidence("longest wait of one rank, over the whole trace", float(waited), "s"),
+            Evidence(f"rank {waiter} waits for other ranks", part, SHARE),
+            Evidence("collectives in which the late rank was the last", last, ""),
+            Evidence(f"the longest wait, of rank {most}", facts.share("waiting_for_rank", most), SHARE),
         ],
         fix=FIXES.get(late.phase, f"look at what only rank {late.rank} does"),
         disproof=f"waiting that stays as long when rank {late.rank} runs on another machine with other data",
-        cost_s=part * step_s,
+        cost_s=facts.cost_s("waiting_for_rank", waiter),
         blame=Blame(late.rank, late.phase),
     )
 

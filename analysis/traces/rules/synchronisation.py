@@ -20,5 +20,5 @@ def check(facts: TraceFacts) -> Finding | None:
         evidence=[Evidence("device idle while the host synchronised", part, SHARE)],
         fix="read results back less often (.item(), .cpu(), printing the loss, boolean masks in a model), copy with non_blocking=True",
         disproof="a step that is as long without logging and metrics",
-        cost_s=part * facts.step_s,
+        cost_s=facts.cost_s("synchronisation"),
     )

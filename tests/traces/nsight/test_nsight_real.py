@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from traces.nsight.real import Asked, file
 
+from feedline.analysis.traces.basis import Basis
 from feedline.analysis.traces.columns import DEVICE_WORK, Kind, Trace
 from feedline.analysis.traces.gpu import device_work, gpu
 from feedline.analysis.traces.nsight.read import read_nsight
@@ -33,7 +34,8 @@ def kernels(trace: Trace, communication: bool) -> np.ndarray:
 
 @pytest.mark.parametrize(("name", "number", "process", "device"), DRIVEN)
 def test_the_report_s_figures_of_a_device_are_those_of_sql(name, number, process, device):
-    asked, figures = Asked(file(name), process, device), gpu(device_work(read_nsight(file(name))[number]))
+    asked, work = Asked(file(name), process, device), device_work(read_nsight(file(name))[number])
+    figures = gpu(work, Basis(int(work.busy[0, 0]), int(work.busy[-1, 1]), 1))
 
     assert figures.span_ns == asked.span
     assert figures.busy_ns == asked.busy

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from traces.numbers.lines import AUTOGRAD, LOADER, NCCL, SIDE, WATCHDOG, call, kernel, line, operator, said, trace
 from traces.strategies import traces
 
+from feedline.analysis.traces.basis import basis
 from feedline.analysis.traces.budget import ONE_RANK, PARTS, Activity, Budget, activity, of_trace, split, with_waiting
 from feedline.analysis.traces.columns import Kind
 from feedline.analysis.traces.gpu import device_work
@@ -21,7 +22,7 @@ STEP = said("ProfilerStep#1", 0, 100)
 def budget(one):
     who, work = threads(one), device_work(one)
     steps = find_steps(one, who)
-    return of_trace(one, steps, activity(one, who, steps, work, loading(one, who)), work)
+    return of_trace(steps, basis(one, steps), activity(one, who, steps, work, loading(one, who)), work)
 
 
 def us(*rows):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from traces.numbers.lines import AUTOGRAD, NCCL, SIDE, call, kernel, line, operator, said, trace
 
 from feedline.analysis.timeline import flatten
+from feedline.analysis.traces.basis import Basis
 from feedline.analysis.traces.calls import calls
 from feedline.analysis.traces.columns import CollectiveArgs, Kind
 from feedline.analysis.traces.kinds_of_work import Copy
@@ -14,9 +15,11 @@ from feedline.analysis.traces.nesting import nest
 from feedline.analysis.traces.tables import copies, kernels
 from feedline.analysis.traces.threads import threads
 
+WHOLE = Basis(0, 1 << 40, 0)
 
-def rows(one):
-    return {row.name: row for row in calls(one, threads(one)).rows}
+
+def rows(one, window=WHOLE):
+    return {row.name: row for row in calls(one, threads(one), window).rows}
 
 
 @st.composite
@@ -150,7 +153,7 @@ def test_kernels_are_summed_by_name_with_the_operator_that_launched_most_of_them
         kernel(130, 140, "lost", correlation=3),
     )
     who = threads(one)
-    found = kernels(one, who, calls(one, who), 40_000)
+    found = kernels(one, who, calls(one, who, WHOLE), 40_000, WHOLE)
 
     assert [(row.name, row.count, row.total_ns, row.busy_share, row.operator) for row in found] == [
         ("elementwise", 2, 30_000, 0.75, "aten::mul"),
@@ -168,13 +171,13 @@ def test_communication_is_under_the_name_of_its_range():
     )
     who = threads(one)
 
-    assert [(row.operator, row.communication) for row in kernels(one, who, calls(one, who), 1)] == [("nccl:all_reduce", True)]
+    assert [(row.operator, row.communication) for row in kernels(one, who, calls(one, who, WHOLE), 1, WHOLE)] == [("nccl:all_reduce", True)]
 
 
 def test_a_runtime_call_knows_the_collective_around_it():
     about = CollectiveArgs("allreduce", "0")
     one = trace(operator("record_param_comms", 1, 9, collective=about), call("cudaLaunchKernelExC", 2, 3, correlation=1))
-    found = calls(one, threads(one)).collective
+    found = calls(one, threads(one), WHOLE).collective
 
     assert [one.collectives[number] for number in found[found >= 0]] == [about]
 
@@ -187,10 +190,28 @@ def test_copies_are_summed_by_direction_and_memory():
             line(Kind.COPY, pinned, 20, 30, SIDE, nbytes=80_000),
             line(Kind.COPY, pinned, 30, 40, SIDE),
             line(Kind.COPY, pageable, 40, 45, SIDE),
-        )
+        ),
+        WHOLE,
     )
 
     assert [(row.which, row.count, row.total_ns, row.nbytes, row.gb_per_s) for row in found] == [
         (Copy("HtoD", "pinned"), 3, 30_000, 200_000, 10.0),
         (Copy("HtoD", "pageable"), 1, 5_000, None, None),
     ]
+
+
+def test_tables_are_of_the_steps_alone():
+    pinned = "Memcpy HtoD (Pinned -> Device)"
+    one = trace(
+        operator("aten::mm", 0, 5), call("cudaLaunchKernel", 1, 2, correlation=1), kernel(8, 16, correlation=1),
+        operator("aten::mm", 20, 25), kernel(28, 36),
+        line(Kind.COPY, pinned, 2, 9, SIDE, nbytes=7), line(Kind.COPY, pinned, 5, 15, SIDE, nbytes=90),
+    )  # fmt: skip
+    who, steps = threads(one), Basis(10_000, 30_000, 2)
+    called = calls(one, who, steps)
+
+    (computed,), (copied,) = kernels(one, who, called, 8000, steps), copies(one, steps)
+
+    assert (computed.count, computed.total_ns, computed.busy_share, computed.operator) == (2, 8000, 1.0, "aten::mm")
+    assert (copied.count, copied.total_ns, copied.nbytes, copied.gb_per_s) == (1, 5000, 90, 90 / 10_000)
+    assert {row.name: row.count for row in called.rows} == {"aten::mm": 1}

@@ -2,8 +2,16 @@
 
 from traces.numbers.lines import LOADER, NCCL, SECOND, SIDE, kernel, line, said, trace
 
+from feedline.analysis.traces.basis import Basis
 from feedline.analysis.traces.columns import Kind
-from feedline.analysis.traces.gpu import device_work, devices, gpu
+from feedline.analysis.traces.gpu import DeviceWork, Gpu, device_work, devices
+from feedline.analysis.traces.gpu import gpu as figures
+
+WHOLE = Basis(0, 100_000, 1)
+
+
+def gpu(work: DeviceWork, window: Basis = WHOLE) -> Gpu:
+    return figures(work, window)
 
 
 def test_streams_are_one_timeline_and_what_is_covered_counts_once():
@@ -14,23 +22,30 @@ def test_streams_are_one_timeline_and_what_is_covered_counts_once():
     assert found.exposed_comm_s == 20e-6
 
 
-def test_communication_is_not_exposed_while_a_copy_runs():
+def test_what_lies_outside_of_the_steps_does_not_count():
+    found = gpu(device_work(trace(kernel(0, 40), kernel(30, 60, NCCL, SIDE), kernel(90, 130))), Basis(20_000, 120_000, 1))
+
+    assert (found.span_ns, found.busy_ns, found.compute_ns) == (100_000, 70_000, 50_000)
+    assert (found.idle_pct, found.compute_pct, found.exposed_comm_pct) == (30, 50, 20)
+
+
+def test_communication_that_no_computing_covers_is_exposed_beside_a_copy_too():
     found = gpu(device_work(trace(kernel(0, 40, NCCL), line(Kind.COPY, "Memcpy HtoD (Pinned -> Device)", 30, 50, SIDE))))
 
-    assert found.exposed_comm_s == 30e-6
+    assert found.exposed_comm_s == 40e-6
     assert found.overlap_pct_of_comm == 0
 
 
 def test_the_shadow_of_an_annotation_is_no_work():
     found = gpu(device_work(trace(kernel(10, 20), line(Kind.DEVICE_ANNOTATION, "ProfilerStep#1", 0, 100, SIDE))))
 
-    assert found.span_ns == 10_000
+    assert found.busy_ns == 10_000
 
 
 def test_without_work_of_a_device_every_figure_is_none_with_a_reason():
     found = gpu(device_work(trace(said(LOADER, 0, 10))))
 
-    for name in ("span_s", "idle_pct", "compute_pct", "other_pct", "overlap_pct_of_comm", "exposed_comm_s"):
+    for name in ("span_s", "idle_pct", "compute_pct", "other_pct", "overlap_pct_of_comm", "exposed_comm_s", "exposed_comm_pct"):
         assert getattr(found, name) is None
         assert "no work of a device" in found.reasons[name]
 
@@ -40,11 +55,11 @@ def test_each_device_has_figures_of_its_own():
 
     assert devices(both) == [0, 1]
     assert gpu(device_work(both, 0)).idle_pct == 70
-    assert gpu(device_work(both, 1)).idle_pct == 0
+    assert gpu(device_work(both, 1)).idle_pct == 50
 
 
 def test_without_communication_there_is_no_overlap_but_nothing_exposed():
     found = gpu(device_work(trace(kernel(0, 10))))
 
     assert found.overlap_pct_of_comm is None and found.exposed_comm_s == 0
-    assert found.reasons == {"overlap_pct_of_comm": "the trace holds no communication"}
+    assert found.reasons == {"overlap_pct_of_comm": "no communication ran"}

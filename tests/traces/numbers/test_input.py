@@ -3,6 +3,7 @@
 import pytest
 from traces.numbers.lines import AUTOGRAD, LOADER, kernel, operator, said, trace
 
+from feedline.analysis.traces.basis import basis
 from feedline.analysis.traces.gpu import device_work
 from feedline.analysis.traces.input import find_input, loading
 from feedline.analysis.traces.steps import find_steps
@@ -14,7 +15,7 @@ STEP = said("ProfilerStep#1", 0, 100)
 def found(*rows):
     one = trace(*rows)
     who = threads(one)
-    return find_input(one, who, find_steps(one, who), loading(one, who), device_work(one).busy)
+    return find_input(one, who, basis(one, find_steps(one, who)), loading(one, who), device_work(one).busy)
 
 
 def test_a_stall_is_waiting_for_a_batch_while_the_device_has_no_work():
@@ -34,10 +35,19 @@ def test_another_threads_loader_is_not_waited_for():
     assert found(STEP, said(LOADER, 0, 10), said(LOADER, 20, 70, AUTOGRAD), kernel(90, 100)).stall_pct == 10
 
 
-def test_without_steps_of_the_profiler_the_window_begins_with_the_first_batch_or_work():
+def test_without_steps_the_window_is_the_whole_trace():
     one = found(operator("aten::empty", 0, 1), said(LOADER, 50, 60), kernel(70, 100), operator("aten::mm", 60, 62))
 
-    assert one.window_ns == 50_000 and one.stall_pct == 20
+    assert one.window_ns == 100_000 and one.stall_pct == 10
+
+
+def test_the_window_is_the_steps_however_they_were_found():
+    ends = [said("Optimizer.step#SGD.step", at - 10, at) for at in (400, 500, 600)]
+    waits = [said(LOADER, at, at + 20) for at in (310, 410, 510)]
+
+    one = found(operator("aten::empty", 0, 1), *waits, *ends, kernel(590, 600))
+
+    assert one.window_ns == 200_000 and one.stall_pct == 20 and one.calls == 2
 
 
 def test_without_an_annotation_of_a_loader_nothing_is_said_and_why():
