@@ -14,10 +14,11 @@ from feedline.analysis.comm.summary import Compared
 from feedline.analysis.convergence import read
 from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.convergence.summary import summarise
+from feedline.analysis.cpu_use import cpu_use
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import Facts, Traffic
 from feedline.analysis.gather import Gathered
-from feedline.analysis.model import Gauge, Hook, Loader, Report, RunInfo, StepSummary, Workers
+from feedline.analysis.model import Cpus, Gauge, Hook, Loader, Report, RunInfo, StepSummary, Workers
 from feedline.analysis.quantities import seconds
 from feedline.analysis.roofline import roofline
 from feedline.profiler import masks
@@ -68,7 +69,9 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
     gauges = read_rank_gauges(shown.rank, notes)
     if step is not None:
         step = dataclasses.replace(step, cpu_s=cpu_s(shown, gauges))
-    facts = facts_of(shown, step, crew, loaders, gauges)
+    beside = [(rank, read_rank_gauges(rank.rank, [])) for rank in gathered.values() if rank is not shown]
+    use = cpu_use(shown, gauges, beside) if step is not None else None
+    facts = facts_of(shown, step, crew, loaders, use)
     if facts is not None and compared is not None:
         facts = dataclasses.replace(facts, comm=compared.communication, comm_parts=compared.parts)
     if run.part is not None:
@@ -88,6 +91,7 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
         gauges=gauges,
         comm=compared.communication if compared else None,
         convergence=trained,
+        cpus=use,
         hooks=[Hook(str(hook["name"]), bool(hook["attached"]), str(hook["why"])) for hook in shown.rank.manifest.hooks],
         notes=[masks.text(run.named(note)) for note in notes],
     )
@@ -119,15 +123,13 @@ def cpu_s(rank: Gathered, gauges: list[Gauge]) -> float | None:
     return computing.cpu_s(rank.steps, rank.first, tree, anchors[0]["perf_counter_ns"])
 
 
-def facts_of(rank: Gathered, step: StepSummary | None, crew: Workers | None, loaders: list[Loader], gauges: list[Gauge]) -> Facts | None:
+def facts_of(rank: Gathered, step: StepSummary | None, crew: Workers | None, loaders: list[Loader], use: Cpus | None) -> Facts | None:
     """What the rules read; None without a step."""
     if step is None or rank.steps is None:
         return None
     training = next((loader for loader in loaders if loader.role == "training"), None)
-    by_name = {gauge.name: gauge for gauge in gauges}
     cpus = rank.rank.manifest.machine.get("effective_cpus") or rank.rank.manifest.machine.get("cpus") or 1
     starts = gather.first_batches(rank.main, loaders.index(training)) if training else []
-    used, whole = by_name.get("cpu/machine"), float(rank.rank.manifest.machine.get("cpus") or 0)  # type: ignore[arg-type]
     return Facts(
         throughput=gather.throughput(rank),
         step=step,
@@ -141,8 +143,7 @@ def facts_of(rank: Gathered, step: StepSummary | None, crew: Workers | None, loa
         process_cpu_s=gather.process_cpu_s(rank),
         straggler_share=gather.straggler_share(rank),
         epochs=len(starts),
-        gauges=by_name,
-        used_cpus=used.mean * whole if used and whole == float(cpus) else None,  # type: ignore[arg-type]
+        cpus=use,
     )
 
 
@@ -298,7 +299,7 @@ def _gauges(sampled: Gauges, origin: int) -> Iterable[Gauge]:
         yield Gauge(
             name,
             unit,
-            float(values.mean()),
+            float(np.average(values, weights=np.maximum(np.diff(times, prepend=0.0), 1e-9))),  # the first ones come more often
             float(values.min()),
             float(values.max()),
             [float(times[group[0]]) for group in groups],

@@ -6,13 +6,36 @@ from feedline.analysis.convergence.checks import GRAVE
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import Evidence, Finding, Severity, saving
 from feedline.analysis.quantities import seconds, share
-from feedline.analysis.rules import BETWEEN_RANKS, RULES, compute_bound, exposed_communication, input_bound_unexplained, late_rank
+from feedline.analysis.rules import (
+    BETWEEN_RANKS,
+    OF_MACHINE,
+    RULES,
+    busy_neighbors,
+    compute_bound,
+    exposed_communication,
+    input_bound_unexplained,
+    late_rank,
+)
 from feedline.analysis.rules.held import MIN_WAIT_SHARE, steady_share
 
 MOST = 3  # findings that ask for a change: more is a list, not advice
 
 #: cause -> causes whose fix should wait for it, because it is more specific (it says *what* takes the CPU) or costs one setting.
 BEFORE: dict[str, frozenset[str]] = {
+    "busy_neighbors": frozenset(
+        {
+            "too_few_workers",
+            "epoch_restart",
+            "small_files",
+            "cold_storage",
+            "thread_oversubscription",
+            "oversize_images",
+            "decode_bound",
+            "float32_on_host",
+            "augmentation_bound",
+            "cpu_saturated",
+        }
+    ),
     "too_few_workers": frozenset(
         {"small_files", "cold_storage", "oversize_images", "decode_bound", "float32_on_host", "augmentation_bound"}
     ),
@@ -36,6 +59,7 @@ BOUND_BY = {
     late_rank.SPREAD: "Bound by late ranks",
     exposed_communication.SLOW: "Bound by the network",
     exposed_communication.CAUSE: "Bound by communication",
+    busy_neighbors.CAUSE: "Held back by other programs",
 }
 #: What a finding about how the training is set up makes of it.
 WRONG_SET_UP = "Set up wrongly"
@@ -57,10 +81,11 @@ def diagnose(facts: Facts, checks: Sequence[Finding] = ()) -> list[Finding]:
     """
     between = [finding for rule in BETWEEN_RANKS if (finding := rule(facts))]
     loader_elsewhere = any(finding.blame is not None and finding.blame.phase == "wait" for finding in between)
-    own = [finding for finding in _of_input(facts) if not (loader_elsewhere and finding.cause == compute_bound.CAUSE)]
+    around = [finding for rule in OF_MACHINE if (finding := rule(facts))]
+    own = [finding for finding in _of_input(facts, bool(around)) if not (loader_elsewhere and finding.cause == compute_bound.CAUSE)]
     wrong = _wrong(checks)
     grave = [finding for finding in wrong if finding.cause in GRAVE]
-    ranked = grave + rank([*own, *between, *(finding for finding in wrong if finding not in grave)])
+    ranked = grave + rank([*around, *own, *between, *(finding for finding in wrong if finding not in grave)])
     asking = [finding for finding in ranked if finding.severity is not Severity.INFO]
     return asking[:MOST] + [finding for finding in ranked if finding.severity is Severity.INFO]
 
@@ -71,13 +96,13 @@ def _wrong(checks: Sequence[Finding]) -> list[Finding]:
     return [finding for finding in high if not (same and finding.cause == "whole_data_on_every_rank")]
 
 
-def _of_input(facts: Facts) -> list[Finding]:
+def _of_input(facts: Facts, explained: bool) -> list[Finding]:
     if facts.loader is None:
         return [_input_not_seen(facts)]
     if steady_share(facts) < MIN_WAIT_SHARE:
         return [finding for finding in [compute_bound.check(facts)] if finding]
     found = [finding for rule in RULES if (finding := rule(facts))]
-    if all(finding.severity is Severity.INFO for finding in found):
+    if not explained and all(finding.severity is Severity.INFO for finding in found):
         found.append(input_bound_unexplained.check(facts))
     return found
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from feedline.analysis.model import Communication, Gauge, Loader, StepSummary, Throughput, Workers
+from feedline.analysis.model import Communication, Cpus, Loader, StepSummary, Throughput, Workers
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Facts:
         process_cpu_s: CPU seconds per sample of whole worker processes, helper threads included (None: not measured).
         straggler_share: share of worker time idle while another batch was awaited in order (None: no workers or out of order).
         epochs: how many epochs were begun.
-        used_cpus: CPUs in use by everything that shares them, on average while the steps ran (None: not sampled).
+        cpus: who used the CPUs while the steps ran (None: not known).
         comm: what the ranks did together (None: one rank, or no collective was seen).
         comm_parts: rank -> ``hidden_transfer_s`` and so on, mean seconds a step (report.json's ``ranks.<r>.comm``).
     """
@@ -45,8 +45,7 @@ class Facts:
     process_cpu_s: float | None
     straggler_share: float | None
     epochs: int
-    gauges: dict[str, Gauge] = field(default_factory=dict)
-    used_cpus: float | None = None
+    cpus: Cpus | None = None
     comm: Communication | None = None
     comm_parts: dict[int, dict[str, float | None]] = field(default_factory=dict)
 

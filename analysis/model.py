@@ -202,6 +202,17 @@ class Gauge:
 
 
 @dataclass(frozen=True)
+class Cpus:
+    """Who used the CPUs while the steps ran. All in CPUs: CPU seconds per second, on average."""
+
+    allowed: float  # that the run may use: affinity, capped by the quota
+    quota: float | None  # of the control group; None: it has none
+    own: float | None  # by the training's processes on this machine, of all ranks, helper threads included
+    others: float | None  # by other programs, on the CPUs of the affinity mask
+    free: float | None  # that the training may use and that were idle
+
+
+@dataclass(frozen=True)
 class Hook:
     name: str
     attached: bool
@@ -396,4 +407,5 @@ class Report:
     comm: Communication | None = None  # None: one rank, or no collective was seen
     traces: Traces | None = None  # None: feedline recorded the run itself
     convergence: ConvergenceSummary | None = None  # None: nothing was trained
+    cpus: Cpus | None = None  # None: it is not known how many there are, or no step was made
     schema_version: int = REPORT_SCHEMA_VERSION

@@ -20,6 +20,7 @@ class Field(NamedTuple):
 _NO_SCHEDSTAT = "the kernel does not tell (no schedstat)"
 _NO_SIZE = "no step, or batches whose size could not be told"
 _NO_DETAIL = "no sample was looked at in detail"
+_NO_READING = "nothing was sampled while the steps ran: a run of less than a quarter of a second, or no /proc"
 _UNTOLD = "no end was seen, a rank of its group left no records, or clocks cannot be compared"
 
 FIELDS: dict[str, dict[str, Field]] = {
@@ -46,6 +47,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "convergence": Field(
             "", "How the training got on, apart from how fast its steps were", "nothing was trained, or an older feedline recorded it"
         ),
+        "cpus": Field("", "Who used the CPUs while the steps ran", "how many CPUs there are is not known, or the run never made a step"),
         "schema_version": Field("", "Version of this structure. It changes when a field goes or means something else, not when one comes"),
     },
     "RunInfo": {
@@ -58,7 +60,9 @@ FIELDS: dict[str, dict[str, Field]] = {
         "exit_code": Field("", "The script's exit code", "the run was cut or is live"),
         "ranks": Field("", "How many processes trained together"),
         "versions": Field("", "Name -> version: feedline, python, torch and others"),
-        "machine": Field("", "Name -> value: cpus, effective_cpus (affinity and quota), memory_bytes, shm_bytes, system"),
+        "machine": Field(
+            "", "Name -> value: cpus, effective_cpus (affinity and quota), affinity_cpus, cpu_quota, memory_bytes, shm_bytes, system"
+        ),
         "model": Field("", "Class of the outermost module that was trained; empty: not seen"),
         "optimizer": Field("", "Class of each optimizer and its first learning rate, as in `SGD, lr 0.1`; empty: not seen"),
     },
@@ -169,6 +173,15 @@ FIELDS: dict[str, dict[str, Field]] = {
         "maximum": Field("see unit", "Largest value sampled"),
         "at_s": Field("s", "When each value was taken, since recording began; at most 600"),
         "values": Field("see unit", "One value for each time in at_s", "an element that could not be read at that time"),
+    },
+    "Cpus": {
+        "allowed": Field("CPUs", "CPUs that the run may use: those of its affinity mask, capped by the quota"),
+        "quota": Field("CPUs", "CPU quota of the control group", "it has none, or it cannot be seen"),
+        "own": Field(
+            "CPUs", "CPU seconds per second of the training's processes on this machine, of all ranks, with helper threads", _NO_READING
+        ),
+        "others": Field("CPUs", "CPU seconds per second of other programs on the CPUs of the affinity mask", _NO_READING),
+        "free": Field("CPUs", "CPUs that were idle and that the run may use", _NO_READING),
     },
     "Hook": {
         "name": Field("", "What is attached to"),

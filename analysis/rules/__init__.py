@@ -6,6 +6,7 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import Finding
 from feedline.analysis.rules import (
     augmentation_bound,
+    busy_neighbors,
     cold_storage,
     compute_bound,
     cpu_saturated,
@@ -48,6 +49,9 @@ RULES: list[Rule] = [
     straggler_in_order.check,
     compute_bound.check,
 ]
+
+#: Of the machine that the run shares; tried whatever the input does.
+OF_MACHINE: list[Rule] = [busy_neighbors.check]
 
 #: Of the ranks together; tried whatever the input does.
 BETWEEN_RANKS: list[Rule] = [late_rank.check, exposed_communication.check]

@@ -27,10 +27,12 @@ def check(facts: Facts) -> Finding | None:
 
 
 def _says(facts: Facts) -> str:
-    queued, used = cpus.runqueue_share(facts), cpus.used_cpus(facts)
+    queued, used = cpus.runqueue_share(facts), cpus.own_cpus(facts)
     if queued is not None and queued > cpus.MAX_RUNQUEUE_SHARE:
-        return f"the CPUs are full: a sample spends {share(queued)} of its time waiting for one of {facts.effective_cpus:g}"
-    return f"the CPUs are full: {number(used)} of {facts.effective_cpus:g} are in use on average"
+        return (
+            f"the CPUs are full: a sample spends {share(queued)} of its time waiting for one of {facts.effective_cpus:g}; {cpus.use(facts)}"
+        )
+    return f"the CPUs are full: this training uses {number(used)} of {facts.effective_cpus:g} on average"
 
 
 def _evidence(facts: Facts) -> list[Evidence]:
@@ -39,8 +41,9 @@ def _evidence(facts: Facts) -> list[Evidence]:
     making = total.cpu_s * rate if total and total.cpu_s is not None and rate is not None else None
     found = [
         ("share of a sample's time waiting for a CPU", cpus.runqueue_share(facts), SHARE),
-        ("CPUs in use", cpus.used_cpus(facts), "CPUs"),
-        ("CPUs in use by the making of samples", making, "CPUs"),
+        ("CPUs that this training uses", cpus.own_cpus(facts), "CPUs"),
+        ("CPUs that other programs use", facts.cpus.others if facts.cpus else None, "CPUs"),
+        ("CPUs that the making of samples uses", making, "CPUs"),
         ("CPUs that may be used", facts.effective_cpus, "CPUs"),
         ("CPU per sample", total.cpu_s if total else None, "s"),
     ]

@@ -2,13 +2,17 @@
 
 from feedline.analysis.facts import Facts
 from feedline.analysis.model import Cost
+from feedline.analysis.quantities import number
 from feedline.analysis.rules.held import making_share
 
 #: A sample that waits longer than this for a CPU competes for it (docs/rules.md). With a CPU to itself the share is below 1 %.
 MAX_RUNQUEUE_SHARE = 0.15
 
-#: With more of the CPUs in use than this, more workers win less than 1 / 0.8 = 1.25x (docs/rules.md).
+#: Where the training itself uses more of its CPUs than this, more workers win less than 1 / 0.8 = 1.25x (docs/rules.md).
 MAX_USED_SHARE = 0.80
+
+#: Less is not told from the kernel's own work: a process's CPU time is known to 10 ms, and read every 250 ms at most (docs/rules.md).
+MIN_OTHERS = 0.1
 
 #: Samples that are blocked longer than this leave their CPU to others: a full CPU is then not what they wait for.
 MOSTLY_BLOCKED = 0.50
@@ -48,27 +52,55 @@ def cost_share(facts: Facts, *stages: str) -> float:
     return max(by_cpu, making_share(facts, *stages))
 
 
-def used_cpus(facts: Facts) -> float | None:
-    """CPUs in use by everything, and at least by the making of samples: what was sampled may include the program's idle start.
-
-    A sampled figure above the CPUs that this process may use is of other CPUs too, and says nothing about these.
-    """
+def own_cpus(facts: Facts) -> float | None:
+    """CPUs that the training itself uses while its steps run; where that was not sampled, those that the making of samples takes."""
+    if facts.cpus is not None and facts.cpus.own is not None:
+        return facts.cpus.own
     cost, rate = total(facts), facts.throughput.samples_per_s
     cpu_s = facts.process_cpu_s if facts.process_cpu_s is not None else cost.cpu_s if cost else None
-    found = [cpu_s * rate] if cpu_s is not None and rate is not None else []
-    if facts.used_cpus is not None and facts.used_cpus <= facts.effective_cpus:
-        found.append(facts.used_cpus)
-    return max(found, default=None)
+    return cpu_s * rate if cpu_s is not None and rate is not None else None
 
 
-def used_share(facts: Facts) -> float | None:
-    """The same as a share of the CPUs that this process may use."""
-    used = used_cpus(facts)
+def own_share(facts: Facts) -> float | None:
+    """The same as a share of the CPUs that the training may use."""
+    used = own_cpus(facts)
     return used / facts.effective_cpus if used is not None and facts.effective_cpus > 0 else None
 
 
+def waiting_cpus(facts: Facts) -> float:
+    """CPUs that the training lacks: its threads that could run but have no CPU, on average, of those that are measured."""
+    crew = facts.workers
+    of_workers = crew.processes * (crew.busy_share or 0.0) * (runqueue_share(facts) or 0.0) if crew else 0.0
+    return (facts.main_runqueue_share or 0.0) + of_workers
+
+
+def by_others(facts: Facts) -> float:
+    """Share (0 to 1) of the waiting for a CPU that would end with the other programs: CPUs that they hold over CPUs that are lacking."""
+    others, lacking = facts.cpus.others if facts.cpus else None, waiting_cpus(facts)
+    return min(1.0, others / lacking) if others and lacking > 0 else 0.0
+
+
 def saturated(facts: Facts) -> bool:
-    """Whether samples are held back by the number of CPUs, so that more workers cannot help."""
+    """Whether the training itself fills the CPUs: samples would wait for one without any other program too."""
     if (blocked_share(facts) or 0.0) > MOSTLY_BLOCKED:
         return False
-    return (runqueue_share(facts) or 0.0) > MAX_RUNQUEUE_SHARE or (used_share(facts) or 0.0) > MAX_USED_SHARE
+    return (runqueue_share(facts) or 0.0) * (1 - by_others(facts)) > MAX_RUNQUEUE_SHARE or (own_share(facts) or 0.0) > MAX_USED_SHARE
+
+
+def queueing(facts: Facts) -> bool:
+    """Whether samples wait for a CPU, whoever has it: more workers would wait beside them."""
+    return saturated(facts) or ((blocked_share(facts) or 0.0) <= MOSTLY_BLOCKED and (runqueue_share(facts) or 0.0) > MAX_RUNQUEUE_SHARE)
+
+
+def use(facts: Facts) -> str:
+    """Who uses the CPUs, in words: what advice about workers goes by."""
+    allowed, own, sampled = facts.effective_cpus, own_cpus(facts), facts.cpus
+    of = f"of {allowed:g} CPU{'s' * (allowed != 1)}"
+    if own is None:
+        return f"how many {of} are free was not measured"
+    if sampled is None or sampled.own is None:
+        return f"making samples takes {number(own)} {of}; what else is in use was not sampled"
+    if sampled.others is None or sampled.free is None:
+        return f"this training uses {number(own)} {of}"
+    busy = f", other programs {number(sampled.others)}" if sampled.others >= MIN_OTHERS else ""
+    return f"this training uses {number(own)} {of}{busy}; {number(sampled.free)} are free"

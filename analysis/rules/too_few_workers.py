@@ -4,7 +4,7 @@ import math
 
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.quantities import seconds, share
+from feedline.analysis.quantities import seconds
 from feedline.analysis.rules import cpus
 from feedline.analysis.rules.held import batches_per_step, compute_s, held, num_workers, severity, shortage_s
 
@@ -21,9 +21,9 @@ def check(facts: Facts) -> Finding | None:
     """Compare how fast the workers could make batches with how fast the step could use them; silent where the CPUs are full."""
     workers = num_workers(facts)
     lack_s = held(facts).making_s if workers == 0 else shortage_s(facts)
-    if workers is None or lack_s is None or cpus.saturated(facts):
+    if workers is None or lack_s is None or cpus.queueing(facts):
         return None
-    free_s = facts.step.mean_s * max(0.0, 1 - (cpus.used_share(facts) or 0.0))
+    free_s = facts.step.mean_s * max(0.0, 1 - (cpus.own_share(facts) or 0.0))
     cost_s = min(
         lack_s, lack_s * (cpus.blocked_share(facts) or 0.0) + free_s
     )  # what is CPU work needs a free CPU to be done beside the step
@@ -70,7 +70,8 @@ def _evidence(facts: Facts) -> list[Evidence]:
         ("step without waiting (C)", compute_s(facts), "s"),
         ("workers' idle share", maker.idle_share if maker else None, SHARE),
         ("ready share of the requests for a batch", facts.ready_share, SHARE),
-        ("CPUs in use", cpus.used_cpus(facts), "CPUs"),
+        ("CPUs that this training uses", cpus.own_cpus(facts), "CPUs"),
+        ("CPUs that other programs use", facts.cpus.others if facts.cpus else None, "CPUs"),
         ("CPUs that may be used", facts.effective_cpus, "CPUs"),
     ]
     return [Evidence(what, value, unit) for what, value, unit in found if value is not None]
@@ -80,6 +81,4 @@ def _fix(facts: Facts, workers: int) -> str:
     number = needed(facts)
     if number is None:
         return f"set num_workers to {workers + 1} or more and look again"
-    used = cpus.used_share(facts)
-    room = f"; {share(1 - used)} of {facts.effective_cpus:g} CPUs are free" if used is not None else ""
-    return f"set num_workers={number}{room}"
+    return f"set num_workers={number}; {cpus.use(facts)}"

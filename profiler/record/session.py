@@ -116,7 +116,7 @@ class Session:
             raise OutputError(f"cannot write the run folder {path} ({error.strerror})", ELSEWHERE, "make room") from error
         self._every, self._window, self._changes = every, window, changes
         sources = default_sources() + ([Unfollowed(self.path, record_argv)] if follows else [])
-        self._sampler = Sampler(self.folder / GAUGES, sources)
+        self._sampler = Sampler(self.folder / GAUGES, sources, early=40)
         self._hooks, self._changing = (Hooks(self._tell_hook, self._write_manifest) for _ in range(2))
         try:
             self._begin(segment)
@@ -267,13 +267,15 @@ def reserve(folder: Path) -> None:
 
 def machine() -> dict[str, object]:
     """What the machine has, without its name."""
-    from feedline.profiler.samplers.cgroup import effective_cpus
+    from feedline.profiler.samplers.cgroup import cpu_quota, effective_cpus
 
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     shm = os.statvfs("/dev/shm") if os.path.isdir("/dev/shm") else None
     return {
         "cpus": os.cpu_count(),
         "effective_cpus": effective_cpus(),
+        "affinity_cpus": len(os.sched_getaffinity(0)),
+        "cpu_quota": cpu_quota(),
         "memory_bytes": pages,
         "shm_bytes": shm.f_frsize * shm.f_blocks if shm else None,
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",

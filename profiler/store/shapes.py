@@ -30,6 +30,8 @@ class Place(TypedDict, total=False):
 class Machine(TypedDict, total=False):
     cpus: Annotated[float, Meta(gt=0, le=1e6)] | None
     effective_cpus: Annotated[float, Meta(gt=0, le=1e6)] | None
+    affinity_cpus: Annotated[float, Meta(gt=0, le=1e6)] | None
+    cpu_quota: Annotated[float, Meta(gt=0, le=1e6)] | None
 
 
 class Hook(TypedDict):

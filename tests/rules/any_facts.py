@@ -48,6 +48,8 @@ fact_fields = st.fixed_dictionaries(
     {"effective_cpus": st.sampled_from([0.0, 1.0, 2.5, 8.0]), "epochs": st.integers(0, 9)},
     optional={
         "used_cpus": st.sampled_from([None, 0.5, 7.9, 64.0]),
+        "others": st.sampled_from([0.0, 0.3, 9.0]),
+        "main_runqueue_share": st.sampled_from([None, 0.2, 0.9]),
         "process_cpu_s": st.sampled_from([None, 0.0, 0.005, 0.1]),
         "straggler_share": st.sampled_from([None, 0.4]),
         "ready_share": st.none(),

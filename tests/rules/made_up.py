@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from feedline.analysis.facts import Facts, Traffic
-from feedline.analysis.model import Cost, Loader, Operation, StepSeries, StepSummary, Throughput, Workers
+from feedline.analysis.model import Cost, Cpus, Loader, Operation, StepSeries, StepSummary, Throughput, Workers
 
 MS = 1e-3
 BATCH = 32
@@ -25,6 +25,8 @@ def made_up_facts(
     loader: dict[str, Any] | None = None,
     maker: dict[str, Any] | None = None,
     traffic: Traffic | None = None,
+    used_cpus: float | None = 3.0,
+    others: float = 0.0,
     **facts: Any,
 ) -> Facts:
     """Facts of 200 steps of 100 ms without their wait, from four workers on eight CPUs; what is given takes the healthy values' place.
@@ -34,12 +36,14 @@ def made_up_facts(
         waits: kinds of wait, ms.
         sample: stage -> (cpu, runqueue, blocked) of a sample, ms.
         operations: "stage/name" -> ms a sample.
+        used_cpus, others: CPUs that the training and other programs use.
         settings, loader, maker, facts: fields of the loader's settings, Loader, Workers and Facts.
     """
     kinds = {"starved": 0.5, "head_of_line": 0.0, "transport": 0.0, "epoch_start": 0.0} | (waits or {})
     parts = {"transport": 0.4, "copy": 1.0, "forward": 30.0, "backward": 60.0, "optimizer": 8.0, "other": 1.0} | (stages or {})
     parts = {name: ms * MS for name, ms in {**parts, "wait": sum(kinds.values())}.items()}
     mean_s = sum(parts.values())
+    allowed = facts.get("effective_cpus", 8.0)
     step = StepSummary(mean_s, mean_s, mean_s, parts, {name: ms * MS for name, ms in kinds.items()}, "optimizer", 0.0, NO_SERIES)
     costs = per_sample(SAMPLE | (sample or {}))
     return Facts(
@@ -56,8 +60,8 @@ def made_up_facts(
             "process_cpu_s": None,
             "straggler_share": 0.0,
             "epochs": 1,
-            "used_cpus": 3.0,
             **facts,
+            "cpus": Cpus(allowed, None, used_cpus, others, None if used_cpus is None else max(0.0, allowed - used_cpus - others)),
         }
     )
 

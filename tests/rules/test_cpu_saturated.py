@@ -14,7 +14,7 @@ def test_samples_that_queue_for_a_cpu_are_a_finding():
 
 
 def test_cpus_that_are_all_in_use_are_a_finding():
-    assert "7.00 of 8 are in use" in check(waiting(used_cpus=7.0)).says
+    assert "this training uses 7.00 of 8 on average" in check(waiting(used_cpus=7.0)).says
 
 
 def test_the_making_of_samples_alone_can_show_it():
@@ -32,3 +32,7 @@ def test_samples_that_are_mostly_blocked_do_not_wait_for_the_cpus():
 
 def test_a_full_machine_without_a_wait_is_no_finding():
     assert check(made_up_facts(used_cpus=7.9)) is None
+
+
+def test_cpus_that_other_programs_fill_are_not_the_trainings_to_spare():
+    assert check(waiting(used_cpus=0.7, others=1.3, effective_cpus=2.0, sample={"decode": (2.0, 4.8, 0.0)})) is None

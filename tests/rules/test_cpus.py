@@ -1,16 +1,38 @@
 import pytest
 from rules.made_up import waiting
 
-from feedline.analysis.rules.cpus import cpu_share_of, used_cpus
+from feedline.analysis.rules import cpus
+from feedline.analysis.rules.cpus import cpu_share_of, own_cpus
+
+QUEUED = {"decode": (2.0, 4.8, 0.0)}  # half of a sample's time: 4 workers that are busy 0.4 of theirs lack 0.8 CPUs
 
 
-def test_a_machine_busier_than_our_cpus_says_nothing_about_them():
-    assert used_cpus(waiting(used_cpus=30.0, process_cpu_s=5e-3)) == pytest.approx(5e-3 * 32 / 0.1609, rel=0.01)
+def test_where_nothing_was_sampled_at_least_the_making_of_samples_uses_cpus():
+    assert own_cpus(waiting(used_cpus=None, process_cpu_s=5e-3)) == pytest.approx(5e-3 * 32 / 0.1609, rel=0.01)
 
 
 def test_cpus_in_use_are_unknown_where_nothing_was_measured():
-    assert used_cpus(waiting(used_cpus=None, maker={"per_sample": {}})) is None
+    assert own_cpus(waiting(used_cpus=None, maker={"per_sample": {}})) is None
 
 
 def test_a_stage_that_did_not_occur_has_no_share():
     assert cpu_share_of(waiting(), "transport") == 0.0
+
+
+def test_waiting_for_cpus_that_other_programs_hold_is_not_the_trainings_own():
+    assert cpus.waiting_cpus(waiting(sample=QUEUED)) == pytest.approx(0.8)
+    assert cpus.by_others(waiting(sample=QUEUED, others=0.4)) == pytest.approx(0.5)
+    assert cpus.saturated(waiting(sample=QUEUED)) and not cpus.saturated(waiting(sample=QUEUED, others=4.8))
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        (waiting(others=1.6), "this training uses 3.00 of 8 CPUs, other programs 1.60; 3.40 are free"),
+        (waiting(), "this training uses 3.00 of 8 CPUs; 5.00 are free"),
+        (waiting(used_cpus=None), "making samples takes 0.958 of 8 CPUs; what else is in use was not sampled"),
+        (waiting(used_cpus=None, maker={"per_sample": {}}), "how many of 8 CPUs are free was not measured"),
+    ],
+)
+def test_advice_says_whose_use_of_the_cpus_it_goes_by(facts, says):
+    assert cpus.use(facts) == says

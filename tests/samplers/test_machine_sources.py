@@ -41,6 +41,16 @@ def test_cpu_shares_leave_out_idle_and_iowait_and_guests_twice(made_up: Write) -
     assert source.read() == pytest.approx({"cpu/machine": 0.4, "cpu/steal": 0.1})
 
 
+def test_cpus_outside_the_affinity_mask_are_not_in_its_share(made_up: Write) -> None:
+    proc = made_up("stat", "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\nintr 5\n")
+    source = MachineCpu(str(proc), allowed=[1])
+    assert source.probe() is None
+
+    made_up("stat", "cpu  90 0 0 110 0 0 0 0 0 0\ncpu0 10 0 0 90 0 0 0 0 0 0\ncpu1 80 0 0 20 0 0 0 0 0 0\nintr 5\n")
+
+    assert source.read() == pytest.approx({"cpu/machine": 0.45, "cpu/steal": 0.0, "cpu/allowed": 0.8})
+
+
 def test_a_proc_without_stat_makes_the_source_absent_with_its_path(tmp_path: Path) -> None:
     assert MachineCpu(str(tmp_path)).probe() == f"{tmp_path}/stat: No such file or directory"
 

@@ -1,0 +1,73 @@
+"""What other programs on the machine do to a training is said of them, and changes nothing else that is said first."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from planted import photos
+from planted.neighbor import allowed, busy
+from warm_python import WarmPython
+
+PROGRAMS = Path(__file__).parent / "programs"
+Report = dict[str, Any]
+
+
+def test_a_program_on_the_only_cpu_is_named_as_what_holds_the_training_back(warm_python, tmp_path):
+    with busy(*allowed(1)):
+        report = recorded(warm_python, tmp_path, 1, "sums_in_turns.py", 60)
+
+    first, use = report["findings"][0], report["cpus"]
+    assert first["cause"] == "busy_neighbors", report["verdict"]
+    assert "other programs hold" in report["verdict"]
+    assert use["allowed"] == 1 and use["others"] > 0.3 and use["own"] < 0.7
+    assert use["own"] + use["others"] + use["free"] == pytest.approx(1, abs=0.1)
+    assert "cpu_saturated" not in [finding["cause"] for finding in report["findings"]]
+
+
+def of_sums(folder: Path) -> list[object]:
+    return ["sums_in_turns.py", 80]
+
+
+def of_arrays(folder: Path) -> list[object]:
+    (folder / "arrays").mkdir(exist_ok=True)
+    for number in range(64):
+        np.save(folder / f"arrays/{number}.npy", np.random.default_rng(number).random((200, 200), np.float32))
+    return ["small_arrays.py", folder / "arrays", 12]
+
+
+def of_photos(folder: Path) -> list[object]:
+    there = folder / "photos"
+    return ["decode_bound.py", there if there.exists() else photos.write(there, 960, 800, 8)]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("made", [of_sums, of_arrays, of_photos])
+def test_five_runs_alone_and_five_beside_a_neighbor_begin_alike_or_name_it(warm_python, made: Callable[[Path], list[object]], tmp_path):
+    program = made(tmp_path)
+
+    alone = [first(recorded(warm_python, tmp_path, 2, *program)) for _ in range(5)]
+    with busy(allowed(2)[-1]):
+        beside = [first(recorded(warm_python, tmp_path, 2, *program)) for _ in range(5)]
+
+    causes = {cause for cause, names in [*alone, *beside] if not names}
+    assert len(causes) <= 1, [*alone, *beside]
+
+
+def first(report: Report) -> tuple[str, bool]:
+    """The first finding's cause, and whether it names the neighbor."""
+    finding = report["findings"][0]
+    return finding["cause"], "other programs" in finding["says"] + finding["fix"]
+
+
+def recorded(warm_python: WarmPython, folder: Path, cpus: int, program: str, *args: object) -> Report:
+    """The report of a run of one of the programs."""
+    out = folder / "report.json"
+    command = ("-m", "feedline", "run", "-q", "-f", "-o", folder / "run", "--json", out, PROGRAMS / program, *args)
+    ended = warm_python.run(*command, folder=folder, cpus=cpus)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    report: Report = json.loads(out.read_text())
+    return report

@@ -1,0 +1,46 @@
+import pytest
+from rules.made_up import made_up_facts, waiting, without_workers
+
+from feedline.analysis.diagnose import diagnose, verdict
+from feedline.analysis.finding import Severity
+from feedline.analysis.rules.busy_neighbors import check
+
+CROWDED = {"used_cpus": 0.7, "others": 1.6, "effective_cpus": 2.0}
+
+
+def test_other_programs_that_hold_the_cpus_are_named_with_what_they_hold():
+    finding = check(waiting(90.0, **CROWDED, sample={"decode": (2.0, 4.8, 0.0)}))
+
+    assert (finding.cause, finding.severity) == ("busy_neighbors", Severity.HIGH)
+    assert finding.says.startswith("other programs hold 1.60 of the 2 CPUs")
+    assert finding.cost_s == pytest.approx(45e-3, rel=0.02)  # half of a wait of 90 ms, all of which 1.6 CPUs would end
+
+
+def test_a_main_thread_that_waits_for_a_cpu_is_held_back_though_its_input_is_not():
+    found = diagnose(made_up_facts(**CROWDED, main_runqueue_share=0.3))
+
+    assert [finding.cause for finding in found] == ["busy_neighbors", "compute_bound"]
+    assert verdict(found, made_up_facts(**CROWDED)).startswith("Held back by other programs: other programs hold 1.60 of the 2 CPUs")
+
+
+def test_what_would_wait_without_them_too_is_not_their_cost():
+    alone = check(waiting(others=0.4, sample={"decode": (2.0, 4.8, 0.0)}))  # 0.8 CPUs are lacking
+
+    assert alone.cost_s == pytest.approx(15e-3, rel=0.02)
+
+
+@pytest.mark.parametrize("facts", [waiting(others=1.6), waiting(**{**CROWDED, "others": 0.05}), waiting(used_cpus=None)])
+def test_programs_that_hold_nobody_up_are_not_spoken_of(facts):
+    assert check(facts) is None
+
+
+def test_it_goes_before_what_the_training_would_be_told_alone():
+    facts = without_workers(**CROWDED, main_runqueue_share=0.4, sample={"decode": (2.0, 0.7, 0.0)})
+
+    assert diagnose(facts)[0].cause == "busy_neighbors"
+
+
+def test_it_leaves_nothing_unexplained():
+    causes = [finding.cause for finding in diagnose(waiting(**CROWDED, sample={"decode": (2.0, 4.8, 0.0)}))]
+
+    assert "cpu_saturated" not in causes and "too_few_workers" not in causes and "input_bound_unexplained" not in causes
