@@ -310,6 +310,15 @@ class Prediction:
 
 
 @dataclass(frozen=True)
+class ExposedKind:
+    """Collectives of one operation, called in one phase of the step: what of their transfer no backward covers."""
+
+    name: str
+    phase: str
+    transfer_s: float
+
+
+@dataclass(frozen=True)
 class Communication:
     """What the ranks did together."""
 
@@ -322,6 +331,7 @@ class Communication:
     what_if: list[Prediction]  # the first is the run itself, replayed
     nccl: list[str]  # what NCCL_DEBUG output says, in sentences
     unseen: list[str]  # backends whose collectives are missing, and why
+    exposed: dict[str, list[ExposedKind]] = field(default_factory=dict)  # rank -> its exposed_transfer_s by what moved, most first
 
 
 @dataclass(frozen=True)

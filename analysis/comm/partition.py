@@ -5,7 +5,7 @@ queue, behind one that waits. Else the rank waits for whoever is missing. What i
 collectives instead counts the same moment several times.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from feedline.analysis.comm.clocks import Alignment
 from feedline.analysis.comm.collectives import PHASES, Collectives
 from feedline.analysis.comm.match import MISSING, Matched
-from feedline.analysis.comm.operations import SLOTS
+from feedline.analysis.comm.operations import SLOTS, operation
 from feedline.analysis.timeline import IntArray
 
 PARTS = ("compute", "hidden_transfer", "exposed_transfer", "hidden_wait", "exposed_wait", "queue")
@@ -48,6 +48,7 @@ class Partition:
     Attributes:
         parts: PARTS -> int64 [steps], ns; they sum to the steps' lengths (Collectives.walls).
         blamed: int64 [steps, ranks], ns: waiting, by the rank that was waited for.
+        exposed: (operation, phase in which it was called) -> float64 [steps], ns: exposed_transfer, shared evenly while several move.
         moving: float64 [k]: ns that bytes moved for each entry of the rank's table, shared evenly while several move; nan: end unknown.
         unended: entries whose end nobody could tell: they are in ``compute``.
     """
@@ -55,6 +56,7 @@ class Partition:
     rank: int
     parts: dict[str, IntArray]
     blamed: IntArray
+    exposed: dict[tuple[str, str], npt.NDArray[np.float64]]
     moving: npt.NDArray[np.float64]
     unended: int
 
@@ -117,7 +119,20 @@ def partition(one: Collectives, column: int, matched: Matched, met: Meetings, bo
     shared = np.concatenate([[0.0], np.cumsum(np.where(moving > 0, length / np.maximum(moving, 1), 0.0))]) if len(edges) else np.zeros(1)
     took = np.full(len(table), np.nan)
     took[ended] = shared[np.searchsorted(edges, end)] - shared[np.searchsorted(edges, free)] if len(edges) else 0.0
-    return Partition(one.rank, parts, blamed, took, int((~ended).sum()))
+    bare = np.where(inside & (kind == PARTS.index("exposed_transfer")), length / np.maximum(moving, 1), 0.0)
+    exposed = {
+        what: np.bincount(step[inside], (bare * _count(edges, free[mine], end[mine]))[inside], count) for what, mine in _kinds(one, ended)
+    }
+    return Partition(one.rank, parts, blamed, exposed, took, int((~ended).sum()))
+
+
+def _kinds(one: Collectives, chosen: npt.NDArray[np.bool_]) -> Iterator[tuple[tuple[str, str], npt.NDArray[np.bool_]]]:
+    """(operation, phase) -> which of the chosen entries of the table are of it."""
+    names = np.array([operation(name) for name in one.names] or [""])[one.table["name"][chosen]]
+    phases = one.table["phase"][chosen]
+    for name in np.unique(names).tolist():
+        for phase in np.unique(phases[names == name]).tolist():
+            yield (name, PHASES[phase]), (names == name) & (phases == phase)
 
 
 def moving(matched: Matched, partitions: Sequence[Partition]) -> npt.NDArray[np.float64]:

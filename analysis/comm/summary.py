@@ -13,7 +13,7 @@ from feedline.analysis.comm.link import fit
 from feedline.analysis.comm.match import Matched, match
 from feedline.analysis.comm.partition import PARTS, Meetings, Partition, columns, meet, partition
 from feedline.analysis.comm.replay import Replayed, thinned
-from feedline.analysis.model import CollectiveKind, Communication, LateRank, Prediction
+from feedline.analysis.model import CollectiveKind, Communication, ExposedKind, LateRank, Prediction
 from feedline.analysis.quantities import seconds
 from feedline.profiler.ceilings import Ceilings
 
@@ -76,6 +76,7 @@ def compare(
         network_share=network.share,
         what_if=predictions,
         nccl=nccl_debug.read(nccl_lines).says(),
+        exposed={str(rank): exposed(part, first) for rank, part in partitions.items()},
         unseen=sorted({why for one in ranks for why in one.unseen}),
     )
     notes = [*matched.notes, *alignment.notes, *_unended(partitions)]
@@ -90,6 +91,13 @@ def means(part: Partition, first: int) -> dict[str, float | None]:
     """``hidden_transfer_s`` and so on, and ``compute_s``: mean seconds a step."""
     counted = {name: values[first:] if len(values) > first else values for name, values in part.parts.items()}
     return {f"{name}_s": float(counted[name].mean()) / GIGA if len(counted[name]) else None for name in PARTS}
+
+
+def exposed(part: Partition, first: int) -> list[ExposedKind]:
+    """Mean seconds a step of the transfer that no backward covers, by what moved, the most first. They sum to exposed_transfer_s."""
+    counted = {what: values[first:] if len(values) > first else values for what, values in part.exposed.items()}
+    found = [ExposedKind(*what, float(values.mean()) / GIGA) for what, values in counted.items() if values.any()]
+    return sorted(found, key=lambda one: -one.transfer_s)
 
 
 def _across(

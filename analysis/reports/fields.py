@@ -316,6 +316,12 @@ FIELDS: dict[str, dict[str, Field]] = {
         "what_if": Field("", "Replays of the bucket timeline"),
         "nccl": Field("", "What the NCCL_DEBUG output says that was given, in sentences"),
         "unseen": Field("", "Whose collectives are missing, and why; notes say what share of the step no stage explains"),
+        "exposed": Field("", "Rank number (as text) -> its exposed_transfer_s (ranks) by operation and phase, most first"),
+    },
+    "ExposedKind": {
+        "name": Field("", "Operation: all_reduce, all_gather, ..."),
+        "phase": Field("", "Of the step in which it was called: forward, backward, optimizer, loader, init or other"),
+        "transfer_s": Field("s", "Mean time a step in which it moved bytes and no backward ran, shared evenly while several move"),
     },
     "ConvergenceSummary": {
         "curves": Field("", "Numbers of the training as it went on: train loss, eval loss, lr, then what feedline.metric was given"),

@@ -1,8 +1,10 @@
-"""Moving gradients takes time that no backward covers: because the network is slow, or because there is that much to move."""
+"""Collectives move bytes while no backward runs: because the network is slow, or because there is that much to move."""
+
+from collections.abc import Sequence
 
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.model import Communication, Prediction
+from feedline.analysis.model import Communication, ExposedKind, Prediction
 from feedline.analysis.quantities import seconds, share
 
 SLOW = "slow_network"
@@ -14,12 +16,24 @@ MIN_SHARE = 0.05
 #: A bandwidth below this share of the link's or the probe's is not the message's fault.
 SLOW_SHARE = 0.50
 
+#: Share of the exposed transfer that is gradients, from which on the rest of it is not worth a word.
+ALL_OF_IT = 0.99
+SHOWN = 3  # kinds of collective in a sentence
+
 ADVICE = {
     "an fp16 or bf16 compression hook": "send gradients as bf16 (ddp_comm_hooks.default_hooks.bf16_compress_hook)",
     "gradients of": "sum the gradients of several batches before they are sent (no_sync)",
     "buckets of": "change the size of the buckets (bucket_cap_mb)",
     "a link": "a faster link",
 }
+#: Where not gradients but parameters take most: (operation, phase) -> what FSDP2 can do about it.
+GATHERED = {
+    ("all_gather", "forward"): "larger batches per rank, parameters in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)), "
+    "or a faster link",
+    ("all_gather", "backward"): "keep the parameters between forward and backward if memory allows (fully_shard(..., "
+    "reshard_after_forward=False)), or gather them in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16))",
+}
+ANY = "larger batches per rank, messages of a smaller dtype, or a faster link"
 
 
 def check(facts: Facts) -> Finding | None:
@@ -27,7 +41,7 @@ def check(facts: Facts) -> Finding | None:
     comm = facts.comm
     if comm is None or not facts.comm_parts:
         return None
-    exposed_s = min(parts.get("exposed_transfer_s") or 0.0 for parts in facts.comm_parts.values())
+    exposed_s = facts.comm_parts[_least(facts)].get("exposed_transfer_s") or 0.0
     part = exposed_s / facts.step.mean_s if facts.step.mean_s else 0.0
     if part < MIN_SHARE:
         return None
@@ -68,17 +82,50 @@ def _exposed(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
     best = best_of(comm)
     gain = f"; the replay expects {seconds(best.step_s)} per step with {best.what}" if best and best.step_s is not None else ""
     network = f". {comm.network[:1].upper()}{comm.network[1:]}" if comm.network_share is not None else ""
-    hidden_s = min(parts.get("hidden_transfer_s") or 0.0 for parts in facts.comm_parts.values())
+    hidden_s = facts.comm_parts[_least(facts)].get("hidden_transfer_s") or 0.0
+    kinds = comm.exposed.get(str(_least(facts)), [])
     return Finding(
         CAUSE,
         Severity.of(exposed_s / facts.step.mean_s),
-        says=f"moving gradients takes {seconds(exposed_s)} of each step beyond backward ({share(hidden_s / (hidden_s + exposed_s))} of the "
-        f"transfer is hidden behind it){gain}{network}",
+        says=f"{_moved(kinds)} {seconds(exposed_s)} of each step beyond backward{_by_kind(kinds)} "
+        f"({share(hidden_s / (hidden_s + exposed_s))} of the transfer is hidden behind it){gain}{network}",
         evidence=_evidence(facts, comm, exposed_s),
-        fix=_fix(best),
+        fix=_fix(best, kinds),
         disproof="a step that is as long with every rank training alone",
         cost_s=exposed_s,
     )
+
+
+def _least(facts: Facts) -> int:
+    """The rank that has least of it."""
+    return min(facts.comm_parts, key=lambda rank: facts.comm_parts[rank].get("exposed_transfer_s") or 0.0)
+
+
+def _gradients(kind: ExposedKind) -> bool:
+    return kind.phase == "backward" and kind.name in ("all_reduce", "reduce_scatter")
+
+
+def _of_gradients(kinds: Sequence[ExposedKind]) -> float:
+    """Share (0 to 1) of the exposed transfer."""
+    total = sum(one.transfer_s for one in kinds)
+    return sum(one.transfer_s for one in kinds if _gradients(one)) / total if total else 0.0
+
+
+def _moved(kinds: Sequence[ExposedKind]) -> str:
+    return "moving gradients takes" if _of_gradients(kinds) >= ALL_OF_IT else "collectives move bytes for"
+
+
+def _by_kind(kinds: Sequence[ExposedKind]) -> str:
+    """``: all_gather in forward 30.2 ms, reduce_scatter in backward (gradients) 20.5 ms``; nothing where all of it is gradients."""
+    if not kinds or _of_gradients(kinds) >= ALL_OF_IT:
+        return ""
+    told = [f"{one.name} {_when(one)}{seconds(one.transfer_s)}" for one in kinds[:SHOWN]]
+    rest_s = sum(one.transfer_s for one in kinds[SHOWN:])
+    return f": {', '.join([*told, f'other {seconds(rest_s)}'] if rest_s else told)}"
+
+
+def _when(kind: ExposedKind) -> str:
+    return f"in {kind.phase} {'(gradients) ' if _gradients(kind) else ''}" if kind.phase != "other" else ""
 
 
 def best_of(comm: Communication) -> Prediction | None:
@@ -87,7 +134,9 @@ def best_of(comm: Communication) -> Prediction | None:
     return max(own, key=lambda one: one.gain_s, default=None)
 
 
-def _fix(best: Prediction | None) -> str:
+def _fix(best: Prediction | None, kinds: Sequence[ExposedKind]) -> str:
+    if best is None and kinds and not _gradients(kinds[0]):
+        return GATHERED.get((kinds[0].name, kinds[0].phase), ANY)
     chosen = next((advice for begin, advice in ADVICE.items() if best and best.what.startswith(begin)), None)
     if best and chosen and best.what.startswith("buckets"):
         return f"{chosen}: {best.what}"

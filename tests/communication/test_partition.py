@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from communication.made_up import MB, MS, NO_CLOCK, Training, always, messages, train
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -201,6 +202,7 @@ def test_the_sweep_is_what_a_look_at_each_nanosecond_finds(ranks):
     for column, one in enumerate(ranks):
         part = partition(one, column, matched, met, 0.0)
         assert (sum(part.parts.values()) == one.walls).all()
+        assert sum(part.exposed.values(), np.zeros(len(one.steps))) == pytest.approx(part.parts["exposed_transfer"])
         expected = slow(one, column, matched, met, slots)
         assert {name: values.tolist() for name, values in part.parts.items()} == {
             name: values.tolist() for name, values in expected.items()

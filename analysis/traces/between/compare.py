@@ -10,7 +10,7 @@ from feedline.analysis.comm.clocks import FEWEST, Alignment, align
 from feedline.analysis.comm.collectives import Collectives, RankClock
 from feedline.analysis.comm.match import MISSING, Matched, match
 from feedline.analysis.comm.partition import Meetings, Partition, meet, partition
-from feedline.analysis.comm.summary import collective_kind, late_rank, means
+from feedline.analysis.comm.summary import collective_kind, exposed, late_rank, means
 from feedline.analysis.model import Communication, LateRank
 from feedline.analysis.quantities import seconds
 from feedline.analysis.timeline import IntArray
@@ -253,4 +253,5 @@ def _communication(matched: Matched, partitions: list[Partition], alignment: Ali
         what_if=[],
         nccl=[],
         unseen=[],
+        exposed={str(part.rank): exposed(part, 0) for part in partitions},
     )

@@ -1,0 +1,21 @@
+"""FSDP2 moves parameters and gradients: what of both no backward covers is told by what moved."""
+
+import pytest
+from comm_tap.launching import launch, say_what_went_wrong
+
+from feedline.analysis.build import build
+from feedline.profiler.store.read import Run
+
+
+def test_gathered_parameters_are_not_called_gradients(tmp_path):
+    say_what_went_wrong(launch(tmp_path, "sharded.py", 2))
+
+    report = build(Run.open(tmp_path / "run"))
+
+    for rank, kinds in report.comm.exposed.items():
+        comm = report.ranks[rank]["comm"]
+        assert sum(one.transfer_s for one in kinds) == pytest.approx(comm["exposed_transfer_s"])
+        assert ("all_gather", "forward") in [(one.name, one.phase) for one in kinds]
+    (found,) = [one for one in report.findings if one.cause == "exposed_communication"]
+    assert found.says.startswith("collectives move bytes for ") and "all_gather in forward " in found.says
+    assert "gradients" not in found.says.split(": ")[0] and "no_sync" not in found.fix
