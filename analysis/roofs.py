@@ -15,6 +15,8 @@ THIS_RUN = "this run"
 WAITING = ("wait", "epoch_start")  # of the main process
 INLINE = ("read", "decode", "augment", "dataset", "user", "collate")  # the loader's own work, when it runs in the main process
 MOVING = ("transport", "pin", "copy")  # in the main process
+OTHERS = 0.1  # CPUs that are worth a word (docs/rules.md, busy_neighbors)
+LEAST = 1e-3  # of a figure: less than its last digit
 MOSTLY = 0.5  # a read that is blocked for so much of its time comes from a disk
 
 
@@ -39,10 +41,20 @@ def for_ranks_s(report: Report) -> float:
     return float(waited) if isinstance(waited, (int, float)) else 0.0
 
 
-def computing_s(step: StepSummary, turns: bool) -> float:
-    """The mean step without waiting for a batch, making one, or waiting for a CPU."""
-    waited = sum(step.stages.get(name, 0.0) for name in (*WAITING, *(INLINE if turns else ())))
-    return step.mean_s - waited - (step.runqueue_s or 0.0)
+def left_out(step: StepSummary, turns: bool, for_ranks: float) -> dict[str, float]:
+    """Seconds of the mean step that are none of its own work, by what they are."""
+    return {
+        "waiting for batches": sum(step.stages.get(name, 0.0) for name in WAITING),
+        "making batches": sum(step.stages.get(name, 0.0) for name in INLINE) if turns else 0.0,
+        "waiting for other ranks": for_ranks,
+        "waiting for a CPU": step.runqueue_s or 0.0,
+    }
+
+
+def without(parts: dict[str, float], whole_s: float) -> str:
+    """What a figure leaves out, in words: nobody takes it for the whole then."""
+    named = [f"{seconds(spent)} {what}" for what, spent in parts.items() if spent >= LEAST * whole_s > 0]
+    return f" without {' and '.join([', '.join(named[:-1]), named[-1]] if len(named) > 1 else named)}" if named else ""
 
 
 def cpus(report: Report) -> float | None:
@@ -53,17 +65,19 @@ def cpus(report: Report) -> float | None:
 
 def _of_step(report: Report, step: StepSummary, batch: float) -> Iterator[Roof]:
     turns, for_ranks = in_turns(report.workers, step), for_ranks_s(report)
-    alone = computing_s(step, turns) - for_ranks
+    parts, samples = left_out(step, turns, for_ranks), f"for {count(batch)} samples"
+    alone = step.mean_s - sum(parts.values())
     if alone > 0:
-        yield _roof("step", "step", batch / alone, f"a step without waiting takes {seconds(alone)} for {count(batch)} samples")
+        yield _roof("step", "step", batch / alone, f"a step takes {seconds(alone)} {samples}{without(parts, step.mean_s)}")
     if turns:
-        both = step.mean_s - for_ranks
-        says = f"no workers: making a batch and computing on it take turns, {seconds(both)} for {count(batch)} samples"
+        both, apart = step.mean_s - for_ranks, {"waiting for other ranks": for_ranks}
+        says = f"no workers: making a batch and computing on it take turns, {seconds(both)} {samples}{without(apart, step.mean_s)}"
         yield _roof("in turns", "turns", batch / both, says)
     for name in MOVING:
-        took = (step.gpu_stages or {}).get(name) or step.stages.get(name, 0.0)
+        on_gpu = (step.gpu_stages or {}).get(name)
+        took = on_gpu or step.stages.get(name, 0.0)
         if took > 0:
-            yield _roof(name, "stage", batch / took, f"{seconds(took)} per step", binds=False)
+            yield _roof(name, "stage", batch / took, f"{seconds(took)} per step{' on the GPU' if on_gpu else ''}", binds=False)
 
 
 def _of_workers(workers: Workers | None, turns: bool) -> Iterator[Roof]:
@@ -73,22 +87,24 @@ def _of_workers(workers: Workers | None, turns: bool) -> Iterator[Roof]:
     busy = total.wall_s - (total.runqueue_s or 0.0)
     if busy > 0 and (workers.processes or turns):
         who = _workers(max(workers.processes, 1))
-        yield _roof(who if turns else "workers", "workers", max(workers.processes, 1) / busy, f"{who}, {seconds(busy)} per sample")
+        says = f"{who}, {seconds(busy)} per sample{without({'waiting for a CPU': total.runqueue_s or 0.0}, total.wall_s)}"
+        yield _roof(who if turns else "workers", "workers", max(workers.processes, 1) / busy, says)
 
 
 def _of_cpus(report: Report, batch: float) -> Iterator[Roof]:
     step, workers, cores = report.step, report.workers, cpus(report)
     if not cores:
         return
+    have = _cpus(cores, report)
     if step is not None and step.cpu_s:
         each = step.cpu_s / batch
-        yield _roof("all CPUs", "cores", cores / each, f"{_cpus(cores)}, {seconds(each)} CPU per sample for everything")
+        yield _roof("all CPUs", "cores", cores / each, f"{have}, {seconds(each)} CPU per sample for everything")
     costs = workers.per_sample if workers else {}
     for stage in ("total", *SAMPLE_STAGES):
         cost = costs.get(stage)
         if cost is not None and cost.cpu_s and stage not in MOVING:
             name, kind = ("loader on all CPUs", "cores") if stage == "total" else (stage, "stage")
-            says = f"{_cpus(cores)}, {seconds(cost.cpu_s)} CPU per sample"
+            says = f"{have}, {seconds(cost.cpu_s)} CPU per sample"
             yield _roof(name, kind, cores / cost.cpu_s, says, binds=stage == "total")
 
 
@@ -96,8 +112,12 @@ def _roof(name: str, kind: str, samples_per_s: float, says: str, binds: bool = T
     return Roof(name, kind, samples_per_s, None, None, says, THIS_RUN, binds)
 
 
-def _cpus(cores: float) -> str:
-    return "1 CPU" if cores == 1 else f"{count(cores)} CPUs"
+def _cpus(cores: float, report: Report) -> str:
+    """How many there are for a rank; other programs' part is in it, for a limit is what the run could have."""
+    have = "1 CPU" if cores == 1 else f"{count(cores)} CPUs"
+    others = report.cpus.others if report.cpus else None
+    taken = f" of which other programs hold {number(others / max(report.run.ranks, 1))}" if others and others >= OTHERS else ""
+    return f"{have}{' per rank' if report.run.ranks > 1 else ''}{taken}"
 
 
 def _workers(processes: int) -> str:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from feedline.analysis.model import Cost, Flop, Hook, Loader, Report, Roofline, RunInfo, StepSeries, StepSummary, Throughput, Workers
+from feedline.analysis.model import Cost, Cpus, Flop, Hook, Loader, Report, Roofline, RunInfo, StepSeries, StepSummary, Throughput, Workers
 from feedline.analysis.roofline import roofline
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
@@ -83,7 +83,7 @@ def test_the_lowest_roof_is_the_nearest_and_the_one_above_it_the_next() -> None:
     assert (found.nearest, found.next, found.becomes) == ("workers", "step", pytest.approx(250))
     assert found.says == (
         "100 samples/s is 100.0 % of the binding limit, workers (2 workers, 20.0 ms per sample). The next limit is step "
-        "(a step without waiting takes 40.0 ms for 10 samples): 100 -> at most 250 samples/s."
+        "(a step takes 40.0 ms for 10 samples without 60.0 ms waiting for batches): 100 -> at most 250 samples/s."
     )
 
 
@@ -100,6 +100,20 @@ def test_time_without_a_cpu_is_the_cpus_roof_and_neither_the_workers_nor_the_ste
     assert roof(full, "workers") == pytest.approx(2 / (16 * MS))
     assert roof(full, "step") == pytest.approx(4 / (40 * MS))
     assert made(full).nearest == "all CPUs"
+
+
+def test_what_a_figure_leaves_out_is_in_its_sentence_and_sums_to_the_whole() -> None:
+    full = run({"wait": 40, "forward": 60}, {"total": cost(36, 16, 20)}, cpus=1, batch=4, runqueue_ms=20)
+    says = {one.name: one.says for one in made(full).roofs}
+
+    assert says["workers"] == "2 workers, 16.0 ms per sample without 20.0 ms waiting for a CPU"  # of a sample of 36 ms
+    assert says["step"] == "a step takes 40.0 ms for 4 samples without 40.0 ms waiting for batches and 20.0 ms waiting for a CPU"
+
+
+def test_limits_of_the_cpus_say_what_other_programs_hold_of_them() -> None:
+    beside = replace(INPUT_BOUND, cpus=Cpus(4, None, 1.0, 1.6, 1.4))
+
+    assert "4 CPUs of which other programs hold 1.60, 12.0 ms CPU per sample" in [one.says for one in made(beside).roofs]
 
 
 def test_without_workers_making_and_computing_take_turns_until_there_is_one() -> None:

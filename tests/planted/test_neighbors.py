@@ -11,6 +11,8 @@ from planted import photos
 from planted.neighbor import allowed, busy
 from warm_python import WarmPython
 
+from feedline.analysis.quantities import seconds
+
 PROGRAMS = Path(__file__).parent / "programs"
 Report = dict[str, Any]
 
@@ -24,6 +26,8 @@ def test_a_program_on_the_only_cpu_is_named_as_what_holds_the_training_back(warm
     assert "other programs hold" in report["verdict"]
     assert use["allowed"] == 1 and use["others"] > 0.3 and use["own"] < 0.7
     assert use["own"] + use["others"] + use["free"] == pytest.approx(1, abs=0.1)
+    total, limits = report["workers"]["per_sample"]["total"], {roof["name"]: roof["says"] for roof in report["roofline"]["roofs"]}
+    assert limits["1 worker"].endswith(f"without {seconds(total['runqueue_s'])} waiting for a CPU")
     assert "cpu_saturated" not in [finding["cause"] for finding in report["findings"]]
 
 
