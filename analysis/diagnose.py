@@ -22,6 +22,7 @@ MOST = 3  # findings that ask for a change: more is a list, not advice
 
 #: cause -> causes whose fix should wait for it, because it is more specific (it says *what* takes the CPU) or costs one setting.
 BEFORE: dict[str, frozenset[str]] = {
+    "slow_for_its_bytes": frozenset({"busy_neighbors", "too_few_workers", "small_files", "custom_collate", "cpu_saturated"}),
     "busy_neighbors": frozenset(
         {
             "too_few_workers",

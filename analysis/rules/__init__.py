@@ -18,6 +18,7 @@ from feedline.analysis.rules import (
     late_rank,
     objects_in_queue,
     oversize_images,
+    slow_for_its_bytes,
     small_files,
     straggler_in_order,
     thread_oversubscription,
@@ -28,6 +29,8 @@ Rule = Callable[[Facts], Finding | None]
 
 #: In the order in which they are tried; it decides between findings that cost the same.
 RULES: list[Rule] = [
+    # physics: does a stage do what it seems to do?
+    slow_for_its_bytes.check,
     # feasibility: is anything there to make batches beside the step?
     too_few_workers.check,
     # lifecycle

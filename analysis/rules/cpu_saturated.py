@@ -7,6 +7,7 @@ from feedline.analysis.rules import cpus
 from feedline.analysis.rules.held import held, severity
 
 CAUSE = "cpu_saturated"
+FIX = "spend less CPU per sample (faster decoder, smaller images, augmentation on the GPU) or get more CPUs; more workers only queue"
 
 
 def check(facts: Facts) -> Finding | None:
@@ -20,7 +21,9 @@ def check(facts: Facts) -> Finding | None:
         weight,
         says=_says(facts),
         evidence=_evidence(facts),
-        fix="spend less CPU per sample (faster decoder, smaller images, augmentation on the GPU) or get more CPUs; more workers only queue",
+        fix=FIX
+        if facts.cpus and facts.cpus.others is not None
+        else f"see with top whether another program holds the CPUs; if none does, {FIX}",
         disproof="samples per second that grow with one more worker",
         cost_s=cost_s,
     )

@@ -11,6 +11,9 @@ MAX_RUNQUEUE_SHARE = 0.15
 #: Where the training itself uses more of its CPUs than this, more workers win less than 1 / 0.8 = 1.25x (docs/rules.md).
 MAX_USED_SHARE = 0.80
 
+#: CPU of a whole process over that of the threads that are accounted for (docs/rules.md).
+MIN_PROCESS_RATIO = 1.2
+
 #: Less is not told from the kernel's own work: a process's CPU time is known to 10 ms, and read every 250 ms at most (docs/rules.md).
 MIN_OTHERS = 0.1
 
@@ -50,6 +53,21 @@ def cost_share(facts: Facts, *stages: str) -> float:
     wait for one is chance."""
     by_cpu = min(1.0, sum(cpu_share_of(facts, stage) for stage in stages)) if saturated(facts) else 0.0
     return max(by_cpu, making_share(facts, *stages))
+
+
+def process_ratio(facts: Facts) -> float | None:
+    """CPU time of the processes that make samples over that of their threads that are accounted for: above 1 there are helper threads."""
+    process_s, accounted_s = facts.process_cpu_s, accounted(facts)
+    return process_s / accounted_s if process_s is not None and accounted_s else None
+
+
+def accounted(facts: Facts) -> float | None:
+    """CPU seconds per sample of the threads that make and send it."""
+    cost = total(facts)
+    if cost is None or not cost.cpu_s:
+        return None
+    sending = facts.workers.per_sample.get("transport") if facts.workers else None
+    return cost.cpu_s + (sending.cpu_s or 0.0 if sending else 0.0)  # the queue's feeder thread pickles beside the worker
 
 
 def own_cpus(facts: Facts) -> float | None:
@@ -103,4 +121,5 @@ def use(facts: Facts) -> str:
     if sampled.others is None or sampled.free is None:
         return f"this training uses {number(own)} {of}"
     busy = f", other programs {number(sampled.others)}" if sampled.others >= MIN_OTHERS else ""
-    return f"this training uses {number(own)} {of}{busy}; {number(sampled.free)} are free"
+    free = f"{number(sampled.free)} are free" if sampled.free >= MIN_OTHERS else "none is free"
+    return f"this training uses {number(own)} {of}{busy}; {free}"

@@ -14,6 +14,7 @@ from feedline.profiler.samplers.sources import default_sources
 from feedline.profiler.samplers.writer import MAX_BYTES, GaugeWriter
 
 JOIN_S = 0.5
+SHORTEST_NS = 100_000_000  # CPU time is known to 10 ms
 EARLY = 4  # times as often in the beginning: a training of two seconds would have one reading, or none
 FEW_DESCRIPTORS = 128  # the sources hold about 10, and a loader's worker needs about 8
 OWN_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
@@ -133,13 +134,15 @@ class Sampler(threading.Thread):
     def _sample(self) -> None:
         """Tick until ``stop``. Ticks that could not be on time are left out, not made up for."""
         begin, ticks = clock.wall_ns(), 0
+        last = begin
         due = begin + self._period_ns(ticks)
         while not self._ending.wait(max(0, due - clock.wall_ns()) * 1e-9):
+            last = clock.wall_ns()
             self.tick()
             ticks += 1
             period = self._period_ns(ticks)
             due += period * max(1, -(-(clock.wall_ns() - due) // period))
-        if ticks == 0:  # a run shorter than a period
+        if ticks == 0 or clock.wall_ns() - last > SHORTEST_NS:  # a run shorter than a period, or the rest of one
             self.tick()
 
     def _period_ns(self, ticks: int) -> int:

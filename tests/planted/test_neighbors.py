@@ -31,6 +31,19 @@ def test_a_program_on_the_only_cpu_is_named_as_what_holds_the_training_back(warm
     assert "cpu_saturated" not in [finding["cause"] for finding in report["findings"]]
 
 
+def test_threads_that_spin_for_a_cpu_are_named_and_one_thread_is_faster(warm_python, tmp_path):
+    program = [*of_arrays(tmp_path)[:2], 2]
+    with busy(*allowed(2)):
+        report = recorded(warm_python, tmp_path, 2, *program)
+        advised = recorded(warm_python, tmp_path, 2, *program, "healthy")
+
+    first = report["findings"][0]
+    assert first["cause"] == "slow_for_its_bytes", report["verdict"]
+    assert "torch.set_num_threads(1)" in first["fix"] and "other programs" in first["says"]
+    assert advised["step"]["mean_s"] < 0.5 * report["step"]["mean_s"]
+    assert "slow_for_its_bytes" not in [finding["cause"] for finding in advised["findings"]]
+
+
 def of_sums(folder: Path) -> list[object]:
     return ["sums_in_turns.py", 80]
 
