@@ -1,6 +1,6 @@
 """From facts to findings: the gate, the rules, and the order in which a person should act on them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from feedline.analysis.convergence.checks import GRAVE
 from feedline.analysis.facts import Facts
@@ -16,7 +16,7 @@ from feedline.analysis.rules import (
     input_bound_unexplained,
     late_rank,
 )
-from feedline.analysis.rules.held import MIN_WAIT_SHARE, steady_share
+from feedline.analysis.rules.held import MIN_WAIT_SHARE, num_workers, steady_share
 
 MOST = 3  # findings that ask for a change: more is a list, not advice
 
@@ -37,9 +37,8 @@ BEFORE: dict[str, frozenset[str]] = {
             "cpu_saturated",
         }
     ),
-    "too_few_workers": frozenset(
-        {"small_files", "cold_storage", "oversize_images", "decode_bound", "float32_on_host", "augmentation_bound"}
-    ),
+    "too_few_workers": frozenset({"oversize_images", "decode_bound", "float32_on_host", "augmentation_bound"}),
+    "straggler_in_order": frozenset({"blocked"}),
     "small_files": frozenset({"cold_storage"}),
     "objects_in_queue": frozenset({"cpu_saturated"}),
     "custom_collate": frozenset({"cpu_saturated"}),
@@ -49,6 +48,10 @@ BEFORE: dict[str, frozenset[str]] = {
     "float32_on_host": frozenset({"augmentation_bound", "cpu_saturated"}),
     "augmentation_bound": frozenset({"cpu_saturated"}),
 }
+
+#: What a sample waits for says why workers cannot keep pace, and its fix names more of them where they help. Where there are no workers,
+#: having some explains itself and gives more.
+EXPLAINS_SLOW_WORKERS = ("blocked", "small_files", "cold_storage")
 
 #: A specific finding goes first only if it can win this share of what the general one can; else it is a detail of it. In planted
 #: trainings (tests/planted) decoding was half to three quarters of what full CPUs cost, as the machine was busy or not.
@@ -86,7 +89,7 @@ def diagnose(facts: Facts, checks: Sequence[Finding] = ()) -> list[Finding]:
     own = [finding for finding in _of_input(facts, bool(around)) if not (loader_elsewhere and finding.cause == compute_bound.CAUSE)]
     wrong = _wrong(checks)
     grave = [finding for finding in wrong if finding.cause in GRAVE]
-    ranked = grave + rank([*around, *own, *between, *(finding for finding in wrong if finding not in grave)])
+    ranked = grave + rank([*around, *own, *between, *(finding for finding in wrong if finding not in grave)], before(facts))
     asking = [finding for finding in ranked if finding.severity is not Severity.INFO]
     return asking[:MOST] + [finding for finding in ranked if finding.severity is Severity.INFO]
 
@@ -108,23 +111,30 @@ def _of_input(facts: Facts, explained: bool) -> list[Finding]:
     return found
 
 
-def rank(findings: list[Finding]) -> list[Finding]:
-    """By severity, then cost; but what ``BEFORE`` names goes directly ahead of what should wait for it."""
+def before(facts: Facts) -> dict[str, frozenset[str]]:
+    """``BEFORE`` for these facts."""
+    if not num_workers(facts):
+        return BEFORE
+    return BEFORE | {cause: BEFORE.get(cause, frozenset()) | {"too_few_workers"} for cause in EXPLAINS_SLOW_WORKERS}
+
+
+def rank(findings: list[Finding], before: Mapping[str, frozenset[str]] = BEFORE) -> list[Finding]:
+    """By severity, then cost; but what ``before`` names goes directly ahead of what should wait for it."""
     keys: dict[str, tuple[int, float, int, float]] = {}
 
     def key(finding: Finding) -> tuple[int, float, int, float]:
         if finding.cause not in keys:
             own = (_ORDER.index(finding.severity), -finding.cost_s, 0, -finding.cost_s)
-            later = [key(other) for other in findings if _goes_before(finding, other)]
+            later = [key(other) for other in findings if _goes_before(finding, other, before)]
             keys[finding.cause] = min([own, *((severity, cost, place - 1, -finding.cost_s) for severity, cost, place, _ in later)])
         return keys[finding.cause]
 
     return sorted(findings, key=key)
 
 
-def _goes_before(first: Finding, second: Finding) -> bool:
+def _goes_before(first: Finding, second: Finding, before: Mapping[str, frozenset[str]]) -> bool:
     same_list = (first.severity is Severity.INFO) == (second.severity is Severity.INFO)
-    return same_list and second.cause in BEFORE.get(first.cause, ()) and first.cost_s >= MIN_PART * second.cost_s
+    return same_list and second.cause in before.get(first.cause, ()) and first.cost_s >= MIN_PART * second.cost_s
 
 
 def leading(findings: Sequence[Finding]) -> Finding | None:

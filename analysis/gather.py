@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from feedline.analysis import computing, waits
+from feedline.analysis import blocking, computing, waits
 from feedline.analysis.boundaries import Records
 from feedline.analysis.costs import Details, FloatArray, Makers, operations, per_sample
 from feedline.analysis.model import STEP_STAGES, Cost, Loader, StepSeries, StepSummary, Throughput, Workers
@@ -228,6 +228,7 @@ def workers(rank: Gathered) -> Workers | None:
     busy, idle = busy_shares([process for process in rank.makers.processes if process.is_worker])
     details = rank.details
     seen = details.decoded > 0
+    blocked = blocking.of(rank.main, rank.makers.processes, rank.makers.loaders)
     return Workers(
         processes=len({(process.header["loader"], process.header["worker"]) for process in rank.makers.processes if process.is_worker}),
         busy_share=busy,
@@ -242,6 +243,8 @@ def workers(rank: Gathered) -> Workers | None:
         decoded_pixels=details.per_sample(details.decoded) if seen.any() else None,
         output_pixels=details.per_sample(details.output) if details.output.any() else None,
         sample_wall_histogram=histogram(rank.makers.processes),
+        blocked_by=blocked.by,
+        blocked_looks=blocked.looks,
     )
 
 

@@ -168,6 +168,8 @@ class Workers:
     decoded_pixels: float | None  # per sample
     output_pixels: float | None  # per sample, of the last picture before the tensor
     sample_wall_histogram: list[tuple[float, int]]  # (upper edge in s, samples)
+    blocked_by: dict[str, float] = field(default_factory=dict)  # what blocked makers of batches waited for -> share of the looks at them
+    blocked_looks: int = 0  # that found one blocked
 
 
 @dataclass(frozen=True)

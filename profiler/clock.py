@@ -35,6 +35,12 @@ class Traffic(NamedTuple):
     major_faults: int  # page faults that had to read (mmap)
 
 
+class _Own(threading.local):
+    """What this thread has read of /proc for us, which the kernel counts as its file traffic."""
+
+    chars = calls = 0
+
+
 class ThreadCounters:
     """Reads the calling thread's /proc counters through file descriptors opened once per thread.
 
@@ -42,13 +48,18 @@ class ThreadCounters:
     """
 
     def __init__(self) -> None:
-        self._local = threading.local()
+        self.forget_after_fork()
         self.absent: dict[str, str] = {}
+
+    def forget_after_fork(self) -> None:
+        """In the child of a fork: the descriptors that it inherited are of its parent's thread."""
+        self._local = threading.local()
+        self._own = _Own()
 
     def runqueue_ns(self) -> int:
         """Nanoseconds that the calling thread has been runnable but not running, or UNMEASURED."""
         try:
-            return int(os.pread(self._local.schedstat, 64, 0).split()[1])
+            return int(self._read(self._local.schedstat, 64).split()[1])
         except AttributeError:
             if self._open("schedstat"):
                 return self.runqueue_ns()
@@ -57,17 +68,25 @@ class ThreadCounters:
         return UNMEASURED
 
     def traffic(self) -> Traffic | None:
-        """File traffic of the calling thread so far, or None where /proc does not tell."""
+        """File traffic of the calling thread so far without what reading these counters is itself, or None where /proc does not tell."""
         try:
-            fields = os.pread(self._local.io, 256, 0).split()
+            own = self._own
+            chars, calls = own.chars, own.calls  # the reading under way is counted when it has ended
+            fields = self._read(self._local.io, 256).split()
             faults = resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
-            return Traffic(int(fields[1]), int(fields[5]), int(fields[9]), faults)
+            return Traffic(int(fields[1]) - chars, int(fields[5]) - calls, int(fields[9]), faults)
         except AttributeError:
             if self._open("io"):
                 return self.traffic()
         except (OSError, IndexError, ValueError, TypeError):
             pass
         return None
+
+    def _read(self, file: int, size: int) -> bytes:
+        data, own = os.pread(file, size, 0), self._own
+        own.chars += len(data)
+        own.calls += 1
+        return data
 
     def _open(self, name: str) -> bool:
         path = f"/proc/thread-self/{name}"
@@ -83,6 +102,7 @@ class ThreadCounters:
 
 
 counters = ThreadCounters()
+os.register_at_fork(after_in_child=counters.forget_after_fork)
 
 
 def anchor() -> dict[str, int]:

@@ -89,6 +89,10 @@ class Stage(enum.IntEnum):
     #: cpu: sum of wall. nbytes, extra: sums of these. A second one, whose source is 256 more: sums of cpu and runqueue
     SUMS = 49
 
+    #: No span: a thread that makes batches was blocked when it was looked at from outside (samplers/looks.py). number: its process.
+    #: source: what it waited for (samplers/system_calls.py). extra: ns that the look stands for
+    LOOK = 55
+
     # What ranks do together (taps/collectives).
     #: start: enqueued. wall: until it was complete; -1: not yet, or nobody could tell. source: operation. cpu, runqueue: ids of names, of
     #: its group and dtype. nbytes: full message. number: of it within the group. extra: ns from start until a GPU came to it. Flags: BUCKET

@@ -137,6 +137,12 @@ FIELDS: dict[str, dict[str, Field]] = {
             "s, samples",
             "Pairs (upper edge, samples that took that long at most, and longer than the edge before); estimated in long runs",
         ),
+        "blocked_by": Field(
+            "1",
+            "What the makers of batches waited for -> share (0 to 1) of their blocked time, from looks at their threads: sleep, lock, "
+            "network, another process, file, page fault, unknown. Empty: not seen",
+        ),
+        "blocked_looks": Field("looks", "Looks that found one blocked while it made a batch; few make blocked_by uncertain"),
     },
     "Cost": {
         "wall_s": Field("s", "Wall time per sample; cpu_s + runqueue_s + blocked_s where all three are measured"),

@@ -6,6 +6,7 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import Finding
 from feedline.analysis.rules import (
     augmentation_bound,
+    blocked,
     busy_neighbors,
     cold_storage,
     compute_bound,
@@ -39,6 +40,7 @@ RULES: list[Rule] = [
     objects_in_queue.check,
     custom_collate.check,
     # blocked
+    blocked.check,
     small_files.check,
     cold_storage.check,
     # CPU

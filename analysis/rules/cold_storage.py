@@ -3,29 +3,25 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import share, size
-from feedline.analysis.rules.cpus import blocked_share
-from feedline.analysis.rules.held import held, severity
+from feedline.analysis.rules.cpus import saturated
+from feedline.analysis.rules.held import severity
+from feedline.analysis.rules.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
+from feedline.analysis.rules.too_few_workers import needed
 
 CAUSE = "cold_storage"
-
-#: docs/rules.md. 300 JPEGs from the page cache were blocked for about 0 ms, the same files from the disk for 75 to 83 ms.
-MIN_BLOCKED_SHARE = 0.30
 
 #: Bytes from the disk over bytes read (docs/rules.md). Files read through memory maps have no bytes read, only page faults.
 MIN_DISK_SHARE = 0.20
 
-#: One page: less than that per sample is the file system's own housekeeping.
-MIN_DISK_BYTES = 4096
-
 
 def check(facts: Facts) -> Finding | None:
     """Look for samples that are blocked while bytes come from the disk."""
-    blocked, traffic = blocked_share(facts), facts.traffic
+    blocked, traffic = storage_share(facts), facts.traffic
     if blocked is None or blocked <= MIN_BLOCKED_SHARE or traffic.disk_bytes is None or traffic.disk_bytes < MIN_DISK_BYTES:
         return None
     if traffic.disk_bytes <= MIN_DISK_SHARE * (traffic.read_chars or 0.0):
         return None
-    cost_s = held(facts).making_s * blocked
+    cost_s = spared_s(facts, blocked)
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
@@ -36,17 +32,25 @@ def check(facts: Facts) -> Finding | None:
         says=f"samples wait for the disk {share(blocked)} of their time: {size(traffic.disk_bytes)} of each come from it"
         + (" through page faults" if mapped else ""),
         evidence=_evidence(facts, blocked, traffic.disk_bytes),
-        fix="while bytes/s still grow with workers, use more of them; else move the data to a faster or local disk, keep it in memory, "
-        "or store fewer bytes; read large shards (tar, LMDB) rather than single files",
+        fix=_fix(facts),
         disproof="a second epoch, from the page cache, that waits as long as the first",
         cost_s=cost_s,
+    )
+
+
+def _fix(facts: Facts) -> str:
+    number = None if saturated(facts) else needed(facts)
+    workers = "use more workers" if number is None else f"set num_workers={number}"
+    return (
+        f"{workers} while bytes/s still grow with them; else move the data to a faster or local disk, keep it in memory, or store fewer "
+        "bytes; read large shards (tar, LMDB) in order"
     )
 
 
 def _evidence(facts: Facts, blocked: float, disk_bytes: float) -> list[Evidence]:
     rate, traffic = facts.throughput.samples_per_s, facts.traffic
     found = [
-        ("blocked share of a sample's time", blocked, SHARE),
+        ("share of a sample's time blocked by storage", blocked, SHARE),
         ("bytes from the disk per sample", disk_bytes, "B"),
         ("bytes read per sample", traffic.read_chars, "B"),
         ("major page faults per sample", traffic.major_faults, "faults"),

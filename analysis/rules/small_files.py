@@ -3,27 +3,29 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import number, share, size
-from feedline.analysis.rules.cpus import blocked_share
-from feedline.analysis.rules.held import held, making_share, severity
+from feedline.analysis.rules.held import making_share, severity
+from feedline.analysis.rules.storage import MIN_BLOCKED_SHARE, spared_s, storage_share
 
 CAUSE = "small_files"
 
 #: docs/rules.md. Below it the time of a read is the time of a call and a round trip, not of its bytes.
 MAX_READ_BYTES = 64 * 1024
 
-#: The share that cold storage must have as well (docs/rules.md): less is not what the sample waits for.
-MIN_READ_SHARE = 0.30
+#: A sample that needs less than one read is not stored in files of its own (docs/rules.md).
+MIN_READS = 1.0
 
 
 def check(facts: Facts) -> Finding | None:
     """Compare the bytes of a mean read with 64 KiB, where reading is a large part of the sample."""
     traffic = facts.traffic
-    if not traffic.read_calls or not traffic.read_chars or traffic.read_chars / traffic.read_calls >= MAX_READ_BYTES:
+    if not traffic.read_chars or (traffic.read_calls or 0.0) < MIN_READS:
         return None
-    reading = _read_share(facts)
-    cost_s = held(facts).making_s * reading
+    if traffic.read_calls is None or traffic.read_chars / traffic.read_calls >= MAX_READ_BYTES:
+        return None
+    reading = making_share(facts, "read") or storage_share(facts) or 0.0  # where no hook saw the reads
+    cost_s = spared_s(facts, reading)
     weight = severity(facts, cost_s)
-    if reading < MIN_READ_SHARE or weight is Severity.INFO:
+    if reading < MIN_BLOCKED_SHARE or weight is Severity.INFO:
         return None
     mean = traffic.read_chars / traffic.read_calls
     return Finding(
@@ -39,8 +41,3 @@ def check(facts: Facts) -> Finding | None:
         disproof="read time per sample that stays the same when 50 of the files are read from one tar",
         cost_s=cost_s,
     )
-
-
-def _read_share(facts: Facts) -> float:
-    """Where the reads themselves were not seen, a sample that is blocked and reads is blocked in them."""
-    return making_share(facts, "read") or blocked_share(facts) or 0.0

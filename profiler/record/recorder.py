@@ -58,6 +58,12 @@ class ConvergenceTap(Protocol):
     def rested(self, updates: int, samples: int) -> None: ...
 
 
+class LooksAtThreads(Protocol):
+    """Looks at what blocked threads wait for (samplers/looks.py)."""
+
+    def watch(self, pid: int, thread: int) -> None: ...
+
+
 class Resting(Protocol):
     """A stretch of steps that are only counted (taps/rests.py). ``taken``: loader -> batches and samples that it handed over."""
 
@@ -94,6 +100,7 @@ class Recorder:
         flops: told of forwards and backwards until it has counted a step, or None.
         convergence: told of the training's losses, gradients and updates, or None.
         beginnings: told of a loader's passes, or None.
+        looks: told which threads make batches, or None.
         batch: key of the batch this process works on (events.batch_key).
         loader: number of the loader this process works for.
         made: id of the batch that was made last in this process, and what it is: without workers, the loader hands it over as it is.
@@ -111,6 +118,7 @@ class Recorder:
         self.flops: FlopTap | None = None
         self.convergence: ConvergenceTap | None = None
         self.beginnings: BeginningsTap | None = None
+        self.looks: LooksAtThreads | None = None
         self.batch = 0
         self.loader = 0
         self.made: tuple[int, Any] = 0, None
@@ -146,7 +154,7 @@ class Recorder:
     def close(self) -> None:
         """Stop recording in this process; the file is complete as it is."""
         self.awake()
-        segment, self.main, self.segment = self.segment, None, None
+        segment, self.main, self.segment, self.looks = self.segment, None, None, None
         if segment is not None:
             segment.close()
 
@@ -158,7 +166,7 @@ class Recorder:
             rest.segment.forget()
         if self.segment is not None:
             self.segment.forget()
-        self.main = self.segment = self.gpu = self.flops = self.convergence = self.beginnings = None
+        self.main = self.segment = self.gpu = self.flops = self.convergence = self.beginnings = self.looks = None
 
 
 class Inside(threading.local):

@@ -20,6 +20,7 @@ from feedline.profiler.record.libraries import attach_in_main
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.record.versions import versions
 from feedline.profiler.record.window import Window
+from feedline.profiler.samplers.looks import Looks
 from feedline.profiler.samplers.sampler import Sampler
 from feedline.profiler.samplers.sources import default_sources
 from feedline.profiler.samplers.unfollowed import Unfollowed
@@ -116,7 +117,8 @@ class Session:
             raise OutputError(f"cannot write the run folder {path} ({error.strerror})", ELSEWHERE, "make room") from error
         self._every, self._window, self._changes = every, window, changes
         sources = default_sources() + ([Unfollowed(self.path, record_argv)] if follows else [])
-        self._sampler = Sampler(self.folder / GAUGES, sources, early=40)
+        self._looks = Looks()
+        self._sampler = Sampler(self.folder / GAUGES, sources, early=40, looks=self._looks)
         self._hooks, self._changing = (Hooks(self._tell_hook, self._write_manifest) for _ in range(2))
         try:
             self._begin(segment)
@@ -126,6 +128,7 @@ class Session:
 
     def _begin(self, segment: Segment) -> None:
         recorder.open_main(segment, self._every)
+        recorder.looks = self._looks
         if self._changes is not None:
             self._changes.attach(self._changing)
         attach_in_main(self._hooks, self.folder, self._tell_loader, self._tell_setup, self._window)

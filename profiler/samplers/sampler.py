@@ -9,6 +9,7 @@ from pathlib import Path
 
 from feedline.profiler import clock, masks
 from feedline.profiler.samplers.gauges import Legend
+from feedline.profiler.samplers.looks import Looks
 from feedline.profiler.samplers.source import Source, reason
 from feedline.profiler.samplers.sources import default_sources
 from feedline.profiler.samplers.writer import MAX_BYTES, GaugeWriter
@@ -30,6 +31,7 @@ class Sampler(threading.Thread):
         period_s: seconds between samples. It doubles whenever the file is full.
         max_bytes: bound on the file.
         early: how many samples at first come EARLY times as often.
+        looks: made between the samples, at times of their own.
 
     Raises:
         ValueError: ``period_s`` is not positive.
@@ -41,7 +43,13 @@ class Sampler(threading.Thread):
     """
 
     def __init__(
-        self, path: Path, sources: Sequence[Source] | None = None, period_s: float = 1.0, max_bytes: int = MAX_BYTES, early: int = 0
+        self,
+        path: Path,
+        sources: Sequence[Source] | None = None,
+        period_s: float = 1.0,
+        max_bytes: int = MAX_BYTES,
+        early: int = 0,
+        looks: Looks | None = None,
     ) -> None:
         if period_s <= 0:
             raise ValueError(f"period_s is {period_s}: it must be above 0")
@@ -54,6 +62,7 @@ class Sampler(threading.Thread):
         self._base_period_s = period_s
         self._max_bytes = max_bytes
         self._early = early
+        self._looks = looks
         self._pid = os.getpid()
         self._ending = threading.Event()
         self._numbers: dict[str, int] = {}
@@ -136,7 +145,7 @@ class Sampler(threading.Thread):
         begin, ticks = clock.wall_ns(), 0
         last = begin
         due = begin + self._period_ns(ticks)
-        while not self._ending.wait(max(0, due - clock.wall_ns()) * 1e-9):
+        while not self._wait_until(due):
             last = clock.wall_ns()
             self.tick()
             ticks += 1
@@ -147,6 +156,14 @@ class Sampler(threading.Thread):
 
     def _period_ns(self, ticks: int) -> int:
         return int(self.period_s * 1e9) // (EARLY if ticks < self._early else 1)
+
+    def _wait_until(self, due: int) -> bool:
+        """Look at threads meanwhile. True: ``stop`` was called."""
+        while (looks := self._looks) is not None and looks.due_ns < due:
+            if self._ending.wait(max(0, looks.due_ns - clock.wall_ns()) * 1e-9):
+                return True
+            looks.look()
+        return self._ending.wait(max(0, due - clock.wall_ns()) * 1e-9)
 
     def _describe(self, source: Source) -> None:
         try:

@@ -11,6 +11,7 @@ iter(loader)                     EPOCH
 
 import functools
 import importlib
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from feedline.profiler import clock
+from feedline.profiler import clock, masks
 from feedline.profiler.events import Flag, Stage, batch_key
 from feedline.profiler.record.recorder import Inside, Span, recorder
 from feedline.profiler.store.segment import window_of
@@ -120,6 +121,7 @@ class LoaderTaps:
             with Span(segment, Stage.EPOCH, state.loader, state.epoch) as span:
                 span.extra = workers = getattr(loader, "num_workers", 0)
                 if library is None:
+                    watch_makers([(os.getpid(), threading.get_native_id())])
                     return original(iterator, loader, *args, **kwargs)
                 with self._starting:
                     module = importlib.import_module(library.worker_module)
@@ -140,6 +142,7 @@ class LoaderTaps:
                         original(iterator, loader, *args, **kwargs)
                     finally:
                         patches.undo()
+            watch_makers([(worker.pid, worker.pid) for worker in getattr(iterator, "_workers", ())])
             with suppress(AttributeError):  # workers that are threads have another kind of queue
                 watch_queue(iterator._worker_result_queue, state)
 
@@ -290,6 +293,18 @@ def watched_try_get_data(original: Callable[..., Any]) -> Callable[..., Any]:
         return got
 
     return _try_get_data
+
+
+def watch_makers(makers: list[tuple[int, int]]) -> None:
+    """Have the threads looked at that make batches: (process, thread) each."""
+    looks = recorder.looks
+    for pid, thread in makers:
+        if looks is None:
+            return
+        try:
+            looks.watch(pid, thread)
+        except Exception as error:  # where the kernel does not tell, what they wait for stays unknown
+            clock.counters.absent["/proc/PID/task/THREAD/syscall"] = masks.error(error)
 
 
 def watch_queue(queue: Any, state: State) -> None:

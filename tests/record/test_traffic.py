@@ -6,6 +6,7 @@ import pytest
 from torch.utils.data import DataLoader, Dataset
 
 import feedline
+from feedline.profiler.clock import counters
 from feedline.profiler.events import Stage
 from feedline.profiler.store.read import Run
 from feedline.profiler.taps.fetch import DENSE, OPENED
@@ -40,5 +41,22 @@ def test_the_sums_are_those_of_all_batches(tmp_path):
     assert len(records) == pytest.approx(DENSE + 50, abs=8)
     samples = rank.main.of(Stage.BATCH)["extra"].sum()
     assert samples == pytest.approx(batches * BATCH, rel=0.15)
-    assert SIZE <= records["nbytes"].sum() / samples < SIZE + 100  # rchar counts our own readings of /proc as well
+    assert records["nbytes"].sum() / samples == pytest.approx(SIZE, rel=0.01)  # without our own readings of /proc
     assert records["extra"].sum() >= samples
+
+
+def test_a_fork_counts_its_own_traffic_and_not_its_parents():
+    begun = counters.traffic()
+    here, there = os.pipe()
+    child = os.fork()
+    if not child:
+        before = counters.traffic()
+        with open("/dev/zero", "rb", buffering=0) as zeros:
+            zeros.read(SIZE)
+        os.write(there, str(counters.traffic().chars - before.chars).encode())
+        os._exit(0)
+
+    os.waitpid(child, 0)
+    read = int(os.read(here, 100))
+    assert read == SIZE
+    assert counters.traffic().chars - begun.chars == len(str(SIZE))  # what it told

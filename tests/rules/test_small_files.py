@@ -25,8 +25,20 @@ def test_it_is_silent_where_reading_is_a_small_part_of_the_sample():
     assert check(waiting(sample={"read": (0.4, 0.0, 1.4)}, traffic=SMALL)) is None  # 29 %
 
 
-def test_reads_that_no_hook_saw_show_as_blocked():
-    assert check(waiting(sample={"read": (0.0, 0.0, 0.0), "dataset": (0.5, 0.0, 4.0)}, traffic=SMALL))
+UNSEEN = {"read": (0.0, 0.0, 0.0), "dataset": (0.5, 0.0, 4.0)}
+
+
+def test_reads_that_no_hook_saw_show_as_blocked_in_files():
+    assert check(waiting(sample=UNSEEN, traffic=SMALL, maker={"blocked_by": {"file": 0.9, "sleep": 0.1}, "blocked_looks": 50}))
+
+
+@pytest.mark.parametrize("seen", [{}, {"blocked_by": {"another process": 1.0}, "blocked_looks": 50}])
+def test_it_is_silent_where_what_blocks_a_sample_is_not_known_to_be_files(seen):
+    assert check(waiting(sample=UNSEEN, traffic=SMALL, maker=seen)) is None
+
+
+def test_it_is_silent_below_one_read_per_sample():
+    assert check(waiting(sample=READING, traffic=Traffic(16.6, 0.435, 0.0, 0.0))) is None
 
 
 @pytest.mark.parametrize("traffic", [Traffic(None, None, None, None), Traffic(0.0, 0.0, 0.0, 0.0)])

@@ -1,0 +1,86 @@
+"""Samples are blocked, and not by storage: they sleep, or wait for a lock, the network or another process."""
+
+from feedline.analysis.facts import Facts
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.quantities import seconds, share
+from feedline.analysis.rules import cpus
+from feedline.analysis.rules.held import severity
+from feedline.analysis.rules.storage import MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s
+from feedline.analysis.rules.too_few_workers import needed
+
+CAUSE = "blocked"
+SLEEP, LOCK, NETWORK, PROCESS, UNKNOWN = "sleep", "lock", "network", "another process", "unknown"
+
+#: What a sample does meanwhile, in a sentence that goes on with the share of its time.
+DOES = {
+    SLEEP: "sleep",
+    LOCK: "wait for a lock or for another thread",
+    NETWORK: "wait for the network",
+    PROCESS: "wait for another process",
+    UNKNOWN: "are blocked",
+}
+FIX = {
+    SLEEP: "remove the sleep from the data set (time.sleep, a rate limit, a loop that polls)",
+    LOCK: "give each worker its own file handle, connection or client, and hold the lock for less time: workers queue for a shared one",
+    NETWORK: "fetch the samples of a batch at once (threads or asyncio in __getitems__), keep connections open, or cache on a local disk",
+    PROCESS: "let the other process deliver whole batches ahead of time, or make the samples in the workers",
+    UNKNOWN: "find the call with `py-spy dump --pid PID` of a worker",
+}
+#: What goes on side by side in more workers.
+OVERLAPS = (SLEEP, NETWORK, PROCESS)
+
+
+def check(facts: Facts) -> Finding | None:
+    """Look for samples that are blocked while no file is read."""
+    blocked, seen = cpus.blocked_share(facts), blocked_by(facts)
+    if blocked is None or (seen is None and _reads(facts)):
+        return None
+    others = {kind: part * blocked for kind, part in (seen or {UNKNOWN: 1.0}).items() if kind not in STORAGE}
+    elsewhere = sum(others.values())
+    cost_s = spared_s(facts, elsewhere)
+    weight = severity(facts, cost_s)
+    if elsewhere <= MIN_BLOCKED_SHARE or weight is Severity.INFO:
+        return None
+    kind = max(others, key=lambda name: others[name])
+    return Finding(
+        CAUSE,
+        weight,
+        says=_says(facts, kind, others[kind]),
+        evidence=_evidence(facts, blocked, others),
+        fix=_fix(facts, kind),
+        disproof="samples that take as long when the call that blocks them is replaced by a value in memory",
+        cost_s=cost_s,
+    )
+
+
+def _reads(facts: Facts) -> bool:
+    """Whether samples may be blocked in files: they read some, or memory maps."""
+    traffic = facts.traffic
+    return (traffic.read_calls or 0.0) >= 1 or (traffic.disk_bytes or 0.0) > 0 or (traffic.major_faults or 0.0) > 0
+
+
+def _says(facts: Facts, kind: str, part: float) -> str:
+    total = cpus.total(facts)
+    of = f", {seconds(part * total.wall_s)} of {seconds(total.wall_s)} each" if total else ""
+    if kind == UNKNOWN:
+        return f"samples are blocked {share(part)} of their time{of}, but not by storage; by what is unknown"
+    return f"samples {DOES[kind]} {share(part)} of their time{of}"
+
+
+def _evidence(facts: Facts, blocked: float, others: dict[str, float]) -> list[Evidence]:
+    traffic, workers = facts.traffic, facts.workers
+    found = [
+        ("blocked share of a sample's time", blocked, SHARE),
+        *((f"of a sample's time: {kind}", part, SHARE) for kind, part in others.items()),
+        ("looks at blocked threads", workers.blocked_looks if workers else None, "looks"),
+        ("bytes read per sample", traffic.read_chars, "B"),
+        ("bytes from the disk per sample", traffic.disk_bytes, "B"),
+    ]
+    return [Evidence(what, value, unit) for what, value, unit in found if value is not None]
+
+
+def _fix(facts: Facts, kind: str) -> str:
+    number = needed(facts) if kind in OVERLAPS and not cpus.saturated(facts) else None
+    more = f"; workers overlap what must remain: set num_workers={number}" if number is not None else ""
+    where = "" if kind == UNKNOWN else "; `py-spy dump --pid PID` of a worker shows the line"
+    return FIX[kind] + where + more

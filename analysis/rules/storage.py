@@ -1,0 +1,51 @@
+"""What part of a sample's time storage takes, what else it is blocked by, and what sparing a part would give."""
+
+from feedline.analysis.facts import Facts
+from feedline.analysis.rules.cpus import blocked_share
+from feedline.analysis.rules.held import compute_s, held, supply_s
+
+#: Waiting for bytes of files: in a call that reads or opens one, or in a page fault outside of any call (memory maps).
+STORAGE = ("file", "page fault")
+
+#: docs/rules.md. 300 JPEGs from the page cache were blocked for about 0 ms, the same files from the disk for 75 to 83 ms.
+MIN_BLOCKED_SHARE = 0.30
+
+#: What was found in all of 10 looks makes up three quarters of the blocked time or more: 0.05 ** (1 / 10) = 0.74.
+MIN_LOOKS = 10
+
+#: One page: less than that per sample is the file system's own housekeeping.
+MIN_DISK_BYTES = 4096
+
+
+def blocked_by(facts: Facts) -> dict[str, float] | None:
+    """What blocked makers of batches wait for -> share of the blocked time; None: not seen, or not often enough."""
+    workers = facts.workers
+    return workers.blocked_by if workers is not None and workers.blocked_looks >= MIN_LOOKS else None
+
+
+def storage_share(facts: Facts) -> float | None:
+    """Share (0 to 1) of a sample's time in which it is blocked by storage; None where that is not known.
+
+    Where nobody looked, a sample is taken to wait for the disk if bytes came from it.
+    """
+    blocked, seen = blocked_share(facts), blocked_by(facts)
+    if blocked is None:
+        return None
+    if seen is not None:
+        return blocked * sum(seen.get(kind, 0.0) for kind in STORAGE)
+    return blocked if (facts.traffic.disk_bytes or 0.0) >= MIN_DISK_BYTES else None
+
+
+def spared_s(facts: Facts, share: float) -> float:
+    """Seconds per step that are spared at most if this share of the making of batches were gone.
+
+    Workers make batches beside the step: of S / W, only what is longer than C is waited for, and what else is waited for shrinks with S. A
+    batch that is ready travels while the next one is made; where that holds Python's lock (a page fault of a memory map does), it waits
+    there too, so that lack of workers shows as transport.
+    """
+    waits, supply = held(facts), supply_s(facts)
+    if supply is None:
+        return waits.making_s * share
+    lack = min(waits.making_s + waits.transport_s, max(0.0, supply - compute_s(facts)))
+    left = max(0.0, supply * (1 - share) - compute_s(facts))
+    return max(0.0, waits.making_s - lack) * share + max(0.0, lack - left)

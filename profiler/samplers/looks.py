@@ -1,0 +1,62 @@
+"""Looks at the threads that make batches: when one is blocked, what it waits for.
+
+How long a sample is blocked is measured exactly, thread by thread (profiler/clock.py). Looks from outside only say by what: a thread that
+sleeps cannot tell. They begin FIRST_S apart and come half as often each time that ROUNDS of them were made.
+"""
+
+import threading
+
+from feedline.profiler import clock
+from feedline.profiler.events import Stage
+from feedline.profiler.record.recorder import recorder
+from feedline.profiler.samplers.source import OpenFile
+from feedline.profiler.samplers.system_calls import waits_for
+
+FIRST_S = 0.025  # a run of two seconds has 80 looks; half of a share from 80 is known to 11 points (binomial, 95 %)
+ROUNDS = 200  # with a longer distance from then on: 5 s, 10 s, 20 s, ...; an hour has 2,000 rounds
+MOST = 8  # threads in one round, 15 us each; more take turns
+GOLDEN = 0.6180339887498949  # multiples of it modulo 1 are spread evenly, so that looks fall into step with nothing
+
+
+class Looks:
+    """What threads wait for, written into the recording as LOOK records.
+
+    Attributes:
+        due_ns: when the next round should be made, in ns of ``clock.wall_ns``.
+    """
+
+    def __init__(self) -> None:
+        self.due_ns = 0
+        self._lock = threading.Lock()
+        self._threads: dict[int, tuple[int, OpenFile]] = {}  # thread -> its process, and where the kernel tells of it
+        self._rounds = 0
+
+    def watch(self, pid: int, thread: int) -> None:
+        """Look at this thread too, for as long as it lives. From any thread.
+
+        Raises:
+            OSError: it has ended, or the kernel does not tell.
+        """
+        file = OpenFile(f"/proc/{pid}/task/{thread}/syscall")
+        with self._lock:
+            self._threads[thread] = pid, file
+
+    def look(self) -> None:
+        """One round. Never raises."""
+        with self._lock:
+            threads = list(self._threads.items())
+        period = FIRST_S * 1e9 * 2 ** (self._rounds // ROUNDS)
+        self._rounds += bool(threads)
+        self.due_ns = clock.wall_ns() + int(period * (0.5 + self._rounds * GOLDEN % 1))
+        begin = self._rounds * MOST % max(len(threads), 1) if len(threads) > MOST else 0
+        for thread, (pid, file) in (threads + threads)[begin : begin + min(MOST, len(threads))]:
+            try:
+                kind = waits_for(pid, file.read())
+            except (OSError, ValueError, IndexError):  # it has ended
+                with self._lock:
+                    self._threads.pop(thread, None)
+                continue
+            segment = recorder.lasting()
+            if kind is not None and segment is not None:
+                stands_for = int(period * max(1, len(threads) / MOST))
+                segment.add(Stage.LOOK, clock.wall_ns(), 0, number=pid, extra=stands_for, source=segment.name_id(kind))

@@ -1,0 +1,60 @@
+import pytest
+from rules.made_up import made_up_facts, waiting, without_workers
+
+from feedline.analysis.diagnose import diagnose
+from feedline.analysis.facts import Traffic
+from feedline.analysis.finding import Severity
+from feedline.analysis.rules.blocked import FIX, check
+
+BLOCKED = {"dataset": (0.5, 0.0, 12.0)}  # 71 % of the sample
+NOTHING = Traffic(read_chars=0.0, read_calls=0.0, disk_bytes=0.0, major_faults=0.0)
+
+
+def looked(kind, share=1.0, looks=60):
+    return {"blocked_by": {kind: share, "file": 1 - share}, "blocked_looks": looks}
+
+
+@pytest.mark.parametrize("kind", FIX)
+def test_what_samples_wait_for_is_named_with_its_own_fix(kind):
+    finding = check(waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked(kind)))
+
+    assert (finding.cause, finding.severity) == ("blocked", Severity.HIGH)
+    assert finding.fix.startswith(FIX[kind])
+    assert {e.what: e.value for e in finding.evidence}[f"of a sample's time: {kind}"] == pytest.approx(12.0 / 16.8)
+
+
+def test_too_few_looks_leave_unknown_what_it_is():
+    finding = check(waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked("sleep", looks=9)))
+
+    assert "but not by storage; by what is unknown" in finding.says
+
+
+def test_it_does_not_speak_where_files_are_read_and_no_look_tells_what_blocks():
+    assert check(waiting(60.0, sample=BLOCKED)) is None
+
+
+def test_storage_is_left_to_the_rules_about_storage():
+    assert check(waiting(60.0, sample=BLOCKED, maker=looked("sleep", 0.4))) is None
+
+
+def test_workers_are_not_advised_against_a_lock():
+    lock, sleep = (check(waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked(kind))).fix for kind in ("lock", "sleep"))
+
+    assert "num_workers" in sleep and "num_workers" not in lock
+
+
+def test_why_workers_are_slow_comes_before_the_advice_to_have_more():
+    slow = {"dataset": (0.5, 0.0, 40.0)}
+    found = diagnose(waiting(260.0, sample=slow, traffic=NOTHING, maker=looked("network")))
+
+    assert [finding.cause for finding in found[:2]] == ["blocked", "too_few_workers"]
+
+
+def test_having_no_workers_comes_before_what_a_sample_waits_for():
+    found = diagnose(without_workers(sample=BLOCKED, traffic=NOTHING, maker=looked("network")))
+
+    assert [finding.cause for finding in found[:2]] == ["too_few_workers", "blocked"]
+
+
+def test_a_healthy_training_may_sleep():
+    assert check(made_up_facts(sample=BLOCKED, maker=looked("sleep"))) is None
