@@ -1,12 +1,15 @@
 """From the run folders of several ranks to what they cost each other."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from feedline.analysis.comm.of_run import collectives_of, unseen_of
 from feedline.analysis.comm.summary import Compared, compare
-from feedline.analysis.gather import Gathered
+from feedline.analysis.gather import Gathered, step_summary
+from feedline.analysis.gather import throughput as gather_throughput
+from feedline.analysis.model import Throughput
 from feedline.analysis.quantities import share
+from feedline.analysis.rules.exposed_communication import MIN_SHARE
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError
 
@@ -63,6 +66,31 @@ def unseen(gathered: Mapping[int, Gathered]) -> list[str]:
             if rank.steps is not None and (whole := rank.steps.wall[rank.first :].sum()):
                 shares[why].append(float(rank.steps.stages["other"][rank.first :].sum() / whole))
     return [f"{why}; no stage explains {share(max(parts))} of the mean step" if parts else why for why, parts in shares.items()]
+
+
+def shown(gathered: Mapping[int, Gathered], compared: Compared | None) -> int:
+    """The rank that a report shows: the one that all others wait for, if there is one; else the lowest."""
+    lowest = min(gathered)
+    late = compared.communication.late[:1] if compared else []
+    step = step_summary(gathered[lowest])
+    if not late or not late[0].persistent or late[0].rank not in gathered or step is None:
+        return lowest
+    return late[0].rank if (late[0].cost_s or late[0].waited_s) >= MIN_SHARE * step.mean_s else lowest
+
+
+def first_failed(gathered: Mapping[int, Gathered]) -> int:
+    """The rank that says how the run ended: one whose own exception ended it, before those that a launcher then killed."""
+    failed = [number for number, rank in sorted(gathered.items()) if rank.rank.manifest.exit_code and rank.rank.manifest.ended_by]
+    return failed[0] if failed else min(gathered)
+
+
+def throughput(gathered: Mapping[int, Gathered], of: Gathered) -> Throughput:
+    """The throughput of one rank, and of all ranks together where it was measured on each."""
+    own = gather_throughput(of)
+    rates = [gather_throughput(rank).samples_per_s for rank in gathered.values()]
+    if len(rates) < 2 or None in rates:
+        return own
+    return replace(own, ranks=len(rates), all_ranks_samples_per_s=sum(rate for rate in rates if rate is not None))
 
 
 def costs(gathered: Mapping[int, Gathered]) -> dict[int, dict[str, float]]:

@@ -10,6 +10,7 @@ import numpy as np
 from feedline.analysis import between_ranks, computing, gather
 from feedline.analysis.between_ranks import NOTHING, Beside
 from feedline.analysis.boundaries import trains_forward
+from feedline.analysis.certainty import certainty
 from feedline.analysis.comm.summary import Compared
 from feedline.analysis.convergence import read
 from feedline.analysis.convergence.model import ConvergenceSummary
@@ -18,9 +19,11 @@ from feedline.analysis.cpu_use import cpu_use
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import Facts, Traffic
 from feedline.analysis.gather import Gathered
+from feedline.analysis.headline import headline
 from feedline.analysis.model import Cpus, Gauge, Hook, Loader, Report, RunInfo, StepSummary, Workers
 from feedline.analysis.quantities import seconds
 from feedline.analysis.roofline import roofline
+from feedline.analysis.rules import nothing_trained, too_short
 from feedline.profiler import masks
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
@@ -29,6 +32,7 @@ from feedline.profiler.samplers.gauges import Gauges, read_gauges
 from feedline.profiler.store.layout import GAUGES
 from feedline.profiler.store.read import Process, Rank, Run
 
+UNKNOWN = (nothing_trained.CAUSE, too_short.CAUSE)  # findings that say that nothing can be said
 INLINE = ("read", "decode", "augment", "dataset", "user", "collate")  # the loader's own work, when it runs in the main thread
 
 
@@ -58,10 +62,12 @@ def build(run: Run, tell: Callable[[str], None] = lambda _: None, ceilings: Ceil
         assert problem is not None
         raise problem
     tell("comparing stages")
-    shown = gathered[min(gathered)]
-    compared = between_ranks.compared(gathered, shown, ceilings, beside, notes)
+    lowest = gathered[min(gathered)]
+    compared = between_ranks.compared(gathered, lowest, ceilings, beside, notes)
+    shown = gathered[between_ranks.shown(gathered, compared)]
     report = _report(run, shown, gathered, notes, compared)
-    return dataclasses.replace(report, roofline=roofline(report, ceilings))
+    known = all(finding.cause not in UNKNOWN for finding in report.findings)
+    return dataclasses.replace(report, roofline=roofline(report, ceilings) if known else None)
 
 
 def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: list[str], compared: Compared | None) -> Report:
@@ -72,6 +78,8 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
     beside = [(rank, read_rank_gauges(rank.rank, [])) for rank in gathered.values() if rank is not shown]
     use = cpu_use(shown, gauges, beside) if step is not None else None
     facts = facts_of(shown, step, crew, loaders, use)
+    ended = between_ranks.first_failed(gathered)
+    about, pace = run_info(run, gathered[ended].rank), between_ranks.throughput(gathered, shown)
     if facts is not None and compared is not None:
         facts = dataclasses.replace(facts, comm=compared.communication, comm_parts=compared.parts)
     if run.part is not None:
@@ -80,10 +88,10 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
     notes = [*notes, *rank_notes(shown), *(note for rank in gathered.values() if rank is not shown for note in cut_note(rank))]
     findings = diagnose(facts, trained.checks if trained else ()) if facts else []
     return Report(
-        run=run_info(run, shown.rank),
+        run=about,
         verdict=verdict(findings, facts) if facts else "no training step was recorded, so what limits the training is unknown.",
         findings=findings,
-        throughput=gather.throughput(shown),
+        throughput=pace,
         step=step,
         workers=crew,
         loaders=loaders,
@@ -92,6 +100,8 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
         comm=compared.communication if compared else None,
         convergence=trained,
         cpus=use,
+        shown=shown.rank.number,
+        headline=headline(about, pace.steps, trained.updates if trained else 0, "The training" if len(gathered) == 1 else f"Rank {ended}"),
         hooks=[Hook(str(hook["name"]), bool(hook["attached"]), str(hook["why"])) for hook in shown.rank.manifest.hooks],
         notes=[masks.text(run.named(note)) for note in notes],
     )
@@ -143,6 +153,7 @@ def facts_of(rank: Gathered, step: StepSummary | None, crew: Workers | None, loa
         process_cpu_s=gather.process_cpu_s(rank),
         straggler_share=gather.straggler_share(rank),
         epochs=len(starts),
+        certainty=certainty(rank, len(starts) <= 1),
         cpus=use,
     )
 
@@ -184,6 +195,8 @@ def run_info(run: Run, rank: Rank) -> RunInfo:
         machine=manifest.machine,
         model=model(rank.main),
         optimizer=optimizers(manifest.training),
+        ended_by=masks.text(manifest.ended_by),
+        stopped=str(rank.main.header.get("stopped", "")),
     )
 
 
@@ -261,7 +274,10 @@ def cut_note(rank: Gathered) -> list[str]:
     """A rank whose process was killed."""
     if rank.rank.manifest.state != "cut":
         return []
-    return [f"rank {rank.rank.number} was cut: its process ended without saying goodbye (killed?); everything up to then is shown"]
+    by = rank.rank.manifest.ended_by
+    return [
+        f"rank {rank.rank.number} was cut off: its process was {f'killed by {by}' if by else 'killed or crashed'}; the figures end there"
+    ]
 
 
 def _rank_summary(rank: Gathered, compared: Compared | None) -> dict[str, object]:

@@ -10,11 +10,14 @@ from feedline.analysis.rules import (
     BETWEEN_RANKS,
     OF_MACHINE,
     RULES,
+    Rule,
     busy_neighbors,
     compute_bound,
     exposed_communication,
     input_bound_unexplained,
     late_rank,
+    nothing_trained,
+    too_short,
 )
 from feedline.analysis.rules.held import MIN_WAIT_SHARE, num_workers, steady_share
 
@@ -77,21 +80,26 @@ _ORDER = [Severity.HIGH, Severity.LOW, Severity.INFO]
 def diagnose(facts: Facts, checks: Sequence[Finding] = ()) -> list[Finding]:
     """What holds the run back, most important first: at most three findings that are not info, then those that are.
 
-    Speaks of the input only if the step waits for it at least 5 % of its time (the loader's only start aside); otherwise says that it
-    does not, or, without a loader, that it cannot tell. What ranks cost each other is looked at in any case.
+    Says nothing of a run that trained nothing, or that is too short. Speaks of the input only if the step waits for it at least 5 % of its
+    time (the loader's only start aside); otherwise says that it does not, or, without a loader, that it cannot tell. What ranks cost each
+    other is looked at in any case.
 
     Args:
         checks: what is wrong with how the training is set up. Of it, only what is of high severity is told here.
     """
-    between = [finding for rule in BETWEEN_RANKS if (finding := rule(facts))]
+    between, around = ([finding for rule in rules if (finding := rule(facts))] for rules in _of_all(facts))
     loader_elsewhere = any(finding.blame is not None and finding.blame.phase == "wait" for finding in between)
-    around = [finding for rule in OF_MACHINE if (finding := rule(facts))]
     own = [finding for finding in _of_input(facts, bool(around)) if not (loader_elsewhere and finding.cause == compute_bound.CAUSE)]
     wrong = _wrong(checks)
     grave = [finding for finding in wrong if finding.cause in GRAVE]
     ranked = grave + rank([*around, *own, *between, *(finding for finding in wrong if finding not in grave)], before(facts))
     asking = [finding for finding in ranked if finding.severity is not Severity.INFO]
     return asking[:MOST] + [finding for finding in ranked if finding.severity is Severity.INFO]
+
+
+def _of_all(facts: Facts) -> tuple[list[Rule], list[Rule]]:
+    """Rules about the ranks together and about the machine, which need no loader."""
+    return (BETWEEN_RANKS, OF_MACHINE) if too_short.enough_steps(facts) else ([], [])
 
 
 def _wrong(checks: Sequence[Finding]) -> list[Finding]:
@@ -101,6 +109,8 @@ def _wrong(checks: Sequence[Finding]) -> list[Finding]:
 
 
 def _of_input(facts: Facts, explained: bool) -> list[Finding]:
+    if unknown := nothing_trained.check(facts) or too_short.check(facts):
+        return [unknown]
     if facts.loader is None:
         return [_input_not_seen(facts)]
     if steady_share(facts) < MIN_WAIT_SHARE:
@@ -119,7 +129,7 @@ def before(facts: Facts) -> dict[str, frozenset[str]]:
 
 
 def rank(findings: list[Finding], before: Mapping[str, frozenset[str]] = BEFORE) -> list[Finding]:
-    """By severity, then cost; but what ``before`` names goes directly ahead of what should wait for it."""
+    """By severity, then cost; but what ``before`` names goes directly ahead of what should wait for it, if both are of one severity."""
     keys: dict[str, tuple[int, float, int, float]] = {}
 
     def key(finding: Finding) -> tuple[int, float, int, float]:
@@ -133,8 +143,8 @@ def rank(findings: list[Finding], before: Mapping[str, frozenset[str]] = BEFORE)
 
 
 def _goes_before(first: Finding, second: Finding, before: Mapping[str, frozenset[str]]) -> bool:
-    same_list = (first.severity is Severity.INFO) == (second.severity is Severity.INFO)
-    return same_list and second.cause in before.get(first.cause, ()) and first.cost_s >= MIN_PART * second.cost_s
+    same = first.severity is second.severity
+    return same and second.cause in before.get(first.cause, ()) and first.cost_s >= MIN_PART * second.cost_s
 
 
 def leading(findings: Sequence[Finding]) -> Finding | None:
@@ -144,6 +154,11 @@ def leading(findings: Sequence[Finding]) -> Finding | None:
 
 def verdict(findings: list[Finding], facts: Facts) -> str:
     """One or two sentences, with figures, for those who read nothing else."""
+    said = _verdict(findings, facts)
+    return f"{nothing_trained.PREFIX}{said}" if nothing_trained.only_infers(facts) else said
+
+
+def _verdict(findings: list[Finding], facts: Facts) -> str:
     top = leading(findings)
     if top is None:
         return "There is nothing to say about this run."
@@ -151,7 +166,7 @@ def verdict(findings: list[Finding], facts: Facts) -> str:
         return f"{top.says[0].upper()}{top.says[1:]}."
     if top.cause in WRONG or top.cause in ASIDE:
         return f"{WRONG.get(top.cause, WRONG_SET_UP)}: {top.says}."
-    bound = f"Input-bound, {share(steady_share(facts))} of each {seconds(facts.step.mean_s)} step"
+    bound = f"Input-bound, {share(steady_share(facts))}{too_short.unsure(facts)} of each {seconds(facts.step.mean_s)} step"
     if top.cause == input_bound_unexplained.CAUSE:
         bound = "Input-bound"  # it says the share itself
     return f"{BOUND_BY.get(top.cause, bound)}: {top.says}.{saving(top, facts.step.mean_s)}"

@@ -16,6 +16,20 @@ class Traffic:
 
 
 @dataclass(frozen=True)
+class Certainty:
+    """How well the steps tell the share of the input, the loader's only start aside.
+
+    Attributes:
+        steps: that count in the mean.
+        low, high: 95 % interval of the share; 0 and 1 where one step tells nothing.
+    """
+
+    steps: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Facts:
     """One rank's training loader and step.
 
@@ -31,6 +45,7 @@ class Facts:
         cpus: who used the CPUs while the steps ran (None: not known).
         comm: what the ranks did together (None: one rank, or no collective was seen).
         comm_parts: rank -> ``hidden_transfer_s`` and so on, mean seconds a step (report.json's ``ranks.<r>.comm``).
+        certainty: of the share of the input (None: not computed).
     """
 
     throughput: Throughput
@@ -48,6 +63,7 @@ class Facts:
     cpus: Cpus | None = None
     comm: Communication | None = None
     comm_parts: dict[int, dict[str, float | None]] = field(default_factory=dict)
+    certainty: Certainty | None = None
 
     def sample_share(self, stage: str) -> float:
         """Share (0 to 1) of a sample's wall time that this stage takes; 0 where it did not occur."""

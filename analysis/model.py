@@ -66,6 +66,8 @@ class RunInfo:
     machine: dict[str, object]  # cpus, cpu_quota, memory_bytes, hostname is not in it
     model: str = ""  # class of the outermost module that was trained
     optimizer: str = ""  # class and first learning rate, as in "SGD, lr 0.1"
+    ended_by: str = ""  # type of the exception, or name of the signal, that ended it
+    stopped: str = ""  # why recording ended before the training did, as in "No space left on device"
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,13 @@ class Throughput:
     steps: int
     steps_in_detail: int  # steps whose records were all kept
     batch_size: float | None  # mean samples per step
+    ranks: int = 1  # whose samples are in all_ranks_samples_per_s
+    all_ranks_samples_per_s: float | None = None  # None: one rank, or not measured on all
+
+    @property
+    def of_all_ranks(self) -> float | None:
+        """Samples/s of the training as a whole, as far as it was measured."""
+        return self.samples_per_s if self.all_ranks_samples_per_s is None else self.all_ranks_samples_per_s
 
 
 @dataclass(frozen=True)
@@ -420,4 +429,6 @@ class Report:
     traces: Traces | None = None  # None: feedline recorded the run itself
     convergence: ConvergenceSummary | None = None  # None: nothing was trained
     cpus: Cpus | None = None  # None: it is not known how many there are, or no step was made
+    shown: int | None = None  # the rank that all figures are of; None: the lowest
+    headline: str = ""  # what has to be known before the verdict: a crash, a kill, a full disk; empty where the run ended well
     schema_version: int = REPORT_SCHEMA_VERSION

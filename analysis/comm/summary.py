@@ -125,15 +125,22 @@ def _across(
         )
     asked = what_if.WhatIf(made, fit(made, matched, ordered), _limit(ceilings))
     column = {rank: number for number, rank in enumerate(matched.ranks)}
-    shown = [late_rank(late, costs, float(asked.cost(column[late.rank]).mean())) for late in lates[:SHOWN_LATE]]
-    return shown, [_prediction(one) for one in questions(asked, what_if.micro_batches(ranks))]
+    told = not asked.as_it_was().why  # else the replay is too far from the run
+    shown = [late_rank(late, costs, float(asked.cost(column[late.rank]).mean()) if told else None) for late in lates[:SHOWN_LATE]]
+    always = lates[0].rank if lates and lates[0].persistent else None
+    late = asked.no_straggler() if always is None else asked.no_straggler(column[always], always)
+    return shown, [_prediction(one) for one in questions(asked, late, what_if.micro_batches(ranks))]
 
 
-def questions(asked: what_if.WhatIf, micro_s: what_if.FloatArray) -> list[Replayed]:
-    """What a report answers, the run itself first."""
+def questions(asked: what_if.WhatIf, late: Replayed, micro_s: what_if.FloatArray) -> list[Replayed]:
+    """What a report answers, the run itself first.
+
+    Args:
+        late: the answer without the rank that is always late, or without any late one.
+    """
     return [
         asked.as_it_was(),
-        asked.no_straggler(),
+        late,
         *(asked.faster_link(times) for times in LINKS),
         asked.half_gradients(),
         *(asked.bucket_size(mib) for mib in BUCKETS_MIB),

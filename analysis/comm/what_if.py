@@ -19,6 +19,13 @@ WIDE = ("float32", "float", "f32")
 FASTER_MOST = 20.0  # a link so many times faster is beyond everything that was measured here
 LINK_ERROR = 0.10  # of the bandwidth, where a change stands or falls with it
 
+NO_LATE_RANK = "no late rank"
+
+
+def on_time(rank: int) -> str:
+    """What the question is called that takes one rank's lateness away."""
+    return f"rank {rank} on time"
+
 
 class WhatIf:
     """One run's timeline and its link, to be asked.
@@ -43,10 +50,14 @@ class WhatIf:
         replayed = float(self.base.mean())
         return replace(self._answer("the run itself", self.base), step_s=replayed)
 
-    def no_straggler(self, column: int | None = None) -> Replayed:
-        """One rank as fast as the median of the others; without ``column``, no rank later than the median."""
+    def no_straggler(self, column: int | None = None, rank: int | None = None) -> Replayed:
+        """One rank as fast as the median of the others; without ``column``, no rank later than the median.
+
+        Args:
+            rank: the number of the rank in that column.
+        """
         ready = level(self.made.ready) if column is None else without_rank(self.made.ready, column)
-        return self._asked("no late rank", ready, self.made, self.link)
+        return self._asked(NO_LATE_RANK if column is None else on_time(column if rank is None else rank), ready, self.made, self.link)
 
     def cost(self, column: int) -> FloatArray:
         """float64 [steps], s: what a rank's lateness costs each step."""

@@ -9,6 +9,7 @@ from feedline.analysis.convergence.recorded import FloatArray, GradientNorms, Re
 from feedline.profiler.noise_scale import WINDOWS, Window, windows
 
 NEEDS = "needs two ranks or more, or two micro-batches or more in an update (gradient accumulation)"
+UNSEEN = "the gradients of single ranks were not seen before they were averaged"
 #: A finite data set matters once the noise scale is a tenth of it.
 NEAR = 0.1
 PIECES = (WINDOWS, 7, 3, 1)
@@ -30,7 +31,7 @@ def over_training(recorded: Recorded) -> NoiseOverTraining:
     """
     norms = recorded.norms
     if norms is None:
-        return NoiseOverTraining(None, None, None, recorded.why or NEEDS, "", [], 0)
+        return NoiseOverTraining(None, None, None, recorded.why or (NEEDS if recorded.ranks < 2 else UNSEEN), "", [], 0)
     found = _windows(norms, None)
     known = [one.scale.value for one in found if one.scale.value is not None]
     size = recorded.samples_per_epoch

@@ -36,18 +36,20 @@ FIELDS: dict[str, dict[str, Field]] = {
             "",
             "Rank number (as text) -> steps, mean_s, stages, state of that rank, and comm: compute_s, hidden_transfer_s, "
             "exposed_transfer_s, hidden_wait_s, exposed_wait_s, queue_s, means a step that sum to it (null where comm is). "
-            "All other figures are those of the lowest rank. From traces also gpu, input and budget: see traces.md",
+            "All other figures are those of the rank `shown`. From traces also gpu, input and budget: see traces.md",
         ),
         "gauges": Field("", "Sampled quantities of the machine: CPU, memory, disk, GPU"),
         "hooks": Field("", "What was attached to the training, and what could not be"),
         "notes": Field("", "What a reader should know about these figures: what is missing and why, what was left out"),
-        "roofline": Field("", "The run among the bounds of its throughput", "no step, or batches whose size could not be told"),
+        "roofline": Field("", "The run among the bounds of its throughput", "no step, too few of them, or batches of unknown size"),
         "comm": Field("", "What the ranks did together", "one rank, or no collective was seen: hooks and notes say why"),
         "traces": Field("", "What traces of other tools hold", "feedline recorded the run itself"),
         "convergence": Field(
             "", "How the training got on, apart from how fast its steps were", "nothing was trained, or an older feedline recorded it"
         ),
         "cpus": Field("", "Who used the CPUs while the steps ran", "how many CPUs there are is not known, or the run never made a step"),
+        "shown": Field("", "The rank that all figures are of: the one that the others wait for, else the lowest", "the lowest"),
+        "headline": Field("", "What has to be known before the verdict: a crash, a kill, a full disk; empty where the run ended well"),
         "schema_version": Field("", "Version of this structure. It changes when a field goes or means something else, not when one comes"),
     },
     "RunInfo": {
@@ -65,16 +67,20 @@ FIELDS: dict[str, dict[str, Field]] = {
         ),
         "model": Field("", "Class of the outermost module that was trained; empty: not seen"),
         "optimizer": Field("", "Class of each optimizer and its first learning rate, as in `SGD, lr 0.1`; empty: not seen"),
+        "ended_by": Field("", "What ended it: the type of an exception, or the name of a signal where that is known; else empty"),
+        "stopped": Field("", "Why recording ended before the training did, as in No space left on device; else empty"),
     },
     "Throughput": {
         "samples_per_s": Field(
-            "samples/s", "Samples per second in training steps. All means leave out the first of four or more", _NO_SIZE
+            "samples/s", "Samples per second in training steps of the shown rank. All means leave out the first of four or more", _NO_SIZE
         ),
         "steps_per_s": Field("steps/s", "Steps (optimizer updates) per second", "no step"),
         "samples": Field("samples", "Samples in all training steps"),
         "steps": Field("steps", "Training steps"),
         "steps_in_detail": Field("steps", "Steps whose records were all kept; splits into stages are means over these"),
-        "batch_size": Field("samples", "Mean samples per step", _NO_SIZE),
+        "batch_size": Field("samples", "Mean samples per step and rank", _NO_SIZE),
+        "ranks": Field("", "Whose samples are in all_ranks_samples_per_s"),
+        "all_ranks_samples_per_s": Field("samples/s", "Samples per second of all ranks together", "one rank, or not measured on all"),
     },
     "StepSummary": {
         "mean_s": Field("s", "Mean wall time of a step"),
@@ -401,8 +407,10 @@ FIELDS: dict[str, dict[str, Field]] = {
         "evidence": Field("", "What was measured"),
         "fix": Field("", "What to change"),
         "disproof": Field("", "An observation that would show this finding to be wrong"),
-        "cost_s": Field("s", "What the cause costs a step at most: an upper bound of what the fix can gain"),
+        "cost_s": Field("s", "What the cause costs a step: an upper bound of what the fix can gain; with cost_low_s, a prediction of it"),
         "blame": Field("", "The rank and its phase", "the finding is not about one rank against the others"),
+        "cost_low_s": Field("s", "Lower end of the prediction, in 19 of 20 cases", "cost_s is an upper bound"),
+        "cost_high_s": Field("s", "Its upper end", "cost_s is an upper bound"),
     },
     "Blame": {
         "rank": Field("", "The late rank", "it changes from step to step"),

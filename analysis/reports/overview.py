@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
+from feedline.analysis.headline import how
 from feedline.analysis.model import Report
 from feedline.analysis.quantities import BLANK, count, duration, number, seconds
 from feedline.analysis.reports import page, words
@@ -47,6 +48,7 @@ class Row:
     evaluation_s: float
     state: str
     exit_code: int | None
+    ended_by: str
     cause: str
     says: str
 
@@ -108,12 +110,13 @@ def row(name: str, report: Report, path: Path) -> Row:
         steps=pace.steps,
         samples=pace.samples,
         epochs=made.samples / per_epoch if made is not None and per_epoch else None,
-        samples_per_s=pace.samples_per_s,
+        samples_per_s=pace.of_all_ranks,
         steps_per_s=pace.steps_per_s,
         duration_s=report.run.duration_s,
         evaluation_s=report.step.evaluation_s if report.step is not None else 0.0,
         state=report.run.state,
         exit_code=report.run.exit_code,
+        ended_by=report.run.ended_by,
         cause=report.findings[0].cause if report.findings else "",
         says=words.sentence(report.verdict),
     )
@@ -187,9 +190,7 @@ def _names(rows: Sequence[Row]) -> str:
 
 def ending(one: Row) -> str:
     """How a training ended; nothing where it came to its end."""
-    if one.state != "finished":
-        return "is still running" if one.state == "live" else "was cut: its process was killed"
-    return f"ended with exit code {one.exit_code}" if one.exit_code else ""
+    return "is still running" if one.state == "live" else how(one.state, one.exit_code, one.ended_by)
 
 
 def render_text(overview: Overview) -> str:

@@ -94,7 +94,7 @@ def _input(report: Report) -> Iterable[Part]:
     waits = sum(step.waits.values())
     if waits >= WAITS * step.mean_s:
         kinds = sorted(step.waits.items(), key=lambda one: -one[1])
-        told = [f"{share(time / waits)} {words.WAITS.get(kind, kind)}" for kind, time in kinds if time >= WAITS * waits]
+        told = [f"{share(time / waits)} {words.waits(report).get(kind, kind)}" for kind, time in kinds if time >= WAITS * waits]
         yield _told("Waits", f"{'; '.join(told)}.", 8)
     if words.input_share(step) >= WAITS and made.per_sample:
         yield _told("One sample", _sample(made), 7)

@@ -1,6 +1,6 @@
 """Parts of the report as text: tables, lists, and the words above them. ``terminal`` puts them into an order."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -89,8 +89,12 @@ def spread(step: StepSummary, usual: Sequence[str] = ()) -> Text:
     return plain(" · ".join([f"median {seconds(step.median_s)}", f"95 % within {seconds(step.p95_s)}", *cut]), "dim")
 
 
-def waits(step: StepSummary, width: int) -> RenderableType:
-    """Why the main process waited for a batch."""
+def waits(step: StepSummary, width: int, meaning: Mapping[str, str]) -> RenderableType:
+    """Why the main process waited for a batch.
+
+    Args:
+        meaning: kind -> words.
+    """
     total = sum(step.waits.values())
     scale = Scale.column(total)
     table = Table.grid(padding=(0, 2))
@@ -100,7 +104,7 @@ def waits(step: StepSummary, width: int) -> RenderableType:
     table.add_column(overflow="fold")
     for kind, time in step.waits.items():
         if time > 0:
-            why = words.WAITS.get(kind, "") if width >= NARROW else ""
+            why = meaning.get(kind, "") if width >= NARROW else ""
             table.add_row(_name(kind), scale.full(time), share(time / total), plain(why, "dim"))
     return table
 

@@ -127,8 +127,8 @@ def _head(report: Report) -> Iterable[RenderableType]:
 
 def _end(report: Report) -> Iterable[RenderableType]:
     """Verdict, what to change, what it would give."""
-    if said := words.ended(report):
-        yield plain(said, "bold red")
+    if report.headline:
+        yield plain(report.headline, "bold red")
     yield plain(words.sentence(report.verdict), "bold")
     top = leading(report.findings)
     table = Table.grid(padding=(0, 2))
@@ -173,7 +173,7 @@ def _everything(report: Report, width: int) -> Iterable[Part]:
             Group(step_table(report.step, width), spread(report.step), *(evaluated if report.step.evaluation_s > 0 else [])),
         )
     if report.step and sum(report.step.waits.values()) > 0:
-        yield Part("Why the main process waited for a batch", waits(report.step, width))
+        yield Part("Why the main process waited for a batch", waits(report.step, width, words.waits(report)))
     if report.traces:
         yield Part("Device and input, rank by rank", Group(*_traces(report)))
     elif report.workers:

@@ -3,8 +3,9 @@
 import re
 import shlex
 
-from feedline.analysis.finding import Finding, Severity
+from feedline.analysis.finding import Finding, Severity, interval
 from feedline.analysis.finding import cost as cost_of
+from feedline.analysis.headline import how
 from feedline.analysis.model import (
     SAMPLE_STAGES,
     Communication,
@@ -19,16 +20,17 @@ from feedline.analysis.model import (
 )
 from feedline.analysis.quantities import count, duration, number, seconds, share
 
-STATES = {
-    "finished": "finished",
-    "cut": "cut: its process was killed; everything recorded up to then is in this report",
-    "live": "still running: the figures are those up to now",
-}
+STATES = {"live": "still running"}
 WAITS = {
     "starved": "no worker had finished a batch",
     "head_of_line": "a later batch was ready, but the next in order was not",
     "transport": "the batch was ready, but still on its way from the worker",
     "epoch_start": "workers were starting or making their first batch",
+}
+#: The same where the loader has no workers.
+WAITS_ALONE = {
+    "starved": "the loader itself took it: it has no workers",
+    "epoch_start": "the loader was starting or making its first batch",
 }
 SEVERITIES = {
     Severity.HIGH: "20 % of a step or more",
@@ -65,8 +67,6 @@ NO_FINDINGS = "No rule found a cause that holds this run back."
 NO_SAMPLES = "The loader made no sample that could be measured."
 NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and what cannot"
 
-INTERRUPTED = 130  # exit code after Ctrl-C
-
 #: Stages of a step that belong to its input.
 INPUT = ("epoch_start", "sampler", "wait", "transport", *SAMPLE_STAGES)
 #: Notes that nearly every run has are left to the full report.
@@ -83,6 +83,7 @@ NO_LOSS = (
     "not on a block device",
     "every import and log file goes through it",
     "before one step could be counted",
+    "torch counts no flop",  # the roofline says so
 )
 
 
@@ -108,19 +109,7 @@ def is_usual(note: str) -> bool:
 
 def state(run: RunInfo) -> str:
     """How the run ended."""
-    if run.exit_code == INTERRUPTED:
-        return "interrupted"
-    return f"ended with exit code {run.exit_code}" if run.exit_code else STATES.get(run.state, run.state)
-
-
-def ended(report: Report) -> str:
-    """What a reader should know first of a run that did not end well; nothing for one that did."""
-    run, made = report.run, report.throughput.steps
-    if run.exit_code:
-        steps = "1 step" if made == 1 else f"{count(made)} steps"
-        covers = f" after {steps}; the figures are those of these steps" if made else ""
-        return f"The training {'was ' * (run.exit_code == INTERRUPTED)}{state(run)}{covers}."
-    return "" if run.state == "finished" else f"This run is {state(run)}."
+    return how(run.state, run.exit_code, run.ended_by) or STATES.get(run.state, run.state)
 
 
 def input_share(step: StepSummary) -> float:
@@ -129,24 +118,32 @@ def input_share(step: StepSummary) -> float:
 
 
 def gain(finding: Finding, report: Report) -> str:
-    """What the training would make without this cause, at most; nothing where the finding names no cost."""
+    """What the training would make without this cause, at most or as predicted; nothing where the finding names no cost."""
     step, pace = report.step, report.throughput
     if step is None or finding.severity is Severity.INFO or not 0 < finding.cost_s < step.mean_s:
         return ""
-    rate, unit = (pace.samples_per_s, "samples/s") if pace.samples_per_s is not None else (pace.steps_per_s, "steps/s")
-    return f"{number(rate)} -> at most {number(rate * step.mean_s / (step.mean_s - finding.cost_s))} {unit}" if rate else ""
+    rate, unit = (pace.of_all_ranks, "samples/s") if pace.of_all_ranks is not None else (pace.steps_per_s, "steps/s")
+    if not rate:
+        return ""
+    most = "about" if finding.predicted else "at most"
+    return f"{number(rate)} -> {most} {number(rate * step.mean_s / (step.mean_s - finding.cost_s))} {unit}"
 
 
 def pace(throughput: Throughput) -> list[str]:
     """The throughput line, in parts: what could not be measured is left out."""
     parts = []
-    if throughput.samples_per_s is not None:
-        parts.append(f"{number(throughput.samples_per_s)} samples/s")
+    if throughput.of_all_ranks is not None:
+        parts.append(f"{number(throughput.of_all_ranks)} samples/s{of_ranks(throughput)}")
     if throughput.steps_per_s is not None:
         parts.append(f"{number(throughput.steps_per_s)} steps/s")
     if throughput.batch_size is not None:
-        parts.append(f"{count(throughput.batch_size)} samples per step")
+        parts.append(f"{count(throughput.batch_size)} samples per step{' and rank' * (throughput.ranks > 1)}")
     return parts or ["throughput not measured"]
+
+
+def of_ranks(throughput: Throughput) -> str:
+    """Whose samples are counted, where that is not one process."""
+    return f" of {throughput.ranks} ranks" if throughput.ranks > 1 else ""
 
 
 def steps(throughput: Throughput) -> str:
@@ -166,8 +163,12 @@ def severity(finding: Finding) -> str:
 
 
 def cost(finding: Finding, mean_step_s: float | None) -> str:
-    """What a finding costs at most, or nothing where it names no cost."""
-    return f"costs up to {cost_of(finding, mean_step_s)}" if finding.cost_s > 0 else ""
+    """What a finding costs at most, or by a prediction; nothing where it names no cost."""
+    if finding.cost_s <= 0:
+        return ""
+    if finding.predicted:
+        return f"costs about {cost_of(finding, mean_step_s)}, {interval(finding)}"
+    return f"costs up to {cost_of(finding, mean_step_s)}"
 
 
 def ranks(report: Report) -> str:
@@ -177,10 +178,12 @@ def ranks(report: Report) -> str:
     if len(means) < 2:
         return ""
     slowest, fastest = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
-    shown = min(report.ranks, key=lambda rank: int(rank) if rank.isdecimal() else 0)
+    shown = min(report.ranks, key=lambda rank: int(rank) if rank.isdecimal() else 0) if report.shown is None else report.shown
+    waited_for = any(finding.blame and finding.blame.rank == report.shown for finding in report.findings)
     shortest, longest = seconds(means[fastest]), seconds(means[slowest])
     alike = f"Mean step of all ranks: {longest}" if shortest == longest else ""
-    return f"Showing rank {shown}. {alike or f'Mean step: {shortest} (rank {fastest}) to {longest} (rank {slowest})'}."
+    mean = alike or f"Mean step: {shortest} (rank {fastest}) to {longest} (rank {slowest})"
+    return f"Showing rank {shown}{', which the others wait for' * waited_for}. {mean}."
 
 
 def ranks_to_show(report: Report, most: int) -> tuple[dict[str, dict[str, float | None]], int]:
@@ -198,6 +201,11 @@ def ranks_to_show(report: Report, most: int) -> tuple[dict[str, dict[str, float 
     return {rank: own for rank, own in parts.items() if rank in chosen}, len(parts) - most
 
 
+def waits(report: Report) -> dict[str, str]:
+    """What each kind of waiting means in this run."""
+    return WAITS if report.workers is not None and report.workers.processes else WAITS | WAITS_ALONE
+
+
 def communication(report: Report, late_ranks: bool = True, in_short: bool = False) -> list[str]:
     """The network, the late ranks, and how sure that is; in short, what is known of the first two."""
     comm = report.comm
@@ -206,7 +214,7 @@ def communication(report: Report, late_ranks: bool = True, in_short: bool = Fals
     said = [f"{sentence(comm.network)}."] if comm.network and not (in_short and comm.network_share is None) else []
     if late_ranks:
         said += [late(one) for one in comm.late[:2] if one.persistent] or ([_changing(comm)] if comm.late else [])
-    return [*said, clocks(comm.clocks, comm.clock_bound_s)] if comm.clock_bound_s is not None and not in_short else said
+    return [*said, clocks(comm.clocks, comm.clock_bound_s)] if comm.clock_bound_s and not in_short else said
 
 
 def late(one: LateRank) -> str:

@@ -4,6 +4,7 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules.held import MIN_WAIT_SHARE, held, steady_share
+from feedline.analysis.rules.too_short import unsure
 
 CAUSE = "compute_bound"
 
@@ -16,14 +17,18 @@ def check(facts: Facts) -> Finding | None:
     if facts.loader is None or waiting >= MIN_WAIT_SHARE:
         return None
     work = sorted(((s, name) for name, s in facts.step.stages.items() if name not in WAITING), reverse=True)
-    largest = f"; its largest part is {work[0][1]} ({seconds(work[0][0])})" if work else ""
+    largest = f"; the largest part of the step is {work[0][1]} ({seconds(work[0][0])})" if work else ""
+    start_s = held(facts).start_s
+    starts = start_s >= MIN_WAIT_SHARE * facts.step.mean_s
+    once = f"apart from {seconds(start_s)} per step so far for the loader's only start, " if starts else ""
     evidence = [Evidence("share of the step waiting for input", waiting, SHARE)]
-    if (start_s := held(facts).start_s) > 0:
+    if start_s > 0:
         evidence.append(Evidence("starting the loader, per step so far", start_s, "s"))
     return Finding(
         CAUSE,
         Severity.INFO,
-        says=f"the input does not hold the step back: it takes {share(waiting)} of {seconds(facts.step.mean_s)}{largest}",
+        says=f"the input does not hold the step back: {once}it takes {share(waiting)}{unsure(facts)} of the "
+        f"{seconds(facts.step.mean_s)} step{largest}",
         evidence=evidence + [Evidence(f"{name} per step", s, "s") for s, name in work[:3]],
         fix="no loader change needed: a faster loader could save at most that",
         disproof="a step that gets faster when one batch is used again and again",

@@ -41,7 +41,7 @@ def check(facts: Facts) -> Finding | None:
     comm = facts.comm
     if comm is None or not facts.comm_parts:
         return None
-    exposed_s = facts.comm_parts[_least(facts)].get("exposed_transfer_s") or 0.0
+    exposed_s = facts.comm_parts[least(facts)].get("exposed_transfer_s") or 0.0
     part = exposed_s / facts.step.mean_s if facts.step.mean_s else 0.0
     if part < MIN_SHARE:
         return None
@@ -50,6 +50,15 @@ def check(facts: Facts) -> Finding | None:
     if comm.network_share is not None and comm.network_share < SLOW_SHARE:
         return _slow(facts, comm, exposed_s)
     return _exposed(facts, comm, exposed_s)
+
+
+def least(facts: Facts) -> int:
+    """The rank that has least exposed transfer."""
+    return min(facts.comm_parts, key=lambda rank: facts.comm_parts[rank].get("exposed_transfer_s") or 0.0)
+
+
+def _least(facts: Facts) -> str:
+    return f" on rank {least(facts)}, which has least of it" if len(facts.comm_parts) > 1 else ""
 
 
 def _slow(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
@@ -80,25 +89,19 @@ def _untold(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
 
 def _exposed(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
     best = best_of(comm)
-    gain = f"; the replay expects {seconds(best.step_s)} per step with {best.what}" if best and best.step_s is not None else ""
     network = f". {comm.network[:1].upper()}{comm.network[1:]}" if comm.network_share is not None else ""
-    hidden_s = facts.comm_parts[_least(facts)].get("hidden_transfer_s") or 0.0
-    kinds = comm.exposed.get(str(_least(facts)), [])
+    hidden_s = facts.comm_parts[least(facts)].get("hidden_transfer_s") or 0.0
+    kinds = comm.exposed.get(str(least(facts)), [])
     return Finding(
         CAUSE,
         Severity.of(exposed_s / facts.step.mean_s),
-        says=f"{_moved(kinds)} {seconds(exposed_s)} of each step beyond backward{_by_kind(kinds)} "
-        f"({share(hidden_s / (hidden_s + exposed_s))} of the transfer is hidden behind it){gain}{network}",
+        says=f"{_moved(kinds)} {seconds(exposed_s)} of each step beyond backward{_least(facts)}{_by_kind(kinds)} "
+        f"({share(hidden_s / (hidden_s + exposed_s))} of the transfer is hidden behind it){network}",
         evidence=_evidence(facts, comm, exposed_s),
         fix=_fix(best, kinds),
         disproof="a step that is as long with every rank training alone",
         cost_s=exposed_s,
     )
-
-
-def _least(facts: Facts) -> int:
-    """The rank that has least of it."""
-    return min(facts.comm_parts, key=lambda rank: facts.comm_parts[rank].get("exposed_transfer_s") or 0.0)
 
 
 def _gradients(kind: ExposedKind) -> bool:
@@ -129,9 +132,14 @@ def _when(kind: ExposedKind) -> str:
 
 
 def best_of(comm: Communication) -> Prediction | None:
-    """What would win most of that which a program can change by itself: no other machine, and not the late rank's finding."""
-    own = [one for one in comm.what_if[1:] if one.step_s is not None and one.gain_s > 0 and not one.what.startswith(("a link", "no late"))]
-    return max(own, key=lambda one: one.gain_s, default=None)
+    """What would win most of that which a program can change by itself: no other machine, and not the late rank's finding. Only what wins
+    something at both ends of its interval."""
+    own = [one for one in comm.what_if[1:] if not one.what.startswith(("a link", "no late", "rank "))]
+    return max((one for one in own if _wins(one)), key=lambda one: one.gain_s, default=None)
+
+
+def _wins(one: Prediction) -> bool:
+    return one.step_s is not None and one.high is not None and one.high < one.step_s + one.gain_s
 
 
 def _fix(best: Prediction | None, kinds: Sequence[ExposedKind]) -> str:

@@ -5,6 +5,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules import cpus
 from feedline.analysis.rules.held import MAKING, held, making_share, steady_share
+from feedline.analysis.rules.too_short import unsure
 
 CAUSE = "input_bound_unexplained"
 
@@ -24,8 +25,8 @@ def check(facts: Facts) -> Finding:
     return Finding(
         CAUSE,
         Severity.of(waiting),
-        says=f"the step waits for its input {share(waiting)} of the time, and no rule explains why: the largest part is {part} "
-        f"({seconds(part_s)} per step){inside}",
+        says=f"the step waits for its input {share(waiting)}{unsure(facts)} of the time, and no rule explains why: the "
+        f"largest part is {part} ({seconds(part_s)} per step){inside}",
         evidence=[
             Evidence("share of the step waiting for input", waiting, SHARE),
             Evidence(f"{part} per step", part_s, "s"),

@@ -1,8 +1,9 @@
 """The ranks wait for one of them, or for another one in each step."""
 
+from feedline.analysis.comm.what_if import NO_LATE_RANK, on_time
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Blame, Evidence, Finding, Severity
-from feedline.analysis.model import Communication, LateRank
+from feedline.analysis.model import Communication, LateRank, Prediction
 from feedline.analysis.quantities import seconds, share
 
 CAUSE = "late_rank"
@@ -31,30 +32,33 @@ def check(facts: Facts) -> Finding | None:
 
 
 def _one(facts: Facts, comm: Communication, late: LateRank) -> Finding | None:
-    cost_s = waiting_s(facts) if late.cost_s is None else late.cost_s
+    found = answer(comm, on_time(late.rank))
+    cost_s = found.gain_s if found else waiting_s(facts) if late.cost_s is None else late.cost_s
     weight = Severity.of(cost_s / facts.step.mean_s)
     if weight is Severity.INFO:
         return None
     what = late.part or ("waiting for its loader" if late.phase == "wait" else late.phase)
     what = f"time that no stage accounts for ({late.phase})" if late.phase == "other" else what
-    why = f"; its {what} takes {seconds(late.excess_s)} longer than the others' median" if late.excess_s > 0 else ""
+    than = "on the other rank" if len(facts.comm_parts) == 2 else "on the median of the others"
+    why = f"; its {what} takes {seconds(late.excess_s)} longer than {than}" if late.excess_s > 0 else ""
     host = "; all ranks of its host are late, and no other" if late.whole_host else ""
-    others = "the other rank waits" if len(facts.comm_parts) == 2 else f"the other {len(facts.comm_parts) - 1} wait"
+    others = "the other rank waits" if len(facts.comm_parts) == 2 else f"the other {len(facts.comm_parts) - 1} ranks wait"
     return Finding(
         CAUSE,
         weight,
         says=f"rank {late.rank} is the straggler{f' (slow {late.part})' if late.part else ''}: {seconds(late.late_s)} late in "
-        f"{late.steps} of {late.all_steps} steps, and {others} {seconds(late.waited_s)} per step{why}{host}. {innocent(facts)}",
+        f"{late.steps} of {late.all_steps} steps, in which {others} {seconds(late.waited_s)} for it{why}{host}. {innocent(facts)}",
         evidence=_evidence(facts, comm, late),
         fix=FIXES.get(late.phase, f"look at what rank {late.rank} does in {late.phase}"),
         disproof=f"waiting that stays as long when rank {late.rank} runs on another machine with other data",
         cost_s=cost_s,
         blame=Blame(late.rank, late.phase, late.part),
+        **predicted(found),
     )
 
 
 def _changing(facts: Facts, comm: Communication) -> Finding | None:
-    found = next((one for one in comm.what_if if one.what == "no late rank" and one.step_s is not None), None)
+    found = answer(comm, NO_LATE_RANK)
     cost_s = found.gain_s if found else waiting_s(facts)
     weight = Severity.of(cost_s / facts.step.mean_s)
     if weight is Severity.INFO:
@@ -74,7 +78,21 @@ def _changing(facts: Facts, comm: Communication) -> Finding | None:
         disproof="waiting that stays as long when all ranks train on one and the same batch",
         cost_s=max(cost_s, 0.0),
         blame=Blame(None, phase),
+        **predicted(found),
     )
+
+
+def answer(comm: Communication, what: str) -> Prediction | None:
+    """What the replay says to a question; None where it refused."""
+    return next((one for one in comm.what_if if one.what == what and one.step_s is not None), None)
+
+
+def predicted(found: Prediction | None) -> dict[str, float]:
+    """The interval of what a cause costs: the measured step less the interval of the step without it."""
+    if found is None or found.step_s is None or found.low is None or found.high is None:
+        return {}
+    measured = found.step_s + found.gain_s
+    return {"cost_low_s": max(measured - found.high, 0.0), "cost_high_s": measured - found.low}
 
 
 def _evidence(facts: Facts, comm: Communication, late: LateRank) -> list[Evidence]:
@@ -82,7 +100,7 @@ def _evidence(facts: Facts, comm: Communication, late: LateRank) -> list[Evidenc
         Evidence(f"rank {late.rank} later than the median of the others", late.late_s, "s"),
         Evidence(f"waiting for rank {late.rank}, mean of the others", late.waited_s, "s"),
         Evidence("share of the late steps in which it was this rank", late.steps / late.late_steps, SHARE),
-        Evidence("data transfer per step", transfer_s(facts), "s"),
+        Evidence(f"data transfer per step, rank {waits_most(facts)}", transfer_s(facts), "s"),
     ]
     if comm.clock_bound_s is not None:
         found.append(Evidence("clock error between ranks", comm.clock_bound_s, "s"))
@@ -93,19 +111,27 @@ def innocent(facts: Facts) -> str:
     """That the network is not the cause, where collectives wait more than they move."""
     wait_s, move_s = waiting_s(facts), transfer_s(facts)
     if wait_s <= move_s:
-        return f"Of the {seconds(wait_s + move_s)} in collectives, {share(wait_s / max(wait_s + move_s, 1e-12))} is waiting"
-    return f"The network is not the cause: only {seconds(move_s)} of the {seconds(wait_s + move_s)} in collectives are data transfer"
+        part = share(wait_s / max(wait_s + move_s, 1e-12))
+        return f"Of the {seconds(wait_s + move_s)} per step in collectives of rank {waits_most(facts)}, {part} is waiting"
+    return (
+        f"The network is not the cause: only {seconds(move_s)} of the {seconds(wait_s + move_s)} per step in collectives of rank "
+        f"{waits_most(facts)} are data transfer"
+    )
+
+
+def waits_most(facts: Facts) -> int:
+    """The rank that waits most for others."""
+    return max(facts.comm_parts, key=lambda rank: _sum(facts.comm_parts[rank], "hidden_wait_s", "exposed_wait_s"), default=0)
 
 
 def waiting_s(facts: Facts) -> float:
     """Mean seconds a step that a rank waits for another, hidden or not: of the rank that waits most."""
-    return max((_sum(parts, "hidden_wait_s", "exposed_wait_s") for parts in facts.comm_parts.values()), default=0.0)
+    return _sum(facts.comm_parts.get(waits_most(facts), {}), "hidden_wait_s", "exposed_wait_s")
 
 
 def transfer_s(facts: Facts) -> float:
     """Mean seconds a step that bytes move, of the rank that waits most."""
-    waits = {rank: _sum(parts, "hidden_wait_s", "exposed_wait_s") for rank, parts in facts.comm_parts.items()}
-    return _sum(facts.comm_parts[max(waits, key=waits.__getitem__)], "hidden_transfer_s", "exposed_transfer_s") if waits else 0.0
+    return _sum(facts.comm_parts.get(waits_most(facts), {}), "hidden_transfer_s", "exposed_transfer_s")
 
 
 def _sum(parts: dict[str, float | None], *names: str) -> float:

@@ -6,6 +6,7 @@ import importlib.util
 import io
 import os
 import pkgutil
+import re
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from typing import Any
 
 from feedline.profiler.errors import ScriptError
 from feedline.profiler.own_frames import leave_out_us
+
+#: torch's own words (torch/utils/data/_utils/signal_handling.py, DataLoader.cpp).
+_KILLED = re.compile(r"DataLoader worker \(pid \d+\) is killed by signal: ([A-Z][A-Za-z ]{2,40})\.")
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,16 @@ def exit_code_of(error: BaseException | None) -> int:
             return int(code) if -(1 << 63) <= code < 1 << 63 else -1  # as a C long
         return 0 if code is None else 1
     return 130 if isinstance(error, KeyboardInterrupt) else 1
+
+
+def ended_by(error: BaseException | None) -> str:
+    """What ended a program, for its run folder: the type of its exception, and a worker's signal. Its message is not ours to keep."""
+    if error is None or isinstance(error, (SystemExit, KeyboardInterrupt)):
+        return ""
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    killed = _KILLED.search(text_of(error))
+    return f"{name}, because a DataLoader worker was killed ({killed[1]})" if killed else name
 
 
 def show(error: BaseException | None) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.arguments import at_least
-from feedline.cli.program import Program, exit_code_of, exit_like, from_module, from_script, show
+from feedline.cli.program import Program, ended_by, exit_code_of, exit_like, from_module, from_script, show
 from feedline.cli.recording import Start, asked
 from feedline.cli.run_command import is_command, run_command
 from feedline.profiler.errors import OutputError, ScriptError
@@ -202,5 +202,5 @@ def run_recorded(program: Program, session: "Session") -> BaseException | None:
         program.run()
     except BaseException as error:
         ended = error
-    session.stop(exit_code_of(ended))
+    session.stop(exit_code_of(ended), ended_by(ended))
     return ended

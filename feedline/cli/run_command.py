@@ -5,12 +5,13 @@ import os
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from feedline.cli.recording import Start, asked
-from feedline.profiler.errors import FixError, OutputError, ScriptError
+from feedline.profiler.errors import FeedlineError, FixError, OutputError, ScriptError
 from feedline.profiler.say import say
 
 if TYPE_CHECKING:
@@ -54,10 +55,24 @@ def run_command(args: argparse.Namespace, command: list[str]) -> int:
     if not args.quiet:
         say(f"recording into {os.path.relpath(run)}")
     recording = asked(args, run, launch, start)
-    code = ended(subprocess.Popen(command, env={**os.environ, **recording.variables(os.environ)}), Unfollowed(run, args.record_argv))
+    process = subprocess.Popen(command, env={**os.environ, **recording.variables(os.environ)})
+    code = ended(process, Unfollowed(run, args.record_argv))
+    if code > KILLED:
+        tell_signal(run, process.pid, code - KILLED)
     hold.release()
     report_what_was_made(recording)
     return code
+
+
+def tell_signal(run: Path, pid: int, number: int) -> None:
+    """Note in the run folder which signal killed the command, where that was the training process itself: it could not say so."""
+    from feedline.profiler.store.trainings import trainings
+
+    with suppress(FeedlineError, OSError, ValueError):
+        for rank in (rank for one in trainings(run) for rank in one.run.ranks.values()):
+            if rank.manifest.pid == pid and not rank.manifest.ended:
+                rank.manifest.ended_by = signal.Signals(number).name
+                rank.manifest.write(rank.folder)
 
 
 def ended(process: "subprocess.Popen[bytes]", below: "Unfollowed | None") -> int:

@@ -135,8 +135,12 @@ class Session:
         with suppress(Exception):
             self._sampler.start()
 
-    def stop(self, exit_code: int | None = 0) -> None:
-        """Detach, and complete the manifest. Never raises: the training's own end is more important."""
+    def stop(self, exit_code: int | None = 0, ended_by: str = "") -> None:
+        """Detach, and complete the manifest. Never raises: the training's own end is more important.
+
+        Args:
+            ended_by: what ended the program, where that was an exception: its type.
+        """
         if not self.is_mine or self.manifest.ended:
             return
         self._hooks.detach()
@@ -148,7 +152,7 @@ class Session:
                 self._tell_hook(name, False, why)
         recorder.close()
         self.manifest.versions = versions()
-        self.manifest.exit_code = exit_code
+        self.manifest.exit_code, self.manifest.ended_by = exit_code, ended_by
         self.manifest.ended = True
         self.manifest.anchors.append(clock.anchor())
         with suppress(OSError):

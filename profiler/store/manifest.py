@@ -30,6 +30,7 @@ class Manifest:
     anchors: list[dict[str, int]] = field(default_factory=list)  #: clock.anchor() at the start and the end
     exit_code: int | None = None  #: None: still running, or killed
     ended: bool = False
+    ended_by: str = ""  #: what ended it, where that was no exit: the type of an exception, or the name of a signal
     notes: list[str] = field(default_factory=list)
 
     def write(self, rank: Path) -> None:

@@ -144,6 +144,7 @@ class ManifestShape(TypedDict, total=False):
     anchors: list[Anchor]
     exit_code: Annotated[int, Meta(ge=-(1 << 31), lt=1 << 32)] | None
     ended: bool
+    ended_by: str
     notes: list[str]
 
 

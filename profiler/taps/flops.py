@@ -39,6 +39,7 @@ from feedline.profiler.taps.updates import updates
 
 NAME, GIVES = "FLOP", "floating-point operations of one training step"
 SWITCH = "FEEDLINE_FLOPS"  # an environment variable; 0: nothing is counted
+UNCOUNTED = "torch counts no FLOP for the operators that ran (custom kernels, a replayed CUDA graph, or element-wise ones only)"
 WARM_UP = 2  # updates before the step that is counted: what is compiled has been compiled by then
 KEY = "TESTING_ONLY_GenericMode"  # above autograd and autocast; torch itself registers nothing there
 Formula = Callable[..., Any]
@@ -302,7 +303,7 @@ class FlopTap:
             return
         if forward and recorder.main is not None:
             recorder.main.add(Stage.FLOP, self._begun, clock.wall_ns() - self._begun, nbytes=forward, extra=backward)
-        self._end(None if forward else "no operator ran that torch has a formula for: a replayed CUDA graph, or kernels of its own")
+        self._end(None if forward else UNCOUNTED)
 
     def _end(self, problem: str | None) -> None:
         if recorder.flops is not self:

@@ -46,7 +46,7 @@ def test_the_overview_has_a_row_for_each_training(crashed):
     outside = overview["outside"]
     inside = sum(row["duration_s"] for row in rows)
     assert outside["before_s"] + sum(outside["between_s"]) + outside["after_s"] + inside == pytest.approx(outside["whole_s"], rel=0.01)
-    assert "run: 3 trainings" in said and "Training 3 ended with exit code 1" in said
+    assert "run: 3 trainings" in said and "Training 3 failed with" in said and "(exit code 1)" in said
     assert "84 updates" not in said and "Outside the trainings: " in said
 
 

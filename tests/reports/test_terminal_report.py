@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from reports.made_up import VARIANTS, nasty, report, unmeasured, without_steps
 
+from feedline.analysis.headline import headline
 from feedline.analysis.reports import to_terminal
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.progress import building
@@ -104,12 +105,13 @@ def test_of_the_short_report_nothing_is_told_twice() -> None:
 
 
 def test_a_run_that_failed_says_so_before_its_verdict() -> None:
-    failed = replace(report(), run=replace(report().run, exit_code=3))
+    run = replace(report().run, exit_code=3)
+    failed = replace(report(), run=run, headline=headline(run, report().throughput.steps))
 
     for text in (shown(failed), render(failed)):
         assert "The training ended with exit code 3 after 1,200 steps;" in text
         assert text.index("exit code 3 after") < text.index("Decoding in")
-    assert "This run is cut" in shown(unmeasured())
+    assert "was killed or crashed" in shown(unmeasured())
 
 
 def test_the_step_names_other_and_its_sum() -> None:
@@ -162,7 +164,7 @@ def test_a_terminal_that_knows_only_ascii_gets_ascii() -> None:
 
 def test_parts_that_are_missing_are_said_in_words() -> None:
     assert "The run never made a training step." in render(without_steps())
-    assert "cut: its process was killed" in render(unmeasured())
+    assert "was killed or crashed" in render(unmeasured())
 
 
 def test_the_next_command_of_a_run_without_steps_looks_for_the_reason() -> None:

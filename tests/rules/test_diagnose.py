@@ -100,20 +100,31 @@ def test_findings_are_ranked_by_severity_then_cost():
 def test_a_specific_finding_goes_before_its_general_one_only_if_it_wins_a_third():
     general = Finding("decode_bound", Severity.HIGH, "", cost_s=4.0)
 
-    assert [f.cause for f in rank([general, Finding("oversize_images", Severity.LOW, "", cost_s=1.4)])] == [
+    assert [f.cause for f in rank([general, Finding("oversize_images", Severity.HIGH, "", cost_s=1.4)])] == [
         "oversize_images",
         "decode_bound",
     ]
-    assert [f.cause for f in rank([general, Finding("oversize_images", Severity.LOW, "", cost_s=1.3)])] == [
+    assert [f.cause for f in rank([general, Finding("oversize_images", Severity.HIGH, "", cost_s=1.3)])] == [
         "decode_bound",
         "oversize_images",
     ]
+
+
+def test_no_finding_stands_above_one_that_is_graver():
+    general = Finding("decode_bound", Severity.HIGH, "", cost_s=4.0)
+
+    found = rank([general, Finding("oversize_images", Severity.LOW, "", cost_s=1.4)])
+
+    assert [one.severity for one in found] == [Severity.HIGH, Severity.LOW]
 
 
 @pytest.mark.parametrize(
     ("facts", "sentence"),
     [
-        (made_up_facts(), "The input does not hold the step back: it takes 0.9 % of 101 ms; its largest part is backward (60.0 ms)."),
+        (
+            made_up_facts(),
+            "The input does not hold the step back: it takes 0.9 % of the 101 ms step; the largest part of the step is backward (60.0 ms).",
+        ),
         (
             without_workers(),
             "Input-bound, 60.6 % of each 254 ms step: no workers: the main process makes every batch itself, 154 ms of each 254 ms step. "

@@ -1,0 +1,52 @@
+"""How sure the steps of a run are of the share that its input takes: a few steps, or steps that vary, say nothing."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from feedline.analysis.facts import Certainty
+from feedline.analysis.gather import Gathered
+from feedline.analysis.rested import FloatArray
+from feedline.analysis.rules.held import MAKING
+from feedline.analysis.waits import classify
+from feedline.profiler.noise_scale import student
+
+WAITING = ("wait", "transport", "epoch_start", "sampler", *MAKING)
+FEWEST = 2  # steps that have an interval
+
+
+def certainty(rank: Gathered, starts_once: bool) -> Certainty | None:
+    """The share of the step that the input takes, with its interval; None without a step.
+
+    Args:
+        starts_once: the loader was started once, which does not count as waiting for it.
+    """
+    steps = rank.steps
+    if steps is None or not len(steps.wall):
+        return None
+    waiting = sum((rank.stages[name] for name in WAITING if name in rank.stages), np.zeros(len(steps.wall)))
+    if starts_once:
+        waiting = waiting - rank.stages.get("epoch_start", 0.0) - classify(steps, rank.ready)["epoch_start"]
+    waiting = np.maximum(waiting, 0.0)
+    if rank.estimate is not None:
+        lies = sum(rank.estimate.lies.get(name, 0.0) for name in WAITING)
+        known = replace(rank.estimate, lies={"input": lies, "rest": 1 - lies})
+        sampled = known.sampled({"input": waiting, "rest": steps.wall - waiting})
+        return Certainty(sampled.recorded + sampled.counted, sampled.share_low["input"], sampled.share_high["input"])
+    low, high = interval(waiting[rank.first :], steps.wall[rank.first :].astype(float))
+    return Certainty(len(steps.wall) - rank.first, low, high)
+
+
+def interval(part: FloatArray, whole: FloatArray) -> tuple[float, float]:
+    """95 % interval of sum(part) / sum(whole) over steps: Student's t over the steps' residuals (Cochran, Sampling Techniques, 6.4).
+
+    Args:
+        part, whole: float64 [n].
+    """
+    number, total = len(whole), float(whole.sum())
+    if number < FEWEST or total <= 0:
+        return 0.0, 1.0
+    share = float(part.sum()) / total
+    error = float(np.sqrt(((part - share * whole) ** 2).sum() * number / (number - 1))) / total
+    half = student(number - 1) * error
+    return max(share - half, 0.0), min(share + half, 1.0)

@@ -1,0 +1,79 @@
+"""Too few steps, or steps that vary too much, to say what limits the training."""
+
+import math
+
+from feedline.analysis.facts import Certainty, Facts
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.quantities import count
+from feedline.analysis.rules.held import MIN_WAIT_SHARE, held, steady_share
+
+CAUSE = "too_short"
+
+#: Steps that a verdict needs at least (docs/rules.md: measured on pieces of longer runs).
+FEWEST = 8
+
+#: From here on a step is called highly input-bound (Severity.of).
+HIGH_SHARE = 0.20
+
+
+def check(facts: Facts) -> Finding | None:
+    """Say so instead of everything else where the share of the input may be anything from below the gate to high."""
+    sure = facts.certainty
+    if sure is None or not _too_short(sure, facts.loader is not None):
+        return None
+    aside = ", the loader's start aside," if held(facts).start_s > 0 else ""
+    took = f"the input{aside} took {between(sure)} of " if facts.loader and sure.steps > 1 else ""
+    return Finding(
+        CAUSE,
+        Severity.INFO,
+        says=f"too short to judge: {took}{_counted(facts, sure)}; what limits the training is unknown",
+        evidence=_evidence(facts, sure),
+        fix=f"let it train for {count(needed(sure))} steps or more",
+        disproof="the same shares in a longer run",
+    )
+
+
+def _counted(facts: Facts, sure: Certainty) -> str:
+    """``the only step``, ``the 7 steps that count, of 10``."""
+    number, made = sure.steps, facts.throughput.steps
+    if made <= number:
+        return f"the {count(number)} steps there are" if number > 1 else "there is one step only"
+    warm_up = f", of {count(made)} (the first {'warms' if made - number == 1 else f'{count(made - number)} warm'} up)"
+    return f"the {count(number)} step{'s' * (number != 1)} that count{'s' * (number == 1)}{warm_up}"
+
+
+def enough_steps(facts: Facts) -> bool:
+    """Whether there are as many steps as any verdict needs."""
+    return facts.certainty is None or facts.certainty.steps >= FEWEST
+
+
+def _too_short(sure: Certainty, loader: bool) -> bool:
+    return sure.steps < FEWEST or (loader and sure.low < MIN_WAIT_SHARE and sure.high >= HIGH_SHARE)
+
+
+def _evidence(facts: Facts, sure: Certainty) -> list[Evidence]:
+    found = [Evidence("steps counted", sure.steps, "steps"), Evidence("mean step so far", facts.step.mean_s, "s")]
+    if facts.loader is None or sure.steps < 2:
+        return found
+    ends = (("lower", sure.low), ("upper", sure.high))
+    shares = [Evidence(f"{end} end of the 95 % interval of the input's share", value, SHARE) for end, value in ends]
+    return [*found, Evidence("share of the input so far", steady_share(facts), SHARE), *shares]
+
+
+def needed(sure: Certainty) -> int:
+    """Steps for an interval that does not reach from the gate to a high share: it narrows with the square root of their number."""
+    wider = (sure.high - sure.low) / (HIGH_SHARE - MIN_WAIT_SHARE)
+    return max(2 * FEWEST, math.ceil(sure.steps * wider**2)) if sure.steps >= FEWEST else 2 * FEWEST
+
+
+def between(sure: Certainty) -> str:
+    """The interval in words: ``28 to 51 % (95 % interval)``."""
+    return f"{100 * sure.low:.0f} to {100 * sure.high:.0f} % (95 % interval)"
+
+
+def unsure(facts: Facts) -> str:
+    """The interval after a share, where it reaches across the gate or is wider than the step from the gate to a high share."""
+    sure = facts.certainty
+    if sure is None or (sure.low >= MIN_WAIT_SHARE or sure.high < MIN_WAIT_SHARE) and sure.high - sure.low <= HIGH_SHARE - MIN_WAIT_SHARE:
+        return ""
+    return f" ({100 * sure.low:.0f} to {100 * sure.high:.0f} % with 95 % confidence)"
