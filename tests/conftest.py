@@ -5,10 +5,15 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 from warm_python import MODULES, WarmPython
 
 # No test reaches a network: albumentations asks for its newest version when it is imported, the others for models.
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = os.environ["HF_HUB_OFFLINE"] = "1"
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
 
 # An error of feedline's own is a traceback here, not the one line that users get.
 os.environ["FEEDLINE_TRACEBACK"] = "1"
