@@ -38,6 +38,15 @@ def load_transforms(name: str) -> Callable[[Any], Any]:
     return transform
 
 
+def makes_transforms(name: str) -> bool:
+    """Whether what ``load_transforms`` was given has to be called to give the transform.
+
+    Raises:
+        UserCodeError: as there.
+    """
+    return _is_maker(_find(name, "--transforms"))
+
+
 def load_model(name: str) -> "nn.Module":
     """The model.
 

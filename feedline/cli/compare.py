@@ -63,6 +63,7 @@ def measure(args: argparse.Namespace, folder: Path) -> int:
     task = task_of(args)
 
     from feedline.analysis.reports.console import Console
+    from feedline.cli.compare_lines import lines
     from feedline.cli.compare_text import show
     from feedline.pipelines.compare.side_by_side import FULL, Contest, compare
 
@@ -71,6 +72,11 @@ def measure(args: argparse.Namespace, folder: Path) -> int:
         plan = dataclasses.replace(FULL, cold=args.cold)
         comparison = compare(Contest(task, kinds, plan, told), compute_of(args.model, task))
     comparison.machine.update(machine())
+    if comparison.takes:
+        program = lines(
+            comparison.takes, args.data, args.transforms, **{name: comparison.settings[name] for name in ("batch_size", "workers")}
+        )
+        comparison = dataclasses.replace(comparison, lines=program)
     show(comparison, console)
     with deferred():
         written = write(comparison, folder, args.json)

@@ -33,6 +33,9 @@ def show(comparison: Comparison, console: Console) -> None:
         console.print(plain(f"- {remark}"))
     console.print()
     console.print(plain(comparison.choice, "bold"))
+    if comparison.lines:
+        console.print(Text("These lines run as they are, from this folder:", "dim"))
+        console.print(plain("\n".join(f"    {line}" for line in comparison.lines.rstrip().split("\n"))), soft_wrap=True)
 
 
 def about(comparison: Comparison) -> str:

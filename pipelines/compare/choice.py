@@ -1,8 +1,9 @@
 """What a training would get with each loader, and which one to take."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from feedline.pipelines.compare.ranking import faster
 from feedline.pipelines.compare.result import Compute, Feeds, Row
 
 ALIKE = 0.05  # rates that differ by less are alike: choosing between them is luck
@@ -27,19 +28,42 @@ def feeds(row: Row, compute: Compute, cores: float, device: str) -> Feeds:
     return Feeds(limits[limit], limit, limits)
 
 
-def choose(rows: Sequence[Row], compute: Compute | None, cores: float) -> str:
-    """Which loader to take, and why. Only those that are faultless are candidates; pillow-v1 stays if nothing is better."""
+@dataclass(frozen=True)
+class Choice:
+    """A recommendation.
+
+    Attributes:
+        says: in words.
+        takes: the loader to take instead of the present one; empty: none.
+    """
+
+    says: str
+    takes: str = ""
+
+
+def choose(rows: Sequence[Row], compute: Compute | None, cores: float) -> Choice:
+    """Which loader to take, and why. Only those that are faultless are candidates; pillow-v1 stays unless one is clearly better."""
     rates = {row.name: row.feeds.samples_per_s if row.feeds else row.samples_per_s for row in rows if row.measured}
     candidates = [row for row in rows if row.faultless and row.name != SYNTHETIC]
     if not candidates:
-        return "No loader was measured without a fault, so none is recommended."
-    best = max(rates[row.name] for row in candidates)
-    alike = [row for row in candidates if rates[row.name] >= (1 - ALIKE) * best]
+        return Choice("No loader was measured without a fault, so none is recommended.")
+    best = max(candidates, key=lambda row: rates[row.name])
+    alike = _alike(candidates, best, rates)
     now = next((row for row in candidates if row.name == REFERENCE), None)
-    if now is not None and (candidates == [now] or (compute is not None and now in alike)):
-        return f"Keep {now.name}: {_keep(now, compute)}.{_if_less_will_do(rows, rates, best)}"
+    less = _if_less_will_do(rows, rates, rates[best.name])
+    if now is not None and now in alike:
+        return Choice(f"Keep {now.name}: {_keep(now, rows, candidates, rates)}.{less}")
+    if now is None and len(rates) == 1:
+        return Choice(f"Only {best.name} was measured, {rates[best.name]:,.0f} samples/s: there is nothing to compare it with.")
     chosen = min(alike, key=lambda row: row.cpu_s)
-    return f"Take {chosen.name}: {_gains(chosen, now, rates, compute)}{_fewest(chosen, alike)}.{_if_less_will_do(rows, rates, best)}"
+    return Choice(f"Take {chosen.name}: {_gains(chosen, now, rates, compute)}{_fewest(chosen, alike)}.{less}", chosen.name)
+
+
+def _alike(candidates: Sequence[Row], best: Row, rates: dict[str, float]) -> list[Row]:
+    """Those that give about as much as the best: within ALIKE, or where the loader is all that counts, with the same place in the table."""
+    slower = {name for name, clearly in faster(candidates).items() if best.name in clearly}
+    near = [row for row in candidates if rates[row.name] >= (1 - ALIKE) * rates[best.name]]
+    return [row for row in candidates if row in near or (row.feeds is None and row.name not in slower)]
 
 
 def _if_less_will_do(rows: Sequence[Row], rates: dict[str, float], best: float) -> str:
@@ -53,11 +77,26 @@ def _if_less_will_do(rows: Sequence[Row], rates: dict[str, float], best: float) 
     return f" {chosen.name} would give {gain:.2f} times that, but leaves out {', '.join(one.partition(':')[0] for one in chosen.missing)}."
 
 
-def _keep(now: Row, compute: Compute | None) -> str:
-    same = f"no other loader that does all of the transform brings over {100 * ALIKE:.0f} % more"
-    if compute is None or now.feeds is None or now.feeds.limit == "loader":
-        return f"{now.samples_per_s:,.0f} samples/s, and {same}"
-    return f"the model takes {1 / compute.step_s:,.0f} samples/s and gets {now.feeds.samples_per_s:,.0f} with it, and {same}"
+def _keep(now: Row, rows: Sequence[Row], candidates: Sequence[Row], rates: dict[str, float]) -> str:
+    others = [row for row in rows if row.measured and row.name not in (now.name, SYNTHETIC)]
+    rivals = [row for row in candidates if row is not now]
+    if not others:
+        same = "no other loader was measured"
+    elif not rivals:
+        names = ", ".join(row.name for row in others)
+        same = f"no other loader that was measured does all of the transform without a fault ({names})"
+    else:
+        ratio = {row.name: rates[row.name] / rates[now.name] for row in rivals}
+        fastest = max(ratio, key=lambda name: ratio[name])
+        names = f"none of the {len(rivals)} others" if len(rivals) > 1 else "the other one that does all of the transform"
+        verb = "brings" if now.feeds else "is"
+        gain = f"over {100 * ALIKE:.0f} % more" if now.feeds else "clearly faster"
+        denied = f"{names} {verb} {gain}" if len(rivals) > 1 else f"{names} {'does not bring' if now.feeds else 'is not'} {gain}"
+        same = f"{denied} ({fastest}: {ratio[fastest]:.2f} times as many)"
+    if now.feeds is None or now.feeds.limit == "loader":
+        return f"{now.samples_per_s:,.0f} samples/s; {same}"
+    model = now.feeds.limits["compute"]
+    return f"the model takes {model:,.0f} samples/s and gets {now.feeds.samples_per_s:,.0f} with it; {same}"
 
 
 def _gains(chosen: Row, now: Row | None, rates: dict[str, float], compute: Compute | None) -> str:
@@ -79,4 +118,4 @@ def _gains(chosen: Row, now: Row | None, rates: dict[str, float], compute: Compu
 
 def _fewest(chosen: Row, alike: Sequence[Row]) -> str:
     others = [row.name for row in alike if row is not chosen]
-    return f", with the fewest CPU seconds of those within {100 * ALIKE:.0f} % ({', '.join(others)})" if others else ""
+    return f", with the fewest CPU seconds of those about as fast ({', '.join(others)})" if others else ""

@@ -12,32 +12,34 @@ FEWEST = 5  # rounds below which no order is that seldom (2 ** -FEWEST <= LUCK)
 
 
 def places(rows: Sequence[Row]) -> list[tuple[int, Row]]:
-    """(place, row), the fastest first.
+    """(place, row), the one with most samples/s first.
 
-    A machine that others use is slow in some rounds, so that a loader's rate in a round is taken relative to all loaders' in that round.
-    A row stands behind another one only where that was faster, by more than ALIKE and in so many rounds that a sign test calls it no luck;
-    neighbours of which none is faster than another share a place. All else stands as it is given, so that the next comparison shows the
-    same order.
+    A row shares the place of those before it unless one of these was clearly faster (``faster``).
 
     Args:
         rows: measured ones, with as many rounds each.
     """
-    relative = _relative(rows)
-    faster = {row.name: {one.name for one in rows if _faster(relative[one.name], relative[row.name])} for row in rows}
-    left, groups = list(rows), list[list[Row]]()
-    while left:
-        names = {row.name for row in left}
-        leader = min(left, key=lambda row: len(faster[row.name] & names))
-        left.remove(leader)
-        if groups and faster[leader.name].isdisjoint(row.name for row in groups[-1]):
-            groups[-1].append(leader)
+    clearly = faster(rows)
+    groups: list[list[Row]] = []
+    for row in sorted(rows, key=lambda one: -one.samples_per_s):
+        if groups and clearly[row.name].isdisjoint(one.name for one in groups[-1]):
+            groups[-1].append(row)
         else:
-            groups.append([leader])
+            groups.append([row])
     found, place = [], 1
     for group in groups:
         found += [(place, row) for row in group]
         place += len(group)
     return found
+
+
+def faster(rows: Sequence[Row]) -> dict[str, set[str]]:
+    """Name -> names of the loaders that were faster, by more than ALIKE and in so many rounds that a sign test calls it no luck.
+
+    A machine that others use is slow in some rounds, so that a loader's rate in a round is taken relative to all loaders' in that round.
+    """
+    relative = _relative(rows)
+    return {row.name: {one.name for one in rows if _faster(relative[one.name], relative[row.name])} for row in rows}
 
 
 def _relative(rows: Sequence[Row]) -> dict[str, list[float]]:

@@ -176,6 +176,8 @@ class Comparison:
     cache: ``warm``: every file was read once before; ``cold``: the page cache was emptied of them before every part.
     cores: that this process may use.
     choice: which loader to take, and why.
+    takes: its name; empty: none is better than the present one.
+    lines: a program that trains with it; empty where ``takes`` is.
     operations: each operation of the transform in each library; ``operations_why``: why there are none.
     """
 
@@ -191,6 +193,8 @@ class Comparison:
     operations: list[Difference] = field(default_factory=list)
     operations_why: str = ""
     machine: dict[str, object] = field(default_factory=dict)
+    takes: str = ""
+    lines: str = ""
 
     @property
     def measured(self) -> list[Row]:

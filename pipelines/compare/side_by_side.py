@@ -78,6 +78,7 @@ def compare(contest: Contest, compute: Callable[[], Compute] | None = None) -> C
     if step is not None:
         for row in rows:
             row.feeds = choice.feeds(row, step, cores, task.settings.device) if row.measured else None
+    chosen = choice.choose(rows, step, cores)
     left_out: dict[str, list[str]] = {}
     for problem in task.photos.problems:
         if problem.left_out:
@@ -92,7 +93,8 @@ def compare(contest: Contest, compute: Callable[[], Compute] | None = None) -> C
         cache="cold" if contest.plan.cold else "warm",
         cores=cores,
         compute=step,
-        choice=choice.choose(rows, step, cores),
+        choice=chosen.says,
+        takes=chosen.takes,
         operations=operations,
         operations_why=operations_why,
     )

@@ -16,8 +16,7 @@ from feedline.pipelines.loaders import (
 )
 from feedline.pipelines.loaders.protocol import LoaderKind
 
-#: The fastest first, as they were where all of them were measured (docs/measured/compare.md): in this order stand those whose order on
-#: another machine is luck.
+#: The fastest first, as they were where all of them were measured (docs/measured/compare.md).
 KINDS: list[LoaderKind] = [
     synthetic.KIND,
     dali_gpu.KIND,

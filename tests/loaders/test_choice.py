@@ -2,7 +2,8 @@
 
 import pytest
 
-from feedline.pipelines.compare.choice import choose, feeds
+from feedline.pipelines.compare import choice
+from feedline.pipelines.compare.choice import feeds
 from feedline.pipelines.compare.result import Compute, Epoch, Part, Pixels, Row
 
 
@@ -10,6 +11,10 @@ def row(name: str, rate: float, cpu_s: float, main_s: float = 0.0, **more) -> Ro
     """A loader that gives ``rate`` samples/s."""
     part = Part(samples=1000, wall_s=1000 / rate, cpu_s=1000 * cpu_s, main_s=1000 * main_s, first_batch_s=0.1)
     return Row(name, "", parts=[part], epoch=Epoch(1000, 1.0), pixels=Pixels(48, 0.1, 0.2, 3.0), **more)
+
+
+def choose(rows: list[Row], compute: Compute | None, cores: float) -> str:
+    return choice.choose(rows, compute, cores).says
 
 
 def fed(rows: list[Row], compute: Compute, cores: float) -> list[Row]:
@@ -86,3 +91,22 @@ def test_what_a_loader_would_bring_if_less_will_do_is_said_with_what_it_leaves_o
 
 def test_the_upper_bound_is_never_recommended():
     assert choose([row("pillow-v1", 300, 0.006), row("synthetic", 1e6, 1e-6)], None, 2).startswith("Keep pillow-v1")
+
+
+def test_the_only_loader_that_was_measured_is_not_said_to_be_no_slower_than_others():
+    assert choose([row("pillow-v1", 300, 0.006)], None, 2) == "Keep pillow-v1: 300 samples/s; no other loader was measured."
+    assert choice.choose([row("dali-cpu", 300, 0.006)], None, 2) == choice.Choice(
+        "Only dali-cpu was measured, 300 samples/s: there is nothing to compare it with."
+    )
+
+
+def test_a_loader_that_shares_the_first_place_is_kept():
+    found = choice.choose([row("dali-cpu", 107, 0.001), row("pillow-v1", 100, 0.006)], None, 2)
+
+    assert found.takes == "" and found.says.endswith(
+        "the other one that does all of the transform is not clearly faster (dali-cpu: 1.07 times as many)."
+    )
+
+
+def test_a_loader_that_is_taken_is_named_apart():
+    assert choice.choose([row("dali-cpu", 200, 0.001), row("pillow-v1", 100, 0.006)], None, 2).takes == "dali-cpu"

@@ -111,7 +111,14 @@ def test_a_file_that_is_no_image_is_counted_and_named(compared):
 def test_what_is_printed_names_every_loader_and_ends_with_a_choice(compared):
     assert all(name in compared[1] for name in ONLY.split(","))
     assert "dali-gpu is left out: needs a CUDA device" in compared[1]
-    assert "Take " in compared[1]
+    assert "Take " in compared[1] or "Keep " in compared[1]
+
+
+def test_a_loader_to_take_comes_with_the_lines_to_paste(compared):
+    found, page = json.loads((compared[0] / "compare.json").read_text()), (compared[0] / "compare.html").read_text()
+
+    assert (found["takes"] != "") == found["choice"].startswith("Take ") == ("Taken(" in compared[1]) == ("Taken(" in page)
+    assert found["takes"] in found["lines"]
 
 
 def test_the_page_is_whole_and_asks_nobody(compared):

@@ -24,14 +24,13 @@ def test_the_fastest_comes_first():
 def test_loaders_whose_order_is_luck_share_a_place():
     one, other = row("one", *[100] * 9), row("other", *[101] * 7, 99, 99)
 
-    assert order(one, other) == [(1, "one"), (1, "other")]
-    assert order(other, one) == [(1, "other"), (1, "one")]
+    assert order(one, other) == order(other, one) == [(1, "other"), (1, "one")]
 
 
 def test_a_difference_of_five_percent_is_none_that_the_next_comparison_would_show_again():
     slow, fast = row("slow", *[100] * 9), row("fast", *[105] * 9)
 
-    assert order(slow, fast) == [(1, "slow"), (1, "fast")]
+    assert order(slow, fast) == [(1, "fast"), (1, "slow")]
 
 
 def test_one_disturbed_round_of_nine_does_not_make_two_loaders_alike():
@@ -53,11 +52,11 @@ def test_after_two_that_share_a_place_the_next_place_is_free():
     assert order(*rows) == [(1, "a"), (1, "b"), (3, "c")]
 
 
-def test_only_who_is_faster_passes_one_that_was_given_before():
+def test_no_loader_stands_above_one_with_more_samples_per_second():
     slow, between, fast = row("slow", *[100] * 9), row("between", *[90, 140] * 4, 90), row("fast", *[120] * 9)
 
-    assert order(slow, between, fast) == [(1, "between"), (1, "fast"), (3, "slow")]
-    assert order(fast, slow, between) == [(1, "fast"), (2, "slow"), (2, "between")]
+    for rows in ((slow, between, fast), (fast, slow, between), (between, fast, slow)):
+        assert order(*rows) == [(1, "fast"), (2, "slow"), (2, "between")]
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 4])
@@ -65,7 +64,7 @@ def test_of_few_rounds_all_have_to_lie_apart(rounds):
     one, other, third = row("one", *[100] * rounds), row("other", *[300] * rounds), row("third", *[310] * (rounds - 1), 290)
 
     assert order(one, other) == [(1, "other"), (2, "one")]
-    assert rounds == 1 or order(one, other, third) == [(1, "other"), (1, "third"), (3, "one")]
+    assert rounds == 1 or sorted(order(one, other, third)) == [(1, "other"), (1, "third"), (3, "one")]
 
 
 def test_nothing_measured_is_no_order():

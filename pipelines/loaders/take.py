@@ -1,0 +1,76 @@
+"""A loader that was compared, in a training: the same code that was measured."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from feedline.pipelines.loaders import KINDS
+from feedline.pipelines.loaders.protocol import Settings, Task
+from feedline.pipelines.photos import scan
+from feedline.pipelines.translate import recipe
+
+
+class Taken:
+    """Iterate over it once per epoch: (images, labels), with a new order and new random parameters each time.
+
+    images: float32 [n, 3, h, w], as the transform makes them, on the device. labels: int64 [n], on the same device; ``classes`` names them.
+    Where torch.distributed is initialised, each rank sees its own part of the data, and all ranks as many batches.
+
+    Args:
+        name: of the loader, as `feedline compare` shows it.
+        data: images, in a folder per class.
+        transform: the training's torchvision transform.
+        workers: processes, or threads where the loader has threads.
+        device: ``cpu`` or ``cuda:0``; None: the first GPU where there is one.
+        seed: of the order and of random parameters.
+
+    Raises:
+        ValueError: there is no such loader, or it cannot run here; the text says why.
+        DataError: no image is there.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        data: str,
+        transform: Callable[[Any], torch.Tensor],
+        batch_size: int = 32,
+        workers: int = 2,
+        device: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        kind = next((kind for kind in KINDS if kind.name == name), None)
+        if kind is None:
+            raise ValueError(f"there is no loader {name!r}: the loaders are {', '.join(kind.name for kind in KINDS)}")
+        device = device or ("cuda:0" if torch.cuda.is_available() else "cpu")
+        why = kind.refuses(device)
+        if why is not None:
+            raise ValueError(f"{name} {why}")
+        photos = scan(Path(data))
+        rank, ranks = _place()
+        self.classes = photos.classes
+        self._labels = torch.tensor([photo.label for photo in photos.photos])
+        self._batches = -(-(len(photos) // ranks) // batch_size)
+        self._device, self._epoch = device, 0
+        self._loader = kind.make(Task(photos, recipe.read(transform), Settings(batch_size, workers, seed, rank, ranks, device), transform))
+
+    def __len__(self) -> int:
+        """Batches per epoch."""
+        return self._batches
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        number, self._epoch = self._epoch, self._epoch + 1
+        for _, batch in zip(range(self._batches), self._loader.epoch(number)):
+            yield batch.images, self._labels[batch.index].to(self._device)
+
+    def close(self) -> None:
+        """End processes and threads. Not needed at the end of a program."""
+        self._loader.close()
+
+
+def _place() -> tuple[int, int]:
+    """Rank and how many there are."""
+    ready = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return (torch.distributed.get_rank(), torch.distributed.get_world_size()) if ready else (0, 1)

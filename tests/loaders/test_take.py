@@ -1,0 +1,77 @@
+"""The loader that a comparison recommends, in a training: the printed lines run as they are."""
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from loaders.conftest import COUNT, RUNNING
+
+from feedline.cli.compare_lines import lines
+from feedline.pipelines.loaders.take import Taken
+
+MINE = """from torchvision import transforms as T
+
+crop = T.Compose([T.RandomResizedCrop(32), T.ToTensor()])
+
+
+def make():
+    return crop
+
+
+class Kept:
+    one = crop
+"""
+
+
+@pytest.mark.parametrize("kind", [kind.name for kind in RUNNING if kind.name != "synthetic"])
+def test_an_epoch_has_every_image_once_with_its_label(kind, folder, transform):
+    loader = Taken(kind, str(folder), transform, batch_size=5, workers=1)
+    try:
+        epochs = [[(images, labels) for images, labels in loader] for _ in range(2)]
+    finally:
+        loader.close()
+
+    for batches in epochs:
+        assert len(batches) == len(loader) and all(images.shape[1:] == (3, 48, 48) for images, _ in batches)
+        assert Counter(label for _, labels in batches for label in labels.tolist()) == {0: 8, 1: 8, 2: 7}
+    assert COUNT == 23 and loader.classes == ["class-0", "class-1", "class-2"]
+    assert [labels.tolist() for _, labels in epochs[0]] != [labels.tolist() for _, labels in epochs[1]]
+
+
+@pytest.mark.parametrize("spec", [None, "mine:make"])
+def test_the_lines_run_as_they_are_printed(spec, folder, tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    program = tmp_path / "train.py"
+    program.write_text(lines("pillow-v2", folder, spec, 8, 1))
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+
+    done = subprocess.run([sys.executable, program], cwd=tmp_path, capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_transform_is_named_as_it_was_given_and_called_where_it_is_a_function_that_makes_one(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    said = [lines("spdl", Path("photos"), f"mine:{name}", 8, 1) for name in ("crop", "make", "Kept.one")]
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+
+    assert [line for text in said for line in text.split("\n") if line.startswith("transform")] == [
+        "transform = mine.crop", "transform = mine.make()", "transform = mine.Kept.one",
+    ]  # fmt: skip
+
+
+def test_lines_name_what_was_compared():
+    said = lines("dali-cpu", Path("photos"), None, 32, 4)
+
+    assert "Taken('dali-cpu', 'photos', transform, batch_size=32, workers=4)" in said and "RandomResizedCrop(224)" in said
+
+
+def test_a_loader_that_does_not_exist_is_answered_with_the_list(folder, transform):
+    with pytest.raises(ValueError, match=r"there is no loader 'dali': the loaders are synthetic, .*dali-cpu"):
+        Taken("dali", str(folder), transform)
