@@ -218,6 +218,7 @@ class Cpus:
 
     allowed: float  # that the run may use: affinity, capped by the quota
     quota: float | None  # of the control group; None: it has none
+    affinity: float | None  # in the affinity mask: those that the run shares with other programs
     own: float | None  # by the training's processes on this machine, of all ranks, helper threads included
     others: float | None  # by other programs, on the CPUs of the affinity mask
     free: float | None  # that the training may use and that were idle

@@ -189,6 +189,7 @@ FIELDS: dict[str, dict[str, Field]] = {
     "Cpus": {
         "allowed": Field("CPUs", "CPUs that the run may use: those of its affinity mask, capped by the quota"),
         "quota": Field("CPUs", "CPU quota of the control group", "it has none, or it cannot be seen"),
+        "affinity": Field("CPUs", "CPUs in the affinity mask, which other programs may use as well", "an older feedline recorded the run"),
         "own": Field(
             "CPUs", "CPU seconds per second of the training's processes on this machine, of all ranks, with helper threads", _NO_READING
         ),

@@ -19,11 +19,12 @@ def check(facts: Facts) -> Finding | None:
     weight = Severity.of(cost_s / mean_s)
     if weight is Severity.INFO:
         return None
-    held_by = f"other programs hold {number(use.others)} of the {use.allowed:g} CPUs that this training may use"
+    held_by = f"other programs hold {number(use.others)} of the {use.affinity or use.allowed:g} CPUs that this training may run on"
     found = [
         ("CPUs that other programs use", use.others, "CPUs"),
         ("CPUs that this training uses", use.own, "CPUs"),
         ("CPUs that may be used", use.allowed, "CPUs"),
+        ("CPUs of the affinity mask", use.affinity, "CPUs"),
         ("waiting for a CPU per step", waits_s, "s"),
         ("share of a sample's time waiting for a CPU", cpus.runqueue_share(facts), SHARE),
     ]

@@ -32,10 +32,8 @@ def check(facts: Facts) -> Finding | None:
 def _says(facts: Facts) -> str:
     queued, used = cpus.runqueue_share(facts), cpus.own_cpus(facts)
     if queued is not None and queued > cpus.MAX_RUNQUEUE_SHARE:
-        return (
-            f"the CPUs are full: a sample spends {share(queued)} of its time waiting for one of {facts.effective_cpus:g}; {cpus.use(facts)}"
-        )
-    return f"the CPUs are full: this training uses {number(used)} of {facts.effective_cpus:g} on average"
+        return f"the CPUs are full: a sample spends {share(queued)} of its time waiting for one; {cpus.use(facts)}"
+    return f"the CPUs are full: this training uses {number(used)} of {cpus.may_use(facts)} on average"
 
 
 def _evidence(facts: Facts) -> list[Evidence]:

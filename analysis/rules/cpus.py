@@ -93,9 +93,14 @@ def waiting_cpus(facts: Facts) -> float:
 
 
 def by_others(facts: Facts) -> float:
-    """Share (0 to 1) of the waiting for a CPU that would end with the other programs: CPUs that they hold over CPUs that are lacking."""
-    others, lacking = facts.cpus.others if facts.cpus else None, waiting_cpus(facts)
-    return min(1.0, others / lacking) if others and lacking > 0 else 0.0
+    """Share (0 to 1) of the waiting for a CPU that would end with other programs: what they hold and the run may use over what it lacks.
+
+    What a quota keeps from the run is not theirs: a thread that it stops waits as one does that another program keeps from its CPU.
+    """
+    use, lacking = facts.cpus, waiting_cpus(facts)
+    if use is None or not use.others or use.own is None or lacking <= 0:
+        return 0.0
+    return min(1.0, min(use.others, max(0.0, use.allowed - use.own)) / lacking)
 
 
 def saturated(facts: Facts) -> bool:
@@ -110,10 +115,16 @@ def queueing(facts: Facts) -> bool:
     return saturated(facts) or ((blocked_share(facts) or 0.0) <= MOSTLY_BLOCKED and (runqueue_share(facts) or 0.0) > MAX_RUNQUEUE_SHARE)
 
 
+def may_use(facts: Facts) -> str:
+    """``2 CPUs``, and what limits them."""
+    allowed, sampled = facts.effective_cpus, facts.cpus
+    limited = sampled is not None and sampled.quota is not None and sampled.quota <= allowed
+    return f"{allowed:g} CPU{'s' * (allowed != 1)}{' (the quota of its control group)' if limited else ''}"
+
+
 def use(facts: Facts) -> str:
     """Who uses the CPUs, in words: what advice about workers goes by."""
-    allowed, own, sampled = facts.effective_cpus, own_cpus(facts), facts.cpus
-    of = f"of {allowed:g} CPU{'s' * (allowed != 1)}"
+    own, sampled, of = own_cpus(facts), facts.cpus, f"of {may_use(facts)}"
     if own is None:
         return f"how many {of} are free was not measured"
     if sampled is None or sampled.own is None:

@@ -111,7 +111,7 @@ def test_what_a_figure_leaves_out_is_in_its_sentence_and_sums_to_the_whole() -> 
 
 
 def test_limits_of_the_cpus_say_what_other_programs_hold_of_them() -> None:
-    beside = replace(INPUT_BOUND, cpus=Cpus(4, None, 1.0, 1.6, 1.4))
+    beside = replace(INPUT_BOUND, cpus=Cpus(4, None, 4, 1.0, 1.6, 1.4))
 
     assert "4 CPUs of which other programs hold 1.60, 12.0 ms CPU per sample" in [one.says for one in made(beside).roofs]
 

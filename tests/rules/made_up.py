@@ -61,7 +61,7 @@ def made_up_facts(
             "straggler_share": 0.0,
             "epochs": 1,
             **facts,
-            "cpus": Cpus(allowed, None, used_cpus, others, None if used_cpus is None else max(0.0, allowed - used_cpus - others)),
+            "cpus": Cpus(allowed, None, allowed, used_cpus, others, None if used_cpus is None else max(0.0, allowed - used_cpus - others)),
         }
     )
 

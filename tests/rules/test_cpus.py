@@ -25,6 +25,12 @@ def test_waiting_for_cpus_that_other_programs_hold_is_not_the_trainings_own():
     assert cpus.saturated(waiting(sample=QUEUED)) and not cpus.saturated(waiting(sample=QUEUED, others=4.8))
 
 
+def test_what_a_quota_keeps_from_the_run_is_not_other_programs_doing():
+    facts = waiting(sample=QUEUED, effective_cpus=0.5, used_cpus=0.5, others=1.5)
+
+    assert cpus.by_others(facts) == 0 and cpus.saturated(facts)
+
+
 @pytest.mark.parametrize(
     ("facts", "says"),
     [
