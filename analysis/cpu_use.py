@@ -6,6 +6,7 @@ import numpy as np
 
 from feedline.analysis.gather import Gathered
 from feedline.analysis.model import Cpus, Gauge
+from feedline.analysis.quantities import number
 from feedline.analysis.steps import Steps
 from feedline.analysis.timeline import overlap
 from feedline.profiler.events import Stage
@@ -13,6 +14,9 @@ from feedline.profiler.events import Stage
 #: A reading is the mean since the one before. It counts for the steps if they fill this share of that time: a training of two seconds
 #: after ten seconds of imports has one that is about the imports.
 MOSTLY = 0.5
+
+#: CPUs. Less is not told from the kernel's own work: a process's CPU time is known to 10 ms, and read every 250 ms at most (docs/rules.md).
+MIN_OTHERS = 0.1
 
 
 def cpu_use(shown: Gathered, gauges: list[Gauge], beside: Iterable[tuple[Gathered, list[Gauge]]] = ()) -> Cpus | None:
@@ -76,3 +80,18 @@ def _machine(rank: Gathered) -> tuple[object, str]:
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and value > 0 else None
+
+
+def says(use: Cpus) -> str:
+    """Who used the CPUs, in words; ``own`` is known."""
+    of = f"this training uses {number(use.own)} of {may_use(use.allowed, use.quota)}"
+    if use.others is None or use.free is None:
+        return of
+    busy = f", other programs {number(use.others)}" if use.others >= MIN_OTHERS else ""
+    return f"{of}{busy}; {f'{number(use.free)} are free' if use.free >= MIN_OTHERS else 'none is free'}"
+
+
+def may_use(allowed: float, quota: float | None) -> str:
+    """``2 CPUs``, and what limits them."""
+    limited = quota is not None and quota <= allowed
+    return f"{allowed:g} CPU{'s' * (allowed != 1)}{' (the quota of its control group)' if limited else ''}"

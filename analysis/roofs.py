@@ -7,6 +7,7 @@ waiting (as in Kuchnik et al., Plumber, MLSys 2022).
 import math
 from collections.abc import Iterator
 
+from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.model import SAMPLE_STAGES, Report, Roof, StepSummary, Workers
 from feedline.analysis.quantities import count, number, seconds, size
 from feedline.profiler.ceilings import Ceiling, Ceilings
@@ -15,7 +16,6 @@ THIS_RUN = "this run"
 WAITING = ("wait", "epoch_start")  # of the main process
 INLINE = ("read", "decode", "augment", "dataset", "user", "collate")  # the loader's own work, when it runs in the main process
 MOVING = ("transport", "pin", "copy")  # in the main process
-OTHERS = 0.1  # CPUs that are worth a word (docs/rules.md, busy_neighbors)
 LEAST = 1e-3  # of a figure: less than its last digit
 MOSTLY = 0.5  # a read that is blocked for so much of its time comes from a disk
 
@@ -116,7 +116,7 @@ def _cpus(cores: float, report: Report) -> str:
     """How many there are for a rank; other programs' part is in it, for a limit is what the run could have."""
     have = "1 CPU" if cores == 1 else f"{count(cores)} CPUs"
     others = report.cpus.others if report.cpus else None
-    taken = f" of which other programs hold {number(others / max(report.run.ranks, 1))}" if others and others >= OTHERS else ""
+    taken = f" of which other programs hold {number(others / max(report.run.ranks, 1))}" if others and others >= MIN_OTHERS else ""
     return f"{have}{' per rank' if report.run.ranks > 1 else ''}{taken}"
 
 

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.diagnose import leading
 from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.model import Report, StepSummary, Workers
@@ -49,6 +50,8 @@ def parts(report: Report, width: int) -> Iterable[Part]:
     if report.comm:
         yield _communication(report, width)
     yield from _input(report)
+    if report.cpus and report.cpus.own is not None and (report.cpus.others or 0.0) >= MIN_OTHERS:
+        yield _told("CPUs", words.cpus(report.cpus), 5)
     if report.roofline:
         yield _told("Limits", report.roofline.says, 9)
     for place, (label, text) in zip((6, 7, 7, 7), of_convergence.short(report)):

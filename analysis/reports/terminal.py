@@ -178,6 +178,8 @@ def _everything(report: Report, width: int) -> Iterable[Part]:
         yield Part("Device and input, rank by rank", Group(*_traces(report)))
     elif report.workers:
         yield Part(f"One sample{' in a worker' if report.workers.processes else ''}", Group(*samples(report.workers, width)))
+    if report.cpus and report.cpus.own is not None:
+        yield Part("CPUs", plain(words.cpus(report.cpus)))
     if report.roofline:
         yield Part("Roofline", plain(words.roofline(report.roofline)))
     if report.comm:

@@ -3,12 +3,14 @@
 import re
 import shlex
 
+from feedline.analysis import cpu_use
 from feedline.analysis.finding import Finding, Severity, interval
 from feedline.analysis.finding import cost as cost_of
 from feedline.analysis.headline import how
 from feedline.analysis.model import (
     SAMPLE_STAGES,
     Communication,
+    Cpus,
     Hook,
     LateRank,
     Report,
@@ -239,6 +241,11 @@ def clocks(how: str, bound_s: float) -> str:
     """How well ranks can be compared."""
     way = {"measured": "measured while it ran", "collective ends": "aligned on the ends of collectives"}.get(how, how)
     return f"Clocks were {way}; differences between ranks below {seconds(bound_s)} are within their error."
+
+
+def cpus(use: Cpus) -> str:
+    """Who used the CPUs while the steps ran."""
+    return full_stop(f"while the steps ran, {cpu_use.says(use)}")
 
 
 def roofline(made: Roofline) -> str:

@@ -1,5 +1,6 @@
 """Other programs hold the CPUs that the training waits for."""
 
+from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import number, seconds, share
@@ -12,7 +13,7 @@ CAUSE = "busy_neighbors"
 def check(facts: Facts) -> Finding | None:
     """Compare the CPUs that other programs hold with those that the training lacks while its step takes its time."""
     use, mean_s = facts.cpus, facts.step.mean_s
-    if use is None or not use.others or use.others < cpus.MIN_OTHERS or mean_s <= 0:
+    if use is None or not use.others or use.others < MIN_OTHERS or mean_s <= 0:
         return None
     waits_s = waiting_s(facts)
     cost_s = waits_s * cpus.by_others(facts)

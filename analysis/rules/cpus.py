@@ -1,5 +1,6 @@
 """Where the CPUs go: what a sample's time consists of, and whether there is a CPU left."""
 
+from feedline.analysis import cpu_use
 from feedline.analysis.facts import Facts
 from feedline.analysis.model import Cost
 from feedline.analysis.quantities import number
@@ -13,9 +14,6 @@ MAX_USED_SHARE = 0.80
 
 #: CPU of a whole process over that of the threads that are accounted for (docs/rules.md).
 MIN_PROCESS_RATIO = 1.2
-
-#: Less is not told from the kernel's own work: a process's CPU time is known to 10 ms, and read every 250 ms at most (docs/rules.md).
-MIN_OTHERS = 0.1
 
 #: Samples that are blocked longer than this leave their CPU to others: a full CPU is then not what they wait for.
 MOSTLY_BLOCKED = 0.50
@@ -115,22 +113,16 @@ def queueing(facts: Facts) -> bool:
     return saturated(facts) or ((blocked_share(facts) or 0.0) <= MOSTLY_BLOCKED and (runqueue_share(facts) or 0.0) > MAX_RUNQUEUE_SHARE)
 
 
-def may_use(facts: Facts) -> str:
-    """``2 CPUs``, and what limits them."""
-    allowed, sampled = facts.effective_cpus, facts.cpus
-    limited = sampled is not None and sampled.quota is not None and sampled.quota <= allowed
-    return f"{allowed:g} CPU{'s' * (allowed != 1)}{' (the quota of its control group)' if limited else ''}"
-
-
 def use(facts: Facts) -> str:
     """Who uses the CPUs, in words: what advice about workers goes by."""
-    own, sampled, of = own_cpus(facts), facts.cpus, f"of {may_use(facts)}"
+    if facts.cpus is not None and facts.cpus.own is not None:
+        return cpu_use.says(facts.cpus)
+    own = own_cpus(facts)
     if own is None:
-        return f"how many {of} are free was not measured"
-    if sampled is None or sampled.own is None:
-        return f"making samples takes {number(own)} {of}; what else is in use was not sampled"
-    if sampled.others is None or sampled.free is None:
-        return f"this training uses {number(own)} {of}"
-    busy = f", other programs {number(sampled.others)}" if sampled.others >= MIN_OTHERS else ""
-    free = f"{number(sampled.free)} are free" if sampled.free >= MIN_OTHERS else "none is free"
-    return f"this training uses {number(own)} {of}{busy}; {free}"
+        return f"how many of {may_use(facts)} are free was not measured"
+    return f"making samples takes {number(own)} of {may_use(facts)}; what else is in use was not sampled"
+
+
+def may_use(facts: Facts) -> str:
+    """``2 CPUs``, and what limits them."""
+    return cpu_use.may_use(facts.effective_cpus, facts.cpus.quota if facts.cpus else None)

@@ -52,7 +52,7 @@ def of_arrays(folder: Path) -> list[object]:
     (folder / "arrays").mkdir(exist_ok=True)
     for number in range(64):
         np.save(folder / f"arrays/{number}.npy", np.random.default_rng(number).random((200, 200), np.float32))
-    return ["small_arrays.py", folder / "arrays", 12]
+    return ["small_arrays.py", folder / "arrays", 3]
 
 
 def of_photos(folder: Path) -> list[object]:
