@@ -7,7 +7,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-LOOP = "import os, sys; os.sched_setaffinity(0, [int(sys.argv[1])])\nwhile True: pass"
+#: It ends with its parent, should that be killed.
+LOOP = """
+import os, sys
+parent = os.getppid()
+os.sched_setaffinity(0, [int(sys.argv[1])])
+while os.getppid() == parent: sum(range(10_000))
+"""
 
 
 @contextmanager
