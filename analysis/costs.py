@@ -2,10 +2,11 @@
 
 The total (FETCH less COLLATE) is measured for every batch. Which share of it is reading, decoding, augmenting is estimated from one sample
 in N (taps/fetch.py) by a ratio estimator, sum(w part) / sum(w whole), whose standard error is reported (Cochran, Sampling Techniques,
-3rd edition, section 6.4); all clocks of a part are scaled alike.
+3rd edition, section 6.4). How the total is divided into CPU, waiting for a CPU and blocked is measured for every batch too: the samples
+in detail only say how that is spread over the stages, so that no column of stages exceeds its total.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,8 @@ from feedline.profiler.store.read import Process
 
 PARTS = {Stage.READ: "read", Stage.DECODE: "decode", Stage.AUGMENT: "augment", Stage.USER: "user"}
 CLOCKS = ("wall", "cpu", "runqueue")
+TINY = 1e-9
+ROUNDS = 50  # of the fit; tables of a handful of stages are within 1e-6 after a few
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -220,17 +223,15 @@ def per_sample(details: Details, makers: Makers, samples: int) -> dict[str, Cost
     queued, described = makers.measures_runqueue, makers.described
     costs: dict[str, Cost] = {}
     scale, making = _scale(details, fetch, collate, samples), (fetch - collate) / samples
-    rest = dict(details.whole)
-    for stage in sorted(details.nbytes):
-        part = {clock: details.sum(stage, clock) for clock in CLOCKS}
-        rest = {clock: rest[clock] - part[clock] for clock in CLOCKS}
-        ns = {clock: scale * details.per_sample(part[clock]) for clock in CLOCKS}
-        nbytes = details.per_sample(details.nbytes[stage])
-        costs[stage] = _cost(ns, queued and stage in details.queued, nbytes or None, details.share(part["wall"])[1] * making[1])
-    ns = {clock: max(scale * details.per_sample(rest[clock]), 0.0) for clock in CLOCKS}
+    parts = {stage: {clock: details.sum(stage, clock) for clock in CLOCKS} for stage in sorted(details.nbytes)}
+    parts["dataset"] = {clock: details.whole[clock] - sum(part[clock] for part in parts.values()) for clock in CLOCKS}
+    seen = {stage: {clock: max(scale * details.per_sample(part[clock]), 0.0) for clock in CLOCKS} for stage, part in parts.items()}
     if not scale:
-        ns = dict(zip(CLOCKS, making[1:4].tolist()))
-    costs["dataset"] = _cost(ns, queued, None, details.share(rest["wall"])[1] * making[1])
+        seen = {"dataset": dict(zip(CLOCKS, making[1:4].tolist()))}
+    for stage, ns in spread(seen, dict(zip(CLOCKS, making[1:4].tolist())), len(details.weight)).items():
+        nbytes = details.per_sample(details.nbytes[stage]) if stage in details.nbytes else 0.0
+        error_ns = details.share(parts[stage]["wall"])[1] * making[1]
+        costs[stage] = _cost(ns, queued and (stage == "dataset" or stage in details.queued), nbytes or None, error_ns)
     costs["collate"] = _cost(dict(zip(CLOCKS, collate[1:4] / samples)), queued, batch[4] / described, 0.0)
     if pickle[0]:
         costs["transport"] = _cost(dict(zip(CLOCKS, pickle[1:4] / samples)), False, pickle[4] / samples, 0.0)
@@ -238,13 +239,42 @@ def per_sample(details: Details, makers: Makers, samples: int) -> dict[str, Cost
     return {stage: costs[stage] for stage in (*SAMPLE_STAGES, "total") if stage in costs}
 
 
-def operations(details: Details, makers: Makers, samples: int) -> list[Operation]:
-    """Operations inside a sample, dearest first."""
-    scale = _scale(details, makers.sums(Stage.FETCH), makers.sums(Stage.COLLATE), samples)
+def spread(seen: dict[str, dict[str, float]], total: dict[str, float], number: int) -> dict[str, dict[str, float]]:
+    """Clocks of the stages that sum to the total's, clock by clock, and differ from those seen as little as that allows.
+
+    Iterative proportional fitting (Deming and Stephan, Annals of Mathematical Statistics 11(4), 1940): rows are scaled to the stages'
+    wall times and columns to the total's CPU, waiting and blocked time, in turns.
+
+    Args:
+        seen: stage -> clock -> ns, of the samples in detail, whose wall times sum to the total's.
+        total: clock -> ns, of all samples.
+        number: of the samples in detail; that stages are divided as the total is counts as one more, so that few do not decide all.
+    """
+    walls = np.array([ns["wall"] for ns in seen.values()])
+    columns = np.array(_divided(total))
+    alike = walls[:, None] * columns / max(columns.sum(), TINY)  # every stage divided as the total is
+    table = (number * np.array([_divided(ns) for ns in seen.values()]) + alike) / (number + 1)
+    for _ in range(ROUNDS):
+        table *= (walls / np.maximum(table.sum(1), TINY))[:, None]
+        table *= columns / np.maximum(table.sum(0), TINY)
+    return {stage: {"wall": ns["wall"], "cpu": float(row[0]), "runqueue": float(row[1])} for (stage, ns), row in zip(seen.items(), table)}
+
+
+def _divided(ns: dict[str, float]) -> list[float]:
+    """CPU, waiting for a CPU, blocked: they sum to the wall time. The clocks are read one after another."""
+    cpu = min(ns["cpu"], ns["wall"])
+    runqueue = min(ns["runqueue"], ns["wall"] - cpu)
+    return [cpu, runqueue, ns["wall"] - cpu - runqueue]
+
+
+def operations(details: Details, costs: Mapping[str, Cost]) -> list[Operation]:
+    """Operations inside a sample, dearest first: parts of what their stage costs."""
     found = []
     for (stage, name), clocks in details.parts.items():
-        wall, cpu = (scale * details.per_sample(clocks[clock]) / 1e9 for clock in ("wall", "cpu"))
-        found.append(Operation(stage, name, wall, cpu, details.per_sample(details.calls[stage, name])))
+        cost, whole = costs[stage], {clock: float(details.weight @ details.sum(stage, clock)) for clock in ("wall", "cpu")}
+        share = {clock: float(details.weight @ clocks[clock]) / whole[clock] if whole[clock] else 0.0 for clock in whole}
+        calls = details.per_sample(details.calls[stage, name])
+        found.append(Operation(stage, name, cost.wall_s * share["wall"], (cost.cpu_s or 0.0) * share["cpu"], calls))
     return sorted(found, key=lambda operation: -operation.wall_s)
 
 

@@ -237,7 +237,7 @@ def workers(rank: Gathered) -> Workers | None:
         samples=rank.samples + rank.in_rests[1],
         samples_in_detail=int(details.samples.sum()),
         per_sample=rank.sample_costs,
-        operations=operations(details, rank.makers, rank.samples),
+        operations=operations(details, rank.sample_costs),
         fetch_mean_s=float(walls.mean()) if len(walls) else None,
         fetch_cv=float(walls.std() / walls.mean()) if len(walls) > 1 and walls.mean() else None,
         decoded_pixels=details.per_sample(details.decoded) if seen.any() else None,

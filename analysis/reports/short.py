@@ -104,14 +104,17 @@ def _input(report: Report) -> Iterable[Part]:
 
 
 def _sample(made: Workers) -> str:
-    stages = sorted(((cost.wall_s, stage) for stage, cost in made.per_sample.items() if stage != "total"), reverse=True)
+    outside = ("total", "transport")
+    stages = sorted(((cost.wall_s, stage) for stage, cost in made.per_sample.items() if stage not in outside), reverse=True)
+    sent = made.per_sample.get("transport")
     total = made.per_sample.get("total")
     whole = [seconds(total.wall_s)] if total else []
     where = [] if made.processes else ["made in the main process (no workers)"]
     if made.processes and made.busy_share is not None:
         where = [f"{made.processes} worker{'' if made.processes == 1 else 's'}, busy {share(made.busy_share)}"]
     parts = ": ".join([*whole, ", ".join(f"{stage} {seconds(time)}" for time, stage in stages[:STAGES])])
-    return f"{'; '.join([parts, *where])}."
+    then = [f"then transport {seconds(sent.wall_s)}"] if sent else []
+    return f"{'; '.join([parts, *then, *where])}."
 
 
 def _findings(report: Report, width: int) -> Iterable[Part]:

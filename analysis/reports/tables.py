@@ -116,10 +116,10 @@ def samples(workers: Workers, width: int) -> Iterable[RenderableType]:
         return
     scale = Scale.column(max(cost.wall_s for cost in workers.per_sample.values()))
     if width < NARROW:
-        for stage, cost in workers.per_sample.items():
+        for name, _, cost, nbytes in words.sample_rows(workers):
             parts = f"wall {scale.full(cost.wall_s)}, CPU {scale(cost.cpu_s)}"
             parts += f", waiting for CPU {scale(cost.runqueue_s)}, blocked {scale(cost.blocked_s)}"
-            yield item(stage, parts if cost.bytes is None else f"{parts}, {size(cost.bytes)}")
+            yield item(name, parts if nbytes is None else f"{parts}, {size(nbytes)}")
     else:
         yield _sample_table(workers, scale)
     yield plain(" · ".join(words.workers(workers)), "dim")
@@ -132,10 +132,10 @@ def _sample_table(workers: Workers, scale: Scale) -> RenderableType:
     for _ in titles:
         table.add_column(justify="right", no_wrap=True)
     table.add_row(Text("stage", "dim"), *(Text(title, "dim") for title in titles))
-    for stage, cost in workers.per_sample.items():
+    for name, stage, cost, nbytes in words.sample_rows(workers):
         times = [scale(time) for time in (cost.wall_s, cost.cpu_s, cost.runqueue_s, cost.blocked_s)]
         style = "bold" if stage == "total" else ""
-        table.add_row(_name(stage), *times, BLANK if cost.bytes is None else size(cost.bytes), style=style)
+        table.add_row(_name(name), *times, BLANK if nbytes is None else size(nbytes), style=style)
     return table
 
 

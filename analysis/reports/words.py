@@ -10,6 +10,7 @@ from feedline.analysis.headline import how
 from feedline.analysis.model import (
     SAMPLE_STAGES,
     Communication,
+    Cost,
     Cpus,
     Hook,
     LateRank,
@@ -20,7 +21,7 @@ from feedline.analysis.model import (
     Throughput,
     Workers,
 )
-from feedline.analysis.quantities import count, duration, number, seconds, share
+from feedline.analysis.quantities import count, duration, number, seconds, share, size
 
 STATES = {"live": "still running"}
 WAITS = {
@@ -270,6 +271,15 @@ def about(run: RunInfo) -> str:
     return f"{run.name} · {duration(run.duration_s)}{processes} · {state(run)}"
 
 
+def sample_rows(made: Workers) -> list[tuple[str, str, Cost, float | None]]:
+    """(name, stage, cost, bytes) of a sample's stages and their total; sending it comes after that, in another thread. The total has no
+    bytes: those of its stages are not of one kind, files and pixels and batches."""
+    inside = [(stage, stage, cost, cost.bytes) for stage, cost in made.per_sample.items() if stage not in ("total", "transport")]
+    total, sent = made.per_sample.get("total"), made.per_sample.get("transport")
+    rows = [*inside, *([("total", "total", total, None)] if total else [])]
+    return [*rows, *([("then transport", "transport", sent, sent.bytes)] if sent else [])]
+
+
 def workers(made: Workers) -> list[str]:
     """Figures of the workers as a whole."""
     if made.processes:
@@ -283,6 +293,9 @@ def workers(made: Workers) -> list[str]:
     if made.fetch_mean_s is not None:
         varies = "" if made.fetch_cv is None else f" (varies by {share(made.fetch_cv)})"
         facts.append(f"a batch takes {seconds(made.fetch_mean_s)}{varies}")
+    total = made.per_sample.get("total")
+    if total is not None and total.bytes is not None:
+        facts.append(f"{size(total.bytes)} read from files per sample")
     facts.append(f"{made.samples_in_detail:,} of {made.samples:,} samples in detail")
     return facts
 

@@ -1,0 +1,223 @@
+"""Finds where a report contradicts itself: two sentences with different numbers for one quantity, parts that exceed their total, and
+findings whose cost does not follow from the report's own stages, waits and workers."""
+
+import html
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from feedline.analysis.model import Report
+from feedline.analysis.reports import html_report, terminal
+from feedline.analysis.reports.json_report import plain
+
+INLINE = ("read", "decode", "augment", "dataset", "user", "collate")
+COLUMNS = ("wall_s", "cpu_s", "runqueue_s", "blocked_s")
+UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
+TIME, SHARE = r"([\d.,]+ (?:ns|µs|ms|s))\b", r"(<?[\d.]+ %)"
+PRINTED = 0.006  # three digits
+ORDER = ("high", "low", "info")
+
+
+def check(report: Report) -> None:
+    """Fail with everything that one report says twice and differently, as JSON, in the terminal and in HTML."""
+    told: Any = plain(report)
+    texts = [" ".join(terminal.render(report).split()), text_of(html_report.render(report))]
+    found = [*sums(told), *costs(told), *order(told), *(problem for text in texts for problem in sentences(told, text))]
+    assert not found, "\n".join([report.run.name, *dict.fromkeys(found)])
+
+
+def text_of(page: str) -> str:
+    """What a browser shows of a page, in one line."""
+    page = re.sub(r"<(script|style|svg)\b.*?</\1>", " ", page, flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+def alike(one: float, other: float, rel: float = 1e-6) -> bool:
+    return abs(one - other) <= rel * max(abs(one), abs(other)) + 1e-9
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The mean step of a report, and what its loader's making of batches takes of it."""
+
+    told: Any
+
+    @property
+    def mean(self) -> float:
+        return float(self.told["step"]["mean_s"])
+
+    def stage(self, *names: str) -> float:
+        return sum(self.told["step"]["stages"].get(name, 0.0) for name in names)
+
+    @property
+    def starts(self) -> float:
+        return self.stage("epoch_start") + float(self.told["step"]["waits"].get("epoch_start", 0.0))
+
+    @property
+    def input(self) -> float:
+        return self.stage("wait", "transport", "epoch_start", "sampler", *INLINE)
+
+    @property
+    def alone(self) -> bool:
+        """Whether the main process makes its batches itself."""
+        return not (self.told["workers"] or {}).get("processes")
+
+    @property
+    def making(self) -> float:
+        waits = self.told["step"]["waits"]
+        beside = max(self.stage("wait") - waits.get("epoch_start", 0.0) - waits.get("transport", 0.0), 0.0)
+        return self.stage(*INLINE) if self.alone else beside
+
+    def of_sample(self, stage: str, column: str = "wall_s") -> float:
+        """Share of a sample, or without workers of what the step spends on samples."""
+        if self.alone and column == "wall_s":
+            return self.stage(stage) / self.making if self.making else 0.0
+        parts = self.told["workers"]["per_sample"]
+        whole = parts["total"][column]
+        return float(parts[stage][column]) / whole if whole and stage in parts else 0.0
+
+
+def sums(told: Any) -> Iterator[str]:
+    """Parts that do not add up to their total, or exceed it."""
+    step, ranks = told["step"], told["ranks"]
+    if step is None:
+        return
+    if not alike(sum(step["stages"].values()), step["mean_s"], 0.01):
+        yield f"the stages sum to {sum(step['stages'].values())}, the mean step is {step['mean_s']}"
+    waits = sum(step["waits"].values())
+    if not alike(waits, step["stages"].get("wait", 0.0), 0.01):
+        yield f"the kinds of waiting sum to {waits}, waiting is {step['stages'].get('wait')}"
+    parts = told["workers"]["per_sample"] if told["workers"] else {}
+    for column in COLUMNS:
+        whole = parts.get("total", {}).get(column)
+        inside = sum(cost[column] or 0.0 for stage, cost in parts.items() if stage not in ("total", "transport"))
+        if whole is not None and inside > whole + 1e-3 * parts["total"]["wall_s"]:
+            yield f"{column} of a sample's stages sums to {inside}, of the whole sample it is {whole}"
+    for operation in told["workers"]["operations"] if told["workers"] else []:
+        if operation["wall_s"] > parts[operation["stage"]]["wall_s"] * 1.001:
+            yield f"{operation['name']} takes {operation['wall_s']}, its stage {parts[operation['stage']]['wall_s']}"
+    shown = str(told["shown"]) if told["shown"] is not None else min(ranks, key=int)
+    if not alike(ranks[shown]["mean_s"], step["mean_s"]):
+        yield f"rank {shown} has a mean step of {ranks[shown]['mean_s']}, the report one of {step['mean_s']}"
+    pace = told["throughput"]
+    if pace["steps_per_s"] and pace["samples_per_s"] and not alike(pace["samples_per_s"], pace["steps_per_s"] * pace["batch_size"], 1e-3):
+        yield f"{pace['samples_per_s']} samples/s are not {pace['steps_per_s']} steps/s of {pace['batch_size']}"
+    if pace["all_ranks_samples_per_s"] and pace["all_ranks_samples_per_s"] < pace["samples_per_s"]:
+        yield "all ranks together are slower than one"
+
+
+def making_by(stage: str) -> Callable[[Bar], list[float]]:
+    """What a stage costs of the making of batches: by its wall time, or where CPUs are full by its CPU time."""
+    return lambda bar: [bar.making * min(bar.of_sample(stage, column), 1.0) for column in ("wall_s", "cpu_s")]
+
+
+def waited(told: Any, *parts: str) -> list[float]:
+    return [sum(own["comm"].get(part) or 0.0 for part in parts) for own in told["ranks"].values() if own["comm"]]
+
+
+def of_late_rank(bar: Bar) -> list[float]:
+    comm = bar.told["comm"]
+    answers = [one["gain_s"] for one in comm["what_if"] if "late rank" in one["what"] or "on time" in one["what"]]
+    lates = [one["cost_s"] for one in comm["late"] if one["cost_s"] is not None]
+    return [*answers, *lates, max(waited(bar.told, "hidden_wait_s", "exposed_wait_s"))]
+
+
+#: cause -> what it can cost by the report's own figures; one of them has to be it.
+COSTS: dict[str, Callable[[Bar], list[float]]] = {
+    "compute_bound": lambda bar: [bar.input, bar.input - bar.starts],
+    "input_bound_unexplained": lambda bar: [bar.input, bar.input - bar.starts],
+    "decode_bound": making_by("decode"),
+    "augmentation_bound": making_by("augment"),
+    "late_rank": of_late_rank,
+    "late_ranks": of_late_rank,
+    "exposed_communication": lambda bar: waited(bar.told, "exposed_transfer_s"),
+}
+
+
+def costs(told: Any) -> Iterator[str]:
+    """Findings whose cost does not follow from the stages."""
+    if told["step"] is None:
+        return
+    bar = Bar(told)
+    for finding in told["findings"]:
+        cost, cause = finding["cost_s"], finding["cause"]
+        if cause in COSTS:
+            if not any(alike(cost, could, 1e-3) for could in COSTS[cause](bar)):
+                yield f"{cause} costs {cost}; by the stages that is one of {COSTS[cause](bar)}"
+        elif cost > bar.input * 1.001 + 1e-9:
+            yield f"{cause} costs {cost}, all of the input takes {bar.input}"
+        if cost > bar.mean * 1.001:
+            yield f"{cause} costs {cost} of a step of {bar.mean}"
+        low, high = finding["cost_low_s"], finding["cost_high_s"]
+        if low is not None and not low - 1e-9 <= cost <= high + 1e-9:
+            yield f"{cause} costs {cost}, which is not between {low} and {high}"
+
+
+def order(told: Any) -> Iterator[str]:
+    """Findings below a less grave one."""
+    grave = [ORDER.index(finding["severity"]) for finding in told["findings"]]
+    if grave != sorted(grave):
+        yield f"severity rises down the list: {[(finding['cause'], finding['severity']) for finding in told['findings']]}"
+
+
+def value(text: str) -> float:
+    """A printed time in seconds, or a printed share from 0 to 1."""
+    number, unit = text.lstrip("<").replace(",", "").split()
+    return float(number) / 100 if unit == "%" else float(number) * UNITS[unit]
+
+
+def printed_as(text: str, figure: float) -> bool:
+    """Whether a figure may have been printed so."""
+    said = value(text)
+    if text.startswith("<"):
+        return figure <= said
+    return abs(said - figure) <= (0.00051 if text.endswith("%") else PRINTED * figure + 1e-9)
+
+
+#: What only a report of a certain kind may say.
+UNTRUE = (("no worker had finished", lambda told: Bar(told).alone), ("below 0 s", lambda told: True), ("goodbye", lambda told: True))
+
+
+def sentences(told: Any, text: str) -> Iterator[str]:
+    """Sentences whose numbers are not those of the report, or not those of each other."""
+    if told["step"] is None:
+        return
+    bar, pace = Bar(told), told["throughput"]
+    for words, where in UNTRUE:
+        if words in text and where(told):
+            yield f"it says {words!r}"
+    for said in re.findall(rf"of (?:each|the) {TIME} step\b", text):
+        if not printed_as(said, bar.mean):
+            yield f"it speaks of a step of {said}, the mean step takes {bar.mean}"
+    for said in re.findall(rf"Input-bound, {SHARE}", text) + re.findall(rf"waits for its input {SHARE}", text):
+        if not any(printed_as(said, part / bar.mean) for part in (bar.input, bar.input - bar.starts)):
+            yield f"it says that {said} of the step is input, by the stages that is {bar.input / bar.mean}"
+    for stage, said in re.findall(rf"largest part of the step is (\w+) \({TIME}\)", text):
+        if not printed_as(said, bar.stage(stage)):
+            yield f"it says that {stage} takes {said}, the bar says {bar.stage(stage)}"
+    for cost, part in re.findall(rf"{TIME} per step \({SHARE}\)", text):
+        if abs(value(cost) / bar.mean - value(part)) > PRINTED * value(part) + 0.00051:
+            yield f"{cost} per step are not {part} of a step of {bar.mean}"
+    for said in re.findall(r"after ([\d,]+) steps?\b", text):
+        if int(said.replace(",", "")) != pace["steps"]:
+            yield f"it ended after {said} steps, {pace['steps']} are shown"
+    yield from once(text)
+
+
+#: Sentences about one thing: the first group says which.
+ONE_THING = (
+    rf"[Rr]ank (\d+) is the straggler[^:]*: {TIME} late",
+    rf"[Rr]ank (\d+) is {TIME} late",
+    r"Input-(bound), ([\d.]+ %)",
+    rf"(late_rank|late_ranks|\w+_bound|\w+_communication|\w+_workers) costs (?:up to|about) {TIME}",
+)
+
+
+def once(text: str) -> Iterator[str]:
+    """One thing of which two sentences give different numbers."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for number, pattern in enumerate(ONE_THING):
+        for thing, said in re.findall(pattern, text):
+            found.setdefault(("late" if number < 2 else pattern, thing), set()).add(said)
+    yield from (f"of {thing} it says {sorted(said)}" for (_, thing), said in found.items() if len(said) > 1)
