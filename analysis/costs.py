@@ -235,7 +235,9 @@ def per_sample(details: Details, makers: Makers, samples: int) -> dict[str, Cost
     costs["collate"] = _cost(dict(zip(CLOCKS, collate[1:4] / samples)), queued, batch[4] / described, 0.0)
     if pickle[0]:
         costs["transport"] = _cost(dict(zip(CLOCKS, pickle[1:4] / samples)), False, pickle[4] / samples, 0.0)
-    costs["total"] = _cost(dict(zip(CLOCKS, fetch[1:4] / samples)), queued, traffic[4] / described if traffic[0] else None, 0.0)
+    inside = [_divided(dict(zip(CLOCKS, clocks[1:4] / samples))) for clocks in (fetch - collate, collate)]
+    whole = dict(zip(CLOCKS, (float(fetch[1]) / samples, *(sum(column) for column in zip(*inside)))))
+    costs["total"] = _cost(whole, queued, traffic[4] / described if traffic[0] else None, 0.0)
     return {stage: costs[stage] for stage in (*SAMPLE_STAGES, "total") if stage in costs}
 
 
