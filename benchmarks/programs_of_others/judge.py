@@ -1,0 +1,111 @@
+"""Is what feedline says of a program true: its counts against the program's own, its verdict against timers made by hand."""
+
+import re
+from dataclasses import dataclass
+
+from programs_of_others.program import Counts, Program
+from programs_of_others.timers import ByHand
+
+TRUE, FALSE, UNKNOWN, DOUBTFUL = "true", "false", "unknown", "doubtful"
+#: Shares of the step. 5 % is where feedline begins to speak of the input; two runs of a program on a machine with neighbours differ by some
+#: points, so a verdict is called false only where the timers are far on the other side.
+NONE, MUCH, NEAR = 0.03, 0.20, 0.07
+#: Two runs of one program agree when their shares differ by less than either of these.
+APART, FACTOR = 0.10, 1.6
+#: Of all CPUs: a program that used less than that in its plain run did not fill them.
+FULL = 0.75
+NOT_HELD = ("compute_bound", "gpu_bound", "nothing")
+NOT_KNOWN = ("input_not_seen", "too_short")
+INPUT_STAGES = ("epoch_start", "sampler", "read", "decode", "augment", "dataset", "user", "collate", "wait", "transport", "input")
+FROM_FILES = ("small_files", "cold_storage", "decode_bound", "oversize_images")
+PERCENT = re.compile(r"(\d+(?:\.\d+)?) %")
+
+
+@dataclass(frozen=True)
+class Said:
+    """What feedline said of one training.
+
+    Attributes:
+        causes: of its findings, the first first.
+        fix: of the first finding.
+        share: of the step that is input, as its stages show it.
+        step_s: mean step.
+    """
+
+    steps: int
+    samples: int
+    verdict: str
+    causes: tuple[str, ...]
+    fix: str
+    share: float
+    step_s: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of the step with the fix that the first finding advises: its time over that without."""
+
+    advice: str
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a program without feedline.
+
+    Attributes:
+        busy: CPU seconds over wall seconds of its plain run, over the machine's CPUs.
+    """
+
+    by_hand: ByHand
+    busy: float
+    tried: Tried | None
+
+
+def counts_are_exact(said: list[Said], true: tuple[Counts, ...]) -> bool:
+    """Are steps and samples of every training what the program counts."""
+    found = sorted((one.steps, one.samples) for one in said)
+    return len(found) == len(true) and all(one[0] == two[0] and two[1] in (None, one[1]) for one, two in zip(found, true))
+
+
+def judge(program: Program, said: Said, facts: Facts) -> tuple[str, str]:
+    """The judgement of a verdict, and why."""
+    cause = (said.causes or ("nothing",))[0]
+    if over := [number for number in PERCENT.findall(said.verdict) if float(number) > 100]:
+        return FALSE, f"a share of {over[0]} %"
+    if cause in program.causes:
+        return TRUE, "it is planted, or read in the program's source"
+    if cause in NOT_KNOWN or "too short" in said.verdict:
+        return UNKNOWN, "it says that it does not know"
+    if cause in NOT_HELD:
+        return _not_held(facts.by_hand.input_share)
+    return _held(program, cause, said, facts)
+
+
+def _not_held(share: float) -> tuple[str, str]:
+    if share >= MUCH:
+        return FALSE, "the input does hold it back"
+    return (TRUE, "by the timers") if share < NEAR else (DOUBTFUL, "the timers see more input")
+
+
+def _held(program: Program, cause: str, said: Said, facts: Facts) -> tuple[str, str]:
+    share = facts.by_hand.input_share
+    if program.no_input or share < NONE:
+        return FALSE, "the timers see no input"
+    if cause in FROM_FILES and not program.files:
+        return FALSE, "its samples are in memory"
+    if cause == "cpu_saturated" and facts.busy < FULL:
+        return FALSE, f"it uses {facts.busy:.0%} of the CPUs; the rest is others'"
+    if facts.tried is not None:
+        return _tried(facts.tried)
+    near = abs(share - said.share) < APART or max(share, said.share) < FACTOR * min(share, said.share)
+    return (TRUE, "by the timers") if near else (DOUBTFUL, "the timers see another share")
+
+
+def _tried(tried: Tried) -> tuple[str, str]:
+    """5 % either way is what two runs differ by."""
+    why = f"{tried.advice}: {tried.ratio:.2f} of the step's time"
+    if tried.ratio < 1.05:
+        return TRUE, why
+    return FALSE, why

@@ -1,0 +1,66 @@
+"""The rows of docs/measured/programs-of-others.md."""
+
+import platform
+from collections import Counter
+from collections.abc import Sequence
+
+from programs_of_others.bench import Measured
+from programs_of_others.judge import DOUBTFUL, FALSE, TRUE, UNKNOWN
+
+TEXT = """\
+# Programs of others
+
+Programs from their own repositories and packages, unmodified, on small made data (`benchmarks/programs_of_others`, which keeps no copy of
+any of them). Each runs twice: under `feedline run`, and plainly with timers made by hand around the batches of its loaders (or the function
+that makes them), forward, backward and optimizer. A `sitecustomize` that knows nothing of feedline puts these in.
+
+- **Steps, samples**: the program's own, from its options, checked against its updates as the timers count them and, where it prints one
+  line per step, against those; then what feedline says where it differs. `-`: the program has no count, as with a whole graph in each step.
+- **Input**: its share of the step without the first, by the timers and by feedline, in two different runs on a machine with neighbours.
+- **Verdict**: true, unknown (feedline says that it does not know), doubtful, or false. True: the timers see the share that feedline
+  says, the cause is possible (no files where samples are in memory, no full CPUs where the program leaves them free), and the step is not
+  slower with the advised loader settings, where those were tried. False: the timers see the opposite, the cause is impossible, the
+  advice makes the step more than 5 % slower, or a share is above 100 %.
+
+    python benchmarks/programs_of_others/run.py --repositories FOLDER --try > docs/measured/programs-of-others.md
+
+"""
+HEAD = "| program | steps | samples | input, by hand / feedline | first finding | verdict |\n|---|---|---|---|---|---|"
+
+
+def page(measured: Sequence[Measured]) -> str:
+    """All of it."""
+    import torch
+
+    ran = [one for one in measured if not one.problem]
+    verdicts = Counter(one.verdict for one in ran)
+    exact = sum(one.exact for one in ran)
+    kinds = ", ".join(f"{kind} in {verdicts[kind]}" for kind in (TRUE, UNKNOWN, DOUBTFUL, FALSE))
+    lines = [
+        TEXT + f"Python {platform.python_version()}, torch {torch.__version__}, {platform.system()}.\n",
+        f"**{len(ran)} programs: steps and samples exact in {exact}; the verdict is {kinds}.**\n",
+        HEAD,
+        *(row(one) for one in ran),
+    ]
+    if failed := [one for one in measured if one.problem]:
+        lines += ["\nNot measured:\n", *(f"- {one.program.name}: {one.problem.splitlines()[0]}" for one in failed)]
+    return "\n".join(lines)
+
+
+def row(one: Measured) -> str:
+    """A line of the table."""
+    steps = pair(sum(steps for steps, _ in one.true), sum(said.steps for said in one.said))
+    unknown = any(samples is None for _, samples in one.true)
+    samples = pair("-" if unknown else sum(samples or 0 for _, samples in one.true), sum(said.samples for said in one.said))
+    shares = f"{one.timed.input_share:.1%} / {one.main.share:.1%}"
+    cause = f"`{(one.main.causes or ('none',))[0]}`"
+    verdict = one.verdict if one.verdict == TRUE else f"**{one.verdict}**"
+    cells = [f"{one.program.name} ({one.program.counts})", steps, samples, shares, cause, f"{verdict}: {one.why}"]
+    return f"| {' | '.join(cells)} |"
+
+
+def pair(true: object, said: object) -> str:
+    """One number where both agree."""
+    if true == said or true == "-":
+        return f"{said:,}" if true == said else str(true)
+    return f"**{true} / {said}**"

@@ -1,0 +1,102 @@
+"""What the timers made by hand say of a program: where its steps' time went."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+INPUT = ("next", "start", "input")
+
+
+@dataclass(frozen=True)
+class Span:
+    """One call, times in ns; ``own`` without what lies inside; ``who`` made it; ``size`` of the batch that it gave."""
+
+    kind: str
+    begin: int
+    end: int
+    own: int
+    who: int
+    size: int
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """Steps of one process.
+
+    Attributes:
+        updates: of the optimizer that made the most; backwards, where there is no optimizer.
+        loaded: samples in the batches of loaders that feed steps.
+        step_s: mean step without the first, and without evaluation.
+        parts: kind -> seconds of such a step; ``rest`` is what no timer saw.
+    """
+
+    updates: int
+    loaded: int
+    step_s: float
+    parts: dict[str, float]
+
+    @property
+    def input_share(self) -> float:
+        return sum(self.parts.get(kind, 0.0) for kind in INPUT) / self.step_s if self.step_s else 0.0
+
+
+def read(folder: Path) -> list[ByHand]:
+    """Every process that trained, in the order of their numbers."""
+    return [_of(json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
+
+
+def _of(about: dict) -> ByHand:
+    spans = sorted((Span(*span) for span in about["spans"]), key=lambda span: span.begin)
+    updates, ends = _rounds(spans)
+    fed = _training_loaders(spans)
+    evaluation = _evaluation(spans, fed)
+    counted = [span for span in spans if len(ends) > 1 and ends[0] <= span.begin < ends[-1]]
+    inside = [span for span in counted if not any(begin <= span.begin < end for begin, end in evaluation)]
+    away = sum(min(end, ends[-1]) - max(begin, ends[0]) for begin, end in evaluation if ends and begin < ends[-1] and end > ends[0])
+    steps = max(1, len(ends) - 1)
+    wall_s = (ends[-1] - ends[0] - away) / 1e9 / steps if len(ends) > 1 else 0.0
+    parts: Counter[str] = Counter()
+    for span in inside:
+        parts[span.kind] += span.own / 1e9 / steps
+    parts["rest"] = wall_s - sum(parts.values())
+    return ByHand(updates, sum(span.size for span in spans if span.kind == "next" and span.who in fed), wall_s, dict(parts))
+
+
+def _rounds(spans: list[Span]) -> tuple[int, list[int]]:
+    """How many updates the busiest optimizer made, and when each was over; backwards, where there is no optimizer."""
+    made = Counter(span.who for span in spans if span.kind == "update")
+    if not made:
+        ends = [span.end for span in spans if span.kind == "backward"]
+        return len(ends), ends
+    busiest = max(made.values())
+    who = max(one for one, number in made.items() if number == busiest)  # the last of a round
+    return busiest, [span.end for span in spans if span.kind == "update" and span.who == who]
+
+
+def _training_loaders(spans: list[Span]) -> set[int]:
+    """Loaders after whose batches a backward comes before the next batch, at least once."""
+    asked, fed = None, set()
+    for span in spans:
+        if span.kind == "next":
+            asked = span.who
+        elif span.kind == "backward" and asked is not None:
+            fed.add(asked)
+    return fed
+
+
+def _evaluation(spans: list[Span], fed: set[int]) -> list[tuple[int, int]]:
+    """Stretches from one training event to the next in which a loader that feeds no step was asked."""
+    found, begin, last = [], 0, 0
+    begun = False
+    for span in spans:
+        other = (span.kind in ("next", "start") and span.who not in fed) or (span.kind == "eval" and begun)
+        if other and not begun:
+            begin, begun = last, True
+        elif (
+            begun and not other and (span.kind in ("backward", "forward", "input") or (span.kind in ("next", "start") and span.who in fed))
+        ):
+            found.append((begin, last))
+            begun = False
+        last = max(last, span.end)
+    return [*found, (begin, last)] if begun else found
