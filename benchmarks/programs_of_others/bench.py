@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from programs_of_others.judge import INPUT_STAGES, Facts, Said, Tried, counts_are_exact, judge
 from programs_of_others.program import Counts, Program
 from programs_of_others.timers import ByHand, read
@@ -26,12 +28,17 @@ AS_COMMAND = ("torchrun", "accelerate", "bash", "python")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run of a program left."""
+    """What one run of a program left.
+
+    Attributes:
+        others_cpus: how many CPUs were in use by others meanwhile.
+    """
 
     code: int
     out: str
     wall_s: float
     cpu_s: float
+    others_cpus: float
 
 
 @dataclass(frozen=True)
@@ -102,7 +109,7 @@ class Bench:
         found = Measured(program, "", plain, recorded, by_hand, said_of(home / "run"), program.counted(recorded.out))
         tried = self.try_advice(found, home) if self.tries else None
         busy = plain.cpu_s / plain.wall_s / len(os.sched_getaffinity(0))
-        verdict, why = judge(program, found.main, Facts(found.timed, busy, tried))
+        verdict, why = judge(program, found.main, Facts(found.timed, busy, recorded.others_cpus, tried))
         return replace(found, exact=counts_are_exact(found.said, found.true), tried=tried, verdict=verdict, why=why)
 
     def by_hand(self, program: Program, home: Path, **variables: str) -> tuple[Outcome, list[ByHand]]:
@@ -150,9 +157,10 @@ class Bench:
             **dict(program.environment),
             **variables,
         }
-        begun = time.monotonic()
+        begun, busy_s = time.monotonic(), machine_cpu_s()
         code, out, cpu_s = _call(_words(program, options), work / program.start, settings)
-        return Outcome(code, out, time.monotonic() - begun, cpu_s)
+        wall_s = time.monotonic() - begun
+        return Outcome(code, out, wall_s, cpu_s, max(0.0, machine_cpu_s() - busy_s - cpu_s) / wall_s)
 
     def copy(self, program: Program, home: Path) -> Path:
         """The program's folder with its data, below a folder of its own: some programs write beside themselves."""
@@ -189,6 +197,12 @@ def _call(words: list[str], folder: Path, environment: dict[str, str]) -> tuple[
         process.wait()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return code, out.read_bytes().decode(errors="replace"), after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def machine_cpu_s() -> float:
+    """CPU seconds of all processes of the machine since it started."""
+    used = psutil.cpu_times()
+    return float(used.user + used.nice + used.system)
 
 
 def advised(fix: str) -> dict[str, Any]:

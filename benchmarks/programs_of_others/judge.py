@@ -15,6 +15,7 @@ APART, FACTOR = 0.10, 1.6
 #: Of all CPUs: a program that used less than that in its plain run did not fill them.
 FULL = 0.75
 NOT_HELD = ("compute_bound", "gpu_bound", "nothing")
+OTHERS = ("busy_neighbors",)
 NOT_KNOWN = ("input_not_seen", "too_short")
 INPUT_STAGES = ("epoch_start", "sampler", "read", "decode", "augment", "dataset", "user", "collate", "wait", "transport", "input")
 FROM_FILES = ("small_files", "cold_storage", "decode_bound", "oversize_images")
@@ -56,10 +57,12 @@ class Facts:
 
     Attributes:
         busy: CPU seconds over wall seconds of its plain run, over the machine's CPUs.
+        others_cpus: CPUs that others used while it was recorded.
     """
 
     by_hand: ByHand
     busy: float
+    others_cpus: float
     tried: Tried | None
 
 
@@ -78,6 +81,9 @@ def judge(program: Program, said: Said, facts: Facts) -> tuple[str, str]:
         return TRUE, "it is planted, or read in the program's source"
     if cause in NOT_KNOWN or "too short" in said.verdict:
         return UNKNOWN, "it says that it does not know"
+    if cause in OTHERS:
+        right = facts.others_cpus >= 0.5
+        return TRUE if right else FALSE, f"others used {facts.others_cpus:.1f} CPUs meanwhile"
     if cause in NOT_HELD:
         return _not_held(facts.by_hand.input_share)
     return _held(program, cause, said, facts)
