@@ -34,17 +34,6 @@ IGNITE = [
         (mnist("."),),
         ("ignite", "tensorboardX"),
     ),
-    Program(
-        "ignite dcgan",
-        "pytorch/ignite",
-        "examples/gan",
-        "dcgan.py --dataset folder --dataroot data --batch-size 8 --epochs 2 --workers 1 --no-cuda "
-        "--g-filters 8 --d-filters 8 --output-dir out",
-        ((20, 160),),
-        "2 epochs of 10 batches of 8",
-        (photos("data", 40, 96, 72),),
-        ("ignite",),
-    ),
 ]
 LIGHTNING = [
     Program(

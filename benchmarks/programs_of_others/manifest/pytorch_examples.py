@@ -1,6 +1,6 @@
 """github.com/pytorch/examples, at 77f55b9."""
 
-from programs_of_others.data import command, cora, mnist, photos, text
+from programs_of_others.data import cora, mnist, photos, text
 from programs_of_others.program import Program
 
 REPOSITORY = "pytorch/examples"
@@ -121,17 +121,6 @@ PYTORCH_EXAMPLES = [
         "8 epochs over one graph",
         (cora("cora"),),
         no_input=True,
-    ),
-    Program(
-        "time_sequence_prediction",
-        REPOSITORY,
-        "time_sequence_prediction",
-        "train.py --steps 2",
-        ((2, 0),),
-        "2 steps of LBFGS",
-        (command("generate_sine_wave.py"),),
-        no_input=True,
-        environment=(("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1"),),
     ),
     Program(
         "regression",

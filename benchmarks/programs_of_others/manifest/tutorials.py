@@ -37,8 +37,8 @@ TUTORIALS = [
         REPOSITORY,
         "tutorials/02-intermediate/language_model",
         "main.py",
-        ((30, 600),),
-        "5 epochs of 6 batches of 20 rows",
-        (text("data/train.txt", 3800, 200),),
+        ((15, 300),),
+        "5 epochs of 3 batches of 20 rows",
+        (text("data/train.txt", 1900, 100),),
     ),
 ]
