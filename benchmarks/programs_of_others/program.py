@@ -35,7 +35,6 @@ class Program:
         environment: variables that it needs.
         on_path: folders of the repository for PYTHONPATH.
         start: the folder to run in, below ``path``.
-        quick: in scripts/test.
     """
 
     name: str
@@ -56,7 +55,6 @@ class Program:
     environment: tuple[tuple[str, str], ...] = ()
     on_path: tuple[str, ...] = ()
     start: str = ""
-    quick: bool = False
 
     def root(self, repositories: Path | None) -> Path | None:
         """Of its repository or package; None when it is missing."""

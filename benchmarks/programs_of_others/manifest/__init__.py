@@ -8,3 +8,19 @@ from programs_of_others.manifest.pytorch_gan import PYTORCH_GAN
 from programs_of_others.manifest.tutorials import TUTORIALS
 
 PROGRAMS = [*PYTORCH_EXAMPLES, *KARPATHY, *PYTORCH_GAN, *TUTORIALS, *LIBRARIES, *OTHERS]
+#: The cheapest of each kind: scripts/test runs them where it is given the checkouts.
+QUICK = (
+    "mnist",
+    "mnist_rnn",
+    "vae",
+    "regression",
+    "nanoGPT",
+    "minGPT adder",
+    "makemore bigram, 1 worker",
+    "PyTorch-GAN gan",
+    "PyTorch-GAN wgan",
+    "pytorch-tutorial linear_regression",
+    "accelerate gradient_accumulation",
+    "PyG mutag_gin",
+    "pygcn",
+)

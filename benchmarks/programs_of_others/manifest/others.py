@@ -73,6 +73,7 @@ REINFORCEMENT = [
         ((199, 25472),),
         "an update of 128 transitions every 10th of 2,000 steps",
         needs=("gymnasium", "tyro", "tensorboard"),
+        input=("cleanrl_utils.buffers:ReplayBuffer.sample",),
         on_path=("",),
     ),
     Program(
@@ -196,6 +197,7 @@ MORE = [
         ((199, 25472),),
         "an update of 128 transitions every 10th of 2,000 steps",
         needs=("gymnasium", "tyro", "tensorboard"),
+        input=("cleanrl_utils.buffers:ReplayBuffer.sample",),
         on_path=("",),
     ),
     Program(
@@ -206,6 +208,7 @@ MORE = [
         ((199, 12736),),
         "an update of 64 transitions at each of 199 steps",
         needs=("gymnasium", "tyro", "tensorboard"),
+        input=("cleanrl_utils.buffers:ReplayBuffer.sample",),
         on_path=("",),
     ),
     Program(
@@ -216,6 +219,7 @@ MORE = [
         ((199, 12736),),
         "an update of 64 transitions at each of 199 steps",
         needs=("gymnasium", "tyro", "tensorboard"),
+        input=("cleanrl_utils.buffers:ReplayBuffer.sample",),
         on_path=("",),
     ),
     Program(

@@ -1,0 +1,123 @@
+"""The bench for programs of others: what it says of a program whose truth is known."""
+
+from dataclasses import replace
+
+import pytest
+from programs_of_others.bench import Bench, advised
+from programs_of_others.judge import DOUBTFUL, FALSE, TRUE, UNKNOWN, Facts, Said, Tried, judge
+from programs_of_others.program import Program
+from programs_of_others.run import line
+from programs_of_others.table import page
+from programs_of_others.timers import ByHand
+
+#: 2 epochs of 5 batches of 4; each sample sleeps, so that most of the step is input. It evaluates after each epoch.
+SLOW = """\
+import time
+
+import torch
+
+
+class Slow(torch.utils.data.Dataset):
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, index):
+        time.sleep(0.004)
+        return torch.rand(8), index % 2
+
+
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+training = torch.utils.data.DataLoader(Slow(), 4)
+evaluation = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.rand(6, 8)), 2)
+for epoch in range(2):
+    for inputs, labels in training:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+        print("step")
+    with torch.no_grad():
+        for (inputs,) in evaluation:
+            model(inputs)
+"""
+PROGRAM = Program("slow", "somebody/slow", "", "train.py", ((10, 40),), "2 epochs of 5 batches of 4", printed="^step")
+
+
+@pytest.fixture
+def bench(tmp_path):
+    """With one repository of one program."""
+    (tmp_path / "checkouts" / "somebody" / "slow").mkdir(parents=True)
+    (tmp_path / "checkouts" / "somebody" / "slow" / "train.py").write_text(SLOW)
+    (tmp_path / "work").mkdir()
+    return Bench(tmp_path / "work", tmp_path / "checkouts")
+
+
+def test_a_program_that_sleeps_for_its_samples_is_counted_and_judged(bench):
+    measured = bench.run(PROGRAM)
+
+    assert measured.problem == ""
+    assert measured.exact and measured.true == ((10, 40),)
+    assert (measured.timed.updates, measured.timed.loaded) == (10, 40)
+    assert measured.timed.input_share > 0.8
+    assert measured.timed.step_s == pytest.approx(measured.timed.parts["next"], rel=0.3)
+    assert measured.verdict in (TRUE, UNKNOWN), line(measured)
+    assert "**1 programs: steps and samples exact in 1" in page([measured])
+
+
+def test_counts_that_a_plain_run_does_not_have_are_a_problem_of_the_manifest(bench):
+    measured = bench.run(replace(PROGRAM, trainings=((11, 44),)))
+
+    assert measured.problem.startswith("10 updates by hand")
+    assert "- slow: 10 updates" in page([measured])
+
+
+def test_what_is_missing_is_named(bench):
+    elsewhere = bench.run(replace(PROGRAM, name="gone", source="nobody/gone"))
+    modules = bench.run(replace(PROGRAM, name="bare", needs=("no_such_module",)))
+
+    assert elsewhere.problem == "no nobody/gone/"
+    assert modules.problem == "not installed: no_such_module"
+    assert "- gone: no nobody/gone/" in page([elsewhere, modules])
+
+
+def facts(share, busy=0.5, others=0.0, tried=None):
+    return Facts(ByHand(10, 40, 0.1, {"next": 0.1 * share, "rest": 0.1 - 0.1 * share}), busy, others, tried)
+
+
+def said(cause, share, verdict="Input-bound."):
+    return Said(10, 40, verdict, (cause,), "", share, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("cause", "share", "by_hand", "judgement"),
+    [
+        ("compute_bound", 0.01, facts(0.02), TRUE),
+        ("compute_bound", 0.01, facts(0.5), FALSE),
+        ("compute_bound", 0.04, facts(0.1), DOUBTFUL),
+        ("input_not_seen", 0.0, facts(0.5), UNKNOWN),
+        ("augmentation_bound", 0.3, facts(0.25), TRUE),
+        ("augmentation_bound", 0.6, facts(0.1), DOUBTFUL),
+        ("augmentation_bound", 0.3, facts(0.01), FALSE),
+        ("small_files", 0.3, facts(0.3), FALSE),
+        ("cpu_saturated", 0.3, facts(0.3), FALSE),
+        ("cpu_saturated", 0.3, facts(0.3, busy=0.95), TRUE),
+        ("busy_neighbors", 0.3, facts(0.3, others=1.5), TRUE),
+        ("busy_neighbors", 0.3, facts(0.3), FALSE),
+        ("too_few_workers", 0.3, facts(0.3, tried=Tried("num_workers=1", 0.6)), TRUE),
+        ("too_few_workers", 0.3, facts(0.3, tried=Tried("num_workers=1", 2.0)), FALSE),
+    ],
+)
+def test_a_verdict_is_judged_by_the_timers(cause, share, by_hand, judgement):
+    assert judge(PROGRAM, said(cause, share), by_hand)[0] == judgement
+
+
+def test_a_share_above_all_is_false():
+    verdict = said("augmentation_bound", 0.3, "Input-bound: augmentation takes 132.2 % of the CPU time of a sample.")
+
+    assert judge(PROGRAM, verdict, facts(0.3)) == (FALSE, "a share of 132.2 %")
+
+
+def test_an_advice_is_read_as_settings_of_a_loader():
+    assert advised("set num_workers=3 and persistent_workers=True") == {"num_workers": 3, "persistent_workers": True}
+    assert advised("num_workers=0") == {"num_workers": 0, "prefetch_factor": None, "persistent_workers": False}
+    assert advised("read less") == {}
