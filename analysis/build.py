@@ -155,6 +155,7 @@ def facts_of(rank: Gathered, step: StepSummary | None, crew: Workers | None, loa
         epochs=len(starts),
         certainty=certainty(rank, len(starts) <= 1),
         cpus=use,
+        batch_tensors=gather.batch_tensors(rank),
     )
 
 

@@ -42,6 +42,7 @@ BEFORE: dict[str, frozenset[str]] = {
     ),
     "too_few_workers": frozenset({"oversize_images", "decode_bound", "float32_on_host", "augmentation_bound"}),
     "straggler_in_order": frozenset({"blocked"}),
+    "fewer_workers": frozenset({"cpu_saturated"}),
     "small_files": frozenset({"cold_storage"}),
     "objects_in_queue": frozenset({"cpu_saturated"}),
     "custom_collate": frozenset({"cpu_saturated"}),
@@ -55,6 +56,11 @@ BEFORE: dict[str, frozenset[str]] = {
 #: What a sample waits for says why workers cannot keep pace, and its fix names more of them where they help. Where there are no workers,
 #: having some explains itself and gives more.
 EXPLAINS_SLOW_WORKERS = ("blocked", "small_files", "cold_storage")
+
+#: cause -> causes that its fix makes pointless: without workers nothing goes through a queue, and none of them starts.
+INSTEAD_OF: dict[str, frozenset[str]] = {
+    "fewer_workers": frozenset({"too_few_workers", "epoch_restart", "objects_in_queue", "custom_collate", "straggler_in_order"}),
+}
 
 #: A specific finding goes first only if it can win this share of what the general one can; else it is a detail of it. In planted
 #: trainings (tests/planted) decoding was half to three quarters of what full CPUs cost, as the machine was busy or not.
@@ -115,10 +121,15 @@ def _of_input(facts: Facts, explained: bool) -> list[Finding]:
         return [_input_not_seen(facts)]
     if steady_share(facts) < MIN_WAIT_SHARE:
         return [finding for finding in [compute_bound.check(facts)] if finding]
-    found = [finding for rule in RULES if (finding := rule(facts))]
+    found = _without_contradictions([finding for rule in RULES if (finding := rule(facts))])
     if not explained and all(finding.severity is Severity.INFO for finding in found):
         found.append(input_bound_unexplained.check(facts))
     return found
+
+
+def _without_contradictions(found: list[Finding]) -> list[Finding]:
+    pointless = frozenset[str]().union(*(INSTEAD_OF.get(finding.cause, frozenset()) for finding in found))
+    return [finding for finding in found if finding.cause not in pointless]
 
 
 def before(facts: Facts) -> dict[str, frozenset[str]]:

@@ -43,6 +43,7 @@ class Facts:
         straggler_share: share of worker time idle while another batch was awaited in order (None: no workers or out of order).
         epochs: how many epochs were begun.
         cpus: who used the CPUs while the steps ran (None: not known).
+        batch_tensors: tensors in a batch as collate made it (None: not known, or recorded by an older feedline).
         comm: what the ranks did together (None: one rank, or no collective was seen).
         comm_parts: rank -> ``hidden_transfer_s`` and so on, mean seconds a step (report.json's ``ranks.<r>.comm``).
         certainty: of the share of the input (None: not computed).
@@ -61,6 +62,7 @@ class Facts:
     straggler_share: float | None
     epochs: int
     cpus: Cpus | None = None
+    batch_tensors: float | None = None
     comm: Communication | None = None
     comm_parts: dict[int, dict[str, float | None]] = field(default_factory=dict)
     certainty: Certainty | None = None

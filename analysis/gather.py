@@ -334,6 +334,12 @@ def _head_of_line(steps: Steps, ready: dict[tuple[int, int], int]) -> tuple[IntA
     return begin[wanted], end[wanted]
 
 
+def batch_tensors(rank: Gathered) -> float | None:
+    """Tensors per batch, of those that were looked into."""
+    made = rank.makers.sums(Stage.BATCH)
+    return float(made[2]) / float(made[3]) if made[3] else None
+
+
 def process_cpu_s(rank: Gathered) -> float | None:
     """CPU seconds a sample of whole processes, helper threads included."""
     traffic = rank.makers.sums(Stage.TRAFFIC)

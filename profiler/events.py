@@ -46,8 +46,8 @@ class Stage(enum.IntEnum):
     #: runqueue: process CPU ns. nbytes: bytes read. extra: reads
     TRAFFIC = 9
     START = 10  #: a worker was born: from process start to its first instruction here. extra: pid
-    #: No span: what collate made, times the batches that it stands for. nbytes: bytes in tensors and arrays. extra: samples. Flags:
-    #: FLOAT32, SHARED, OBJECTS, CUSTOM
+    #: No span: what collate made, times the batches that it stands for. nbytes: bytes in tensors and arrays. extra: samples. cpu: tensors.
+    #: runqueue: the batches that it stands for. Flags: FLOAT32, SHARED, OBJECTS, CUSTOM
     BATCH = 11
 
     # The main process.

@@ -15,6 +15,7 @@ from feedline.analysis.rules import (
     decode_bound,
     epoch_restart,
     exposed_communication,
+    fewer_workers,
     float32_on_host,
     late_rank,
     objects_in_queue,
@@ -34,6 +35,7 @@ RULES: list[Rule] = [
     slow_for_its_bytes.check,
     # feasibility: is anything there to make batches beside the step?
     too_few_workers.check,
+    fewer_workers.check,
     # lifecycle
     epoch_restart.check,
     # transport

@@ -6,7 +6,8 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds
 from feedline.analysis.rules import cpus
-from feedline.analysis.rules.held import batches_per_step, compute_s, held, num_workers, severity, shortage_s
+from feedline.analysis.rules.handover import Between, alone_s, making_s, receiving_s, with_workers_s
+from feedline.analysis.rules.held import MIN_WAIT_SHARE, compute_s, held, num_workers, severity
 
 CAUSE = "too_few_workers"
 
@@ -18,31 +19,42 @@ MIN_COMPUTE_SHARE = 0.05
 
 
 def check(facts: Facts) -> Finding | None:
-    """Compare how fast the workers could make batches with how fast the step could use them; silent where the CPUs are full."""
-    workers = num_workers(facts)
-    lack_s = held(facts).making_s if workers == 0 else shortage_s(facts)
-    if workers is None or lack_s is None or cpus.queueing(facts):
+    """Compare the step as it is with the one that more workers would make; silent where the CPUs are full."""
+    workers, gain = num_workers(facts), gained_s(facts)
+    if workers is None or gain is None or cpus.queueing(facts):
         return None
-    free_s = facts.step.mean_s * max(0.0, 1 - (cpus.own_share(facts) or 0.0))
-    cost_s = min(
-        lack_s, lack_s * (cpus.blocked_share(facts) or 0.0) + free_s
-    )  # what is CPU work needs a free CPU to be done beside the step
-    weight = severity(facts, cost_s)
-    if weight is Severity.INFO:
+    weight = severity(facts, gain.low)
+    if weight is Severity.INFO or gain.low < MIN_WAIT_SHARE * facts.step.mean_s:
         return None
-    return Finding(CAUSE, weight, _says(facts, workers), _evidence(facts), _fix(facts, workers), _DISPROOF, cost_s)
+    return Finding(CAUSE, weight, _says(facts, workers), _evidence(facts), _fix(facts, workers), _DISPROOF, gain.high)
 
 
 _DISPROOF = "with one more worker the samples per second stay the same, or CPU seconds per sample grow"
 
 
+def gained_s(facts: Facts) -> Between | None:
+    """What the step would be shorter by with as many workers as it needs. None: no such setting, or the making of a batch was not measured.
+
+    Where it has workers, that is at most the time in which it waits for a batch that is being made.
+    """
+    workers, number, receiving = num_workers(facts), needed(facts), receiving_s(facts)
+    if workers is None or number is None:
+        return None
+    most = held(facts).making_s
+    now = alone_s(facts) if workers == 0 else with_workers_s(facts, workers, receiving.low)
+    slow, fast = (with_workers_s(facts, number, seconds) for seconds in (receiving.high, receiving.low))
+    if now is None or slow is None or fast is None:
+        return None
+    return Between(max(0.0, min(most, now - slow)), max(0.0, min(most, now - fast)))
+
+
 def needed(facts: Facts) -> int | None:
     """W*: workers that keep pace with the step, capped by what the CPUs can run. None: the making of a batch was not measured."""
-    batch_s = facts.workers.fetch_mean_s if facts.workers else None
-    compute = max(compute_s(facts), MIN_COMPUTE_SHARE * facts.step.mean_s)
-    if not batch_s or compute <= 0:
+    making = making_s(facts)
+    taking = compute_s(facts) + receiving_s(facts).low
+    if not making:
         return None
-    wanted = math.ceil(MARGIN * batch_s * batches_per_step(facts) / compute)
+    wanted = math.ceil(MARGIN * making / max(taking, MIN_COMPUTE_SHARE * facts.step.mean_s, 1e-9))
     return max((num_workers(facts) or 0) + 1, min(wanted, _carried(facts, wanted)))
 
 
@@ -51,20 +63,21 @@ def _carried(facts: Facts, wanted: int) -> int:
     total = cpus.total(facts)
     if total is None or total.cpu_s is None:
         return math.ceil(facts.effective_cpus)
-    return math.ceil(min(float(wanted), facts.effective_cpus * total.wall_s / max(total.cpu_s, 1e-9)))
+    alone_s = total.wall_s - (total.runqueue_s or 0.0)
+    return math.ceil(min(float(wanted), facts.effective_cpus * alone_s / max(total.cpu_s, 1e-9)))
 
 
 def _says(facts: Facts, workers: int) -> str:
-    making = seconds(held(facts).making_s)
     if workers == 0:
-        return f"no workers: the main process makes every batch itself, {making} of each {seconds(facts.step.mean_s)} step"
+        making, step = seconds(held(facts).making_s), seconds(facts.step.mean_s)
+        return f"no workers: the main process makes every batch itself, {making} of each {step} step"
     batch = seconds(facts.workers.fetch_mean_s if facts.workers else None)
     step = seconds(compute_s(facts))
     return f"{workers} worker{'s' * (workers > 1)} cannot keep pace: a batch takes {batch} to make, a step without waiting {step}"
 
 
 def _evidence(facts: Facts) -> list[Evidence]:
-    maker = facts.workers
+    maker, receiving = facts.workers, receiving_s(facts)
     found = [
         ("making a batch (S)", maker.fetch_mean_s if maker else None, "s"),
         ("step without waiting (C)", compute_s(facts), "s"),
@@ -74,6 +87,9 @@ def _evidence(facts: Facts) -> list[Evidence]:
         ("CPUs that other programs use", facts.cpus.others if facts.cpus else None, "CPUs"),
         ("CPUs that may be used", facts.effective_cpus, "CPUs"),
     ]
+    if num_workers(facts) == 0:
+        found.insert(2, ("receiving a step's batches from workers would take at least", receiving.low, "s"))
+        found.insert(3, ("receiving a step's batches from workers would take at most", receiving.high, "s"))
     return [Evidence(what, value, unit) for what, value, unit in found if value is not None]
 
 

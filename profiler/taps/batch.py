@@ -16,6 +16,7 @@ class Batch(NamedTuple):
     nbytes: int  # in tensors and arrays
     samples: int  # length of the first dimension of the first tensor; of the list when there is none; 0: unknown
     flags: int  # Flag.FLOAT32, SHARED, OBJECTS
+    tensors: int = 0  # each goes through a worker's queue by a descriptor of its own
 
 
 @unasked
@@ -36,9 +37,10 @@ def rows(batch: Any) -> int:
 
 
 def _describe(batch: Any) -> Batch:
-    largest, largest_bytes, total, floats, array_bytes, samples, of_arrays = None, -1, 0, 0, 0, 0, 0
+    largest, largest_bytes, total, floats, array_bytes, samples, of_arrays, tensors = None, -1, 0, 0, 0, 0, 0, 0
     for leaf in _leaves(batch, []):
         if isinstance(leaf, torch.Tensor):
+            tensors += 1
             if leaf.layout is not torch.strided:
                 continue
             nbytes = leaf.nbytes
@@ -63,7 +65,7 @@ def _describe(batch: Any) -> Batch:
     samples = samples or of_arrays
     if not samples and isinstance(batch, (list, tuple)):
         samples = len(batch)
-    return Batch(total + array_bytes, samples, flags)
+    return Batch(total + array_bytes, samples, flags, tensors)
 
 
 def _leaves(value: Any, found: list[Any]) -> list[Any]:

@@ -144,11 +144,12 @@ class WatchedFetch:
             self._of, times, flags = samples or 0, self._opened, about.flags | self._custom
             stands_for = times * (about.samples if samples is None else samples)
             if times:
-                segment.add(Stage.BATCH, span.start, 0, 0, 0, about.nbytes * times, recorder.batch, stands_for, recorder.loader, flags)
+                nbytes, tensors = about.nbytes * times, about.tensors * times
+                segment.add(Stage.BATCH, span.start, 0, tensors, times, nbytes, recorder.batch, stands_for, recorder.loader, flags)
         else:
             about = self._known
             if samples != self._of:
-                about = Batch(about.nbytes * samples // self._of, about.samples * samples // self._of, about.flags)
+                about = Batch(about.nbytes * samples // self._of, about.samples * samples // self._of, about.flags, about.tensors)
         self._samples = about.samples if samples is None else samples
         recorder.made = id(batch), about
 

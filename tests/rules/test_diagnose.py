@@ -128,7 +128,7 @@ def test_no_finding_stands_above_one_that_is_graver():
         (
             without_workers(),
             "Input-bound, 60.6 % of each 254 ms step: no workers: the main process makes every batch itself, 154 ms of each 254 ms step. "
-            "Up to 154 ms per step (60.6 %) can be saved.",
+            "Up to 153 ms per step (60.2 %) can be saved.",
         ),
         (
             waiting(60.0),

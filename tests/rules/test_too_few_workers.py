@@ -1,5 +1,5 @@
 import pytest
-from rules.made_up import made_up_facts, waiting, without_workers
+from rules.made_up import SAMPLE, made_up_facts, waiting, without_workers
 
 from feedline.analysis.finding import Severity
 from feedline.analysis.rules.too_few_workers import check
@@ -7,12 +7,26 @@ from feedline.analysis.rules.too_few_workers import check
 SLOW = {"dataset": (12.7, 0.0, 0.0)}  # 17 ms a sample, 544 ms a batch: four workers make one every 136 ms, the step uses one every 100
 
 
-def test_no_workers_cost_the_whole_making_of_a_batch():
-    finding = check(without_workers())
+def test_no_workers_cost_the_making_of_a_batch_less_what_receiving_it_takes():
+    finding = check(without_workers(batch_tensors=2.0))
 
     assert (finding.cause, finding.severity) == ("too_few_workers", Severity.HIGH)
-    assert finding.cost_s == pytest.approx(32 * 4.8e-3)
+    assert finding.cost_s == pytest.approx(32 * 4.8e-3 - 0.4e-3 - 4.8e6 * 0.1e-9, abs=1e-5)
     assert "no workers" in finding.says and "154 ms of each 254 ms step" in finding.says
+
+
+def test_batches_that_are_cheaper_to_make_than_to_receive_need_no_workers():
+    cheap = {"sample": dict.fromkeys(SAMPLE, (0.003, 0.0, 0.0)), "loader": {"batch_bytes": 4096.0}, "batch_tensors": 2.0}
+    step = {"forward": 0.3, "backward": 0.4, "optimizer": 0.1, "other": 0.0, "copy": 0.0}
+
+    assert check(without_workers(stages=step, **cheap)) is None  # 480 us a batch: at most 1.1 ms from a worker
+
+
+def test_receiving_a_batch_is_named_where_it_was_not_measured():
+    evidence = {e.what: e.value for e in check(without_workers(batch_tensors=2.0)).evidence}
+
+    least, most = (evidence[f"receiving a step's batches from workers would take at {end}"] for end in ("least", "most"))
+    assert 0.2e-3 < least < most < 3e-3
 
 
 def test_no_workers_asks_for_as_many_as_keep_pace_with_the_step():

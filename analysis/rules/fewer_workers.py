@@ -1,0 +1,51 @@
+"""Workers cost the step more than they spare it: making its batches takes the main process less time than receiving them."""
+
+from feedline.analysis.facts import Facts
+from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.quantities import seconds
+from feedline.analysis.rules import custom_collate, epoch_restart, objects_in_queue, too_few_workers
+from feedline.analysis.rules.handover import alone_s, crowded, making_s
+from feedline.analysis.rules.held import MIN_WAIT_SHARE, held, num_workers, severity
+
+CAUSE = "fewer_workers"
+
+#: What else can be done about the queue. Where that spares the step more together, workers stay.
+OTHERWISE = (too_few_workers.check, epoch_restart.check, objects_in_queue.check, custom_collate.check)
+
+
+def check(facts: Facts) -> Finding | None:
+    """Compare the step as it is with one in which the main process makes the batches; silent where other fixes would
+    spare it more, and where other programs hold the CPUs."""
+    workers, making, alone = num_workers(facts), making_s(facts), alone_s(facts)
+    if not workers or making is None or alone is None or crowded(facts):
+        return None
+    cost_s = facts.step.mean_s - held(facts).start_s - alone
+    weight = severity(facts, cost_s)
+    if weight is Severity.INFO or cost_s < MIN_WAIT_SHARE * facts.step.mean_s:
+        return None
+    if sum(finding.cost_s for rule in OTHERWISE if (finding := rule(facts))) > cost_s:
+        return None
+    loading = held(facts).total_s - held(facts).start_s
+    return Finding(
+        CAUSE,
+        weight,
+        says=f"workers cost more than they spare: the step spends {seconds(loading)} on getting its input from {workers} "
+        f"worker{'s' * (workers > 1)}, and making it takes only {seconds(making)}",
+        evidence=_evidence(facts, making),
+        fix="set num_workers=0",
+        disproof="samples per second that do not rise with num_workers=0",
+        cost_s=cost_s,
+    )
+
+
+def _evidence(facts: Facts, making: float) -> list[Evidence]:
+    parts = held(facts)
+    found = [
+        ("making a step's batches (S)", making, "s"),
+        ("waiting for workers per step", parts.making_s, "s"),
+        ("transport in the main process per step", parts.transport_s, "s"),
+        ("restarts per step", parts.restart_s or None, "s"),
+        ("tensors per batch", facts.batch_tensors, "tensors"),
+        ("bytes per batch", facts.loader.batch_bytes if facts.loader else None, "B"),
+    ]
+    return [Evidence(what, value, unit) for what, value, unit in found if value is not None]

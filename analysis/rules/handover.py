@@ -1,0 +1,100 @@
+"""What it costs the step to receive its batches from workers, and how long it would be with another number of them.
+
+With W workers a step takes as long as they need for its batches or as the main process needs to receive and use them, whichever is longer;
+without workers the main process makes them itself:
+
+    step(W) = max((S + t) / W, C + t, CPU time / CPUs)        step(0) = S + C
+
+t, what a batch costs besides being made, does not go away with its size: every tensor is a descriptor that the main process fetches from
+the worker over a socket. Where the run has workers, t was measured; where it has none, it is taken from benchmarks/queue_cost.py.
+"""
+
+from dataclasses import dataclass
+
+from feedline.analysis.facts import Facts
+from feedline.analysis.rules import cpus
+from feedline.analysis.rules.held import batches_per_step, compute_s, held, num_workers
+
+
+@dataclass(frozen=True)
+class Between:
+    """Seconds, at least and at most."""
+
+    low: float
+    high: float
+
+    def plus(self, other: "Between") -> "Between":
+        return Between(self.low + other.low, self.high + other.high)
+
+    def times(self, factor: float) -> "Between":
+        return Between(self.low * factor, self.high * factor)
+
+
+#: A batch through a worker's queue and each tensor in it, in the main thread (docs/rules.md): its CPU time, and what it took of the step.
+PER_BATCH_S = Between(0.2e-3, 0.5e-3)
+PER_TENSOR_S = Between(0.1e-3, 0.3e-3)
+
+#: The pages of shared memory are new to the main process: the first touch of each is a fault (docs/rules.md).
+PER_BYTE_S = Between(0.1e-9, 0.2e-9)
+
+#: A batch of which nothing is known is taken for a pair of inputs and labels.
+USUAL_TENSORS = 2.0
+
+
+def at_best_s(facts: Facts) -> Between:
+    """Per step: receiving its batches where their tensors come in shared memory and nothing else is pickled."""
+    tensors = USUAL_TENSORS if facts.batch_tensors is None else facts.batch_tensors
+    nbytes = (facts.loader.batch_bytes or 0.0) if facts.loader else 0.0
+    one = PER_BATCH_S.plus(PER_TENSOR_S.times(tensors)).plus(PER_BYTE_S.times(nbytes))
+    return one.times(batches_per_step(facts))
+
+
+def receiving_s(facts: Facts) -> Between:
+    """t, per step: measured where there are workers."""
+    if not num_workers(facts):
+        return at_best_s(facts)
+    measured = held(facts).transport_s
+    return Between(measured, measured)
+
+
+def making_s(facts: Facts) -> float | None:
+    """S, per step: making its batches one after another. None: not measured."""
+    if num_workers(facts) == 0:
+        return held(facts).making_s
+    batch_s = facts.workers.fetch_mean_s if facts.workers else None
+    return batch_s * batches_per_step(facts) if batch_s else None
+
+
+def alone_s(facts: Facts) -> float | None:
+    """step(0): the main process makes every batch itself."""
+    making = making_s(facts)
+    return None if making is None else compute_s(facts) + held(facts).sampler_s + making
+
+
+def with_workers_s(facts: Facts, workers: int, receiving: float) -> float | None:
+    """step(W), for a time to receive the batches of a step."""
+    making = making_s(facts)
+    if making is None or workers < 1:
+        return None
+    taking = compute_s(facts) + held(facts).sampler_s + receiving
+    return max((making + receiving) / workers, taking, _on_cpus_s(facts, making, receiving))
+
+
+def _on_cpus_s(facts: Facts, making: float, receiving: float) -> float:
+    """The step if the CPUs that it has, and those that are free, were busy all the time."""
+    handing_over = 0.0 if num_workers(facts) else 2 * receiving  # both sides work on it
+    use = facts.cpus
+    if use is None or use.own is None or use.free is None:
+        used = compute_s(facts) + making * (1 - (cpus.blocked_share(facts) or 0.0))
+        return (used + handing_over) / max(facts.effective_cpus, 1e-9)
+    return (use.own * facts.step.mean_s + handing_over) / max(use.own + use.free, 1e-9)
+
+
+def crowded(facts: Facts) -> bool:
+    """Whether other programs leave the training less than one CPU: which number of workers is best is then up to the scheduler.
+
+    Where that was not sampled, a main thread that waits for a CPU is a sign of it.
+    """
+    if facts.cpus is None or facts.cpus.others is None:
+        return (facts.main_runqueue_share or 0.0) > cpus.MAX_RUNQUEUE_SHARE
+    return facts.cpus.allowed - facts.cpus.others < 1
