@@ -18,6 +18,7 @@ from feedline.profiler.store.restarts import numbers
 
 BLOCKS, LEAST = 10, 3  # blocks of steps, and steps in a block at least
 DISTURBED = 0.04  # share of a step without a CPU, above which a measurement is called disturbed
+DISTURBED_SAYS = "a main thread stood without a CPU"
 FEWEST = 6  # steps, below which a throughput is called doubtful
 
 
@@ -146,9 +147,7 @@ def _point(size: int, paces: list[Pace], notes: list[str]) -> Point:
     fewest, most = min(one.steps for one in paces), max(one.steps for one in paces)
     stood = max((one.runqueue_s / one.step_s for one in paces if one.runqueue_s is not None), default=0.0)
     if stood > DISTURBED:
-        notes.append(
-            f"a main thread stood without a CPU for {share(stood)} of its steps: other programs, or too few CPUs, slow this measurement"
-        )
+        notes.append(f"{DISTURBED_SAYS} for {share(stood)} of its steps: other programs, or too few CPUs, slow this measurement")
     if fewest < FEWEST:
         notes.append(f"only {fewest} steps")
     if fewest < most:

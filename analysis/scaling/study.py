@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from feedline.analysis.quantities import share
+from feedline.analysis.scaling.conclusion import conclude, disagreement
 from feedline.analysis.scaling.efficiency import STEPS, Point, Row, rows, scaling_kind, sound
 from feedline.analysis.scaling.predict import Basis, Prediction, fit, held_out, predict
 from feedline.analysis.scaling.shape import Shape, shape_of
@@ -46,6 +47,9 @@ class Study:
         kind: weak, strong, mixed or unknown; weak is taken for granted where steps are counted.
         flags: why measured points cannot be taken at their word.
         left_out: laws that could not be fitted, and why.
+        conclusion: what it comes to, in a few sentences.
+        contradictions: where one law rises and another one falls.
+        late: the rank that holds the others up; empty: none does, or it is unknown.
         unit: of every ``samples_per_s``: samples/s, or steps/s where samples were not seen.
     """
 
@@ -58,6 +62,9 @@ class Study:
     left_out: list[str]
     times: list[Time]
     notes: list[str]
+    conclusion: str
+    contradictions: list[str]
+    late: str
     unit: str
     schema_version: int = SCHEMA_VERSION
 
@@ -66,7 +73,9 @@ class Study:
         return asdict(self)
 
 
-def study(points: Sequence[Point], targets: Sequence[int] = (), basis: Basis | None = None, noise: Noise | None = None) -> Study:
+def study(
+    points: Sequence[Point], targets: Sequence[int] = (), basis: Basis | None = None, noise: Noise | None = None, late: str = ""
+) -> Study:
     """Compare, name the shape, predict.
 
     Args:
@@ -74,6 +83,7 @@ def study(points: Sequence[Point], targets: Sequence[int] = (), basis: Basis | N
         targets: numbers of ranks to predict.
         basis: what recorded runs tell of a step; its points and kind are filled in here.
         noise: for time to accuracy, which also needs the batch of a rank.
+        late: see ``late.late_of``.
     """
     ordered = sorted(points, key=lambda point: point.ranks)
     compared, kind = rows(ordered), scaling_kind(ordered)
@@ -92,7 +102,22 @@ def study(points: Sequence[Point], targets: Sequence[int] = (), basis: Basis | N
         )
     if noise and not times:
         notes.append(f"time to accuracy needs {'samples' if unit == STEPS else 'the batch of a rank: give it with --batch'}")
-    return Study(kind, compared, list(_flags(compared)), shape_of(usable, kind), predictions, laws, left_out, times, notes, unit)
+    contradictions = disagreement(compared[-1], {law.name: law.samples_per_s for law in laws})
+    return Study(
+        kind,
+        compared,
+        list(_flags(compared)),
+        shape_of(usable, kind),
+        predictions,
+        laws,
+        left_out,
+        times,
+        notes,
+        conclude(compared, unit, predictions, late, contradictions),
+        contradictions,
+        late,
+        unit,
+    )
 
 
 def _flags(compared: Sequence[Row]) -> Iterator[str]:

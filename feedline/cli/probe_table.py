@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.quantities import BLANK, number, seconds, share, size
+from feedline.cli import probe_says
 from feedline.profiler.ceilings import Ceiling, Ceilings
 from feedline.profiler.printable import printable_in
 
@@ -25,6 +26,8 @@ def shown(ceilings: Ceilings) -> Iterator[RenderableType]:
         yield Text("Not measured", style="bold underline")
         yield from reasons
     yield from (Padding(Text(line), (1, 0, 0, 0)) for line in remarks(ceilings))
+    if said := probe_says.conclusion(ceilings):
+        yield Padding(Text(said, style="bold"), (1, 0, 1, 0))
 
 
 def table(measured: list[Ceiling]) -> Table:
@@ -97,13 +100,4 @@ def remarks(ceilings: Ceilings) -> Iterator[str]:
             flop, mfu = float(str(about["flop_per_sample"])), float(str(about["mfu"]))
             yield f"The model takes {number(flop / 1e9)} GFLOP a sample. MFU: {share(mfu)} of the peak, {about['peak_source']}"
         if one.name == "sweep/model" and one.value is not None:
-            best = f"throughput is within 5 % of its best (at {about['best_batch']})"
-            yield f"Batch size: from {about['knee']} on, {best}; {ended(one)}"
-
-
-def ended(one: Ceiling) -> str:
-    """Why the sweep over batch sizes ended."""
-    tried = one.settings["batches"]
-    assert isinstance(tried, list)
-    words = {"memory": "memory ended it", "saturation": "larger ones bring nothing", "time": "larger ones take too long"}
-    return f"tried up to {tried[-1]}: {words.get(str(one.settings['stopped']), 'the largest tried')}"
+            yield probe_says.batch_size(one)

@@ -61,8 +61,7 @@ class Scale:
         if args.program:
             assert folder is not None
             return record(args, folder, new)
-        points, basis = from_runs(args.runs) if args.runs else from_table(args)
-        show(points, basis, args, folder)
+        show(*(from_runs(args.runs) if args.runs else from_table(args)), args, folder)
         return 0
 
 
@@ -145,28 +144,29 @@ def folder_for(args: argparse.Namespace, recording: bool) -> tuple[Path | None, 
     return folder, folder is not None and results.prepare(folder, FILES, args.force)
 
 
-def from_table(args: argparse.Namespace) -> "tuple[list[Point], Basis | None]":
-    """Throughputs that the user gave."""
+def from_table(args: argparse.Namespace) -> "tuple[list[Point], Basis | None, str]":
+    """Throughputs that the user gave, of which nothing else is known."""
     from feedline.analysis.scaling.efficiency import Point
 
-    return [Point(ranks, rate, batch=args.batch) for ranks, rate in args.table.items()], None
+    return [Point(ranks, rate, batch=args.batch) for ranks, rate in args.table.items()], None, ""
 
 
-def from_runs(paths: list[Path]) -> "tuple[list[Point], Basis]":
-    """Throughputs and anatomy of recorded runs.
+def from_runs(paths: list[Path]) -> "tuple[list[Point], Basis, str]":
+    """Throughputs and anatomy of recorded runs, and the late rank of the largest.
 
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.
     """
-    from feedline.analysis.scaling import basis, measured
+    from feedline.analysis.scaling import basis, late, measured
     from feedline.profiler.store.parts import only
     from feedline.profiler.store.read import Run
 
     launches = measured.launches([only(Run.open(path)) for path in paths])
-    return measured.points_of(launches), basis.basis_of(launches)
+    points = measured.points_of(launches)
+    return points, basis.basis_of(launches), late.late_of(launches[-1], points[-1])
 
 
-def show(points: "list[Point]", basis: "Basis | None", args: argparse.Namespace, folder: Path | None) -> None:
+def show(points: "list[Point]", basis: "Basis | None", late: str, args: argparse.Namespace, folder: Path | None) -> None:
     """Print the study, and write it where it was asked for.
 
     Raises:
@@ -176,7 +176,7 @@ def show(points: "list[Point]", basis: "Basis | None", args: argparse.Namespace,
     from feedline.analysis.scaling.study import study
     from feedline.cli import scale_page, scale_text
 
-    found = study(points, args.predict, basis, args.noise_scale)
+    found = study(points, args.predict, basis, args.noise_scale, late)
     console = Console()
     scale_text.show(found, console)
     texts = list(zip(FILES, (scale_page.render(found), plain(found)), strict=True)) if folder else []

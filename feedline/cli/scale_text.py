@@ -34,6 +34,8 @@ def show(study: Study, console: Console) -> None:
             for line in lines:
                 console.print(plain(f"- {line}"))
     console.print()
+    console.print(plain(study.conclusion, "bold"))
+    console.print()
 
 
 def kind(study: Study) -> str:
@@ -102,7 +104,7 @@ def to_accuracy(study: Study, ranks: int, predicted: bool) -> str:
 def meaning(study: Study) -> Iterator[str]:
     """The shape, the laws, and what cannot be predicted."""
     if study.shape is not None:
-        yield study.shape.says
+        yield f"{study.shape.says}; what is lost to the late rank is part of it" if study.late else study.shape.says
     for one in study.predictions:
         if one.samples_per_s is None:
             yield f"no prediction for {count(one.ranks)} ranks: {one.why}"
@@ -113,6 +115,7 @@ def meaning(study: Study) -> Iterator[str]:
         for one in made if others else []:
             said = ", ".join(f"{law.name} {number(law.samples_per_s[one.ranks])}" for law in others)
             yield f"other laws for {count(one.ranks)} ranks: {said} {study.unit}"
+        yield from study.contradictions
         yield from study.left_out
     if study.times:
         best = min(study.times, key=lambda one: one.ratio)

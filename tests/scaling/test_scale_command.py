@@ -193,3 +193,21 @@ def test_a_training_is_run_with_more_and_more_ranks_until_it_fails(tmp_path, mon
     assert "with 3 ranks the training ended with exit code 1" in said.err
     found = json.loads(Path("out/scale.json").read_text())
     assert [(row["point"]["ranks"], row["point"]["batch"]) for row in found["rows"]] == [(2, 8.0)]
+
+
+def test_a_study_ends_with_what_it_comes_to(tmp_path, capsys):
+    assert main(["scale", "--table", "1=100,2=180,4=250,8=240", "-o", str(tmp_path / "out")]) == 0
+
+    found, page = json.loads((tmp_path / "out" / "scale.json").read_text()), (tmp_path / "out" / "scale.html").read_text()
+    assert found["conclusion"] == (
+        "8 ranks give 2.40 times the samples/s of 1 rank: 30.0 % of what as many ranks without any loss would give. "
+        "4 ranks are the fastest: more ranks give less."
+    )
+    assert found["conclusion"] in " ".join(capsys.readouterr().out.split())
+    assert "<h1>8 ranks give 2.40 times the samples/s of 1 rank" in page and "4 ranks are the fastest" in page
+
+
+def test_a_bad_baseline_is_the_conclusion(capsys):
+    assert main(["scale", "--table", TABLE]) == 0
+
+    assert "Measure 1 rank again: 2 ranks cannot be more than 2 times as fast." in " ".join(capsys.readouterr().out.split())

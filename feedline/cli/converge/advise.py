@@ -126,7 +126,7 @@ def predicted_times(paths: "list[Path]", part: float, workers: list[int]) -> "li
     from feedline.analysis.scaling.study import study
     from feedline.cli.scale import from_runs
 
-    points, basis = from_runs(paths)
+    points, basis, _ = from_runs(paths)
     found = study(points, workers, basis)
     made = []
     for one in found.predictions:

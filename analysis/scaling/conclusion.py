@@ -1,0 +1,91 @@
+"""What a study of scaling comes to, in a few sentences for those who read nothing else."""
+
+from collections.abc import Iterator, Sequence
+
+from feedline.analysis.quantities import number, share
+from feedline.analysis.scaling.efficiency import Row
+from feedline.analysis.scaling.measured import DISTURBED_SAYS as DISTURBED
+from feedline.analysis.scaling.predict import Prediction
+
+SAME = 0.03  # throughputs that differ by less are alike, where no error of the measurement is known
+WORTH = 0.5  # marginal efficiency below which most of an added rank is lost
+
+
+def conclude(rows: Sequence[Row], unit: str, predictions: Sequence[Prediction], late: str, contradictions: Sequence[str]) -> str:
+    """How much more the most ranks give, where the fastest is, what stands in the way, and what is predicted.
+
+    Args:
+        contradictions: of ``disagreement``: then nothing is predicted here.
+    """
+    return " ".join(
+        f"{one[:1].upper()}{one[1:]}." for one in (*_sentences(rows, unit, late), *_predicted(rows[-1], unit, predictions, contradictions))
+    )
+
+
+def disagreement(measured: Row, rates: dict[str, dict[int, float]]) -> list[str]:
+    """A sentence for each predicted number of ranks for which one law says more than was measured and another one less.
+
+    Args:
+        measured: the most ranks.
+        rates: law -> predicted number of ranks -> samples/s; the most trusted law first.
+    """
+    most, found = measured.point, []
+    for ranks in sorted({ranks for of in rates.values() for ranks in of if ranks > most.ranks}):
+        up = [f"{law} rises to {number(of[ranks])}" for law, of in rates.items() if of[ranks] > most.samples_per_s * (1 + SAME)]
+        down = [f"{law} falls to {number(of[ranks])}" for law, of in rates.items() if of[ranks] < most.samples_per_s * (1 - SAME)]
+        if up and down:
+            now = f"{number(most.samples_per_s)} {most.unit} with {_ranks(most.ranks)}"
+            found.append(
+                f"the laws contradict each other for {_ranks(ranks)}: from {now} {', '.join(up)}, while {', '.join(down)}; "
+                "measure before you count on either"
+            )
+    return found
+
+
+def _sentences(rows: Sequence[Row], unit: str, late: str) -> Iterator[str]:
+    base = rows[0]
+    flagged = [row.point.ranks for row in rows if row.flagged]
+    if len(rows) < 2:
+        yield f"only {_ranks(base.point.ranks)} was measured: there is nothing to compare it with"
+    elif flagged:
+        yield f"measure {_ranks(base.point.ranks)} again: {_ranks(flagged[0])} cannot be more than {flagged[0]:,} times as fast"
+    else:
+        yield from _gain(rows, unit)
+    if late:
+        yield late
+    if any(DISTURBED in note for row in rows for note in row.point.notes):
+        yield "ranks waited for CPUs while this was measured (Notes): on an idle machine the figures may differ"
+
+
+def _predicted(last: Row, unit: str, predictions: Sequence[Prediction], contradictions: Sequence[str]) -> Iterator[str]:
+    yield from contradictions[:1]
+    for one in predictions[:1] if not contradictions else ():
+        if one.samples_per_s is not None and one.low is not None and one.high is not None:
+            yield (
+                f"{_ranks(one.ranks)} would give {number(one.samples_per_s)} {unit} ({number(one.low)} to {number(one.high)}), "
+                f"{number(one.samples_per_s / last.point.samples_per_s)} times as many as {_ranks(last.point.ranks)} (predicted)"
+            )
+
+
+def _gain(rows: Sequence[Row], unit: str) -> Iterator[str]:
+    base, last = rows[0], rows[-1]
+    times = last.point.samples_per_s / base.point.samples_per_s
+    yield (
+        f"{_ranks(last.point.ranks)} give {number(times)} times the {unit} of {_ranks(base.point.ranks)}: "
+        f"{share(last.efficiency)} of what as many ranks without any loss would give"
+    )
+    fastest = max(rows, key=lambda row: row.point.samples_per_s)
+    before = rows[-2]
+    if fastest.point.samples_per_s > last.point.samples_per_s * (1 + SAME):
+        yield f"{_ranks(fastest.point.ranks)} {_are(fastest.point.ranks)} the fastest: more ranks give less"
+    elif last.marginal is not None and last.marginal < WORTH:
+        added = last.point.ranks - before.point.ranks
+        yield f"each of the {added:,} ranks added to {before.point.ranks:,} brings {share(max(last.marginal, 0.0))} of a rank alone"
+
+
+def _ranks(count: int) -> str:
+    return f"{count:,} rank{'' if count == 1 else 's'}"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"

@@ -1,0 +1,77 @@
+"""What a probe comes to, in sentences that its own figures bear out."""
+
+import pytest
+
+from feedline.cli.probe_says import batch_size, conclusion
+from feedline.profiler.ceilings import Ceiling, Ceilings
+
+MS = 1e-3
+INPUT = [
+    Ceiling("read/files read warm x1", "read", 10_000.0, cpu_s=0.1 * MS, per="machine"),
+    Ceiling("decode/Pillow", "decode", 250.0, cpu_s=3 * MS, per="core"),
+    Ceiling("decode/simplejpeg", "decode", 500.0, cpu_s=1.5 * MS, per="core"),
+    Ceiling("augment/all own transform", "augment", 1000.0, cpu_s=0.8 * MS, per="core"),
+    Ceiling("collate/float32 shared", "collate", 9000.0, cpu_s=0.05 * MS, per="core"),
+    Ceiling("transport/float32 shared", "transport", 9000.0, cpu_s=0.05 * MS, per="machine"),
+]
+
+
+def probed(*more: Ceiling, cores: float = 4) -> str:
+    return conclusion(Ceilings([*INPUT, *more], cores=cores))
+
+
+def model(rate: float, device: str, cpu_s: float) -> Ceiling:
+    return Ceiling("compute/model", "compute", rate, cpu_s=cpu_s, per="device", settings={"device": device})
+
+
+def sweep(rates: dict[int, float], stopped: str = "saturation") -> str:
+    settings = {"batches": list(rates), "samples_per_s": list(rates.values()), "stopped": stopped}
+    return batch_size(Ceiling("sweep/model", "sweep", max(rates.values()), per="device", settings=settings))
+
+
+def test_the_costliest_part_is_named_with_what_the_cores_make_and_what_does_it_faster():
+    assert probed() == (
+        "Making a sample as ImageFolder and DataLoader do costs 4.00 ms of CPU time, 3.00 ms of it to decode: 4 cores make at most "
+        "1,000 samples/s. simplejpeg decodes in 1.50 ms."
+    )
+
+
+@pytest.mark.parametrize(
+    ("rate", "says"),
+    [(2000.0, "The model takes 2,000 samples/s: the input limits this training."), (300.0, "The model takes 300 samples/s: it limits")],
+)
+def test_a_model_on_a_device_is_held_against_what_the_cores_make(rate, says):
+    assert says in probed(model(rate, "cuda:0", 0.1 * MS))
+
+
+def test_a_model_on_the_cpu_shares_the_cores_with_the_input():
+    assert "on the same cores: at most 500 samples/s together, most of it for the input" in probed(model(250.0, "cpu", 4 * MS - 1e-9))
+
+
+def test_a_cold_page_cache_is_named_where_it_gives_less():
+    assert "reading gives 200 samples/s at most" in probed(Ceiling("read/files read cold x4", "read", 200.0, cpu_s=1e-4, per="machine"))
+
+
+def test_what_was_not_measured_is_said_and_nothing_is_concluded_from_nothing():
+    part = [one for one in INPUT if one.part == "decode"]
+
+    assert "(read, augment, transport not measured)" in conclusion(Ceilings(part, cores=2))
+    assert conclusion(Ceilings([], cores=2)) == ""
+
+
+def test_larger_batches_are_never_said_to_bring_nothing_where_the_largest_was_the_best():
+    said = sweep({1: 10, 2: 20, 4: 40, 8: 80, 16: 90})
+
+    assert said == (
+        "Batch size: throughput was best at 16, the largest that was tried (two doublings had brought less than 3 % in a first look): "
+        "a larger one may bring more"
+    )
+    assert (
+        sweep({1: 10, 2: 20, 4: 96, 8: 100}, "largest")
+        == "Batch size: 4 is within 5 % of the best, which was at 8, the largest that was tried"
+    )
+
+
+def test_within_5_percent_is_said_only_where_every_larger_batch_is():
+    assert sweep({1: 50, 2: 96, 4: 100, 8: 97}).startswith("Batch size: from 2 on throughput is within 5 % of its best (at 4), up to 8")
+    assert sweep({1: 50, 2: 100, 4: 99, 8: 60}).startswith("Batch size: throughput is best at 2 and falls to 60.0 samples/s up to 8")
