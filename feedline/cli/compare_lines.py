@@ -20,14 +20,14 @@ if __name__ == "__main__":
 """
 
 
-def lines(name: str, data: Path, spec: str | None, batch_size: object, workers: object) -> str:
-    """The program.
+def lines(name: str, data: Path, spec: str | None, batch_size: object, workers: object) -> list[str]:
+    """The program, line by line.
 
     Args:
         name: of the loader.
         spec: ``module:name`` of the user's transform; None: the usual one.
     """
-    return LINES.format(transform=_transform(spec), name=name, data=str(data), batch_size=batch_size, workers=workers)
+    return LINES.format(transform=_transform(spec), name=name, data=str(data), batch_size=batch_size, workers=workers).splitlines()
 
 
 def _transform(spec: str | None) -> str:

@@ -35,7 +35,8 @@ def show(comparison: Comparison, console: Console) -> None:
     console.print(plain(comparison.choice, "bold"))
     if comparison.lines:
         console.print(Text("These lines run as they are, from this folder:", "dim"))
-        console.print(plain("\n".join(f"    {line}" for line in comparison.lines.rstrip().split("\n"))), soft_wrap=True)
+        for line in comparison.lines:
+            console.print(plain(f"    {line}".rstrip()), soft_wrap=True)
 
 
 def about(comparison: Comparison) -> str:

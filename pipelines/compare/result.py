@@ -177,7 +177,7 @@ class Comparison:
     cores: that this process may use.
     choice: which loader to take, and why.
     takes: its name; empty: none is better than the present one.
-    lines: a program that trains with it; empty where ``takes`` is.
+    lines: of a program that trains with it; empty where ``takes`` is.
     operations: each operation of the transform in each library; ``operations_why``: why there are none.
     """
 
@@ -194,7 +194,7 @@ class Comparison:
     operations_why: str = ""
     machine: dict[str, object] = field(default_factory=dict)
     takes: str = ""
-    lines: str = ""
+    lines: list[str] = field(default_factory=list)
 
     @property
     def measured(self) -> list[Row]:

@@ -17,7 +17,7 @@ def plain(comparison: Comparison) -> dict[str, Any]:
     schema_version  1; it grows when a name below changes its meaning or goes
     photos, sample_bytes, left_out (kind -> paths), settings, cache (warm, cold), cores, machine
     choice          a few sentences
-    takes, lines    the loader to take, and a program that trains with it; both empty: none is better than the present one
+    takes, lines    the loader to take, and the lines of a program that trains with it; both empty: none is better than the present one
     compute         null, or step_s and cpu_s per sample
     operations      a list, each operation of the transform in each library (backend) against torchvision on PIL images, random parameters
                     fixed: operation, backend, mean and max in grey levels (null: it cannot), says; or empty, and operations_why

@@ -1,5 +1,6 @@
 """Comparing loaders: from the command line to files, and what the comparison makes of faults."""
 
+import html
 import json
 import subprocess
 import sys
@@ -118,7 +119,10 @@ def test_a_loader_to_take_comes_with_the_lines_to_paste(compared):
     found, page = json.loads((compared[0] / "compare.json").read_text()), (compared[0] / "compare.html").read_text()
 
     assert (found["takes"] != "") == found["choice"].startswith("Take ") == ("Taken(" in compared[1]) == ("Taken(" in page)
-    assert found["takes"] in found["lines"]
+    printed = [line[4:] for line in compared[1].partition("These lines run as they are, from this folder:\n")[2].splitlines()]
+    assert printed[: len(found["lines"])] == found["lines"]
+    assert "\n".join(found["lines"]) in html.unescape(page)
+    assert not found["takes"] or any(repr(found["takes"]) in line for line in found["lines"])
 
 
 def test_the_page_is_whole_and_asks_nobody(compared):

@@ -46,7 +46,7 @@ def test_the_lines_run_as_they_are_printed(spec, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     program = tmp_path / "train.py"
-    program.write_text(lines("pillow-v2", folder, spec, 8, 1))
+    program.write_text("\n".join(lines("pillow-v2", folder, spec, 8, 1)))
     monkeypatch.delitem(sys.modules, "mine", raising=False)
 
     done = subprocess.run([sys.executable, program], cwd=tmp_path, capture_output=True, text=True)
@@ -61,13 +61,13 @@ def test_a_transform_is_named_as_it_was_given_and_called_where_it_is_a_function_
     said = [lines("spdl", Path("photos"), f"mine:{name}", 8, 1) for name in ("crop", "make", "Kept.one")]
     monkeypatch.delitem(sys.modules, "mine", raising=False)
 
-    assert [line for text in said for line in text.split("\n") if line.startswith("transform")] == [
+    assert [line for text in said for line in text if line.startswith("transform")] == [
         "transform = mine.crop", "transform = mine.make()", "transform = mine.Kept.one",
     ]  # fmt: skip
 
 
 def test_lines_name_what_was_compared():
-    said = lines("dali-cpu", Path("photos"), None, 32, 4)
+    said = "\n".join(lines("dali-cpu", Path("photos"), None, 32, 4))
 
     assert "Taken('dali-cpu', 'photos', transform, batch_size=32, workers=4)" in said and "RandomResizedCrop(224)" in said
 
