@@ -14,6 +14,7 @@ MARGIN = 0.03  # the clocks of several processes, and steps that begin before th
 NO_CEILINGS = "no file of ceilings: `feedline probe` makes one"
 WARM = 3  # columns of a long series that are left out of its spread
 KNEE_SHARE = 0.95
+RATE = "samples/s"
 
 
 def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | None:
@@ -55,7 +56,7 @@ def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | Non
         nearest=nearest.name if nearest else None,
         next=following.name if following else None,
         becomes=following.samples_per_s if following else None,
-        says=sentence(rate, nearest, following),
+        says=sentence(rate, nearest, following, RATE if report.throughput.ranks == 1 else f"{RATE} per rank"),
         sweep=sweep(ceilings) if ceilings else None,
     )
 
@@ -99,14 +100,18 @@ def bounds(found: list[Roof], at_least: float) -> tuple[Roof | None, Roof | None
     return (above[0] if above else None), (above[1] if len(above) > 1 else None)
 
 
-def sentence(rate: float, nearest: Roof | None, following: Roof | None) -> str:
-    """Both roofs in words."""
+def sentence(rate: float, nearest: Roof | None, following: Roof | None, unit: str = RATE) -> str:
+    """Both roofs in words.
+
+    Args:
+        unit: of the rate.
+    """
     if nearest is None:
-        return f"No limit is known above the {number(rate)} samples/s of this run."
-    here = f"{number(rate)} samples/s is {share(min(rate / nearest.samples_per_s, 1.0))} of the binding limit, {_named(nearest)}."
+        return f"No limit is known above the {number(rate)} {unit} of this run."
+    here = f"{number(rate)} {unit} is {share(min(rate / nearest.samples_per_s, 1.0))} of the binding limit, {_named(nearest)}."
     if following is None:
         return f"{here} No other is known."
-    return f"{here} The next limit is {_named(following)}: {number(rate)} -> at most {number(following.samples_per_s)} samples/s."
+    return f"{here} The next limit is {_named(following)}: {number(rate)} -> at most {number(following.samples_per_s)} {unit}."
 
 
 def _named(roof: Roof) -> str:

@@ -214,7 +214,7 @@ def _communication(report: Report, width: int) -> Iterable[RenderableType]:
     yield plain(" ".join(words.communication(report)))
     answers = report.comm.what_if if report.comm else []
     for one in answers[1:]:
-        if one.step_s is not None and abs(one.gain_s) >= WORTH * one.step_s:
+        if one.step_s is not None and words.tells(one) and abs(one.gain_s) >= WORTH * one.step_s:
             between = "" if one.low is None or one.high is None else f" ({seconds(one.low)} to {seconds(one.high)})"
             yield item(f"with {one.what}", f"{seconds(one.step_s)} per step{between}")
     if answers and answers[0].step_s is None:

@@ -14,6 +14,7 @@ from feedline.analysis.model import (
     Cpus,
     Hook,
     LateRank,
+    Prediction,
     Report,
     Roofline,
     RunInfo,
@@ -218,6 +219,13 @@ def communication(report: Report, late_ranks: bool = True, in_short: bool = Fals
     if late_ranks:
         said += [late(one) for one in comm.late[:2] if one.persistent] or ([_changing(comm)] if comm.late else [])
     return [*said, clocks(comm.clocks, comm.clock_bound_s)] if comm.clock_bound_s and not in_short else said
+
+
+def tells(one: Prediction) -> bool:
+    """Whether a prediction differs from the measured step by more than its own error."""
+    if one.step_s is None or one.low is None or one.high is None:
+        return False
+    return not one.low <= one.step_s + one.gain_s <= one.high
 
 
 def late(one: LateRank) -> str:

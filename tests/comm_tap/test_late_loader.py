@@ -1,8 +1,11 @@
-"""A rank whose loader decodes larger images: it is named, with the decoding, and the network is not blamed."""
+"""Ranks that others wait for: they are named, with one cost, and the network is not blamed."""
 
+import pytest
 from comm_tap.launching import launch, say_what_went_wrong
+from truth import one_number
 
 from feedline.analysis.build import build
+from feedline.analysis.reports import terminal
 from feedline.analysis.scaling.late import late_of
 from feedline.analysis.scaling.measured import point_of
 from feedline.profiler.store.read import Run
@@ -21,3 +24,25 @@ def test_the_rank_that_decodes_larger_images_is_named_with_its_decoding(tmp_path
     waits = [report.ranks[str(rank)]["comm"]["exposed_wait_s"] for rank in range(3)]
     assert min(waits[:2]) > 5 * waits[2]
     assert late_of([run], point_of([run])).startswith("with 3 ranks, rank 2 is ")  # what `feedline scale` says of it
+    one_number.check(report)
+    costs = report.workers.per_sample
+    assert report.shown == 2 and max(costs, key=lambda stage: (stage != "total") * costs[stage].wall_s) == "decode"
+
+
+@pytest.mark.parametrize("phase", ["wait", "forward"])
+def test_a_late_rank_of_two_costs_one_number_and_the_throughput_is_of_both(tmp_path, phase):
+    say_what_went_wrong(launch(tmp_path, "late_rank.py", 2, phase))
+
+    report = build(Run.open(tmp_path / "run"))
+    one_number.check(report)
+
+    found = next(finding for finding in report.findings if finding.cause == "late_rank")
+    assert (found.blame.rank, found.blame.phase, report.shown) == (1, phase, 1)
+    late = report.comm.late[0]
+    assert found.predicted and late.cost_s == pytest.approx(found.cost_s)
+    assert 0.03 < found.cost_s < 0.06, "it sleeps 40 ms longer than the other"
+    answers = {one.what: one for one in report.comm.what_if}
+    assert "no late rank" not in answers and answers["rank 1 on time"].gain_s == found.cost_s
+    pace = report.throughput
+    assert pace.ranks == 2 and pace.all_ranks_samples_per_s == pytest.approx(2 * pace.samples_per_s, rel=0.1)
+    assert "samples/s of 2 ranks" in terminal.render(report)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from planted import photos
+from truth import one_number
 from warm_python import WarmPython
 
 pytestmark = pytest.mark.quiet
@@ -66,6 +67,7 @@ def findings(warm_python: WarmPython, program: str, photographs: tuple[int, int,
     assert ended.returncode == 0, ended.stderr[-2000:]
     found = json.loads(out.read_text())["findings"]
     assert found
+    one_number.check_run(folder / "run")
     return found
 
 

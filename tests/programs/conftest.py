@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from planted import photos
+from truth import one_number
 from warm_python import WarmPython
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -104,6 +105,7 @@ def recorder(folder: Path, outputs_of: Callable[[Path, list[list[str]]], Iterato
         said = [[line for line in output.splitlines() if varies not in line] for output in outputs]
         assert said[0] == said[-1]
         report = json.loads((folder / "out.json").read_text())
+        one_number.check_run(folder / "run")
         assert (report["run"]["state"], report["run"]["exit_code"]) == ("finished", 0)
         return Recorded(report, outputs[0])
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from truth import one_number
 
 import feedline
 from feedline.analysis.build import build
@@ -33,6 +34,8 @@ def recorded(tmp_path: Path) -> Callable[[Callable[[], Any]], tuple[Report, Proc
         with feedline.record(folder, strict=True):
             train()
         run = Run.open(folder)
-        return build(run), run.ranks[0].main
+        report = build(run)
+        one_number.check(report)
+        return report, run.ranks[0].main
 
     return record
