@@ -8,6 +8,7 @@ import os
 import pkgutil
 import re
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from types import CodeType, ModuleType
@@ -16,6 +17,7 @@ from typing import Any
 from feedline.profiler.errors import ScriptError
 from feedline.profiler.own_frames import leave_out_us
 
+MOST_CAUSES = 8  # of one exception, to look for a killed worker
 #: torch's own words (torch/utils/data/_utils/signal_handling.py, DataLoader.cpp).
 _KILLED = re.compile(r"DataLoader worker \(pid \d+\) is killed by signal: ([A-Z][A-Za-z ]{2,40})\.")
 
@@ -127,8 +129,17 @@ def ended_by(error: BaseException | None) -> str:
         return ""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
-    killed = _KILLED.search(text_of(error))
+    killed = next((found for one in _chain(error) if (found := _KILLED.search(text_of(one)))), None)
     return f"{name}, because a DataLoader worker was killed ({killed[1]})" if killed else name
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception and those that it came of; a loop among them ends it."""
+    for _ in range(MOST_CAUSES):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def show(error: BaseException | None) -> None:
