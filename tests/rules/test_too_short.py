@@ -1,0 +1,55 @@
+"""When there is no verdict, and when a verdict says how sure it is."""
+
+import numpy as np
+import pytest
+from rules.made_up import made_up_facts, waiting
+
+from feedline.analysis.certainty import interval
+from feedline.analysis.diagnose import diagnose, verdict
+from feedline.analysis.facts import Certainty
+from feedline.analysis.rules import too_short
+
+
+@pytest.mark.parametrize(
+    ("sure", "short"),
+    [
+        (Certainty(7, 0.35, 0.40), True),
+        (Certainty(8, 0.35, 0.40), False),
+        (Certainty(30, 0.04, 0.21), True),
+        (Certainty(30, 0.06, 0.60), False),
+        (Certainty(30, 0.00, 0.19), False),
+    ],
+)
+def test_below_eight_steps_or_with_an_interval_from_not_at_all_to_highly_nothing_is_judged(sure, short):
+    facts = waiting(60.0, certainty=sure)
+
+    assert (diagnose(facts)[0].cause == "too_short") is short
+    assert ("Too short to judge" in verdict(diagnose(facts), facts)) is short
+
+
+def test_a_verdict_of_an_uncertain_share_gives_its_interval():
+    unsure, sure = (waiting(60.0, certainty=Certainty(30, low, high)) for low, high in ((0.20, 0.56), (0.35, 0.41)))
+
+    assert "37.7 % (20 to 56 % with 95 % confidence) of the time" in verdict(diagnose(unsure), unsure)
+    assert "with 95 % confidence" not in verdict(diagnose(sure), sure)
+
+
+def test_without_a_loader_only_the_number_of_steps_counts():
+    facts = made_up_facts(certainty=Certainty(8, 0.0, 1.0))
+
+    assert diagnose(type(facts)(**{**vars(facts), "loader": None}))[0].cause == "input_not_seen"
+
+
+def test_more_steps_are_asked_for_the_wider_the_interval_is():
+    assert [too_short.needed(Certainty(*one)) for one in ((3, 0.0, 1.0), (20, 0.0, 0.3), (20, 0.0, 0.6))] == [16, 80, 320]
+
+
+def test_the_interval_of_a_share_holds_it_19_times_in_20():
+    draws, held = np.random.default_rng(0), 0
+    for _ in range(500):
+        part, rest = draws.exponential(3.0, 12), draws.normal(7.0, 1.0, 12)
+        low, high = interval(part, part + rest)
+        held += low <= 0.3 <= high
+
+    assert 0.90 < held / 500 < 0.98
+    assert interval(np.ones(1), np.ones(1)) == (0.0, 1.0)
