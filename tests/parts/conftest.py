@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from truth import one_number
 
 import feedline
 from feedline.analysis.build import build
@@ -48,6 +49,9 @@ def record(tmp_path: Path) -> Record:
         with feedline.record(tmp_path / "run"):
             train(*args)
         runs = parts(Run.open(tmp_path / "run"))
-        return Trained([build(run) for run in runs], runs)
+        reports = [build(run) for run in runs]
+        for report in reports:
+            one_number.check(report)
+        return Trained(reports, runs)
 
     return recorded

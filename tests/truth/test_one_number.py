@@ -2,16 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from planted import photos
 from reports.made_up import VARIANTS, report
 from truth import one_number
+from warm_python import WarmPython
 
 from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.model import Report
 
 MS = 1e-3
+EXAMPLE = Path(__file__).parents[2] / "examples" / "train_imagefolder.py"
 
 
 @pytest.mark.parametrize("variant", ["full", "no steps", "no workers", "one step", "unmeasured", "four ranks", "operators", "training"])
@@ -56,3 +60,15 @@ def with_step(**changes: Any) -> Callable[[Report], Report]:
 def test_a_planted_contradiction_is_found(plant: Callable[[Report], Report], found: str) -> None:
     with pytest.raises(AssertionError, match=found):
         one_number.check(plant(report()))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_report_of_the_example_does_not_contradict_itself(warm_python: WarmPython, tmp_path: Path, workers: int) -> None:
+    for kind in ("cats", "rockets"):
+        photos.write(tmp_path / "photos" / kind, 160, 120, 24)
+    options = ("--epochs", 2, "--batch-size", 4, "--size", 32, "--model", "squeezenet1_1", "--workers", workers)
+
+    done = warm_python.run("-m", "feedline", "run", "-q", "-o", "run", EXAMPLE, "photos", *options, folder=tmp_path)
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    one_number.check_run(tmp_path / "run")

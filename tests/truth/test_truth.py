@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from truth import one_number
 from warm_python import WarmPython
 
 pytestmark = pytest.mark.quiet
@@ -20,6 +21,7 @@ def record(warm_python: WarmPython, folder: Path, method: str, workers: int, *op
     options = ("-q", *options, "-o", folder / "run", "--json", out)
     done = warm_python.run("-m", "feedline", "run", *options, PROGRAM, method, workers, truth, folder=folder)
     assert done.returncode == 0, done.stderr
+    one_number.check_run(folder / "run")
     batches = [json.loads(line) for line in Path(f"{truth}.batches").read_text().splitlines()]
     return json.loads(out.read_text()), json.loads(truth.read_text()), batches
 
