@@ -47,7 +47,7 @@ def left_out(step: StepSummary, turns: bool, for_ranks: float) -> dict[str, floa
         "waiting for batches": sum(step.stages.get(name, 0.0) for name in WAITING),
         "making batches": sum(step.stages.get(name, 0.0) for name in INLINE) if turns else 0.0,
         "waiting for other ranks": for_ranks,
-        "waiting for a CPU": step.runqueue_s or 0.0,
+        "waiting for a CPU in forward and backward": step.runqueue_s or 0.0,
     }
 
 

@@ -26,7 +26,8 @@ def check(facts: Facts) -> Finding | None:
     if weight is Severity.INFO:
         return None
     heaviest = _heaviest(facts)
-    names = f", {heaviest[0].name} most of all ({seconds(heaviest[0].wall_s)} per sample)" if heaviest else ""
+    names = f", {heaviest[0].name} most of all" if heaviest else ""
+    names += f" ({seconds(heaviest[0].cpu_s)} of CPU per sample)" if heaviest and heaviest[0].cpu_s else ""
     return Finding(
         CAUSE,
         weight,

@@ -31,7 +31,7 @@ def check(facts: Facts) -> Finding | None:
     ]
     if cost is not None:
         evidence.append(Evidence("decode per sample", cost.wall_s, "s"))
-    each = f", {seconds(cost.wall_s)} each" if cost else ""
+    each = f", {seconds(cost.cpu_s)} of CPU each" if cost and cost.cpu_s else ""  # of wall time it may be ten times that, on full CPUs
     return Finding(
         CAUSE,
         weight,

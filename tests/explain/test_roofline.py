@@ -107,7 +107,10 @@ def test_what_a_figure_leaves_out_is_in_its_sentence_and_sums_to_the_whole() -> 
     says = {one.name: one.says for one in made(full).roofs}
 
     assert says["workers"] == "2 workers, 16.0 ms per sample without 20.0 ms waiting for a CPU"  # of a sample of 36 ms
-    assert says["step"] == "a step takes 40.0 ms for 4 samples without 40.0 ms waiting for batches and 20.0 ms waiting for a CPU"
+    assert (
+        says["step"]
+        == "a step takes 40.0 ms for 4 samples without 40.0 ms waiting for batches and 20.0 ms waiting for a CPU in forward and backward"
+    )
 
 
 def test_limits_of_the_cpus_say_what_other_programs_hold_of_them() -> None:
