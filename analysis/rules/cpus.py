@@ -83,6 +83,11 @@ def own_share(facts: Facts) -> float | None:
     return used / facts.effective_cpus if used is not None and facts.effective_cpus > 0 else None
 
 
+def left_by_others(facts: Facts) -> float:
+    """CPUs that the training may use beside the other programs; one at least, which it shares with them."""
+    return max(1.0, facts.effective_cpus - ((facts.cpus.others or 0.0) if facts.cpus else 0.0))
+
+
 def waiting_cpus(facts: Facts) -> float:
     """CPUs that the training lacks: its threads that could run but have no CPU, on average, of those that are measured."""
     crew = facts.workers

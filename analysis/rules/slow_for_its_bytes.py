@@ -60,8 +60,7 @@ def copying_s(nbytes: float) -> float:
 
 def enough_threads(facts: Facts) -> int:
     """Threads that have a CPU each beside the workers, or else beside other programs."""
-    others = facts.cpus.others or 0.0 if facts.cpus else 0.0
-    return 1 if num_workers(facts) else max(1, int(facts.effective_cpus - others))
+    return 1 if num_workers(facts) else int(cpus.left_by_others(facts))
 
 
 def _of_copying(facts: Facts) -> Cost | None:

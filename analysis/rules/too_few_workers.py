@@ -59,12 +59,12 @@ def needed(facts: Facts) -> int | None:
 
 
 def _carried(facts: Facts, wanted: int) -> int:
-    """How many workers the CPUs can run: one each, more where a sample is partly blocked."""
-    total = cpus.total(facts)
+    """How many workers the CPUs can run that other programs leave: one each, more where a sample is partly blocked."""
+    total, room = cpus.total(facts), cpus.left_by_others(facts)
     if total is None or total.cpu_s is None:
-        return math.ceil(facts.effective_cpus)
+        return math.ceil(room)
     alone_s = total.wall_s - (total.runqueue_s or 0.0)
-    return math.ceil(min(float(wanted), facts.effective_cpus * alone_s / max(total.cpu_s, 1e-9)))
+    return math.ceil(min(float(wanted), room * alone_s / max(total.cpu_s, 1e-9)))
 
 
 def _says(facts: Facts, workers: int) -> str:

@@ -91,3 +91,9 @@ def test_a_loader_without_the_setting_is_left_alone():
 
 def test_a_healthy_training_has_enough():
     assert check(made_up_facts()) is None
+
+
+def test_workers_are_asked_for_as_far_as_other_programs_leave_cpus():
+    fix = check(without_workers(effective_cpus=4.0, others=2.5, used_cpus=1.0, sample={"dataset": (9.0, 0.0, 0.0)})).fix
+
+    assert fix == "set num_workers=2; this training uses 1.00 of 4 CPUs, other programs 2.50; 0.500 are free"
