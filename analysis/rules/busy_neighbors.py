@@ -1,4 +1,6 @@
-"""Other programs hold the CPUs that the training waits for."""
+"""Other programs hold the CPUs that the training waits for, or that workers would make batches on."""
+
+from dataclasses import replace
 
 from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.facts import Facts
@@ -6,21 +8,23 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import number, seconds, share
 from feedline.analysis.rules import cpus
 from feedline.analysis.rules.held import held, num_workers
+from feedline.analysis.rules.too_few_workers import gained_s, needed
 
 CAUSE = "busy_neighbors"
 
 
 def check(facts: Facts) -> Finding | None:
-    """Compare the CPUs that other programs hold with those that the training lacks while its step takes its time."""
+    """Compare the CPUs that other programs hold with those that the training lacks, and with those that workers would need."""
     use, mean_s = facts.cpus, facts.step.mean_s
-    if use is None or not use.others or use.others < MIN_OTHERS or mean_s <= 0:
+    if use is None or use.own is None or not use.others or use.others < MIN_OTHERS or mean_s <= 0:
         return None
     waits_s = waiting_s(facts)
-    cost_s = waits_s * cpus.by_others(facts)
-    weight = Severity.of(cost_s / mean_s)
+    queues_s, kept_s = waits_s * cpus.by_others(facts), kept_from_workers_s(facts)
+    weight = Severity.of(max(queues_s, kept_s) / mean_s)
     if weight is Severity.INFO:
         return None
     held_by = f"other programs hold {number(use.others)} of the {use.affinity or use.allowed:g} CPUs that this training may run on"
+    waits = f"{seconds(waits_s)} of each {seconds(mean_s)} step ({share(waits_s / mean_s)}) is waiting for a CPU"
     found = [
         ("CPUs that other programs use", use.others, "CPUs"),
         ("CPUs that this training uses", use.own, "CPUs"),
@@ -32,12 +36,12 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"{held_by}, and {seconds(waits_s)} of each {seconds(mean_s)} step ({share(waits_s / mean_s)}) is waiting for a CPU",
+        says=f"{held_by}, and {waits if queues_s >= kept_s else 'no CPU is left for workers to make batches on beside the step'}",
         evidence=[Evidence(what, value, unit) for what, value, unit in found if value is not None],
-        fix="end the other programs (top shows them) or keep them off these CPUs with taskset or a control group, and record again: "
-        "they are part of every other figure here",
+        fix="end the other programs (top shows them) or keep them off these CPUs with taskset or a control group"
+        f"{_then(facts, queues_s >= kept_s)}",
         disproof="without the other programs the step takes as long",
-        cost_s=cost_s,
+        cost_s=max(queues_s, kept_s),
     )
 
 
@@ -46,3 +50,24 @@ def waiting_s(facts: Facts) -> float:
     own = (facts.main_runqueue_share or 0.0) * facts.step.mean_s
     of_workers = held(facts).making_s * (cpus.runqueue_share(facts) or 0.0) if num_workers(facts) else 0.0
     return min(own + of_workers, facts.step.mean_s)
+
+
+def kept_from_workers_s(facts: Facts) -> float:
+    """Seconds of the mean step that more workers would spare with the CPUs of the other programs, and do not without."""
+    now, then = gained_s(facts), gained_s(alone(facts))
+    return max(0.0, then.low - now.low) if now is not None and then is not None else 0.0
+
+
+def alone(facts: Facts) -> Facts:
+    """The same with the other programs' CPUs free."""
+    use = facts.cpus
+    if use is None or use.own is None:
+        return facts
+    return replace(facts, cpus=replace(use, others=0.0, free=max(0.0, use.allowed - use.own)))
+
+
+def _then(facts: Facts, waits: bool) -> str:
+    workers = None if waits else needed(alone(facts))
+    if workers is None:
+        return ", and record again: they are part of every other figure here"
+    return f", then set num_workers={workers}"

@@ -34,6 +34,15 @@ def test_programs_that_hold_nobody_up_are_not_spoken_of(facts):
     assert check(facts) is None
 
 
+def test_cpus_that_workers_would_need_are_what_a_neighbor_takes_from_a_training_without_workers():
+    facts = {"effective_cpus": 2.0, "used_cpus": 1.0}
+    beside = diagnose(without_workers(**facts, others=1.0))[0]
+
+    assert diagnose(without_workers(**facts))[0].cause == "too_few_workers"
+    assert beside.cause == "busy_neighbors" and "no CPU is left for workers" in beside.says
+    assert beside.fix.endswith("then set num_workers=2")
+
+
 def test_it_goes_before_what_the_training_would_be_told_alone():
     facts = without_workers(**CROWDED, main_runqueue_share=0.4, sample={"decode": (2.0, 0.7, 0.0)})
 
