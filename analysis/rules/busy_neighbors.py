@@ -7,10 +7,11 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import number, seconds, share
 from feedline.analysis.rules import cpus
-from feedline.analysis.rules.held import held, num_workers
+from feedline.analysis.rules.held import MIN_WAIT_SHARE, held, num_workers
 from feedline.analysis.rules.too_few_workers import gained_s, needed
 
 CAUSE = "busy_neighbors"
+NO_ROOM = "no CPU is left for workers to make batches on beside the step"
 
 
 def check(facts: Facts) -> Finding | None:
@@ -20,11 +21,12 @@ def check(facts: Facts) -> Finding | None:
         return None
     waits_s = waiting_s(facts)
     queues_s, kept_s = waits_s * cpus.by_others(facts), kept_from_workers_s(facts)
-    weight = Severity.of(max(queues_s, kept_s) / mean_s)
+    weight, (queues, kept) = Severity.of(max(queues_s, kept_s) / mean_s), (part >= MIN_WAIT_SHARE * mean_s for part in (queues_s, kept_s))
     if weight is Severity.INFO:
         return None
     held_by = f"other programs hold {number(use.others)} of the {use.affinity or use.allowed:g} CPUs that this training may run on"
     waits = f"{seconds(waits_s)} of each {seconds(mean_s)} step ({share(waits_s / mean_s)}) is waiting for a CPU"
+    effects = [effect for effect, has in ((waits, queues), (NO_ROOM, kept)) if has]
     found = [
         ("CPUs that other programs use", use.others, "CPUs"),
         ("CPUs that this training uses", use.own, "CPUs"),
@@ -36,10 +38,9 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"{held_by}, and {waits if queues_s >= kept_s else 'no CPU is left for workers to make batches on beside the step'}",
+        says=f"{held_by}, and {', and '.join(effects)}",
         evidence=[Evidence(what, value, unit) for what, value, unit in found if value is not None],
-        fix="end the other programs (top shows them) or keep them off these CPUs with taskset or a control group"
-        f"{_then(facts, queues_s >= kept_s)}",
+        fix=f"end the other programs (top shows them) or keep them off these CPUs with taskset or a control group{_then(facts, kept)}",
         disproof="without the other programs the step takes as long",
         cost_s=max(queues_s, kept_s),
     )
@@ -66,8 +67,8 @@ def alone(facts: Facts) -> Facts:
     return replace(facts, cpus=replace(use, others=0.0, free=max(0.0, use.allowed - use.own)))
 
 
-def _then(facts: Facts, waits: bool) -> str:
-    workers = None if waits else needed(alone(facts))
+def _then(facts: Facts, kept: bool) -> str:
+    workers = needed(alone(facts)) if kept else None
     if workers is None:
         return ", and record again: they are part of every other figure here"
     return f", then set num_workers={workers}"

@@ -15,6 +15,9 @@ MEMORY_B_PER_S = 2e9
 #: What collating a sample takes whatever its size: looking at its type, a pointer, a call.
 PER_SAMPLE_S = 20e-6
 
+#: Stages of the main process whose operations torch runs in parallel.
+SAME_THREADS = ("forward", "loss", "backward", "optimizer")
+
 #: A slower machine, or copying twice, does not explain so many times as long.
 FAR_OFF = 10
 
@@ -25,8 +28,8 @@ def check(facts: Facts) -> Finding | None:
     if cost is None or not cost.bytes or ratio is None or ratio <= cpus.MIN_PROCESS_RATIO:
         return None
     should_s, working_s = copying_s(cost.bytes), (cost.cpu_s or 0.0) + (cost.blocked_s or 0.0)
-    cost_s = held(facts).making_s * making_share(facts, "collate") * max(0.0, 1 - should_s / cost.wall_s)
-    weight = severity(facts, cost_s)
+    collate_s = held(facts).making_s * making_share(facts, "collate") * max(0.0, 1 - should_s / cost.wall_s)
+    weight = severity(facts, collate_s)
     if working_s < FAR_OFF * should_s or not _queues(cost) or weight is Severity.INFO:
         return None
     threads, where = enough_threads(facts), "worker_init_fn" if num_workers(facts) else "the main process"
@@ -37,6 +40,7 @@ def check(facts: Facts) -> Finding | None:
         ("bytes per sample", cost.bytes, "B"),
         ("what copying them takes at most", should_s, "s"),
         ("process CPU over thread CPU", ratio, "1"),
+        ("forward, loss, backward and optimizer per step, on the same threads", beside_s(facts), "s"),
     ]
     copied = (
         f"collate takes {seconds(cost.wall_s)} per sample to copy {size(cost.bytes)}, which memory does in less than {seconds(should_s)}"
@@ -49,8 +53,13 @@ def check(facts: Facts) -> Finding | None:
         evidence=[Evidence(what, value, unit) for what, value, unit in found if value is not None],
         fix=f"call torch.set_num_threads({threads}) in {where}, or start the program with OMP_NUM_THREADS={threads}",
         disproof=f"collate that takes as long with OMP_NUM_THREADS={threads}",
-        cost_s=cost_s,
+        cost_s=collate_s + beside_s(facts),
     )
+
+
+def beside_s(facts: Facts) -> float:
+    """Seconds of the mean step in torch's operations that run on the threads that collate: they spin as well, how much is not known."""
+    return 0.0 if num_workers(facts) else sum(facts.step.stages.get(stage, 0.0) for stage in SAME_THREADS)
 
 
 def copying_s(nbytes: float) -> float:

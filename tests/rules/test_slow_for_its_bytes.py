@@ -23,7 +23,7 @@ def test_a_collate_that_spins_is_the_first_finding_and_names_threads_and_neighbo
     assert finding.cause == "slow_for_its_bytes"
     assert "collate takes 4.00 ms per sample to copy 160 kB" in finding.says and "other programs 1.30" in finding.says
     assert "torch.set_num_threads(1)" in finding.fix and "OMP_NUM_THREADS=1" in finding.fix
-    assert finding.cost_s == pytest.approx(32 * (4e-3 - 100e-6))
+    assert finding.cost_s == pytest.approx(32 * (4e-3 - 100e-6) + 98e-3)  # at most: forward, backward and optimizer spin as well
 
 
 def test_threads_that_have_a_cpu_each_beside_other_programs_are_left():
