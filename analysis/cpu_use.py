@@ -41,9 +41,9 @@ def cpu_use(shown: Gathered, gauges: list[Gauge], beside: Iterable[tuple[Gathere
     own = None if None in used else min(sum(one for one in used if one is not None), allowed)
     busy = _mean(shown, shown, gauges, "cpu/allowed") if mask != whole else _mean(shown, shown, gauges, "cpu/machine")
     if own is None or busy is None or mask is None:
-        return Cpus(allowed, quota, mask, own, None, None)
+        return Cpus(allowed, quota, mask, own, None, None, len(of_rank))
     others = max(0.0, busy * mask - own)
-    return Cpus(allowed, quota, mask, own, others, max(0.0, min(mask - own - others, allowed - own)))
+    return Cpus(allowed, quota, mask, own, others, max(0.0, min(mask - own - others, allowed - own)), len(of_rank))
 
 
 def _mean(shown: Gathered, rank: Gathered, gauges: list[Gauge], name: str) -> float | None:

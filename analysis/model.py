@@ -222,6 +222,7 @@ class Cpus:
     own: float | None  # by the training's processes on this machine, of all ranks, helper threads included
     others: float | None  # by other programs, on the CPUs of the affinity mask
     free: float | None  # that the training may use and that were idle
+    ranks: int = 1  # of the run, that share them
 
 
 @dataclass(frozen=True)

@@ -195,6 +195,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         ),
         "others": Field("CPUs", "CPU seconds per second of other programs on the CPUs of the affinity mask", _NO_READING),
         "free": Field("CPUs", "CPUs that were idle and that the run may use", _NO_READING),
+        "ranks": Field("ranks", "Ranks of the run on this machine, which share the CPUs"),
     },
     "Hook": {
         "name": Field("", "What is attached to"),

@@ -84,8 +84,9 @@ def own_share(facts: Facts) -> float | None:
 
 
 def left_by_others(facts: Facts) -> float:
-    """CPUs that the training may use beside the other programs; one at least, which it shares with them."""
-    return max(1.0, facts.effective_cpus - ((facts.cpus.others or 0.0) if facts.cpus else 0.0))
+    """CPUs that a rank may use beside the other programs; one at least, which it shares with them."""
+    use = facts.cpus
+    return max(1.0, (facts.effective_cpus - (use.others or 0.0)) / use.ranks if use else facts.effective_cpus)
 
 
 def waiting_cpus(facts: Facts) -> float:
@@ -103,7 +104,7 @@ def by_others(facts: Facts) -> float:
     use, lacking = facts.cpus, waiting_cpus(facts)
     if use is None or not use.others or use.own is None or lacking <= 0:
         return 0.0
-    return min(1.0, min(use.others, max(0.0, use.allowed - use.own)) / lacking)
+    return min(1.0, min(use.others, max(0.0, use.allowed - use.own)) / (lacking * use.ranks))
 
 
 def saturated(facts: Facts) -> bool:

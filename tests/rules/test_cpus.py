@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from rules.made_up import waiting
 
@@ -29,6 +31,14 @@ def test_what_a_quota_keeps_from_the_run_is_not_other_programs_doing():
     facts = waiting(sample=QUEUED, effective_cpus=0.5, used_cpus=0.5, others=1.5)
 
     assert cpus.by_others(facts) == 0 and cpus.saturated(facts)
+
+
+def test_ranks_of_one_machine_share_what_other_programs_leave():
+    facts = waiting(sample=QUEUED, others=0.8)
+    two = replace(facts, cpus=replace(facts.cpus, ranks=2))
+
+    assert (cpus.by_others(facts), cpus.by_others(two)) == (pytest.approx(1), pytest.approx(0.5))
+    assert cpus.left_by_others(two) == pytest.approx(3.6)
 
 
 @pytest.mark.parametrize(
