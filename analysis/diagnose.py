@@ -43,6 +43,7 @@ BEFORE: dict[str, frozenset[str]] = {
     "too_few_workers": frozenset({"oversize_images", "decode_bound", "float32_on_host", "augmentation_bound"}),
     "straggler_in_order": frozenset({"blocked"}),
     "fewer_workers": frozenset({"cpu_saturated"}),
+    "made_one_by_one": frozenset({"cpu_saturated"}),
     "small_files": frozenset({"cold_storage"}),
     "objects_in_queue": frozenset({"cpu_saturated"}),
     "custom_collate": frozenset({"cpu_saturated"}),

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from twins import Estimate, machine, table, write_json
+from twins import Estimate, machine, table, wait_for_quiet, write_json
 
 PROGRAM = Path(__file__).resolve().parent / "programs" / "advised_training.py"
 FASTER, SLOWER = 0.98, 1.05  # a ratio of steps below the first counts as faster, above the second as harm
@@ -40,6 +40,7 @@ DATA: dict[str, tuple[Sequence[int], str]] = {
 #: What stands for the model: products of matrices (0.2 to 0.3 ms each), or an accelerator's time.
 MODELS = ("", "--products 5", "--products 60", "--sleep-ms 3", "--sleep-ms 15", "--sleep-ms 50")
 WORKERS = (0, 1, 2, 4)
+WHOLE = ("--data memory", "--data images")  # what the program can make in one call
 COLLATE_FIXES = ("custom_collate", "objects_in_queue")
 
 
@@ -88,14 +89,16 @@ def steps(training: str) -> int:
     return 40 if slow else 100 if "15" in training or "--products 5" in training or "--batch 4 " not in training else 200
 
 
-def advice(findings: list[dict[str, Any]]) -> tuple[str, str]:
+def advice(training: str, findings: list[dict[str, Any]]) -> tuple[str, str]:
     """The first finding that a command-line argument can follow, and that argument; empty where there is none."""
     for finding in findings:
-        workers = re.search(r"num_workers=(\d+)", finding["fix"])
+        workers = re.search(r"set num_workers=(\d+)", finding["fix"])
         if workers and finding["severity"] != "info":
             return finding["cause"], f"--workers {workers[1]}"
         if finding["cause"] in COLLATE_FIXES:
             return finding["cause"], "--collate default"
+        if finding["cause"] == "made_one_by_one" and training.startswith(WHOLE):
+            return finding["cause"], "--whole"
     return "", ""
 
 
@@ -116,17 +119,18 @@ def record(training: str, folder: Path) -> dict[str, Any]:
 
 def twins(training: str, change: str, rounds: int) -> list[tuple[float, float]]:
     """Seconds per step before and after, round by round."""
-    command = [sys.executable, str(PROGRAM), *shlex.split(training), "--twin", change, "--rounds", str(rounds)]
+    command = [sys.executable, str(PROGRAM), *shlex.split(training), f"--twin={change}", "--rounds", str(rounds)]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     return [(before, after) for before, after in json.loads(ended.stdout)]
 
 
-def attempt(training: str, rounds: int) -> Tried:
+def attempt(training: str, rounds: int, quiet: float) -> Tried:
     training = f"{training} --steps {steps(training)}"
+    wait_for_quiet(quiet, 600)
     with tempfile.TemporaryDirectory() as folder:
         report = record(training, Path(folder))
     findings = report["findings"]
-    cause, change = advice(findings)
+    cause, change = advice(training, findings)
     costs = {finding["cause"]: finding["cost_s"] / report["step"]["mean_s"] for finding in findings}
     said = Tried(training, cause, change, list(costs), costs.get(cause, 0.0))
     if not change:
@@ -149,12 +153,13 @@ def main() -> None:
     parser.add_argument("--only", default="", help="kinds of data, separated by commas")
     parser.add_argument("--every", type=int, default=1, help="try one training of the grid in N")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--quiet", type=float, default=1.0, help="wait up to 10 minutes for a load average below this before each")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     wanted = [training for training in grid() if not given.only or training.split()[1] in given.only.split(",")][:: given.every]
     found = []
     for training in wanted:
-        found.append(attempt(training, given.rounds))
+        found.append(attempt(training, given.rounds, given.quiet))
         print(found[-1].outcome, *row(found[-1]), sep=" | ", file=sys.stderr, flush=True)
     tried = [one for one in found if one.ratio is not None]
     outcomes = [one.outcome for one in tried]

@@ -18,6 +18,7 @@ from feedline.analysis.rules import (
     fewer_workers,
     float32_on_host,
     late_rank,
+    made_one_by_one,
     objects_in_queue,
     oversize_images,
     slow_for_its_bytes,
@@ -36,6 +37,7 @@ RULES: list[Rule] = [
     # feasibility: is anything there to make batches beside the step?
     too_few_workers.check,
     fewer_workers.check,
+    made_one_by_one.check,
     # lifecycle
     epoch_restart.check,
     # transport

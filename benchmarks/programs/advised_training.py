@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
 
 MATMUL = 192  # a product of two such matrices takes 0.2 to 0.3 ms on one core
 CLASSES = 10
@@ -48,7 +48,10 @@ class Memory(Dataset[Any]):
     def __len__(self) -> int:
         return self.number
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, list):  # a whole batch
+            numbers = torch.tensor(index)
+            return self.rows[numbers % 512], numbers % CLASSES
         return self.rows[index % 512], index % CLASSES
 
 
@@ -57,8 +60,9 @@ class Images(Memory):
 
     shape = (3, 32, 32)
 
-    def __getitem__(self, index: int) -> Any:
-        return self.rows[index % 512].sub(0.5).div(0.25), index % CLASSES
+    def __getitem__(self, index: Any) -> Any:
+        rows, label = super().__getitem__(index)
+        return rows.sub(0.5).div(0.25), label
 
 
 class Jpeg(Memory):
@@ -163,7 +167,10 @@ class Training:
         torch.set_num_threads(given.threads)
         data = DATA[given.data](given.batch * given.steps)
         workers: dict[str, Any] = {"num_workers": given.workers, "persistent_workers": given.workers > 0}
-        self.loader: DataLoader[Any] = DataLoader(data, given.batch, shuffle=True, collate_fn=COLLATES[given.collate], **workers)
+        how: dict[str, Any] = {"batch_size": given.batch, "shuffle": True, "collate_fn": COLLATES[given.collate]}
+        if given.whole:
+            how = {"batch_size": None, "sampler": BatchSampler(RandomSampler(data), given.batch, drop_last=False)}
+        self.loader: DataLoader[Any] = DataLoader(data, **how, **workers)
         self.model = nn.Linear(32, CLASSES)
         self.optimizer = torch.optim.SGD(self.model.parameters(), 1e-6)
         self.matrix = torch.randn(MATMUL, MATMUL)
@@ -189,6 +196,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--collate", choices=COLLATES, default="default")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--whole", action="store_true", help="make each batch in one call; for memory and images")
     parser.add_argument("--steps", type=int, default=100, help="per epoch")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--products", type=int, default=0, help=f"of {MATMUL} x {MATMUL} matrices per step: work of the CPU")

@@ -38,3 +38,8 @@ def test_the_time_of_the_queue_is_not_taken_for_a_copy_of_four_kilobytes(causes)
 @pytest.mark.quiet
 def test_the_first_finding_is_that_workers_cost_more_than_they_spare(causes):
     assert causes()[0] == "fewer_workers"
+
+
+@pytest.mark.quiet
+def test_without_workers_the_first_finding_is_that_batches_are_made_one_by_one(causes):
+    assert causes("healthy")[0] == "made_one_by_one"

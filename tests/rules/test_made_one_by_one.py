@@ -1,0 +1,33 @@
+import pytest
+from rules.made_up import SAMPLE, made_up_facts, without_workers
+
+from feedline.analysis.diagnose import diagnose
+from feedline.analysis.finding import Severity
+from feedline.analysis.rules.made_one_by_one import check
+
+STEP = {"forward": 0.3, "backward": 0.4, "optimizer": 0.1, "other": 0.0, "copy": 0.0}
+
+
+def rows(us: float, **changes):
+    """Batches of 32 rows in memory, each stage of which takes so many microseconds per sample."""
+    sample = dict.fromkeys(SAMPLE, (us / 1e3, 0.0, 0.0))
+    return without_workers(sample=sample, stages=STEP, loader={"batch_bytes": 4096.0}, batch_tensors=2.0, **changes)
+
+
+def test_batches_that_are_cheaper_to_make_than_to_receive_stay_in_the_main_process():
+    finding = check(rows(3.0))
+
+    assert (finding.cause, finding.severity) == ("made_one_by_one", Severity.HIGH)
+    assert finding.cost_s == pytest.approx(0.48e-3)
+    assert "workers cannot spare it: receiving a batch from one takes 400 µs to 1.10 ms" in finding.says
+    assert [found.cause for found in diagnose(rows(3.0))] == ["made_one_by_one"]
+
+
+def test_batches_that_take_longer_than_receiving_them_are_work_for_workers():
+    assert check(rows(30.0)) is None
+    assert "too_few_workers" in [finding.cause for finding in diagnose(rows(30.0))]
+
+
+def test_with_workers_or_without_a_batch_it_is_silent():
+    assert check(made_up_facts()) is None
+    assert check(rows(3.0, settings={"num_workers": 4})) is None
