@@ -1,21 +1,23 @@
 """Workers cost the step more than they spare it: making its batches takes the main process less time than receiving them."""
 
+import math
+
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds
 from feedline.analysis.rules import custom_collate, epoch_restart, objects_in_queue, too_few_workers
-from feedline.analysis.rules.handover import alone_s, crowded, making_s
+from feedline.analysis.rules.handover import alone_s, at_best_s, crowded, making_s, receiving_s, with_workers_s
 from feedline.analysis.rules.held import MIN_WAIT_SHARE, held, num_workers, severity
 
 CAUSE = "fewer_workers"
 
-#: What else can be done about the queue. Where that spares the step more together, workers stay.
+#: What else can be done about workers and their queue.
 OTHERWISE = (too_few_workers.check, epoch_restart.check, objects_in_queue.check, custom_collate.check)
 
 
 def check(facts: Facts) -> Finding | None:
-    """Compare the step as it is with one in which the main process makes the batches; silent where other fixes would
-    spare it more, and where other programs hold the CPUs."""
+    """Compare the step as it is with one in which the main process makes the batches; silent where workers in
+    order would be better still, and where other programs hold the CPUs."""
     workers, making, alone = num_workers(facts), making_s(facts), alone_s(facts)
     if not workers or making is None or alone is None or crowded(facts):
         return None
@@ -23,7 +25,7 @@ def check(facts: Facts) -> Finding | None:
     weight = severity(facts, cost_s)
     if weight is Severity.INFO or cost_s < MIN_WAIT_SHARE * facts.step.mean_s:
         return None
-    if sum(finding.cost_s for rule in OTHERWISE if (finding := rule(facts))) > cost_s:
+    if any(rule(facts) for rule in OTHERWISE) and _in_order_s(facts) <= alone:
         return None
     loading = held(facts).total_s - held(facts).start_s
     return Finding(
@@ -36,6 +38,13 @@ def check(facts: Facts) -> Finding | None:
         disproof="samples per second that do not rise with num_workers=0",
         cost_s=cost_s,
     )
+
+
+def _in_order_s(facts: Facts) -> float:
+    """The step with as many workers as it needs, which neither restart nor send more than descriptors of tensors."""
+    workers = max(num_workers(facts) or 1, too_few_workers.needed(facts) or 1)
+    step = with_workers_s(facts, workers, min(receiving_s(facts).high, at_best_s(facts).high))
+    return math.inf if step is None else step
 
 
 def _evidence(facts: Facts, making: float) -> list[Evidence]:
