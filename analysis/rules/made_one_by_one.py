@@ -26,8 +26,8 @@ def check(facts: Facts) -> Finding | None:
         evidence=[
             Evidence("making a step's batches (S)", making, "s"),
             Evidence("making one sample", making / size, "s"),
-            Evidence("receiving a step's batches from workers would take at least", receiving.low, "s"),
-            Evidence("receiving a step's batches from workers would take at most", receiving.high, "s"),
+            Evidence("receiving them from workers, at least (not measured in this run)", receiving.low, "s"),
+            Evidence("receiving them from workers, at most (not measured in this run)", receiving.high, "s"),
         ],
         fix="keep num_workers=0 and make each batch in one call: index with all of its indices at once "
         "(sampler=BatchSampler(...), batch_size=None) and transform the whole batch; or take larger batches",

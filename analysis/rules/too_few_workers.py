@@ -69,8 +69,9 @@ def _carried(facts: Facts, wanted: int) -> int:
 
 def _says(facts: Facts, workers: int) -> str:
     if workers == 0:
-        making, step = seconds(held(facts).making_s), seconds(facts.step.mean_s)
-        return f"no workers: the main process makes every batch itself, {making} of each {step} step"
+        making, step, receiving = seconds(held(facts).making_s), seconds(facts.step.mean_s), receiving_s(facts)
+        instead = f"receiving it from workers would take {seconds(receiving.low)} to {seconds(receiving.high)}"
+        return f"no workers: the main process makes every batch itself, {making} of each {step} step; {instead}"
     batch = seconds(facts.workers.fetch_mean_s if facts.workers else None)
     step = seconds(compute_s(facts))
     return f"{workers} worker{'s' * (workers > 1)} cannot keep pace: a batch takes {batch} to make, a step without waiting {step}"
@@ -88,8 +89,8 @@ def _evidence(facts: Facts) -> list[Evidence]:
         ("CPUs that may be used", facts.effective_cpus, "CPUs"),
     ]
     if num_workers(facts) == 0:
-        found.insert(2, ("receiving a step's batches from workers would take at least", receiving.low, "s"))
-        found.insert(3, ("receiving a step's batches from workers would take at most", receiving.high, "s"))
+        found.insert(2, ("receiving them from workers, at least (not measured in this run)", receiving.low, "s"))
+        found.insert(3, ("receiving them from workers, at most (not measured in this run)", receiving.high, "s"))
     return [Evidence(what, value, unit) for what, value, unit in found if value is not None]
 
 
