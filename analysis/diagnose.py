@@ -29,6 +29,8 @@ BEFORE: dict[str, frozenset[str]] = {
     "busy_neighbors": frozenset(
         {
             "too_few_workers",
+            "fewer_workers",
+            "made_one_by_one",
             "epoch_restart",
             "small_files",
             "cold_storage",

@@ -6,7 +6,7 @@ from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules import cpus
 from feedline.analysis.rules.held import severity
 from feedline.analysis.rules.storage import MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s
-from feedline.analysis.rules.too_few_workers import needed
+from feedline.analysis.rules.too_few_workers import advised
 
 CAUSE = "blocked"
 SLEEP, LOCK, NETWORK, PROCESS, UNKNOWN = "sleep", "lock", "network", "another process", "unknown"
@@ -80,7 +80,7 @@ def _evidence(facts: Facts, blocked: float, others: dict[str, float]) -> list[Ev
 
 
 def _fix(facts: Facts, kind: str) -> str:
-    number = needed(facts) if kind in OVERLAPS and not cpus.saturated(facts) else None
+    number = advised(facts) if kind in OVERLAPS and not cpus.saturated(facts) else None
     more = f"; workers overlap what must remain: set num_workers={number}" if number is not None else ""
     where = "" if kind == UNKNOWN else "; `py-spy dump --pid PID` of a worker shows the line"
     return FIX[kind] + where + more

@@ -6,7 +6,7 @@ from feedline.analysis.quantities import share, size
 from feedline.analysis.rules.cpus import saturated
 from feedline.analysis.rules.held import severity
 from feedline.analysis.rules.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
-from feedline.analysis.rules.too_few_workers import needed
+from feedline.analysis.rules.too_few_workers import advised
 
 CAUSE = "cold_storage"
 
@@ -39,7 +39,7 @@ def check(facts: Facts) -> Finding | None:
 
 
 def _fix(facts: Facts) -> str:
-    number = None if saturated(facts) else needed(facts)
+    number = None if saturated(facts) else advised(facts)
     workers = "use more workers" if number is None else f"set num_workers={number}"
     return (
         f"{workers} while bytes/s still grow with them; else move the data to a faster or local disk, keep it in memory, or store fewer "

@@ -21,10 +21,10 @@ MIN_COMPUTE_SHARE = 0.05
 def check(facts: Facts) -> Finding | None:
     """Compare the step as it is with the one that more workers would make; silent where the CPUs are full."""
     workers, gain = num_workers(facts), gained_s(facts)
-    if workers is None or gain is None or cpus.queueing(facts):
+    if workers is None or gain is None or advised(facts) is None or cpus.queueing(facts):
         return None
     weight = severity(facts, gain.low)
-    if weight is Severity.INFO or gain.low < MIN_WAIT_SHARE * facts.step.mean_s:
+    if weight is Severity.INFO:
         return None
     return Finding(CAUSE, weight, _says(facts, workers), _evidence(facts), _fix(facts, workers), _DISPROOF, gain.high)
 
@@ -46,6 +46,12 @@ def gained_s(facts: Facts) -> Between | None:
     if now is None or slow is None or fast is None:
         return None
     return Between(max(0.0, min(most, now - slow)), max(0.0, min(most, now - fast)))
+
+
+def advised(facts: Facts) -> int | None:
+    """W*, where the step would be shorter with it by more than the gate; else None."""
+    gain = gained_s(facts)
+    return needed(facts) if gain is not None and gain.low >= MIN_WAIT_SHARE * facts.step.mean_s else None
 
 
 def needed(facts: Facts) -> int | None:
