@@ -164,11 +164,10 @@ def _wait_seconds(step: StepSummary) -> float:
 
 
 def _traffic(rank: Gathered) -> Traffic:
-    sums = rank.makers.sums(Stage.TRAFFIC)
-    if not sums[0] or not rank.samples:
+    seen = rank.makers.traffic()
+    if seen is None or not rank.samples:
         return Traffic(None, None, None, None)
-    faults, disk, chars, calls = (float(sums[index]) / rank.makers.described for index in (1, 2, 4, 5))
-    return Traffic(read_chars=chars, read_calls=calls, disk_bytes=disk, major_faults=faults)
+    return Traffic(read_chars=seen.chars, read_calls=seen.calls, disk_bytes=seen.disk, major_faults=seen.faults)
 
 
 def run_info(run: Run, rank: Rank) -> RunInfo:

@@ -2,13 +2,15 @@
 
 The total (FETCH less COLLATE) is measured for every batch. Which share of it is reading, decoding, augmenting is estimated from one sample
 in N (taps/fetch.py) by a ratio estimator, sum(w part) / sum(w whole), whose standard error is reported (Cochran, Sampling Techniques,
-3rd edition, section 6.4). How the total is divided into CPU, waiting for a CPU and blocked is measured for every batch too: the samples
-in detail only say how that is spread over the stages, so that no column of stages exceeds its total.
+3rd edition, sections 2.6 and 6.4). How the total is divided into CPU, waiting for a CPU and blocked is measured for every batch too: the
+samples in detail only say how that is spread over the stages, so that no column of stages exceeds its total.
+
+Samples in which a process imported something, and its first one, are in none of this: what they take longer belongs to no part.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +18,8 @@ import numpy.typing as npt
 from feedline.analysis.boundaries import Records
 from feedline.analysis.model import SAMPLE_STAGES, Cost, Operation
 from feedline.analysis.timeline import IntArray, parents
-from feedline.profiler.events import Stage
+from feedline.profiler.events import Flag, Stage
+from feedline.profiler.noise_scale import NORMAL_975, student
 from feedline.profiler.store.read import Process
 
 PARTS = {Stage.READ: "read", Stage.DECODE: "decode", Stage.AUGMENT: "augment", Stage.USER: "user"}
@@ -52,14 +55,21 @@ class Details:
     queued: frozenset[str]
 
     @classmethod
-    def of(cls, process: Process, loaders: frozenset[int]) -> "Details":
-        """Collect one process's detailed samples for these loaders."""
+    def of_all(cls, processes: list[Process], loaders: frozenset[int]) -> "Details":
+        """The detailed samples of these loaders: those of first use only where there are no others."""
+        steady = cls.joined([cls.of(process, loaders) for process in processes])
+        return steady if len(steady.weight) else cls.joined([cls.of(process, loaders, first_use=True) for process in processes])
+
+    @classmethod
+    def of(cls, process: Process, loaders: frozenset[int], first_use: bool = False) -> "Details":
+        """Collect one process's detailed samples for these loaders, without those of first use or only these."""
         records = process.of(Stage.SAMPLE, *PARTS)
         own, home = self_times(records), np.full(len(records), -1, np.int64)
         above = parents(records["start"], records["wall"])
         for index in np.argsort(records["start"], kind="stable"):  # parents come before their children
             home[index] = index if records["stage"][index] == Stage.SAMPLE else home[above[index]] if above[index] >= 0 else -1
-        sample_at = np.flatnonzero((records["stage"] == Stage.SAMPLE) & np.isin(records["source"], list(loaders)))
+        wanted = (records["flags"] & Flag.FIRST != 0) == first_use
+        sample_at = np.flatnonzero((records["stage"] == Stage.SAMPLE) & np.isin(records["source"], list(loaders)) & wanted)
         position = np.full(len(records) + 1, -1, np.int64)
         position[sample_at] = np.arange(len(sample_at))
         row, count = position[home], len(sample_at)
@@ -133,16 +143,26 @@ class Details:
         samples = float(self.weight @ self.samples)
         return float(self.weight @ values) / samples if samples else 0.0
 
-    def share(self, part: FloatArray) -> tuple[float, float]:
-        """Share of the samples' wall time that a part's wall time takes, and the standard error of that share."""
+    def share(self, part: FloatArray, samples: int) -> tuple[float, float | None]:
+        """Share of the samples' wall time that a part's wall time takes, and the standard error of that share.
+
+        Twice the error is a 95 % interval also where few samples were looked at: it grows as Student's t does for as many as count alike
+        (Kish, Survey Sampling, 1965, section 11.7). None: one tells nothing of how the others differ. 0: all were looked at.
+
+        Args:
+            samples: of how many.
+        """
         whole, weight = self.whole["wall"], self.weight
         total = float(weight @ whole)
         if total <= 0:
-            return 0.0, 0.0
-        ratio = float(weight @ part) / total
+            return 0.0, None
+        ratio, left = float(weight @ part) / total, max(0.0, 1 - float(self.samples.sum()) / samples)
+        alike = float(weight.sum()) ** 2 / float(weight @ weight)
+        if left > 0 and alike < 2:
+            return ratio, None
         residual = weight * (part - ratio * whole)
-        sampled_all = bool((weight <= 1).all())
-        return ratio, 0.0 if sampled_all else float(np.sqrt(residual @ residual)) / total
+        error = np.sqrt(left * float(residual @ residual)) / total
+        return ratio, float(error * np.sqrt(alike / (alike - 1)) * student(int(alike) - 1) / NORMAL_975) if left else 0.0
 
 
 def self_times(records: Records) -> dict[str, FloatArray]:
@@ -175,6 +195,16 @@ def _last_picture(records: Records, row: IntArray, count: int) -> FloatArray:
     return last
 
 
+class Traffic(NamedTuple):
+    """What one sample takes of its thread's and its process's counters, on average."""
+
+    faults: float
+    disk: float  # bytes
+    cpu: float  # ns of the whole process
+    chars: float  # bytes
+    calls: float
+
+
 @dataclass(frozen=True)
 class Makers:
     """The processes that make a set of loaders' batches: their workers, or the training process itself."""
@@ -199,6 +229,31 @@ class Makers:
                 total[index + 1] += np.maximum(records[name], 0).sum()
         return total
 
+    def first_use(self) -> IntArray:
+        """int64 [4]: samples of first use that were seen, and their wall, cpu and runqueue, ns."""
+        total = np.zeros(4, np.int64)
+        for process in self.processes:
+            first = self._first(process, Stage.SAMPLE)
+            total += [int(first["nbytes"].sum()), *(int(np.maximum(first[clock], 0).sum()) for clock in CLOCKS)]
+        return total
+
+    def traffic(self) -> "Traffic | None":
+        """File traffic of a sample, without the batches of first use where there are others; None where /proc does not tell."""
+        sums, described = self.sums(Stage.TRAFFIC).astype(float), float(self.described)
+        if not sums[0] or not described:
+            return None
+        fetches = self.sums(Stage.FETCH)
+        rows = np.concatenate([self._first(process, Stage.TRAFFIC) for process in self.processes])
+        samples = len(rows) * float(fetches[5]) / float(fetches[0])
+        if samples < described:
+            described -= samples
+            sums[1:] -= [max(0, int(rows[name].sum())) for name in ("wall", "cpu", "runqueue", "nbytes", "extra")]
+        return Traffic(*(sums[1:] / described).tolist())
+
+    def _first(self, process: Process, stage: Stage) -> Records:
+        records = process.of(stage)
+        return records[np.isin(records["source"], list(self.loaders)) & (records["flags"] & Flag.FIRST != 0)]
+
     @property
     def batches(self) -> int:
         """Batches made."""
@@ -215,29 +270,56 @@ class Makers:
         return any(bool((process.of(Stage.FETCH)["runqueue"] >= 0).any()) for process in self.processes)
 
 
+@dataclass(frozen=True)
+class Steady:
+    """The samples that are not of first use, as far as first use was seen.
+
+    Attributes:
+        samples: how many.
+        making: clock -> ns that they took, without collate.
+    """
+
+    samples: int
+    making: dict[str, float]
+
+    @classmethod
+    def of(cls, makers: Makers, samples: int) -> "Steady":
+        making = makers.sums(Stage.FETCH) - makers.sums(Stage.COLLATE)
+        number, *clocks = makers.first_use().tolist()
+        if number >= samples:  # there are no others
+            number, clocks = 0, [0] * len(CLOCKS)
+        left = {clock: max(0.0, float(made - first)) for clock, made, first in zip(CLOCKS, making[1:4], clocks)}
+        return cls(samples - number, left)
+
+    def per_sample(self, clock: str) -> float:
+        """Mean, ns."""
+        return self.making[clock] / self.samples
+
+
 def per_sample(details: Details, makers: Makers, samples: int) -> dict[str, Cost]:
     """Mean cost of a sample by stage, and "total"."""
-    fetch, collate, pickle, batch, traffic = (
-        makers.sums(stage) for stage in (Stage.FETCH, Stage.COLLATE, Stage.PICKLE, Stage.BATCH, Stage.TRAFFIC)
-    )
-    queued, described = makers.measures_runqueue, makers.described
+    collate, pickle, batch = (makers.sums(stage) for stage in (Stage.COLLATE, Stage.PICKLE, Stage.BATCH))
+    queued, described, traffic = makers.measures_runqueue, makers.described, makers.traffic()
     costs: dict[str, Cost] = {}
-    scale, making = _scale(details, fetch, collate, samples), (fetch - collate) / samples
+    steady = Steady.of(makers, samples)
+    scale, making = _scale(details, steady), {clock: steady.per_sample(clock) for clock in CLOCKS}
     parts = {stage: {clock: details.sum(stage, clock) for clock in CLOCKS} for stage in sorted(details.nbytes)}
     parts["dataset"] = {clock: details.whole[clock] - sum(part[clock] for part in parts.values()) for clock in CLOCKS}
     seen = {stage: {clock: max(scale * details.per_sample(part[clock]), 0.0) for clock in CLOCKS} for stage, part in parts.items()}
     if not scale:
-        seen = {"dataset": dict(zip(CLOCKS, making[1:4].tolist()))}
-    for stage, ns in spread(seen, dict(zip(CLOCKS, making[1:4].tolist())), len(details.weight)).items():
+        seen = {"dataset": making}
+    for stage, ns in spread(seen, making, len(details.weight)).items():
         nbytes = details.per_sample(details.nbytes[stage]) if stage in details.nbytes else 0.0
-        error_ns = details.share(parts[stage]["wall"])[1] * making[1]
+        error = details.share(parts[stage]["wall"], steady.samples)[1]
+        error_ns = None if error is None else error * making["wall"]
         costs[stage] = _cost(ns, queued and (stage == "dataset" or stage in details.queued), nbytes or None, error_ns)
-    costs["collate"] = _cost(dict(zip(CLOCKS, collate[1:4] / samples)), queued, batch[4] / described, 0.0)
+    own = dict(zip(CLOCKS, collate[1:4] / samples))
+    costs["collate"] = _cost(own, queued, batch[4] / described, 0.0)
     if pickle[0]:
         costs["transport"] = _cost(dict(zip(CLOCKS, pickle[1:4] / samples)), False, pickle[4] / samples, 0.0)
-    inside = [_divided(dict(zip(CLOCKS, clocks[1:4] / samples))) for clocks in (fetch - collate, collate)]
-    whole = dict(zip(CLOCKS, (float(fetch[1]) / samples, *(sum(column) for column in zip(*inside)))))
-    costs["total"] = _cost(whole, queued, traffic[4] / described if traffic[0] else None, 0.0)
+    divided = [sum(column) for column in zip(_divided(making), _divided(own))]
+    whole = dict(zip(CLOCKS, (making["wall"] + own["wall"], *divided)))
+    costs["total"] = _cost(whole, queued, traffic.chars if traffic is not None else None, 0.0)
     return {stage: costs[stage] for stage in (*SAMPLE_STAGES, "total") if stage in costs}
 
 
@@ -280,18 +362,19 @@ def operations(details: Details, costs: Mapping[str, Cost]) -> list[Operation]:
     return sorted(found, key=lambda operation: -operation.wall_s)
 
 
-def _scale(details: Details, fetch: IntArray, collate: IntArray, samples: int) -> float:
+def _scale(details: Details, steady: Steady) -> float:
     """Wall time of all samples over that of the ones seen in detail, per sample: makes the parts sum to what was measured for all."""
     seen = details.per_sample(details.whole["wall"])
-    return float(fetch[1] - collate[1]) / samples / seen if seen else 0.0
+    return steady.per_sample("wall") / seen if seen else 0.0
 
 
-def _cost(ns: dict[str, float], runqueue_measured: bool, nbytes: float | None, error_ns: float) -> Cost:
+def _cost(ns: dict[str, float], runqueue_measured: bool, nbytes: float | None, error_ns: float | None) -> Cost:
     wall = ns["wall"] / 1e9
     cpu = min(ns["cpu"] / 1e9, wall)  # the clocks are read one after another
     runqueue = min(ns["runqueue"] / 1e9, wall - cpu) if runqueue_measured else None
     blocked = max(wall - cpu - runqueue, 0.0) if runqueue is not None else None
-    return Cost(float(wall), float(cpu), _float(runqueue), _float(blocked), _float(nbytes), float(error_ns) / 1e9)
+    error = None if error_ns is None else float(error_ns) / 1e9
+    return Cost(float(wall), float(cpu), _float(runqueue), _float(blocked), _float(nbytes), error)
 
 
 def _float(value: float | None) -> float | None:

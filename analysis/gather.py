@@ -57,7 +57,7 @@ class Gathered:
         steps = partition(main)
         loaders = steps.boundaries.training_loaders if steps else frozenset(main.of(Stage.NEXT)["source"].tolist())
         makers = Makers([*(w for w in workers if w.header["loader"] in loaders), *([main] if len(main.of(Stage.FETCH)) else [])], loaders)
-        details = Details.joined([Details.of(process, loaders) for process in makers.processes])
+        details = Details.of_all(makers.processes, loaders)
         return cls(rank, main, workers, steps, first_step(main, steps) if steps else 0, waits.ready_times(workers), makers, details)
 
     @cached_property
@@ -342,8 +342,8 @@ def batch_tensors(rank: Gathered) -> float | None:
 
 def process_cpu_s(rank: Gathered) -> float | None:
     """CPU seconds a sample of whole processes, helper threads included."""
-    traffic = rank.makers.sums(Stage.TRAFFIC)
-    return float(traffic[3]) / rank.makers.described / 1e9 if traffic[0] and rank.samples else None
+    traffic = rank.makers.traffic()
+    return traffic.cpu / 1e9 if traffic is not None and rank.samples else None
 
 
 def main_runqueue_share(rank: Gathered) -> float | None:

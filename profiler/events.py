@@ -35,7 +35,7 @@ class Stage(enum.IntEnum):
 
     # The making of a batch: in a worker, or in the main thread when there are none.
     FETCH = 1  #: one batch, samples and collate. extra: samples. Flags: FAILED, END
-    SAMPLE = 2  #: looked at in detail. nbytes: samples in it (1, or a batch by __getitems__). extra: it stands for so many times as many
+    SAMPLE = 2  #: in detail. nbytes: samples in it (1, or a batch by __getitems__). extra: stands for so many times as many. Flags: FIRST
     READ = 3  #: source: operation. nbytes: bytes read
     DECODE = 4  #: source: operation. extra: pixels decoded. nbytes: bytes of the result
     AUGMENT = 5  #: source: operation. extra: pixels of the result (0: unknown)
@@ -43,7 +43,7 @@ class Stage(enum.IntEnum):
     PICKLE = 7  #: a worker's feeder thread serialises a batch. nbytes: length of the pickle
     IDLE = 8  #: a worker waited for something to do
     #: No span: a batch's file traffic, times the batches that it stands for. wall: major faults. cpu: bytes from the disk.
-    #: runqueue: process CPU ns. nbytes: bytes read. extra: reads
+    #: runqueue: process CPU ns. nbytes: bytes read. extra: reads. Flags: FIRST
     TRAFFIC = 9
     START = 10  #: a worker was born: from process start to its first instruction here. extra: pid
     #: No span: what collate made, times the batches that it stands for. nbytes: bytes in tensors and arrays. extra: samples. cpu: tensors.
@@ -114,7 +114,7 @@ class Flag:
     """Bits of a record's flags. Plain numbers: an `or` of enum members takes 0.7 us."""
 
     END = 1  #: NEXT: the loader had no more batches. FETCH: the data set had no more samples
-    FIRST = 2  #: NEXT: first batch of an epoch
+    FIRST = 2  #: NEXT: first batch of an epoch. SAMPLE, TRAFFIC: of its process, or modules were imported in it
     FLOAT32 = 4  #: most bytes of the batch are floating point
     SHARED = 8  #: the batch's tensors are in shared memory
     PINNED = 16

@@ -21,6 +21,7 @@ FEWEST = 16
 #: Windows that a training is cut into.
 WINDOWS = 20
 NORMAL_975 = 1.959964
+T_975 = (12.706, 4.303, 3.182, 2.776)  # Student's t, 1 to 4 degrees of freedom
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,10 @@ def _ends(value: float, left_out: FloatArray) -> tuple[float, float]:
 
 
 def student(freedom: int) -> float:
-    """97.5 % quantile of Student's t: Cornish and Fisher's expansion (Abramowitz and Stegun, 26.7.5), within 0.3 % from 5 degrees on."""
+    """97.5 % quantile of Student's t: from any table, and from 5 degrees of freedom on within 0.3 % by Cornish and Fisher's expansion
+    (Abramowitz and Stegun, 26.7.5)."""
+    if freedom <= len(T_975):
+        return T_975[max(freedom, 1) - 1]
     z = NORMAL_975
     terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
     return z + sum(term / freedom**power for power, term in enumerate(terms, 1))

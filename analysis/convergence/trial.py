@@ -9,8 +9,6 @@ import numpy as np
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.profiler.noise_scale import student
 
-#: Quantiles 0.975 of Student's t distribution for 1 to 4 degrees of freedom (any table), where ``student`` is too rough.
-T_975 = (12.706, 4.303, 3.182, 2.776)
 TAIL = 0.1  # the end of a loss curve that its last value is the mean of
 SAME_SAMPLES = 0.02  # arms may differ by so much: a last batch that one drops and another does not
 LOWER_WORDS = ("loss", "error", "perplexity")
@@ -120,7 +118,7 @@ def difference(branches: list[Branch], than: str, lower: bool) -> Difference | N
         return None
     gains = np.array([(other - own) if lower else (own - other) for own, other in pairs])
     mean, error = float(gains.mean()), float(gains.std(ddof=1)) / math.sqrt(len(gains))
-    half = error * (T_975[len(gains) - 2] if len(gains) - 2 < len(T_975) else student(len(gains) - 1))
+    half = error * student(len(gains) - 1)
     return Difference(than, mean, mean - half, mean + half, len(gains))
 
 

@@ -18,6 +18,7 @@ from feedline.analysis.reports import of_convergence, tables, words
 
 SMALL = 0.01  # of the step: stages below it are shown as one
 WAITS = 0.05  # of the step, from which on the cost of a sample matters: below it the input holds nothing back
+UNCERTAIN = 0.2  # of a sample: the error of a part that is told
 LABEL = 11  # characters of "Convergence"
 KERNELS, STAGES, RANKS, HOOKS, NOTES = 3, 4, 4, 3, 3  # how many of each are shown
 MOST_LINES = 3  # of a finding that is not the verdict's, of a note, of a hook
@@ -114,7 +115,19 @@ def _sample(made: Workers) -> str:
         where = [f"{made.processes} worker{'' if made.processes == 1 else 's'}, busy {share(made.busy_share)}"]
     parts = ": ".join([*whole, ", ".join(f"{stage} {seconds(time)}" for time, stage in stages[:STAGES])])
     then = [f"then transport {seconds(sent.wall_s)}"] if sent else []
-    return f"{'; '.join([parts, *then, *where])}."
+    return f"{'; '.join([parts, *then, *where, *_certainty(made)])}."
+
+
+def _certainty(made: Workers) -> list[str]:
+    """How far the parts may be from what they are said to be, where that is much."""
+    total, seen = made.per_sample.get("total"), f"{made.samples_in_detail:,} of {made.samples:,} samples"
+    errors = [cost.error_s for cost in made.per_sample.values()]
+    if not made.samples_in_detail:
+        return []
+    if None in errors:
+        return [f"split by {seen}, too few to tell how exactly"]
+    most = 2 * max(error for error in errors if error is not None)
+    return [f"split by {seen}, ± {seconds(most)} (95 %)"] if total is not None and most > UNCERTAIN * total.wall_s else []
 
 
 def _findings(report: Report, width: int) -> Iterable[Part]:
