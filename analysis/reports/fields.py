@@ -157,7 +157,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "blocked_s": Field("s", "The rest: waiting for a disk, the network, a lock, a sleep", _NO_SCHEDSTAT),
         "bytes": Field("B", "Bytes read, decoded, collated or sent, by stage; of total: what read calls returned", "the stage counts none"),
         "error_s": Field(
-            "s", "Standard error of wall_s from timing one sample in N, by Student's t; 0: all were timed", "too few samples to tell"
+            "s", "Standard error of wall_s from timing one sample in N (Student's t); 0: all timed", "too few samples to tell"
         ),
     },
     "Operation": {
