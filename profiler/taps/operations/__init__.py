@@ -10,6 +10,7 @@ from feedline.profiler.taps.operations import (
     albumentations_,
     cv2_,
     h5py_,
+    monai_,
     numpy_,
     pil,
     pil_load,
@@ -34,6 +35,7 @@ LIBRARIES = (
     zarr_.LIBRARY,
     webdataset_.LIBRARY,
     albumentations_.LIBRARY,
+    monai_.LIBRARY,
     *unseen.LIBRARIES,
 )
 

@@ -1,0 +1,41 @@
+"""MONAI: every transform by its class name, those of the user too. All of its data sets and Compose call them through one function."""
+
+from types import ModuleType
+from typing import Any
+
+from feedline.profiler.events import Stage
+from feedline.profiler.record.detail import detail
+from feedline.profiler.taps.operations import sizes
+from feedline.profiler.taps.operations.collect import collect, missing
+from feedline.profiler.taps.operations.library import Library, Tap
+from feedline.profiler.taps.operations.span import stopwatch, transparent
+
+LOADS = ("LoadImage", "LoadImaged")  # read a file and decode it
+
+
+def install(tap: Tap, transform: ModuleType) -> None:
+    original = transform._apply_transform
+    loading = stopwatch(Stage.DECODE, lambda _: (0, 0))
+    changing = stopwatch(Stage.AUGMENT, sizes.augmented)
+
+    def look(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        write = detail.write
+        if write is None:
+            return original(*args, **kwargs)
+        name = type(args[0] if args else kwargs.get("transform")).__name__
+        timed = loading if name in LOADS else changing
+        return timed(write, name, original, args, kwargs)
+
+    for name in tap.free(transform, ["_apply_transform"]):
+        tap.function(transform, name, transparent(original, look))
+
+
+def selftest() -> str | None:
+    import numpy as np
+    from monai.transforms import Compose, Flip
+
+    spans = collect(lambda: Compose([Flip(0)])(np.zeros((1, 8, 8), np.float32)))
+    return missing(spans, (Stage.AUGMENT, "Flip"))
+
+
+LIBRARY = Library("monai", "monai.transforms.transform", "transforms by class, LoadImage as decoding", install, selftest)
