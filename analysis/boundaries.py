@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store.read import Process
 
 Records = npt.NDArray[np.void]
 
@@ -27,6 +28,7 @@ class Boundaries:
         evaluation: int64 [m, 2], ns, disjoint and sorted.
         training_loaders: numbers of the loaders that feed steps.
         by: "optimizer", "backward" or "loader".
+        elsewhere: NEXT records of batches for training that other threads took from their loaders.
     """
 
     start: IntArray
@@ -34,16 +36,26 @@ class Boundaries:
     evaluation: IntArray
     training_loaders: frozenset[int]
     by: str
+    elsewhere: Records
 
 
-def find(main: Records, rests: Records | None = None) -> Boundaries | None:
+def training_loaders(process: Process) -> frozenset[int]:
+    """Numbers of the loaders that feed the training of a process, whichever of its threads goes through them."""
+    records = process.records[np.isin(process.records["stage"], (Stage.NEXT, Stage.FORWARD, Stage.BACKWARD))]
+    records = records[np.argsort(records["start"], kind="stable")]
+    first = records["thread"] == 0
+    return Asks.of(records[first], records[~first]).training_loaders
+
+
+def find(main: Records, rests: Records | None = None, elsewhere: Records | None = None) -> Boundaries | None:
     """Cut the main thread's records into steps; None when it made none.
 
     Args:
         main: records [n] of the main thread, sorted by start.
         rests: REST records: the steps in them were only counted, and are none of those found.
+        elsewhere: records of other threads.
     """
-    asked = Asks.of(main)
+    asked = Asks.of(main, elsewhere)
     evaluation = evaluations(main, asked)
     updates, by = _updates(main, evaluation)
     if not len(updates):
@@ -57,7 +69,7 @@ def find(main: Records, rests: Records | None = None) -> Boundaries | None:
     start = np.array([begin, *edges[:-1]], np.int64)
     if rests is not None and len(rests):
         start = _after_rests(start, rests)
-    return Boundaries(start, np.array(edges, np.int64), evaluation, asked.training_loaders, by)
+    return Boundaries(start, np.array(edges, np.int64), evaluation, asked.training_loaders, by, asked.elsewhere)
 
 
 def _after_rests(start: IntArray, rests: Records) -> IntArray:
@@ -68,11 +80,19 @@ def _after_rests(start: IntArray, rests: Records) -> IntArray:
     return np.maximum(start, until)
 
 
-def _updates(main: Records, evaluation: IntArray) -> tuple[Records, str]:
+def _learned(main: Records) -> tuple[Records, str]:
+    """What updates parameters, by the end of each."""
     for stage, by in ((Stage.OPTIMIZER, "optimizer"), (Stage.BACKWARD, "backward")):
         found = main[main["stage"] == stage]
         if len(found):
             return found[np.argsort(found["start"] + found["wall"])], by
+    return main[:0], ""
+
+
+def _updates(main: Records, evaluation: IntArray) -> tuple[Records, str]:
+    found, by = _learned(main)
+    if by:
+        return found, by
     asked = main[(main["stage"] == Stage.NEXT) & (main["flags"] & Flag.END == 0) & ~_within(main["start"], evaluation)]
     return asked, "loader"
 
@@ -114,8 +134,10 @@ class Asks:
     infers: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, main: Records) -> "Asks":
-        asked = main[(main["stage"] == Stage.NEXT) & (main["flags"] & Flag.END == 0)]
+    def of(cls, main: Records, elsewhere: Records | None = None) -> "Asks":
+        every = main if elsewhere is None else np.concatenate([main, elsewhere])
+        asked = every[(every["stage"] == Stage.NEXT) & (every["flags"] & Flag.END == 0)]
+        asked = asked[np.argsort(asked["start"], kind="stable")]
         after = np.append(asked["start"][1:], np.iinfo(np.int64).max)
         forward, trains = main["stage"] == Stage.FORWARD, trains_forward(main)
 
@@ -135,6 +157,12 @@ class Asks:
         """Loaders after whose batches something was learned at least once, and those of which nothing can be told."""
         sources = self.records["source"]
         return frozenset(set(sources[self.learns].tolist()) | set(sources.tolist()) - set(sources[self.only_infers].tolist()))
+
+    @property
+    def elsewhere(self) -> Records:
+        """Those in other threads, for training."""
+        chosen = (self.records["thread"] != 0) & ~self.only_infers & np.isin(self.records["source"], list(self.training_loaders))
+        return self.records[chosen]
 
     def evaluates(self, main: Records) -> npt.NDArray[np.bool_]:
         """bool [len(main)]: requests that only infer, and the beginning and end of a pass over a loader in which nothing is learned."""
@@ -157,7 +185,8 @@ def _pass_of(records: Records) -> IntArray:
 
 
 def evaluations(main: Records, asks: Asks) -> IntArray:
-    """Intervals [m, 2], ns, of evaluation: from the first request that only infers to the next event that trains."""
+    """Intervals [m, 2], ns, of evaluation: from the first request that only infers to the next event that trains; and loops without a
+    loader that call models without gradients."""
     loader = np.isin(main["stage"], (Stage.NEXT, Stage.EPOCH))
     trains = np.isin(main["source"], list(asks.training_loaders)) & loader & ~asks.evaluates(main)
     trains |= np.isin(main["stage"], (Stage.BACKWARD, Stage.OPTIMIZER)) | trains_forward(main)
@@ -172,7 +201,35 @@ def evaluations(main: Records, asks: Asks) -> IntArray:
             begin = start
     if begin is not None:
         found.append((begin, int((main["start"] + main["wall"]).max())))
-    return np.array(found, np.int64).reshape(-1, 2)
+    return _union([*found, *_inference(main)])
+
+
+def _inference(main: Records) -> list[tuple[int, int]]:
+    """Runs of forwards without gradients that nothing which trains interrupts, from the first one's start to the last one's end.
+
+    Where steps have such forwards of their own (a teacher, a target network), a run is one only if it has more than twice as many.
+    """
+    updates, _ = _learned(main)
+    if not len(updates):
+        return []
+    infers = (main["stage"] == Stage.FORWARD) & (main["flags"] & Flag.GRAD == 0)
+    trains = np.isin(main["stage"], (Stage.BACKWARD, Stage.OPTIMIZER)) | trains_forward(main)
+    marks, alike = main[infers | trains], infers[infers | trains].astype(np.int64)
+    edges = np.flatnonzero(np.diff(alike, prepend=0, append=0)).reshape(-1, 2)
+    calls = edges[:, 1] - edges[:, 0]
+    of_step = np.bincount(np.searchsorted(updates["start"], marks["start"][edges[:, 0]]), calls, len(updates) + 1)
+    loops = edges[calls > 2 * np.median(of_step) + 1]
+    ends = marks["start"] + marks["wall"]
+    return list(zip(marks["start"][loops[:, 0]].tolist(), ends[loops[:, 1] - 1].tolist(), strict=True))
+
+
+def _union(intervals: list[tuple[int, int]]) -> IntArray:
+    joined: list[tuple[int, int]] = []
+    for begin, end in sorted(intervals):
+        if joined and begin <= joined[-1][1]:
+            begin, end = joined[-1][0], max(end, joined.pop()[1])
+        joined.append((begin, end))
+    return np.array(joined, np.int64).reshape(-1, 2)
 
 
 def _within(times: IntArray, intervals: IntArray) -> npt.NDArray[np.bool_]:

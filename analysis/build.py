@@ -66,7 +66,8 @@ def build(run: Run, tell: Callable[[str], None] = lambda _: None, ceilings: Ceil
     compared = between_ranks.compared(gathered, lowest, ceilings, beside, notes)
     shown = gathered[between_ranks.shown(gathered, compared)]
     report = _report(run, shown, gathered, notes, compared)
-    known = all(finding.cause not in UNKNOWN for finding in report.findings)
+    # a rate is compared with limits of the input: how long steps wait for it must be known
+    known = not shown.loader_elsewhere and all(finding.cause not in UNKNOWN for finding in report.findings)
     return dataclasses.replace(report, roofline=roofline(report, ceilings) if known else None)
 
 
@@ -156,6 +157,7 @@ def facts_of(rank: Gathered, step: StepSummary | None, crew: Workers | None, loa
         certainty=certainty(rank, len(starts) <= 1),
         cpus=use,
         batch_tensors=gather.batch_tensors(rank),
+        loader_elsewhere=rank.loader_elsewhere,
     )
 
 

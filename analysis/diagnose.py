@@ -120,7 +120,7 @@ def _wrong(checks: Sequence[Finding]) -> list[Finding]:
 def _of_input(facts: Facts, explained: bool) -> list[Finding]:
     if unknown := nothing_trained.check(facts) or too_short.check(facts):
         return [unknown]
-    if facts.loader is None:
+    if facts.loader is None or facts.loader_elsewhere:
         return [_input_not_seen(facts)]
     if steady_share(facts) < MIN_WAIT_SHARE:
         return [finding for finding in [compute_bound.check(facts)] if finding]
@@ -187,13 +187,17 @@ def _verdict(findings: list[Finding], facts: Facts) -> str:
 
 
 def _input_not_seen(facts: Facts) -> Finding:
-    other_s = facts.step.stages.get("other", 0.0)
+    """Without a loader that the steps ask themselves, nothing says which part of them the input is."""
+    why = "no loader was seen"
+    disproof = "a DataLoader in the program: its hook then failed, see hooks"
+    if facts.loader is not None:
+        why = f"{facts.loader.kind} is gone through in a thread of its own"
+        disproof = "a run with DataLoader in its place: the loop asks that itself, and waits are measured"
     return Finding(
         "input_not_seen",
         Severity.INFO,
-        says=f"no loader was seen, so the input's part of the {seconds(facts.step.mean_s)} step is unknown: "
-        f"it is in the {seconds(other_s)} of other",
-        evidence=[Evidence("other per step", other_s, "s")],
-        fix="put feedline.stage('input') around the code that makes a batch",
-        disproof="a DataLoader in the program: its hook then failed, see hooks",
+        says=f"{why}, so which part of the {seconds(facts.step.mean_s)} step the input takes is unknown",
+        evidence=[Evidence("other per step", facts.step.stages.get("other", 0.0), "s")],
+        fix="put feedline.stage('input') around the code that gets a batch",
+        disproof=disproof,
     )

@@ -44,6 +44,7 @@ class Facts:
         epochs: how many epochs were begun.
         cpus: who used the CPUs while the steps ran (None: not known).
         batch_tensors: tensors in a batch as collate made it (None: not known, or recorded by an older feedline).
+        loader_elsewhere: only threads of the program's own ask the loader: how long steps wait for them is not measured.
         comm: what the ranks did together (None: one rank, or no collective was seen).
         comm_parts: rank -> ``hidden_transfer_s`` and so on, mean seconds a step (report.json's ``ranks.<r>.comm``).
         certainty: of the share of the input (None: not computed).
@@ -63,6 +64,7 @@ class Facts:
     epochs: int
     cpus: Cpus | None = None
     batch_tensors: float | None = None
+    loader_elsewhere: bool = False
     comm: Communication | None = None
     comm_parts: dict[int, dict[str, float | None]] = field(default_factory=dict)
     certainty: Certainty | None = None

@@ -85,6 +85,11 @@ class Gathered:
         return Estimate.of(self.main, self.steps, self.first) if self.steps is not None else None
 
     @property
+    def loader_elsewhere(self) -> bool:
+        """Whether only other threads ask the loaders that feed the steps."""
+        return self.steps is not None and len(self.steps.boundaries.elsewhere) > 0 and not len(self.steps.asked)
+
+    @property
     def in_rests(self) -> tuple[int, int]:
         """Batches and samples that were only counted in rests; (0, 0) where the loader has workers, which record theirs."""
         if any(process.is_worker for process in self.makers.processes):

@@ -1,6 +1,6 @@
 """The partition of every step: each nanosecond of the main thread belongs to one stage, and what nobody claims is "other"."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -76,9 +76,10 @@ def partition(main: Process) -> Steps | None:
 
     A run that forgot windows (store/segment.py) is cut window by window, and steps that touch a gap are left out.
     """
-    records = main.records[(main.records["thread"] == 0) & ~np.isin(main.records["stage"], ASIDE)]
+    first = main.records["thread"] == 0
+    records = main.records[first & ~np.isin(main.records["stage"], ASIDE)]
     records = records[np.argsort(records["start"], kind="stable")]
-    boundaries = find(records, main.of(Stage.REST)) if len(records) else None
+    boundaries = find(records, main.of(Stage.REST), main.records[~first]) if len(records) else None
     if boundaries is None:
         return None
     boundaries = _undisturbed(_whole(boundaries, records, main.stride), main.of(Stage.PROFILED))
@@ -102,7 +103,7 @@ def _whole(found: Boundaries, records: Records, stride: int) -> Boundaries:
     changes = np.flatnonzero(np.diff(records["window"].astype(np.int64))) + 1
     gaps = records["start"][changes]
     broken = np.searchsorted(gaps, found.end, "right") > np.searchsorted(gaps, found.start, "left")
-    return Boundaries(found.start[~broken], found.end[~broken], found.evaluation, found.training_loaders, found.by)
+    return replace(found, start=found.start[~broken], end=found.end[~broken])
 
 
 def _undisturbed(found: Boundaries, profiled: Records) -> Boundaries:
@@ -111,7 +112,7 @@ def _undisturbed(found: Boundaries, profiled: Records) -> Boundaries:
     slowed = overlap(found.start, found.end, profiled["start"], end) > 0
     if (~slowed).sum() < FEWEST:
         return found
-    return Boundaries(found.start[~slowed], found.end[~slowed], found.evaluation, found.training_loaders, found.by)
+    return replace(found, start=found.start[~slowed], end=found.end[~slowed])
 
 
 def _loss_gaps(pieces: Pieces, spans: Records) -> Pieces:
@@ -154,12 +155,16 @@ def _sum(pieces: Pieces, spans: Records, names: dict[int, str], boundaries: Boun
     taken = np.searchsorted(boundaries.start, asked["start"], "right") - 1
     known = (taken >= 0) & (asked["start"] < np.append(boundaries.end, 0)[taken]) & (asked["flags"] & Flag.END == 0)
     known &= overlap(asked["start"], asked["start"] + 1, evaluation[:, 0], evaluation[:, 1]) == 0
+    # a batch that another thread took is ahead of the step that trains on it: it counts where it was taken
+    elsewhere = boundaries.elsewhere
+    at = np.clip(np.searchsorted(boundaries.start, elsewhere["start"], "right") - 1, 0, count - 1)
+    fed, sizes = np.concatenate([taken[known], at]), np.concatenate([asked["extra"][known], elsewhere["extra"]])
     return Steps(
         start=boundaries.start,
         wall=wall,
         stages=stages,
-        batches=np.bincount(taken[known], minlength=count),
-        samples=np.bincount(taken[known], asked["extra"][known], count).astype(np.int64),
+        batches=np.bincount(fed, minlength=count),
+        samples=np.bincount(fed, sizes, count).astype(np.int64),
         boundaries=boundaries,
         waiting=waiting,
         waiting_for=of,

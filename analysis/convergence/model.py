@@ -85,7 +85,7 @@ class ConvergenceSummary:
     price: BatchPrice | None  # None: samples per update are not known
     workers: list[TimeToTarget]  # to what this run came to in the end; empty: the time of a step is not known for other numbers of workers
     checks: list[Finding]  # what is wrong with how the training is set up, most severe first
-    samples: float  # trained on in all
+    samples: float | None  # trained on in all; None: no loader that says how many it hands over feeds the training
     samples_per_epoch: float | None
     updates: int
     fixes: str  # the --fix text it was run with

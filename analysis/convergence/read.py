@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from feedline.analysis.boundaries import training_loaders
 from feedline.analysis.convergence.recorded import Curve, GradientNorms, IntArray, Recorded
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.parts import only
@@ -30,7 +31,8 @@ def of_run(run: Run) -> Recorded:
         RunDamaged: the records of rank 0's training process, or of the lowest rank that is there, are missing.
     """
     shown = run.ranks[min(run.ranks)]
-    main, setup = shown.main, shown.manifest.training
+    main, feeding = shown.main, training_loaders(shown.main)
+    setup = of_loaders(shown.manifest.training, feeding)
     ranks = int(str(shown.manifest.place.get("world_size", 1)))
     values = main.of(Stage.VALUE)
     curves = {
@@ -47,7 +49,8 @@ def of_run(run: Run) -> Recorded:
         ranks=ranks,
         batch=batch(loss),
         samples=float(int(str(setup.get("samples", values["nbytes"].max() if len(values) else 0)))) * ranks,
-        samples_per_epoch=samples_per_epoch(setup, ranks),
+        samples_known=bool(setup.get("samples_known", feeding)),
+        samples_per_epoch=samples_per_epoch([shown.manifest.loaders[one] for one in feeding], ranks),
         updates=int(str(setup.get("updates", int(loss.updates[-1]) + 1 if loss is not None else 0))),
         step_s=step_s(loss),
         ended=shown.manifest.ended and shown.manifest.exit_code == 0,
@@ -87,12 +90,19 @@ def step_s(loss: Curve | None) -> float | None:
     return float(each.mean()) if len(each) else None
 
 
-def samples_per_epoch(setup: dict[str, object], ranks: int) -> float | None:
-    """What all ranks together draw in an epoch of the training's sampler: the one that shuffles, or the first."""
-    rows = setup.get("samplers")
-    samplers = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    training = next((row for row in samplers if row.get("shuffles")), samplers[0] if samplers else None)
-    return float(training["samples"]) * ranks if training else None
+def samples_per_epoch(feeding: list[dict[str, object]], ranks: int) -> float | None:
+    """What all ranks together are handed in a pass over the loader that feeds the training; None: it does not say, or there are several."""
+    found = [one.get("epoch_samples", one.get("dataset_samples") if ranks == 1 else None) for one in feeding]
+    return float(int(str(found[0]))) * ranks if len(found) == 1 and found[0] is not None else None
+
+
+def of_loaders(setup: dict[str, object], feeding: frozenset[int]) -> dict[str, object]:
+    """The set-up without samplers that draw for other loaders: an evaluation may take the same order every time."""
+    listed = setup.get("samplers")
+    if not isinstance(listed, list):
+        return setup
+    kept = [one for one in listed if not isinstance(one, dict) or "loader" not in one or one["loader"] in feeding]
+    return {**setup, "samplers": kept}
 
 
 def read_norms(run: Run, values: Records, ranks: int) -> tuple[GradientNorms | None, str]:

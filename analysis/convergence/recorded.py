@@ -67,6 +67,8 @@ class Recorded:
         batch: samples per update, all ranks together, median; None: unknown.
         samples: trained on in all, all ranks together.
         samples_per_epoch: None where the loader's length is unknown.
+        samples_known: False where no loader feeds the training: ``samples`` are then rows that its models were given, which compare
+            moments of this run and are not its samples.
         updates: made in all.
         step_s: mean seconds per update.
         ended: the run came to its end by itself, without an error.
@@ -86,4 +88,5 @@ class Recorded:
     step_s: float | None
     ended: bool
     fixes: str = ""
+    samples_known: bool = True
     notes: list[str] = field(default_factory=list)

@@ -11,6 +11,7 @@ from feedline.analysis.reports.figures.svg import cut
 from feedline.analysis.reports.words import sentence
 
 MOST_CHECKS, MOST_CURVES = 3, 2  # lines and curves of the terminal
+TURNS = 2  # times as many updates as steps: several optimizers take turns, and the number of steps is told as well
 #: Instead of the whole reason, where there is one line for it.
 NEEDS = "Noise scale: not measured; it needs several ranks or gradient accumulation."
 
@@ -23,9 +24,12 @@ def progress(curve: CurvePoints) -> str:
     return f"{curve.name} {last}" if len(curve.values) == 1 else f"{curve.name} {first} to {last}"
 
 
-def trained(made: ConvergenceSummary, short: bool = False) -> str:
-    """Over how much: ``48 updates, 3,076 samples (3.00 epochs)``; in short, one of the last two."""
+def trained(made: ConvergenceSummary, steps: int, short: bool = False) -> str:
+    """Over how much: ``48 updates, 3,076 samples (3.00 epochs)``; in short, one of the last two. Optimizers that take turns make several
+    updates per step."""
     updates = "1 update" if made.updates == 1 else f"{count(made.updates)} updates"
+    if 0 < TURNS * steps <= made.updates:
+        updates += f" in {count(steps)} steps"
     said = f"{updates}, {count(made.samples)} samples" if made.samples else updates
     if not made.samples_per_epoch or not made.samples:
         return said
@@ -57,7 +61,7 @@ def lines(report: Report, width: int) -> list[str]:
     if made is None or not (made.curves or made.noise.windows or made.checks):
         return []
     curves = ", ".join(progress(curve) for curve in told_curves(made)[:MOST_CURVES])
-    text = f"{trained(made, short=True)}: {curves or 'no number of it was seen'}."
+    text = f"{trained(made, report.throughput.steps, short=True)}: {curves or 'no number of it was seen'}."
     if made.noise.value is not None or (made.price and made.price.where != "unknown"):
         said = _at_most(text, width, 2) + _at_most(price(made), width, 3)
     else:
@@ -75,7 +79,7 @@ def short(report: Report) -> list[tuple[str, str]]:
         return []
     curves = ", ".join(progress(curve) for curve in told_curves(made)[:MOST_CURVES])
     measured = made.noise.value is not None or (made.price and made.price.where != "unknown")
-    said = [f"{trained(made, short=True)}: {curves}." if curves else "", price(made) if measured else ""]
+    said = [f"{trained(made, report.throughput.steps, short=True)}: {curves}." if curves else "", price(made) if measured else ""]
     told = [("Convergence", " ".join(part for part in said if part))] if any(said) else []
     return told + [("Set-up", f"{one.cause}: {one.fix or one.says}") for one, above in own_checks(report)[:MOST_CHECKS] if not above]
 

@@ -109,7 +109,7 @@ def row(name: str, report: Report, path: Path) -> Row:
         optimizer=report.run.optimizer,
         steps=pace.steps,
         samples=pace.samples,
-        epochs=made.samples / per_epoch if made is not None and per_epoch else None,
+        epochs=made.samples / per_epoch if made is not None and made.samples is not None and per_epoch else None,
         samples_per_s=pace.of_all_ranks,
         steps_per_s=pace.steps_per_s,
         duration_s=report.run.duration_s,

@@ -283,7 +283,7 @@ def _added(samplers: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those of one shape as one."""
     found: dict[tuple[object, ...], dict[str, Any]] = {}
     for one in samplers:
-        shape = tuple(one[name] for name in ("kind", "shuffles", "samples", "of"))
+        shape = tuple(one.get(name) for name in ("kind", "shuffles", "samples", "of", "loader"))
         before = found.get(shape)
         found[shape] = one if before is None else {**one, **{name: before[name] + one[name] for name in ("epochs", "distinct")}}
     return list(found.values())

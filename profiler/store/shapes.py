@@ -64,6 +64,7 @@ class Loader(RequiredOfLoader, total=False):
     dataset: str
     map_style: bool
     dataset_samples: Count
+    epoch_samples: Count
     start_method: str
 
 
@@ -89,13 +90,17 @@ class Scheduler(RequiredOfScheduler, total=False):
     optimizer: Count
 
 
-class Sampler(TypedDict):
+class RequiredOfSampler(TypedDict):
     kind: str
     shuffles: bool
     epochs: Count
     distinct: Count
     samples: Count
     of: Count
+
+
+class Sampler(RequiredOfSampler, total=False):
+    loader: Count
 
 
 class RequiredOfOptimizer(TypedDict):
@@ -121,6 +126,7 @@ class Training(TypedDict, total=False):
     scaler: Scaler
     updates: Count
     samples: Count
+    samples_known: bool
     noise_scale: str
     fixes: str
     fixes_failed: dict[str, str]

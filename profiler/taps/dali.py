@@ -49,6 +49,8 @@ def attach(patches: Patches, tell: Callable[[str, dict[str, object]], int]) -> N
             state[2] += 1
             about = describe(data)
             span.nbytes, span.extra, span.flags = about.nbytes, about.samples, about.flags | (Flag.FIRST if batch == 0 else 0)
+            if recorder.convergence is not None:
+                recorder.convergence.handed_over(about.samples)
             segment.window = window_of(epoch, batch)
         return data
 

@@ -16,7 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +186,11 @@ class State:
     yielded: int = 0
     arrived: int = -1  # the batch that came out of the queue last
     asked: bool = False  # inside __next__
+    drawn: dict[int, int] = field(default_factory=dict)  # samples of the batches that were ordered and are not there yet
+
+    def samples(self, number: int, batch: Any) -> int:
+        """Of a batch: as many as indices were drawn for it, else what it looks like; 0: unknown."""
+        return self.drawn.pop(number, 0) or rows(batch)
 
 
 def watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -237,42 +242,54 @@ def rested_next(original: Callable[[Any], Any], iterator: Any, state: State) -> 
         raise
     finally:
         state.asked = False
+    samples = state.samples(number_of(iterator, state), batch)
     state.yielded += 1
     if recorder.rest is not None:
         counts = recorder.rest.taken[state.loader]
         counts[0] += 1
-        counts[1] += rows(batch)
+        counts[1] += samples
     return batch
+
+
+def number_of(iterator: Any, state: State) -> int:
+    """Which batch of the epoch was handed over."""
+    if hasattr(iterator, "_rcvd_idx"):
+        return int(iterator._rcvd_idx) - 1 if getattr(iterator, "_in_order", True) else state.arrived
+    return state.yielded
 
 
 def note(span: Span, iterator: Any, state: State, batch: Any) -> None:
     """Which batch it was, and what is in it."""
     try:
-        number = state.yielded
-        if hasattr(iterator, "_rcvd_idx"):
-            number = iterator._rcvd_idx - 1 if getattr(iterator, "_in_order", True) else state.arrived
+        number = number_of(iterator, state)
         span.number = batch_key(state.epoch, max(number, 0))
         state.yielded += 1
         made, about = recorder.made
         if made != id(batch):
             about = describe(batch)
         recorder.made = 0, None
-        span.nbytes, span.extra = about.nbytes, about.samples
+        span.nbytes, span.extra = about.nbytes, state.drawn.pop(number, 0) or about.samples
+        if recorder.convergence is not None:
+            recorder.convergence.handed_over(span.extra)
         span.flags |= about.flags | (Flag.PINNED if iterator._pin_memory else 0)
     except Exception:
         pass  # an exotic batch or loader: its size stays unknown
 
 
 def watched_next_index(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Time the sampler."""
+    """Time the sampler, and count the samples that it draws."""
 
     @functools.wraps(original)
     def _next_index(iterator: Any) -> Any:
-        segment = recorder.main
+        segment, state = recorder.main, getattr(iterator, "_feedline", None)
         if segment is None:
-            return original(iterator)
-        with Span(segment, Stage.SAMPLER, recorder.loader):
-            return original(iterator)
+            index = original(iterator)
+        else:
+            with Span(segment, Stage.SAMPLER, recorder.loader):
+                index = original(iterator)
+        if state is not None and type(index) is list and index and index[0] is not None:  # None: an iterable data set has no indices
+            state.drawn[getattr(iterator, "_send_idx", state.yielded)] = len(index)
+        return index
 
     return _next_index
 

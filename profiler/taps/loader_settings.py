@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 import torch.multiprocessing
+from torch.utils.data import BatchSampler
 from torch.utils.data._utils.collate import default_collate, default_convert
 
 from feedline.profiler.taps.unseen import unasked
@@ -29,10 +30,21 @@ def settings(loader: Any) -> dict[str, object]:
     found["map_style"] = not isinstance(dataset, torch.utils.data.IterableDataset)
     if (samples := length(dataset)) is not None:
         found["dataset_samples"] = samples
+    if (samples := epoch_samples(loader)) is not None:
+        found["epoch_samples"] = samples
     if found.get("num_workers"):
         context = getattr(loader, "multiprocessing_context", None) or torch.multiprocessing
         found["start_method"] = context.get_start_method()
     return found
+
+
+def epoch_samples(loader: Any) -> int | None:
+    """Samples that one pass over a loader hands over; None where its batches are drawn by a class of the program's own."""
+    batches = getattr(loader, "batch_sampler", None)
+    drawn = length(batches.sampler) if type(batches) is BatchSampler else None
+    if drawn is None or isinstance(loader.dataset, torch.utils.data.IterableDataset):
+        return None
+    return drawn - drawn % batches.batch_size if batches.drop_last else drawn
 
 
 def length(thing: Any) -> int | None:

@@ -7,8 +7,9 @@ code: the only call that remains is one after each update. It counts steps and, 
 took, in one record per rest, so that a killed process has told of all but the last few.
 
 What is told whenever it happens ends the rest for the step that it is in: a loader's epoch, an evaluation (a loader that does not feed the
-steps, ``Module.eval``), a checkpoint, a compilation. There are no rests where the ranks of a training communicate, with DALI, in a window
-of torch.profiler, while operations are counted, and where a tool listens to NVTX ranges.
+steps, ``Module.eval`` unless every few steps call it), a checkpoint, a compilation. There are no rests where a loop of forwards without
+gradients comes unannounced (rollouts of reinforcement learning: a rest would take them for parts of its steps), where the ranks of a
+training communicate, with DALI, in a window of torch.profiler, while operations are counted, and where a tool listens to NVTX ranges.
 """
 
 import os
@@ -38,6 +39,7 @@ LEAST_NS = 20_000  # CPU of a step: no training makes one in less
 MOST_NS = 30_000_000_000  # a rest ends, however many steps are left
 STRETCH = 16  # updates that are counted before the clock is read and the counts are written
 STRANGE = 8  # rests ended by loaders that did not feed the steps, after which a whole window tells whether they do now
+LOOP = 8  # forwards without gradients between two updates that are a loop of their own, if neither a loader nor eval() announces it
 FEWER = 64  # windows after which the rests are twice as long, then three times: what one more adds to what is known falls
 
 
@@ -192,12 +194,17 @@ class Pace:
     Attributes:
         cycle: which updates make a step.
         known: optimizers (by id) that have made updates which were recorded.
+        asks: of loaders, in the window.
+        infers: forwards without gradients since the last update.
+        told: a model was set to evaluate since the last update.
     """
 
     def __init__(self) -> None:
         self.cycle = Cycle()
         self.known: set[int] = set()
-        self.asks: Counter[int] = Counter()  # of loaders, in the window
+        self.asks: Counter[int] = Counter()
+        self.infers = 0
+        self.told = False
         self._segment: Segment | None = None
         self._restart()
 
@@ -219,6 +226,7 @@ class Pace:
         self._measured = False
         self._feeding: list[int] = []
         self._strange = 0  # rests that other loaders have ended
+        self._short = 0  # rests in turn that eval() has ended after few steps
 
     def updated(self, optimizer: torch.optim.Optimizer, segment: Segment) -> None:
         """An update was made, and recorded. Never raises."""
@@ -234,6 +242,9 @@ class Pace:
 
     def _count(self, optimizer: torch.optim.Optimizer, segment: Segment) -> None:
         self.known.add(id(optimizer))
+        if self.infers >= LOOP and not self.told and not recorder.asked:
+            self._never = True
+        self.infers, self.told = 0, False
         if self.cycle.begins(id(optimizer)):
             now, before = (clock.wall_ns(), clock.cpu_ns()), self._last
             self._steps += 1
@@ -304,11 +315,21 @@ class Pace:
             self._cost += (measured - self._cost) / (4 if self._measured else 1)
             self._measured = True
         if recorder.convergence is not None and rest.updates:
-            recorder.convergence.rested(rest.updates, sum(samples for _, samples in rest.taken.values()))
+            batches, samples = (sum(column) for column in zip(*rest.taken.values(), strict=True)) if rest.taken else (0, 0)
+            recorder.convergence.rested(rest.updates, rest.steps, batches, samples)
 
     def woken(self) -> None:
         """Record the step under way, and then see."""
         self._window = 1
+
+    def evaluates(self) -> None:
+        """A model is set to evaluate."""
+        self.told = True
+        rest = recorder.rest
+        if rest is not None:
+            self._short = self._short + 1 if rest.updates < WINDOW else 0
+            if self._short < STRANGE:  # else it is a part of the steps
+                recorder.awake()
 
     def made(self) -> None:
         """An optimizer is being made: perhaps another training begins, and perhaps where an older one was in memory."""
@@ -321,6 +342,7 @@ class Pace:
         recorder.awake()
         switches.forget()
         self._segment = None
+        self.infers, self.told = 0, False
 
 
 pace = Pace()
@@ -333,12 +355,12 @@ def compiles() -> bool:
 
 
 def attach(patches: Patches) -> None:
-    """Have evaluations end a rest."""
-    original = torch.nn.Module.eval
+    """Have evaluations end a rest. ``eval()`` calls ``train(False)``, as some libraries do themselves."""
+    original = torch.nn.Module.train
 
-    def eval(self: Any) -> Any:
-        if not torch.compiler.is_compiling() and recorder.rest is not None:
-            recorder.awake()
-        return original(self)
+    def train(self: Any, mode: bool = True) -> Any:
+        if not mode and not torch.compiler.is_compiling() and not pace.told:
+            pace.evaluates()
+        return original(self, mode)
 
-    patches.set(torch.nn.Module, "eval", eval)
+    patches.set(torch.nn.Module, "train", train)

@@ -45,6 +45,8 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
     if segment is None:
         return original(module, *args, **kwargs)
     flags = (Flag.TRAINING if module.training else 0) | (Flag.GRAD if torch.is_grad_enabled() else 0)
+    if not flags & Flag.GRAD:
+        pace.infers += 1
     flops = recorder.flops
     counting = None if flops is None else flops.begin(module)
     inside.depth += 1
@@ -72,6 +74,8 @@ def tell_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch.
             watch.evaluated(output)
     elif flags & TRAINS == TRAINS:
         watch.forwarded(module, args, kwargs)
+    else:
+        watch.inferred()
 
 
 @unasked

@@ -209,7 +209,7 @@ def test_the_set_up_is_described(run):
     ]  # by the last update: it is gone by the end
     assert recorded.setup["norms"] == {"BatchNorm1d": 1}
     (sampler,) = recorded.setup["samplers"]
-    assert sampler == {"kind": "DistributedSampler", "shuffles": True, "epochs": 3, "distinct": 1, "samples": 16, "of": 32}
+    assert sampler == {"kind": "DistributedSampler", "shuffles": True, "epochs": 3, "distinct": 1, "samples": 16, "of": 32, "loader": 0}
     assert recorded.samples_per_epoch == 16.0
 
 

@@ -23,7 +23,8 @@ def tips(figure: object) -> list[str]:
 
 
 def told(made: ConvergenceSummary) -> list[str]:
-    return lines(replace(report(), convergence=made), 80)
+    plain = report()
+    return lines(replace(plain, throughput=replace(plain.throughput, steps=made.updates), convergence=made), 80)
 
 
 def test_losses_share_a_panel_and_metrics_of_another_magnitude_do_not() -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,31 @@ def test_a_loop_without_a_loader_has_every_step(recorded, monkeypatch, compiled)
     assert report.throughput.steps == STEPS
     assert report.throughput.steps_in_detail == STEPS - rested(main) < STEPS / 2
     assert report.convergence.updates == STEPS
-    assert report.convergence.samples == STEPS * 16
+    assert report.convergence.samples is None
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_rollouts_are_parts_of_no_step(recorded, announced):
+    model = net()
+    optimizer, (x, y) = torch.optim.SGD(model.parameters(), lr=0.1), data(16).tensors
+
+    def train():
+        for _ in range(STEPS // 100):
+            if announced:
+                model.train(False)
+            with torch.no_grad():
+                for _ in range(20):
+                    model(x)
+                    time.sleep(0.0005)
+            model.train()
+            for _ in range(100):
+                step(model, optimizer, x, y)
+
+    report, main = recorded(train)
+
+    assert report.throughput.steps == STEPS
+    assert report.step.evaluation_s > 0.9 * 20 * 0.0005 * STEPS / 100
+    assert (rested(main) > STEPS / 4) is announced  # a loop that nothing announces would be missed
 
 
 @pytest.mark.parametrize("workers", [0, 2])

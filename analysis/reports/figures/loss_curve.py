@@ -42,8 +42,9 @@ class Across(NamedTuple):
     of: Callable[[CurvePoints], list[float]]
 
 
-def loss_curve(curves: Sequence[CurvePoints]) -> list[tuple[str, Markup]]:
-    """(samples, figure), (updates, figure), (time, figure). Nothing where no curve has two points."""
+def loss_curve(curves: Sequence[CurvePoints], samples_known: bool = True) -> list[tuple[str, Markup]]:
+    """(samples, figure), (updates, figure), (time, figure), without the first where samples are not known. Nothing where no curve has two
+    points."""
     drawn = panels(curves)
     if not any(len(curve.values) > 1 for panel in drawn for curve in panel.curves):
         return []
@@ -55,7 +56,7 @@ def loss_curve(curves: Sequence[CurvePoints]) -> list[tuple[str, Markup]]:
         Across("time", f"{unit} since the first update", lambda curve: [at / factor for at in curve.at_s]),
     )
     colors = colors_of(curves)
-    return [(across.key, _figure(drawn, across, colors)) for across in axes]
+    return [(across.key, _figure(drawn, across, colors, samples_known)) for across in (axes if samples_known else axes[1:])]
 
 
 def colors_of(curves: Sequence[CurvePoints]) -> dict[str, str]:
@@ -84,7 +85,7 @@ def _size(curve: CurvePoints) -> float:
     return max(abs(value) for value in curve.values)
 
 
-def _figure(drawn: list[Panel], across: Across, colors: dict[str, str]) -> Markup:
+def _figure(drawn: list[Panel], across: Across, colors: dict[str, str], samples_known: bool) -> Markup:
     places = {curve.name: across.of(curve) for panel in drawn for curve in panel.curves}
     end = max(max(place) for place in places.values()) or 1.0
     parts: list[Markup] = []
@@ -94,7 +95,7 @@ def _figure(drawn: list[Panel], across: Across, colors: dict[str, str]) -> Marku
         parts.append(tag("g", *body, transform=f"translate(0 {y + TITLE})"))
         y += TITLE + panel.height + GAP
     y -= GAP
-    parts += [*_axis(end, y, across.name), *_read_out(drawn, places, end, y)]
+    parts += [*_axis(end, y, across.name), *_read_out(drawn, places, end, y, samples_known)]
     label = f"Numbers of the training by {across.key}. Left and right arrow keys read them out."
     return tag("svg", *parts, width="100%", height=y + AXIS, role="img", tabindex=0, class_=f"marks across-{across.key}", aria_label=label)
 
@@ -134,7 +135,7 @@ def _axis(end: float, y: float, name: str) -> list[Markup]:
     return marks
 
 
-def _read_out(drawn: list[Panel], places: dict[str, list[float]], end: float, height: float) -> list[Markup]:
+def _read_out(drawn: list[Panel], places: dict[str, list[float]], end: float, height: float, samples_known: bool) -> list[Markup]:
     """Columns that the pointer and the arrow keys find: each says all curves' values at its place."""
     curves = [curve for panel in drawn for curve in panel.curves]
     guide = max(curves, key=lambda curve: len(curve.values))
@@ -143,15 +144,16 @@ def _read_out(drawn: list[Panel], places: dict[str, list[float]], end: float, he
     edges = [0.0, *((a + b) / 2 for a, b in pairwise(at)), 1.0]
     return [
         tag("rect", class_="hit", x=percent(left), width=percent(max(right - left, 0.0)), y=0, height=height, data_tip=tip)
-        for (left, right), tip in zip(pairwise(edges), (_tip(guide, index, curves) for index in chosen), strict=True)
+        for (left, right), tip in zip(pairwise(edges), (_tip(guide, index, curves, samples_known) for index in chosen), strict=True)
     ]
 
 
-def _tip(guide: CurvePoints, index: int, curves: list[CurvePoints]) -> str:
+def _tip(guide: CurvePoints, index: int, curves: list[CurvePoints], samples_known: bool) -> str:
     made = guide.updates[index]
     told = []
     for curve in curves:
         last = bisect_right(curve.updates, made) - 1
         if last >= 0:
             told.append(f"{curve.name} {number(curve.values[last])}")
-    return f"{count(guide.samples[index])} samples, {count(made)} updates, {seconds(guide.at_s[index])}: {', '.join(told)}"
+    samples = f"{count(guide.samples[index])} samples, " if samples_known else ""
+    return f"{samples}{count(made)} updates, {seconds(guide.at_s[index])}: {', '.join(told)}"

@@ -20,7 +20,9 @@ class Counts(Protocol):
     """How far the training is."""
 
     updates: int
-    samples: int
+
+    @property
+    def samples(self) -> int: ...
 
 
 class Later:

@@ -8,11 +8,12 @@ schedulers   [{"kind": "CosineAnnealingLR", "horizon": 1536 | None, "steps": 192
              horizon: steps until it is through, as it was told; steps: made by the last update, or by the end where the scheduler was still
              there; optimizer: number of the one that it moves, absent before its first update
 norms        {"BatchNorm2d": 20, "SyncBatchNorm": 0, ...}                                in models that were trained
-samplers     [{"kind": "DistributedSampler", "shuffles": true, "epochs": 3, "distinct": 1, "samples": 512, "of": 4096}]
+samplers     [{"kind": "DistributedSampler", "shuffles": true, "epochs": 3, "distinct": 1, "samples": 512, "of": 4096, "loader": 0}]
              epochs: times it was iterated; distinct: values that set_epoch had given it by then; samples: that it draws on this rank in an
-             epoch, of so many in the data set
+             epoch, of so many in the data set; loader: number of the one that it draws for, absent where that is not recorded
 scaler       {"kind": "GradScaler", "skipped": 3} | absent         skipped: updates that were not made
 updates, samples     in all, on this rank; absent in a run that was killed
+samples_known        false: samples are rows that the model was given (taps/convergence/samples.py)
 noise_scale  why no gradient norms were seen; "" where some were
 """
 
@@ -34,7 +35,8 @@ from feedline.profiler.taps.unseen import unasked
 HORIZONS = ("total_steps", "T_max", "total_iters")  # OneCycleLR, CosineAnnealingLR, LinearLR and its like
 FEW = 4  # schedulers, which are looked at on every update
 MOST = 64  # optimizers and kinds of samplers: more are those of a search
-Samplers = dict[tuple[str, bool, int, int], tuple[int, set[object]]]  # kind, shuffles, samples, of -> epochs, values of set_epoch
+#: kind, shuffles, samples, of, loader -> epochs, values of set_epoch
+Samplers = dict[tuple[str, bool, int, int, int | None], tuple[int, set[object]]]
 NUMBERS = ("lr", "weight_decay", "momentum", "eps", "dampening")
 
 
@@ -74,7 +76,7 @@ class Setup:
         def __iter__(loader: Any) -> Any:
             iterator = iterate(loader)
             try:
-                self._iterated(loader)
+                self._iterated(loader, getattr(iterator, "_feedline", None))
             except Exception:  # the program's own sampler: it is not described
                 pass
             return iterator
@@ -145,8 +147,12 @@ class Setup:
         self._schedulers = [one for one in self._schedulers if one[0]() is not None]
 
     @unasked
-    def _iterated(self, loader: Any) -> None:
-        """Samplers of one shape count as one: a program may make a loader for every epoch."""
+    def _iterated(self, loader: Any, state: Any) -> None:
+        """Samplers of one shape count as one: a program may make a loader for every epoch.
+
+        Args:
+            state: what the loader's tap knows of the iterator, which has the loader's number.
+        """
         if loader.batch_sampler is not None and type(loader.batch_sampler) is not BatchSampler:
             return  # it draws by itself
         sampler = loader.sampler
@@ -155,7 +161,7 @@ class Setup:
         samples, of = length(sampler), length(loader.dataset)
         if samples is None or of is None:
             return
-        one = {(kind, shuffles, samples, of): (1, {getattr(sampler, "epoch", None)})}
+        one = {(kind, shuffles, samples, of, getattr(state, "loader", None)): (1, {getattr(sampler, "epoch", None)})}
         count_samplers(one, self._samplers)
         if len(self._fresh) < MOST:
             self._fresh.append((clock.wall_ns(), one))
@@ -173,7 +179,8 @@ def sampler_facts(samplers: Samplers) -> list[dict[str, object]]:
     """Them, for the manifest."""
     return [
         {"kind": kind, "shuffles": shuffles, "epochs": epochs, "distinct": len(distinct), "samples": samples, "of": of}
-        for (kind, shuffles, samples, of), (epochs, distinct) in samplers.items()
+        | ({} if loader is None else {"loader": loader})
+        for (kind, shuffles, samples, of, loader), (epochs, distinct) in samplers.items()
     ]
 
 

@@ -21,6 +21,7 @@ from feedline.profiler import masks
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence.later import Later
 from feedline.profiler.taps.convergence.norms import Norms, WhenImported
+from feedline.profiler.taps.convergence.samples import Samples
 from feedline.profiler.taps.convergence.setup import Setup
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.unseen import unseen
@@ -37,12 +38,12 @@ class Watch:
 
     Attributes:
         updates: optimizer steps made.
-        samples: this rank has trained on.
     """
 
     def __init__(self, tell: Tell, tell_setup: TellSetup) -> None:
         self._tell, self._tell_setup = tell, tell_setup
-        self.updates = self.samples = 0
+        self.updates = 0
+        self._seen = Samples()
         self._before = 0  # samples at the last update
         self._loss: deque[Any] = deque(maxlen=MOST_LOSSES)  # numbers, or tensors on a GPU
         self._evaluated: tuple[torch.Tensor | None, int] = None, 0  # sum and number
@@ -51,11 +52,14 @@ class Watch:
         self._scaled_at = 0  # updates when GradScaler.update was called last
         self._scaled: tuple[Any, Any] = (lambda: None), None  # what GradScaler.scale returned, and was given
         self._rate: float | None = None
-        self._rested_at = 0, 0  # updates and samples at the end of the last rest
-        self._rate_of_rows = 0.0  # samples per update before it
         self._later = Later(self)
         self.setup = Setup()
         self.norms = Norms(self, self._later)
+
+    @property
+    def samples(self) -> int:
+        """This rank has trained on; rows that its models were given, where no loader feeds it."""
+        return self._seen.number
 
     @property
     def samples_before(self) -> int:
@@ -103,9 +107,20 @@ class Watch:
         try:
             self._flush_evaluation()
             self._later.stop()
-            self._tell_setup({**self.setup.found(self.norms.why), "updates": self.updates, "samples": self.samples})
+            self._tell_setup({**self.setup.found(self.norms.why), **self._counts()})
         except Exception as error:
             self._failed(error)
+
+    def _counts(self) -> dict[str, object]:
+        return {"updates": self.updates, "samples": self.samples, "samples_known": self._seen.known}
+
+    def handed_over(self, samples: int) -> None:
+        """A loader has returned a batch of so many; 0: of unknown size."""
+        self._seen.handed_over(samples)
+
+    def inferred(self) -> None:
+        """A module was called without training."""
+        self._seen.inferred()
 
     @unseen
     def forwarded(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
@@ -121,8 +136,7 @@ class Watch:
                     return
                 self._model = weakref.ref(module)
                 self.setup.model(module)
-            if given is not None:
-                self.samples += int(given.shape[0])
+            self._seen.forwarded(0 if given is None else int(given.shape[0]))
         except Exception as error:
             self._failed(error)
 
@@ -182,6 +196,7 @@ class Watch:
                 self.norms.guarded(self.norms.update, optimizer)
             else:
                 self.norms.backwards = 0
+            self._seen.updated(id(optimizer))
             if self._loss:
                 self._write_loss()
             self._learning_rate(optimizer)
@@ -198,32 +213,24 @@ class Watch:
         updates, samples = self._with_rest()
         self._later.number(f"{name} (the program's)" if name in OWN else name, value, None, samples, updates)
 
-    def rested(self, updates: int, taken: int) -> None:
+    def rested(self, updates: int, steps: int, batches: int, samples: int) -> None:
         """Steps were only counted.
 
         Args:
             updates: that were made.
-            taken: samples that loaders handed over for them.
+            batches, samples: that loaders handed over for them.
         """
-        self.samples += self._fed(updates, taken)
+        self._seen.rested(updates, steps, batches, samples)
         self.updates += updates
         self._before = self.samples
-        self._rested_at = self.updates, self.samples
-
-    def _fed(self, updates: int, taken: int) -> int:
-        """Samples trained on in a rest: those taken, if a loader feeds the model, else as many per update as since the rest before."""
-        made, seen = self.updates - self._rested_at[0], self.samples - self._rested_at[1]
-        before, now = (seen / made if made else self._rate_of_rows), taken / max(updates, 1)
-        self._rate_of_rows = before
-        return taken if before / 2 < now < before * 2 else round(before * updates)
 
     def _with_rest(self) -> tuple[int, int]:
         """Updates and samples, those of a rest that is under way too."""
         rest = recorder.rest
         if rest is None or not rest.updates:
             return self.updates, self.samples
-        fed = self._fed(rest.updates, sum(samples for _, samples in rest.taken.values()))
-        return self.updates + rest.updates, self.samples + fed
+        taken = sum(samples for _, samples in rest.taken.values())
+        return self.updates + rest.updates, self._seen.with_rest(rest.updates, taken)
 
     @unseen
     def _has_scaled(self, scaler: Any, outputs: Any, scaled: Any) -> None:

@@ -1,0 +1,188 @@
+"""Samples, epochs and samplers are those of the loader that feeds the training; rows that a model is given are not taken for them."""
+
+import itertools
+import threading
+from collections import deque
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import feedline
+from feedline.analysis.build import build
+from feedline.profiler.store.read import Run
+
+SAMPLES = 24
+DATA = TensorDataset(torch.randn(SAMPLES, 5), torch.randint(3, (SAMPLES,)))
+
+
+@pytest.fixture
+def report_of(tmp_path):
+    """Record a training in this process; returns its report."""
+    numbers = itertools.count()
+
+    def recorded(train):
+        folder = tmp_path / str(next(numbers))
+        with feedline.record(folder, strict=True):
+            train()
+        return build(Run.open(folder))
+
+    return recorded
+
+
+def linear(features=5):
+    net = torch.nn.Linear(features, 3)
+    return net, torch.optim.SGD(net.parameters(), lr=0.01)
+
+
+def counts(report):
+    made = report.convergence
+    return report.throughput.steps, made.updates, made.samples, made.samples_per_epoch
+
+
+def test_two_optimizers_that_take_turns_train_on_each_sample_once(report_of):
+    def train():
+        (one, first), (two, second) = linear(), linear()
+        for images, _ in DataLoader(DATA, batch_size=4):
+            for real in (images, torch.randn(4, 5)):
+                one(real).sum().backward()
+            first.step()
+            (one(images) + two(images)).sum().backward()
+            second.step()
+
+    assert counts(report_of(train)) == (6, 12, 24, 24)
+
+
+def test_nodes_of_graphs_are_not_samples(report_of):
+    class Graphs:
+        def __init__(self, graphs):
+            self.x = torch.cat([graph.expand(7, 5) for graph, _ in graphs])
+
+    def train():
+        net, optimizer = linear()
+        for _ in range(4):
+            for batch in DataLoader(DATA, batch_size=4, shuffle=True, collate_fn=Graphs):
+                net(batch.x).sum().backward()
+                optimizer.step()
+
+    assert counts(report_of(train)) == (24, 24, 4 * 24, 24)
+
+
+def test_what_a_model_is_given_without_a_loader_has_an_unknown_number_of_samples(report_of):
+    def train():
+        net, optimizer = linear()
+        for _ in range(8):
+            F.cross_entropy(net(torch.randn(35, 2, 5)).flatten(0, 1), torch.zeros(70, dtype=torch.long)).backward()
+            optimizer.step()
+
+    report = report_of(train)
+
+    assert counts(report) == (8, 8, None, None)
+    assert report.throughput.samples == 0
+
+
+def test_a_model_that_is_given_no_tensor_trains_on_what_the_loader_hands_over(report_of):
+    class OfFeatures(torch.nn.Linear):
+        def forward(self, features):
+            return super().forward(features[0]["image"])
+
+    def train():
+        net = OfFeatures(5, 3)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        for images, _ in DataLoader(DATA, batch_size=4):
+            net([{"image": images}]).sum().backward()
+            optimizer.step()
+
+    assert counts(report_of(train)) == (6, 6, 24, 24)
+
+
+def test_batches_that_are_fetched_ahead_for_accumulation_are_counted_once(report_of):
+    def train():
+        net, optimizer = linear()
+        batches = iter(DataLoader(DATA, batch_size=4))
+        for _ in range(3):
+            for images, labels in [next(batches), next(batches)]:
+                F.cross_entropy(net(images), labels).backward()
+            optimizer.step()
+
+    assert counts(report_of(train)) == (3, 3, 24, 24)
+
+
+def test_an_evaluation_on_the_training_loader_is_no_epoch(report_of):
+    def train():
+        net, optimizer = linear()
+        loader = DataLoader(DATA, batch_size=4)
+        for _ in range(2):
+            net.train()
+            for images, labels in loader:
+                F.cross_entropy(net(images), labels).backward()
+                optimizer.step()
+            net.eval()
+            with torch.no_grad():
+                for images, _ in loader:
+                    net(images)
+
+    assert counts(report_of(train)) == (12, 12, 48, 24)
+
+
+def test_a_data_set_that_was_loaded_in_one_batch_says_nothing_of_samples(report_of):
+    def train():
+        net, optimizer = linear()
+        ((images, labels),) = DataLoader(DATA, batch_size=SAMPLES)
+        for _ in range(3):
+            for at in range(0, SAMPLES, 4):
+                F.cross_entropy(net(images[at : at + 4]), labels[at : at + 4]).backward()
+                optimizer.step()
+
+    assert report_of(train).convergence.samples is None
+
+
+@pytest.mark.parametrize("called", [True, False])
+def test_only_the_sampler_that_feeds_the_training_needs_set_epoch(report_of, called):
+    def train():
+        net, optimizer = linear()
+        training, test = (DataLoader(DATA, 4, sampler=DistributedSampler(DATA, 1, 0)) for _ in range(2))
+        for epoch in range(3):
+            net.train()
+            if called:
+                training.sampler.set_epoch(epoch)
+            for images, labels in training:
+                F.cross_entropy(net(images), labels).backward()
+                optimizer.step()
+            net.eval()
+            with torch.no_grad():
+                for images, _ in test:
+                    net(images)
+
+    checks = {finding.cause for finding in report_of(train).convergence.checks}
+
+    assert ("missing_set_epoch" in checks) is not called
+
+
+def test_a_loader_in_a_thread_of_its_own_feeds_the_training(report_of):
+    """As MONAI's ThreadDataLoader does it."""
+
+    class ThreadLoader(DataLoader):
+        def __iter__(self):
+            batches, source = deque(), super().__iter__()
+            thread = threading.Thread(target=lambda: batches.extend(source))
+            thread.start()
+            thread.join()
+            yield from batches
+
+    def train():
+        net, optimizer = linear()
+        loader = ThreadLoader(DATA, batch_size=4)
+        for _ in range(3):
+            for images, labels in loader:
+                F.cross_entropy(net(images), labels).backward()
+                optimizer.step()
+
+    report = report_of(train)
+
+    assert counts(report) == (18, 18, 72, 24)
+    assert report.throughput.samples == 72
+    assert [loader.role for loader in report.loaders] == ["training"]
+    assert report.step.evaluation_s == 0
+    assert report.verdict.startswith("ThreadLoader is gone through in a thread of its own, so which part of the")

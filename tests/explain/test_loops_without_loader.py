@@ -1,0 +1,58 @@
+"""An evaluation of tensors in memory, or a rollout, is no part of a step; what each step asks of a teacher is."""
+
+from explain.made_up_records import MadeUp
+
+from feedline.analysis.steps import partition
+
+
+def trained(main, at):
+    """An update of 60 ns."""
+    main.forward(at, at + 20).backward(at + 25, at + 50).update(at + 50, at + 60)
+    return main
+
+
+def test_a_loop_that_infers_without_a_loader_is_evaluation():
+    main = trained(trained(MadeUp(), 0), 100)
+    for call in range(5):
+        main.forward(200 + 20 * call, 210 + 20 * call, grad=False)
+    trained(main, 300)
+    steps = partition(main.process())
+
+    assert steps.boundaries.evaluation.tolist() == [[200, 290]]
+    assert steps.wall.tolist() == [60, 100, 110]
+    assert steps.stages["forward"].tolist() == [20, 20, 20]
+
+
+def test_a_rollout_before_several_updates_is_no_forward_of_theirs():
+    main = MadeUp()
+    for rollout in range(2):
+        at = 1000 * rollout
+        for call in range(8):
+            main.forward(at + 20 * call, at + 10 + 20 * call, grad=False)
+        for update in range(4):
+            trained(main, at + 200 + 100 * update)
+    steps = partition(main.process())
+
+    assert steps.boundaries.evaluation.tolist() == [[0, 150], [1000, 1150]]
+    assert steps.stages["forward"].tolist() == [20] * 8
+
+
+def test_a_teacher_that_every_step_asks_twice_is_part_of_it():
+    main = MadeUp()
+    for step in range(4):
+        at = 100 * step
+        main.forward(at, at + 10, grad=False).forward(at + 12, at + 22, grad=False)
+        trained(main, at + 30)
+    steps = partition(main.process())
+
+    assert len(steps.boundaries.evaluation) == 0
+    assert steps.stages["forward"].tolist() == [40] * 4
+
+
+def test_a_program_that_only_infers_does_not_evaluate():
+    main = MadeUp()
+    for batch in range(4):
+        main.next(100 * batch, 100 * batch + 10, batch).forward(100 * batch + 10, 100 * batch + 60, grad=False)
+    steps = partition(main.process())
+
+    assert steps is None or steps.boundaries.by == "loader"
