@@ -160,7 +160,7 @@ def cost_lies(main: Process) -> dict[str, float]:
     above = parents(spans["start"], spans["wall"])
     found = Counter(NAMES[Stage(stage)] for stage in spans["stage"][above[above >= 0]].tolist())
     outer = spans[above < 0]
-    learns = np.isin(outer["stage"], (Stage.FORWARD, Stage.LOSS)) & (outer["flags"] & Flag.GRAD != 0)
+    learns = np.isin(outer["stage"], (Stage.FORWARD, Stage.LOSS)) & (outer["flags"] & (Flag.GRAD | Flag.WITH_LOSS) == Flag.GRAD)
     losses = int((learns[:-1] & (outer["stage"][1:] == Stage.BACKWARD)).sum())
     found.update({"loss": losses, "other": len(outer) - losses})
     found["dataset"] += found.pop("samples", 0)

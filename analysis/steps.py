@@ -118,11 +118,14 @@ def _undisturbed(found: Boundaries, profiled: Records) -> Boundaries:
 def _loss_gaps(pieces: Pieces, spans: Records) -> Pieces:
     """Give the time between the end of a forward and the backward after it to the loss: functional losses are seen by nobody else.
 
+    Not where the forward has returned the loss: what a program does then may be anything, such as getting the next batch.
+
     The owner of such a piece is -1 - (index of the forward).
     """
     stage = spans["stage"][pieces.owner]
     gap = pieces.start[1:] - pieces.end[:-1]
-    after_forward = np.isin(stage[:-1], (Stage.FORWARD, Stage.LOSS)) & (spans["flags"][pieces.owner[:-1]] & Flag.GRAD != 0)
+    before = spans["flags"][pieces.owner[:-1]] & (Flag.GRAD | Flag.WITH_LOSS)
+    after_forward = np.isin(stage[:-1], (Stage.FORWARD, Stage.LOSS)) & (before == Flag.GRAD)
     at = np.flatnonzero((gap > 0) & after_forward & (stage[1:] == Stage.BACKWARD))
     return Pieces(
         np.insert(pieces.start, at + 1, pieces.end[at]),

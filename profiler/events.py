@@ -125,6 +125,7 @@ class Flag:
     CUSTOM = 512  #: COLLATE: not torch's default_collate
     FAILED = 1024  #: what was measured raised
     BUCKET = 2048  #: COLLECTIVE: DistributedDataParallel's reducer began it, in C++
+    WITH_LOSS = 8192  #: FORWARD: a number that can be learned from is among its results
     SHARD = 4096  #: GRADIENT: the whole's norm is of this rank's shard: it is the sum over ranks
 
 

@@ -93,7 +93,7 @@ FIELDS: dict[str, dict[str, Field]] = {
             "What cut the run into steps: optimizer, backward or loader; of traces profiler_step, feedline, range, optimizer, "
             "collectives or none",
         ),
-        "evaluation_s": Field("s", "Time in evaluation loops over the whole run, outside all steps"),
+        "evaluation_s": Field("s", "Time in loops that only infer (evaluation, rollouts) over the whole run, outside all steps"),
         "series": Field("", "Step by step over the run"),
         "gpu_stages": Field(
             "s",

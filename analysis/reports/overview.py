@@ -245,4 +245,6 @@ def time_outside(outside: Outside, rows: Sequence[Row]) -> list[str]:
         f"{seconds(sum(between))} between trainings{at}, {seconds(outside.after_s)} after the last. "
         "Imports and preparing data happen there."
     ]
-    return said + ([f"Evaluation, within the trainings but in none of their steps: {seconds(evaluation_s)}."] if evaluation_s > 0 else [])
+    if evaluation_s > 0:
+        said.append(f"Evaluation or rollouts, within the trainings but in none of their steps: {seconds(evaluation_s)}.")
+    return said

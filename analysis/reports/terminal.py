@@ -167,7 +167,7 @@ def _named(files: Sequence[Path]) -> str:
 def _everything(report: Report, width: int) -> Iterable[Part]:
     """All parts, from the step to the notes; those that would say nothing are left out."""
     if report.step:
-        evaluated = [plain(f"evaluation, outside the steps: {seconds(report.step.evaluation_s)} in all", "dim")]
+        evaluated = [plain(f"evaluation or rollouts, outside the steps: {seconds(report.step.evaluation_s)} in all", "dim")]
         yield Part(
             words.step_title(report.step),
             Group(step_table(report.step, width), spread(report.step), *(evaluated if report.step.evaluation_s > 0 else [])),

@@ -20,6 +20,7 @@ from feedline.profiler.taps.unseen import dynamo_follows, hide_from_dynamo, unas
 from feedline.profiler.taps.updates import updates
 
 TRAINS = Flag.TRAINING | Flag.GRAD
+PARTS = 8  # of a model's results are looked at
 
 
 def attach_forward(patches: Patches) -> None:
@@ -56,6 +57,8 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
             output = original(module, *args, **kwargs) if counting is None else counting.call(original, module, *args, **kwargs)
             if stage is Stage.FORWARD and is_number(output) and next(module.parameters(), None) is None:
                 span.stage = Stage.LOSS
+            elif flags & Flag.GRAD and has_loss(output):
+                span.flags |= Flag.WITH_LOSS
     finally:
         inside.depth -= 1
         if flops is not None and counting is not None:
@@ -82,6 +85,13 @@ def tell_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch.
 def is_number(output: Any) -> bool:
     """What a loss returns."""
     return isinstance(output, torch.Tensor) and output.dim() == 0
+
+
+@unasked
+def has_loss(output: Any) -> bool:
+    """Whether a model has computed its loss itself, as nanoGPT's and transformers' do."""
+    parts = (output.get("loss"),) if isinstance(output, dict) else output[:PARTS] if isinstance(output, tuple) else (output,)
+    return any(isinstance(part, torch.Tensor) and part.dim() == 0 and part.requires_grad for part in parts)
 
 
 def attach_backward(patches: Patches) -> None:

@@ -1,8 +1,15 @@
 """An evaluation of tensors in memory, or a rollout, is no part of a step; what each step asks of a teacher is."""
 
+import time
+
+import pytest
+import torch
 from explain.made_up_records import MadeUp
 
+import feedline
+from feedline.analysis.build import build
 from feedline.analysis.steps import partition
+from feedline.profiler.store.read import Run
 
 
 def trained(main, at):
@@ -56,3 +63,44 @@ def test_a_program_that_only_infers_does_not_evaluate():
     steps = partition(main.process())
 
     assert steps is None or steps.boundaries.by == "loader"
+
+
+class Learns(torch.nn.Linear):
+    """A model that computes its loss itself, and returns it as nanoGPT and transformers do."""
+
+    def __init__(self, returns):
+        super().__init__(8, 4)
+        self.returns = returns
+
+    def forward(self, images):
+        scores = super().forward(images)
+        return self.returns(scores, scores.square().mean())
+
+
+@pytest.mark.parametrize(
+    ("returns", "loss"),
+    [
+        (lambda scores, loss: (scores, loss), lambda found: found[1]),
+        (lambda scores, loss: {"logits": scores, "loss": loss}, lambda found: found["loss"]),
+        (lambda scores, loss: loss, lambda found: found),
+    ],
+    ids=["tuple", "dict", "loss"],
+)
+def test_a_batch_that_is_fetched_before_backward_is_not_taken_for_the_loss(tmp_path, returns, loss):
+    def get_batch():
+        time.sleep(0.005)
+        return torch.randn(4, 8)
+
+    with feedline.record(tmp_path / "run", strict=True):
+        model = Learns(returns)
+        optimizer, batch = torch.optim.SGD(model.parameters(), lr=0.01), get_batch()
+        for _ in range(12):
+            found = loss(model(batch))
+            batch = get_batch()
+            found.backward()
+            optimizer.step()
+    report = build(Run.open(tmp_path / "run"))
+
+    assert report.step.stages.get("loss", 0.0) < 0.002
+    assert report.step.stages["other"] > 0.005
+    assert report.verdict.startswith("No loader was seen, so which part of the ")
