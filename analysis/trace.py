@@ -177,7 +177,7 @@ def _process(process: Process, made: PerfettoRank, clock: Clock) -> Iterator[str
 def _steps(main: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
     records = main.records[(main.records["thread"] == 0) & ~np.isin(main.records["stage"], (Stage.GPU, Stage.PROFILED))]
     records.sort(order="start")
-    found = find(records) if len(records) else None
+    found = find(records, elsewhere=main.records[main.records["thread"] != 0]) if len(records) else None
     if found is None:
         return
     (tid,), named = made.tracks("steps")

@@ -40,11 +40,11 @@ def settings(loader: Any) -> dict[str, object]:
 
 def epoch_samples(loader: Any) -> int | None:
     """Samples that one pass over a loader hands over; None where its batches are drawn by a class of the program's own."""
-    batches = getattr(loader, "batch_sampler", None)
-    drawn = length(batches.sampler) if type(batches) is BatchSampler else None
-    if drawn is None or isinstance(loader.dataset, torch.utils.data.IterableDataset):
+    batches: Any = getattr(loader, "batch_sampler", None)
+    if type(batches) is not BatchSampler or isinstance(loader.dataset, torch.utils.data.IterableDataset):
         return None
-    return drawn - drawn % batches.batch_size if batches.drop_last else drawn
+    drawn = length(batches.sampler)
+    return None if drawn is None else drawn - drawn % batches.batch_size if batches.drop_last else drawn
 
 
 def length(thing: Any) -> int | None:
