@@ -37,6 +37,9 @@ class Spans:
             self._open[-1][2] += wall
         self.done.append((kind, begin, begin + wall, wall - inside, who, size))
 
+    def innermost(self):
+        return self._open[-1][0] if self._open else None
+
     def inside(self, *kinds):
         return any(one[0] in kinds for one in self._open)
 
@@ -112,19 +115,19 @@ def watch_loaders(data):
 
 
 def watch_model(torch):
-    call = torch.nn.Module.__call__
+    outermost = []
 
-    def forward(self, *args, **kwargs):
-        if spans.inside("forward", "eval", "next", "start", "input"):  # transforms are modules, too
-            return call(self, *args, **kwargs)
-        kind = "forward" if torch.is_grad_enabled() else "eval"
-        spans.begin(kind)
-        try:
-            return call(self, *args, **kwargs)
-        finally:
-            spans.end(kind)
+    def before(module, *_):
+        if not spans.inside("forward", "eval", "next", "start", "input"):  # transforms are modules, too
+            outermost.append((module, "forward" if torch.is_grad_enabled() else "eval"))
+            spans.begin(outermost[-1][1])
 
-    torch.nn.Module.__call__ = forward
+    def after(module, *_):
+        if outermost and outermost[-1][0] is module and spans.innermost() == outermost[-1][1]:
+            spans.end(outermost.pop()[1])
+
+    torch.nn.modules.module.register_module_forward_pre_hook(before)
+    torch.nn.modules.module.register_module_forward_hook(after, always_call=True)
     torch.Tensor.backward = timed(torch.Tensor.backward, "backward")
     torch.autograd.backward = timed(torch.autograd.backward, "backward")
     torch.autograd.grad = timed(torch.autograd.grad, "backward")
