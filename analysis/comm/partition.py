@@ -121,7 +121,8 @@ def partition(one: Collectives, column: int, matched: Matched, met: Meetings, bo
     took[ended] = shared[np.searchsorted(edges, end)] - shared[np.searchsorted(edges, free)] if len(edges) else 0.0
     bare = np.where(inside & (kind == PARTS.index("exposed_transfer")), length / np.maximum(moving, 1), 0.0)
     exposed = {
-        what: np.bincount(step[inside], (bare * _count(edges, free[mine], end[mine]))[inside], count) for what, mine in _kinds(one, ended)
+        what: np.bincount(step[inside], (bare * _count(edges, free[mine], end[mine]))[inside], count).astype(np.float64)
+        for what, mine in _kinds(one, ended)
     }
     return Partition(one.rank, parts, blamed, exposed, took, int((~ended).sum()))
 
