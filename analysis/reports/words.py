@@ -254,7 +254,7 @@ def clocks(how: str, bound_s: float) -> str:
 
 def cpus(use: Cpus) -> str:
     """Who used the CPUs while the steps ran."""
-    return full_stop(f"while the steps ran, {cpu_use.says(use)}")
+    return full_stop(f"{cpu_use.says(use)} (means while the steps ran)")
 
 
 def roofline(made: Roofline) -> str:

@@ -37,6 +37,7 @@ def check(facts: Facts) -> Finding | None:
         ("collate per sample", cost.wall_s, "s"),
         ("of it on a CPU", cost.cpu_s, "s"),
         ("of it waiting for a CPU", cost.runqueue_s, "s"),
+        ("of it blocked", cost.blocked_s, "s"),
         ("bytes per sample", cost.bytes, "B"),
         ("what copying them takes at most", should_s, "s"),
         ("process CPU over thread CPU", ratio, "1"),
