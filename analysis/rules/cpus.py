@@ -4,7 +4,7 @@ from feedline.analysis import cpu_use
 from feedline.analysis.facts import Facts
 from feedline.analysis.model import Cost
 from feedline.analysis.quantities import number
-from feedline.analysis.rules.held import making_share
+from feedline.analysis.rules.held import MAKING, making_share
 
 #: A sample that waits longer than this for a CPU competes for it (docs/rules.md). With a CPU to itself the share is below 1 %.
 MAX_RUNQUEUE_SHARE = 0.15
@@ -38,12 +38,15 @@ def blocked_share(facts: Facts) -> float | None:
 
 
 def cpu_share_of(facts: Facts, stage: str) -> float:
-    """This stage's share of a sample's CPU time; of its wall time where CPU time was not measured."""
-    whole = total(facts)
-    part = facts.workers.per_sample.get(stage) if facts.workers else None
+    """This stage's share (0 to 1) of a sample's CPU time; of its wall time where CPU time was not measured.
+
+    Stages are known from some of the samples and the whole from all: where these had less of the CPUs, the stages' sum is the larger one.
+    """
+    whole, costs = total(facts), facts.workers.per_sample if facts.workers else {}
+    part = costs.get(stage)
     if whole is None or part is None or part.cpu_s is None or not whole.cpu_s:
         return making_share(facts, stage)
-    return part.cpu_s / whole.cpu_s
+    return part.cpu_s / max(whole.cpu_s, sum(costs[name].cpu_s or 0.0 for name in MAKING if name in costs))
 
 
 def cost_share(facts: Facts, *stages: str) -> float:

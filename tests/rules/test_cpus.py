@@ -21,6 +21,14 @@ def test_a_stage_that_did_not_occur_has_no_share():
     assert cpu_share_of(waiting(), "transport") == 0.0
 
 
+def test_a_stage_takes_at_most_all_of_the_cpu_time_however_few_samples_it_is_known_from():
+    facts = waiting(sample={"augment": (9.0, 0.0, 0.0)})
+    costs = facts.workers.per_sample
+    facts = replace(facts, workers=replace(facts.workers, per_sample=costs | {"total": replace(costs["total"], cpu_s=8e-3)}))
+
+    assert cpu_share_of(facts, "augment") == pytest.approx(9.0 / 12.3)
+
+
 def test_waiting_for_cpus_that_other_programs_hold_is_not_the_trainings_own():
     assert cpus.waiting_cpus(waiting(sample=QUEUED)) == pytest.approx(0.8)
     assert cpus.by_others(waiting(sample=QUEUED, others=0.4)) == pytest.approx(0.5)
