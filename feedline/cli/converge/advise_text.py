@@ -74,7 +74,8 @@ def _runs(runs: Sequence[Recorded]) -> Table:
     made = columns("run", "batch", "workers", "samples", "updates", TRAIN, gap=2)
     for run in sorted(runs, key=lambda one: one.batch or 0.0):
         last = curves.level(run.curves[TRAIN], run.samples) if TRAIN in run.curves else None
-        cells = [count(run.batch) if run.batch else BLANK, str(run.ranks), count(round(run.samples)), count(run.updates)]
+        samples = count(round(run.samples)) if run.samples_known else BLANK
+        cells = [count(run.batch) if run.batch else BLANK, str(run.ranks), samples, count(run.updates)]
         made.add_row(plain(run.name), *cells, number(last.mean) if last else BLANK)
     return made
 
