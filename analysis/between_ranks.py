@@ -79,9 +79,10 @@ def shown(gathered: Mapping[int, Gathered], compared: Compared | None) -> int:
 
 
 def first_failed(gathered: Mapping[int, Gathered]) -> int:
-    """The rank that says how the run ended: one whose own exception ended it, before those that a launcher then killed."""
-    failed = [number for number, rank in sorted(gathered.items()) if rank.rank.manifest.exit_code and rank.rank.manifest.ended_by]
-    return failed[0] if failed else min(gathered)
+    """The rank that says how the run ended: the first that an exception of its own ended. Others fail later, or are killed."""
+    ends = {number: rank.rank.manifest for number, rank in gathered.items()}
+    failed = [number for number, end in ends.items() if end.exit_code and end.ended_by and end.anchors]
+    return min(failed, key=lambda number: (ends[number].anchors[-1]["time_ns"], number), default=min(gathered))
 
 
 def throughput(gathered: Mapping[int, Gathered], of: Gathered) -> Throughput:

@@ -46,3 +46,12 @@ def test_a_late_rank_of_two_costs_one_number_and_the_throughput_is_of_both(tmp_p
     pace = report.throughput
     assert pace.ranks == 2 and pace.all_ranks_samples_per_s == pytest.approx(2 * pace.samples_per_s, rel=0.1)
     assert "samples/s of 2 ranks" in terminal.render(report)
+
+
+def test_the_rank_that_failed_first_is_the_headline_and_not_those_that_missed_it(tmp_path):
+    launch(tmp_path, "late_rank.py", 2, "fails")
+
+    report = build(Run.open(tmp_path / "run"))
+
+    assert report.headline.startswith("Rank 1 failed with ValueError (exit code 1) after 12 steps")
+    one_number.check(report)

@@ -1,6 +1,6 @@
-"""DistributedDataParallel of two ranks that see samples of their own; the last one takes 40 ms longer in each step.
+"""DistributedDataParallel of two ranks that see samples of their own; the last one takes 40 ms longer in each step, or fails.
 
-late_rank.py SAID.json wait|forward
+late_rank.py SAID.json wait|forward|fails
 """
 
 import sys
@@ -44,7 +44,9 @@ def main() -> None:
     late = rank == dist.get_world_size() - 1
     model = nn.parallel.DistributedDataParallel(Model(late and phase == "forward"))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for samples in DataLoader(Samples(rank, late and phase == "wait"), BATCH):
+    for step, samples in enumerate(DataLoader(Samples(rank, late and phase == "wait"), BATCH)):
+        if late and phase == "fails" and step == STEPS // 2:
+            raise ValueError("of the last rank only")
         optimizer.zero_grad()
         model(samples).square().mean().backward()
         optimizer.step()
