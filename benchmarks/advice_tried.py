@@ -41,6 +41,7 @@ DATA: dict[str, tuple[Sequence[int], str]] = {
 MODELS = ("", "--products 5", "--products 60", "--sleep-ms 3", "--sleep-ms 15", "--sleep-ms 50")
 WORKERS = (0, 1, 2, 4)
 WHOLE = ("--data memory", "--data images")  # what the program can make in one call
+Turn = tuple[float, float]  # seconds per step, by the clock and of the main thread's CPU time
 COLLATE_FIXES = ("custom_collate", "objects_in_queue")
 
 
@@ -53,6 +54,8 @@ class Tried:
         others: causes of all findings.
         cost_share: what the finding says can be saved at most, of the step.
         before_ms, after_ms, ratio: of plain twins; of the ratio after / before, its median and interval.
+        cpu_ratio: the same of the main thread's CPU time, which neighbors do not stretch. A step cannot be shorter than that; without
+            workers, on a CPU of its own, it is that and what it sleeps.
     """
 
     training: str
@@ -63,6 +66,7 @@ class Tried:
     before_ms: float | None = None
     after_ms: float | None = None
     ratio: Estimate | None = None
+    cpu_ratio: Estimate | None = None
 
     @property
     def outcome(self) -> str:
@@ -117,11 +121,11 @@ def record(training: str, folder: Path) -> dict[str, Any]:
     return found
 
 
-def twins(training: str, change: str, rounds: int) -> list[tuple[float, float]]:
-    """Seconds per step before and after, round by round."""
+def twins(training: str, change: str, rounds: int) -> list[tuple[Turn, Turn]]:
+    """Before and after, round by round."""
     command = [sys.executable, str(PROGRAM), *shlex.split(training), f"--twin={change}", "--rounds", str(rounds)]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
-    return [(before, after) for before, after in json.loads(ended.stdout)]
+    return [((a[0], a[1]), (b[0], b[1])) for a, b in json.loads(ended.stdout)]
 
 
 def attempt(training: str, rounds: int, quiet: float) -> Tried:
@@ -136,16 +140,17 @@ def attempt(training: str, rounds: int, quiet: float) -> Tried:
     if not change:
         return said
     pairs = twins(training, change, rounds)
-    before, after = (Estimate.of(side).median * 1e3 for side in zip(*pairs))
-    return Tried(training, cause, change, said.others, said.cost_share, before, after, Estimate.of([b / a for a, b in pairs]))
+    before, after = (Estimate.of([turn[0] for turn in side]).median * 1e3 for side in zip(*pairs))
+    ratio, cpu_ratio = (Estimate.of([b[clock] / a[clock] for a, b in pairs]) for clock in (0, 1))
+    return Tried(training, cause, change, said.others, said.cost_share, before, after, ratio, cpu_ratio)
 
 
 def row(tried: Tried) -> list[str]:
-    if tried.ratio is None:
-        return [tried.training, " ".join(tried.others), "", "", "", "", ""]
+    if tried.ratio is None or tried.cpu_ratio is None:
+        return [tried.training, " ".join(tried.others), "", "", "", "", "", ""]
     saved = f"{100 * tried.cost_share:.0f} %"
     times = [f"{ms:.2f}" for ms in (tried.before_ms, tried.after_ms) if ms is not None]
-    return [tried.training, tried.cause, tried.advice, saved, *times, tried.ratio.text()]
+    return [tried.training, tried.cause, tried.advice, saved, *times, tried.ratio.text(), tried.cpu_ratio.text()]
 
 
 def main() -> None:
@@ -165,7 +170,7 @@ def main() -> None:
     outcomes = [one.outcome for one in tried]
     counts = ", ".join(f"{outcomes.count(kind)} {kind}" for kind in ("faster", "same", "slower"))
     print(f"{machine()}\n\n{len(found)} trainings, advice applied in {len(tried)}: {counts}\n")
-    head = ["training", "finding", "advice", "saves at most", "ms per step", "with it", "ratio"]
+    head = ["training", "finding", "advice", "saves at most", "ms per step", "with it", "ratio", "CPU of the main thread"]
     print(table([head, *map(row, sorted(tried, key=lambda one: one.cause))]))
     print("\nWithout advice to apply:\n")
     print(table([["training", "findings"], *(row(one)[:2] for one in found if one.ratio is None)]))
