@@ -21,7 +21,8 @@ DOES = {
 }
 FIX = {
     SLEEP: "remove the sleep from the data set (time.sleep, a rate limit, a loop that polls)",
-    LOCK: "give each worker its own file handle, connection or client, and hold the lock for less time: workers queue for a shared one",
+    LOCK: "give each worker its own file handle, connection or client and hold locks for less time (workers queue for a shared one); "
+    "let a thread of the data set's own work on several samples at once",
     NETWORK: "fetch the samples of a batch at once (threads or asyncio in __getitems__), keep connections open, or cache on a local disk",
     PROCESS: "let the other process deliver whole batches ahead of time, or make the samples in the workers",
     UNKNOWN: "find the call with `py-spy dump --pid PID` of a worker",

@@ -2,7 +2,8 @@
 
 from feedline.analysis.facts import Facts
 from feedline.analysis.rules.cpus import blocked_share
-from feedline.analysis.rules.held import compute_s, held, supply_s
+from feedline.analysis.rules.handover import making_s
+from feedline.analysis.rules.held import compute_s, held, num_workers, supply_s
 
 #: Waiting for bytes of files: in a call that reads or opens one, or in a page fault outside of any call (memory maps).
 STORAGE = ("file", "page fault")
@@ -34,6 +35,12 @@ def storage_share(facts: Facts) -> float | None:
     if seen is not None:
         return blocked * sum(seen.get(kind, 0.0) for kind in STORAGE)
     return blocked if (facts.traffic.disk_bytes or 0.0) >= MIN_DISK_BYTES else None
+
+
+def at_locks_s(facts: Facts) -> float:
+    """Seconds per step at locks, as many workers as there are now: more of them may queue for the same ones."""
+    at_locks = (blocked_share(facts) or 0.0) * (blocked_by(facts) or {}).get("lock", 0.0)
+    return at_locks * (making_s(facts) or 0.0) / max(num_workers(facts) or 0, 1)
 
 
 def spared_s(facts: Facts, share: float) -> float:

@@ -8,6 +8,7 @@ from feedline.analysis.quantities import seconds
 from feedline.analysis.rules import cpus
 from feedline.analysis.rules.handover import Between, alone_s, making_s, receiving_s, with_workers_s
 from feedline.analysis.rules.held import MIN_WAIT_SHARE, compute_s, held, num_workers, severity
+from feedline.analysis.rules.storage import at_locks_s
 
 CAUSE = "too_few_workers"
 
@@ -45,7 +46,7 @@ def gained_s(facts: Facts) -> Between | None:
     slow, fast = (with_workers_s(facts, number, seconds) for seconds in (receiving.high, receiving.low))
     if now is None or slow is None or fast is None:
         return None
-    return Between(max(0.0, min(most, now - slow)), max(0.0, min(most, now - fast)))
+    return Between(max(0.0, min(most, now - max(slow, at_locks_s(facts)))), max(0.0, min(most, now - fast)))
 
 
 def advised(facts: Facts) -> int | None:

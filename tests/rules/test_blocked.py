@@ -58,3 +58,11 @@ def test_having_no_workers_comes_before_what_a_sample_waits_for():
 
 def test_a_healthy_training_may_sleep():
     assert check(made_up_facts(sample=BLOCKED, maker=looked("sleep"))) is None
+
+
+def test_more_workers_are_no_advice_where_the_ones_there_are_wait_for_a_lock():
+    slow = {"dataset": (0.5, 0.0, 100.0)}
+    lock, network = (diagnose(waiting(740.0, sample=slow, traffic=NOTHING, maker=looked(kind))) for kind in ("lock", "network"))
+
+    assert [finding.cause for finding in lock] == ["blocked"]
+    assert [finding.cause for finding in network] == ["blocked", "too_few_workers"]
