@@ -69,10 +69,10 @@ def _alike(candidates: Sequence[Row], best: Row, rates: dict[str, float]) -> lis
 def _if_less_will_do(rows: Sequence[Row], rates: dict[str, float], best: float) -> str:
     """The best of those that would be candidates if they did all of the transform."""
     would_be = [row for row in rows if row.missing and row.name != SYNTHETIC and replace(row, missing=()).faultless]
-    faster = [row for row in would_be if rates[row.name] > best]
-    if not faster:
+    more = [row for row in would_be if rates[row.name] > best]
+    if not more:
         return ""
-    chosen = max(faster, key=lambda row: rates[row.name])
+    chosen = max(more, key=lambda row: rates[row.name])
     gain = rates[chosen.name] / best
     return f" {chosen.name} would give {gain:.2f} times that, but leaves out {', '.join(one.partition(':')[0] for one in chosen.missing)}."
 
@@ -118,4 +118,4 @@ def _gains(chosen: Row, now: Row | None, rates: dict[str, float], compute: Compu
 
 def _fewest(chosen: Row, alike: Sequence[Row]) -> str:
     others = [row.name for row in alike if row is not chosen]
-    return f", with the fewest CPU seconds of those about as fast ({', '.join(others)})" if others else ""
+    return f", with the fewest CPU seconds of those that are not clearly slower ({', '.join(others)})" if others else ""
