@@ -3,11 +3,13 @@
 import pytest
 from comm_tap.launching import launch, say_what_went_wrong
 
+from feedline.analysis import diagnose
 from feedline.analysis.build import build
 from feedline.profiler.store.read import Run
 
 
-def test_gathered_parameters_are_not_called_gradients(tmp_path):
+def test_gathered_parameters_are_not_called_gradients(tmp_path, monkeypatch):
+    monkeypatch.setattr(diagnose, "MOST", 10)  # on a busy machine, three others may cost more
     say_what_went_wrong(launch(tmp_path, "sharded.py", 2))
 
     report = build(Run.open(tmp_path / "run"))

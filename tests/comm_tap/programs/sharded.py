@@ -5,7 +5,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 
-STEPS, BATCH, WIDTH = 8, 4, 768
+STEPS, BATCH, WIDTH = 20, 4, 512
 
 dist.init_process_group("gloo")
 torch.manual_seed(0)
