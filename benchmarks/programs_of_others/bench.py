@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from programs_of_others.judge import INPUT_STAGES, Facts, Said, Tried, counts_are_exact, judge
+from programs_of_others.judge import INPUT_STAGES, Facts, Said, Tried, counts_are_true, judge
 from programs_of_others.program import Counts, Program
 from programs_of_others.timers import ByHand, read
 
@@ -48,7 +48,7 @@ class Measured:
     Attributes:
         problem: why it could not be measured; empty when it was.
         said: of each of its trainings.
-        exact: steps and samples are the program's own.
+        exact: steps are the program's own, and samples where both count them.
     """
 
     program: Program
@@ -110,7 +110,7 @@ class Bench:
         tried = self.try_advice(found, home) if self.tries else None
         busy = plain.cpu_s / plain.wall_s / len(os.sched_getaffinity(0))
         verdict, why = judge(program, found.main, Facts(found.timed, busy, recorded.others_cpus, tried))
-        return replace(found, exact=counts_are_exact(found.said, found.true), tried=tried, verdict=verdict, why=why)
+        return replace(found, exact=counts_are_true(found.said, found.true), tried=tried, verdict=verdict, why=why)
 
     def by_hand(self, program: Program, home: Path, **variables: str) -> tuple[Outcome, list[ByHand]]:
         """A plain run with the timers."""
@@ -242,10 +242,9 @@ def said_of(path: Path) -> list[Said]:
         stages = report.step.stages if report.step is not None else {}
         mean_s = report.step.mean_s if report.step is not None else 0.0
         share = sum(value for name, value in stages.items() if name in INPUT_STAGES) / mean_s if mean_s else 0.0
-        ranks = max(1, len(report.ranks))
-        counts = (report.throughput.steps * ranks, report.throughput.samples * ranks) if ranks > 1 else None
-        steps, samples = counts or (report.throughput.steps, report.throughput.samples)
+        about = report.throughput
+        samples = about.samples if about.samples or about.samples_per_s is not None else None
         first = report.findings[0].fix if report.findings else ""
         causes = tuple(finding.cause for finding in report.findings)
-        found.append(Said(steps, samples, report.verdict, causes, first, share, mean_s, tuple(report.notes)))
+        found.append(Said(about.steps, samples, report.verdict, causes, first, share, mean_s, tuple(report.notes)))
     return found

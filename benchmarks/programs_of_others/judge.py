@@ -27,6 +27,7 @@ class Said:
     """What feedline said of one training.
 
     Attributes:
+        samples: None where it says that they are unknown.
         causes: of its findings, the first first.
         fix: of the first finding.
         share: of the step that is input, as its stages show it.
@@ -34,7 +35,7 @@ class Said:
     """
 
     steps: int
-    samples: int
+    samples: int | None
     verdict: str
     causes: tuple[str, ...]
     fix: str
@@ -66,10 +67,10 @@ class Facts:
     tried: Tried | None
 
 
-def counts_are_exact(said: list[Said], true: tuple[Counts, ...]) -> bool:
-    """Are steps and samples of every training what the program counts."""
-    found = sorted((one.steps, one.samples) for one in said)
-    return len(found) == len(true) and all(one[0] == two[0] and two[1] in (None, one[1]) for one, two in zip(found, true))
+def counts_are_true(said: list[Said], true: tuple[Counts, ...]) -> bool:
+    """Are steps of every training what the program counts, and samples, where both count them."""
+    found = sorted(((one.steps, one.samples) for one in said), key=lambda one: (one[0], one[1] or 0))
+    return len(found) == len(true) and all(one[0] == two[0] and None in (one[1], two[1]) or one == two for one, two in zip(found, true))
 
 
 def judge(program: Program, said: Said, facts: Facts) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 import platform
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from programs_of_others.bench import Measured
 from programs_of_others.judge import DOUBTFUL, FALSE, TRUE, UNKNOWN
@@ -16,6 +16,7 @@ that makes them), forward, backward and optimizer. A `sitecustomize` that knows 
 
 - **Steps, samples**: the program's own, from its options, checked against its updates as the timers count them and, where it prints one
   line per step, against those; then what feedline says where it differs. `-`: the program has no count, as with a whole graph in each step.
+  `unknown`: feedline says so, because no loader feeds the steps.
 - **Input**: its share of the step without the first, by the timers and by feedline, in two different runs on a machine with neighbours.
 - **Verdict**: true, unknown (feedline says that it does not know), doubtful, or false. True: the timers see the share that feedline
   says, the cause is possible (no files where samples are in memory, no full CPUs where the program leaves them free), and the step is not
@@ -35,10 +36,11 @@ def page(measured: Sequence[Measured]) -> str:
     ran = [one for one in measured if not one.problem]
     verdicts = Counter(one.verdict for one in ran)
     exact = sum(one.exact for one in ran)
+    unknown = sum(None not in (count for _, count in one.true) and None in (said.samples for said in one.said) for one in ran)
     kinds = ", ".join(f"{kind} in {verdicts[kind]}" for kind in (TRUE, UNKNOWN, DOUBTFUL, FALSE))
     lines = [
         TEXT + f"Python {platform.python_version()}, torch {torch.__version__}, {platform.system()}.\n",
-        f"**{len(ran)} programs: steps and samples exact in {exact}; the verdict is {kinds}.**\n",
+        f"**{len(ran)} programs: steps and samples are right in {exact} (in {unknown} of them the samples are said to be unknown); the verdict is {kinds}.**\n",
         HEAD,
         *(row(one) for one in ran),
     ]
@@ -50,8 +52,8 @@ def page(measured: Sequence[Measured]) -> str:
 def row(one: Measured) -> str:
     """A line of the table."""
     steps = pair(sum(steps for steps, _ in one.true), sum(said.steps for said in one.said))
-    unknown = any(samples is None for _, samples in one.true)
-    samples = pair("-" if unknown else sum(samples or 0 for _, samples in one.true), sum(said.samples for said in one.said))
+    true, said = whole(samples for _, samples in one.true), whole(said.samples for said in one.said)
+    samples = "-" if true is None else f"{true:,}, unknown" if said is None else pair(true, said)
     shares = f"{one.timed.input_share:.1%} / {one.main.share:.1%}"
     cause = f"`{(one.main.causes or ('none',))[0]}`"
     verdict = one.verdict if one.verdict == TRUE else f"**{one.verdict}**"
@@ -59,8 +61,12 @@ def row(one: Measured) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def pair(true: object, said: object) -> str:
+def whole(counts: Iterable[int | None]) -> int | None:
+    """Their sum, where all are known."""
+    known = list(counts)
+    return None if None in known else sum(count or 0 for count in known)
+
+
+def pair(true: int, said: int) -> str:
     """One number where both agree."""
-    if true == said or true == "-":
-        return f"{said:,}" if true == said else str(true)
-    return f"**{true} / {said}**"
+    return f"{said:,}" if true == said else f"**{true:,} / {said:,}**"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from programs_of_others.bench import Bench, advised
-from programs_of_others.judge import DOUBTFUL, FALSE, TRUE, UNKNOWN, Facts, Said, Tried, judge
+from programs_of_others.judge import DOUBTFUL, FALSE, TRUE, UNKNOWN, Facts, Said, Tried, counts_are_true, judge
 from programs_of_others.program import Program
 from programs_of_others.run import line
 from programs_of_others.table import page
@@ -61,7 +61,7 @@ def test_a_program_that_sleeps_for_its_samples_is_counted_and_judged(bench):
     assert measured.timed.input_share > 0.8
     assert measured.timed.step_s == pytest.approx(measured.timed.parts["next"], rel=0.3)
     assert measured.verdict in (TRUE, UNKNOWN), line(measured)
-    assert "**1 programs: steps and samples exact in 1" in page([measured])
+    assert "**1 programs: steps and samples are right in 1" in page([measured])
 
 
 def test_counts_that_a_plain_run_does_not_have_are_a_problem_of_the_manifest(bench):
@@ -78,6 +78,14 @@ def test_what_is_missing_is_named(bench):
     assert elsewhere.problem == "no nobody/gone/"
     assert modules.problem == "not installed: no_such_module"
     assert "- gone: no nobody/gone/" in page([elsewhere, modules])
+
+
+@pytest.mark.parametrize(
+    ("steps", "samples", "right"), [(10, 40, True), (10, None, True), (10, 41, False), (11, 40, False), (11, None, False)]
+)
+def test_unknown_samples_are_not_wrong(steps, samples, right):
+    assert counts_are_true([replace(said("compute_bound", 0.0), steps=steps, samples=samples)], ((10, 40),)) is right
+    assert counts_are_true([replace(said("compute_bound", 0.0), steps=steps, samples=samples)], ((10, None),)) is (steps == 10)
 
 
 def facts(share, busy=0.5, others=0.0, tried=None):
