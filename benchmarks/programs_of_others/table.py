@@ -40,7 +40,8 @@ def page(measured: Sequence[Measured]) -> str:
     kinds = ", ".join(f"{kind} in {verdicts[kind]}" for kind in (TRUE, UNKNOWN, DOUBTFUL, FALSE))
     lines = [
         TEXT + f"Python {platform.python_version()}, torch {torch.__version__}, {platform.system()}.\n",
-        f"**{len(ran)} programs: steps and samples are right in {exact} (in {unknown} of them the samples are said to be unknown); the verdict is {kinds}.**\n",
+        f"**{len(ran)} programs: steps and samples are right in {exact}, in {unknown} of which feedline says that the samples are unknown; "
+        f"the verdict is {kinds}.**\n",
         HEAD,
         *(row(one) for one in ran),
     ]
