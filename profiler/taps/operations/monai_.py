@@ -1,5 +1,6 @@
 """MONAI: every transform by its class name, those of the user too. All of its data sets and Compose call them through one function."""
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -14,7 +15,11 @@ LOADS = ("LoadImage", "LoadImaged")  # read a file and decode it
 
 
 def install(tap: Tap, transform: ModuleType) -> None:
-    original = transform._apply_transform
+    for name in tap.free(transform, ["_apply_transform"]):
+        tap.function(transform, name, _timed(vars(transform)[name]))
+
+
+def _timed(original: Callable[..., Any]) -> Callable[..., Any]:
     loading = stopwatch(Stage.DECODE, lambda _: (0, 0))
     changing = stopwatch(Stage.AUGMENT, sizes.augmented)
 
@@ -26,8 +31,7 @@ def install(tap: Tap, transform: ModuleType) -> None:
         timed = loading if name in LOADS else changing
         return timed(write, name, original, args, kwargs)
 
-    for name in tap.free(transform, ["_apply_transform"]):
-        tap.function(transform, name, transparent(original, look))
+    return transparent(original, look)
 
 
 def selftest() -> str | None:
