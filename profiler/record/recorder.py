@@ -67,7 +67,7 @@ class ConvergenceTap(Protocol):
 class LooksAtThreads(Protocol):
     """Looks at what blocked threads wait for (samplers/looks.py)."""
 
-    def watch(self, pid: int, thread: int) -> None: ...
+    def watch(self, makers: list[tuple[int, int]]) -> None: ...
 
 
 class Resting(Protocol):

@@ -31,15 +31,15 @@ class Looks:
         self._threads: dict[int, tuple[int, OpenFile]] = {}  # thread -> its process, and where the kernel tells of it
         self._rounds = 0
 
-    def watch(self, pid: int, thread: int) -> None:
-        """Look at this thread too, for as long as it lives. From any thread.
+    def watch(self, makers: list[tuple[int, int]]) -> None:
+        """Look at these threads too, (process, thread) each, for as long as they live. From any thread.
 
         Raises:
-            OSError: it has ended, or the kernel does not tell.
+            OSError: one has ended, or the kernel does not tell.
         """
-        file = OpenFile(f"/proc/{pid}/task/{thread}/syscall")
-        with self._lock:
-            self._threads[thread] = pid, file
+        new = {thread: (pid, OpenFile(f"/proc/{pid}/task/{thread}/syscall")) for pid, thread in makers}
+        with self._lock:  # epochs may be shorter than the time between looks: those of earlier ones keep no descriptors
+            self._threads = {thread: both for thread, both in self._threads.items() if _lives(both[1])} | new
 
     def look(self) -> None:
         """One round. Never raises."""
@@ -60,3 +60,10 @@ class Looks:
             if kind is not None and segment is not None:
                 stands_for = int(period * max(1, len(threads) / MOST))
                 segment.add(Stage.LOOK, clock.wall_ns(), 0, number=pid, extra=stands_for, source=segment.name_id(kind))
+
+
+def _lives(file: OpenFile) -> bool:
+    try:
+        return bool(file.read())
+    except OSError:
+        return False

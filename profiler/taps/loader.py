@@ -314,14 +314,11 @@ def watched_try_get_data(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def watch_makers(makers: list[tuple[int, int]]) -> None:
     """Have the threads looked at that make batches: (process, thread) each."""
-    looks = recorder.looks
-    for pid, thread in makers:
-        if looks is None:
-            return
-        try:
-            looks.watch(pid, thread)
-        except Exception as error:  # where the kernel does not tell, what they wait for stays unknown
-            clock.counters.absent["/proc/PID/task/THREAD/syscall"] = masks.error(error)
+    try:
+        if recorder.looks is not None:
+            recorder.looks.watch(makers)
+    except Exception as error:  # where the kernel does not tell, what they wait for stays unknown
+        clock.counters.absent["/proc/PID/task/THREAD/syscall"] = masks.error(error)
 
 
 def watch_queue(queue: Any, state: State) -> None:

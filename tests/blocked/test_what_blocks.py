@@ -20,6 +20,7 @@ from feedline.analysis.build import build
 from feedline.analysis.model import Report
 from feedline.profiler.events import Stage
 from feedline.profiler.samplers import system_calls
+from feedline.profiler.samplers.looks import Looks
 from feedline.profiler.store.read import Run
 
 SAMPLES, BATCH, WAIT_S = 96, 8, 0.01
@@ -195,6 +196,25 @@ def test_an_iterable_data_set_in_memory_reads_no_files(tmp_path):
     report = trained(tmp_path, DataLoader(Memory(), BATCH))
 
     assert not {"small_files", "cold_storage"} & set(causes(report))
+
+
+def test_workers_of_earlier_epochs_keep_no_descriptors():
+    def opened() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    looks, before = Looks(), opened()
+    for _ in range(5):
+        workers = [FORK.Process(target=time.sleep, args=(60,)) for _ in range(2)]
+        for worker in workers:
+            worker.start()
+        looks.watch([(worker.pid, worker.pid) for worker in workers])
+        for worker in workers:
+            worker.kill()
+            worker.join()
+            worker.close()
+    looks.watch([])
+
+    assert opened() == before
 
 
 class Pages:
