@@ -7,7 +7,7 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import number, seconds, share
 from feedline.analysis.rules import cpus
-from feedline.analysis.rules.held import MIN_WAIT_SHARE, held, num_workers
+from feedline.analysis.rules.held import MAKING, MIN_WAIT_SHARE, held, num_workers
 from feedline.analysis.rules.too_few_workers import gained_s, needed
 
 CAUSE = "busy_neighbors"
@@ -60,11 +60,24 @@ def kept_from_workers_s(facts: Facts) -> float:
 
 
 def alone(facts: Facts) -> Facts:
-    """The same with the other programs' CPUs free."""
-    use = facts.cpus
+    """The same with the other programs' CPUs free, and without what the making of batches waited for them."""
+    use, crew, unqueued = facts.cpus, facts.workers, 1 - (cpus.runqueue_share(facts) or 0.0)
     if use is None or use.own is None:
         return facts
-    return replace(facts, cpus=replace(use, others=0.0, free=max(0.0, use.allowed - use.own)))
+    if crew is not None and crew.fetch_mean_s is not None:
+        crew = replace(crew, fetch_mean_s=crew.fetch_mean_s * unqueued)
+    relieved = replace(facts, workers=crew, cpus=replace(use, others=0.0, free=max(0.0, use.allowed - use.own)))
+    return _making_sooner(relieved, unqueued) if num_workers(facts) == 0 else relieved
+
+
+def _making_sooner(facts: Facts, factor: float) -> Facts:
+    """The same where the main process takes so much of the time for the making of batches."""
+    step = facts.step
+    stages = {name: s * (factor if name in MAKING else 1.0) for name, s in step.stages.items()}
+    spared_s = sum(step.stages.values()) - sum(stages.values())
+    mean_s = step.mean_s - spared_s
+    waits_s = facts.wait_share * step.mean_s - spared_s
+    return replace(facts, step=replace(step, mean_s=mean_s, stages=stages), wait_share=max(0.0, waits_s) / mean_s if mean_s > 0 else 0.0)
 
 
 def _then(facts: Facts, kept: bool) -> str:

@@ -1,5 +1,5 @@
 import pytest
-from rules.made_up import made_up_facts, waiting, without_workers
+from rules.made_up import SAMPLE, made_up_facts, waiting, without_workers
 
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.finding import Severity
@@ -41,6 +41,14 @@ def test_cpus_that_workers_would_need_are_what_a_neighbor_takes_from_a_training_
     assert diagnose(without_workers(**facts))[0].cause == "too_few_workers"
     assert beside.cause == "busy_neighbors" and "no CPU is left for workers" in beside.says
     assert beside.fix.endswith("then set num_workers=2")
+
+
+def test_samples_that_only_wait_for_a_cpu_are_no_work_for_workers():
+    step = {"forward": 0.3, "backward": 0.4, "optimizer": 0.1, "other": 0.0, "copy": 0.0}
+    queueing = dict.fromkeys(SAMPLE, (0.005, 0.02, 0.0))  # 4 ms a batch, 0.8 with a CPU: at most 1.4 from a worker
+    finding = check(without_workers(**CROWDED, main_runqueue_share=0.4, stages=step, sample=queueing, batch_tensors=3.0))
+
+    assert "no CPU is left for workers" not in finding.says and "num_workers" not in finding.fix
 
 
 def test_it_goes_before_what_the_training_would_be_told_alone():
