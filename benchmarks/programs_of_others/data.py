@@ -203,17 +203,15 @@ class Equal(evaluate.Metric):
 """
 
 
-def stsb(where: str, train: int = 320, test: int = 32) -> Maker:
-    """Pairs of sentences with a score, as the Hub has them."""
+def questions(where: str, train: int = 1140, test: int = 60) -> Maker:
+    """Files as those of TREC: a label of six, and a question."""
 
     def make(folder: Path) -> None:
-        import pandas
-
         (folder / where).mkdir(parents=True, exist_ok=True)
         drawn = np.random.default_rng(0)
-        for name, count in (("train", train), ("validation", test), ("test", test)):
-            pairs = {f"sentence{part}": [" ".join(drawn.choice(WORDS, 12)) for _ in range(count)] for part in (1, 2)}
-            pandas.DataFrame({**pairs, "score": drawn.random(count)}).to_parquet(folder / where / f"{name}-00000-of-00001.parquet")
+        for name, count in (("train_5500.label", train), ("TREC_10.label", test)):
+            lines = [f"KIND:{number % 6} {' '.join(drawn.choice(WORDS, 9))}" for number in range(count)]
+            (folder / where / name).write_text("\n".join(lines) + "\n")
 
     return make
 

@@ -1,6 +1,6 @@
 """Examples of other libraries, and programs that packages ship."""
 
-from programs_of_others.data import bert, gpt2, masks, mnist, photos, planetoid, rows, stsb, unet
+from programs_of_others.data import bert, gpt2, masks, mnist, photos, planetoid, questions, rows, unet
 from programs_of_others.program import Program
 
 TWENTY = "2 epochs of 20 batches of 16"
@@ -107,15 +107,14 @@ REINFORCEMENT = [
 ]
 MORE = [
     Program(
-        "sentence-transformers cross_encoder stsbenchmark",
+        "sentence-transformers batch_hard_trec",
         "UKPLab/sentence-transformers",
-        "examples/cross_encoder/training/sts",
-        "training_stsbenchmark.py",
-        ((20, 1280),),
-        "4 epochs of 5 batches of 64",
-        (bert("distilroberta-base"), stsb("sentence-transformers/stsb")),
+        "examples/sentence_transformer/training/other",
+        "training_batch_hard_trec.py",
+        ((20, 640),),
+        "20 batches of 32 questions",
+        (bert("all-distilroberta-v1"), questions("datasets/trec")),
         ("sentence_transformers", "datasets"),
-        environment=(("CUDA_VISIBLE_DEVICES", ""),),
     ),
     Program(
         "PyG sgc",
@@ -163,7 +162,7 @@ MORE = [
         "skorch cli",
         "skorch-dev/skorch",
         "examples/cli",
-        "train.py net --n_samples 1000 --net.max_epochs 20",
+        "train.py net --n_samples 1000 --max_epochs 20",
         ((80, 16000),),
         "20 epochs of 4 batches of the 800 of 1,000 rows that are not for validation",
         needs=("skorch", "fire", "sklearn", "numpydoc"),
