@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from feedline.analysis.model import Communication, Cpus, Loader, StepSummary, Throughput, Workers
+from feedline.analysis.comm.model import Communication
+from feedline.analysis.model import Cpus, Loader, StepSummary, Throughput, Workers
 
 
 @dataclass(frozen=True)

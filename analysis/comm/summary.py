@@ -11,9 +11,9 @@ from feedline.analysis.comm.clocks import Alignment, align
 from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.comm.link import fit
 from feedline.analysis.comm.match import Matched, match
+from feedline.analysis.comm.model import CollectiveKind, Communication, ExposedKind, LateRank, Prediction
 from feedline.analysis.comm.partition import PARTS, Meetings, Partition, columns, meet, partition
 from feedline.analysis.comm.replay import Replayed, thinned
-from feedline.analysis.model import CollectiveKind, Communication, ExposedKind, LateRank, Prediction
 from feedline.analysis.quantities import seconds
 from feedline.profiler.ceilings import Ceilings
 

@@ -1,21 +1,7 @@
 """What each field of the JSON report means: the source of the schema's descriptions and of the tables in docs/report.md."""
 
-from typing import NamedTuple
-
-
-class Field(NamedTuple):
-    """One field: its unit ("" for text and structures), its meaning, and when it is null."""
-
-    unit: str
-    meaning: str
-    null: str = ""
-
-    def text(self) -> str:
-        """All three in one line."""
-        unit = f" Unit: {self.unit}." if self.unit else ""
-        null = f" Null: {self.null}." if self.null else ""
-        return f"{self.meaning}.{unit}{null}"
-
+from feedline.analysis.reports import convergence_fields
+from feedline.analysis.reports.field import Field
 
 _NO_SCHEDSTAT = "the kernel does not tell (no schedstat)"
 _NO_SIZE = "no step, or batches whose size could not be told"
@@ -339,66 +325,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "phase": Field("", "Of the step in which it was called: forward, backward, optimizer, loader, init or other"),
         "transfer_s": Field("s", "Mean time a step in which it moved bytes and no backward ran, shared evenly while several move"),
     },
-    "ConvergenceSummary": {
-        "curves": Field("", "Numbers of the training as it went on: train loss, eval loss, lr, then what feedline.metric was given"),
-        "noise": Field("", "The gradient noise scale over the training"),
-        "price": Field("", "What the batch costs in samples and saves in updates", "samples per update are not known"),
-        "workers": Field("", "Time to what this run came to, by workers; empty where the time of a step is known of no other number"),
-        "checks": Field("", "What is wrong with how the training is set up, most severe first; of severity high: among findings, too"),
-        "samples": Field("", "Trained on in all, all ranks together", "no loader that says how many it hands over feeds the training"),
-        "samples_per_epoch": Field("", "Samples in an epoch, all ranks together", "the loader has no length, or several feed the training"),
-        "updates": Field("", "Optimizer updates in all"),
-        "fixes": Field("", "The --fix text that it was run with, else empty"),
-        "notes": Field("", "What a reader should know about these figures"),
-    },
-    "CurvePoints": {
-        "name": Field("", "train loss, eval loss, lr, or the name that feedline.metric was given"),
-        "updates": Field("", "Per point: optimizer updates made before; at most 200 points"),
-        "samples": Field("", "Per point: samples that all ranks together had trained on; rows of the models' input where samples is null"),
-        "at_s": Field("s", "Per point: since the first update"),
-        "values": Field("", "Per point: mean over the values that it stands for"),
-        "not_finite": Field("", "Values left out because they were NaN or infinite"),
-    },
-    "NoiseOverTraining": {
-        "value": Field("samples", "Of the whole training: each window counts as the progress that was made in it", "why says why"),
-        "low": Field("samples", "The smallest window; without a value, a bound", "not known"),
-        "high": Field("samples", "The largest window; without a value, a bound", "not known"),
-        "why": Field("", "Why there is no value, else empty"),
-        "how": Field("", "How gradients were seen: ddp, hook, manual, accumulation or fsdp2; empty: not at all"),
-        "windows": Field("", "Parts of the training, in their order"),
-        "dropped": Field("", "Updates left out: not finite, of unknown size, or their part was as large as the whole"),
-    },
-    "NoiseWindow": {
-        "samples": Field("", "Trained on by the middle of the window, all ranks together"),
-        "updates": Field("", "Updates that it is made from"),
-        "value": Field("samples", "The noise scale", "why says why"),
-        "low": Field("samples", "Lower end of the 95 % interval; without a value: it is at least this", "not known"),
-        "high": Field("samples", "Upper end of the 95 % interval; without a value: it is at most this", "not known"),
-        "why": Field("", "Why there is no value, else empty"),
-    },
-    "BatchPrice": {
-        "batch": Field("samples", "Samples per update, all ranks together"),
-        "where": Field("", "Against the critical batch: far above, above, near, below, far below or unknown"),
-        "samples_factor": Field("1", "E/Emin: samples to a loss, over the fewest possible", "the noise scale is not known"),
-        "samples_low": Field("1", "The same at the upper end of the noise scale's range", "that end is not known"),
-        "samples_high": Field("1", "The same at the lower end of the noise scale's range", "that end is not known"),
-        "updates_factor": Field("1", "S/Smin: updates to a loss, over the fewest possible", "the noise scale is not known"),
-        "updates_low": Field("1", "The same at the lower end of the noise scale's range", "that end is not known"),
-        "updates_high": Field("1", "The same at the upper end of the noise scale's range", "that end is not known"),
-        "says": Field("", "All of it in a sentence"),
-    },
-    "TimeToTarget": {
-        "workers": Field("", "Processes"),
-        "batch": Field("samples", "Samples per update, all workers together"),
-        "updates": Field("", "Updates to the target", "why says why"),
-        "updates_low": Field("", "The same, from the noise scale's range", "as updates"),
-        "updates_high": Field("", "The same, from the noise scale's range", "as updates"),
-        "time_s": Field("s", "Updates times the time of one", "why says why"),
-        "low_s": Field("s", "Lower end of its band", "as time_s"),
-        "high_s": Field("s", "Upper end of its band", "as time_s"),
-        "source": Field("", "Of the time of a step: measured, or the law that predicts it"),
-        "why": Field("", "Why something is not known, else empty"),
-    },
+    **convergence_fields.FIELDS,
     "Finding": {
         "cause": Field("", "The rule's name, stable between versions, e.g. decode_bound"),
         "severity": Field(

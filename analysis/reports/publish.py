@@ -7,11 +7,12 @@ import typing
 from pathlib import Path
 
 from feedline.analysis import finding, model
+from feedline.analysis.comm import model as communication
 from feedline.analysis.convergence import model as convergence
 from feedline.analysis.reports.fields import FIELDS
 from feedline.analysis.reports.schema import schema
 
-DESCRIBED = (model, convergence, finding)
+DESCRIBED = (model, communication, convergence, finding)
 MARK = "<!-- from here on written by analysis/reports/publish.py -->\n"
 
 

@@ -4,24 +4,11 @@ import re
 import shlex
 
 from feedline.analysis import cpu_use
+from feedline.analysis.comm.model import Communication, LateRank, Prediction
 from feedline.analysis.finding import Finding, Severity, interval
 from feedline.analysis.finding import cost as cost_of
 from feedline.analysis.headline import how
-from feedline.analysis.model import (
-    SAMPLE_STAGES,
-    Communication,
-    Cost,
-    Cpus,
-    Hook,
-    LateRank,
-    Prediction,
-    Report,
-    Roofline,
-    RunInfo,
-    StepSummary,
-    Throughput,
-    Workers,
-)
+from feedline.analysis.model import SAMPLE_STAGES, Cost, Cpus, Hook, Report, Roofline, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.quantities import count, duration, number, seconds, share, size
 
 STATES = {"live": "still running"}

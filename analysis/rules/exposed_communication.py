@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from feedline.analysis.comm.model import Communication, ExposedKind, Prediction
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.model import Communication, ExposedKind, Prediction
 from feedline.analysis.quantities import seconds, share
 
 SLOW = "slow_network"

@@ -1,9 +1,9 @@
 """The ranks wait for one of them, or for another one in each step."""
 
+from feedline.analysis.comm.model import Communication, LateRank, Prediction
 from feedline.analysis.comm.what_if import NO_LATE_RANK, on_time
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Blame, Evidence, Finding, Severity
-from feedline.analysis.model import Communication, LateRank, Prediction
 from feedline.analysis.quantities import seconds, share
 
 CAUSE = "late_rank"

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from feedline.analysis.comm.model import LateRank
 from feedline.analysis.comm.summary import compare
-from feedline.analysis.model import LateRank
 from feedline.analysis.quantities import seconds
 from feedline.analysis.scaling.basis import MOST, collectives
 from feedline.analysis.scaling.efficiency import Point

@@ -5,19 +5,16 @@ from dataclasses import replace
 
 from reports import made_up_training
 
+from feedline.analysis.comm.model import CollectiveKind, Communication, LateRank, Prediction
 from feedline.analysis.finding import SHARE, Blame, Evidence, Finding, Severity
 from feedline.analysis.model import (
-    CollectiveKind,
-    Communication,
     Cost,
     Flop,
     Gauge,
     Hook,
-    LateRank,
     Loader,
     Operation,
     OperatorTime,
-    Prediction,
     Report,
     RunInfo,
     StepSeries,

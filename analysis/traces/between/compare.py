@@ -9,9 +9,9 @@ from feedline.analysis.comm import bandwidth, blame
 from feedline.analysis.comm.clocks import FEWEST, Alignment, align
 from feedline.analysis.comm.collectives import Collectives, RankClock
 from feedline.analysis.comm.match import MISSING, Matched, match
+from feedline.analysis.comm.model import Communication, LateRank
 from feedline.analysis.comm.partition import Meetings, Partition, meet, partition
 from feedline.analysis.comm.summary import collective_kind, exposed, late_rank, means
-from feedline.analysis.model import Communication, LateRank
 from feedline.analysis.quantities import seconds
 from feedline.analysis.timeline import IntArray
 from feedline.analysis.traces.between import late

@@ -1,0 +1,72 @@
+"""What the ranks did together, as a report has it."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class CollectiveKind:
+    """Collectives of one operation and size. Bandwidths in GB/s = 1e9 bytes/s, as nccl-tests count them (doc/PERFORMANCE.md)."""
+
+    name: str  # all_reduce, reduce_scatter, all_gather, ...
+    bytes: int  # the full message
+    n: int  # ranks of the group
+    backend: str
+    count: int
+    transfer_s: float | None  # median, without waiting
+    algbw_gbps: float | None
+    busbw_gbps: float | None
+
+
+@dataclass(frozen=True)
+class LateRank:
+    """A rank that others waited for."""
+
+    rank: int
+    steps: int  # in which it was the late one
+    late_steps: int  # in which any rank was
+    all_steps: int
+    late_s: float  # against the median of the others, mean over its late steps
+    waited_s: float  # by each other rank, mean over its late steps
+    phase: str  # what took it longer
+    excess_s: float  # so much longer, mean over its late steps
+    part: str | None  # of a sample, where the phase is "wait"
+    cost_s: float | None  # what the mean step would be shorter by without its lateness (replay)
+    persistent: bool
+    whole_host: bool  # all ranks of its host are late, and no other
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the mean step would be if something about the communication were different."""
+
+    what: str
+    step_s: float | None  # None: refused
+    low: float | None
+    high: float | None
+    gain_s: float
+    why: str  # why it was refused
+
+
+@dataclass(frozen=True)
+class ExposedKind:
+    """Collectives of one operation, called in one phase of the step: what of their transfer no backward covers."""
+
+    name: str
+    phase: str
+    transfer_s: float
+
+
+@dataclass(frozen=True)
+class Communication:
+    """What the ranks did together."""
+
+    collectives: list[CollectiveKind]  # most bytes first
+    clock_bound_s: float | None  # differences between ranks below it say nothing; None: their clocks cannot be compared
+    clocks: str  # how ranks were aligned: "measured", "collective ends" or "none"
+    late: list[LateRank]  # most costly first
+    network: str  # the bandwidth against what it should be, in a sentence
+    network_share: float | None  # of the ceiling
+    what_if: list[Prediction]  # the first is the run itself, replayed
+    nccl: list[str]  # what NCCL_DEBUG output says, in sentences
+    unseen: list[str]  # backends whose collectives are missing, and why
+    exposed: dict[str, list[ExposedKind]] = field(default_factory=dict)  # rank -> its exposed_transfer_s by what moved, most first
