@@ -218,7 +218,7 @@ def test_workers_of_earlier_epochs_keep_no_descriptors():
 
 
 class Pages:
-    """A hundred pages of a memory map for each sample, none of them in memory."""
+    """Three hundred pages of a memory map for each sample, none of them in memory."""
 
     def __init__(self, path: Path) -> None:
         with open(path, "wb") as file:
@@ -233,7 +233,7 @@ class Pages:
         if self.bytes is None:
             self.bytes = np.memmap(self.path, np.uint8, "r")
             self.bytes._mmap.madvise(mmap.MADV_RANDOM)
-        return int(self.bytes[np.random.default_rng(index).integers(0, len(self.bytes), 200)].sum())
+        return int(self.bytes[np.random.default_rng(index).integers(0, len(self.bytes), 300)].sum())
 
 
 @pytest.mark.quiet
