@@ -14,7 +14,7 @@ torch.set_num_threads(1)
 
 class Texts(Dataset):
     def __len__(self):
-        return 8 * 400
+        return 8 * 1500
 
     def __getitem__(self, index):
         return {"input_ids": torch.arange(64) + index, "attention_mask": torch.ones(64, dtype=torch.long), "labels": index % 2}
