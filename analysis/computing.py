@@ -23,13 +23,14 @@ def flop(main: Process, steps: Steps) -> Flop | None:
     return Flop(float(counted["nbytes"][-1]), float(counted["extra"][-1]), samples) if samples else None
 
 
-def runqueue_s(main: Process, steps: Steps, first: int) -> float | None:
-    """Mean seconds a step that the main thread was runnable without a CPU while it computed.
+def runqueue_s(main: Process, steps: Steps, first: int, *stages: Stage) -> float | None:
+    """Mean seconds a step that the main thread was runnable without a CPU, in what lies inside steps.
 
     Args:
         first: index of the first step that counts.
+        stages: whose records are looked at.
     """
-    records = main.of(Stage.FORWARD, Stage.BACKWARD)
+    records = main.of(*stages)
     records = records[(records["runqueue"] >= 0) & (records["thread"] == 0)]
     begin, end = steps.start[first:], steps.boundaries.end[first:]
     if not len(begin):

@@ -6,7 +6,6 @@ from functools import cached_property
 import numpy as np
 
 from feedline.analysis import blocking, computing, waits
-from feedline.analysis.boundaries import Records
 from feedline.analysis.costs import Details, FloatArray, Makers, operations, per_sample
 from feedline.analysis.model import STEP_STAGES, Cost, Loader, StepSeries, StepSummary, Throughput, Workers
 from feedline.analysis.rested import Counted, Estimate
@@ -134,7 +133,7 @@ def step_summary(rank: Gathered) -> StepSummary | None:
         series=series(steps.start, steps.wall, rank.stages),
         gpu_stages=gpu_stages(rank, steps),
         flop=computing.flop(rank.main, steps),
-        runqueue_s=computing.runqueue_s(rank.main, steps, rank.first),
+        runqueue_s=computing.runqueue_s(rank.main, steps, rank.first, Stage.FORWARD, Stage.BACKWARD),
     )
     return found if rank.estimate is None else _estimated(rank, rank.estimate, found)
 
@@ -353,12 +352,12 @@ def process_cpu_s(rank: Gathered) -> float | None:
 
 def main_runqueue_share(rank: Gathered) -> float | None:
     """Share of the steps that the main thread was runnable without a CPU, in the stages where that is measured."""
-    if rank.steps is None:
+    steps = rank.steps
+    if steps is None:
         return None
-    records: Records = rank.main.of(Stage.NEXT, Stage.FORWARD, Stage.BACKWARD)
-    measured = records[(records["runqueue"] >= 0) & (records["thread"] == 0) & (records["start"] >= rank.steps.start[rank.first])]
-    wall = int(rank.steps.wall[rank.first :].sum())
-    return float(measured["runqueue"].sum()) / wall if len(measured) and wall else None
+    waits_s = computing.runqueue_s(rank.main, steps, rank.first, Stage.NEXT, Stage.FORWARD, Stage.BACKWARD)
+    mean_s = float(steps.wall[rank.first :].mean()) / 1e9
+    return waits_s / mean_s if waits_s is not None and mean_s else None
 
 
 def _mean(values: list[float]) -> float | None:
