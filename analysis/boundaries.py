@@ -27,6 +27,7 @@ class Boundaries:
         start, end: int64 [n], ns; a step may hold evaluation, which is none of its time.
         evaluation: int64 [m, 2], ns, disjoint and sorted.
         training_loaders: numbers of the loaders that feed steps.
+        unused: numbers of those whose batches no model was given.
         by: "optimizer", "backward" or "loader".
         elsewhere: NEXT records of batches for training that other threads took from their loaders.
     """
@@ -35,6 +36,7 @@ class Boundaries:
     end: IntArray
     evaluation: IntArray
     training_loaders: frozenset[int]
+    unused: frozenset[int]
     by: str
     elsewhere: Records
 
@@ -60,7 +62,7 @@ def find(main: Records, rests: Records | None = None, elsewhere: Records | None 
     updates, by = _updates(main, evaluation)
     if not len(updates):
         return None
-    asks = main[np.isin(main["stage"], (Stage.NEXT, Stage.EPOCH)) & ~_within(main["start"], evaluation)]["start"]
+    asks = main[asked.of_used(main) & ~_within(main["start"], evaluation)]["start"]
     if rests is not None and len(rests):
         asks = np.sort(np.concatenate([asks, rests["start"]]))
     edges = _edges(updates, asks, by)
@@ -69,7 +71,7 @@ def find(main: Records, rests: Records | None = None, elsewhere: Records | None 
     start = np.array([begin, *edges[:-1]], np.int64)
     if rests is not None and len(rests):
         start = _after_rests(start, rests)
-    return Boundaries(start, np.array(edges, np.int64), evaluation, asked.training_loaders, by, asked.elsewhere)
+    return Boundaries(start, np.array(edges, np.int64), evaluation, asked.training_loaders, asked.unused, by, asked.elsewhere)
 
 
 def _after_rests(start: IntArray, rests: Records) -> IntArray:
@@ -156,13 +158,31 @@ class Asks:
     def training_loaders(self) -> frozenset[int]:
         """Loaders after whose batches something was learned at least once, and those of which nothing can be told."""
         sources = self.records["source"]
-        return frozenset(set(sources[self.learns].tolist()) | set(sources.tolist()) - set(sources[self.only_infers].tolist()))
+        untold = set(sources.tolist()) - set(sources[self.only_infers].tolist()) - self.unused
+        return frozenset(set(sources[self.learns].tolist()) | untold)
+
+    @property
+    def unused(self) -> frozenset[int]:
+        """Loaders whose batches no model was given: all came before another loader's first batch to learn from, and nothing followed.
+
+        A program may look at one batch before it trains, or copy a loader into a data set of its own. Of two loaders that feed each step
+        together only one is followed by its forward, but both are asked again.
+        """
+        sources, learned = self.records["source"], self.records["start"][self.learns]
+        if len(learned) < 2:
+            return frozenset()
+        later = (self.records["start"] > learned[0]) | self.learns | self.infers
+        return frozenset(set(sources.tolist()) - set(sources[later].tolist()))
 
     @property
     def elsewhere(self) -> Records:
         """Those in other threads, for training."""
         chosen = (self.records["thread"] != 0) & ~self.only_infers & np.isin(self.records["source"], list(self.training_loaders))
         return self.records[chosen]
+
+    def of_used(self, main: Records) -> npt.NDArray[np.bool_]:
+        """bool [len(main)]: a request, or the beginning of a pass, of a loader whose batches a model was given."""
+        return np.isin(main["stage"], (Stage.NEXT, Stage.EPOCH)) & ~np.isin(main["source"], list(self.unused))
 
     def evaluates(self, main: Records) -> npt.NDArray[np.bool_]:
         """bool [len(main)]: requests that only infer, and the beginning and end of a pass over a loader in which nothing is learned."""
@@ -187,7 +207,7 @@ def _pass_of(records: Records) -> IntArray:
 def evaluations(main: Records, asks: Asks) -> IntArray:
     """Intervals [m, 2], ns, of evaluation: from the first request that only infers to the next event that trains; and loops without a
     loader that call models without gradients."""
-    loader = np.isin(main["stage"], (Stage.NEXT, Stage.EPOCH))
+    loader = asks.of_used(main)
     trains = np.isin(main["source"], list(asks.training_loaders)) & loader & ~asks.evaluates(main)
     trains |= np.isin(main["stage"], (Stage.BACKWARD, Stage.OPTIMIZER)) | trains_forward(main)
     marks = main[trains | loader]

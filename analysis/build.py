@@ -20,7 +20,7 @@ from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import Facts, Traffic
 from feedline.analysis.gather import Gathered
 from feedline.analysis.headline import headline
-from feedline.analysis.model import Cpus, Gauge, Hook, Loader, Report, RunInfo, StepSummary, Workers
+from feedline.analysis.model import Cpus, Gauge, Hook, Loader, Report, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.quantities import seconds
 from feedline.analysis.roofline import roofline
 from feedline.analysis.rules import nothing_trained, too_short
@@ -86,6 +86,8 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
     if run.part is not None:
         loaders = [loader for number, loader in enumerate(loaders) if number in used_loaders(shown)]
     trained = convergence(run, notes)
+    if len(gathered) == 1 and shown.rank.manifest.ended:
+        pace, trained = trained_on(pace, trained)
     notes = [*notes, *rank_notes(shown), *(note for rank in gathered.values() if rank is not shown for note in cut_note(rank))]
     findings = diagnose(facts, trained.checks if trained else ()) if facts else []
     return Report(
@@ -106,6 +108,18 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
         hooks=[Hook(str(hook["name"]), bool(hook["attached"]), str(hook["why"])) for hook in shown.rank.manifest.hooks],
         notes=[masks.text(run.named(note)) for note in notes],
     )
+
+
+def trained_on(pace: Throughput, trained: ConvergenceSummary | None) -> tuple[Throughput, ConvergenceSummary | None]:
+    """The same number of samples in both.
+
+    One counts what loaders handed over in the steps, also what was fetched ahead and never trained on. The other counts as updates come,
+    when it is not known yet that a batch before them was only looked at.
+    """
+    if trained is None or trained.samples is None or not pace.samples:
+        return pace, trained
+    samples = min(pace.samples, round(trained.samples))
+    return dataclasses.replace(pace, samples=samples), dataclasses.replace(trained, samples=float(samples))
 
 
 def used_loaders(rank: Gathered) -> set[int]:

@@ -276,7 +276,7 @@ def histogram(processes: list[Process]) -> list[tuple[float, int]]:
 
 def loaders(rank: Gathered) -> list[Loader]:
     """Every loader that was iterated."""
-    training = rank.makers.loaders
+    training, unused = rank.makers.loaders, rank.steps.boundaries.unused if rank.steps else frozenset[int]()
     found = []
     for number, about in enumerate(rank.rank.manifest.loaders):
         settings = {name: value for name, value in about.items() if name != "kind"}
@@ -295,7 +295,7 @@ def loaders(rank: Gathered) -> list[Loader]:
                 name=f"loader {number}",
                 kind=str(about["kind"]),
                 settings=settings,
-                role="training" if number in training else "evaluation",
+                role="training" if number in training else "unused" if number in unused else "evaluation",
                 batches=len(asked) + batches,
                 samples=int(asked["extra"].sum()) + samples,
                 batch_bytes=float(asked["nbytes"].mean()) if len(asked) else None,

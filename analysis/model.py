@@ -191,7 +191,7 @@ class Loader:
     settings: dict[
         str, object
     ]  # num_workers, batch_size, prefetch_factor, in_order, persistent_workers, start_method, sampler, collate, ...
-    role: str  # "training" or "evaluation"
+    role: str  # "training", "evaluation" or "unused": no model was given its batches
     batches: int
     samples: int
     batch_bytes: float | None

@@ -157,7 +157,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "name": Field("", "loader 0, loader 1, ... in the order they were made"),
         "kind": Field("", "Class name"),
         "settings": Field("", "num_workers, batch_size, prefetch_factor, in_order, ... as the program set them"),
-        "role": Field("", "training or evaluation"),
+        "role": Field("", "training, evaluation, or unused: no model was given its batches"),
         "batches": Field("batches", "Batches handed to the program"),
         "samples": Field("samples", "Samples in them"),
         "batch_bytes": Field("B", "Mean bytes of a batch's tensors", "no tensor was seen in a batch"),

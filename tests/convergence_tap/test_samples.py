@@ -54,6 +54,32 @@ def test_two_optimizers_that_take_turns_train_on_each_sample_once(report_of):
     assert counts(report_of(train)) == (6, 12, 24, 24)
 
 
+def test_a_batch_that_is_only_looked_at_before_the_training_is_no_sample_and_its_loader_is_unused(report_of):
+    def train():
+        net, optimizer = linear()
+        print(next(iter(DataLoader(DATA, batch_size=6)))[0].shape)
+        for _ in range(2):
+            for images, labels in DataLoader(DATA, batch_size=4):
+                F.cross_entropy(net(images), labels).backward()
+                optimizer.step()
+
+    report = report_of(train)
+
+    assert counts(report) == (12, 12, 48, 24)
+    assert report.throughput.samples == 48 and report.step.evaluation_s == 0
+    assert [(loader.role, loader.samples) for loader in report.loaders] == [("unused", 6), ("training", 48)]
+
+
+def test_two_loaders_that_feed_each_step_together_both_train(report_of):
+    def train():
+        net, optimizer = linear()
+        for (left, labels), (right, _) in zip(DataLoader(DATA, batch_size=4), DataLoader(DATA, batch_size=4), strict=True):
+            F.cross_entropy(net(left) + net(right), labels).backward()
+            optimizer.step()
+
+    assert {loader.role for loader in report_of(train).loaders} == {"training"}
+
+
 def test_nodes_of_graphs_are_not_samples(report_of):
     class Graphs:
         def __init__(self, graphs):
@@ -185,4 +211,5 @@ def test_a_loader_in_a_thread_of_its_own_feeds_the_training(report_of):
     assert report.throughput.samples == 72
     assert [loader.role for loader in report.loaders] == ["training"]
     assert report.step.evaluation_s == 0
-    assert report.verdict.startswith("ThreadLoader is gone through in a thread of its own, so which part of the")
+    (unseen,) = [finding for finding in report.findings if finding.cause == "input_not_seen"]
+    assert unseen.says.startswith("ThreadLoader is gone through in a thread of its own, so which part of the")
