@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from programs_of_others.judge import INPUT_STAGES, Facts, Said, Tried, counts_are_true, judge
+from programs_of_others.judge import INPUT_STAGES, OF_THE_LOADER, Facts, Said, Tried, counts_are_true, judge
 from programs_of_others.program import Counts, Program
 from programs_of_others.timers import ByHand, read
 
@@ -121,7 +121,7 @@ class Bench:
 
     def try_advice(self, found: Measured, home: Path) -> Tried | None:
         """What the advised settings of the loader make of the step: the best of three runs with them over the best of three without."""
-        settings = advised(found.main.fix)
+        settings = advised(found.main.fix) if found.main.causes and found.main.causes[0] in OF_THE_LOADER else {}
         if not settings:
             return None
         times: dict[str, list[float]] = {"": [], json.dumps(settings): []}

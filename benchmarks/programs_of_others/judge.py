@@ -19,6 +19,8 @@ OTHERS = ("busy_neighbors",)
 NOT_KNOWN = ("input_not_seen", "too_short")
 INPUT_STAGES = ("epoch_start", "sampler", "read", "decode", "augment", "dataset", "user", "collate", "wait", "transport", "input")
 FROM_FILES = ("small_files", "cold_storage", "decode_bound", "oversize_images")
+#: Findings whose fix is a setting of the loader.
+OF_THE_LOADER = ("too_few_workers", "fewer_workers", "epoch_restart", "custom_collate", "straggler_in_order")
 PERCENT = re.compile(r"(\d+(?:\.\d+)?) %")
 
 

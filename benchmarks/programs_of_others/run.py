@@ -10,6 +10,7 @@ stands in the table as missing. Prints Markdown.
 import argparse
 import dataclasses
 import json
+import pickle
 import sys
 import tempfile
 from pathlib import Path
@@ -18,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from programs_of_others.bench import Bench, Measured  # noqa: E402
 from programs_of_others.manifest import PROGRAMS  # noqa: E402
+from programs_of_others.program import Program  # noqa: E402
 from programs_of_others.table import page  # noqa: E402
 
 
@@ -26,19 +28,30 @@ def main() -> None:
     parser.add_argument("--repositories", type=Path, metavar="FOLDER", help="checkouts, as OWNER/NAME")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="programs whose names contain one of these")
     parser.add_argument("--json", type=Path, metavar="FILE", help="every figure")
+    parser.add_argument(
+        "--kept", type=Path, metavar="FOLDER", help="what each program gave is kept there, and the page is of all that is there"
+    )
     parser.add_argument("--work", type=Path, metavar="FOLDER", help="run there, and keep the runs")
     parser.add_argument("--try", dest="tries", action="store_true", help="also run with the settings that the first finding advises")
     args = parser.parse_args()
     chosen = [one for one in PROGRAMS if not args.only or any(name in one.name for name in args.only)]
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(args.work or Path(folder), args.repositories, kept=args.work is not None, tries=args.tries)
-        measured = []
+        kept = args.kept or Path(folder) / "kept"
+        kept.mkdir(exist_ok=True)
         for program in chosen:
-            measured.append(bench.run(program))
-            print(line(measured[-1]), file=sys.stderr, flush=True)
-            if args.json is not None:
-                args.json.write_text(json.dumps([dataclasses.asdict(one) for one in measured], indent=1, default=repr))
-    print(page(measured))
+            measured = bench.run(program)
+            print(line(measured), file=sys.stderr, flush=True)
+            place(kept, program).write_bytes(pickle.dumps(measured))
+        found = [pickle.loads(path.read_bytes()) for one in PROGRAMS if (path := place(kept, one)).exists()]
+    if args.json is not None:
+        args.json.write_text(json.dumps([dataclasses.asdict(one) for one in found], indent=1, default=repr))
+    print(page(found))
+
+
+def place(kept: Path, program: Program) -> Path:
+    """The file for what a program gave."""
+    return kept / f"{program.name.replace('/', ' ')}.pickle"
 
 
 def line(one: Measured) -> str:
