@@ -42,7 +42,7 @@ def main() -> None:
         for program in chosen:
             measured = bench.run(program)
             print(line(measured), file=sys.stderr, flush=True)
-            place(kept, program).write_bytes(pickle.dumps(measured))
+            place(kept, program).write_bytes(pickle.dumps(dataclasses.replace(measured, program=dataclasses.replace(program, makes=()))))
         found = [pickle.loads(path.read_bytes()) for one in PROGRAMS if (path := place(kept, one)).exists()]
     if args.json is not None:
         args.json.write_text(json.dumps([dataclasses.asdict(one) for one in found], indent=1, default=repr))
