@@ -120,7 +120,7 @@ def empty(where: str) -> Maker:
     return lambda folder: (folder / where).mkdir(parents=True, exist_ok=True)
 
 
-def cora(where: str, papers: int = 1600, words: int = 32) -> Maker:
+def cora(where: str, papers: int = 1800, words: int = 32) -> Maker:
     """The files of Cora as pytorch/examples unpacks it: papers with words, a label, and who cites whom."""
 
     def make(folder: Path) -> None:
