@@ -69,6 +69,13 @@ class Measured:
         return max(self.said, key=lambda one: one.steps)
 
     @property
+    def facts(self) -> Facts:
+        """What is known without feedline."""
+        assert self.plain is not None and self.recorded is not None
+        busy = self.plain.cpu_s / self.plain.wall_s / len(os.sched_getaffinity(0))
+        return Facts(self.timed, busy, self.recorded.others_cpus, self.tried)
+
+    @property
     def timed(self) -> ByHand:
         return max(self.by_hand, key=lambda one: one.updates)
 
@@ -108,9 +115,9 @@ class Bench:
             return Measured(program, f"exit code {recorded.code} under feedline:\n{recorded.out[-1500:]}", plain, recorded, by_hand)
         found = Measured(program, "", plain, recorded, by_hand, said_of(home / "run"), program.counted(recorded.out))
         tried = self.try_advice(found, home) if self.tries else None
-        busy = plain.cpu_s / plain.wall_s / len(os.sched_getaffinity(0))
-        verdict, why = judge(program, found.main, Facts(found.timed, busy, recorded.others_cpus, tried))
-        return replace(found, exact=counts_are_true(found.said, found.true), tried=tried, verdict=verdict, why=why)
+        found = replace(found, exact=counts_are_true(found.said, found.true), tried=tried)
+        verdict, why = judge(program, found.main, found.facts)
+        return replace(found, verdict=verdict, why=why)
 
     def by_hand(self, program: Program, home: Path, **variables: str) -> tuple[Outcome, list[ByHand]]:
         """A plain run with the timers."""

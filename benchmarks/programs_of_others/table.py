@@ -3,9 +3,10 @@
 import platform
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from programs_of_others.bench import Measured
-from programs_of_others.judge import DOUBTFUL, FALSE, TRUE, UNKNOWN
+from programs_of_others.judge import DOUBTFUL, FALSE, OTHERS, TRUE, UNKNOWN, judge
 
 TEXT = """\
 # Programs of others
@@ -22,11 +23,12 @@ that makes them), forward, backward and optimizer. A `sitecustomize` that knows 
   says, the cause is possible (no files where samples are in memory, no full CPUs where the program leaves them free), and the step is not
   slower with the advised loader settings, where those were tried. False: the timers see the opposite, the cause is impossible, the
   advice makes the step more than 5 % slower, or a share is above 100 %.
+- **And then**: where the first finding names the neighbors, the next one, judged alike.
 
     python benchmarks/programs_of_others/run.py --repositories FOLDER --try > docs/measured/programs-of-others.md
 
 """
-HEAD = "| program | steps | samples | input, by hand / feedline | first finding | verdict |\n|---|---|---|---|---|---|"
+HEAD = "| program | steps | samples | input, by hand / feedline | first finding | verdict | and then |\n|---|---|---|---|---|---|---|"
 
 
 def page(measured: Sequence[Measured]) -> str:
@@ -58,8 +60,17 @@ def row(one: Measured) -> str:
     shares = f"{one.timed.input_share:.1%} / {one.main.share:.1%}"
     cause = f"`{(one.main.causes or ('none',))[0]}`"
     verdict = one.verdict if one.verdict == TRUE else f"**{one.verdict}**"
-    cells = [f"{one.program.name} ({one.program.counts})", steps, samples, shares, cause, f"{verdict}: {one.why}"]
+    cells = [f"{one.program.name} ({one.program.counts})", steps, samples, shares, cause, f"{verdict}: {one.why}", then(one)]
     return f"| {' | '.join(cells)} |"
+
+
+def then(one: Measured) -> str:
+    """The finding after one that names the neighbors, and what is to be said of that."""
+    causes = one.main.causes
+    if len(causes) < 2 or causes[0] not in OTHERS:
+        return ""
+    judgement, why = judge(one.program, replace(one.main, causes=causes[1:], verdict=""), one.facts)
+    return f"`{causes[1]}`: {judgement if judgement == TRUE else f'**{judgement}**'}, {why}"
 
 
 def whole(counts: Iterable[int | None]) -> int | None:
