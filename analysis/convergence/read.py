@@ -50,7 +50,7 @@ def of_run(run: Run) -> Recorded:
         batch=batch(loss),
         samples=float(int(str(setup.get("samples", values["nbytes"].max() if len(values) else 0)))) * ranks,
         samples_known=bool(setup.get("samples_known", feeding)),
-        samples_per_epoch=samples_per_epoch([shown.manifest.loaders[one] for one in feeding], ranks),
+        samples_per_epoch=samples_per_epoch([about for number, about in enumerate(shown.manifest.loaders) if number in feeding], ranks),
         updates=int(str(setup.get("updates", int(loss.updates[-1]) + 1 if loss is not None else 0))),
         step_s=step_s(loss),
         ended=shown.manifest.ended and shown.manifest.exit_code == 0,

@@ -162,6 +162,8 @@ def write_traffic(segment: Segment, before: Traffic | None, cpu_before: int, sta
     after, cpu = counters.traffic(), time.process_time_ns()
     if before is not None and after is not None:
         new = Traffic(*((b - a) * stands_for for a, b in zip(before, after)))
+        if min(new) < 0:  # of two files: the program closed the descriptor that they are read from
+            return
         cpu = (cpu - cpu_before) * stands_for
         segment.add(Stage.TRAFFIC, 0, new.major_faults, new.disk, cpu, new.chars, recorder.batch, new.calls, recorder.loader, flags)
 

@@ -87,7 +87,8 @@ def serves(ports: object) -> None:
     server.serve_forever()
 
 
-def feeds(pipe: object, ended: object) -> None:
+def feeds(pipe: object, asked: object, ended: object) -> None:
+    asked.wait()  # what it had sent by then, nobody would wait for
     while not ended.is_set():
         time.sleep(WAIT_S)
         pipe.send(bytes(100))
@@ -130,8 +131,9 @@ class Places:
 
     def pipe(self) -> Callable[[int], object]:
         here, there = FORK.Pipe(duplex=False)
-        self.begin(feeds, there, self.ended)
-        return lambda _: here.recv()
+        asked = FORK.Event()
+        self.begin(feeds, there, asked, self.ended)
+        return lambda _: asked.set() or here.recv()
 
 
 @pytest.fixture
