@@ -12,6 +12,9 @@ MAX_RUNQUEUE_SHARE = 0.15
 #: Where the training itself uses more of its CPUs than this, more workers win less than 1 / 0.8 = 1.25x (docs/rules.md).
 MAX_USED_SHARE = 0.80
 
+#: Where other programs' use was not sampled, samples wait for the training itself only if it takes this share of the CPUs (docs/rules.md).
+MIN_OWN_SHARE = 0.50
+
 #: CPU of a whole process over that of the threads that are accounted for (docs/rules.md).
 MIN_PROCESS_RATIO = 1.2
 
@@ -114,7 +117,10 @@ def saturated(facts: Facts) -> bool:
     """Whether the training itself fills the CPUs: samples would wait for one without any other program too."""
     if (blocked_share(facts) or 0.0) > MOSTLY_BLOCKED:
         return False
-    return (runqueue_share(facts) or 0.0) * (1 - by_others(facts)) > MAX_RUNQUEUE_SHARE or (own_share(facts) or 0.0) > MAX_USED_SHARE
+    queued = (runqueue_share(facts) or 0.0) * (1 - by_others(facts)) > MAX_RUNQUEUE_SHARE
+    told = facts.cpus is not None and facts.cpus.others is not None
+    share = own_share(facts) or 0.0
+    return queued and (told or share > MIN_OWN_SHARE) or share > MAX_USED_SHARE
 
 
 def queueing(facts: Facts) -> bool:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from rules.made_up import made_up_facts, waiting
 
@@ -36,3 +38,10 @@ def test_a_full_machine_without_a_wait_is_no_finding():
 
 def test_cpus_that_other_programs_fill_are_not_the_trainings_to_spare():
     assert check(waiting(used_cpus=0.7, others=1.3, effective_cpus=2.0, sample={"decode": (2.0, 4.8, 0.0)})) is None
+
+
+def test_who_has_the_cpus_is_unknown_where_that_was_not_sampled_and_samples_take_little_of_them():
+    little, much = (waiting(sample={"decode": (2.0, 1.2, 0.0)}, process_cpu_s=cpu_s) for cpu_s in (2e-3, 25e-3))  # of 200 samples/s
+
+    assert check(replace(little, cpus=None)) is None
+    assert check(replace(much, cpus=None))  # 5 of 8 CPUs
