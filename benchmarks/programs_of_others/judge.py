@@ -84,6 +84,8 @@ def judge(program: Program, said: Said, facts: Facts) -> tuple[str, str]:
         return TRUE, "it is planted, or read in the program's source"
     if cause in NOT_KNOWN or "too short" in said.verdict:
         return UNKNOWN, "it says that it does not know"
+    if "was not sampled" in said.verdict:
+        return UNKNOWN, "it says that it does not know who uses the CPUs"
     if cause in OTHERS:
         right = facts.others_cpus >= 0.5
         return TRUE if right else FALSE, f"others used {facts.others_cpus:.1f} CPUs meanwhile"

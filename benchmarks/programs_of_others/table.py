@@ -40,10 +40,14 @@ def page(measured: Sequence[Measured]) -> str:
     exact = sum(one.exact for one in ran)
     unknown = sum(None not in (count for _, count in one.true) and None in (said.samples for said in one.said) for one in ran)
     kinds = ", ".join(f"{kind} in {verdicts[kind]}" for kind in (TRUE, UNKNOWN, DOUBTFUL, FALSE))
+    beside = [one for one in ran if one.main.causes[:1] and one.main.causes[0] in OTHERS]
+    nexts = Counter(judgement for one in beside if (judgement := besides(one)[0]))
+    after = ", ".join(f"{kind} in {nexts[kind]}" for kind in (TRUE, UNKNOWN, DOUBTFUL, FALSE))
     lines = [
         TEXT + f"Python {platform.python_version()}, torch {torch.__version__}, {platform.system()}.\n",
         f"**{len(ran)} programs: steps and samples are right in {exact}, in {unknown} of which feedline says that the samples are unknown; "
-        f"the verdict is {kinds}.**\n",
+        f"the verdict is {kinds}.** In {len(beside)} the first finding names the neighbors, of which the machine had some all the time; "
+        f"the next finding, where there is one, is {after}.\n",
         HEAD,
         *(row(one) for one in ran),
     ]
@@ -64,13 +68,18 @@ def row(one: Measured) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def then(one: Measured) -> str:
-    """The finding after one that names the neighbors, and what is to be said of that."""
+def besides(one: Measured) -> tuple[str, str]:
+    """What is to be said of the finding after one that names the neighbors, and why; empty where there is none."""
     causes = one.main.causes
     if len(causes) < 2 or causes[0] not in OTHERS:
-        return ""
-    judgement, why = judge(one.program, replace(one.main, causes=causes[1:], verdict=""), one.facts)
-    return f"`{causes[1]}`: {judgement if judgement == TRUE else f'**{judgement}**'}, {why}"
+        return "", ""
+    return judge(one.program, replace(one.main, causes=causes[1:], verdict=""), one.facts)
+
+
+def then(one: Measured) -> str:
+    """The same as a cell."""
+    judgement, why = besides(one)
+    return f"`{one.main.causes[1]}`: {judgement if judgement == TRUE else f'**{judgement}**'}, {why}" if judgement else ""
 
 
 def whole(counts: Iterable[int | None]) -> int | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 INPUT = ("next", "start", "input")
+MANY = 20  # forwards without gradients in a row are no part of a step, such as a teacher's or a target network's
 
 
 @dataclass(frozen=True)
@@ -99,4 +100,16 @@ def _evaluation(spans: list[Span], fed: set[int]) -> list[tuple[int, int]]:
             found.append((begin, last))
             begun = False
         last = max(last, span.end)
-    return [*found, (begin, last)] if begun else found
+    return [*found, (begin, last)] if begun else [*found, *_without_a_loader(spans)]
+
+
+def _without_a_loader(spans: list[Span]) -> list[tuple[int, int]]:
+    """Stretches of at least MANY forwards without gradients that nothing interrupts which trains."""
+    found, run = [], list[Span]()
+    for span in [*spans, Span("forward", 0, 0, 0, 0, 0)]:
+        if span.kind == "eval":
+            run.append(span)
+        elif span.kind in ("forward", "backward", "update"):
+            found += [(run[0].begin, run[-1].end)] if len(run) >= MANY else []
+            run.clear()
+    return found

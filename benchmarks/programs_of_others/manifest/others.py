@@ -59,8 +59,8 @@ VISION = [
         "Project-MONAI/tutorials",
         "2d_segmentation/torch",
         "unet_training_dict.py",
-        ((100, 800),),
-        "10 epochs of 10 batches of 2 pictures, 4 crops of each",
+        ((100, 200),),
+        "10 epochs of 10 batches of 2 of 20 pictures, 4 crops of each",
         needs=("monai", "tensorboard"),
     ),
 ]
