@@ -8,6 +8,7 @@ The neighbours are as many loops as there are CPUs. Prints Markdown.
 import argparse
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -39,8 +40,9 @@ def neighbours(number: int) -> Iterator[None]:
 
 def first(bench: Bench, program: Program, home: Path, loops: int) -> str:
     """Cause of the first finding of one run, or what went wrong."""
+    shutil.rmtree(home / "run", ignore_errors=True)
     with neighbours(loops):
-        outcome = bench.outcome(program, home, {}, None, "-q", "-f", "-o", str(home / "run"))
+        outcome = bench.outcome(program, home, {}, None, "-q", "-o", str(home / "run"))
     if outcome.code:
         return f"exit code {outcome.code}"
     said = max(said_of(home / "run"), key=lambda one: one.steps)

@@ -21,8 +21,8 @@ that makes them), forward, backward and optimizer. A `sitecustomize` that knows 
 - **Input**: its share of the step without the first, by the timers and by feedline, in two different runs on a machine with neighbours.
 - **Verdict**: true, unknown (feedline says that it does not know), doubtful, or false. True: the timers see the share that feedline
   says, the cause is possible (no files where samples are in memory, no full CPUs where the program leaves them free), and the step is not
-  slower with the advised loader settings, where those were tried (`--try`; not here). False: the timers see the opposite, the cause is impossible, the
-  advice makes the step more than 5 % slower, or a share is above 100 %.
+  slower with the advised loader settings, where those were tried (`--try`; not here). False: the timers see the opposite, the cause is
+  impossible, the advice makes the step more than 5 % slower, or a share is above 100 %.
 - **And then**: where the first finding names the neighbors, the next one, judged alike.
 
     python benchmarks/programs_of_others/run.py --repositories FOLDER > docs/measured/programs-of-others.md
