@@ -42,6 +42,19 @@ BEFORE: dict[str, frozenset[str]] = {
             "cpu_saturated",
         }
     ),
+    "late_rank": frozenset(
+        {
+            "too_few_workers",
+            "small_files",
+            "cold_storage",
+            "blocked",
+            "oversize_images",
+            "decode_bound",
+            "float32_on_host",
+            "augmentation_bound",
+            "cpu_saturated",
+        }
+    ),
     "too_few_workers": frozenset({"oversize_images", "decode_bound", "float32_on_host", "augmentation_bound"}),
     "straggler_in_order": frozenset({"blocked"}),
     "fewer_workers": frozenset({"cpu_saturated"}),
@@ -60,10 +73,13 @@ BEFORE: dict[str, frozenset[str]] = {
 #: having some explains itself and gives more.
 EXPLAINS_SLOW_WORKERS = ("blocked", "small_files", "cold_storage")
 
-#: cause -> causes that its fix makes pointless: without workers nothing goes through a queue, and none of them starts.
+#: cause -> causes that its fix makes pointless: without workers nothing goes through a queue, and none of them starts. What explains half
+#: of its cost or more, and keeps the workers, is told in its place.
 INSTEAD_OF: dict[str, frozenset[str]] = {
     "fewer_workers": frozenset({"too_few_workers", "epoch_restart", "objects_in_queue", "custom_collate", "straggler_in_order"}),
 }
+
+EXPLAINS_QUEUE = ("epoch_restart", "objects_in_queue", "custom_collate")
 
 #: A specific finding goes first only if it can win this share of what the general one can; else it is a detail of it. In planted
 #: trainings (tests/planted) decoding was half to three quarters of what full CPUs cost, as the machine was busy or not.
@@ -131,7 +147,11 @@ def _of_input(facts: Facts, explained: bool) -> list[Finding]:
 
 
 def _without_contradictions(found: list[Finding]) -> list[Finding]:
-    pointless = frozenset[str]().union(*(INSTEAD_OF.get(finding.cause, frozenset()) for finding in found))
+    pointless: set[str] = set()
+    for finding in found:
+        others = [other for other in found if other.cause in INSTEAD_OF.get(finding.cause, ())]
+        explained = any(other.cause in EXPLAINS_QUEUE and other.cost_s >= finding.cost_s / 2 for other in others)
+        pointless |= {finding.cause} if explained else {other.cause for other in others}
     return [finding for finding in found if finding.cause not in pointless]
 
 
