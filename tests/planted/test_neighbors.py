@@ -31,6 +31,7 @@ def test_a_program_on_the_only_cpu_is_named_as_what_holds_the_training_back(warm
     assert "cpu_saturated" not in [finding["cause"] for finding in report["findings"]]
 
 
+@pytest.mark.quiet
 def test_what_waits_for_a_cpu_after_the_last_step_is_no_part_of_the_steps(warm_python, tmp_path):
     with busy(*allowed(1)):
         report = recorded(warm_python, tmp_path, 1, "infers_afterwards.py", 12, 150)
@@ -42,6 +43,7 @@ def test_what_waits_for_a_cpu_after_the_last_step_is_no_part_of_the_steps(warm_p
     assert report["step"]["runqueue_s"] <= waits * 1.001
 
 
+@pytest.mark.quiet
 def test_threads_that_spin_for_a_cpu_are_named_and_one_thread_is_faster(warm_python, tmp_path):
     program = [*of_arrays(tmp_path)[:2], 2]
     with busy(*allowed(2)):
