@@ -56,7 +56,7 @@ class Details:
 
     @classmethod
     def of_all(cls, processes: list[Process], loaders: frozenset[int]) -> "Details":
-        """The detailed samples of these loaders: those of first use only where there are no others."""
+        """The detailed samples of these loaders. First-use samples count only if there are no others."""
         steady = cls.joined([cls.of(process, loaders) for process in processes])
         return steady if len(steady.weight) else cls.joined([cls.of(process, loaders, first_use=True) for process in processes])
 

@@ -69,8 +69,8 @@ BEFORE: dict[str, frozenset[str]] = {
     "augmentation_bound": frozenset({"cpu_saturated"}),
 }
 
-#: What a sample waits for says why workers cannot keep pace, and its fix names more of them where they help. Where there are no workers,
-#: having some explains itself and gives more.
+#: These say why workers cannot keep pace, and their fix names more workers where that helps. Without workers, ``too_few_workers`` goes
+#: first: it gains more.
 EXPLAINS_SLOW_WORKERS = ("blocked", "small_files", "cold_storage")
 
 #: cause -> causes that its fix makes pointless: without workers nothing goes through a queue, and none of them starts. What explains half
