@@ -233,13 +233,14 @@ def _scaled(process: Process, kept: Sums) -> Sums:
 
 
 def _histograms(own: Records) -> npt.NDArray[np.int64]:
-    """Of the samples seen in detail, which stand for all of the part's."""
+    """Of the samples seen in detail, which stand for all of the part's; rounded as running sums, so that none is lost between bins."""
     found = np.zeros((2, bins.BINS), np.float64)
     samples = own[(own["stage"] == Stage.SAMPLE) & (own["nbytes"] > 0) & (own["wall"] > 0)]
     for wall, size, times in zip(samples["wall"].tolist(), samples["nbytes"].tolist(), samples["extra"].tolist()):
         found[bins.SAMPLE_HISTOGRAM, min(bins.bin_of(wall // size), bins.BINS - 1)] += size * max(times, 1)
     whole = float(own["extra"][own["stage"] == Stage.FETCH].sum())
-    return np.round(found * (whole / (found.sum() or 1.0))).astype(np.int64)
+    running = np.round(np.cumsum(found, axis=1) * (whole / (found.sum() or 1.0)))
+    return np.diff(running, axis=1, prepend=0).astype(np.int64)
 
 
 def manifest(whole: Manifest, processes: list[Process], span: tuple[int, int], this: Beginning, after: Beginning | None) -> Manifest:

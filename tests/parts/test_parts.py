@@ -88,7 +88,7 @@ def test_workers_are_counted_where_they_worked(record):
     ]
     assert not any("left no records" in note for one in done.reports for note in one.notes)
     counted = [sum(count for _, count in one.workers.sample_wall_histogram) for one in done.reports]
-    assert counted == pytest.approx([64, 32, 32], abs=2)  # one worker's file is shared out by samples in detail
+    assert counted == [64, 32, 32]  # the second and the third share one worker's file
 
 
 def test_new_models_over_one_loader_are_trainings(record):
