@@ -10,9 +10,10 @@ from pathlib import Path
 from feedline.cli.interrupt import ended_in_order
 from feedline.profiler.deferred import deferred
 from feedline.profiler.files import results
+from feedline.profiler.samplers.processes import descendants
 
 LAST_LINES = 12  # of a training that failed
-PATIENCE_S = 30.0  # for torchrun to end its ranks
+PATIENCE_S = 30.0  # for torchrun to end its ranks; it gives them as long, and would leave those that ignore SIGTERM if it is killed first
 
 
 def run(command: Sequence[str], log: Path, environment: dict[str, str]) -> int:
@@ -40,7 +41,7 @@ def run(command: Sequence[str], log: Path, environment: dict[str, str]) -> int:
 
 
 def end(process: "subprocess.Popen[bytes]") -> None:
-    """Let it end its own processes, and then end what is left of its group. A second Ctrl-C does not wait for that."""
+    """Let it end its own processes, and then what is left: torchrun's ranks have sessions of their own. A second Ctrl-C does not wait."""
     try:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -48,8 +49,12 @@ def end(process: "subprocess.Popen[bytes]") -> None:
     except subprocess.TimeoutExpired:
         pass
     finally:
+        left = descendants(process.pid)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
+        for pid in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
         process.wait()
 
 
