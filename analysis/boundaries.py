@@ -1,7 +1,8 @@
 """Where a step begins and ends, and what is evaluation: read off what the main thread did, without a call by the user.
 
 A step is one update of the parameters. It begins where the loader is first asked after the update before (so its wait is the first thing in
-it), or right after that update when no loader is asked in between. Two optimizers that take turns within one iteration make one step.
+it), or right after that update when no loader is asked in between. Two optimizers that take turns within one iteration make one step,
+and those that train one after another steps of their own (profiler/turns.py).
 
     iter(loader) next forward backward optimizer (logging) next forward backward next forward backward optimizer
     |------------------------ step 0 ---------------------||----- step 1: gradient accumulation ----------------|
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.read import Process
+from feedline.profiler.turns import Turns
 
 Records = npt.NDArray[np.void]
 
@@ -106,20 +108,29 @@ def _edges(updates: Records, asks: IntArray, by: str) -> list[int]:
     ends, starts, who = updates["start"] + updates["wall"], updates["start"], updates["number"].tolist()
     asked = np.searchsorted(asks, ends)  # first ask after each update
     next_start = np.append(starts[1:], np.iinfo(np.int64).max)
+    ask = np.append(asks, np.iinfo(np.int64).max)[asked]
+    between = (ask < next_start).tolist()
+    turns = _turns(who, between)
     edges: list[int] = []
     group: set[int] = set()
     for index, end in enumerate(ends.tolist()):
         group.add(who[index])
-        ask = int(asks[asked[index]]) if asked[index] < len(asks) else None
-        last = index == len(ends) - 1
-        if ask is not None and ask < next_start[index]:
-            edges.append(ask)
-        elif last or who[index + 1] in group:
+        if between[index]:
+            edges.append(int(ask[index]))
+        elif index == len(ends) - 1 or who[index + 1] in group or not turns.together(who[index], who[index + 1]):
             edges.append(end)
         else:
             continue
         group.clear()
     return edges
+
+
+def _turns(who: list[int], asked: list[bool]) -> Turns:
+    """Of these updates in order; ``asked``: a loader was asked for a batch after each."""
+    turns = Turns()
+    for optimizer, before in zip(who, [None, *(None if ask else one for one, ask in zip(who, asked, strict=True))]):
+        turns.saw(optimizer, before)
+    return turns
 
 
 @dataclass(frozen=True)
@@ -186,9 +197,9 @@ class Asks:
 
     def evaluates(self, main: Records) -> npt.NDArray[np.bool_]:
         """bool [len(main)]: requests that only infer, and the beginning and end of a pass over a loader in which nothing is learned."""
-        keys = _pass_of(self.records)
+        keys = pass_of(self.records)
         passes = np.setdiff1d(keys[self.only_infers], keys[self.learns])
-        of_pass = np.isin(main["stage"], (Stage.NEXT, Stage.EPOCH)) & np.isin(_pass_of(main), passes)
+        of_pass = np.isin(main["stage"], (Stage.NEXT, Stage.EPOCH)) & np.isin(pass_of(main), passes)
         return of_pass | (main["stage"] == Stage.NEXT) & np.isin(main["start"], self.records["start"][self.only_infers])
 
 
@@ -198,7 +209,7 @@ def trains_forward(main: Records) -> npt.NDArray[np.bool_]:
     return np.asarray((main["stage"] == Stage.FORWARD) & (main["flags"] & wanted == wanted))
 
 
-def _pass_of(records: Records) -> IntArray:
+def pass_of(records: Records) -> IntArray:
     """One number for each pass over a loader."""
     epoch = np.where(records["stage"] == Stage.EPOCH, records["number"], records["number"] >> 32)
     return np.asarray(records["source"].astype(np.int64) << 32 | epoch)

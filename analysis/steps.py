@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from feedline.analysis.ahead import left_over
 from feedline.analysis.boundaries import Boundaries, Records, find
 from feedline.analysis.timeline import IntArray, Pieces, cut, flatten, overlap
 from feedline.profiler.events import Flag, Stage
@@ -50,7 +51,7 @@ class Steps:
         start: int64 [n], ns.
         wall: int64 [n], ns, evaluation taken out.
         stages: name -> int64 [n], ns; they sum to ``wall``.
-        batches: int64 [n], batches taken from training loaders.
+        batches: int64 [n], batches taken from training loaders, without those that nothing was trained on.
         samples: int64 [n], samples in them.
         boundaries: how they were cut.
         waiting: pieces [m] of waiting, each inside a NEXT record.
@@ -88,7 +89,9 @@ def partition(main: Process) -> Steps | None:
     pieces = _loss_gaps(pieces, spans)
     edges = np.unique(np.concatenate([boundaries.start, boundaries.end, boundaries.evaluation.ravel()]))
     pieces = cut(pieces, edges)
-    return _sum(pieces, spans, main.names, boundaries, records)
+    asked = records[(records["stage"] == Stage.NEXT) & np.isin(records["source"], list(boundaries.training_loaders))]
+    left = left_over(asked, records, main.of(Stage.REST)) if main.stride == 1 else np.zeros(len(asked), np.bool_)
+    return _sum(pieces, spans, main.names, boundaries, asked, left)
 
 
 def _in_fetch(records: Records) -> npt.NDArray[np.bool_]:
@@ -134,7 +137,9 @@ def _loss_gaps(pieces: Pieces, spans: Records) -> Pieces:
     )
 
 
-def _sum(pieces: Pieces, spans: Records, names: dict[int, str], boundaries: Boundaries, records: Records) -> Steps:
+def _sum(
+    pieces: Pieces, spans: Records, names: dict[int, str], boundaries: Boundaries, asked: Records, left: npt.NDArray[np.bool_]
+) -> Steps:
     count = len(boundaries.start)
     length = pieces.end - pieces.start
     step = np.searchsorted(boundaries.start, pieces.start, "right") - 1
@@ -151,10 +156,27 @@ def _sum(pieces: Pieces, spans: Records, names: dict[int, str], boundaries: Boun
             chosen = inside & (stage == key) & (True if source is None else spans["source"][owner] == source)
             stages[name] = stages.get(name, 0) + np.bincount(step[chosen], length[chosen], count).astype(np.int64)
     stages["other"] = wall - sum(stages.values(), np.zeros(count, np.int64))
-    asked = records[(records["stage"] == Stage.NEXT) & np.isin(records["source"], list(boundaries.training_loaders))]
     waits = np.flatnonzero(inside & (stage == Stage.NEXT))
     waiting = Pieces(pieces.start[waits], pieces.end[waits], pieces.owner[waits])
     of = np.searchsorted(asked["start"], waiting.start, "right") - 1
+    batches, samples = _fed(asked[~left], boundaries)
+    return Steps(
+        start=boundaries.start,
+        wall=wall,
+        stages=stages,
+        batches=batches,
+        samples=samples,
+        boundaries=boundaries,
+        waiting=waiting,
+        waiting_for=of,
+        waiting_in=step[waits],
+        asked=asked,
+    )
+
+
+def _fed(asked: Records, boundaries: Boundaries) -> tuple[IntArray, IntArray]:
+    """Batches and samples, int64 [n] each, that were taken in each step."""
+    count, evaluation = len(boundaries.start), boundaries.evaluation
     taken = np.searchsorted(boundaries.start, asked["start"], "right") - 1
     known = (taken >= 0) & (asked["start"] < np.append(boundaries.end, 0)[taken]) & (asked["flags"] & Flag.END == 0)
     known &= overlap(asked["start"], asked["start"] + 1, evaluation[:, 0], evaluation[:, 1]) == 0
@@ -162,15 +184,4 @@ def _sum(pieces: Pieces, spans: Records, names: dict[int, str], boundaries: Boun
     elsewhere = boundaries.elsewhere
     at = np.clip(np.searchsorted(boundaries.start, elsewhere["start"], "right") - 1, 0, count - 1)
     fed, sizes = np.concatenate([taken[known], at]), np.concatenate([asked["extra"][known], elsewhere["extra"]])
-    return Steps(
-        start=boundaries.start,
-        wall=wall,
-        stages=stages,
-        batches=np.bincount(fed, minlength=count),
-        samples=np.bincount(fed, sizes, count).astype(np.int64),
-        boundaries=boundaries,
-        waiting=waiting,
-        waiting_for=of,
-        waiting_in=step[waits],
-        asked=asked,
-    )
+    return np.bincount(fed, minlength=count), np.bincount(fed, sizes, count).astype(np.int64)

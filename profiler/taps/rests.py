@@ -28,6 +28,7 @@ from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.patch import Patches, bare_code
 from feedline.profiler.taps.updates import between, updates
+from feedline.profiler.turns import Turns
 
 SWITCH = "FEEDLINE_RESTS"  # an environment variable; 0: every step is recorded in full
 BUDGET = 0.008  # of the steps' own time; a rest itself costs the rest of 1 %
@@ -81,11 +82,15 @@ class Cycle:
         self._group: set[int] = set()
         self._largest = 0
         self._last = 0  # which optimizer came last in the largest group
+        self._turns = Turns()
+        self._before: int | None = None  # whose update was the last
 
     def begins(self, optimizer: int) -> bool:
         """Whether this update is the first one of a step."""
-        group = self._group
-        if recorder.asked or optimizer in group or not group:
+        group, before = self._group, None if recorder.asked else self._before
+        self._turns.saw(optimizer, before)
+        self._before = optimizer
+        if before is None or optimizer in group or not self._turns.together(before, optimizer):
             recorder.asked = False
             if len(group) != 1 or optimizer not in group:
                 self._group = {optimizer}

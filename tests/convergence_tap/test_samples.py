@@ -80,6 +80,105 @@ def test_two_loaders_that_feed_each_step_together_both_train(report_of):
     assert {loader.role for loader in report_of(train).loaders} == {"training"}
 
 
+def ahead(loader):
+    """Fetch one batch ahead to know which one is the last, as accelerate does."""
+    batches = iter(loader)
+    held = next(batches)
+    for batch in batches:
+        yield held
+        held = batch
+    yield held
+
+
+def test_a_batch_that_was_fetched_ahead_and_never_trained_on_is_no_sample(report_of):
+    def train():
+        net, optimizer = linear()
+        for step, (images, labels) in enumerate(ahead(DataLoader(DATA, batch_size=4)), 1):
+            F.cross_entropy(net(images), labels).backward()
+            optimizer.step()
+            if step == 4:
+                break
+
+    report = report_of(train)
+
+    assert counts(report) == (4, 4, 16, 24)
+    assert report.throughput.samples == 16 and report.throughput.batch_size == 4
+
+
+def test_an_evaluation_in_the_middle_of_an_epoch_that_is_fetched_ahead_takes_none_of_its_samples_and_loses_none_of_its_own(report_of):
+    def train():
+        net, optimizer = linear()
+        training, others = DataLoader(DATA, batch_size=4), DataLoader(DATA, batch_size=8)
+        for _ in range(2):
+            for step, (images, labels) in enumerate(ahead(training), 1):
+                F.cross_entropy(net.train()(images), labels).backward()
+                optimizer.step()
+                if step % 2 == 0:
+                    with torch.no_grad():
+                        for seen, _ in ahead(others):
+                            net.eval()(seen)
+
+    report = report_of(train)
+
+    assert counts(report) == (12, 12, 48, 24)
+    assert [(loader.role, loader.samples) for loader in report.loaders] == [("training", 48), ("evaluation", 6 * 24)]
+    assert report.step.evaluation_s > 0 and report.throughput.batch_size == 4
+
+
+def test_a_batch_at_which_each_epoch_breaks_off_is_no_sample(report_of):
+    def train():
+        net, optimizer = linear()
+        loader = DataLoader(DATA, batch_size=4)
+        for _ in range(3):
+            for step, (images, labels) in enumerate(loader):
+                if step == 4:
+                    break
+                F.cross_entropy(net(images), labels).backward()
+                optimizer.step()
+
+    assert counts(report_of(train)) == (12, 12, 48, 24)
+
+
+def test_two_loaders_that_feed_one_backward_keep_all_of_their_samples_to_the_end(report_of):
+    def train():
+        net, optimizer = linear()
+        for (left, labels), (right, _) in zip(ahead(DataLoader(DATA, batch_size=4)), ahead(DataLoader(DATA, batch_size=2))):
+            F.cross_entropy(net(left)[:2] + net(right), labels[:2]).backward()
+            optimizer.step()
+
+    assert report_of(train).throughput.samples == 24 + 12  # the second loader is left after 6 of its 12 batches
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_layers_that_train_one_after_another_make_a_step_of_each_update(report_of, batches):
+    def train():
+        layers = [linear(5), linear(5)]
+        for images, _ in DataLoader(DATA, batch_size=24 // batches):
+            for net, optimizer in layers:
+                for _ in range(10):
+                    net(images).sum().backward()
+                    optimizer.step()
+
+    report = report_of(train)
+
+    assert (report.throughput.steps, report.convergence.updates, report.throughput.samples) == (20 * batches, 20 * batches, 24)
+
+
+def test_an_optimizer_that_makes_every_second_update_is_in_the_steps_of_the_other(report_of):
+    def train():
+        (critic, first), (actor, second) = linear(), linear()
+        for step in range(12):
+            critic(torch.randn(4, 5)).sum().backward()
+            first.step()
+            if step % 2:
+                actor(torch.randn(4, 5)).sum().backward()
+                second.step()
+
+    report = report_of(train)
+
+    assert (report.throughput.steps, report.convergence.updates) == (12, 18)
+
+
 def test_nodes_of_graphs_are_not_samples(report_of):
     class Graphs:
         def __init__(self, graphs):
