@@ -21,6 +21,7 @@ from feedline.analysis.facts import Facts, Traffic
 from feedline.analysis.gather import Gathered
 from feedline.analysis.headline import headline
 from feedline.analysis.model import Cpus, Gauge, Hook, Loader, Report, RunInfo, StepSummary, Throughput, Workers
+from feedline.analysis.next_limit import within
 from feedline.analysis.quantities import seconds
 from feedline.analysis.roofline import roofline
 from feedline.analysis.rules import nothing_trained, too_short
@@ -65,13 +66,12 @@ def build(run: Run, tell: Callable[[str], None] = lambda _: None, ceilings: Ceil
     lowest = gathered[min(gathered)]
     compared = between_ranks.compared(gathered, lowest, ceilings, beside, notes)
     shown = gathered[between_ranks.shown(gathered, compared)]
-    report = _report(run, shown, gathered, notes, compared)
-    # a rate is compared with limits of the input: how long steps wait for it must be known
-    known = not shown.loader_elsewhere and all(finding.cause not in UNKNOWN for finding in report.findings)
-    return dataclasses.replace(report, roofline=roofline(report, ceilings) if known else None)
+    return _report(run, shown, gathered, notes, compared, ceilings)
 
 
-def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: list[str], compared: Compared | None) -> Report:
+def _report(
+    run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: list[str], compared: Compared | None, ceilings: Ceilings | None
+) -> Report:
     step, crew, loaders = gather.step_summary(shown), gather.workers(shown), gather.loaders(shown)
     gauges = read_rank_gauges(shown.rank, notes)
     if step is not None:
@@ -90,9 +90,9 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
         pace, trained = trained_on(pace, trained)
     notes = [*notes, *rank_notes(shown), *(note for rank in gathered.values() if rank is not shown for note in cut_note(rank))]
     findings = diagnose(facts, trained.checks if trained else ()) if facts else []
-    return Report(
+    report = Report(
         run=about,
-        verdict=verdict(findings, facts) if facts else "no training step was recorded, so what limits the training is unknown.",
+        verdict="no training step was recorded, so what limits the training is unknown.",
         findings=findings,
         throughput=pace,
         step=step,
@@ -108,13 +108,22 @@ def _report(run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: lis
         hooks=[Hook(str(hook["name"]), bool(hook["attached"]), str(hook["why"])) for hook in shown.rank.manifest.hooks],
         notes=[masks.text(run.named(note)) for note in notes],
     )
+    return _judged(report, facts, ceilings) if facts else report
+
+
+def _judged(report: Report, facts: Facts, ceilings: Ceilings | None) -> Report:
+    """The same with its limits and its verdict. A rate is compared with limits of the input: how long steps wait for it must be known."""
+    known = not facts.loader_elsewhere and all(finding.cause not in UNKNOWN for finding in report.findings)
+    limits = roofline(report, ceilings) if known else None
+    findings = within(report.findings, limits, facts.step.mean_s)
+    return dataclasses.replace(report, roofline=limits, findings=findings, verdict=verdict(findings, facts))
 
 
 def trained_on(pace: Throughput, trained: ConvergenceSummary | None) -> tuple[Throughput, ConvergenceSummary | None]:
     """The same number of samples in both.
 
-    One counts what loaders handed over in the steps, also what was fetched ahead and never trained on. The other counts as updates come,
-    when it is not known yet that a batch before them was only looked at.
+    One counts the batches of the steps. The other counts as updates come, when it is not known yet that a batch before them was only
+    looked at, or is fetched ahead.
     """
     if trained is None or trained.samples is None or not pace.samples:
         return pace, trained

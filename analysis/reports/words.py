@@ -3,7 +3,7 @@
 import re
 import shlex
 
-from feedline.analysis import cpu_use
+from feedline.analysis import cpu_use, next_limit
 from feedline.analysis.comm.model import Communication, LateRank, Prediction
 from feedline.analysis.finding import Finding, Severity, interval
 from feedline.analysis.finding import cost as cost_of
@@ -116,8 +116,9 @@ def gain(finding: Finding, report: Report) -> str:
     rate, unit = (pace.of_all_ranks, "samples/s") if pace.of_all_ranks is not None else (pace.steps_per_s, "steps/s")
     if not rate:
         return ""
-    most = "about" if finding.predicted else "at most"
-    return f"{number(rate)} -> {most} {number(rate * step.mean_s / (step.mean_s - finding.cost_s))} {unit}"
+    most, limit = "about" if finding.predicted else "at most", next_limit.also_lifted(finding, report)
+    too = f" (the fix also lifts the next limit, {limit})" if limit else ""
+    return f"{number(rate)} -> {most} {number(next_limit.gained(step.mean_s, finding.cost_s, rate))} {unit}{too}"
 
 
 def pace(throughput: Throughput) -> list[str]:

@@ -12,6 +12,10 @@ MAKING = ("read", "decode", "augment", "dataset", "user", "collate")
 MIN_WAIT_SHARE = 0.05
 
 
+#: Times are whole nanoseconds: less is what a difference of means is off by.
+ROUNDING_S = 1e-9
+
+
 @dataclass(frozen=True)
 class Held:
     """Seconds of the mean step in which the main process had no batch, by what it waited for."""
@@ -38,7 +42,8 @@ def held(facts: Facts) -> Held:
     if num_workers(facts) == 0:
         making = sum(stages.get(stage, 0.0) for stage in MAKING)
     else:
-        making = max(0.0, stages.get("wait", 0.0) - waits.get("epoch_start", 0.0) - waits.get("transport", 0.0))
+        making = stages.get("wait", 0.0) - waits.get("epoch_start", 0.0) - waits.get("transport", 0.0)
+        making = making if making > ROUNDING_S else 0.0
     transport = stages.get("transport", 0.0) + waits.get("transport", 0.0)
     return Held(once, again, making, transport, stages.get("sampler", 0.0))
 

@@ -216,6 +216,19 @@ def sentences(told: Any, text: str) -> Iterator[str]:
         if int(said.replace(",", "")) != pace["steps"]:
             yield f"it ended after {said} steps, {pace['steps']} are shown"
     yield from once(text)
+    yield from beyond(told, text)
+
+
+def beyond(told: Any, text: str) -> Iterator[str]:
+    """A gain above the next limit, without a word of that."""
+    limits, mean = told["roofline"], told["step"]["mean_s"]
+    for finding in told["findings"][:1]:
+        if limits is None or limits["becomes"] is None or finding["severity"] == "info" or not 0 < finding["cost_s"] < mean:
+            continue
+        gained = limits["samples_per_s"] * mean / (mean - finding["cost_s"])
+        said = "Gain " not in text or "also lifts the next limit" in text or "-> about" in text
+        if gained > limits["becomes"] * (1 + PRINTED) and not said:
+            yield f"{finding['cause']} gives up to {gained} samples/s, the next limit is {limits['becomes']}"
 
 
 #: Sentences about one thing: the first group says which.

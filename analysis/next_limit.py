@@ -1,0 +1,67 @@
+"""What a finding can give is no more than the next limit of the roofline, unless its fix lifts that limit too."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from feedline.analysis.finding import Finding, Severity
+from feedline.analysis.model import Report, Roofline
+
+#: Kinds of limits that the usual fix of an input finding lifts: it makes a sample cheaper.
+CHEAPER = frozenset({"workers", "turns", "cores"})
+
+#: Batches are made on more CPUs at once or wait for less: each takes as much CPU time as before.
+AS_MUCH_CPU = frozenset({"workers", "turns"})
+
+GRAVEST = list(Severity)[::-1]
+SAME = 0.005  # numbers that are printed alike
+
+#: cause -> kinds of limits that its fix lifts, where these are others than CHEAPER.
+LIFTS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("too_few_workers", "fewer_workers", "straggler_in_order", "epoch_restart", "blocked", "busy_neighbors"), AS_MUCH_CPU),
+    "cold_storage": AS_MUCH_CPU | {"ceiling"},
+    "small_files": CHEAPER | {"ceiling"},
+    "slow_for_its_bytes": CHEAPER | {"step"},
+    **dict.fromkeys(("late_rank", "late_ranks", "exposed_communication", "slow_network"), frozenset({"step"})),
+}
+
+
+def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) -> list[Finding]:
+    """The findings, none of which costs more than the next limit lets its fix save. Predictions stay as they are.
+
+    Args:
+        limits: of the same run; None: they are unknown.
+        mean_s: of the step.
+    """
+    kept = [_at_most(finding, mean_s, _limit(finding, limits)) if limits else finding for finding in findings]
+    return sorted(kept, key=lambda finding: GRAVEST.index(finding.severity))
+
+
+def also_lifted(finding: Finding, report: Report) -> str:
+    """Name of the next limit, where the finding's gain is higher because its fix lifts that too; empty otherwise."""
+    limits, step = report.roofline, report.step
+    if limits is None or limits.next is None or limits.becomes is None or step is None:
+        return ""
+    return limits.next if gained(step.mean_s, finding.cost_s, limits.samples_per_s) > limits.becomes * (1 + SAME) else ""
+
+
+def gained(mean_s: float, cost_s: float, rate: float) -> float:
+    """The rate without what costs this much of the step."""
+    return rate * mean_s / (mean_s - cost_s)
+
+
+def _limit(finding: Finding, limits: Roofline) -> float:
+    """What the rate is at most with this finding's fix, over what it is."""
+    names = [roof.name for roof in limits.roofs]
+    above = limits.roofs[names.index(limits.next) :] if limits.next in names else []
+    lifted = LIFTS.get(finding.cause, CHEAPER)
+    kept = [roof.high or roof.samples_per_s for roof in above if roof.binds and roof.kind not in lifted]
+    return min(kept, default=math.inf) / limits.samples_per_s
+
+
+def _at_most(finding: Finding, mean_s: float, times: float) -> Finding:
+    most_s = mean_s * (1 - 1 / max(times, 1.0))
+    if finding.cost_s <= most_s or finding.predicted:
+        return finding
+    weight = max(finding.severity, Severity.of(most_s / mean_s), key=GRAVEST.index)
+    return dataclasses.replace(finding, cost_s=most_s, severity=weight)

@@ -1,0 +1,54 @@
+"""What a finding may give beside the next limit of the roofline."""
+
+from dataclasses import replace
+
+import pytest
+from explain.test_roofline import MS, cost, made, run
+
+from feedline.analysis.finding import Finding, Severity
+from feedline.analysis.next_limit import within
+from feedline.analysis.reports import words
+
+#: 100 samples/s: one worker needs 100 ms for a batch; two CPUs need 77 ms for everything (130 samples/s), and the step alone 60 (167).
+RUN = run({"wait": 40, "forward": 60}, {"total": cost(10, 8)}, processes=1, cpus=2, cpu_ms=154)
+
+
+def finding(cause, cost_ms, **fields):
+    return Finding(cause, Severity.of(cost_ms / 100), says="it is so", cost_s=cost_ms * MS, **fields)
+
+
+def gain(found, report=RUN):
+    (one,) = within([found], made(report), report.step.mean_s)
+    return words.gain(one, replace(report, findings=[one], roofline=made(report)))
+
+
+def test_more_workers_gain_no_more_than_the_cpus_can_make():
+    assert (made(RUN).nearest, made(RUN).next) == ("workers", "all CPUs")
+    assert "100 -> at most 130 samples/s" in made(RUN).says
+    assert gain(finding("too_few_workers", 35)) == "100 -> at most 130 samples/s"
+    assert gain(finding("too_few_workers", 15)) == "100 -> at most 118 samples/s"
+
+
+def test_a_fix_that_makes_samples_cheaper_may_gain_more_and_says_why():
+    assert gain(finding("decode_bound", 35)) == "100 -> at most 154 samples/s (the fix also lifts the next limit, all CPUs)"
+    assert gain(finding("decode_bound", 55)) == "100 -> at most 167 samples/s (the fix also lifts the next limit, all CPUs)"
+
+
+def test_a_prediction_stays_as_it_is():
+    told = finding("late_rank", 35, cost_low_s=30 * MS, cost_high_s=40 * MS)
+
+    assert gain(told).startswith("100 -> about 154 samples/s")
+
+
+def test_where_the_next_limit_leaves_less_than_a_fifth_the_finding_is_no_grave_one():
+    near = run({"wait": 40, "forward": 60}, {"total": cost(10, 8)}, processes=1, cpus=2, cpu_ms=180)
+    found = within([finding("too_few_workers", 35), finding("decode_bound", 30)], made(near), near.step.mean_s)
+
+    assert [(one.cause, one.severity) for one in found] == [("decode_bound", Severity.HIGH), ("too_few_workers", Severity.LOW)]
+    assert found[1].cost_s == pytest.approx(10 * MS)
+
+
+def test_without_limits_findings_stay_as_they_are():
+    told = [finding("too_few_workers", 35)]
+
+    assert within(told, None, RUN.step.mean_s) == told
