@@ -18,6 +18,7 @@ from feedline.analysis.comm.operations import SLOTS, operation
 from feedline.analysis.timeline import IntArray
 
 PARTS = ("compute", "hidden_transfer", "exposed_transfer", "hidden_wait", "exposed_wait", "queue")
+BETWEEN = ("hidden_wait", "exposed_wait", "queue")  # known only by comparison with another rank
 BLOCKED = "blocked"  # a stage that a recorder may have: the main thread stands in Work.wait
 TAIL = 0.9  # share of the end of a backward in which collectives are in flight, from which on it is taken for waiting and not for computing
 BACKWARD = PHASES.index("backward")
@@ -51,6 +52,7 @@ class Partition:
         exposed: (operation, phase in which it was called) -> float64 [steps], ns: exposed_transfer, shared evenly while several move.
         moving: float64 [k]: ns that bytes moved for each entry of the rank's table, shared evenly while several move; nan: end unknown.
         unended: entries whose end nobody could tell: they are in ``compute``.
+        met: whether any of its collectives can be compared with another rank's. Else nothing separates waiting from transfer.
     """
 
     rank: int
@@ -59,6 +61,7 @@ class Partition:
     exposed: dict[tuple[str, str], npt.NDArray[np.float64]]
     moving: npt.NDArray[np.float64]
     unended: int
+    met: bool
 
 
 def meet(matched: Matched, alignment: Alignment) -> Meetings:
@@ -124,7 +127,14 @@ def partition(one: Collectives, column: int, matched: Matched, met: Meetings, bo
         what: np.bincount(step[inside], (bare * _count(edges, free[mine], end[mine]))[inside], count).astype(np.float64)
         for what, mine in _kinds(one, ended)
     }
-    return Partition(one.rank, parts, blamed, exposed, took, int((~ended).sum()))
+    return Partition(one.rank, parts, blamed, exposed, took, int((~ended).sum()), _met(column, matched, bound))
+
+
+def _met(column: int, matched: Matched, bound: float) -> bool:
+    if column < 0 or not np.isfinite(bound):
+        return False
+    row = matched.rows[column]
+    return bool(((matched.start[row[row >= 0]] != MISSING).sum(1) > 1).any())
 
 
 def _kinds(one: Collectives, chosen: npt.NDArray[np.bool_]) -> Iterator[tuple[tuple[str, str], npt.NDArray[np.bool_]]]:

@@ -12,7 +12,7 @@ from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.comm.link import fit
 from feedline.analysis.comm.match import Matched, match
 from feedline.analysis.comm.model import CollectiveKind, Communication, ExposedKind, LateRank, Prediction
-from feedline.analysis.comm.partition import PARTS, Meetings, Partition, columns, meet, partition
+from feedline.analysis.comm.partition import BETWEEN, PARTS, Meetings, Partition, columns, meet, partition
 from feedline.analysis.comm.replay import Replayed, thinned
 from feedline.analysis.quantities import seconds
 from feedline.profiler.ceilings import Ceilings
@@ -88,9 +88,10 @@ def _expected(ranks: Sequence[Collectives]) -> set[int]:
 
 
 def means(part: Partition, first: int) -> dict[str, float | None]:
-    """``hidden_transfer_s`` and so on, and ``compute_s``: mean seconds a step."""
+    """``hidden_transfer_s`` and so on, and ``compute_s``: mean seconds per step; waiting is None for a rank that met no other."""
     counted = {name: values[first:] if len(values) > first else values for name, values in part.parts.items()}
-    return {f"{name}_s": float(counted[name].mean()) / GIGA if len(counted[name]) else None for name in PARTS}
+    known = {name: len(counted[name]) > 0 and (part.met or name not in BETWEEN) for name in PARTS}
+    return {f"{name}_s": float(counted[name].mean()) / GIGA if known[name] else None for name in PARTS}
 
 
 def exposed(part: Partition, first: int) -> list[ExposedKind]:

@@ -21,7 +21,8 @@ FIELDS: dict[str, dict[str, Field]] = {
         "ranks": Field(
             "",
             "Rank number (as text) -> steps, mean_s, stages, state of that rank, and comm: compute_s, hidden_transfer_s, "
-            "exposed_transfer_s, hidden_wait_s, exposed_wait_s, queue_s, means a step that sum to it (null where comm is). "
+            "exposed_transfer_s, hidden_wait_s, exposed_wait_s, queue_s, means per step that sum to it (null where comm is; waiting and "
+            "queue are null for a rank whose collectives cannot be compared with another's: its transfer then holds them). "
             "All other figures are those of the rank `shown`. From traces also gpu, input and budget: see traces.md",
         ),
         "gauges": Field("", "Sampled quantities of the machine: CPU, memory, disk, GPU"),

@@ -25,7 +25,9 @@ def check(facts: Facts) -> Finding | None:
     if weight is Severity.INFO:
         return None
     held_by = f"other programs hold {number(use.others)} of the {use.affinity or use.allowed:g} CPUs that this training may run on"
-    waits = f"{seconds(waits_s)} of each {seconds(mean_s)} step ({share(waits_s / mean_s)}) is waiting for a CPU"
+    waits = f"{seconds(queues_s)} of each {seconds(mean_s)} step ({share(queues_s / mean_s)}) is waiting for a CPU that they hold"
+    if kept_s > queues_s:  # what can be saved is the time of the other effect
+        waits = "its threads wait for a CPU that they hold"
     effects = [effect for effect, has in ((waits, queues), (NO_ROOM, kept)) if has]
     found = [
         ("CPUs that other programs use", use.others, "CPUs"),

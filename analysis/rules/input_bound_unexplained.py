@@ -8,6 +8,7 @@ from feedline.analysis.rules.held import MAKING, held, making_share, steady_shar
 from feedline.analysis.rules.too_short import unsure
 
 CAUSE = "input_bound_unexplained"
+BY_WHOM = "look with top for other programs that hold the CPUs, and let the training run longer, so that feedline can sample who uses them"
 
 
 def check(facts: Facts) -> Finding:
@@ -17,6 +18,9 @@ def check(facts: Facts) -> Finding:
     stage = max(MAKING, key=lambda stage: making_share(facts, stage))
     of_sample = making_share(facts, stage)
     inside = f", and the largest part of a sample is {stage} ({share(of_sample)})" if of_sample and part == "making batches" else ""
+    queues = _queues(facts)
+    if queues:
+        inside = f", and {queues}; which programs had the CPUs was not sampled"
     shares = [
         ("blocked share of a sample's time", cpus.blocked_share(facts)),
         ("share of a sample's time waiting for a CPU", cpus.runqueue_share(facts)),
@@ -32,10 +36,22 @@ def check(facts: Facts) -> Finding:
             Evidence(f"{part} per step", part_s, "s"),
             *(Evidence(what, value, SHARE) for what, value in shares if value is not None),
         ],
-        fix="look at the stages of a sample in the report, and name your own parts with feedline.stage(...) to split them",
+        fix=BY_WHOM
+        if queues
+        else "look at the stages of a sample in the report, and name your own parts with feedline.stage(...) to split them",
         disproof="a step that is no faster when one batch is used again and again",
         cost_s=waiting * facts.step.mean_s,
     )
+
+
+def _queues(facts: Facts) -> str:
+    """What waits for a CPU, in words, where it is not known who has it; else nothing."""
+    if facts.cpus is not None and facts.cpus.others is not None:
+        return ""
+    of_sample, of_step = cpus.runqueue_share(facts) or 0.0, facts.main_runqueue_share or 0.0
+    if of_sample > cpus.MAX_RUNQUEUE_SHARE:
+        return f"a sample waits for a CPU {share(of_sample)} of its time"
+    return f"the main thread waits for a CPU {share(of_step)} of the step" if of_step > cpus.MAX_RUNQUEUE_SHARE else ""
 
 
 def _largest(facts: Facts) -> tuple[str, float]:

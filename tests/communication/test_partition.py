@@ -12,6 +12,7 @@ from feedline.analysis.comm.clocks import Alignment, align
 from feedline.analysis.comm.collectives import COLLECTIVE_DTYPE, Collectives, Group
 from feedline.analysis.comm.match import match
 from feedline.analysis.comm.partition import PARTS, computing, meet, partition
+from feedline.analysis.comm.summary import means
 
 
 def parts_of(ranks, column, bound=None):
@@ -98,6 +99,19 @@ def test_without_a_common_clock_there_is_no_waiting():
     part = parts_of(made.ranks, 0, bound=float("inf"))
 
     assert part.parts["exposed_wait"].sum() == 0 and part.parts["exposed_transfer"].sum() > 0
+    assert not part.met
+
+
+def test_what_a_rank_waits_is_unknown_where_it_never_met_another():
+    made = train(Training(ranks=2, late=always(1, range(30), "wait", 40.0)))
+    table = made.ranks[1].table.copy()
+    table["group"] = 1
+    apart = replace(made.ranks[1], table=table, groups=[*made.ranks[1].groups, Group("of its own", (1,), "gloo")])
+
+    alone, together = (means(parts_of(ranks, 0), 0) for ranks in ([made.ranks[0], apart], made.ranks))
+
+    assert [alone[name] for name in ("hidden_wait_s", "exposed_wait_s", "queue_s")] == [None] * 3
+    assert alone["exposed_transfer_s"] > 0 and together["exposed_wait_s"] > 0
 
 
 def test_an_end_that_nobody_could_tell_is_counted_and_not_guessed():

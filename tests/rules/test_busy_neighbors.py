@@ -3,6 +3,7 @@ from rules.made_up import SAMPLE, made_up_facts, waiting, without_workers
 
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.finding import Severity
+from feedline.analysis.quantities import seconds
 from feedline.analysis.rules.busy_neighbors import check
 
 CROWDED = {"used_cpus": 0.7, "others": 1.6, "effective_cpus": 2.0}
@@ -21,6 +22,14 @@ def test_a_main_thread_that_waits_for_a_cpu_is_held_back_though_its_input_is_not
 
     assert [finding.cause for finding in found] == ["busy_neighbors", "compute_bound"]
     assert verdict(found, made_up_facts(**CROWDED)).startswith("Held back by other programs: other programs hold 1.60 of the 2 CPUs")
+
+
+def test_the_time_that_it_speaks_of_is_the_time_that_can_be_saved():
+    some = check(waiting(others=0.4, sample={"decode": (2.0, 4.8, 0.0)}))  # half of what waits does so for them
+    kept = check(without_workers(effective_cpus=2.0, used_cpus=1.0, others=1.0, main_runqueue_share=0.1))
+
+    assert f"{seconds(some.cost_s)} of each 160 ms step (9.4 %) is waiting for a CPU that they hold" in some.says
+    assert "no CPU is left for workers" in kept.says and " ms " not in kept.says
 
 
 def test_what_would_wait_without_them_too_is_not_their_cost():

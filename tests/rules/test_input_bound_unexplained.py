@@ -1,5 +1,9 @@
+from dataclasses import replace
+
+import pytest
 from rules.made_up import made_up_facts, waiting
 
+from feedline.analysis.diagnose import diagnose
 from feedline.analysis.rules.input_bound_unexplained import check
 
 
@@ -18,3 +22,23 @@ def test_it_names_starts_of_epochs_that_no_setting_spares():
     facts = made_up_facts(stages={"epoch_start": 30.0}, epochs=10, settings={"persistent_workers": True})
 
     assert "the start of later epochs" in check(facts).says
+
+
+def test_it_names_waiting_for_a_cpu_where_nobody_sampled_who_had_it():
+    facts = replace(waiting(sample={"decode": (2.0, 4.8, 0.0)}, process_cpu_s=2e-3), cpus=None)
+    told = diagnose(facts)[0]
+
+    assert told.cause == "input_bound_unexplained"
+    assert told.says.endswith("and a sample waits for a CPU 50.0 % of its time; which programs had the CPUs was not sampled")
+    assert told.fix.startswith("look with top for other programs that hold the CPUs")
+
+
+def test_it_names_a_main_thread_that_waits_for_a_cpu():
+    facts = replace(made_up_facts(stages={"sampler": 30.0}, main_runqueue_share=0.3), cpus=None)
+
+    assert "and the main thread waits for a CPU 30.0 % of the step; which programs" in check(facts).says
+
+
+@pytest.mark.parametrize("facts", [waiting(sample={"decode": (2.0, 4.8, 0.0)}), replace(waiting(), cpus=None)])
+def test_it_does_not_speak_of_cpus_that_were_sampled_or_that_nothing_waits_for(facts):
+    assert "not sampled" not in check(facts).says
