@@ -1,5 +1,6 @@
 """What is typed wrongly is refused with what, where and the way out, by the exit code of the table, before anything is done."""
 
+import argparse
 import os
 import shutil
 import sys
@@ -10,7 +11,8 @@ from traces.kineto_made import kineto
 
 import feedline
 from feedline.cli import main
-from feedline.cli.commands import parsed
+from feedline.cli.commands import COMMANDS, parsed
+from feedline.cli.converge import COMMANDS as CONVERGE
 from feedline.profiler.errors import OutputError
 
 TABLE = ["--table", "1=100,2=190"]
@@ -52,7 +54,14 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         (["run", "--quite", "train.py"], "unknown option --quite (did you mean --quiet?)"),
         (["run", "--detail", "0", "train.py"], "argument --detail: expected a whole number from 1 to 1,000,000,000, got '0'"),
         (["run", "--detail", "-3", "train.py"], "argument --detail: expected a whole number from 1 to 1,000,000,000, got '-3'"),
-        (["env", "--jsn"], "unrecognized arguments: --jsn (did you mean --json?)"),
+        (["env", "--jsn"], "unknown option --jsn (did you mean --json?)"),
+        (["env", "here"], "feedline env: error: unrecognized arguments: here"),
+        (["--hlep"], "feedline: error: unknown option --hlep (did you mean --help?)"),
+        (["ranks", "-json", "run"], "unknown option -json (did you mean --json?)"),
+        (["scale", "--rank", "x"], "argument --ranks: expected numbers of ranks"),
+        (["scale", "--predict", "-1", "-x", "2"], "unknown option -x"),
+        (["report", "-qf", "--ful", "-oreport.html"], "the following arguments are required: RUN"),
+        (["converge", "verify", "train.py", "--sedes", "3"], "the following arguments are required: --fix"),
         (["ingest", "a.json", "--rank", "x=1"], "--rank x=1: x is not one of the traces; they are a.json"),
         (["ingest", "a.json", "--rank", "a.json=1", "--rank", "a.json=2"], "--rank a.json=2: a.json has rank 1 already"),
         (["ingest", "a.json", "--rank", "a.json=1000000"], "with the number of the rank (below 1,000,000)"),
@@ -86,6 +95,34 @@ def test_a_copy_of_a_trace_under_another_name_is_named(folder, capsys):
     assert code == 65
     assert "a.json and rank5.json are the same trace" in line
     assert not (folder / "run").exists()
+
+
+def options() -> list[tuple[str, str]]:
+    """Each long option of each command, with the command."""
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers()
+    named = {**COMMANDS, **{f"converge {name}": kind for name, kind in CONVERGE.items()}}
+    for name, kind in named.items():
+        if name != "converge":
+            kind().prepare_parser(commands.add_parser(name))
+    return [
+        (name, flag)
+        for name, command in commands.choices.items()
+        for action in command._actions
+        for flag in action.option_strings
+        if flag.startswith("--") and action.help != argparse.SUPPRESS
+    ]
+
+
+@pytest.mark.parametrize(("command", "flag"), options())
+@pytest.mark.parametrize("value", ["3", "train.py"])
+def test_a_misspelled_option_is_what_the_error_is_about(command, flag, value, capsys):
+    typed = flag[:2] + flag[3] + flag[2] + flag[4:]
+
+    code, line = said(capsys, *command.split(), typed, value)
+
+    assert code == 2
+    assert f"feedline {command}: error: unknown option {typed} (did you mean {flag}?)" in line
 
 
 @pytest.mark.parametrize("value", BAD_NUMBERS)

@@ -5,7 +5,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from feedline.profiler.errors import ScriptError
 from feedline.profiler.printable import printable
@@ -17,24 +17,48 @@ SCRIPT_MISSING = "the following arguments are required: script"
 class Parser(argparse.ArgumentParser):
     """argparse, whose errors repeat the arguments and suggest what was meant."""
 
+    _words: Sequence[str] = ()
+
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        self._words = args or ()
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown and self._subparsers is None:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
     def error(self, message: str) -> NoReturn:
-        if message.startswith(SCRIPT_MISSING):
+        unknown = self._unknown_option()  # argparse complains of its value first, which it takes for an argument of its own
+        if unknown:
+            message = f"unknown option {unknown}{meant(unknown, self._flags())}"
+            if self.prog.endswith(" run"):
+                message += f"; options of the script go after it: feedline run train.py {unknown} ..."
+        elif message.startswith(SCRIPT_MISSING):
             message = "no script to run: give the path of the training script, then its arguments"
         super().error(printable(message))
 
-    def refuse_unknown(self, words: Sequence[str], command: str) -> None:
-        """End with exit code 2 where options are left over.
+    def _flags(self) -> dict[str, argparse.Action]:
+        return {flag: action for action in self._actions for flag in action.option_strings}
 
-        Args:
-            command: the one they were given to.
-        """
-        if not words:
-            return
-        known = [flag for action in self._actions for flag in action.option_strings]
-        if command == "run":
-            where = f"options of the script go after it: feedline run train.py {words[0]} ..."
-            self.error(f"unknown option {words[0]}{meant(words[0], known)}; {where}")
-        self.error(f"unrecognized arguments: {' '.join(words)}{meant(words[0], known)}")
+    def _unknown_option(self) -> str:
+        """The first option before any other program's that is not one of ours, nor begins like one; else empty."""
+        flags, words = self._flags(), iter(self._words)
+        others_follow = any(action.nargs in (argparse.REMAINDER, argparse.PARSER) for action in self._actions)
+        for word in words:
+            if not word.startswith("-") or len(word) == 1:
+                if others_follow:
+                    return ""
+                continue
+            if word == "--":
+                return ""
+            name = word.partition("=")[0]
+            if not name.startswith("--"):
+                name = name[:2]
+            near = [flags[name]] if name in flags else [flags[flag] for flag in flags if name.startswith("--") and flag.startswith(name)]
+            if not near:
+                return word.partition("=")[0]
+            if near[0].nargs != 0 and word == name:
+                next(words, None)
+        return ""
 
     def refuse_other(self, word: str, commands: Iterable[str]) -> None:
         """End with exit code 2 where a word is not a command."""
@@ -44,11 +68,11 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unknown command {word!r}{meant(word, known)}; commands: {', '.join(known)}{script}")
 
 
-def meant(word: str, known: Sequence[str]) -> str:
+def meant(word: str, known: Iterable[str]) -> str:
     """A suggestion, as Python 3.14's argparse makes one."""
     import difflib
 
-    near = difflib.get_close_matches(word.partition("=")[0], known, 1)
+    near = difflib.get_close_matches(word, list(known), 1)
     return f" (did you mean {near[0]}?)" if near else ""
 
 

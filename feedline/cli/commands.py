@@ -99,9 +99,7 @@ def parsed(words: list[str]) -> argparse.Namespace:
     if words[:1] == ["run"]:  # argparse would take the first "--" from the script's arguments
         words = [DASHES if word == "--" else word for word in words]
     cut = words.index("--") if words and words[0] in BEFORE_TRAINING and "--" in words else len(words)
-    args, unknown = parser.parse_known_args(words[:cut], argparse.Namespace(program=words[cut + 1 :]))
-    commands.choices[args.command].refuse_unknown(unknown, args.command)
-    return args
+    return parser.parse_args(words[:cut], argparse.Namespace(program=words[cut + 1 :]))
 
 
 def last_resort(error: Exception, words: list[str]) -> str:
