@@ -2,11 +2,13 @@
 
 import argparse
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 from traces.kineto_made import kineto
 
 import feedline
@@ -14,6 +16,7 @@ from feedline.cli import main
 from feedline.cli.commands import COMMANDS, parsed
 from feedline.cli.converge import COMMANDS as CONVERGE
 from feedline.profiler.errors import OutputError
+from feedline.profiler.store.manifest import Manifest
 
 TABLE = ["--table", "1=100,2=190"]
 BAD_NUMBERS = ["0", "-3", "nan", "x", "", "1.5", "9" * 5000]
@@ -172,6 +175,39 @@ def test_the_api_names_its_arguments_and_no_flags(folder, capfd):
         pass
     assert "not recording: cannot write the run folder /proc/nowhere/run" in (err := capfd.readouterr().err)
     assert "pass another path, or make room" in err and " -o" not in err
+
+
+def test_what_a_recording_by_the_api_lacks_is_told_without_flags_that_a_call_cannot_take(folder):
+    with feedline.record("run"):
+        model = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(4):
+            model(torch.ones(3, 2)).sum().backward()
+            optimizer.step()
+
+    whys = [str(hook["why"]) for hook in Manifest.read(folder / "run" / "rank0").hooks]
+    assert any(why.startswith("no GPU was used") for why in whys) or torch.cuda.is_available()
+    for why in whys:
+        assert not re.search(r"(?<![\w-])--?[a-z]", re.sub(r"`feedline [^`]*`", "", why)), why
+
+
+@pytest.mark.parametrize("training", [["train.py"], ["--", sys.executable, "train.py"]])
+def test_a_taken_or_unwritable_run_folder_is_one_sentence_for_a_script_and_for_a_command(training, folder, capfd):
+    with feedline.record("run"):
+        pass
+    (folder / "file").write_text("mine")
+
+    assert said(capfd, "run", "-q", "--strict", "-o", "run", *training) == (
+        73,
+        f"feedline: {folder}/run holds a run already: name another folder with -o, or overwrite it with -f",
+    )
+    assert said(capfd, "run", "-q", "--strict", "-o", "/proc/nowhere/run", *training) == (
+        73,
+        "feedline: cannot write the run folder /proc/nowhere/run (No such file or directory): "
+        "name another folder with -o, or make room",
+    )
+    assert said(capfd, "run", "-q", "--strict", "-o", "file", *training) == (73, f"feedline: {folder}/file is a file: name another folder with -o")
+    assert not (folder / "trained").exists()
 
 
 def test_a_command_names_its_flags_for_the_same_errors(folder, capsys):

@@ -47,9 +47,9 @@ def run_command(args: argparse.Namespace, command: list[str]) -> int:
     path = start.folder / (args.output or Path("runs") / f"{Path(command[0]).stem}-{ranks.started_at()}")
     try:
         run, hold = run_folder(path, launch, args.force, args.strict)
-    except (OSError, OutputError) as error:
+    except OutputError as error:
         if args.strict:
-            raise OutputError(f"cannot write the run folder {path}: {error}") from error
+            raise
         say(f"not recording: {error}")
         return ended(subprocess.Popen(command), None)
     if not args.quiet:

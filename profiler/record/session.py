@@ -114,7 +114,7 @@ class Session:
             reserve(self.folder)
             segment = Segment(main_segment(self.folder), {"role": "main", "pid": os.getpid()})
         except OSError as error:
-            raise OutputError(f"cannot write the run folder {path} ({error.strerror})", ELSEWHERE, "make room") from error
+            raise unwritable(path, error) from error
         self._every, self._window, self._changes = every, window, changes
         sources = default_sources() + ([Unfollowed(self.path, record_argv)] if follows else [])
         self._looks = Looks()
@@ -217,8 +217,20 @@ def beside(path: Path, place: ranks.Place, launch: str, overwrite: bool) -> Iter
 
 
 def run_folder(path: Path, launch: str, overwrite: bool, strict: bool) -> tuple[Path, removal.Hold]:
-    """Make a run folder for processes below this one, and what keeps it from being removed. Raises as ``first_with_room``."""
-    return first_with_room(beside(path, ranks.Place(), launch, overwrite), strict, lambda run: (run, removal.Hold(run)))
+    """Make a run folder for processes below this one, and what keeps it from being removed.
+
+    Raises:
+        OutputError: it is taken, or cannot be made.
+    """
+    try:
+        return first_with_room(beside(path, ranks.Place(), launch, overwrite), strict, lambda run: (run, removal.Hold(run)))
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: Path, error: OSError) -> OutputError:
+    """What to raise where a run folder cannot be made."""
+    return OutputError(f"cannot write the run folder {path} ({error.strerror or error})", ELSEWHERE, "make room")
 
 
 def make_room(rooms: Iterator[Room], place: ranks.Place, strict: bool) -> tuple[Path, list[removal.Hold]]:

@@ -131,7 +131,7 @@ class KinetoWindow:
     def _why_not(self) -> str | None:
         on_gpu = torch.cuda.is_initialized()
         if self._asked is None and not on_gpu:
-            return "no GPU was used: --window SKIP:ACTIVE makes it record the CPU's operators"
+            return "no GPU was used: `feedline run --window SKIP:ACTIVE` records the CPU's operators"
         if self._others or getattr(torch.autograd.profiler, "_is_profiler_enabled", False) or torch.autograd._profiler_enabled():
             return "the program runs torch.profiler itself, and there can be only one"
         if on_gpu and nvtx_ranges.listening():
