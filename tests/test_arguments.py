@@ -203,10 +203,12 @@ def test_a_taken_or_unwritable_run_folder_is_one_sentence_for_a_script_and_for_a
     )
     assert said(capfd, "run", "-q", "--strict", "-o", "/proc/nowhere/run", *training) == (
         73,
-        "feedline: cannot write the run folder /proc/nowhere/run (No such file or directory): "
-        "name another folder with -o, or make room",
+        "feedline: cannot write the run folder /proc/nowhere/run (No such file or directory): name another folder with -o, or make room",
     )
-    assert said(capfd, "run", "-q", "--strict", "-o", "file", *training) == (73, f"feedline: {folder}/file is a file: name another folder with -o")
+    assert said(capfd, "run", "-q", "--strict", "-o", "file", *training) == (
+        73,
+        f"feedline: {folder}/file is a file: name another folder with -o",
+    )
     assert not (folder / "trained").exists()
 
 

@@ -42,12 +42,13 @@ def text(report: Report, path: Path) -> str:
     return made
 
 
-def to_terminal(report: Report, console: "Console", full: bool = False, files: Sequence[Path] = ()) -> None:
+def to_terminal(report: Report, console: "Console", full: bool = False, files: Sequence[Path] = (), run: Path | None = None) -> None:
     """Print a report: in at most about 40 lines, or all of it.
 
     Args:
         files: those just written, for the line that says where the report is.
+        run: its folder; None: as the report has it, perhaps masked.
     """
     from feedline.analysis.reports.terminal import show
 
-    show(report, console, full, files)
+    show(report, console, full, files, run)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from markupsafe import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -15,7 +16,7 @@ from feedline.analysis.quantities import BLANK, count, duration, number, seconds
 from feedline.analysis.reports import page, words
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.json_report import plain as as_json
-from feedline.analysis.reports.terminal import WIDTH, plain
+from feedline.analysis.reports.terminal import WIDTH, plain, render
 from feedline.profiler.printable import printable_in
 
 SCHEMA_VERSION = 1
@@ -145,8 +146,12 @@ def title(overview: Overview) -> str:
     return f"{len(overview.rows)} trainings"
 
 
-def show(overview: Overview, console: Console) -> None:
-    """Print it: a table, then what holds the trainings back."""
+def show(overview: Overview, console: Console, alone: bool = True) -> None:
+    """Print it: a table, then what holds the trainings back.
+
+    Args:
+        alone: the report of each training is elsewhere; say where.
+    """
     overview = printable_in(overview)
     width = min(WIDTH, console.width)
     console.print(plain(f"{overview.name}: {title(overview)}", "bold"), width=width)
@@ -155,7 +160,8 @@ def show(overview: Overview, console: Console) -> None:
         console.print(plain(f"{len(overview.rows) - SHOWN} more trainings are in report.html and report.json.", "dim"), width=width)
     first, last = overview.rows[0].report, overview.rows[-1].report
     here = "; one of them here: --training N" if overview.outside is not None else ""
-    console.print(plain(f"Reports: {first} to {last}{here}", "dim"), width=width)
+    if alone:
+        console.print(plain(f"Reports: {first} to {last}{here}", "dim"), width=width)
     for line in [*verdicts(overview.rows), *overview.lines]:
         console.print(plain(line), width=width)
 
@@ -193,16 +199,25 @@ def ending(one: Row) -> str:
     return "is still running" if one.state == "live" else how(one.state, one.exit_code, one.ended_by)
 
 
-def render_text(overview: Overview) -> str:
-    """As text, 80 columns wide."""
+def render_text(overview: Overview, reports: Sequence[Report] = ()) -> str:
+    """As text, 80 columns wide.
+
+    Args:
+        reports: of the trainings, in order, to be in it.
+    """
     file = io.StringIO()
-    show(overview, Console(file=file, width=WIDTH, color_system=None, force_terminal=False))
-    return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
+    show(overview, Console(file=file, width=WIDTH, color_system=None, force_terminal=False), alone=not reports)
+    texts = [file.getvalue(), *(f"\n{'=' * WIDTH}\nTraining {one.name}\n\n{render(made)}" for one, made in zip(overview.rows, reports))]
+    return "".join(f"{line.rstrip()}\n" for text in texts for line in text.splitlines())
 
 
-def render_json(overview: Overview) -> str:
-    """As JSON: exactly the dataclasses, and ``schema_version``. Its member ``trainings`` tells it from the report of one training."""
-    found = {
+def render_json(overview: Overview, reports: Sequence[Report] = ()) -> str:
+    """As JSON: exactly the dataclasses, and ``schema_version``. Its member ``trainings`` tells it from the report of one training.
+
+    Args:
+        reports: of the trainings, in order: its member ``reports``.
+    """
+    found: dict[str, object] = {
         "schema_version": SCHEMA_VERSION,
         "name": overview.name,
         "command": overview.command,
@@ -210,17 +225,26 @@ def render_json(overview: Overview) -> str:
         "outside": overview.outside,
         "notes": overview.notes,
     }
+    if reports:
+        found["reports"] = reports
     return json.dumps(as_json(found), indent=1, allow_nan=False) + "\n"
 
 
-def render_html(overview: Overview) -> str:
-    """As a page with a link to each training's own."""
+def render_html(overview: Overview, reports: Sequence[Report] = ()) -> str:
+    """As a page with a link to each training's own.
+
+    Args:
+        reports: of the trainings, in order, to be in the page itself: each in a frame, for it has a script and anchors of its own.
+    """
+    from feedline.analysis.reports import html_report  # draws all figures: not for an overview alone
+
     overview = printable_in(overview)
     return (
         page.environment()
         .get_template("overview.html")
         .render(
             it=overview,
+            pages=[escape(html_report.render(report)) for report in reports],
             title_of=title(overview),
             heads=HEADS,
             cells=cells,

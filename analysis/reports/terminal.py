@@ -54,17 +54,18 @@ def render(report: Report) -> str:
     return file.getvalue()
 
 
-def show(report: Report, console: Console, full: bool = False, files: Sequence[Path] = ()) -> None:
+def show(report: Report, console: Console, full: bool = False, files: Sequence[Path] = (), run: Path | None = None) -> None:
     """Print the report.
 
     Args:
         full: all of it, however long.
         files: those just written, for the line that says where the report is.
+        run: its folder, for who may know where it is; None: as the report has it, perhaps masked.
     """
     page = _Page(console)
     report = printable_in(report)
     head, end = page.lines(_head(report)), page.lines(_end(report))
-    places = list(_places(report, files, full))
+    places = list(_places(report, files, full, run))
     parts = list(_everything(report, page.width) if full else short.parts(report, page.width))
     if not full:
         room = LINES - len(head) - len(end) - len(places) - 2
@@ -142,11 +143,10 @@ def _end(report: Report) -> Iterable[RenderableType]:
         yield table
 
 
-def _places(report: Report, files: Sequence[Path], full: bool) -> Iterable[tuple[str, str]]:
+def _places(report: Report, files: Sequence[Path], full: bool, folder: Path | None) -> Iterable[tuple[str, str]]:
     """Where the report is, and the command that shows more than this; not wrapped, so that it can be copied."""
     files = sorted(files, key=lambda file: file.suffix.lower() != ".html")
-    own = next((file.parent for file in files if file.parent.name == report.run.name), None)  # the report's own path may be masked
-    run = shlex.quote(os.path.relpath(own)) if own else words.run_place(report.run)
+    run = words.run_place(report.run) if folder is None else shlex.quote(min(os.path.relpath(folder), str(folder), key=len))
     if files:
         yield "Report", _named(files)
     if report.step is None:

@@ -10,6 +10,7 @@ from feedline.analysis.finding import cost as cost_of
 from feedline.analysis.headline import how
 from feedline.analysis.model import SAMPLE_STAGES, Cost, Cpus, Hook, Report, Roofline, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.quantities import count, duration, number, seconds, share, size
+from feedline.profiler.masks import MASK
 
 STATES = {"live": "still running"}
 WAITS = {
@@ -297,11 +298,20 @@ def workers(made: Workers) -> list[str]:
 
 
 def run_place(run: RunInfo) -> str:
-    """A run's folder as one would type it: a shell knows ``~`` only outside of quotes."""
-    home, rest = ("~/", run.path[2:]) if run.path.startswith("~/") else ("", run.path)
+    """A run's folder as one would type it: a shell knows ``~`` only outside of quotes. One whose place is masked goes by its name."""
+    home, rest = ("~/", run.path[2:]) if run.path.startswith("~/") else ("", run.path.removeprefix(f"{MASK}/"))
     return home + shlex.quote(rest)
 
 
+def typed_in(run: RunInfo) -> str:
+    """Where a command with ``run_place`` is to be typed, if not where the report was made."""
+    return ", from the folder that contains it" if run.path.startswith(f"{MASK}/") else ""
+
+
 def shell(command: list[str]) -> str:
-    """A command line as one would type it."""
-    return " ".join(shlex.quote(argument) for argument in command)
+    """A command line as one would type it; what is masked is not quoted for that alone."""
+    return " ".join(argument if _is_safe(argument.replace(MASK, "x")) else shlex.quote(argument) for argument in command)
+
+
+def _is_safe(argument: str) -> bool:
+    return shlex.quote(argument) == argument

@@ -36,8 +36,8 @@ class Report:
 
     Works on runs that ended, were killed, or are still running. Without -o it also writes report.html, report.json and trace.json.gz into
     the run folder. What it prints ends with the verdict, what to change, what that would give, and where the files are. Of several
-    trainings it shows an overview; the report of each is in training-1, training-2, ... (processes) or parts/1, parts/2, ... (one after the
-    other in one process) of the run folder.
+    trainings it shows an overview; the report of each is in training-1, training-2, ... of the run folder (processes; training-0 is the
+    script's own) or in parts/1, parts/2, ... (one after the other in one process). The file of -o holds the overview and all of them.
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
@@ -73,7 +73,9 @@ class Report:
         from feedline.analysis.reports import overview
         from feedline.analysis.reports.console import Console
         from feedline.analysis.reports.progress import building
+        from feedline.analysis.trace import is_trace
         from feedline.cli.report_parts import write_overview
+        from feedline.profiler.store.parts import PARTS
         from feedline.profiler.store.read import Run
         from feedline.profiler.store.trainings import trainings, workers
 
@@ -84,7 +86,7 @@ class Report:
                 finish(path, args.wait)
             done()
             found = trainings(path)
-            if len(found) > 1 and (args.output is not None or number is not None):
+            if len(found) > 1 and (number is not None or args.output is not None and is_trace(args.output)):
                 Run.open(path)  # raises: which of them?
             notes = processes.notes(path, {one.name for one in found}, workers(found))
             told = [told_of(args, path, number, one, len(found) > 1, notes, done) for one in found]
@@ -92,17 +94,17 @@ class Report:
             outside = told[0].outside if len(told) == 1 else None
             shown = overview.Overview(path.name, [], rows, outside, [*told[0].notes, *notes])
             written = [file for own in told for file in own.written]
+            made = [report for own in told for report in own.reports]
             if len(told) > 1:
-                written += write_overview(path, shown, args)
+                written += write_overview(path, shown, made, args)
             if args.json is not None:  # the last of all: with it the command is done, and Ctrl-C before leaves no file in its way
-                several = len(rows) > 1
-                output.save(args.json, overview.render_json(shown) if several else reports.text(told[0].reports[0], Path("report.json")))
+                output.save(args.json, overview.render_json(shown, made) if len(rows) > 1 else reports.text(made[0], Path("report.json")))
                 written.append(args.json)
         if args.output is None and not args.quiet:
             if len(rows) > 1:
                 overview.show(shown, console)
             else:
-                reports.to_terminal(told[0].reports[0], console, args.full, written)
+                reports.to_terminal(made[0], console, args.full, written, path if number is None else path / PARTS / str(number))
                 return 0
         for file in written:
             console.print(f"  {os.path.relpath(file)}", soft_wrap=True)
@@ -115,13 +117,6 @@ def place(path: Path, training: int | None) -> tuple[Path, int | None]:
 
     named = place_of(path)
     return (path, training) if named is None or training is not None else named
-
-
-def name_of(training: "Training", run: Path) -> str:
-    """For the overview: the number of its folder; 0 for the program's own process, which has the run folder for its own."""
-    from feedline.profiler.store.trainings import TRAINING
-
-    return "0" if training.folder == run else training.name.removeprefix(TRAINING)
 
 
 def told_of(
@@ -142,6 +137,7 @@ def told_of(
     from feedline.analysis.traces.windows import windows as find_windows
     from feedline.cli.report_parts import one_training, several_trainings
     from feedline.profiler.store.parts import part, parts
+    from feedline.profiler.store.trainings import TRAINING
 
     run, folder = training.run, training.folder if several else path
     traces = holds_traces(run)
@@ -149,7 +145,7 @@ def told_of(
     windows = find_windows(run) if drawn and not traces else None
     known, net = ceilings(path, args.ceilings), beside(args.link_gbps, args.nccl_log)
     own = [run] if traces else [part(run, number)] if number is not None else parts(run)
-    name = name_of(training, path) if several else ""
+    name = training.name.removeprefix(TRAINING) if several else ""
 
     def report_of(one: "Run") -> "ReportModel":
         report = of_traces(one) if traces else build.build(one, ceilings=known, beside=net)

@@ -3,7 +3,7 @@
 import argparse
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,12 +40,21 @@ class Told:
 
 
 def one_training(root: Path, folder: Path, report: "Report", name: str, args: argparse.Namespace) -> Told:
-    """Write the report of the one training of a process into a folder, or where it was asked for."""
+    """Write the report of the one training of a process into a folder, or where it was asked for.
+
+    Args:
+        name: of the process, where the run has several: a file that was asked for is then that of all.
+    """
     from feedline.analysis.reports.overview import row
     from feedline.cli.report import write as write_report
 
-    written = write_report(folder, report, args)
-    return Told([row(name, report, Path(os.path.relpath(folder / FILES[0], root)))], [report], written)
+    written = [] if name and args.output is not None else write_report(folder, report, args)
+    return Told([row(name, report, Path(os.path.relpath(folder / FILES[0], linked_from(args, root))))], [report], written)
+
+
+def linked_from(args: argparse.Namespace, folder: Path) -> Path:
+    """Where the overview of a folder lies."""
+    return args.output.absolute().parent if args.output is not None else folder
 
 
 def several_trainings(
@@ -56,7 +65,7 @@ def several_trainings(
     Args:
         root: the run folder.
         folder: where the overview goes.
-        name: of the process, where the run has several.
+        name: as of ``one_training``.
     """
     from feedline.analysis.reports.overview import Overview, row
 
@@ -79,9 +88,10 @@ def several_trainings(
         return [row(*one) for one in zip(numbers, reports, places, strict=True)]
 
     command, between = run.ranks[min(run.ranks)].manifest.command, outside(run, trainings)
-    linked_from = args.output.absolute().parent if args.output is not None else folder
-    written = write_overview(folder, Overview(run.name, command, rows(linked_from), between, notes), args)
-    return Told(rows(root), reports, written, between, notes)
+    written: list[Path] = []
+    if not name or args.output is None:
+        written = write_overview(folder, Overview(run.name, command, rows(linked_from(args, folder)), between, notes), reports, args)
+    return Told(rows(linked_from(args, root)), reports, written, between, notes)
 
 
 def write(folder: Path, report: "Report") -> str | None:
@@ -99,8 +109,11 @@ def write(folder: Path, report: "Report") -> str | None:
     return None
 
 
-def write_overview(folder: Path, overview: "Overview", args: argparse.Namespace) -> list[Path]:
+def write_overview(folder: Path, overview: "Overview", reports: "list[Report]", args: argparse.Namespace) -> list[Path]:
     """Write it where the report of one training would be.
+
+    Args:
+        reports: of its trainings. A file that was asked for holds them too.
 
     Raises:
         OutputError: a file that was asked for cannot be written.
@@ -113,7 +126,9 @@ def write_overview(folder: Path, overview: "Overview", args: argparse.Namespace)
         render = ENDINGS.get(args.output.suffix.lower())
         if render is None:
             raise OutputError(f"{args.output}: no overview of several trainings ends in that: use one of {', '.join(ENDINGS)}")
-        output.save(args.output, render(overview))
+        if len(reports) > MOST:
+            overview = replace(overview, notes=[*overview.notes, f"Here are the reports of the first {MOST} trainings."])
+        output.save(args.output, render(overview, reports[:MOST]))
         written.append(args.output)
     for name in FILES if args.output is None else ():
         try:

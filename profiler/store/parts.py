@@ -109,12 +109,12 @@ def place_of(path: Path) -> tuple[Path, int] | None:
     Raises:
         RunDamaged: the folder cannot be listed.
     """
-    from feedline.profiler.store.trainings import inner_folders
+    from feedline.profiler.store.trainings import inner_folders, is_own
 
     if path.parent.name != PARTS or not re.fullmatch(r"[1-9]\d{0,5}", path.name, re.ASCII):
         return None
     run = path.parent.parent
-    return (run, int(path.name)) if run.is_dir() and (rank_folders(run) or inner_folders(run)) else None
+    return (run, int(path.name)) if is_own(run) or run.is_dir() and (rank_folders(run) or inner_folders(run)) else None
 
 
 def first_optimizers(rank: Rank) -> list[int]:

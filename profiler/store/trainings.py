@@ -2,6 +2,7 @@
 
 RUN/rank0/                  the process that ``feedline run`` became
 RUN/training-1/rank0/ ...   ranks of a training that began in processes below it
+RUN/training-0              names the training in RUN/rank0, ... where there are others; its report lies there
 RUN/processes.jsonl         what each Python process below it did
 """
 
@@ -17,6 +18,7 @@ from feedline.profiler.store import processes
 from feedline.profiler.store.read import Rank, Run, rank_folders
 
 TRAINING = "training-"
+OWN = f"{TRAINING}0"
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Training:
     """One of them.
 
     Attributes:
-        folder: where its ranks' folders are: the run folder, or one of its own in it.
+        folder: by which it goes, and where its report lies: the run folder, or one of its own in it.
         run: its ranks.
     """
 
@@ -42,6 +44,8 @@ def trainings(path: Path) -> list[Training]:
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: as ``Run.open``.
     """
+    if is_own(path):
+        return [Training(path, own_of(path.parent))]
     inner = inner_folders(path)
     if not inner and is_run(path) and not rank_folders(path):
         said = "; ".join(processes.notes(path, set(), set())) or "no process below it imported torch"
@@ -52,7 +56,7 @@ def trainings(path: Path) -> list[Training]:
     failed: list[FeedlineError] = []
     for folder in [path, *inner]:
         try:
-            found.append(Training(folder, Run.of_folder(folder)))
+            found.append(Training(path / OWN, own_of(path)) if folder == path else Training(folder, Run.of_folder(folder)))
         except (RunNotFound, RunDamaged) as error:
             failed.append(error)
     if not found:
@@ -61,6 +65,18 @@ def trainings(path: Path) -> list[Training]:
     if len(found) == 1:
         found[0].run.path = path  # what a person calls it by
     return found
+
+
+def is_own(path: Path) -> bool:
+    """Whether a path names the training of a run's own process, beside others."""
+    return path.name == OWN and bool(path.parent.is_dir() and rank_folders(path.parent) and inner_folders(path.parent))
+
+
+def own_of(run: Path) -> Run:
+    """The training of a run's own process, beside others. Raises as ``Run.of_folder``."""
+    own = Run.of_folder(run)
+    own.path = run / OWN
+    return own
 
 
 def workers(found: list[Training]) -> set[int]:
