@@ -297,6 +297,8 @@ def missing_workers(rank: Gathered) -> int:
 
 def cut_note(rank: Gathered) -> list[str]:
     """A rank whose process was killed."""
+    if rank.rank.manifest.state == "ended":
+        return [f"rank {rank.rank.number} did not end by itself: the program ended its process; the figures end there"]
     if rank.rank.manifest.state != "cut":
         return []
     by = rank.rank.manifest.ended_by

@@ -29,6 +29,8 @@ def how(state: str, exit_code: int | None, ended_by: str = "") -> str:
         return "was interrupted (Ctrl-C)"
     if exit_code:
         return f"failed with {ended_by} (exit code {exit_code})" if ended_by else f"ended with exit code {exit_code}"
+    if state == "ended":
+        return "was ended by the program itself"
     if state == "cut":
         return f"was killed by {ended_by}" if ended_by else "was killed or crashed"
     return ""

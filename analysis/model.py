@@ -57,7 +57,7 @@ SAMPLE_STAGES = ("read", "decode", "augment", "user", "dataset", "collate", "tra
 class RunInfo:
     name: str
     path: str
-    state: str  # "finished", "cut" (its process was killed) or "live"
+    state: str  # "finished", "ended" (by the program itself), "cut" (its process was killed) or "live"
     command: list[str]  # masked argv
     started: str  # ISO 8601
     duration_s: float

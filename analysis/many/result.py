@@ -110,10 +110,11 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
     longest = max(made.values(), default=0)
     for steps in sorted(set(made.values()) - {longest}):
         yield f"{named(sorted(rank for rank in made if made[rank] == steps))} made {steps} of {longest} steps"
-    for state, says in (("cut", "killed: everything up to then is shown"), ("live", "still going on")):
+    ended = ("ended", "ended by the program itself: everything up to then is shown")
+    for state, says in (("cut", "killed: everything up to then is shown"), ended, ("live", "still going on")):
         these = sorted(rank for rank, one in seen.items() if one.state == state)
         if these:
-            yield f"{named(these)} {'was' if state == 'cut' else 'is' if len(these) == 1 else 'are'} {says}"
+            yield f"{named(these)} {'was' if state != 'live' else 'is' if len(these) == 1 else 'are'} {says}"
     for why in sorted({why for one in seen.values() for why in one.unseen}):
         yield f"{named(sorted(rank for rank, one in seen.items() if why in one.unseen))}: {why}"
 

@@ -42,7 +42,11 @@ FIELDS: dict[str, dict[str, Field]] = {
     "RunInfo": {
         "name": Field("", "Name of the run folder"),
         "path": Field("", "The run folder"),
-        "state": Field("", "finished; cut (its process was killed; everything up to then is here); or live (still going)"),
+        "state": Field(
+            "",
+            "finished; ended (the program itself ended the process, as multiprocessing.Pool does with its workers); "
+            "cut (its process was killed; everything up to then is here); or live (still going)",
+        ),
         "command": Field("", "The command line, one item an argument. Values that look like secrets are masked"),
         "started": Field("", "When recording began, ISO 8601"),
         "duration_s": Field("s", "From the beginning to the end of recording"),

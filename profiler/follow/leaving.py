@@ -1,20 +1,32 @@
-"""Ends of a process that ``atexit`` does not see: os._exit, and os.exec*, by which it becomes another program."""
+"""Ends of a process that ``atexit`` does not see: os._exit, os.exec*, by which it becomes another program, and a signal by which its parent
+ends it, as multiprocessing.Pool does with its workers."""
 
 import functools
 import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
+from feedline.profiler.arrivals import arrivals
 from feedline.profiler.taps.patch import Patches
 
 Leave = Callable[[int | None], None]
+End = Callable[[int, str], None]
+ENDS = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)  # a process, where it does not handle them
 _EXECS = ("execv", "execve")  # the others call these two
+#: Methods of ``Popen`` by which a child is signalled; os.kill itself would have a frame of ours in what Ctrl-C prints.
+_SENDERS = {"subprocess": "send_signal", "multiprocessing.popen_fork": "_send_signal"}
 
 _patches: Patches | None = None
 
 
-def attach(leaves: Leave) -> None:
-    """Call ``leaves`` with the exit code before such an end of this process or of a fork of it; None: it becomes another program."""
+def attach(leaves: Leave, ends: End) -> None:
+    """Be told before such an end, in this process or a fork of it.
+
+    Args:
+        leaves: called with the exit code; None: this process becomes another program.
+        ends: called with a child's process id and the name of the signal that is about to be sent to it.
+    """
     global _patches
     if _patches is not None:
         _patches.undo()
@@ -22,6 +34,16 @@ def attach(leaves: Leave) -> None:
     _patches.set(os, "_exit", _before(os._exit, lambda status, *_, **__: leaves(int(status))))
     for name in _EXECS:
         _patches.set(os, name, _before(getattr(os, name), lambda *_, **__: leaves(None)))
+    for module, name in _SENDERS.items():
+        arrivals.when_imported(module, functools.partial(_watch, _patches, name, ends))
+
+
+def _watch(patches: Patches, name: str, ends: End, module: Any) -> None:
+    def sends(child: Any, number: int) -> None:
+        if number in ENDS:
+            ends(child.pid, signal.Signals(number).name)
+
+    patches.set(module.Popen, name, _before(getattr(module.Popen, name), sends))
 
 
 def _before(original: Any, act: Callable[..., None]) -> Any:

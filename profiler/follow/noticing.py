@@ -6,6 +6,7 @@ above its parent's taps.
 """
 
 import atexit
+import functools
 import os
 import sys
 import threading
@@ -176,7 +177,7 @@ def follow(asked: Asked, session: "Session | None" = None) -> None:
     if first:
         os.register_at_fork(after_in_child=_forked)
         atexit.register(_at_exit)
-    leaving.attach(following.leaves)
+    leaving.attach(following.leaves, functools.partial(processes.note_end, asked))
     if session is None:
         arrivals.when_imported("torch", lambda _: following.watch())
     arrivals.when_imported("torch.distributed.distributed_c10d", lambda module: attach_groups(module, following.joins, following.joined))

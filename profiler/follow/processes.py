@@ -15,3 +15,9 @@ def note(asked: Asked, **what: str) -> None:
     command = privacy.recorded_argv(sys.argv, asked.record_argv)
     about = {"pid": os.getpid(), "started": process_started(os.getpid()), "command": command}
     processes.write(Path(asked.run), {**about, **what})  # type: ignore[typeddict-item]
+
+
+def note_end(asked: Asked, pid: int, by: str) -> None:
+    """Write down that this process is about to end another one, if that is still there."""
+    if started := process_started(pid):
+        processes.write(Path(asked.run), {"pid": pid, "started": started, "ended_by": by})

@@ -104,6 +104,7 @@ class Session:
             machine=machine(),
             pid=os.getpid(),
             pid_started=process_started(os.getpid()),
+            parent=[os.getppid(), process_started(os.getppid())],
             anchors=[clock.anchor()],
         )
         try:

@@ -9,6 +9,8 @@ from feedline.profiler.files import owned
 from feedline.profiler.files.reading import MOST_JSON, json_of, one_line, whole
 from feedline.profiler.store.layout import MANIFEST, SCHEMA_VERSION
 
+PROGRAM = "its program"  # what ended a worker that was not needed any more
+
 
 @dataclass
 class Manifest:
@@ -27,10 +29,11 @@ class Manifest:
     training: dict[str, object] = field(default_factory=dict)  #: optimizers, schedulers, norms, samplers (taps/convergence/setup.py)
     pid: int = 0
     pid_started: int = 0  #: clock ticks since boot (/proc/PID/stat, field 22): tells a reused pid
+    parent: list[int] = field(default_factory=list)  #: pid and pid_started of the process that started it
     anchors: list[dict[str, int]] = field(default_factory=list)  #: clock.anchor() at the start and the end
     exit_code: int | None = None  #: None: still running, or killed
     ended: bool = False
-    ended_by: str = ""  #: what ended it, where that was no exit: the type of an exception, or the name of a signal
+    ended_by: str = ""  #: what ended it, where that was no exit: the type of an exception, the name of a signal, or PROGRAM
     notes: list[str] = field(default_factory=list)
 
     def write(self, rank: Path) -> None:
@@ -71,10 +74,12 @@ class Manifest:
 
     @property
     def state(self) -> str:
-        """ "finished", "live" or "cut" (its process is gone and did not say goodbye)."""
+        """ "finished", "live", "ended" (the program itself ended its process) or "cut" (its process is gone and did not say goodbye)."""
         if self.ended:
             return "finished"
-        return "live" if process_started(self.pid) == self.pid_started != 0 else "cut"
+        if process_started(self.pid) == self.pid_started != 0:
+            return "live"
+        return "ended" if self.ended_by == PROGRAM else "cut"
 
 
 def process_started(pid: int) -> int:

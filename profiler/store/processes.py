@@ -1,6 +1,7 @@
 """processes.jsonl in a run folder: the Python processes below the program's own, one line for what was seen of each."""
 
 import json
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,25 +49,35 @@ def write(run: Path, line: "Line") -> None:
 
 
 def read(run: Path) -> list[Seen]:
-    """All processes, in the order in which they were first seen. A line that is damaged is left out."""
+    """All processes, in the order in which they were first seen."""
+    found: dict[tuple[int, int], Seen] = {}
+    for line in _lines(run):
+        pid = line.get("pid", 0)
+        if "ended_by" in line:
+            continue
+        seen = found.setdefault((pid, line.get("started", 0)), Seen(pid, line.get("started", 0), line.get("command", [])))
+        seen.recorded += [line["recorded"]] if "recorded" in line else []
+        seen.unseen = seen.unseen or line.get("unseen", "")
+    return list(found.values())
+
+
+def ended(run: Path) -> set[tuple[int, int]]:
+    """(pid, started) of processes that their parent ended, by a signal."""
+    return {(line.get("pid", 0), line.get("started", 0)) for line in _lines(run) if "ended_by" in line}
+
+
+def _lines(run: Path) -> "Iterator[Line]":
+    """A line that is damaged is left out."""
     from feedline.profiler.files.checking import checked
     from feedline.profiler.store.shapes import Line
 
     try:
         lines = whole(run / FILE, MOST_JSON, OF_RUN).splitlines()
     except (OSError, RunDamaged):
-        return []
-    found: dict[tuple[int, int], Seen] = {}
+        return
     for text in lines:
-        try:
-            line = checked(json_of(text), Line)
-        except ValueError:
-            continue
-        pid = line.get("pid", 0)
-        seen = found.setdefault((pid, line.get("started", 0)), Seen(pid, line.get("started", 0), line.get("command", [])))
-        seen.recorded += [line["recorded"]] if "recorded" in line else []
-        seen.unseen = seen.unseen or line.get("unseen", "")
-    return list(found.values())
+        with suppress(ValueError):
+            yield checked(json_of(text), Line)
 
 
 def notes(run: Path, trained: set[str], workers: set[int]) -> list[str]:

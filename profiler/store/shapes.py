@@ -147,6 +147,7 @@ class ManifestShape(TypedDict, total=False):
     training: Training
     pid: Pid
     pid_started: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+    parent: Annotated[list[Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]], Meta(max_length=2)]
     anchors: list[Anchor]
     exit_code: Annotated[int, Meta(ge=-(1 << 31), lt=1 << 32)] | None
     ended: bool
@@ -198,3 +199,4 @@ class Line(TypedDict, total=False):
     imported: str
     recorded: str
     unseen: str
+    ended_by: str

@@ -15,6 +15,7 @@ from feedline.profiler.events import Stage
 from feedline.profiler.files.lists import read_list
 from feedline.profiler.files.reading import refuse_link
 from feedline.profiler.store import processes
+from feedline.profiler.store.manifest import PROGRAM, Manifest
 from feedline.profiler.store.read import Rank, Run, rank_folders
 
 TRAINING = "training-"
@@ -44,6 +45,20 @@ def trainings(path: Path) -> list[Training]:
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: as ``Run.open``.
     """
+    found = _trainings(path)
+    by_program = processes.ended(path.parent if path.name.startswith(TRAINING) else path)
+    tell_ends([rank.manifest for one in found for rank in one.run.ranks.values()], by_program)
+    return found
+
+
+def tell_ends(manifests: list[Manifest], by_program: set[tuple[int, int]]) -> None:
+    """Of processes that could not say goodbye, those that the program itself ended, or whose parent it did."""
+    for one in manifests:
+        if not one.ended and by_program.intersection([(one.pid, one.pid_started), tuple(one.parent)]):
+            one.ended_by = PROGRAM
+
+
+def _trainings(path: Path) -> list[Training]:
     if is_own(path):
         return [Training(path, own_of(path.parent))]
     inner = inner_folders(path)

@@ -12,7 +12,7 @@ import pytest
 
 from feedline.profiler.events import Stage
 from feedline.profiler.store import processes
-from feedline.profiler.store.trainings import trainings
+from feedline.profiler.store.trainings import Training, trainings
 
 TRAIN = """
 import os, sys, torch
@@ -42,8 +42,12 @@ def run(folder: Path, program: str, *options: str, command: tuple[str, ...] = ()
 
 def seen(run: Path) -> list[dict[int, int]]:
     """Steps of each rank of each training."""
-    found = trainings(run)
-    return [{number: int(rank.main.totals[Stage.OPTIMIZER, 0]) for number, rank in one.run.ranks.items()} for one in found]
+    return [dict(zip(one.run.ranks, seen_in(one))) for one in trainings(run)]
+
+
+def seen_in(training: Training) -> list[int]:
+    """Steps of each rank."""
+    return [int(rank.main.totals[Stage.OPTIMIZER, 0]) for rank in training.run.ranks.values()]
 
 
 def test_a_program_that_leaves_by_os_exit_has_its_report_and_its_code(tmp_path):
@@ -191,6 +195,35 @@ else:
 
     assert ended.returncode == 0
     assert seen(tmp_path / "run") == [{0: 4}, {0: 5}]
+
+
+def test_a_worker_that_the_program_ends_is_not_taken_for_one_that_was_killed(tmp_path):
+    program = """
+import multiprocessing, signal
+
+def killed():
+    train(5)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    fork = multiprocessing.get_context("fork")
+    with fork.Pool(1) as pool:
+        pool.apply(train, (3,))
+    child = fork.Process(target=killed)
+    child.start()
+    child.join()
+    child.kill()
+"""
+    ended = run(tmp_path, program)
+
+    assert ended.returncode == 0, ended.stderr
+    states = {number: one.run.ranks[0].manifest.state for one in trainings(tmp_path / "run") for number in seen_in(one)}
+    assert states == {3: "ended", 5: "cut"}
+    overview = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert {row["steps"]: row["state"] for row in overview["trainings"]} == states
+    own = json.loads((tmp_path / "run" / "training-1" / "report.json").read_text())
+    assert own["headline"] == "The training was ended by the program itself after 3 steps; the figures end there."
+    assert {one.run.ranks[0].manifest.state for one in trainings(tmp_path / "run" / "training-1")} == {"ended"}
 
 
 def test_another_feedline_below_keeps_its_run_and_is_named_by_the_first(tmp_path):

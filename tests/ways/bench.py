@@ -160,6 +160,6 @@ def differences(way: Way, both: Both) -> list[str]:
         found.append(f"trained {feedline.said}, without feedline {plain.said}")
     if both.seen != both.true:
         found.append(f"seen {both.seen}, in truth {both.true}")
-    elif both.states != {"cut" if way.kills else "finished"}:
+    elif both.states != {"ended" if way.kills else "finished"}:
         found.append(f"all ended well, but the run says {both.states}")
     return found
