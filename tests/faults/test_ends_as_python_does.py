@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -101,13 +102,19 @@ ENDS = {
 }
 
 
+#: Since Python 3.12, of a program with several threads: feedline's sampler is one (docs/recording.md).
+FORK_WARNING = re.compile(r".*: DeprecationWarning: This process \(pid=\d+\) is multi-threaded.*\n.*os\.fork\(\).*\n")
+
+
 @pytest.mark.parametrize("program", ENDS)
 def test_a_program_that(workshop, program):
     script = workshop.write("train.py", ENDS[program])
 
     plain, recorded = workshop.plain(script, "--epochs", "3"), workshop.recorded(script, "--epochs", "3")
 
-    assert (recorded.returncode, recorded.stdout, recorded.stderr) == (plain.returncode, plain.stdout, plain.stderr)
+    errors = FORK_WARNING.sub("", recorded.stderr), FORK_WARNING.sub("", plain.stderr)
+    assert (recorded.returncode, recorded.stdout) == (plain.returncode, plain.stdout)
+    assert errors[0] == errors[1]
 
 
 def test_a_module_is_run_as_python_does(workshop):
