@@ -25,6 +25,7 @@ from feedline.analysis.next_limit import within
 from feedline.analysis.quantities import seconds
 from feedline.analysis.roofline import roofline
 from feedline.analysis.rules import nothing_trained, too_short
+from feedline.analysis.rules.held import steady_share
 from feedline.profiler import masks
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
@@ -79,6 +80,8 @@ def _report(
     beside = [(rank, read_rank_gauges(rank.rank, [])) for rank in gathered.values() if rank is not shown]
     use = cpu_use(shown, gauges, beside) if step is not None else None
     facts = facts_of(shown, step, crew, loaders, use)
+    if facts is not None:
+        step = with_input(facts)
     ended = between_ranks.first_failed(gathered)
     about, pace = run_info(run, gathered[ended].rank), between_ranks.throughput(gathered, shown)
     if facts is not None and compared is not None:
@@ -163,7 +166,7 @@ def facts_of(rank: Gathered, step: StepSummary | None, crew: Workers | None, loa
         return None
     training = next((loader for loader in loaders if loader.role == "training"), None)
     cpus = rank.rank.manifest.machine.get("effective_cpus") or rank.rank.manifest.machine.get("cpus") or 1
-    starts = gather.first_batches(rank.main, loaders.index(training)) if training else []
+    epochs = training.epochs if training else 0
     return Facts(
         throughput=gather.throughput(rank),
         step=step,
@@ -173,15 +176,23 @@ def facts_of(rank: Gathered, step: StepSummary | None, crew: Workers | None, loa
         wait_share=_wait_seconds(step) / step.mean_s if step.mean_s else 0.0,
         ready_share=gather.waits.ready_share(rank.steps.asked, rank.ready),
         effective_cpus=float(cpus),  # type: ignore[arg-type]
-        main_runqueue_share=gather.main_runqueue_share(rank),
-        process_cpu_s=gather.process_cpu_s(rank),
+        main_runqueue_share=step.main_runqueue_share,
+        process_cpu_s=crew.process_cpu_s if crew else None,
         straggler_share=gather.straggler_share(rank),
-        epochs=len(starts),
-        certainty=certainty(rank, len(starts) <= 1),
+        epochs=epochs,
+        certainty=certainty(rank, epochs <= 1),
         cpus=use,
-        batch_tensors=gather.batch_tensors(rank),
+        batch_tensors=crew.batch_tensors if crew else None,
         loader_elsewhere=rank.loader_elsewhere,
     )
+
+
+def with_input(facts: Facts) -> StepSummary:
+    """The step with the share that its input takes of it, and how sure that is, where it is known."""
+    sure = facts.certainty
+    if facts.loader is None or facts.loader_elsewhere or sure is None:
+        return facts.step
+    return dataclasses.replace(facts.step, input_share=steady_share(facts), input_share_low=sure.low, input_share_high=sure.high)
 
 
 def _wait_seconds(step: StepSummary) -> float:

@@ -134,6 +134,7 @@ def step_summary(rank: Gathered) -> StepSummary | None:
         gpu_stages=gpu_stages(rank, steps),
         flop=computing.flop(rank.main, steps),
         runqueue_s=computing.runqueue_s(rank.main, steps, rank.first, Stage.FORWARD, Stage.BACKWARD),
+        main_runqueue_share=main_runqueue_share(rank),
     )
     return found if rank.estimate is None else _estimated(rank, rank.estimate, found)
 
@@ -141,6 +142,7 @@ def step_summary(rank: Gathered) -> StepSummary | None:
 def _estimated(rank: Gathered, estimate: Estimate, found: StepSummary) -> StepSummary:
     """The same for all steps where most of them were only counted."""
     stages, walls, whole = estimate.means(rank.stages), estimate.walls() / 1e9, sum(found.waits.values())
+    queued_s, recorded_s = found.runqueue_s, found.mean_s
     return replace(
         found,
         mean_s=estimate.mean_ns / 1e9,
@@ -149,6 +151,7 @@ def _estimated(rank: Gathered, estimate: Estimate, found: StepSummary) -> StepSu
         stages={name: value / 1e9 for name, value in stages.items()},
         waits={name: stages.get("wait", 0.0) / 1e9 * value / whole if whole else 0.0 for name, value in found.waits.items()},
         sampled=estimate.sampled(rank.stages),
+        runqueue_s=None if queued_s is None else queued_s / recorded_s * estimate.mean_ns / 1e9,
     )
 
 
@@ -249,6 +252,8 @@ def workers(rank: Gathered) -> Workers | None:
         sample_wall_histogram=histogram(rank.makers.processes),
         blocked_by=blocked.by,
         blocked_looks=blocked.looks,
+        process_cpu_s=process_cpu_s(rank),
+        batch_tensors=batch_tensors(rank),
     )
 
 
@@ -301,7 +306,8 @@ def loaders(rank: Gathered) -> list[Loader]:
                 batch_bytes=float(asked["nbytes"].mean()) if len(asked) else None,
                 flags=names,
                 pickle_bytes=float(pickles["nbytes"].mean()) if len(pickles) else None,
-                first_batch_s=_mean(first_batches(rank.main, number)),
+                first_batch_s=_mean(starts := first_batches(rank.main, number)),
+                epochs=len(starts),
             )
         )
     return found

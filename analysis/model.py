@@ -138,6 +138,10 @@ class StepSummary:
     cpu_s: float | None = None  # of the training process and all it started, threads included
     runqueue_s: float | None = None  # the main thread runnable without a CPU, in forward and backward
     sampled: Sampled | None = None  # None: every step was recorded in full
+    main_runqueue_share: float | None = None  # of the step: the main thread runnable without a CPU, in loading, forward and backward
+    input_share: float | None = None  # of the step, the loader's only start aside
+    input_share_low: float | None = None  # 95 % interval
+    input_share_high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -180,6 +184,8 @@ class Workers:
     sample_wall_histogram: list[tuple[float, int]]  # (upper edge in s, samples)
     blocked_by: dict[str, float] = field(default_factory=dict)  # what blocked makers of batches waited for -> share of the looks at them
     blocked_looks: int = 0  # that found one blocked
+    process_cpu_s: float | None = None  # per sample, of whole processes, helper threads included
+    batch_tensors: float | None = None  # per batch, as collate made it
 
 
 @dataclass(frozen=True)
@@ -198,6 +204,7 @@ class Loader:
     flags: list[str]  # of its batches: float32, shared, pinned, objects
     pickle_bytes: float | None  # per batch
     first_batch_s: float | None  # mean over epochs: from asking for an iterator to its first batch
+    epochs: int = 0  # that were begun, with a first batch
 
 
 @dataclass(frozen=True)

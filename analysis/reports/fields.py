@@ -6,6 +6,7 @@ from feedline.analysis.reports.field import Field
 _NO_SCHEDSTAT = "the kernel does not tell (no schedstat)"
 _NO_SIZE = "no step, or batches whose size could not be told"
 _NO_DETAIL = "no sample was looked at in detail"
+_NO_INPUT = "no loader was seen, or only threads of the program's own ask it; or the figures are a trace's"
 _NO_READING = "nothing was sampled while the steps ran: a run of less than a quarter of a second, or no /proc"
 _UNTOLD = "no end was seen, a rank of its group left no records, or clocks cannot be compared"
 
@@ -95,6 +96,12 @@ FIELDS: dict[str, dict[str, Field]] = {
         "cpu_s": Field("s", "CPU time a step of the training process and all it started, threads included", "fewer than three readings"),
         "runqueue_s": Field("s", "Time a step that the main thread could run but had no CPU, in forward and backward", _NO_SCHEDSTAT),
         "sampled": Field("", "How the stages are known where steps were so short that most were only counted", "every step was recorded"),
+        "main_runqueue_share": Field(
+            "1", "Share (0 to 1) of the step that the main thread could run but had no CPU, in loading, forward and backward", _NO_SCHEDSTAT
+        ),
+        "input_share": Field("1", "Share (0 to 1) of the step that its input takes, the loader's only start aside", _NO_INPUT),
+        "input_share_low": Field("1", "Lower end of its 95 % interval (Student's t over the steps, or bootstrap over windows)", _NO_INPUT),
+        "input_share_high": Field("1", "Upper end", _NO_INPUT),
     },
     "Sampled": {
         "counted": Field("steps", "Steps that were only counted and timed"),
@@ -140,6 +147,10 @@ FIELDS: dict[str, dict[str, Field]] = {
             "network, another process, file, page fault, unknown. Empty: not seen",
         ),
         "blocked_looks": Field("looks", "Looks that found one blocked while it made a batch; few make blocked_by uncertain"),
+        "process_cpu_s": Field(
+            "s", "CPU time per sample of the whole processes that make samples, helper threads included", "/proc does not tell"
+        ),
+        "batch_tensors": Field("tensors", "Tensors in a batch as collate made it", "no batch was looked into"),
     },
     "Cost": {
         "wall_s": Field("s", "Wall time per sample; cpu_s + runqueue_s + blocked_s where all three are measured"),
@@ -169,6 +180,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "flags": Field("", "What its batches are: float32, shared (in shared memory), pinned, objects (no tensors)"),
         "pickle_bytes": Field("B", "Mean bytes pickled to send one batch", "nothing was pickled (num_workers=0)"),
         "first_batch_s": Field("s", "From asking for an iterator to its first batch, mean over epochs", "no epoch handed over a batch"),
+        "epochs": Field("epochs", "Epochs that were begun and handed over a batch"),
     },
     "Gauge": {
         "name": Field("", "Source and quantity, e.g. cpu/used, gpu0/sm"),

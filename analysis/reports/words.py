@@ -25,8 +25,8 @@ WAITS_ALONE = {
     "epoch_start": "the loader was starting or making its first batch",
 }
 SEVERITIES = {
-    Severity.HIGH: "20 % of a step or more",
-    Severity.LOW: "5 to 20 % of a step",
+    Severity.HIGH: "20 % of a step or more, or half of an input that takes as much",
+    Severity.LOW: "5 to 20 % of a step, or half of an input that takes as much",
     Severity.INFO: "less than 5 % of a step",
 }
 #: Of what is wrong with a training's set-up, which costs no time.

@@ -31,7 +31,7 @@ def check(facts: Facts) -> Finding | None:
         Evidence("transport, pin and copy per step", moving_s, "s"),
     ]
     if loader.batch_bytes is not None:
-        evidence.append(Evidence("bytes per batch", loader.batch_bytes, "B"))
+        evidence += [Evidence("bytes per batch", loader.batch_bytes, "B"), Evidence("the same as uint8", loader.batch_bytes / 4, "B")]
     return Finding(
         CAUSE,
         weight,

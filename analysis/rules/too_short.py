@@ -4,7 +4,7 @@ import math
 
 from feedline.analysis.facts import Certainty, Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.quantities import count
+from feedline.analysis.quantities import count, share
 from feedline.analysis.rules.held import MIN_WAIT_SHARE, held, steady_share
 
 CAUSE = "too_short"
@@ -68,6 +68,8 @@ def needed(sure: Certainty) -> int:
 
 def between(sure: Certainty) -> str:
     """The interval in words: ``28 to 51 % (95 % interval)``."""
+    if not round(100 * sure.high):
+        return f"at most {share(sure.high)} (95 % interval)"
     return f"{100 * sure.low:.0f} to {100 * sure.high:.0f} % (95 % interval)"
 
 

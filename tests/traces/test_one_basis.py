@@ -8,21 +8,13 @@ from typing import Any
 
 import pytest
 from traces.kineto_made import EPOCH_US, STEP_US, STEPS, kineto
+from truth import one_number
+from truth.costs import PART
 
 from feedline.analysis.quantities import share
 from feedline.cli import main
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "traces"
-#: What the findings of a trace are about -> the part of the bar that they weigh.
-PART = {
-    "input_stall": "input",
-    "late_rank": "waiting_for_rank",
-    "exposed_communication": "exposed_transfer",
-    "host_bound": "host_launch",
-    "synchronisation": "synchronisation",
-    "exposed_copy": "exposed_copy",
-    "device_bound": "compute",
-}
 REAL = [
     *(f"kineto/{name}" for name in (
         "a100_rank0of16_prewindow_kernels.json.gz", "a100_rank0of2_nccl_args.json.gz", "a100_rank3of8_healthy.json.gz",
@@ -100,6 +92,7 @@ def reported(paths: list[str], place: Path, capsys: pytest.CaptureFixture[str]) 
     """The report of traces: as JSON, the short one of the terminal, and the full one."""
     assert main(["ingest", *paths, "-o", str(place / "run"), "--processes", "1"]) == 0
     short = capsys.readouterr().out
+    one_number.check_run(place / "run")
     assert main(["report", str(place / "run"), "--full"]) == 0
     return json.loads((place / "run" / "report.json").read_text()), short, capsys.readouterr().out
 

@@ -3,19 +3,23 @@ findings whose cost does not follow from the report's own stages, waits and work
 
 import html
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from truth.costs import Bar, recomputed
+from truth.figures import of_finding, of_report, unknown
+
 from feedline.analysis.build import build
+from feedline.analysis.many.crew import here
 from feedline.analysis.model import Report
 from feedline.analysis.reports import html_report, terminal
 from feedline.analysis.reports.json_report import plain
+from feedline.analysis.traces.report import build as of_traces
+from feedline.analysis.traces.report import holds_traces
 from feedline.profiler.store import parts as trained
 from feedline.profiler.store.trainings import trainings
 
-INLINE = ("read", "decode", "augment", "dataset", "user", "collate")
 COLUMNS = ("wall_s", "cpu_s", "runqueue_s", "blocked_s")
 UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 TIME, SHARE = r"([\d.,]+ (?:ns|µs|ms|s))\b", r"(<?[\d.]+ %)"
@@ -27,66 +31,31 @@ def check(report: Report) -> None:
     """Fail with everything that one report says twice and differently, as JSON, in the terminal and in HTML."""
     told: Any = plain(report)
     texts = [" ".join(terminal.render(report).split()), text_of(html_report.render(report))]
-    found = [*sums(told), *costs(told), *order(told), *(problem for text in texts for problem in sentences(told, text))]
+    found = [*sums(told), *costs(told), *order(told), *spoken(told, texts)]
+    found += [problem for text in texts for problem in sentences(told, text)]
     assert not found, "\n".join([report.run.name, *dict.fromkeys(found)])
 
 
 def check_run(folder: Path) -> None:
     """The same of every training in a run folder."""
     for training in trainings(folder):
+        if holds_traces(training.run):
+            with here() as crew:
+                check(of_traces(training.run, crew))
+            continue
         for run in trained.parts(training.run):
             check(build(run))
 
 
 def text_of(page: str) -> str:
     """What a browser shows of a page, in one line."""
-    page = re.sub(r"<(script|style|svg)\b.*?</\1>", " ", page, flags=re.DOTALL)
+    for tag in ("script", "style", "svg", "svg", "svg"):  # figures within figures
+        page = re.sub(rf"<{tag}\b(?:(?!<{tag}\b).)*?</{tag}>", " ", page, flags=re.DOTALL)
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
 def alike(one: float, other: float, rel: float = 1e-6) -> bool:
     return abs(one - other) <= rel * max(abs(one), abs(other)) + 1e-9
-
-
-@dataclass(frozen=True)
-class Bar:
-    """The mean step of a report, and what its loader's making of batches takes of it."""
-
-    told: Any
-
-    @property
-    def mean(self) -> float:
-        return float(self.told["step"]["mean_s"])
-
-    def stage(self, *names: str) -> float:
-        return sum(self.told["step"]["stages"].get(name, 0.0) for name in names)
-
-    @property
-    def starts(self) -> float:
-        return self.stage("epoch_start") + float(self.told["step"]["waits"].get("epoch_start", 0.0))
-
-    @property
-    def input(self) -> float:
-        return self.stage("wait", "transport", "epoch_start", "sampler", *INLINE)
-
-    @property
-    def alone(self) -> bool:
-        """Whether the main process makes its batches itself."""
-        return not (self.told["workers"] or {}).get("processes")
-
-    @property
-    def making(self) -> float:
-        waits = self.told["step"]["waits"]
-        beside = max(self.stage("wait") - waits.get("epoch_start", 0.0) - waits.get("transport", 0.0), 0.0)
-        return self.stage(*INLINE) if self.alone else beside
-
-    def of_sample(self, stage: str, column: str = "wall_s") -> float:
-        """Share of a sample, or without workers of what the step spends on samples."""
-        if self.alone and column == "wall_s":
-            return self.stage(stage) / self.making if self.making else 0.0
-        parts = self.told["workers"]["per_sample"]
-        whole = parts["total"][column]
-        return float(parts[stage][column]) / whole if whole and stage in parts else 0.0
 
 
 def sums(told: Any) -> Iterator[str]:
@@ -118,53 +87,34 @@ def sums(told: Any) -> Iterator[str]:
         yield "all ranks together are slower than one"
 
 
-def making_by(stage: str) -> Callable[[Bar], list[float]]:
-    """What a stage costs of the making of batches: by its wall time, or where CPUs are full by its CPU time."""
-    return lambda bar: [bar.making * min(bar.of_sample(stage, column), 1.0) for column in ("wall_s", "cpu_s")]
-
-
-def waited(told: Any, *parts: str) -> list[float]:
-    return [sum(own["comm"].get(part) or 0.0 for part in parts) for own in told["ranks"].values() if own["comm"]]
-
-
-def of_late_rank(bar: Bar) -> list[float]:
-    comm = bar.told["comm"]
-    answers = [one["gain_s"] for one in comm["what_if"] if "late rank" in one["what"] or "on time" in one["what"]]
-    lates = [one["cost_s"] for one in comm["late"] if one["cost_s"] is not None]
-    return [*answers, *lates, max(waited(bar.told, "hidden_wait_s", "exposed_wait_s"))]
-
-
-#: cause -> what it can cost by the report's own figures; one of them has to be it.
-COSTS: dict[str, Callable[[Bar], list[float]]] = {
-    "compute_bound": lambda bar: [bar.input, bar.input - bar.starts],
-    "input_bound_unexplained": lambda bar: [bar.input, bar.input - bar.starts],
-    "decode_bound": making_by("decode"),
-    "augmentation_bound": making_by("augment"),
-    "late_rank": of_late_rank,
-    "late_ranks": of_late_rank,
-    "exposed_communication": lambda bar: waited(bar.told, "exposed_transfer_s"),
-}
-#: They may cost more than the input does.
-OF_ANY_STAGE = ("busy_neighbors", "slow_network")
-
-
 def costs(told: Any) -> Iterator[str]:
-    """Findings whose cost does not follow from the stages."""
+    """Findings whose cost does not follow from the report's own figures."""
     if told["step"] is None:
         return
-    bar = Bar(told)
+    set_up = [check["cause"] for check in told["convergence"]["checks"]] if told["convergence"] else []
     for finding in told["findings"]:
         cost, cause = finding["cost_s"], finding["cause"]
-        if cause in COSTS:
-            if not any(alike(cost, could, 1e-3) for could in COSTS[cause](bar)):
-                yield f"{cause} costs {cost}; by the stages that is one of {COSTS[cause](bar)}"
-        elif cause not in OF_ANY_STAGE and cost > bar.input * 1.001 + 1e-9:
-            yield f"{cause} costs {cost}, all of the input takes {bar.input}"
-        if cost > bar.mean * 1.001:
-            yield f"{cause} costs {cost} of a step of {bar.mean}"
+        could = [0.0] if cause in set_up else recomputed(told, finding)
+        if could is None:
+            yield f"what {cause} costs is worked out nowhere: add it to COSTS"
+        elif not any(alike(cost, one, 1e-3) for one in could):
+            yield f"{cause} costs {cost}; by the report's figures that is one of {could}"
+        if cost > told["step"]["mean_s"] * 1.001:
+            yield f"{cause} costs {cost} of a step of {told['step']['mean_s']}"
         low, high = finding["cost_low_s"], finding["cost_high_s"]
         if low is not None and not low - 1e-9 <= cost <= high + 1e-9:
             yield f"{cause} costs {cost}, which is not between {low} and {high}"
+
+
+def spoken(told: Any, texts: list[str]) -> Iterator[str]:
+    """Figures of a finding's sentence that are neither its evidence nor the step's, and figures of a screen that are not the report's."""
+    if told["step"] is None:
+        return
+    for finding in told["findings"]:
+        lost = unknown(f"{finding['says']} {finding['fix']}", of_finding(told, finding))
+        yield from (f"{finding['cause']} says {one}, which is none of its evidence: {finding['says']}" for one in lost)
+    known = set(of_report(told))
+    yield from (f"{one} is read, and no figure of the report is it" for text in texts for one in unknown(text, iter(known)))
 
 
 def order(told: Any) -> Iterator[str]:
@@ -204,7 +154,7 @@ def sentences(told: Any, text: str) -> Iterator[str]:
         if not printed_as(said, bar.mean):
             yield f"it speaks of a step of {said}, the mean step takes {bar.mean}"
     for said in re.findall(rf"Input-bound, {SHARE}", text) + re.findall(rf"waits for its input {SHARE}", text):
-        if not any(printed_as(said, part / bar.mean) for part in (bar.input, bar.input - bar.starts)):
+        if not printed_as(said, (bar.input - bar.once) / bar.mean):
             yield f"it says that {said} of the step is input, by the stages that is {bar.input / bar.mean}"
     for stage, said in re.findall(rf"largest part of the step is (\w+) \({TIME}\)", text):
         if not printed_as(said, bar.stage(stage)):

@@ -1,26 +1,36 @@
 """Contradictions planted into a report that has none: each is found."""
 
+import importlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import pytest
 from planted import photos
 from reports.made_up import VARIANTS, report
 from truth import one_number
+from truth.costs import COSTS, PART
 from warm_python import WarmPython
 
+from feedline.analysis import rules
 from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.model import Report
+from feedline.analysis.traces import rules as of_traces
 
 MS = 1e-3
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train_imagefolder.py"
 
 
+#: The others are made of these by taking away what their findings are about.
+OWN_FINDINGS = ("full", "no steps", "four ranks")
+
+
 @pytest.mark.parametrize("variant", ["full", "no steps", "no workers", "one step", "unmeasured", "four ranks", "operators", "training"])
 def test_reports_without_a_contradiction_pass(variant: str) -> None:
-    one_number.check(VARIANTS[variant]())
+    made = VARIANTS[variant]()
+    one_number.check(made if variant in OWN_FINDINGS else replace(made, findings=[]))
 
 
 def with_finding(cause: str, cost_s: float, says: str = "it costs time", severity: Severity = Severity.HIGH) -> Callable[[Report], Report]:
@@ -40,12 +50,17 @@ def with_step(**changes: Any) -> Callable[[Report], Report]:
     [
         (with_step(mean_s=1.0), "the stages sum to"),
         (with_step(waits={"starved": 50 * MS}), "the kinds of waiting sum to"),
-        (with_finding("compute_bound", 1 * MS), "compute_bound costs 0.001; by the stages"),
-        (with_finding("decode_bound", 0.5 * MS), "decode_bound costs 0.0005; by the stages"),
-        (with_finding("small_files", 170 * MS), "all of the input takes"),
-        (with_finding("busy_neighbors", 1.0), "of a step of"),
-        (with_finding("busy_neighbors", 1 * MS, "12.0 ms of each 90.0 ms step"), "a step of 90.0 ms"),
-        (with_finding("busy_neighbors", 1 * MS, "the largest part of the step is forward (1.00 ms)"), "forward takes 1.00 ms"),
+        (with_finding("compute_bound", 1 * MS), "compute_bound costs 0.001; by the report's figures"),
+        (with_finding("decode_bound", 0.5 * MS), "decode_bound costs 0.0005; by the report's figures"),
+        (with_finding("small_files", 170 * MS), "small_files costs 0.17; by the report's figures"),
+        (with_finding("cpu_saturated", 1.0), "of a step of"),
+        (with_finding("some_new_rule", 1 * MS), "what some_new_rule costs is worked out nowhere"),
+        (with_finding("input_not_seen", 0.0, "12.0 ms of each 90.0 ms step"), "a step of 90.0 ms"),
+        (with_finding("input_not_seen", 0.0, "the largest part of the step is forward (1.00 ms)"), "forward takes 1.00 ms"),
+        (with_finding("input_not_seen", 0.0, "reading takes 12.0 ms"), "input_not_seen says 12.0 ms, which is none of its evidence"),
+        (with_finding("input_not_seen", 0.0, "reading is 12.3 % of it"), "input_not_seen says 12.3 %, which is none of its evidence"),
+        (lambda made: replace(made, headline="It waited 7.77 ms for its disk."), "7.77 ms is read, and no figure of the report is it"),
+        (lambda made: replace(made, headline="It trains on 123 samples/s."), "123 samples/s is read, and no figure of the report is it"),
         (lambda made: replace(made, verdict="Input-bound, 1.0 % of it"), "1.0 % of the step is input"),
         (lambda made: replace(made, verdict="Up to 10.0 ms per step (50.0 %) can be saved"), "are not 50.0 %"),
         (lambda made: replace(made, headline="The training ended after 3 steps."), "it ended after 3 steps"),
@@ -72,3 +87,15 @@ def test_the_report_of_the_example_does_not_contradict_itself(warm_python: WarmP
 
     assert done.returncode == 0, done.stderr[-2000:]
     one_number.check_run(tmp_path / "run")
+
+
+def test_what_every_cause_costs_is_worked_out_here_too() -> None:
+    modules = [
+        importlib.import_module(f"{package.__name__}.{one.name}")
+        for package in (rules, of_traces)
+        for one in iter_modules(package.__path__)
+    ]
+    causes = {getattr(module, name) for module in modules for name in ("CAUSE", "SPREAD", "SLOW") if hasattr(module, name)}
+
+    assert len(causes) > 25
+    assert causes <= COSTS.keys() | PART.keys()

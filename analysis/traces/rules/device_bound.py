@@ -14,11 +14,12 @@ def check(facts: TraceFacts) -> Finding | None:
     if part < MOSTLY or not facts.shown.gpu.busy_ns:
         return None
     top = facts.shown.kernels[0] if facts.shown.kernels else None
-    where = f"; {share(top.busy_share)} of it in {top.operator or top.name.split('(')[0][:60]}" if top else ""
+    name = top.operator or top.name.split("(")[0][:60] if top else ""
+    where = f"; {share(top.busy_share)} of its busy time in {name}" if top else ""
     return Finding(
         CAUSE,
         Severity.INFO,
         says=f"the device computes {share(part)} of {facts.whole}{where}: faster kernels or lower precision help, a faster input does not",
-        evidence=[Evidence("computing", part, SHARE)],
+        evidence=[Evidence("computing", part, SHARE), *([Evidence(f"busy time in {name}", top.busy_share, SHARE)] if top else [])],
         disproof="a device that draws far less than its power limit while it computes",
     )

@@ -42,6 +42,7 @@ def check(facts: TraceFacts) -> Finding | None:
         evidence=[
             Evidence("exposed communication", part, SHARE),
             *([Evidence("communication that runs beside computing", hidden / 100, SHARE)] if hidden is not None else []),
+            *(Evidence(f"exposed per step: {name}" if facts.shown.basis.steps else f"exposed: {name}", took, "s") for name, took in kinds),
         ],
         fix="ingest all ranks' traces together: feedline can then separate transfer time from waiting time"
         if alone
@@ -52,7 +53,8 @@ def check(facts: TraceFacts) -> Finding | None:
 
 
 def _kinds(facts: TraceFacts) -> list[tuple[str, float]]:
-    """(operation, seconds per step) of the shown rank's exposed transfer, the most first. What two move at once is the first one's."""
+    """(operation, seconds per step) of the shown rank's exposed transfer, the most first, then all that are not told one by one. What two
+    move at once is the first one's."""
     shown, window = facts.shown, facts.shown.basis
     seen, table = shown.collectives, shown.collectives.table
     names = [operation(seen.names[row["said"] if row["said"] >= 0 else row["name"]]) for row in table]
@@ -63,14 +65,14 @@ def _kinds(facts: TraceFacts) -> list[tuple[str, float]]:
         spans = without(clip(union(table["start"][mine], table["end"][mine]), window.begin, window.end), taken)
         taken = joined(taken, spans)
         found.append((name, length(spans) / 1e9 / max(window.steps, 1)))
-    return sorted((one for one in found if one[1] > 0), key=lambda one: -one[1])
+    most = sorted((one for one in found if one[1] > 0), key=lambda one: -one[1])
+    rest_s = sum(took for _, took in most[SHOWN:])
+    return [*most[:SHOWN], *([("other", rest_s)] if rest_s else [])]
 
 
 def _told(kinds: list[tuple[str, float]]) -> str:
     """`` (all_to_all 13.9 ms, all_reduce 746 µs)``."""
-    told = [f"{name} {seconds(took)}" for name, took in kinds[:SHOWN]]
-    rest_s = sum(took for _, took in kinds[SHOWN:])
-    return f" ({', '.join([*told, f'other {seconds(rest_s)}'] if rest_s else told)})" if told else ""
+    return f" ({', '.join(f'{name} {seconds(took)}' for name, took in kinds)})" if kinds else ""
 
 
 def _least(facts: TraceFacts) -> str:

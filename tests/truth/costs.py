@@ -1,0 +1,333 @@
+"""What each finding costs, worked out again from the figures of its report: seconds per step, by arithmetic of its own."""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+INLINE = ("read", "decode", "augment", "dataset", "user", "collate")
+ON_THREADS = ("forward", "loss", "backward", "optimizer")
+CONVERSIONS = frozenset(
+    ("totensor", "to_tensor", "convertimagedtype", "convert_image_dtype", "todtype", "to_dtype", "tofloat", "normalize")
+)
+RESIZES = frozenset(("resize", "randomresizedcrop", "smallestmaxsize", "longestmaxsize"))
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The mean step of a report, what its loader takes of it, and what a sample costs."""
+
+    told: Any
+
+    @property
+    def mean(self) -> float:
+        return float(self.told["step"]["mean_s"])
+
+    @property
+    def waits(self) -> Mapping[str, float]:
+        return self.told["step"]["waits"]  # type: ignore[no-any-return]
+
+    @property
+    def crew(self) -> Any:
+        return self.told["workers"] or {}
+
+    @property
+    def loader(self) -> Any:
+        return next((one for one in self.told["loaders"] if one["role"] == "training"), {"settings": {}, "flags": [], "epochs": 0})
+
+    def stage(self, *names: str) -> float:
+        return sum(self.told["step"]["stages"].get(name, 0.0) for name in names)
+
+    def wait(self, kind: str) -> float:
+        return float(self.waits.get(kind, 0.0))
+
+    @property
+    def number(self) -> int | None:
+        """Workers of the training loader."""
+        setting = self.loader["settings"].get("num_workers")
+        return setting if isinstance(setting, int) else self.crew.get("processes") or None
+
+    @property
+    def alone(self) -> bool:
+        """Whether the main process makes its batches itself."""
+        return self.number == 0
+
+    @property
+    def starts(self) -> float:
+        return self.stage("epoch_start") + self.wait("epoch_start")
+
+    @property
+    def once(self) -> float:
+        """The loader's only start."""
+        return self.starts if self.loader["epochs"] <= 1 else 0.0
+
+    @property
+    def input(self) -> float:
+        return self.stage("wait", "transport", "epoch_start", "sampler", *INLINE)
+
+    @property
+    def computing(self) -> float:
+        """C: the step without its input."""
+        return max(self.mean - self.input, 0.0)
+
+    @property
+    def transport(self) -> float:
+        return self.stage("transport") + self.wait("transport")
+
+    @property
+    def making(self) -> float:
+        """What the step waits for batches that are being made, or makes them itself."""
+        if self.alone:
+            return self.stage(*INLINE)
+        return max(self.stage("wait") - self.wait("epoch_start") - self.wait("transport"), 0.0)
+
+    @property
+    def batches(self) -> float:
+        """Per step."""
+        size = self.told["throughput"]["batch_size"]
+        return float(size * self.crew["batches"] / self.crew["samples"]) if size and self.crew.get("batches") else 1.0
+
+    @property
+    def work(self) -> float:
+        """S: making the batches of a step, one after another."""
+        return self.making if self.alone else float(self.crew["fetch_mean_s"]) * self.batches
+
+    def cost(self, stage: str, column: str = "wall_s") -> float:
+        return float((self.crew.get("per_sample", {}).get(stage) or {}).get(column) or 0.0)
+
+    def of_sample(self, *stages: str, column: str = "wall_s") -> float:
+        """Share of a sample, or without workers of what the step spends on samples."""
+        if self.alone and column == "wall_s":
+            return self.stage(*stages) / self.making if self.making else 0.0
+        parts = sum(self.cost(one, column) for one in INLINE)
+        whole = max(self.cost("total", column), parts if column == "cpu_s" else 0.0)
+        return min(1.0, sum(self.cost(one, column) for one in stages) / whole) if whole else 0.0
+
+    def operations(self, names: frozenset[str]) -> float:
+        """Share of a sample in operations of these names."""
+        spent = sum(one["wall_s"] for one in self.crew.get("operations", []) if one["name"].rpartition(".")[2].lower() in names)
+        return min(1.0, float(spent) / self.cost("total")) if self.cost("total") else 0.0
+
+    def of_time(self, column: str) -> float:
+        """Share of a sample's time blocked or without a CPU."""
+        return self.cost("total", column) / self.cost("total") if self.cost("total") else 0.0
+
+    def blocked_by(self, *kinds: str) -> float:
+        """Share of a sample's time; where it was not looked at, all that is blocked."""
+        seen = self.crew["blocked_by"] if self.crew["blocked_looks"] >= 10 else dict.fromkeys(kinds[:1], 1.0)
+        return self.of_time("blocked_s") * float(sum(seen.get(kind, 0.0) for kind in kinds))
+
+
+Formula = Callable[[Bar], list[float]]
+
+
+def spared(bar: Bar, share: float) -> float:
+    """A part of the making of batches gone: of S / W only what is longer than C is waited for."""
+    if not bar.number or not bar.crew.get("fetch_mean_s"):
+        return bar.making * share
+    supply = bar.work / bar.number
+    lack = min(bar.making + bar.transport, max(supply - bar.computing, 0.0))
+    return max(bar.making - lack, 0.0) * share + max(lack - max(supply * (1 - share) - bar.computing, 0.0), 0.0)
+
+
+def receiving(bar: Bar, per_batch: float, per_tensor: float, per_byte: float) -> float:
+    """t: measured where there are workers, else what a batch, a tensor and a byte take."""
+    if not bar.alone:
+        return bar.transport
+    tensors = bar.crew.get("batch_tensors")
+    one = per_batch + per_tensor * (2 if tensors is None else tensors) + per_byte * (bar.loader.get("batch_bytes") or 0.0)
+    return float(one * bar.batches)
+
+
+def at_least(bar: Bar) -> float:
+    return receiving(bar, 0.2e-3, 0.1e-3, 0.1e-9)
+
+
+def at_most(bar: Bar) -> float:
+    return receiving(bar, 0.5e-3, 0.3e-3, 0.2e-9)
+
+
+def step_with(bar: Bar, workers: int, taking: float) -> float:
+    """max((S + t) / W, C + t, CPU time / CPUs)"""
+    both_sides, use = 2 * taking * bar.alone, bar.told["cpus"] or {}
+    if use.get("own") is None or use.get("free") is None:
+        machine = bar.told["run"]["machine"]
+        on_cpus = bar.computing + bar.work * (1 - bar.of_time("blocked_s")) + both_sides
+        on_cpus /= machine.get("effective_cpus") or machine.get("cpus") or 1
+    else:
+        on_cpus = (use["own"] * bar.mean + both_sides) / max(use["own"] + use["free"], 1e-9)
+    return max((bar.work + taking) / workers, bar.computing + bar.stage("sampler") + taking, on_cpus)
+
+
+def step_alone(bar: Bar) -> float:
+    """S + C"""
+    return bar.computing + bar.stage("sampler") + bar.work
+
+
+def enough_workers(bar: Bar) -> int:
+    """W*: they keep pace with the step, as far as the CPUs that others leave carry them."""
+    use, machine = bar.told["cpus"] or {}, bar.told["run"]["machine"]
+    cpus = float(machine.get("effective_cpus") or machine.get("cpus") or 1)
+    room = max(1.0, (cpus - (use.get("others") or 0.0)) / use.get("ranks", 1)) if use else cpus
+    wanted = math.ceil(1.15 * bar.work / max(bar.computing + at_least(bar), 0.05 * bar.mean))
+    each = bar.cost("total", "cpu_s")
+    busy = (bar.cost("total") - bar.cost("total", "runqueue_s")) / each if each else 1.0
+    return max((bar.number or 0) + 1, min(wanted, math.ceil(min(wanted, room * busy) if each else room)))
+
+
+def shorter(bar: Bar, taking: float, least: float = 0.0) -> float:
+    """By how much the step is shorter with enough workers; it stays as long as ``least``."""
+    now = step_with(bar, bar.number, bar.transport) if bar.number else step_alone(bar)
+    return max(0.0, min(bar.making, now - max(step_with(bar, enough_workers(bar), taking), least)))
+
+
+def shorter_at_least(bar: Bar) -> float:
+    locks = bar.blocked_by("", "lock") * bar.work / max(bar.number or 0, 1) if bar.crew["blocked_looks"] >= 10 else 0.0
+    return shorter(bar, at_most(bar), locks)
+
+
+def without_others(bar: Bar) -> Bar:
+    """The step with the other programs' CPUs free, and without what making batches waited for them."""
+    told, sooner = deepcopy(bar.told), 1 - bar.of_time("runqueue_s")
+    told["cpus"] |= {"others": 0.0, "free": max(0.0, told["cpus"]["allowed"] - told["cpus"]["own"])}
+    told["workers"]["fetch_mean_s"] *= sooner
+    if bar.alone:
+        told["step"]["mean_s"] -= bar.making * (1 - sooner)
+        told["step"]["stages"] |= {name: told["step"]["stages"][name] * sooner for name in INLINE if name in told["step"]["stages"]}
+    return Bar(told)
+
+
+def by_neighbors(bar: Bar) -> list[float]:
+    """What waits for a CPU that others hold, or what workers would spare on their CPUs."""
+    use, own = bar.told["cpus"], bar.told["step"]["main_runqueue_share"] or 0.0
+    queued = bar.of_time("runqueue_s")
+    lacking = own + bar.crew.get("processes", 0) * (bar.crew.get("busy_share") or 0.0) * queued
+    theirs = min(1.0, min(use["others"], max(0.0, use["allowed"] - use["own"])) / (lacking * use["ranks"])) if lacking else 0.0
+    waits = min(own * bar.mean + (bar.making * queued if bar.number else 0.0), bar.mean) * theirs
+    if bar.number is None or not bar.crew.get("fetch_mean_s") or not bar.work:
+        return [waits]
+    return [max(waits, shorter_at_least(without_others(bar)) - shorter_at_least(bar))]
+
+
+def by_share(*stages: str, operations: frozenset[str] = frozenset(), of: Callable[[Bar], float] | None = None) -> Formula:
+    """What stages and operations cost of the making of batches: by their wall time, or where CPUs are full by their CPU time."""
+
+    def formula(bar: Bar) -> list[float]:
+        wall, cpu = bar.of_sample(*stages), bar.of_sample(*stages, column="cpu_s")
+        return [bar.making * min(1.0, part + bar.operations(operations)) * (of(bar) if of else 1.0) for part in (wall, max(wall, cpu))]
+
+    return formula
+
+
+def helpers(bar: Bar) -> float:
+    """Share of the workers' CPU time that is not the threads' that make samples and send them."""
+    return 1 - (bar.cost("total", "cpu_s") + bar.cost("transport", "cpu_s")) / float(bar.crew["process_cpu_s"])
+
+
+def copying(bar: Bar) -> float:
+    """What collate takes beyond the copy of its bytes, and all that runs on the same threads."""
+    beyond = max(0.0, 1 - (bar.cost("collate", "bytes") / 2e9 + 20e-6) / bar.cost("collate"))
+    return bar.making * bar.of_sample("collate") * beyond + bar.stage(*ON_THREADS) * bar.alone
+
+
+def moved_twice(bar: Bar, sent: float, most: float, *stages: str) -> float:
+    """Of transport and of these stages, what ``sent`` bytes per batch need less, with 24 ms of ``most`` ms for 38.5 MB."""
+    moving = bar.transport + bar.making * min(1.0, sum(bar.cost(one) for one in stages) / bar.cost("total"))
+    return min((1 - 24 / most) * moving, (most - 24) * 1e-3 / 38.5e6 * sent * bar.batches)
+
+
+def of_float32(bar: Bar) -> float:
+    """The conversion, and three quarters of the bytes."""
+    moving = bar.transport + bar.stage("pin", "copy")
+    return bar.making * min(1.0, bar.operations(CONVERSIONS) + 0.75 * bar.of_sample("collate")) + 0.75 * moving
+
+
+def restarts(bar: Bar) -> float:
+    """Starts in later epochs, less the making of the first batch."""
+    first = bar.loader["first_batch_s"]
+    return bar.starts * (max(0.0, 1 - (bar.crew.get("fetch_mean_s") or 0.0) / first) if first else 1.0)
+
+
+def out_of_order(bar: Bar) -> float:
+    """Waiting behind a slow batch, as far as it is not a lack of workers."""
+    lack = min(bar.making, max(bar.work / (bar.number or 1) - bar.computing, 0.0))
+    return min(bar.wait("head_of_line"), bar.making - lack)
+
+
+def of_ranks(told: Any, *parts: str) -> list[float]:
+    return [sum(own["comm"].get(part) or 0.0 for part in parts) for own in told["ranks"].values() if own["comm"]]
+
+
+def least_exposed(bar: Bar) -> float:
+    return min(of_ranks(bar.told, "exposed_transfer_s"))
+
+
+def of_late_rank(bar: Bar) -> list[float]:
+    """What the replay answers, else what it says of the rank, else what the rank waits that waits most."""
+    comm, late = bar.told["comm"], bar.told["comm"]["late"][0]
+    question = f"rank {late['rank']} on time" if late["persistent"] else "no late rank"
+    answers = [one["gain_s"] for one in comm["what_if"] if one["what"] == question and one["step_s"] is not None]
+    own = [late["cost_s"]] if late["persistent"] and late["cost_s"] is not None else []
+    return [*answers, *own, max(of_ranks(bar.told, "hidden_wait_s", "exposed_wait_s"))][:1]
+
+
+def nothing(bar: Bar) -> list[float]:
+    return [0.0]
+
+
+#: cause -> what it costs by the report's own figures; where there are two, one of them.
+COSTS: dict[str, Formula] = {
+    "compute_bound": lambda bar: [bar.input - bar.once],
+    "input_bound_unexplained": lambda bar: [bar.input - bar.once],
+    "too_short": nothing,
+    "nothing_trained": nothing,
+    "input_not_seen": nothing,
+    "too_few_workers": lambda bar: [shorter(bar, at_least(bar))],
+    "fewer_workers": lambda bar: [bar.mean - bar.once - step_alone(bar)],
+    "made_one_by_one": lambda bar: [bar.making],
+    "epoch_restart": lambda bar: [restarts(bar)],
+    "objects_in_queue": lambda bar: [moved_twice(bar, bar.loader["pickle_bytes"], 447, "transport")],
+    "custom_collate": lambda bar: [moved_twice(bar, bar.loader["batch_bytes"], 135, "collate", "transport")],
+    "slow_for_its_bytes": lambda bar: [copying(bar)],
+    "blocked": lambda bar: [spared(bar, bar.blocked_by("unknown", "sleep", "lock", "network", "another process"))],
+    "small_files": lambda bar: [spared(bar, bar.of_sample("read") or bar.blocked_by("file", "page fault"))],
+    "cold_storage": lambda bar: [spared(bar, bar.blocked_by("file", "page fault"))],
+    "thread_oversubscription": lambda bar: [bar.making * helpers(bar)],
+    "oversize_images": by_share(
+        "read", "decode", operations=RESIZES, of=lambda bar: 1 - bar.crew["output_pixels"] / bar.crew["decoded_pixels"]
+    ),
+    "decode_bound": by_share("decode"),
+    "augmentation_bound": by_share("augment"),
+    "float32_on_host": lambda bar: [of_float32(bar)],
+    "cpu_saturated": lambda bar: [bar.making + bar.transport],
+    "straggler_in_order": lambda bar: [out_of_order(bar)],
+    "busy_neighbors": by_neighbors,
+    "late_rank": of_late_rank,
+    "late_ranks": of_late_rank,
+    "exposed_communication": lambda bar: [least_exposed(bar)],
+    "slow_network": lambda bar: [least_exposed(bar) * (1 - bar.told["comm"]["network_share"])],
+}
+
+#: What a finding about traces weighs: this part of the bar of the rank that it names, or of the one that is shown.
+PART = {
+    "input_stall": "input",
+    "late_rank": "waiting_for_rank",
+    "exposed_communication": "exposed_transfer",
+    "host_bound": "host_launch",
+    "synchronisation": "synchronisation",
+    "exposed_copy": "exposed_copy",
+    "device_bound": "compute",
+}
+
+
+def recomputed(told: Any, finding: Any) -> list[float] | None:
+    """What a finding can cost; None: of its cause nothing is known here."""
+    if told["traces"] is None:
+        return COSTS[finding["cause"]](Bar(told)) if finding["cause"] in COSTS else None
+    if finding["cause"] not in PART:
+        return [0.0] if finding["cause"] == "input_not_seen" else None
+    named = re.match(r"rank (\d+) waits", finding["says"])
+    own = told["ranks"][named[1] if named else min(told["ranks"], key=int)]
+    return [own["stages"].get(PART[finding["cause"]], 0.0) if own["steps"] and finding["severity"] != "info" else 0.0]
