@@ -77,9 +77,9 @@ def sums(told: Any) -> Iterator[str]:
     for operation in told["workers"]["operations"] if told["workers"] else []:
         if operation["wall_s"] > parts[operation["stage"]]["wall_s"] * 1.001:
             yield f"{operation['name']} takes {operation['wall_s']}, its stage {parts[operation['stage']]['wall_s']}"
-    shown = str(told["shown"]) if told["shown"] is not None else min(ranks, key=int)
-    if not alike(ranks[shown]["mean_s"], step["mean_s"]):
-        yield f"rank {shown} has a mean step of {ranks[shown]['mean_s']}, the report one of {step['mean_s']}"
+    of_shown = ranks[shown(told)]["mean_s"]
+    if not alike(of_shown, step["mean_s"]):
+        yield f"rank {shown(told)} has a mean step of {of_shown}, the report one of {step['mean_s']}"
     pace = told["throughput"]
     if pace["steps_per_s"] and pace["samples_per_s"] and not alike(pace["samples_per_s"], pace["steps_per_s"] * pace["batch_size"], 1e-3):
         yield f"{pace['samples_per_s']} samples/s are not {pace['steps_per_s']} steps/s of {pace['batch_size']}"
@@ -165,6 +165,7 @@ def sentences(told: Any, text: str) -> Iterator[str]:
     for said in re.findall(r"after ([\d,]+) steps?\b", text):
         if int(said.replace(",", "")) != pace["steps"]:
             yield f"it ended after {said} steps, {pace['steps']} are shown"
+    yield from limits(told, text)
     yield from once(text)
     yield from beyond(told, text)
 
@@ -179,6 +180,25 @@ def beyond(told: Any, text: str) -> Iterator[str]:
         said = "Gain " not in text or "also lifts the next limit" in text or "-> about" in text
         if gained > limits["becomes"] * (1 + PRINTED) and not said:
             yield f"{finding['cause']} gives up to {gained} samples/s, the next limit is {limits['becomes']}"
+
+
+def limits(told: Any, text: str) -> Iterator[str]:
+    """Times that limits leave out, and the times that are left of the step."""
+    bar = Bar(told)
+    comm = told["ranks"][shown(told)].get("comm") or {}
+    parts = {"waiting for other ranks": comm.get("exposed_wait_s") or 0.0, "waiting for batches": bar.stage("wait", "epoch_start")}
+    for what, part in parts.items():
+        for said in re.findall(rf"{TIME} {what}", text):
+            if not printed_as(said, part):
+                yield f"it leaves out {said} {what}, the step has {part}"
+    for said in re.findall(rf"take turns, {TIME}", text):
+        if not printed_as(said, bar.mean - parts["waiting for other ranks"]):
+            yield f"making and computing take turns for {said} of {bar.mean}"
+
+
+def shown(told: Any) -> str:
+    """The rank that all figures are of."""
+    return str(told["shown"]) if told["shown"] is not None else min(told["ranks"], key=int)
 
 
 #: Sentences about one thing: the first group says which.
