@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 
 from feedline.analysis.finding import Finding, Severity
-from feedline.analysis.model import Report, Roofline
+from feedline.analysis.model import ROOF_KINDS, Report, Roofline
 
 #: Kinds of limits that the usual fix of an input finding lifts: it makes a sample cheaper.
 CHEAPER = frozenset({"workers", "turns", "cores"})
@@ -22,6 +22,8 @@ LIFTS: dict[str, frozenset[str]] = {
     "cold_storage": AS_MUCH_CPU | {"ceiling"},
     "small_files": CHEAPER | {"ceiling"},
     "slow_for_its_bytes": CHEAPER | {"step"},
+    # what the input takes, which no limit changes: the sentence says it as well
+    **dict.fromkeys(("compute_bound", "input_bound_unexplained"), frozenset(ROOF_KINDS)),
     **dict.fromkeys(("late_rank", "late_ranks", "exposed_communication", "slow_network"), frozenset({"step"})),
 }
 

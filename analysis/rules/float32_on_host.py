@@ -2,7 +2,7 @@
 
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.quantities import seconds, size
+from feedline.analysis.quantities import size
 from feedline.analysis.rules.held import held, making_share, operations_share, severity
 
 CAUSE = "float32_on_host"
@@ -35,8 +35,8 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"pictures become float32 on the host: up to {seconds(cost_s)} per step, and batches of {size(loader.batch_bytes)} "
-        f"instead of {size(loader.batch_bytes / 4 if loader.batch_bytes is not None else None)}",
+        says=f"pictures become float32 on the host: batches are {size(loader.batch_bytes)} instead of "
+        f"{size(loader.batch_bytes / 4 if loader.batch_bytes is not None else None)}",
         evidence=evidence,
         fix="hand uint8 tensors over (PILToTensor, no Normalize) and convert and normalise the whole batch on the device",
         disproof="a loader that is no faster when it returns the uint8 tensors as they are",

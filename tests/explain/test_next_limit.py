@@ -34,6 +34,12 @@ def test_a_fix_that_makes_samples_cheaper_may_gain_more_and_says_why():
     assert gain(finding("decode_bound", 55)) == "100 -> at most 167 samples/s (the fix also lifts the next limit, all CPUs)"
 
 
+def test_what_the_input_takes_is_told_as_it_was_measured():
+    told = finding("input_bound_unexplained", 45)
+
+    assert within([told], made(RUN), RUN.step.mean_s) == [told]
+
+
 def test_a_prediction_stays_as_it_is():
     told = finding("late_rank", 35, cost_low_s=30 * MS, cost_high_s=40 * MS)
 

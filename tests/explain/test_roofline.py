@@ -252,3 +252,12 @@ def test_waiting_for_a_late_rank_is_no_turn_of_the_loader():
 
     assert roof(alone, "in turns") == pytest.approx(100)
     assert roof(late, "in turns") == pytest.approx(125)
+
+
+def test_the_step_leaves_out_what_the_shown_rank_waits_for_others():
+    ranks = {"0": {"comm": {"exposed_wait_s": 49 * MS}}, "1": {"comm": {"exposed_wait_s": 5 * MS}}}
+    shown = replace(run({"forward": 60, "backward": 40}), ranks=ranks, shown=1)
+
+    assert next(roof.says for roof in made(shown).roofs if roof.name == "step").endswith(
+        "95.0 ms for 10 samples without 5.00 ms waiting for other ranks"
+    )

@@ -7,6 +7,8 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from feedline.analysis.next_limit import CHEAPER, LIFTS
+
 INLINE = ("read", "decode", "augment", "dataset", "user", "collate")
 ON_THREADS = ("forward", "loss", "backward", "optimizer")
 CONVERSIONS = frozenset(
@@ -322,10 +324,21 @@ PART = {
 }
 
 
+def allowed(told: Any, cause: str) -> float:
+    """Seconds per step that the limits above the run leave to its fix, which lifts some of them."""
+    made, step_s = told["roofline"], float(told["step"]["mean_s"])
+    if made is None or made["next"] is None:
+        return math.inf
+    above = [roof for roof in made["roofs"] if roof["binds"] and roof["samples_per_s"] >= made["becomes"]]
+    kept = [roof["high"] or roof["samples_per_s"] for roof in above if roof["kind"] not in LIFTS.get(cause, CHEAPER)]
+    return max(0.0, step_s - step_s * made["samples_per_s"] / min(kept, default=math.inf))
+
+
 def recomputed(told: Any, finding: Any) -> list[float] | None:
     """What a finding can cost; None: of its cause nothing is known here."""
     if told["traces"] is None:
-        return COSTS[finding["cause"]](Bar(told)) if finding["cause"] in COSTS else None
+        most = math.inf if finding["cost_low_s"] is not None else allowed(told, finding["cause"])
+        return [min(one, most) for one in COSTS[finding["cause"]](Bar(told))] if finding["cause"] in COSTS else None
     if finding["cause"] not in PART:
         return [0.0] if finding["cause"] == "input_not_seen" else None
     named = re.match(r"rank (\d+) waits", finding["says"])
