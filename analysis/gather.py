@@ -230,8 +230,7 @@ def workers(rank: Gathered) -> Workers | None:
     """What making batches costs, None when no loader was seen."""
     if not rank.samples:
         return None
-    fetches = np.concatenate([process.batches for process in rank.makers.processes])
-    walls = fetches["wall"][np.isin(fetches["source"], list(rank.makers.loaders))] / 1e9
+    walls = batch_walls(rank) / 1e9
     busy, idle = busy_shares([process for process in rank.makers.processes if process.is_worker])
     details = rank.details
     seen = details.decoded > 0
@@ -255,6 +254,15 @@ def workers(rank: Gathered) -> Workers | None:
         process_cpu_s=process_cpu_s(rank),
         batch_tensors=batch_tensors(rank),
     )
+
+
+def batch_walls(rank: Gathered) -> IntArray:
+    """int64 [n], ns: what making each batch took, without those from before the first step that counts where there are others."""
+    fetches = np.concatenate([process.batches for process in rank.makers.processes])
+    fetches = fetches[np.isin(fetches["source"], list(rank.makers.loaders))]
+    steps = rank.steps
+    counts = fetches["start"] >= steps.start[rank.first] if steps is not None and rank.first < len(steps.start) else np.zeros(0, bool)
+    return np.asarray(fetches["wall"][counts] if counts.sum() > 1 else fetches["wall"])
 
 
 def busy_shares(processes: list[Process]) -> tuple[float | None, float | None]:

@@ -133,7 +133,9 @@ FIELDS: dict[str, dict[str, Field]] = {
         "samples_in_detail": Field("samples", "Samples whose operations were timed one by one"),
         "per_sample": Field("", "Stage -> mean cost of one sample; total is all of them"),
         "operations": Field("", "Single operations inside a sample, the longest first"),
-        "fetch_mean_s": Field("s", "Mean time to make one batch", "no batch was made"),
+        "fetch_mean_s": Field(
+            "s", "Mean time to make one batch, of those from the first step that counts on where there are others", "no batch was made"
+        ),
         "fetch_cv": Field("1", "Standard deviation of that time over its mean", "fewer than two batches"),
         "decoded_pixels": Field("pixels", "Pixels decoded per sample", "no decoder was seen"),
         "output_pixels": Field("pixels", "Pixels per sample of the last picture before the tensor", "no picture was seen"),

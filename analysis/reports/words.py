@@ -290,8 +290,8 @@ def workers(made: Workers) -> list[str]:
     if made.fetch_mean_s is not None:
         varies = "" if made.fetch_cv is None else f" (varies by {share(made.fetch_cv)})"
         facts.append(f"a batch takes {seconds(made.fetch_mean_s)}{varies}")
-    total = made.per_sample.get("total")
-    if total is not None and total.bytes is not None:
+    total, read = (made.per_sample.get(stage) for stage in ("total", "read"))
+    if total is not None and total.bytes is not None and not (read and read.bytes):  # else the table says it
         facts.append(f"{size(total.bytes)} read from files per sample")
     facts.append(f"{made.samples_in_detail:,} of {made.samples:,} samples in detail")
     return facts

@@ -85,9 +85,10 @@ def _says(facts: Facts, workers: int) -> str:
 
 
 def _evidence(facts: Facts) -> list[Evidence]:
-    maker, receiving = facts.workers, receiving_s(facts)
+    maker, receiving, alone = facts.workers, receiving_s(facts), num_workers(facts) == 0
+    making = ("making a step's batches (S)", making_s(facts)) if alone else ("making a batch (S)", maker.fetch_mean_s if maker else None)
     found = [
-        ("making a batch (S)", maker.fetch_mean_s if maker else None, "s"),
+        (*making, "s"),
         ("step without waiting (C)", compute_s(facts), "s"),
         ("workers' idle share", maker.idle_share if maker else None, SHARE),
         ("ready share of the requests for a batch", facts.ready_share, SHARE),
@@ -95,7 +96,7 @@ def _evidence(facts: Facts) -> list[Evidence]:
         ("CPUs that other programs use", facts.cpus.others if facts.cpus else None, "CPUs"),
         ("CPUs that may be used", facts.effective_cpus, "CPUs"),
     ]
-    if num_workers(facts) == 0:
+    if alone:
         found.insert(2, ("receiving them from workers, at least (not measured in this run)", receiving.low, "s"))
         found.insert(3, ("receiving them from workers, at most (not measured in this run)", receiving.high, "s"))
     return [Evidence(what, value, unit) for what, value, unit in found if value is not None]
