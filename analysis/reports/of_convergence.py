@@ -11,6 +11,7 @@ from feedline.analysis.reports.figures.svg import cut
 from feedline.analysis.reports.words import sentence
 
 MOST_CHECKS, MOST_CURVES = 3, 2  # lines and curves of the terminal
+LEAST_EPOCHS = 0.01  # fewer are no figure of the training: its data set has no end
 TURNS = 2  # times as many updates as steps: several optimizers take turns, and the number of steps is told as well
 #: Instead of the whole reason, where there is one line for it.
 NEEDS = "Noise scale: not measured; it needs several ranks or gradient accumulation."
@@ -31,7 +32,7 @@ def trained(made: ConvergenceSummary, steps: int, short: bool = False) -> str:
     if 0 < TURNS * steps <= made.updates:
         updates += f" in {count(steps)} steps"
     said = f"{updates}, {count(made.samples)} samples" if made.samples else updates
-    if not made.samples_per_epoch or not made.samples:
+    if not made.samples_per_epoch or not made.samples or made.samples < LEAST_EPOCHS * made.samples_per_epoch:
         return said
     epochs = number(made.samples / made.samples_per_epoch)
     return f"{updates if short else said} ({epochs} epoch{'' if epochs == '1.00' else 's'})"

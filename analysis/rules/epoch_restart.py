@@ -23,13 +23,13 @@ def check(facts: Facts) -> Finding | None:
         ("restarts per step", held(facts).restart_s, "s"),
         ("from asking for an epoch to its first batch", first, "s"),
         ("making a batch", batch, "s"),
-        ("epochs", float(facts.epochs), "epochs"),
+        ("times the loader was iterated", float(facts.epochs), "times"),
     ]
     slow = method in ("spawn", "forkserver")
     return Finding(
         CAUSE,
         weight,
-        says=f"workers are restarted{f' ({method})' if method else ''} in each of {facts.epochs} epochs"
+        says=f"workers are restarted{f' ({method})' if method else ''} each time the loader is iterated, {facts.epochs} times here"
         + (f"; the first batch then takes {seconds(first)}" if first else ""),
         evidence=[Evidence(what, value, unit) for what, value, unit in found if value is not None],
         fix="persistent_workers=True"

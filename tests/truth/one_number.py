@@ -77,6 +77,8 @@ def sums(told: Any) -> Iterator[str]:
     for operation in told["workers"]["operations"] if told["workers"] else []:
         if operation["wall_s"] > parts[operation["stage"]]["wall_s"] * 1.001:
             yield f"{operation['name']} takes {operation['wall_s']}, its stage {parts[operation['stage']]['wall_s']}"
+    if not one_batch(Bar(told)):
+        yield f"a batch takes {told['workers']['fetch_mean_s']} to make, the step spends {Bar(told).making} on making its one batch"
     of_shown = ranks[shown(told)]["mean_s"]
     if not alike(of_shown, step["mean_s"]):
         yield f"rank {shown(told)} has a mean step of {of_shown}, the report one of {step['mean_s']}"
@@ -85,6 +87,14 @@ def sums(told: Any) -> Iterator[str]:
         yield f"{pace['samples_per_s']} samples/s are not {pace['steps_per_s']} steps/s of {pace['batch_size']}"
     if pace["all_ranks_samples_per_s"] and pace["all_ranks_samples_per_s"] < pace["samples_per_s"]:
         yield "all ranks together are slower than one"
+
+
+def one_batch(bar: Bar) -> bool:
+    """Whether making a batch and what the step spends on it agree: where the main process makes one in each step, and no others."""
+    step, pace = bar.told["step"], bar.told["throughput"]
+    if not bar.alone or not bar.making or step["sampled"] or step["evaluation_s"] or bar.crew.get("batches") != pace["steps"]:
+        return True
+    return alike(float(bar.crew["fetch_mean_s"]), bar.making, 0.05)
 
 
 def costs(told: Any) -> Iterator[str]:
