@@ -39,7 +39,7 @@ def check(facts: Facts) -> Finding | None:
         ("of it waiting for a CPU", cost.runqueue_s, "s"),
         ("of it blocked", cost.blocked_s, "s"),
         ("bytes per sample", cost.bytes, "B"),
-        ("what copying them takes at most", should_s, "s"),
+        ("what they take at most", should_s, "s"),
         ("process CPU over thread CPU", ratio, "1"),
         ("forward, loss, backward and optimizer per step, on the same threads", beside_s(facts), "s"),
     ]

@@ -129,7 +129,7 @@ def test_a_run_without_a_noise_scale_gets_two_lines_that_say_what_it_needs() -> 
 def test_epochs_of_a_data_set_without_an_end_are_not_counted() -> None:
     endless = replace(without_scale(), samples_per_epoch=10**10)
 
-    assert told(endless)[0] == "9,800 updates: train loss 0.700 to 0.700."
+    assert told(endless)[0] == "9,800 updates, 5,017,600 samples: train loss 0.700 to 0.700."
 
 
 def test_nothing_trained_says_nothing() -> None:

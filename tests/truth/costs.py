@@ -10,7 +10,6 @@ from typing import Any
 from feedline.analysis.next_limit import CHEAPER, LIFTS
 
 INLINE = ("read", "decode", "augment", "dataset", "user", "collate")
-ON_THREADS = ("forward", "loss", "backward", "optimizer")
 CONVERSIONS = frozenset(
     ("totensor", "to_tensor", "convertimagedtype", "convert_image_dtype", "todtype", "to_dtype", "tofloat", "normalize")
 )
@@ -19,9 +18,16 @@ RESIZES = frozenset(("resize", "randomresizedcrop", "smallestmaxsize", "longestm
 
 @dataclass(frozen=True)
 class Bar:
-    """The mean step of a report, what its loader takes of it, and what a sample costs."""
+    """The mean step of a report, what its loader takes of it, and what a sample costs; and the finding that is looked at."""
 
     told: Any
+    finding: Any = None
+
+    def evidence(self, end: str, otherwise: float | None = None) -> float:
+        """What the finding shows under a name with this end."""
+        found = [one["value"] for one in self.finding["evidence"] if one["what"].endswith(end)]
+        assert found or otherwise is not None, f"{self.finding['cause']} has no evidence '{end}'"
+        return float(found[0]) if found else float(otherwise or 0.0)
 
     @property
     def mean(self) -> float:
@@ -228,10 +234,18 @@ def helpers(bar: Bar) -> float:
     return 1 - (bar.cost("total", "cpu_s") + bar.cost("transport", "cpu_s")) / float(bar.crew["process_cpu_s"])
 
 
-def copying(bar: Bar) -> float:
-    """What collate takes beyond the copy of its bytes, and all that runs on the same threads."""
-    beyond = max(0.0, 1 - (bar.cost("collate", "bytes") / 2e9 + 20e-6) / bar.cost("collate"))
-    return bar.making * bar.of_sample("collate") * beyond + bar.stage(*ON_THREADS) * bar.alone
+def too_long(bar: Bar) -> float:
+    """What a stage takes of the step beyond what it should, and all that runs on the same threads."""
+    stage, per_time = re.split(r" per (?:sample|batch|step)$", bar.finding["evidence"][0]["what"])[0], bar.finding["evidence"][0]["value"]
+    in_kernel = per_time / bar.cost("total", "cpu_s") if bar.cost("total", "cpu_s") else 0.0
+    of_step = {
+        "transport": bar.transport,
+        "pin": bar.stage("pin"),
+        "copy": (bar.told["step"]["gpu_stages"] or {}).get("copy", 0.0),
+        "the kernel": bar.making * min(1.0, in_kernel),
+    }
+    took = of_step.get(stage, bar.making * bar.of_sample(stage))
+    return took * max(0.0, 1 - bar.evidence("take at most") / per_time) + bar.evidence("on the same threads", 0.0)
 
 
 def moved_twice(bar: Bar, sent: float, most: float, *stages: str) -> float:
@@ -292,10 +306,11 @@ COSTS: dict[str, Formula] = {
     "epoch_restart": lambda bar: [restarts(bar)],
     "objects_in_queue": lambda bar: [moved_twice(bar, bar.loader["pickle_bytes"], 447, "transport")],
     "custom_collate": lambda bar: [moved_twice(bar, bar.loader["batch_bytes"], 135, "collate", "transport")],
-    "slow_for_its_bytes": lambda bar: [copying(bar)],
+    "slow_for_its_bytes": lambda bar: [too_long(bar)],
     "blocked": lambda bar: [spared(bar, bar.blocked_by("unknown", "sleep", "lock", "network", "another process"))],
     "small_files": lambda bar: [spared(bar, bar.of_sample("read") or bar.blocked_by("file", "page fault"))],
     "cold_storage": lambda bar: [spared(bar, bar.blocked_by("file", "page fault"))],
+    "swapping": lambda bar: [spared(bar, bar.blocked_by("file", "page fault"))],
     "thread_oversubscription": lambda bar: [bar.making * helpers(bar)],
     "oversize_images": by_share(
         "read", "decode", operations=RESIZES, of=lambda bar: 1 - bar.crew["output_pixels"] / bar.crew["decoded_pixels"]
@@ -338,7 +353,7 @@ def recomputed(told: Any, finding: Any) -> list[float] | None:
     """What a finding can cost; None: of its cause nothing is known here."""
     if told["traces"] is None:
         most = math.inf if finding["cost_low_s"] is not None else allowed(told, finding["cause"])
-        return [min(one, most) for one in COSTS[finding["cause"]](Bar(told))] if finding["cause"] in COSTS else None
+        return [min(one, most) for one in COSTS[finding["cause"]](Bar(told, finding))] if finding["cause"] in COSTS else None
     if finding["cause"] not in PART:
         return [0.0] if finding["cause"] == "input_not_seen" else None
     named = re.match(r"rank (\d+) waits", finding["says"])

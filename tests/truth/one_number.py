@@ -92,7 +92,7 @@ def sums(told: Any) -> Iterator[str]:
 def one_batch(bar: Bar) -> bool:
     """Whether making a batch and what the step spends on it agree: where the main process makes one in each step, and no others."""
     step, pace = bar.told["step"], bar.told["throughput"]
-    if not bar.alone or not bar.making or step["sampled"] or step["evaluation_s"] or bar.crew.get("batches") != pace["steps"]:
+    if bar.crew.get("processes") or not bar.making or step["sampled"] or step["evaluation_s"] or bar.crew.get("batches") != pace["steps"]:
         return True
     return alike(float(bar.crew["fetch_mean_s"]), bar.making, 0.05)
 
@@ -149,7 +149,11 @@ def printed_as(text: str, figure: float) -> bool:
 
 
 #: What only a report of a certain kind may say.
-UNTRUE = (("no worker had finished", lambda told: Bar(told).alone), ("below 0 s", lambda told: True), ("goodbye", lambda told: True))
+UNTRUE = (
+    ("no worker had finished", lambda told: not Bar(told).crew.get("processes")),
+    ("below 0 s", lambda told: True),
+    ("goodbye", lambda told: True),
+)
 
 
 def sentences(told: Any, text: str) -> Iterator[str]:
