@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from feedline.analysis import between_ranks, computing, gather
+from feedline.analysis import between_ranks, computing, gather, moved
 from feedline.analysis.between_ranks import NOTHING, Beside
 from feedline.analysis.boundaries import trains_forward
 from feedline.analysis.certainty import certainty
@@ -15,7 +15,7 @@ from feedline.analysis.comm.summary import Compared
 from feedline.analysis.convergence import read
 from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.convergence.summary import summarise
-from feedline.analysis.cpu_use import cpu_use
+from feedline.analysis.cpu_use import cpu_use, mean_of
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import Facts, Traffic
 from feedline.analysis.gather import Gathered
@@ -79,7 +79,7 @@ def _report(
         step = dataclasses.replace(step, cpu_s=cpu_s(shown, gauges))
     beside = [(rank, read_rank_gauges(rank.rank, [])) for rank in gathered.values() if rank is not shown]
     use = cpu_use(shown, gauges, beside) if step is not None else None
-    facts = facts_of(shown, step, crew, loaders, use)
+    facts = facts_of(shown, step, crew, loaders, use, gauges)
     if facts is not None:
         step = with_input(facts)
     ended = between_ranks.first_failed(gathered)
@@ -160,7 +160,9 @@ def cpu_s(rank: Gathered, gauges: list[Gauge]) -> float | None:
     return computing.cpu_s(rank.steps, rank.first, tree, anchors[0]["perf_counter_ns"])
 
 
-def facts_of(rank: Gathered, step: StepSummary | None, crew: Workers | None, loaders: list[Loader], use: Cpus | None) -> Facts | None:
+def facts_of(
+    rank: Gathered, step: StepSummary | None, crew: Workers | None, loaders: list[Loader], use: Cpus | None, gauges: list[Gauge]
+) -> Facts | None:
     """What the rules read; None without a step."""
     if step is None or rank.steps is None:
         return None
@@ -183,6 +185,8 @@ def facts_of(rank: Gathered, step: StepSummary | None, crew: Workers | None, loa
         certainty=certainty(rank, epochs <= 1),
         cpus=use,
         batch_tensors=crew.batch_tensors if crew else None,
+        moved=moved.of(rank.main, rank.steps, rank.first),
+        swapped_in=mean_of(rank, rank, gauges, "memory/swapped_in"),
         loader_elsewhere=rank.loader_elsewhere,
     )
 
@@ -203,7 +207,15 @@ def _traffic(rank: Gathered) -> Traffic:
     seen = rank.makers.traffic()
     if seen is None or not rank.samples:
         return Traffic(None, None, None, None)
-    return Traffic(read_chars=seen.chars, read_calls=seen.calls, disk_bytes=seen.disk, major_faults=seen.faults)
+    kernel = rank.makers.kernel()
+    return Traffic(
+        read_chars=seen.chars,
+        read_calls=seen.calls,
+        disk_bytes=seen.disk,
+        major_faults=seen.faults,
+        minor_faults=kernel.minor_faults if kernel else None,
+        system_s=kernel.system / 1e9 if kernel else None,
+    )
 
 
 def run_info(run: Run, rank: Rank) -> RunInfo:

@@ -205,6 +205,13 @@ class Traffic(NamedTuple):
     calls: float
 
 
+class Kernel(NamedTuple):
+    """What the kernel does for one sample, on average."""
+
+    minor_faults: float
+    system: float  # ns of the thread's CPU time
+
+
 @dataclass(frozen=True)
 class Makers:
     """The processes that make a set of loaders' batches: their workers, or the training process itself."""
@@ -239,16 +246,27 @@ class Makers:
 
     def traffic(self) -> "Traffic | None":
         """File traffic of a sample, without the batches of first use where there are others; None where /proc does not tell."""
-        sums, described = self.sums(Stage.TRAFFIC).astype(float), float(self.described)
+        found = self._per_sample(Stage.TRAFFIC)
+        return None if found is None else Traffic(*found)
+
+    def kernel(self) -> "Kernel | None":
+        """The same of the kernel's work; None also of runs that an older feedline recorded."""
+        found = self._per_sample(Stage.KERNEL)
+        return None if found is None else Kernel(*found[:2])
+
+    def _per_sample(self, stage: Stage) -> list[float] | None:
+        """Sums over the batches that were looked into, per sample: wall, cpu, runqueue, nbytes, extra."""
+        sums, described = self.sums(stage).astype(float), float(self.described)
         if not sums[0] or not described:
             return None
         fetches = self.sums(Stage.FETCH)
-        rows = np.concatenate([self._first(process, Stage.TRAFFIC) for process in self.processes])
+        rows = np.concatenate([self._first(process, stage) for process in self.processes])
         samples = len(rows) * float(fetches[5]) / float(fetches[0])
         if samples < described:
             described -= samples
             sums[1:] -= [max(0, int(rows[name].sum())) for name in ("wall", "cpu", "runqueue", "nbytes", "extra")]
-        return Traffic(*(sums[1:] / described).tolist())
+        found: list[float] = (sums[1:] / described).tolist()
+        return found
 
     def _first(self, process: Process, stage: Stage) -> Records:
         records = process.of(stage)

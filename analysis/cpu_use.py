@@ -37,17 +37,17 @@ def cpu_use(shown: Gathered, gauges: list[Gauge], beside: Iterable[tuple[Gathere
         return None
     mask = _number(machine.get("affinity_cpus")) or (whole if whole == allowed else None)
     of_rank = [(shown, gauges), *((other, read) for other, read in beside if _machine(other) == _machine(shown))]
-    used = [_mean(shown, rank, read, "cpu/processes") for rank, read in of_rank]
+    used = [mean_of(shown, rank, read, "cpu/processes") for rank, read in of_rank]
     own = None if None in used else min(sum(one for one in used if one is not None), allowed)
-    busy = _mean(shown, shown, gauges, "cpu/allowed") if mask != whole else _mean(shown, shown, gauges, "cpu/machine")
+    busy = mean_of(shown, shown, gauges, "cpu/allowed") if mask != whole else mean_of(shown, shown, gauges, "cpu/machine")
     if own is None or busy is None or mask is None:
         return Cpus(allowed, quota, mask, own, None, None, len(of_rank))
     others = max(0.0, busy * mask - own)
     return Cpus(allowed, quota, mask, own, others, max(0.0, min(mask - own - others, allowed - own)), len(of_rank))
 
 
-def _mean(shown: Gathered, rank: Gathered, gauges: list[Gauge], name: str) -> float | None:
-    """Of a rank's gauge, while the shown rank's steps ran."""
+def mean_of(shown: Gathered, rank: Gathered, gauges: list[Gauge], name: str) -> float | None:
+    """Mean of a rank's gauge while the shown rank's steps ran; None where it was not sampled then."""
     gauge = next((gauge for gauge in gauges if gauge.name == name), None)
     anchors = rank.rank.manifest.anchors
     if gauge is None or shown.steps is None or not anchors:

@@ -14,6 +14,25 @@ class Traffic:
     read_calls: float | None
     disk_bytes: float | None  # bytes that came from the disk
     major_faults: float | None
+    minor_faults: float | None = None  # pages mapped without reading: new memory, or a file's pages in the cache
+    system_s: float | None = None  # CPU time in the kernel
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What one step moves in one stage: through a worker's queue, to pinned memory, to a device.
+
+    Attributes:
+        times: how often (batches, tensors).
+        nbytes: of tensors and arrays; of ``transport``, of the pickle.
+        cpu_s: of the thread that moves them (None: not measured).
+        pageable: share (0 to 1) of the bytes that came from memory that is not pinned.
+    """
+
+    times: float
+    nbytes: float
+    cpu_s: float | None
+    pageable: float
 
 
 @dataclass(frozen=True)
@@ -45,6 +64,8 @@ class Facts:
         epochs: how many epochs were begun.
         cpus: who used the CPUs while the steps ran (None: not known).
         batch_tensors: tensors in a batch as collate made it (None: not known, or recorded by an older feedline).
+        moved: stage -> what one step moves in it, of ``transport``, ``pin`` and ``copy``.
+        swapped_in: bytes per second that the machine reads back from swap while the steps run (None: not sampled).
         loader_elsewhere: only threads of the program's own ask the loader: how long steps wait for them is not measured.
         comm: what the ranks did together (None: one rank, or no collective was seen).
         comm_parts: rank -> ``hidden_transfer_s`` and so on, mean seconds a step (report.json's ``ranks.<r>.comm``).
@@ -65,6 +86,8 @@ class Facts:
     epochs: int
     cpus: Cpus | None = None
     batch_tensors: float | None = None
+    moved: dict[str, Moved] = field(default_factory=dict)
+    swapped_in: float | None = None
     loader_elsewhere: bool = False
     comm: Communication | None = None
     comm_parts: dict[int, dict[str, float | None]] = field(default_factory=dict)

@@ -27,12 +27,14 @@ _monotonic_ns, _calendar_ns = time.perf_counter_ns, time.time_ns  # programs tha
 
 
 class Traffic(NamedTuple):
-    """Cumulative file traffic of the calling thread."""
+    """Cumulative file traffic of the calling thread, and what the kernel does for it."""
 
     chars: int  # bytes that read() returned, from the page cache or not
     calls: int  # read calls
     disk: int  # bytes that had to come from the disk
     major_faults: int  # page faults that had to read (mmap)
+    minor_faults: int  # page faults that only had to map a page: new memory, or a file's page in the cache
+    system_ns: int  # CPU time in the kernel
 
 
 class _Own(threading.local):
@@ -73,8 +75,9 @@ class ThreadCounters:
             own = self._own
             chars, calls = own.chars, own.calls  # the reading under way is counted when it has ended
             fields = self._read(self._local.io, 256).split()
-            faults = resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
-            return Traffic(int(fields[1]) - chars, int(fields[5]) - calls, int(fields[9]), faults)
+            usage = resource.getrusage(resource.RUSAGE_THREAD)
+            system_ns = int(usage.ru_stime * 1e9)
+            return Traffic(int(fields[1]) - chars, int(fields[5]) - calls, int(fields[9]), usage.ru_majflt, usage.ru_minflt, system_ns)
         except AttributeError:
             if self._open("io"):
                 return self.traffic()

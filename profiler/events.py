@@ -49,6 +49,9 @@ class Stage(enum.IntEnum):
     #: No span: what collate made, times the batches that it stands for. nbytes: bytes in tensors and arrays. extra: samples. cpu: tensors.
     #: runqueue: the batches that it stands for. Flags: FLOAT32, SHARED, OBJECTS, CUSTOM
     BATCH = 11
+    #: No span: the kernel's work for a batch, times the batches that it stands for. wall: minor page faults. cpu: CPU ns in the kernel.
+    #: Flags: FIRST
+    KERNEL = 12
 
     # The main process.
     NEXT = 20  #: one __next__ of a loader. nbytes: bytes in its tensors and arrays. extra: samples. Flags: END, FIRST, those of BATCH
@@ -114,7 +117,7 @@ class Flag:
     """Bits of a record's flags. Plain numbers: an `or` of enum members takes 0.7 us."""
 
     END = 1  #: NEXT: the loader had no more batches. FETCH: the data set had no more samples
-    FIRST = 2  #: NEXT: first batch of an epoch. SAMPLE, TRAFFIC: of its process, or modules were imported in it
+    FIRST = 2  #: NEXT: first batch of an epoch. SAMPLE, TRAFFIC, KERNEL: of its process, or modules were imported in it
     FLOAT32 = 4  #: most bytes of the batch are floating point
     SHARED = 8  #: the batch's tensors are in shared memory
     PINNED = 16

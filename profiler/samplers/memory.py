@@ -2,9 +2,10 @@
 
 import os
 
-from feedline.profiler.samplers.source import OpenFile, Source
+from feedline.profiler.samplers.source import OpenFile, Rates, Source, read_file
 
 KIB = 1024
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Memory(Source):
@@ -36,6 +37,29 @@ class Memory(Source):
         if at < 0:
             raise ValueError(f"{self._path} has no {label.decode().rstrip(':')}")
         return int(text[at + len(label) : at + 64].split(None, 1)[0]) * KIB
+
+
+class Swap(Source):
+    """``memory/swapped_in``: what the machine reads back from swap, of all its programs (pswpin of /proc/vmstat, in pages)."""
+
+    name = "swap"
+
+    def __init__(self, proc: str = "/proc") -> None:
+        super().__init__()
+        self._path = f"{proc}/vmstat"
+        self._rates = Rates()
+
+    def prepare(self) -> str | None:
+        self.units = {"memory/swapped_in": "B/s"}
+        self.read()
+        return None
+
+    def read(self) -> dict[str, float]:
+        for line in read_file(self._path).splitlines():
+            label, _, pages = line.partition(b" ")
+            if label == b"pswpin":
+                return self._rates.per_second({"memory/swapped_in": float(int(pages) * PAGE_BYTES)})
+        raise ValueError(f"{self._path} has no pswpin: this kernel has no swap")
 
 
 class SharedMemory(Source):

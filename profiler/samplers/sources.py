@@ -6,7 +6,7 @@ from pathlib import Path
 from feedline.profiler.samplers.cpu import MachineCpu
 from feedline.profiler.samplers.disk import Disk
 from feedline.profiler.samplers.gpu import Gpu
-from feedline.profiler.samplers.memory import Memory, SharedMemory
+from feedline.profiler.samplers.memory import Memory, SharedMemory, Swap
 from feedline.profiler.samplers.pressure import Pressure
 from feedline.profiler.samplers.processes import Processes
 from feedline.profiler.samplers.source import Source
@@ -19,4 +19,4 @@ def default_sources(paths: Iterable[Path] = ()) -> list[Source]:
     Args:
         paths: files whose disks to watch; none: all physical disks.
     """
-    return [MachineCpu(), Processes(), CgroupThrottling(), Pressure(), Disk(paths), Memory(), SharedMemory(), Gpu()]
+    return [MachineCpu(), Processes(), CgroupThrottling(), Pressure(), Disk(paths), Memory(), Swap(), SharedMemory(), Gpu()]

@@ -166,6 +166,7 @@ def write_traffic(segment: Segment, before: Traffic | None, cpu_before: int, sta
             return
         cpu = (cpu - cpu_before) * stands_for
         segment.add(Stage.TRAFFIC, 0, new.major_faults, new.disk, cpu, new.chars, recorder.batch, new.calls, recorder.loader, flags)
+        segment.add(Stage.KERNEL, 0, new.minor_faults, new.system_ns, number=recorder.batch, source=recorder.loader, flags=flags)
 
 
 class Lens:

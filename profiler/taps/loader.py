@@ -325,21 +325,21 @@ def watch_queue(queue: Any, state: State) -> None:
     """Time receiving and unpickling, in whichever thread gets from the queue. Instance attributes: other queues are not touched."""
     receive, get = queue._recv_bytes, type(queue).get
     itself = weakref.ref(queue)  # a cycle would keep its pipes open until the next garbage collection
-    received: list[tuple[int, int]] = []  # when a pickle's first byte was there, and its length
+    received: list[tuple[int, int, int]] = []  # when a pickle's first byte was there, this thread's CPU time, the pickle's length
 
     def watched_receive(*args: Any) -> Any:
-        begin = clock.wall_ns()
+        begin, cpu = clock.wall_ns(), clock.cpu_ns()
         pickled = receive(*args)
-        received.append((begin, len(pickled)))
+        received.append((begin, cpu, len(pickled)))
         return pickled
 
     def watched_get(*args: Any, **kwargs: Any) -> Any:
         item = get(itself(), *args, **kwargs)
-        end = clock.wall_ns()
+        end, cpu_end = clock.wall_ns(), clock.cpu_ns()
         while received:
-            begin, length = received.pop()
+            begin, cpu, length = received.pop()
             if recorder.main is not None:
-                recorder.main.add(Stage.TRANSPORT, begin, end - begin, nbytes=length, source=state.loader)
+                recorder.main.add(Stage.TRANSPORT, begin, end - begin, cpu_end - cpu, nbytes=length, source=state.loader)
         return item
 
     queue._recv_bytes, queue.get = watched_receive, watched_get

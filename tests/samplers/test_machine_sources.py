@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from feedline.profiler.samplers.cpu import MachineCpu
-from feedline.profiler.samplers.memory import Memory, SharedMemory
+from feedline.profiler.samplers.memory import Memory, SharedMemory, Swap
 from feedline.profiler.samplers.pressure import Pressure
 
 Write = Callable[[str, str], Path]
@@ -143,3 +143,19 @@ def test_a_file_in_shared_memory_takes_from_what_is_free() -> None:
 
     assert before["shm/free"] - after["shm/free"] == pytest.approx(8 << 20, rel=0.25)
     assert after["shm/size"] == before["shm/size"] >= before["shm/free"]
+
+
+def test_pages_that_come_back_from_swap_are_a_rate_in_bytes(made_up: Write) -> None:
+    proc = made_up("vmstat", "pgpgin 5\npswpin 100\npswpout 7\n")
+    source = Swap(str(proc))
+    assert source.probe() is None
+    time.sleep(0.05)
+
+    made_up("vmstat", "pgpgin 5\npswpin 200\npswpout 7\n")
+
+    assert 0 < source.read()["memory/swapped_in"] <= 100 * os.sysconf("SC_PAGE_SIZE") / 0.05
+
+
+def test_a_kernel_without_swap_is_absent_with_the_reason(made_up: Write) -> None:
+    assert "no swap" in (Swap(str(made_up("vmstat", "pgpgin 5\n"))).probe() or "")
+    assert Swap().probe() is None
