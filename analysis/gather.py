@@ -109,7 +109,7 @@ class Gathered:
 def first_step(main: Process, steps: Steps) -> int:
     """Index of the first step that counts in the means."""
     counted = main.of(Stage.FLOP)["start"]
-    after = int(np.searchsorted(steps.start, counted.max(), "right")) if len(counted) else 0
+    after = int(np.searchsorted(steps.start, counted.min(), "right")) if len(counted) else 0  # once more where an optimizer came late
     one = int(len(steps.wall) >= WARM_UP)
     return max(after, one) if COUNTED * after <= len(steps.wall) else one
 

@@ -130,6 +130,8 @@ class Beginnings:
             flags=Flag.FIRST if self._mark is not None else 0,
         )
         if self.first == number > 0:
+            if recorder.on_beginning is not None:
+                recorder.on_beginning()
             write_sums(segment, self._mark or segment.mark(now))
         return number
 

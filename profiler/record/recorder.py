@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -106,6 +107,7 @@ class Recorder:
         flops: told of forwards and backwards until it has counted a step, or None.
         convergence: told of the training's losses, gradients and updates, or None.
         beginnings: told of a loader's passes, or None.
+        on_beginning: called before the first update of a training that is not the process's first, or None.
         looks: told which threads make batches, or None.
         batch: key of the batch this process works on (events.batch_key).
         loader: number of the loader this process works for.
@@ -124,6 +126,7 @@ class Recorder:
         self.flops: FlopTap | None = None
         self.convergence: ConvergenceTap | None = None
         self.beginnings: BeginningsTap | None = None
+        self.on_beginning: Callable[[], None] | None = None
         self.looks: LooksAtThreads | None = None
         self.batch = 0
         self.loader = 0
@@ -172,7 +175,7 @@ class Recorder:
             rest.segment.forget()
         if self.segment is not None:
             self.segment.forget()
-        self.main = self.segment = self.gpu = self.flops = self.convergence = self.beginnings = self.looks = None
+        self.main = self.segment = self.gpu = self.flops = self.convergence = self.beginnings = self.on_beginning = self.looks = None
 
 
 class Inside(threading.local):

@@ -226,7 +226,7 @@ def shape(value: Any) -> Any:
 
 
 class FlopTap:
-    """Watches updates, and counts the step after the first few. Never raises into the training.
+    """Watches updates, and counts the step after the first few of each training. Never raises into the training.
 
     Args:
         tell: called with the outcome.
@@ -234,20 +234,30 @@ class FlopTap:
 
     def __init__(self, tell: Callable[[str, bool, str], None]) -> None:
         self._tell = tell
-        self._steps_of: Callable[[], object] = lambda: None  # weak: the optimizer whose updates are steps
-        self._updates = 0
-        self._counter: Counter | None = None
-        self._begun = 0
-        self._flop = {Stage.FORWARD: 0, Stage.BACKWARD: 0}
         self._unfollow: Callable[[], None] = lambda: None
+        self._counter: Counter | None = None
+        self._updates = 0
         if os.environ.get(SWITCH) == "0":
             tell(NAME, False, f"switched off by {SWITCH}=0")
             return
+        self.training_begins()
+        recorder.on_beginning = self.training_begins
+
+    def training_begins(self) -> None:
+        """Count a step of the training that begins, after its first few."""
+        self._unfollow()
+        if self._counter is not None:
+            self._counter.close()
+        self._steps_of: Callable[[], object] = lambda: None  # weak: the optimizer whose updates are steps
+        self._updates = self._begun = 0
+        self._counter = None
+        self._flop = {Stage.FORWARD: 0, Stage.BACKWARD: 0}
         self._unfollow = updates.follow(after=self._after_update)
         recorder.flops = self
 
     def stop(self) -> None:
         """The training ends."""
+        recorder.on_beginning = None
         self._unfollow()
         self._end(f"the training ended after {self._updates} updates, before one step could be counted")
 

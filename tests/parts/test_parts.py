@@ -259,3 +259,32 @@ def test_sums_are_exact_where_windows_were_forgotten(record, monkeypatch):
     assert [int(main.totals[Stage.NEXT, 5]) for main in mains] == [3200, 602, 1203, 401, 100]
     assert [int(main.totals[Stage.FETCH, 5]) for main in mains] == [3200, 602, 1203, 401, 100]
     assert [one.convergence.updates for one in done.reports] == [800, 151, 303, 101, 25]
+
+
+def test_each_training_counts_its_own_operations(record):
+    def sweep():
+        for width in (8, 64, 16):
+            model = torch.nn.Sequential(torch.nn.Linear(FEATURES, width), torch.nn.Linear(width, 3))
+            fit(model, SGD(model.parameters()), DataLoader(data(80), batch_size=8), 2)
+        model = net()
+        fit(model, SGD(model.parameters()), DataLoader(data(16), batch_size=8), 1)
+
+    done = record(sweep)
+
+    counted = [one.step.flop for one in done.reports]
+    assert [flop.forward for flop in counted[:3]] == [2 * 8 * (FEATURES * width + width * 3) for width in (8, 64, 16)]
+    assert counted[3] is None
+    assert ["before one step could be counted" in hook.why for hook in done.reports[3].hooks if hook.name == "FLOP"] == [True]
+
+
+def test_networks_that_take_turns_count_one_step_of_both(record):
+    def turns():
+        first, second = torch.nn.Linear(FEATURES, 4), torch.nn.Linear(FEATURES, 32)
+        optimizers = SGD(first.parameters()), SGD(second.parameters())
+        for x, y in DataLoader(data(160), batch_size=8):
+            for model, optimizer in zip((first, second), optimizers, strict=True):
+                update(model, optimizer, x, y)
+
+    done = record(turns)
+
+    assert [one.step.flop.forward for one in done.reports] == [2 * 8 * FEATURES * (4 + 32)]
