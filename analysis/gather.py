@@ -120,7 +120,7 @@ def step_summary(rank: Gathered) -> StepSummary | None:
     if steps is None or not len(steps.wall):
         return None
     wall = steps.wall[rank.first :] / 1e9
-    kinds = waits.classify(steps, rank.ready)
+    kinds = waits.classify(steps, rank.ready, waits.sent_times(rank.workers))
     evaluation = steps.boundaries.evaluation
     found = StepSummary(
         mean_s=float(wall.mean()),

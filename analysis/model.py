@@ -35,7 +35,7 @@ STEP_STAGES = (
 )  # a user's own stages come under their own names
 
 #: Why the main process waited for a batch.
-WAIT_KINDS = ("starved", "head_of_line", "transport", "epoch_start")
+WAIT_KINDS = ("starved", "head_of_line", "handover", "transport", "epoch_start")
 
 #: What a roof is.
 ROOF_KINDS = (

@@ -58,6 +58,7 @@ class Steps:
         waiting_for: int64 [m], index into ``asked``.
         waiting_in: int64 [m], index of the step.
         asked: the NEXT records of the training loaders, those at the end of an epoch too.
+        handing: int64 [n], ns of "wait" in which the main thread had begun to receive a batch and waited for its worker to go on.
     """
 
     start: IntArray
@@ -70,6 +71,7 @@ class Steps:
     waiting_for: IntArray
     waiting_in: IntArray
     asked: Records
+    handing: IntArray
 
 
 def partition(main: Process) -> Steps | None:
@@ -155,6 +157,10 @@ def _sum(
             name = names.get(source, "stage") if source is not None else NAMES[Stage(key)]
             chosen = inside & (stage == key) & (True if source is None else spans["source"][owner] == source)
             stages[name] = stages.get(name, 0) + np.bincount(step[chosen], length[chosen], count).astype(np.int64)
+    handing = _handing(pieces, spans, step, inside, count)
+    if handing.any():
+        stages["transport"] = stages["transport"] - handing
+        stages["wait"] = stages.get("wait", 0) + handing
     stages["other"] = wall - sum(stages.values(), np.zeros(count, np.int64))
     waits = np.flatnonzero(inside & (stage == Stage.NEXT))
     waiting = Pieces(pieces.start[waits], pieces.end[waits], pieces.owner[waits])
@@ -171,7 +177,18 @@ def _sum(
         waiting_for=of,
         waiting_in=step[waits],
         asked=asked,
+        handing=handing,
     )
+
+
+def _handing(pieces: Pieces, spans: Records, step: IntArray, inside: npt.NDArray[np.bool_], count: int) -> IntArray:
+    """int64 [count], ns of each step's transport in which the main thread neither ran nor waited for a CPU: it waited for the worker, whose
+    thread that hands tensors over waits for Python's lock, for a CPU, or for room in the pipe."""
+    owner = np.maximum(pieces.owner, 0)
+    chosen = inside & (pieces.owner >= 0) & (spans["stage"][owner] == Stage.TRANSPORT) & (spans["cpu"][owner] >= 0)
+    of, length = spans[owner[chosen]], (pieces.end - pieces.start)[chosen]
+    blocked = np.clip(1 - (of["cpu"] + np.maximum(of["runqueue"], 0)) / np.maximum(of["wall"], 1), 0, 1)
+    return np.bincount(step[chosen], length * blocked, count).astype(np.int64)
 
 
 def _fed(asked: Records, boundaries: Boundaries) -> tuple[IntArray, IntArray]:

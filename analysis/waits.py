@@ -6,7 +6,7 @@ from feedline.analysis.boundaries import Records
 from feedline.analysis.model import WAIT_KINDS
 from feedline.analysis.steps import Steps
 from feedline.analysis.timeline import IntArray
-from feedline.profiler.events import Flag
+from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.read import Process
 
 
@@ -19,10 +19,23 @@ def ready_times(workers: list[Process]) -> dict[tuple[int, int], int]:
     return found
 
 
-def classify(steps: Steps, ready: dict[tuple[int, int], int]) -> dict[str, IntArray]:
+def sent_times(workers: list[Process]) -> dict[tuple[int, int], tuple[int, int]]:
+    """(loader, batch key) -> ns at which a worker's feeder thread had pickled the batch, and the CPU time that this took, ns."""
+    found: dict[tuple[int, int], tuple[int, int]] = {}
+    for worker in workers:
+        made = worker.of(Stage.PICKLE)
+        cpu = np.where(made["cpu"] >= 0, made["cpu"], made["wall"])
+        found.update(zip(zip(made["source"].tolist(), made["number"].tolist()), zip((made["start"] + made["wall"]).tolist(), cpu.tolist())))
+    return found
+
+
+def classify(
+    steps: Steps, ready: dict[tuple[int, int], int], sent: dict[tuple[int, int], tuple[int, int]] | None = None
+) -> dict[str, IntArray]:
     """Split each step's waiting by cause.
 
     epoch_start    for the first batch of an epoch, and for last epoch's workers to end
+    handover       the batch was made, but the worker's thread that sends it had no turn (Python's lock, a CPU, room in the pipe)
     transport      the batch was made, and on its way
     head_of_line   the batch was not made, but a later one was: the loader returns them in order
     starved        no batch was made
@@ -48,7 +61,11 @@ def classify(steps: Steps, ready: dict[tuple[int, int], int]) -> dict[str, IntAr
             other = min(max(later[of], begin), made)
             found["starved"][step] += other - begin
             found["head_of_line"][step] += made - other
-            found["transport"][step] += end - made
+            done, cpu = (sent or {}).get((loader[of], number[of]), (made, 0))
+            late = max(0, min(done, end) - made - cpu)
+            found["handover"][step] += late
+            found["transport"][step] += end - made - late
+    found["handover"] += steps.handing
     return found
 
 

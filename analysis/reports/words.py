@@ -16,6 +16,7 @@ STATES = {"live": "still running"}
 WAITS = {
     "starved": "no worker had finished a batch",
     "head_of_line": "a later batch was ready, but the next in order was not",
+    "handover": "the batch was ready, but the worker's thread that hands it over waited for Python's lock, a CPU or the pipe",
     "transport": "the batch was ready, but still on its way from the worker",
     "epoch_start": "workers were starting or making their first batch",
 }

@@ -12,7 +12,8 @@ FIX = "spend less CPU per sample (faster decoder, smaller images, augmentation o
 
 def check(facts: Facts) -> Finding | None:
     """Look for samples that wait for a CPU, or CPUs in use nearly all the time (thresholds: rules/cpus.py)."""
-    cost_s = held(facts).making_s + held(facts).transport_s  # handing over a batch takes a turn of the worker as well
+    waits = held(facts)
+    cost_s = waits.making_s + waits.handover_s + waits.transport_s  # handing over a batch takes a turn of the worker as well
     weight = severity(facts, cost_s)
     if weight is Severity.INFO or not cpus.saturated(facts):
         return None

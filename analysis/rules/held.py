@@ -23,12 +23,13 @@ class Held:
     start_s: float  # the loader's only start: a longer run spreads it
     restart_s: float  # its starts in later epochs
     making_s: float  # a batch was being made; without workers, by the main process itself
+    handover_s: float  # it was made, and its worker had not handed it over
     transport_s: float
     sampler_s: float
 
     @property
     def total_s(self) -> float:
-        return self.start_s + self.restart_s + self.making_s + self.transport_s + self.sampler_s
+        return self.start_s + self.restart_s + self.making_s + self.handover_s + self.transport_s + self.sampler_s
 
 
 def held(facts: Facts) -> Held:
@@ -42,10 +43,10 @@ def held(facts: Facts) -> Held:
     if num_workers(facts) == 0:
         making = sum(stages.get(stage, 0.0) for stage in MAKING)
     else:
-        making = stages.get("wait", 0.0) - waits.get("epoch_start", 0.0) - waits.get("transport", 0.0)
+        making = stages.get("wait", 0.0) - sum(waits.get(kind, 0.0) for kind in ("epoch_start", "handover", "transport"))
         making = making if making > ROUNDING_S else 0.0
     transport = stages.get("transport", 0.0) + waits.get("transport", 0.0)
-    return Held(once, again, making, transport, stages.get("sampler", 0.0))
+    return Held(once, again, making, waits.get("handover", 0.0), transport, stages.get("sampler", 0.0))
 
 
 def steady_share(facts: Facts) -> float:

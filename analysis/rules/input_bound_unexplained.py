@@ -59,6 +59,7 @@ def _largest(facts: Facts) -> tuple[str, float]:
     named = [
         ("making batches", parts.making_s),
         ("the start of later epochs", parts.restart_s),
+        ("workers that hand over their batches late", parts.handover_s),
         ("transport", parts.transport_s),
         ("the sampler", parts.sampler_s),
     ]

@@ -22,7 +22,7 @@ def check(facts: Facts) -> Finding | None:
     loader = facts.loader
     if loader is None or not num_workers(facts) or loader.pickle_bytes is None or loader.pickle_bytes <= MAX_PICKLE_BYTES:
         return None
-    sending_s = held(facts).transport_s + held(facts).making_s * making_share(facts, "transport")
+    sending_s = held(facts).handover_s + held(facts).transport_s + held(facts).making_s * making_share(facts, "transport")
     cost_s = min(WON * sending_s, PICKLE_S_PER_BYTE * loader.pickle_bytes * batches_per_step(facts))
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:

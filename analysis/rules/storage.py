@@ -47,12 +47,12 @@ def spared_s(facts: Facts, share: float) -> float:
     """Seconds per step that are spared at most if this share of the making of batches were gone.
 
     Workers make batches beside the step: of S / W, only what is longer than C is waited for, and what else is waited for shrinks with S. A
-    batch that is ready travels while the next one is made; where that holds Python's lock (a page fault of a memory map does), it waits
-    there too, so that lack of workers shows as transport.
+    batch that is ready is handed over while the next one is made; where that holds Python's lock (a page fault of a memory map does), it
+    waits there too, so that lack of workers shows as a late handover.
     """
     waits, supply = held(facts), supply_s(facts)
     if supply is None:
         return waits.making_s * share
-    lack = min(waits.making_s + waits.transport_s, max(0.0, supply - compute_s(facts)))
+    lack = min(waits.making_s + waits.handover_s + waits.transport_s, max(0.0, supply - compute_s(facts)))
     left = max(0.0, supply * (1 - share) - compute_s(facts))
     return max(0.0, waits.making_s - lack) * share + max(0.0, lack - left)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from feedline.profiler import clock, masks
-from feedline.profiler.events import Flag, Stage, batch_key
+from feedline.profiler.events import UNMEASURED, Flag, Stage, batch_key
 from feedline.profiler.record.recorder import Inside, Span, recorder
 from feedline.profiler.store.segment import window_of
 from feedline.profiler.taps.batch import describe, rows
@@ -325,21 +325,24 @@ def watch_queue(queue: Any, state: State) -> None:
     """Time receiving and unpickling, in whichever thread gets from the queue. Instance attributes: other queues are not touched."""
     receive, get = queue._recv_bytes, type(queue).get
     itself = weakref.ref(queue)  # a cycle would keep its pipes open until the next garbage collection
-    received: list[tuple[int, int, int]] = []  # when a pickle's first byte was there, this thread's CPU time, the pickle's length
+    received: list[tuple[int, int, int, int]] = []  # when a pickle's first byte was there (by all three clocks), and its length
 
     def watched_receive(*args: Any) -> Any:
-        begin, cpu = clock.wall_ns(), clock.cpu_ns()
+        own = (0, UNMEASURED) if recorder.main is None else (clock.cpu_ns(), clock.counters.runqueue_ns())
+        begin = clock.wall_ns()
         pickled = receive(*args)
-        received.append((begin, cpu, len(pickled)))
+        received.append((begin, *own, len(pickled)))
         return pickled
 
     def watched_get(*args: Any, **kwargs: Any) -> Any:
         item = get(itself(), *args, **kwargs)
         end, cpu_end = clock.wall_ns(), clock.cpu_ns()
         while received:
-            begin, cpu, length = received.pop()
+            begin, cpu, runqueue, length = received.pop()
             if recorder.main is not None:
-                recorder.main.add(Stage.TRANSPORT, begin, end - begin, cpu_end - cpu, nbytes=length, source=state.loader)
+                known = runqueue != UNMEASURED and (now := clock.counters.runqueue_ns()) != UNMEASURED
+                own = (clock.cpu_ns() - cpu, now - runqueue) if known else (UNMEASURED, UNMEASURED)
+                recorder.main.add(Stage.TRANSPORT, begin, end - begin, *own, nbytes=length, source=state.loader)
         return item
 
     queue._recv_bytes, queue.get = watched_receive, watched_get

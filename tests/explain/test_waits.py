@@ -1,10 +1,18 @@
 """Waiting has a cause, read off when each batch was made."""
 
-from explain.made_up_records import MadeUp
+import ctypes
 
+import pytest
+import torch
+from explain.made_up_records import MadeUp
+from torch.utils.data import DataLoader, Dataset
+
+import feedline
+from feedline.analysis.build import build
 from feedline.analysis.steps import partition
-from feedline.analysis.waits import classify, ready_share, ready_times
-from feedline.profiler.events import Flag
+from feedline.analysis.waits import classify, ready_share, ready_times, sent_times
+from feedline.profiler.events import Flag, Stage, batch_key
+from feedline.profiler.store.read import Run
 
 
 def waits(made: dict[int, int], asks: list[tuple[int, int]], flags: dict[int, int] | None = None) -> dict[str, int]:
@@ -55,3 +63,55 @@ def test_the_share_of_requests_that_found_their_batch():
         worker.fetched(made - 1, made, batch)
 
     assert ready_share(partition(main.process()).asked, ready_times([worker.process()])) == 0.5
+
+
+def test_a_batch_that_its_worker_had_no_turn_to_send_is_handed_over_late():
+    main, worker = MadeUp(), MadeUp(role="worker", loader=0, worker=0)
+    main.next(20, 90).backward(90, 91).update(91, 92)
+    worker.fetched(9, 10, 0).span(Stage.PICKLE, 60, 70, number=batch_key(0, 0), cpu=5)
+    found = classify(partition(main.process()), ready_times([worker.process()]), sent_times([worker.process()]))
+
+    assert {kind: int(ns.sum()) for kind, ns in found.items() if ns.any()} == {"handover": 45, "transport": 25}
+
+
+def test_a_main_thread_that_waits_for_the_worker_while_it_receives_is_not_busy_with_transport():
+    main = MadeUp()
+    main.next(20, 90).span(Stage.TRANSPORT, 30, 80, cpu=10, runqueue=5).backward(90, 91).update(91, 92)
+    steps = partition(main.process())
+    found = classify(steps, {}, {})
+
+    assert {name: int(steps.stages[name].sum()) for name in ("wait", "transport")} == {"wait": 20 + 35, "transport": 15}
+    assert {kind: int(ns.sum()) for kind, ns in found.items() if ns.any()} == {"starved": 20, "handover": 35}
+
+
+class HoldsPythonsLock(Dataset):
+    """As a page fault of a memory map does."""
+
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, index):
+        ctypes.PyDLL(None).usleep(20_000)
+        return torch.zeros(10), 0
+
+
+@pytest.fixture
+def one_thread():
+    """Threads of torch that spin for each other make steps long on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_a_worker_that_holds_pythons_lock_hands_over_late_and_its_transport_is_short(tmp_path, one_thread):
+    net = torch.nn.Linear(10, 3)
+    optimizer = torch.optim.SGD(net.parameters())
+    with feedline.record(tmp_path / "run", strict=True):
+        for images, labels in DataLoader(HoldsPythonsLock(), batch_size=2, num_workers=1, prefetch_factor=4):
+            torch.nn.functional.cross_entropy(net(images), labels).backward()
+            optimizer.step()
+    step = build(Run.open(tmp_path / "run")).step
+
+    assert step.waits["handover"] > 0.5 * step.mean_s
+    assert step.stages["transport"] < 0.3 * step.waits["handover"]

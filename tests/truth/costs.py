@@ -89,7 +89,7 @@ class Bar:
         """What the step waits for batches that are being made, or makes them itself."""
         if self.alone:
             return self.stage(*INLINE)
-        return max(self.stage("wait") - self.wait("epoch_start") - self.wait("transport"), 0.0)
+        return max(self.stage("wait") - self.wait("epoch_start") - self.wait("handover") - self.wait("transport"), 0.0)
 
     @property
     def batches(self) -> float:
