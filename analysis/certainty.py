@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from feedline.analysis.computing import queued_ns
 from feedline.analysis.facts import Certainty
 from feedline.analysis.gather import Gathered
 from feedline.analysis.rested import FloatArray
 from feedline.analysis.rules.held import MAKING
 from feedline.analysis.waits import classify
+from feedline.profiler.events import Stage
 from feedline.profiler.noise_scale import student
 
 WAITING = ("wait", "transport", "epoch_start", "sampler", *MAKING)
@@ -28,13 +30,22 @@ def certainty(rank: Gathered, starts_once: bool) -> Certainty | None:
     if starts_once:
         waiting = waiting - rank.stages.get("epoch_start", 0.0) - classify(steps, rank.ready)["epoch_start"]
     waiting = np.maximum(waiting, 0.0)
-    if rank.estimate is not None:
-        lies = sum(rank.estimate.lies.get(name, 0.0) for name in WAITING)
-        known = replace(rank.estimate, lies={"input": lies, "rest": 1 - lies})
-        sampled = known.sampled({"input": waiting, "rest": steps.wall - waiting})
-        return Certainty(sampled.recorded + sampled.counted, sampled.share_low["input"], sampled.share_high["input"])
-    low, high = interval(waiting[rank.first :], steps.wall[rank.first :].astype(float))
-    return Certainty(len(steps.wall) - rank.first, low, high)
+    inside = queued_ns(rank.main, steps, Stage.NEXT)
+    queued = queued_ns(rank.main, steps, Stage.NEXT, Stage.FORWARD, Stage.BACKWARD)
+    low, high = _interval(rank, waiting, steps.wall.astype(float))
+    own = _interval(rank, np.maximum(waiting - inside, 0.0), (steps.wall - queued).astype(float))
+    number = rank.estimate.stand_for if rank.estimate is not None else len(steps.wall) - rank.first
+    return Certainty(number, low, high, *own)
+
+
+def _interval(rank: Gathered, waiting: FloatArray, wall: FloatArray) -> tuple[float, float]:
+    """Of the share of ``waiting`` in ``wall``, float64 [steps] each."""
+    if rank.estimate is None:
+        return interval(waiting[rank.first :], wall[rank.first :])
+    lies = sum(rank.estimate.lies.get(name, 0.0) for name in WAITING)
+    known = replace(rank.estimate, lies={"input": lies, "rest": 1 - lies})
+    sampled = known.sampled({"input": waiting, "rest": np.maximum(wall - waiting, 0.0)})
+    return sampled.share_low["input"], sampled.share_high["input"]
 
 
 def interval(part: FloatArray, whole: FloatArray) -> tuple[float, float]:

@@ -4,7 +4,7 @@ import numpy as np
 
 from feedline.analysis.model import Flop, Gauge
 from feedline.analysis.steps import Steps
-from feedline.analysis.timeline import overlap
+from feedline.analysis.timeline import IntArray, overlap
 from feedline.profiler.events import Stage
 from feedline.profiler.store.read import Process
 
@@ -38,6 +38,16 @@ def runqueue_s(main: Process, steps: Steps, first: int, *stages: Stage) -> float
     at = np.maximum(np.searchsorted(begin, records["start"], "right") - 1, 0)
     inside = (records["start"] >= begin[at]) & (records["start"] < end[at])
     return float(records["runqueue"][inside].sum()) / len(begin) / 1e9 if inside.any() else None
+
+
+def queued_ns(main: Process, steps: Steps, *stages: Stage) -> IntArray:
+    """int64 [steps], ns that the main thread was runnable without a CPU, in these stages; 0 where that was not measured."""
+    records = main.of(*stages)
+    records = records[(records["runqueue"] > 0) & (records["thread"] == 0)]
+    at = np.searchsorted(steps.start, records["start"], "right") - 1
+    inside = (at >= 0) & (records["start"] < np.append(steps.boundaries.end, 0)[at])
+    queued = np.minimum(records["runqueue"], records["wall"])[inside]
+    return np.minimum(np.bincount(at[inside], queued, len(steps.start)).astype(np.int64), steps.wall)
 
 
 def cpu_s(steps: Steps, first: int, gauge: Gauge, origin_ns: int) -> float | None:

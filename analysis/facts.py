@@ -42,11 +42,20 @@ class Certainty:
     Attributes:
         steps: that count in the mean.
         low, high: 95 % interval of the share; 0 and 1 where one step tells nothing.
+        own_low, own_high: the same of the time in which the main thread did not wait for a CPU: that comes in few long pieces, where other
+            programs want the CPUs, and says nothing of the training. None: as low and high.
     """
 
     steps: int
     low: float
     high: float
+    own_low: float | None = None
+    own_high: float | None = None
+
+    @property
+    def own(self) -> tuple[float, float]:
+        """``own_low`` and ``own_high``."""
+        return (self.low if self.own_low is None else self.own_low), (self.high if self.own_high is None else self.own_high)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ def check(facts: Facts) -> Finding | None:
     sure = facts.certainty
     if sure is None or not _too_short(sure, facts.loader is not None):
         return None
-    aside = ", the loader's start aside," if held(facts).start_s > 0 else ""
+    left_out = [what for what, is_left in (("the loader's start", held(facts).start_s > 0), ("waits for a CPU", _queued(sure))) if is_left]
+    aside = f", {' and '.join(left_out)} aside," if left_out else ""
     took = f"the input{aside} took {between(sure)} of " if facts.loader and sure.steps > 1 else ""
     return Finding(
         CAUSE,
@@ -31,6 +32,11 @@ def check(facts: Facts) -> Finding | None:
         fix=f"let it train for {count(needed(sure))} steps or more",
         disproof="the same shares in a longer run",
     )
+
+
+def _queued(sure: Certainty) -> bool:
+    """Whether waiting for a CPU makes a difference that is seen."""
+    return any(f"{100 * own:.0f}" != f"{100 * whole:.0f}" for own, whole in zip(sure.own, (sure.low, sure.high), strict=True))
 
 
 def _counted(facts: Facts, sure: Certainty) -> str:
@@ -48,29 +54,30 @@ def enough_steps(facts: Facts) -> bool:
 
 
 def _too_short(sure: Certainty, loader: bool) -> bool:
-    return sure.steps < FEWEST or (loader and sure.low < MIN_WAIT_SHARE and sure.high >= HIGH_SHARE)
+    return sure.steps < FEWEST or (loader and sure.own[0] < MIN_WAIT_SHARE and sure.own[1] >= HIGH_SHARE)
 
 
 def _evidence(facts: Facts, sure: Certainty) -> list[Evidence]:
     found = [Evidence("steps counted", sure.steps, "steps"), Evidence("mean step so far", facts.step.mean_s, "s")]
     if facts.loader is None or sure.steps < 2:
         return found
-    ends = (("lower", sure.low), ("upper", sure.high))
+    ends = zip(("lower", "upper"), sure.own, strict=True)
     shares = [Evidence(f"{end} end of the 95 % interval of the input's share", value, SHARE) for end, value in ends]
     return [*found, Evidence("share of the input so far", steady_share(facts), SHARE), *shares]
 
 
 def needed(sure: Certainty) -> int:
     """Steps for an interval that does not reach from the gate to a high share: it narrows with the square root of their number."""
-    wider = (sure.high - sure.low) / (HIGH_SHARE - MIN_WAIT_SHARE)
+    wider = (sure.own[1] - sure.own[0]) / (HIGH_SHARE - MIN_WAIT_SHARE)
     return max(2 * FEWEST, math.ceil(sure.steps * wider**2)) if sure.steps >= FEWEST else 2 * FEWEST
 
 
 def between(sure: Certainty) -> str:
     """The interval in words: ``28 to 51 % (95 % interval)``."""
-    if not round(100 * sure.high):
-        return f"at most {share(sure.high)} (95 % interval)"
-    return f"{100 * sure.low:.0f} to {100 * sure.high:.0f} % (95 % interval)"
+    low, high = sure.own
+    if not round(100 * high):
+        return f"at most {share(high)} (95 % interval)"
+    return f"{100 * low:.0f} to {100 * high:.0f} % (95 % interval)"
 
 
 def unsure(facts: Facts) -> str:

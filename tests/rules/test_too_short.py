@@ -2,12 +2,18 @@
 
 import numpy as np
 import pytest
+from explain.made_up_records import MadeUp
 from rules.made_up import made_up_facts, waiting
 
-from feedline.analysis.certainty import interval
+from feedline.analysis.certainty import certainty, interval
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import Certainty
+from feedline.analysis.gather import Gathered
 from feedline.analysis.rules import too_short
+from feedline.profiler.events import Stage, batch_key
+from feedline.profiler.store.layout import rank_folder
+from feedline.profiler.store.manifest import Manifest
+from feedline.profiler.store.read import Rank
 
 
 @pytest.mark.parametrize(
@@ -53,3 +59,26 @@ def test_the_interval_of_a_share_holds_it_19_times_in_20():
 
     assert 0.90 < held / 500 < 0.98
     assert interval(np.ones(1), np.ones(1)) == (0.0, 1.0)
+
+
+def test_waits_for_a_cpu_make_no_run_too_short():
+    facts = waiting(60.0, certainty=Certainty(394, 0.0, 0.41, 0.22, 0.31))
+    short = waiting(60.0, certainty=Certainty(394, 0.0, 0.41, 0.02, 0.31))
+
+    assert diagnose(facts)[0].cause != "too_short" and "(0 to 41 % with 95 % confidence)" in verdict(diagnose(facts), facts)
+    assert "the input, waits for a CPU aside, took 2 to 31 % (95 % interval) of" in verdict(diagnose(short), short)
+
+
+def test_the_interval_of_steps_that_lost_their_cpu_a_few_times_is_that_of_the_others(tmp_path):
+    main = MadeUp()
+    for batch in range(40):
+        at, lost = batch * 200_000, 90_000 if batch in (7, 21, 33) else 0
+        taken = at + 4_000 + batch % 5 * 100 + lost
+        main.span(Stage.NEXT, at, taken, number=batch_key(0, batch), extra=2, cpu=3_000, runqueue=lost)
+        main.forward(taken, taken + 20_000).backward(taken + 20_000, taken + 30_000).update(taken + 30_000, taken + 40_000)
+    rank = Rank(rank_folder(tmp_path, 0), 0, 0, Manifest(), [])
+    rank.__dict__["processes"] = [main.process()]
+    sure = certainty(Gathered.of(rank), starts_once=True)
+
+    assert sure.high - sure.low > 0.05 and sure.own[1] - sure.own[0] < 0.01
+    assert sure.own[1] < sure.high
