@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 
-from feedline.analysis.comm.model import LateRank
-from feedline.analysis.comm.summary import compare
+from feedline.analysis.between_ranks import NOTHING, compared
+from feedline.analysis.comm.model import Communication
+from feedline.analysis.comm.what_if import on_time
+from feedline.analysis.finding import Finding, Severity, interval
+from feedline.analysis.gather import Gathered
 from feedline.analysis.quantities import seconds
-from feedline.analysis.scaling.basis import MOST, collectives
+from feedline.analysis.rules.late_rank import CAUSE, answer, predicted
 from feedline.analysis.scaling.efficiency import Point
+from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Run
 
 MATTERS = 0.05  # of the step, as everywhere
@@ -17,23 +21,33 @@ def late_of(launch: Sequence[Run], point: Point) -> str:
     """A sentence on the rank that is late again and again and costs more than 5 % of the step; empty: none is, or it cannot be told.
 
     Args:
-        launch: of up to MOST ranks; of more, `feedline ranks` tells.
+        launch: the folders of one launch.
         point: what it measured.
     """
-    ranks = [rank for run in launch for rank in run.ranks.values()]
-    if len(ranks) > MOST or point.step_s is None:
+    gathered: dict[int, Gathered] = {}
+    for run in launch:
+        for number, rank in sorted(run.ranks.items()):
+            try:
+                gathered[number] = Gathered.of(rank)
+            except FeedlineError:  # the points' notes say so
+                continue
+    found = compared(gathered, gathered[min(gathered)], None, NOTHING, []) if gathered else None
+    return sentence(found.communication, point) if found else ""
+
+
+def sentence(comm: Communication, point: Point) -> str:
+    """The same of ranks that were compared: with the number and the words of `feedline report`."""
+    late = next((one for one in comm.late if one.persistent), None)
+    if late is None or point.step_s is None:
         return ""
-    found = compare([one for rank in ranks if (one := collectives(rank)) is not None])
-    late = next((one for one in found.communication.late if one.persistent), None) if found else None
-    if late is None or _cost_s(late) < MATTERS * point.step_s:
+    told = answer(comm, on_time(late.rank))
+    cost_s = told.gain_s if told else late.waited_s if late.cost_s is None else late.cost_s
+    if cost_s < MATTERS * point.step_s:
         return ""
-    what = STAGES.get(late.phase, late.phase)
+    finding = Finding(CAUSE, Severity.of(cost_s / point.step_s), says="", cost_s=cost_s, **predicted(told))
+    saved = f"{seconds(cost_s)} of each {seconds(point.step_s)} step can be saved"
     return (
         f"with {point.ranks} ranks, rank {late.rank} is {seconds(late.late_s)} late in {late.steps} of {late.all_steps} steps "
-        f"({what} takes {seconds(late.excess_s)} longer there): up to {seconds(_cost_s(late))} of each {seconds(point.step_s)} step is "
-        "waiting for it, not communication"
+        f"({STAGES.get(late.phase, late.phase)} takes {seconds(late.excess_s)} longer there), which is not communication: "
+        + (f"the replay predicts that {saved} ({interval(finding)})" if finding.predicted else f"up to {saved}")
     )
-
-
-def _cost_s(late: LateRank) -> float:
-    return late.waited_s if late.cost_s is None else late.cost_s

@@ -5,6 +5,7 @@ from comm_tap.launching import launch, say_what_went_wrong
 from truth import one_number
 
 from feedline.analysis.build import build
+from feedline.analysis.quantities import seconds
 from feedline.analysis.reports import terminal
 from feedline.analysis.scaling.late import late_of
 from feedline.analysis.scaling.measured import point_of
@@ -33,7 +34,8 @@ def test_the_rank_that_decodes_larger_images_is_named_with_its_decoding(tmp_path
 def test_a_late_rank_of_two_costs_one_number_and_the_throughput_is_of_both(tmp_path, phase):
     say_what_went_wrong(launch(tmp_path, "late_rank.py", 2, phase))
 
-    report = build(Run.open(tmp_path / "run"))
+    run = Run.open(tmp_path / "run")
+    report = build(run)
     one_number.check(report)
 
     found = next(finding for finding in report.findings if finding.cause == "late_rank")
@@ -43,6 +45,7 @@ def test_a_late_rank_of_two_costs_one_number_and_the_throughput_is_of_both(tmp_p
     assert 0.03 < found.cost_s < 0.06, "it sleeps 40 ms longer than the other"
     answers = {one.what: one for one in report.comm.what_if}
     assert "no late rank" not in answers and answers["rank 1 on time"].gain_s == found.cost_s
+    assert f"the replay predicts that {seconds(found.cost_s)} of each " in late_of([run], point_of([run]))
     pace = report.throughput
     assert pace.ranks == 2 and pace.all_ranks_samples_per_s == pytest.approx(2 * pace.samples_per_s, rel=0.1)
     assert "samples/s of 2 ranks" in terminal.render(report)

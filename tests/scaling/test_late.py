@@ -1,0 +1,46 @@
+"""The late rank in `feedline scale`: of any number of ranks, with the number and the words of `feedline report`."""
+
+from dataclasses import dataclass, replace
+
+from communication.made_up import Training, always, train
+
+from feedline.analysis.build import build
+from feedline.analysis.comm.summary import compare
+from feedline.analysis.quantities import seconds
+from feedline.analysis.scaling import late
+from feedline.analysis.scaling.efficiency import Point
+from feedline.analysis.scaling.measured import point_of
+from feedline.profiler.store.read import Run
+
+RANKS, STEPS, LATE = 10, 24, 7
+
+
+def test_one_of_ten_ranks_that_is_always_late_is_named(synthetic, tmp_path, monkeypatch):
+    """Its lateness costs nothing here: steps of made-up ranks have one length, so the least that matters is set to 0."""
+
+    @dataclass(frozen=True)
+    class Always(synthetic.Plan):
+        def late_rank(self, step):
+            return LATE
+
+    for number in range(RANKS):
+        synthetic.write_rank(tmp_path / "run", Always(RANKS, STEPS, 4, per_host=RANKS), number)
+    monkeypatch.setattr(late, "MATTERS", 0.0)
+    run = Run.open(tmp_path / "run")
+
+    said = late.late_of([run], point_of([run]))
+
+    assert said.startswith(f"with {RANKS} ranks, rank {LATE} is {seconds(build(run).comm.late[0].late_s)} late in ")
+
+
+def test_what_it_costs_is_what_the_report_says_and_a_bound_only_where_the_replay_refuses():
+    comm = compare(train(Training(ranks=12, late=always(LATE, range(30), "wait", 40.0))).ranks).communication
+    point = Point(12, 1000.0, batch=20.0)
+    (told,) = [one for one in comm.what_if if one.what == f"rank {LATE} on time"]
+    (worst,) = comm.late
+
+    refused = replace(comm, what_if=[], late=[replace(worst, cost_s=None)])
+
+    assert f"the replay predicts that {seconds(told.gain_s)} of each 240 ms step can be saved (" in late.sentence(comm, point)
+    assert "up to" not in late.sentence(comm, point)
+    assert f": up to {seconds(worst.waited_s)} of each 240 ms step can be saved" in late.sentence(refused, point)
