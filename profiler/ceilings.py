@@ -90,6 +90,7 @@ class Ceilings:
         peak_flops: FLOP/s of the device; its source is the ceiling of the same value in the list.
         sample_bytes: mean bytes of one file of the data set.
         cores: that this process may use, at most the cgroup quota.
+        conclusion: what they come to, as `feedline probe` prints it; empty: too little was measured, or an older feedline wrote the file.
     """
 
     ceilings: list[Ceiling]
@@ -99,6 +100,7 @@ class Ceilings:
     sample_bytes: float | None = None
     cores: float | None = None
     notes: list[str] = field(default_factory=list)
+    conclusion: str = ""
     schema_version: int = CEILINGS_SCHEMA_VERSION
 
     def write(self, path: Path) -> None:

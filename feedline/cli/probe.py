@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,7 @@ class Probe:
         from feedline.analysis.reports.console import Console
         from feedline.analysis.reports.progress import building
         from feedline.cli import probe_table
+        from feedline.cli.probe_says import conclusion
         from feedline.pipelines.probes import parts
 
         console = Console(quiet=args.quiet)
@@ -51,6 +53,7 @@ class Probe:
                 found += parts.run(subject, part)
                 done()
         ceilings = parts.together(subject, found, notes)
+        ceilings = replace(ceilings, conclusion=conclusion(ceilings))
         for part in probe_table.shown(ceilings):
             console.print(part)
         if args.output is not None:

@@ -26,8 +26,8 @@ def shown(ceilings: Ceilings) -> Iterator[RenderableType]:
         yield Text("Not measured", style="bold underline")
         yield from reasons
     yield from (Padding(Text(line), (1, 0, 0, 0)) for line in remarks(ceilings))
-    if said := probe_says.conclusion(ceilings):
-        yield Padding(Text(said, style="bold"), (1, 0, 1, 0))
+    if ceilings.conclusion:
+        yield Padding(Text(ceilings.conclusion, style="bold"), (1, 0, 1, 0))
 
 
 def table(measured: list[Ceiling]) -> Table:
