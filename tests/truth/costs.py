@@ -85,11 +85,17 @@ class Bar:
         return self.stage("transport") + self.wait("transport")
 
     @property
+    def sending(self) -> float:
+        """From when a batch was made until it is there."""
+        return self.wait("handover") + self.transport
+
+    @property
     def making(self) -> float:
         """What the step waits for batches that are being made, or makes them itself."""
         if self.alone:
             return self.stage(*INLINE)
-        return max(self.stage("wait") - self.wait("epoch_start") - self.wait("handover") - self.wait("transport"), 0.0)
+        waited = self.stage("wait") - sum(self.wait(kind) for kind in ("epoch_start", "handover", "transport"))
+        return waited if waited > 1e-9 else 0.0  # times are whole nanoseconds
 
     @property
     def batches(self) -> float:
@@ -136,7 +142,7 @@ def spared(bar: Bar, share: float) -> float:
     if not bar.number or not bar.crew.get("fetch_mean_s"):
         return bar.making * share
     supply = bar.work / bar.number
-    lack = min(bar.making + bar.transport, max(supply - bar.computing, 0.0))
+    lack = min(bar.making + bar.sending, max(supply - bar.computing, 0.0))
     return max(bar.making - lack, 0.0) * share + max(lack - max(supply * (1 - share) - bar.computing, 0.0), 0.0)
 
 
@@ -248,9 +254,9 @@ def too_long(bar: Bar) -> float:
     return took * max(0.0, 1 - bar.evidence("take at most") / per_time) + bar.evidence("on the same threads", 0.0)
 
 
-def moved_twice(bar: Bar, sent: float, most: float, *stages: str) -> float:
-    """Of transport and of these stages, what ``sent`` bytes per batch need less, with 24 ms of ``most`` ms for 38.5 MB."""
-    moving = bar.transport + bar.making * min(1.0, sum(bar.cost(one) for one in stages) / bar.cost("total"))
+def moved_twice(bar: Bar, taking: float, sent: float, most: float, *stages: str) -> float:
+    """Of taking batches and of these stages, what ``sent`` bytes per batch need less, with 24 ms of ``most`` ms for 38.5 MB."""
+    moving = taking + bar.making * min(1.0, sum(bar.cost(one) for one in stages) / bar.cost("total"))
     return min((1 - 24 / most) * moving, (most - 24) * 1e-3 / 38.5e6 * sent * bar.batches)
 
 
@@ -304,8 +310,8 @@ COSTS: dict[str, Formula] = {
     "fewer_workers": lambda bar: [bar.mean - bar.once - step_alone(bar)],
     "made_one_by_one": lambda bar: [bar.making],
     "epoch_restart": lambda bar: [restarts(bar)],
-    "objects_in_queue": lambda bar: [moved_twice(bar, bar.loader["pickle_bytes"], 447, "transport")],
-    "custom_collate": lambda bar: [moved_twice(bar, bar.loader["batch_bytes"], 135, "collate", "transport")],
+    "objects_in_queue": lambda bar: [moved_twice(bar, bar.sending, bar.loader["pickle_bytes"], 447, "transport")],
+    "custom_collate": lambda bar: [moved_twice(bar, bar.transport, bar.loader["batch_bytes"], 135, "collate", "transport")],
     "slow_for_its_bytes": lambda bar: [too_long(bar)],
     "blocked": lambda bar: [spared(bar, bar.blocked_by("unknown", "sleep", "lock", "network", "another process"))],
     "small_files": lambda bar: [spared(bar, bar.of_sample("read") or bar.blocked_by("file", "page fault"))],
@@ -318,7 +324,7 @@ COSTS: dict[str, Formula] = {
     "decode_bound": by_share("decode"),
     "augmentation_bound": by_share("augment"),
     "float32_on_host": lambda bar: [of_float32(bar)],
-    "cpu_saturated": lambda bar: [bar.making + bar.transport],
+    "cpu_saturated": lambda bar: [bar.making + bar.sending],
     "straggler_in_order": lambda bar: [out_of_order(bar)],
     "busy_neighbors": by_neighbors,
     "late_rank": of_late_rank,

@@ -45,7 +45,7 @@ def of_step(told: Any) -> Iterator[tuple[str, float]]:
     step, bar = told["step"], Bar(told)
     times = [bar.mean, *step["stages"].values(), *step["waits"].values(), bar.input, bar.once, bar.computing]
     times += [bar.transport, bar.making, bar.starts, bar.input - bar.once]
-    times.append(bar.starts - bar.once + bar.making + bar.transport + bar.stage("sampler"))  # less than the input beside a second loader
+    times.append(bar.starts - bar.once + bar.making + bar.sending + bar.stage("sampler"))  # less than the input beside a second loader
     yield from (("s", one) for one in times)
     yield from (("%", one / bar.mean) for one in times if bar.mean)
     yield from (("samples/s", one) for one in rates(told["throughput"]))
