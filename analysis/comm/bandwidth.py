@@ -142,7 +142,7 @@ def network(
         return Against(None, "the ranks' clocks cannot be compared, so what of a collective is transfer cannot be told from waiting")
     if len(matched.whole) and not matched.whole.any():
         return Against(None, "no group left the records of all its ranks, so what of a collective is transfer cannot be told from waiting")
-    return Against(None, "no bytes were seen to move")
+    return Against(None, "how many bytes collectives moved is not known, so their bandwidth is not either")
 
 
 def verdict(kind: Kind, ceilings: Ceilings | None, link_bytes_per_s: float | None = None) -> Against:

@@ -90,9 +90,11 @@ def sums(told: Any) -> Iterator[str]:
 
 
 def one_batch(bar: Bar) -> bool:
-    """Whether making a batch and what the step spends on it agree: where the main process makes one in each step, and no others."""
+    """Whether making a batch and what the step spends on it agree: where the main process makes one in each step and no others, and all
+    were recorded."""
     step, pace = bar.told["step"], bar.told["throughput"]
-    if bar.crew.get("processes") or not bar.making or step["sampled"] or step["evaluation_s"] or bar.crew.get("batches") != pace["steps"]:
+    others = bar.crew.get("processes") or step["evaluation_s"] or bar.crew.get("batches") != pace["steps"]
+    if others or not bar.making or step["sampled"] or pace["steps_in_detail"] < pace["steps"]:
         return True
     return alike(float(bar.crew["fetch_mean_s"]), bar.making, 0.05)
 
