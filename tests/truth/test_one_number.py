@@ -1,6 +1,7 @@
 """Contradictions planted into a report that has none: each is found."""
 
 import importlib
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,16 +9,20 @@ from pkgutil import iter_modules
 from typing import Any
 
 import pytest
+import torch
 from planted import photos
 from reports.made_up import VARIANTS, report
 from truth import one_number
 from truth.costs import COSTS, PART
 from warm_python import WarmPython
 
+import feedline
 from feedline.analysis import rules
+from feedline.analysis.build import build
 from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.model import Report
 from feedline.analysis.traces import rules as of_traces
+from feedline.profiler.store.read import Run
 
 MS = 1e-3
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train_imagefolder.py"
@@ -75,6 +80,37 @@ def with_step(**changes: Any) -> Callable[[Report], Report]:
 def test_a_planted_contradiction_is_found(plant: Callable[[Report], Report], found: str) -> None:
     with pytest.raises(AssertionError, match=found):
         one_number.check(plant(report()))
+
+
+class WarmsUp(torch.utils.data.Dataset[torch.Tensor]):
+    """The first batch of four takes 0.2 s, the others 8 ms."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.made += 1
+        time.sleep(0.05 if self.made <= 4 else 0.002)
+        return torch.rand(8)
+
+
+def test_the_first_batch_is_in_no_mean_of_what_a_batch_takes(tmp_path: Path) -> None:
+    model = torch.nn.Linear(8, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with feedline.record(tmp_path / "run", strict=True):
+        for batch in torch.utils.data.DataLoader(WarmsUp(), 4):
+            optimizer.zero_grad()
+            model(batch).sum().backward()
+            optimizer.step()
+
+    made = build(Run.open(tmp_path / "run"))
+
+    assert made.workers is not None and made.step is not None
+    assert made.workers.fetch_mean_s == pytest.approx(sum(made.step.stages[name] for name in ("dataset", "collate")), rel=0.05)
+    one_number.check(made)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
