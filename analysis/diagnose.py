@@ -25,7 +25,23 @@ MOST = 3  # findings that ask for a change: more is a list, not advice
 
 #: cause -> causes whose fix should wait for it, because it is more specific (it says *what* takes the CPU) or costs one setting.
 BEFORE: dict[str, frozenset[str]] = {
-    "slow_for_its_bytes": frozenset({"busy_neighbors", "too_few_workers", "small_files", "custom_collate", "cpu_saturated"}),
+    "slow_for_its_bytes": frozenset(
+        {
+            "busy_neighbors",
+            "too_few_workers",
+            "fewer_workers",
+            "made_one_by_one",
+            "epoch_restart",
+            "custom_collate",
+            "small_files",
+            "cold_storage",
+            "blocked",
+            "thread_oversubscription",
+            "oversize_images",
+            "float32_on_host",
+            "cpu_saturated",
+        }
+    ),
     "busy_neighbors": frozenset(
         {
             "too_few_workers",
@@ -34,6 +50,7 @@ BEFORE: dict[str, frozenset[str]] = {
             "epoch_restart",
             "small_files",
             "cold_storage",
+            "swapping",
             "thread_oversubscription",
             "oversize_images",
             "decode_bound",
@@ -71,7 +88,7 @@ BEFORE: dict[str, frozenset[str]] = {
 
 #: These say why workers cannot keep pace, and their fix names more workers where that helps. Without workers, ``too_few_workers`` goes
 #: first: it gains more.
-EXPLAINS_SLOW_WORKERS = ("blocked", "small_files", "cold_storage")
+EXPLAINS_SLOW_WORKERS = ("blocked", "small_files", "cold_storage", "swapping")
 
 #: cause -> causes that its fix makes pointless: without workers nothing goes through a queue, and none of them starts. What explains half
 #: of its cost or more, and keeps the workers, is told in its place.

@@ -24,6 +24,7 @@ from feedline.analysis.rules import (
     slow_for_its_bytes,
     small_files,
     straggler_in_order,
+    swapping,
     thread_oversubscription,
     too_few_workers,
 )
@@ -47,6 +48,7 @@ RULES: list[Rule] = [
     blocked.check,
     small_files.check,
     cold_storage.check,
+    swapping.check,
     # CPU
     thread_oversubscription.check,
     oversize_images.check,

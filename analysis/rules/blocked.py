@@ -3,7 +3,7 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
-from feedline.analysis.rules import cpus
+from feedline.analysis.rules import cpus, slow_for_its_bytes
 from feedline.analysis.rules.held import severity
 from feedline.analysis.rules.storage import MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s
 from feedline.analysis.rules.too_few_workers import advised
@@ -36,7 +36,8 @@ def check(facts: Facts) -> Finding | None:
     blocked, seen = cpus.blocked_share(facts), blocked_by(facts)
     if blocked is None or (seen is None and _reads(facts)):
         return None
-    others = {kind: part * blocked for kind, part in (seen or {UNKNOWN: 1.0}).items() if kind not in STORAGE}
+    named = (*STORAGE, LOCK) if slow_for_its_bytes.at_helpers(facts) else STORAGE
+    others = {kind: part * blocked for kind, part in (seen or {UNKNOWN: 1.0}).items() if kind not in named}
     elsewhere = sum(others.values())
     cost_s = spared_s(facts, elsewhere)
     weight = severity(facts, cost_s)

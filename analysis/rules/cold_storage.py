@@ -6,6 +6,7 @@ from feedline.analysis.quantities import share, size
 from feedline.analysis.rules.cpus import saturated
 from feedline.analysis.rules.held import severity
 from feedline.analysis.rules.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
+from feedline.analysis.rules.swapping import from_swap
 from feedline.analysis.rules.too_few_workers import advised
 
 CAUSE = "cold_storage"
@@ -19,7 +20,7 @@ def check(facts: Facts) -> Finding | None:
     blocked, traffic = storage_share(facts), facts.traffic
     if blocked is None or blocked <= MIN_BLOCKED_SHARE or traffic.disk_bytes is None or traffic.disk_bytes < MIN_DISK_BYTES:
         return None
-    if traffic.disk_bytes <= MIN_DISK_SHARE * (traffic.read_chars or 0.0):
+    if traffic.disk_bytes <= MIN_DISK_SHARE * (traffic.read_chars or 0.0) or from_swap(facts):
         return None
     cost_s = spared_s(facts, blocked)
     weight = severity(facts, cost_s)

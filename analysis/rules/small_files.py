@@ -14,6 +14,9 @@ MAX_READ_BYTES = 64 * 1024
 #: A sample that needs less than one read is not stored in files of its own (docs/rules.md).
 MIN_READS = 1.0
 
+#: CPU time of a small read with its part of opening and closing the file, in Python (docs/rules.md). More is spent on the bytes: unpacking.
+PER_CALL_S = 30e-6
+
 
 def check(facts: Facts) -> Finding | None:
     """Compare the bytes of a mean read with 64 KiB, where reading is a large part of the sample."""
@@ -22,7 +25,7 @@ def check(facts: Facts) -> Finding | None:
         return None
     if traffic.read_calls is None or traffic.read_chars / traffic.read_calls >= MAX_READ_BYTES:
         return None
-    reading = making_share(facts, "read") or storage_share(facts) or 0.0  # where no hook saw the reads
+    reading = making_share(facts, "read") * _of_calls(facts) or storage_share(facts) or 0.0  # where no hook saw the reads
     cost_s = spared_s(facts, reading)
     weight = severity(facts, cost_s)
     if reading < MIN_BLOCKED_SHARE or weight is Severity.INFO:
@@ -41,3 +44,12 @@ def check(facts: Facts) -> Finding | None:
         disproof="read time per sample that stays the same when 50 of the files are read from one tar",
         cost_s=cost_s,
     )
+
+
+def _of_calls(facts: Facts) -> float:
+    """Share (0 to 1) of reading that its calls take: they wait for storage, and cost some CPU time each."""
+    cost = facts.workers.per_sample.get("read") if facts.workers else None
+    if cost is None or not cost.cpu_s:
+        return 1.0
+    blocked_s, calls = cost.blocked_s or 0.0, facts.traffic.read_calls or 0.0
+    return (blocked_s + min(cost.cpu_s, calls * PER_CALL_S)) / (blocked_s + cost.cpu_s)

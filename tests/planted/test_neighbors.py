@@ -43,7 +43,6 @@ def test_what_waits_for_a_cpu_after_the_last_step_is_no_part_of_the_steps(warm_p
     assert report["step"]["runqueue_s"] <= waits * 1.001
 
 
-@pytest.mark.long  # whether the threads spin depends on who else wants the CPUs at that moment
 def test_threads_that_spin_for_a_cpu_are_named_and_one_thread_is_faster(warm_python, tmp_path):
     program = [*of_arrays(tmp_path)[:2], 2]
     with busy(*allowed(2)):

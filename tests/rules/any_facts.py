@@ -6,11 +6,12 @@ from typing import Any
 from hypothesis import strategies as st
 from rules.made_up import SAMPLE, made_up_facts
 
-from feedline.analysis.facts import Facts, Traffic
+from feedline.analysis.facts import Facts, Moved, Traffic
 from feedline.analysis.model import WAIT_KINDS, Cost
 
 ms = st.sampled_from([0.0, 0.3, 2.0, 9.0, 40.0, 300.0])
 some_bytes = st.sampled_from([None, 0.0, 900.0, 70e3, 2e6, 40e6])
+MOVED = [Moved(1.0, 5e5, 0.02, 0.0), Moved(3.0, 40e6, None, 1.0), Moved(0.0, 0.0, 0.0, 0.0)]
 stages = st.dictionaries(st.sampled_from(["epoch_start", "sampler", "read", "decode", "transport", "copy", "forward", "my stage"]), ms)
 samples = st.dictionaries(st.sampled_from([*SAMPLE, "transport", "user"]), st.tuples(ms, ms, ms))
 operations = st.dictionaries(st.sampled_from(["augment/ToTensor", "augment/a.Resize", "decode/load"]), ms)
@@ -54,6 +55,8 @@ fact_fields = st.fixed_dictionaries(
         "straggler_share": st.sampled_from([None, 0.4]),
         "ready_share": st.none(),
         "wait_share": st.sampled_from([0.0, 0.05, 0.6, 1.0]),
+        "swapped_in": st.sampled_from([None, 0.0, 40e6]),
+        "moved": st.dictionaries(st.sampled_from(["transport", "pin", "copy"]), st.sampled_from(MOVED)),
     },
 )
 
@@ -69,7 +72,7 @@ def any_facts(draw: st.DrawFn) -> Facts:
         settings=draw(settings),
         loader=draw(loader_fields),
         maker=draw(maker_fields),
-        traffic=Traffic(*draw(st.tuples(*[some_bytes] * 4))),
+        traffic=Traffic(*draw(st.tuples(*[some_bytes] * 6))),
         **changes,
     )
     assert facts.workers is not None

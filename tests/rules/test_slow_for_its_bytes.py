@@ -1,10 +1,10 @@
 from dataclasses import replace
 
 import pytest
-from rules.made_up import without_workers
+from rules.made_up import waiting, without_workers
 
 from feedline.analysis.diagnose import diagnose
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import Facts, Moved, Traffic
 from feedline.analysis.rules.slow_for_its_bytes import check
 
 
@@ -33,12 +33,60 @@ def test_threads_that_have_a_cpu_each_beside_other_programs_are_left():
 @pytest.mark.parametrize(
     "facts",
     [
-        spinning((0.9, 0.9, 0.0)),  # 9 times as long as its bytes
-        spinning((2.0, 0.2, 0.0)),  # nothing that the CPUs are to blame for
-        spinning(process_cpu_s=6.5e-3),  # one thread
+        spinning((0.4, 0.5, 0.0)),  # 9 times as long as its bytes
+        spinning((0.25, 3.0, 0.0)),  # it waits for a CPU, and computes no longer than its bytes explain
         spinning(settings={"collate": "padded"}),  # which may compute
-        spinning(process_cpu_s=None),
     ],
 )
 def test_what_the_figures_do_not_show_is_not_said(facts):
     assert check(facts) is None
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        spinning((2.0, 0.2, 0.0)),  # nothing that the CPUs are to blame for
+        spinning(process_cpu_s=6.5e-3),  # one thread
+        spinning(process_cpu_s=None),
+    ],
+)
+def test_where_no_figure_shows_the_cause_it_is_unknown(facts):
+    assert "why is unknown" in check(facts).says
+
+
+def test_threads_are_named_where_the_scheduler_lets_them_spin_only_a_little():
+    finding = diagnose(spinning((0.76, 2.3, 0.25)))[0]  # measured beside two busy loops; with one thread 0.05 ms on a CPU
+
+    assert finding.cause == "slow_for_its_bytes" and "set_num_threads(1)" in finding.fix
+
+
+def test_a_decoder_whose_helper_threads_lack_a_cpu_is_told_to_use_one_thread():
+    decode, looks = (1.0, 0.5, 30.0), {"blocked_by": {"lock": 1.0}, "blocked_looks": 40}
+    facts = waiting(sample={"decode": decode}, operations={"decode/PIL.AVIF": 31.5}, maker=looks, process_cpu_s=12e-3)
+
+    found = {finding.cause: finding for finding in diagnose(facts)}
+
+    assert "it waits until helper threads get a CPU" in found["slow_for_its_bytes"].says
+    assert "DEFAULT_MAX_THREADS = 1" in found["slow_for_its_bytes"].fix
+    assert "decode_bound" not in found and "blocked" not in found  # it is no lock of the program's own
+
+
+@pytest.mark.parametrize("pageable", [1.0, 0.0])
+def test_a_copy_to_the_device_is_slow_by_the_devices_clock_and_pageable_memory_is_why(pageable):
+    facts = waiting(moved={"copy": Moved(2.0, 20e6, None, pageable)})
+    facts = replace(facts, step=replace(facts.step, gpu_stages={"copy": 0.2}))
+
+    finding = check(facts)
+
+    if pageable:
+        assert "copy takes 200 ms per step to move 20.0 MB to the device" in finding.says and "pin_memory=True" in finding.fix
+    else:
+        assert finding is None  # from pinned memory: what else it is, is not known
+
+
+def test_page_faults_are_the_cause_only_where_their_pages_are_ten_times_the_bytes():
+    def faulting(faults: float) -> Facts:
+        return waiting(sample={"dataset": (30.0, 0.0, 0.0)}, traffic=Traffic(100e3, 1.0, 0.0, 0.0, minor_faults=faults, system_s=25e-3))
+
+    assert "8,000 page faults" in check(faulting(8000.0)).says
+    assert check(faulting(200.0)) is None

@@ -1,0 +1,166 @@
+"""What a stage should take for what it handles: bytes, pixels, calls. Upper bounds with their sources in docs/rules.md."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from feedline.analysis.facts import Facts, Moved
+from feedline.analysis.model import Cost
+from feedline.analysis.quantities import count, seconds, size
+from feedline.analysis.rules.handover import at_best_s
+from feedline.analysis.rules.held import held, making_share
+
+#: What any memory moves, into pages that are touched for the first time.
+MEMORY_B_PER_S = 2e9
+
+#: What collating a sample takes whatever its size: looking at its type, a pointer, a call.
+PER_SAMPLE_S = 20e-6
+
+#: Opening a file, or asking a library for a part of one, beside its bytes.
+PER_READ_S = 100e-6
+
+#: Beginning to decode an image, and a pixel of it: those of a progressive JPEG.
+PER_IMAGE_S, PER_PIXEL_S = 150e-6, 12e-9
+
+#: Python objects in a batch's pickle: what tensors take in it, and less than 10 kB of labels and names.
+TENSOR_PICKLE_BYTES, FEW_OBJECTS_BYTES = 1000, 10_000
+
+#: Beginning to pin a batch, or to copy it to a device.
+PER_BATCH_S = 1e-3
+
+
+@dataclass(frozen=True)
+class Work:
+    """One stage, with what it takes and what it should take at most.
+
+    Attributes:
+        stage: as in the report.
+        per: ``sample``, ``batch`` or ``step``.
+        task: what it does, in a sentence that goes on after "collate takes 3 ms per sample".
+        cost: seconds and bytes of one ``per``. Waiting for a CPU and being blocked are None where they were not measured.
+        should_s: what the task takes at most on a CPU of its own.
+        held_s: seconds of the mean step that the stage holds up.
+    """
+
+    stage: str
+    per: str
+    task: str
+    cost: Cost
+    should_s: float
+    held_s: float
+
+    @property
+    def working_s(self) -> float:
+        """Its time without waiting for a CPU."""
+        return (self.cost.cpu_s or 0.0) + (self.cost.blocked_s or 0.0)
+
+    @property
+    def lost_s(self) -> float:
+        """Seconds of the mean step that are too many."""
+        return self.held_s * max(0.0, 1 - self.should_s / self.cost.wall_s) if self.cost.wall_s > 0 else 0.0
+
+
+def works(facts: Facts) -> list[Work]:
+    """Every stage whose task is known."""
+    return [work for of_stage in OF_STAGES if (work := of_stage(facts)) is not None and work.cost.wall_s > 0]
+
+
+def copying_s(nbytes: float) -> float:
+    """Seconds that a sample's bytes take at most, on a CPU of its own."""
+    return nbytes / MEMORY_B_PER_S + PER_SAMPLE_S
+
+
+def calls(facts: Facts, stage: str) -> float:
+    """Calls per sample of a stage's operations."""
+    return sum(operation.calls for operation in facts.workers.operations if operation.stage == stage) if facts.workers else 0.0
+
+
+def _reading(facts: Facts) -> Work | None:
+    cost = _of_sample(facts, "read")
+    if cost is None or not cost.bytes:
+        return None
+    nbytes = max(cost.bytes, facts.traffic.read_chars or 0.0)  # what is unpacked from files, or the files themselves
+    should_s = nbytes / MEMORY_B_PER_S + calls(facts, "read") * PER_READ_S
+    task = f"to read {size(nbytes)}, which the page cache gives in less than {seconds(should_s)}"
+    return _making(facts, "read", task, replace(cost, bytes=nbytes), should_s)
+
+
+def _decoding(facts: Facts) -> Work | None:
+    cost, pixels = _of_sample(facts, "decode"), facts.workers.decoded_pixels if facts.workers else None
+    if cost is None or not pixels:
+        return None
+    should_s = calls(facts, "decode") * PER_IMAGE_S + pixels * PER_PIXEL_S
+    task = f"for {count(pixels)} pixels, which take a JPEG less than {seconds(should_s)}"
+    return _making(facts, "decode", task, cost, should_s)
+
+
+def _collating(facts: Facts) -> Work | None:
+    """torch's own collate copies bytes; where they are few, Python's time is most of it."""
+    cost = _of_sample(facts, "collate")
+    if cost is None or facts.setting("collate", "default") != "default" or (cost.bytes or 0.0) < MEMORY_B_PER_S * PER_SAMPLE_S:
+        return None
+    should_s = copying_s(cost.bytes or 0.0)
+    task = f"to copy {size(cost.bytes)}, which memory does in less than {seconds(should_s)}"
+    return _making(facts, "collate", task, cost, should_s)
+
+
+def _in_kernel(facts: Facts) -> Work | None:
+    """The kernel's part of a sample: it copies what is read, and gives memory for what is made."""
+    total, collate, system_s = _of_sample(facts, "total"), _of_sample(facts, "collate"), facts.traffic.system_s
+    if total is None or not total.cpu_s or not system_s:
+        return None
+    nbytes = sum(part or 0.0 for part in (facts.traffic.read_chars, collate.bytes if collate else None, _decoded_bytes(facts)))
+    should_s = nbytes / MEMORY_B_PER_S + (calls(facts, "read") + 1) * PER_READ_S
+    cost = Cost(system_s, system_s, 0.0, 0.0, nbytes, None)
+    held_s = held(facts).making_s * min(1.0, system_s / total.cpu_s)
+    task = f"for the {size(nbytes)} that are read and made, which take it less than {seconds(should_s)}"
+    return Work("the kernel", "sample", task, cost, should_s, held_s)
+
+
+def _receiving(facts: Facts) -> Work | None:
+    sent, per_step = facts.moved.get("transport"), held(facts).transport_s
+    if sent is None or not sent.times or facts.loader is None:
+        return None
+    should_s = at_best_s(facts).high / sent.times
+    task = f"to receive {size(facts.loader.batch_bytes)}, which takes less than {seconds(should_s)} in shared memory"
+    return Work("transport", "batch", task, _per_time(sent, per_step), should_s, per_step)
+
+
+def _pinning(facts: Facts) -> Work | None:
+    pinned, per_step = facts.moved.get("pin"), facts.step.stages.get("pin", 0.0)
+    if pinned is None or not pinned.times:
+        return None
+    nbytes = pinned.nbytes / pinned.times
+    should_s = nbytes / MEMORY_B_PER_S + PER_BATCH_S
+    task = f"to copy {size(nbytes)}, which memory does in less than {seconds(should_s)}"
+    return Work("pin", "batch", task, _per_time(pinned, per_step), should_s, per_step)
+
+
+def _copying(facts: Facts) -> Work | None:
+    """By the device's own clock: on the host a copy also waits for what the device has still to do."""
+    copied, device_s = facts.moved.get("copy"), (facts.step.gpu_stages or {}).get("copy")
+    if copied is None or not device_s:
+        return None
+    should_s = copied.nbytes / MEMORY_B_PER_S + PER_BATCH_S
+    task = f"to move {size(copied.nbytes)} to the device, which a bus does in less than {seconds(should_s)}"
+    return Work("copy", "step", task, Cost(device_s, None, None, None, copied.nbytes, None), should_s, device_s)
+
+
+OF_STAGES: tuple[Callable[[Facts], Work | None], ...] = (_reading, _decoding, _collating, _in_kernel, _receiving, _pinning, _copying)
+
+
+def _of_sample(facts: Facts, stage: str) -> Cost | None:
+    return facts.workers.per_sample.get(stage) if facts.workers else None
+
+
+def _making(facts: Facts, stage: str, task: str, cost: Cost, should_s: float) -> Work:
+    return Work(stage, "sample", task, cost, should_s, held(facts).making_s * making_share(facts, stage))
+
+
+def _per_time(moved: Moved, per_step_s: float) -> Cost:
+    cpu_s = None if moved.cpu_s is None else moved.cpu_s / moved.times
+    return Cost(per_step_s / moved.times, cpu_s, None, None, moved.nbytes / moved.times, None)
+
+
+def _decoded_bytes(facts: Facts) -> float | None:
+    decode = _of_sample(facts, "decode")
+    return decode.bytes if decode else None

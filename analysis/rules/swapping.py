@@ -1,0 +1,44 @@
+"""Samples wait for their own memory: the machine has moved it to swap."""
+
+from feedline.analysis.facts import Facts
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.quantities import share, size
+from feedline.analysis.rules.held import severity
+from feedline.analysis.rules.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
+
+CAUSE = "swapping"
+
+#: What the machine reads back from swap over what samples get from the disk: most of it (docs/rules.md).
+MIN_SWAP_SHARE = 0.50
+
+
+def from_swap(facts: Facts) -> bool:
+    """Whether most of what samples get from the disk is swap: the kernel counts both as bytes read and as major page faults."""
+    disk, rate = facts.traffic.disk_bytes, facts.throughput.samples_per_s
+    if not disk or disk < MIN_DISK_BYTES or not rate or not facts.swapped_in or not facts.traffic.major_faults:
+        return False
+    return facts.swapped_in >= MIN_SWAP_SHARE * disk * rate
+
+
+def check(facts: Facts) -> Finding | None:
+    """Look for samples that are blocked in page faults while the machine reads from swap."""
+    blocked = storage_share(facts)
+    if blocked is None or blocked <= MIN_BLOCKED_SHARE or not from_swap(facts) or facts.swapped_in is None:
+        return None
+    cost_s = spared_s(facts, blocked)
+    weight = severity(facts, cost_s)
+    if weight is Severity.INFO:
+        return None
+    return Finding(
+        CAUSE,
+        weight,
+        says=f"samples wait {share(blocked)} of their time for memory that comes back from swap, {size(facts.swapped_in)}/s",
+        evidence=[
+            Evidence("share of a sample's time blocked by storage", blocked, SHARE),
+            Evidence("read back from swap per second", facts.swapped_in, "B/s"),
+            Evidence("major page faults per sample", facts.traffic.major_faults or 0.0, "faults"),
+        ],
+        fix="keep less in memory (fewer workers, a smaller prefetch_factor, arrays instead of lists, a memory map), or get more memory",
+        disproof="samples that take as long after `swapoff -a`",
+        cost_s=cost_s,
+    )

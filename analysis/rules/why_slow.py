@@ -1,0 +1,197 @@
+"""Why a stage takes far longer than what it handles should: the first cause whose own figures show it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from feedline.analysis.facts import Facts
+from feedline.analysis.finding import SHARE, Evidence
+from feedline.analysis.quantities import count, number, share, size
+from feedline.analysis.rules import cpus
+from feedline.analysis.rules.expected import FEW_OBJECTS_BYTES, TENSOR_PICKLE_BYTES, Work
+from feedline.analysis.rules.held import num_workers
+from feedline.analysis.rules.storage import blocked_by
+
+#: A slower machine, or copying twice, does not explain so many times as long.
+FAR_OFF = 10
+
+#: Waiting for a CPU stretches a stage but does not make it compute longer. Three times what the task takes at most: two thirds are no task.
+NOT_THE_TASK = 3
+
+#: The largest part of something: more than all others together.
+MOST = 0.5
+
+#: Stages of the main process whose operations torch runs in parallel.
+SAME_THREADS = ("forward", "loss", "backward", "optimizer")
+
+#: Formats that are coded bit by bit (arithmetic coding in several passes): 10 and more times what a JPEG takes (docs/rules.md).
+SLOW_FORMATS = ("jpeg2000", "jp2", "j2k")
+
+PAGE_BYTES = 4096
+
+ONE_THREAD = (
+    "have the library work with one thread: PIL.AvifImagePlugin.DEFAULT_MAX_THREADS = 1, cv2.setNumThreads(0), "
+    "numcodecs.blosc.use_threads = False, or OMP_NUM_THREADS=1"
+)
+
+
+@dataclass(frozen=True)
+class Why:
+    """A cause of slowness.
+
+    Attributes:
+        says: goes on after what the stage takes and should take.
+        also_s: seconds of the mean step that it costs elsewhere, at most.
+    """
+
+    says: str
+    fix: str
+    disproof: str
+    evidence: list[Evidence] = field(default_factory=list)
+    also_s: float = 0.0
+
+
+def why(facts: Facts, work: Work) -> Why | None:
+    """The cause; None where the stage is not ten times off, or only waits for what other rules name."""
+    if work.cost.wall_s < FAR_OFF * work.should_s:
+        return None
+    return next((found for cause in CAUSES if (found := cause(facts, work)) is not None), None)
+
+
+def spins(stage: str) -> bool:
+    """Whether libraries run parts of this stage in helper threads."""
+    return stage in ("read", "decode", "collate")
+
+
+def waits_for_helpers(facts: Facts, work: Work) -> bool:
+    """Whether a stage computes or waits so long because its helper threads lack a CPU.
+
+    They are there if the process uses more CPU time than the threads that are accounted for. A parallel loop ends when its last thread has
+    had a CPU: until then the others spin, and wait for a CPU in their turn, or they sleep at a lock.
+    """
+    ratio, cost = cpus.process_ratio(facts), work.cost
+    if ratio is None or ratio <= cpus.MIN_PROCESS_RATIO or work.working_s < NOT_THE_TASK * work.should_s:
+        return False
+    at_lock = (cost.blocked_s or 0.0) * (blocked_by(facts) or {}).get("lock", 0.0)
+    return (cost.runqueue_s or 0.0) > cpus.MAX_RUNQUEUE_SHARE * cost.wall_s or at_lock > MOST * cost.wall_s
+
+
+def _threads(facts: Facts, work: Work) -> Why | None:
+    if not spins(work.stage) or not waits_for_helpers(facts, work):
+        return None
+    ratio, of_torch = cpus.process_ratio(facts) or 1.0, work.stage == "collate"
+    does = "spins" if (work.cost.cpu_s or 0.0) >= (work.cost.blocked_s or 0.0) else "waits"
+    whose = "torch's helper threads" if of_torch else "helper threads"
+    more = f"they use {number(ratio - 1)} times its own CPU time"
+    threads, beside = enough_threads(facts), beside_s(facts) if of_torch else 0.0
+    found = [Evidence("process CPU over thread CPU", ratio, "1")]
+    if beside:
+        found.append(Evidence("forward, loss, backward and optimizer per step, on the same threads", beside, "s"))
+    return Why(
+        f"it {does} until {whose} get a CPU, and {more}; {cpus.use(facts)}",
+        _fewer_threads(facts, threads) if of_torch else ONE_THREAD,
+        f"{work.stage} that takes as long with {f'OMP_NUM_THREADS={threads}' if of_torch else 'one thread'}",
+        found,
+        beside,
+    )
+
+
+def _fewer_threads(facts: Facts, threads: int) -> str:
+    where = "worker_init_fn" if num_workers(facts) else "the main process"
+    return f"call torch.set_num_threads({threads}) in {where}, or start the program with OMP_NUM_THREADS={threads}"
+
+
+def _page_faults(facts: Facts, work: Work) -> Why | None:
+    faults, system_s, total = facts.traffic.minor_faults, facts.traffic.system_s, cpus.total(facts)
+    if work.stage != "the kernel" or faults is None or system_s is None or total is None or not total.cpu_s:
+        return None
+    if faults * PAGE_BYTES < FAR_OFF * (work.cost.bytes or 0.0) or system_s < MOST * total.cpu_s:  # a page at least
+        return None
+    return Why(
+        f"{count(faults)} page faults per sample, for memory that is new or mapped, are most of what it does",
+        "make large work arrays once and write into them again (out=); open a memory map once instead of per sample, and read rows of it "
+        "that lie together",
+        "page faults per sample that stay the same when the arrays are made once",
+        [
+            Evidence("page faults without reading per sample", faults, "faults"),
+            Evidence("share of a sample's CPU time in the kernel", min(1.0, system_s / total.cpu_s), SHARE),
+        ],
+    )
+
+
+def _format(facts: Facts, work: Work) -> Why | None:
+    name, part = heaviest(facts, work.stage)
+    if work.stage != "decode" or part < MOST or not any(slow in name.lower() for slow in SLOW_FORMATS):
+        return None
+    return Why(
+        f"{share(part)} of it is {name}, whose format takes that long",
+        "store the images as JPEG, WebP or PNG once",
+        "decode time per sample that stays the same with 50 of the files stored as JPEG",
+    )
+
+
+def _objects(facts: Facts, work: Work) -> Why | None:
+    length, tensors = facts.loader.pickle_bytes if facts.loader else None, facts.batch_tensors or 0.0
+    if work.stage != "transport" or length is None or length < FEW_OBJECTS_BYTES + TENSOR_PICKLE_BYTES * tensors:
+        return None
+    if (work.cost.cpu_s or 0.0) < NOT_THE_TASK * work.should_s:
+        return None
+    return Why(
+        f"it unpickles {size(length)} of Python objects",
+        "turn what lists, dicts and strings hold into a few tensors in the worker, or leave out what the training does not use",
+        "transport that takes as long when the batch holds tensors only",
+        [Evidence("pickled bytes per batch", length, "B")],
+    )
+
+
+def _pageable(facts: Facts, work: Work) -> Why | None:
+    copied = facts.moved.get("copy")
+    if work.stage != "copy" or copied is None or copied.pageable < MOST:
+        return None
+    return Why(
+        f"{share(copied.pageable)} of the bytes come from pageable memory, which the CPU copies into pinned memory first",
+        "DataLoader(..., pin_memory=True) and .to(device, non_blocking=True)",
+        "copies that take as long from pinned memory",
+        [Evidence("share of the bytes from pageable memory", copied.pageable, SHARE), Evidence("copies per step", copied.times, "copies")],
+    )
+
+
+def _unknown(facts: Facts, work: Work) -> Why | None:
+    """Said only of CPU time: what a stage waits for is named by other rules, or unknown there."""
+    if work.stage == "the kernel" or (work.cost.cpu_s or 0.0) < FAR_OFF * work.should_s:
+        return None
+    name, part = heaviest(facts, work.stage)
+    return Why(
+        "why is unknown" + (f"; {share(part)} of it is {name}" if name else ""),
+        "find the call with `py-spy record --native --pid PID` of a worker",
+        f"{work.stage} that takes as long when it returns what it made before",
+    )
+
+
+CAUSES: tuple[Callable[[Facts, Work], Why | None], ...] = (
+    _threads,
+    _page_faults,
+    _pageable,
+    _objects,
+    _format,
+    _unknown,
+)
+
+
+def heaviest(facts: Facts, stage: str) -> tuple[str, float]:
+    """The operation that takes most of a stage, and its share (0 to 1) of it; no name where none was seen."""
+    found = [operation for operation in facts.workers.operations if operation.stage == stage] if facts.workers else []
+    whole = sum(operation.wall_s for operation in found)
+    if whole <= 0:
+        return "", 0.0
+    most = max(found, key=lambda operation: operation.wall_s)
+    return most.name, most.wall_s / whole
+
+
+def beside_s(facts: Facts) -> float:
+    """Seconds of the mean step in torch's operations that run on the threads that collate: they spin as well, how much is not known."""
+    return 0.0 if num_workers(facts) else sum(facts.step.stages.get(stage, 0.0) for stage in SAME_THREADS)
+
+
+def enough_threads(facts: Facts) -> int:
+    """Threads that have a CPU each beside the workers, or else beside other programs."""
+    return 1 if num_workers(facts) else int(cpus.left_by_others(facts))

@@ -1,0 +1,27 @@
+from rules.made_up import waiting
+
+from feedline.analysis.diagnose import diagnose
+from feedline.analysis.facts import Facts, Traffic
+from feedline.analysis.rules.swapping import check
+
+BLOCKED = {"dataset": (0.5, 0, 20.0)}
+FAULTS = Traffic(read_chars=0.0, read_calls=0.0, disk_bytes=400e3, major_faults=100.0)
+
+
+def swapping(bytes_per_s: float | None) -> Facts:
+    """Samples are blocked in page faults that read 400 kB each, at 200 samples per second: 80 MB/s."""
+    return waiting(sample=BLOCKED, traffic=FAULTS, maker={"blocked_by": {"page fault": 1.0}, "blocked_looks": 50}, swapped_in=bytes_per_s)
+
+
+def test_memory_that_comes_back_from_swap_is_not_taken_for_cold_files():
+    found = {finding.cause: finding for finding in diagnose(swapping(90e6))}
+
+    assert "comes back from swap, 90.0 MB/s" in found["swapping"].says and "keep less in memory" in found["swapping"].fix
+    assert "cold_storage" not in found
+
+
+def test_cold_files_on_a_machine_that_swaps_a_little_stay_cold_files():
+    for rate in (None, 0.0, 2e6):
+        facts = swapping(rate)
+        assert check(facts) is None
+        assert "cold_storage" in {finding.cause for finding in diagnose(facts)}
