@@ -8,6 +8,7 @@ from feedline.analysis.model import Cost
 from feedline.analysis.quantities import count, seconds, size
 from feedline.analysis.rules.handover import at_best_s
 from feedline.analysis.rules.held import held, making_share
+from feedline.analysis.rules.objects_in_queue import MAX_PICKLE_BYTES
 
 #: What any memory moves, into pages that are touched for the first time.
 MEMORY_B_PER_S = 2e9
@@ -117,8 +118,9 @@ def _in_kernel(facts: Facts) -> Work | None:
 
 
 def _receiving(facts: Facts) -> Work | None:
+    """Not of long pickles: ``objects_in_queue`` says what they cost."""
     sent, per_step = facts.moved.get("transport"), held(facts).transport_s
-    if sent is None or not sent.times or facts.loader is None:
+    if sent is None or not sent.times or facts.loader is None or (facts.loader.pickle_bytes or 0.0) > MAX_PICKLE_BYTES:
         return None
     should_s = at_best_s(facts).high / sent.times
     task = f"to receive {size(facts.loader.batch_bytes)}, which takes less than {seconds(should_s)} in shared memory"

@@ -90,3 +90,13 @@ def test_page_faults_are_the_cause_only_where_their_pages_are_ten_times_the_byte
 
     assert "8,000 page faults" in check(faulting(8000.0)).says
     assert check(faulting(200.0)) is None
+
+
+def test_of_a_long_pickle_objects_in_queue_speaks_alone():
+    def sending(pickle_bytes: float) -> Facts:
+        moved = {"transport": Moved(1.0, pickle_bytes, 0.2, 0.0)}
+        return waiting(stages={"transport": 250.0}, loader={"pickle_bytes": pickle_bytes, "flags": ["objects"]}, moved=moved)
+
+    assert "unpickles 600 kB of Python objects" in check(sending(600e3)).says
+    assert [finding.cause for finding in diagnose(sending(38e6))][0] == "objects_in_queue"
+    assert check(sending(38e6)) is None
