@@ -124,7 +124,8 @@ def _receiving(facts: Facts) -> Work | None:
         return None
     should_s = at_best_s(facts).high / sent.times
     task = f"to receive {size(facts.loader.batch_bytes)}, which takes less than {seconds(should_s)} in shared memory"
-    return Work("transport", "batch", task, _per_time(sent, per_step), should_s, per_step)
+    cost = replace(_per_time(sent, per_step), bytes=facts.loader.batch_bytes)
+    return Work("transport", "batch", task, cost, should_s, per_step)
 
 
 def _pinning(facts: Facts) -> Work | None:

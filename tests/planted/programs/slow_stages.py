@@ -12,7 +12,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 FAULT, FOLDER, HEALTHY = sys.argv[1], pathlib.Path(sys.argv[2]), "healthy" in sys.argv
-BATCH, BATCHES, WORKERS = 4, 24, {"objects": 1}.get(FAULT, 0)
+BATCH, BATCHES, WORKERS = 4, 20, {"objects": 1}.get(FAULT, 0)
 torch.set_num_threads(1)
 
 
@@ -21,7 +21,7 @@ def pixels(name):
 
 
 class Samples(Dataset):
-    scratch = torch.empty(16 << 20, dtype=torch.uint8)
+    scratch = torch.empty(48 << 20, dtype=torch.uint8)
 
     def __len__(self):
         return BATCH * BATCHES
@@ -37,7 +37,7 @@ class Samples(Dataset):
         return torch.ones(100) * min(len(array), 1)
 
     def scratch_array(self, index):
-        scratch = self.scratch if HEALTHY else torch.empty(16 << 20, dtype=torch.uint8)
+        scratch = self.scratch if HEALTHY else torch.empty(48 << 20, dtype=torch.uint8)
         scratch[::4096] = 1
         return scratch[:1000].clone()
 
