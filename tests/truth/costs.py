@@ -254,6 +254,12 @@ def too_long(bar: Bar) -> float:
     return took * max(0.0, 1 - bar.evidence("take at most") / per_time) + bar.evidence("on the same threads", 0.0)
 
 
+def of_calls(bar: Bar) -> float:
+    """Share of reading that is blocked, or takes 30 µs of CPU time per read: the rest is spent on what was read."""
+    cpu, blocked = bar.cost("read", "cpu_s"), bar.cost("read", "blocked_s")
+    return (blocked + min(cpu, 30e-6 * bar.evidence("reads per sample"))) / (blocked + cpu) if cpu else 1.0
+
+
 def moved_twice(bar: Bar, taking: float, sent: float, most: float, *stages: str) -> float:
     """Of taking batches and of these stages, what ``sent`` bytes per batch need less, with 24 ms of ``most`` ms for 38.5 MB."""
     moving = taking + bar.making * min(1.0, sum(bar.cost(one) for one in stages) / bar.cost("total"))
@@ -314,7 +320,7 @@ COSTS: dict[str, Formula] = {
     "custom_collate": lambda bar: [moved_twice(bar, bar.transport, bar.loader["batch_bytes"], 135, "collate", "transport")],
     "slow_for_its_bytes": lambda bar: [too_long(bar)],
     "blocked": lambda bar: [spared(bar, bar.blocked_by("unknown", "sleep", "lock", "network", "another process"))],
-    "small_files": lambda bar: [spared(bar, bar.of_sample("read") or bar.blocked_by("file", "page fault"))],
+    "small_files": lambda bar: [spared(bar, bar.of_sample("read") * of_calls(bar) or bar.blocked_by("file", "page fault"))],
     "cold_storage": lambda bar: [spared(bar, bar.blocked_by("file", "page fault"))],
     "swapping": lambda bar: [spared(bar, bar.blocked_by("file", "page fault"))],
     "thread_oversubscription": lambda bar: [bar.making * helpers(bar)],
