@@ -160,6 +160,7 @@ def test_what_the_gpu_has_not_passed_in_the_end_has_no_end(gpu, segment):
     assert seen(segment) == [(-1, 0)]
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available() or not dist.is_nccl_available(), reason="needs a GPU and NCCL")
 def test_nccl_with_one_rank_is_timed(tmp_path):
     session = Session(tmp_path / "run", ["nccl"])

@@ -6,6 +6,7 @@ import pickle
 import h5py
 import numpy as np
 import pytest
+import zarr
 
 from feedline.profiler.events import Stage
 
@@ -81,7 +82,6 @@ def test_h5py_slices_are_reads(spans, tmp_path):
 
 
 def test_zarr_slices_are_reads(spans, tmp_path):
-    zarr = pytest.importorskip("zarr", reason="zarr is not installed; nothing else here depends on it")
     zarr.save_array(str(tmp_path / "a.zarr"), ARRAY)
     array = zarr.open_array(str(tmp_path / "a.zarr"), mode="r")
     read = []

@@ -269,6 +269,7 @@ def test_every_name_that_is_used_exists_in_the_real_pynvml() -> None:
     assert [name for name in used if not hasattr(pynvml, name)] == []
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not a_gpu_is_here(), reason="this machine has no NVIDIA GPU")
 def test_a_real_gpu_gives_plausible_readings() -> None:
     source = Gpu()
