@@ -336,7 +336,7 @@ def watch_queue(queue: Any, state: State) -> None:
 
     def watched_get(*args: Any, **kwargs: Any) -> Any:
         item = get(itself(), *args, **kwargs)
-        end, cpu_end = clock.wall_ns(), clock.cpu_ns()
+        end = clock.wall_ns()
         while received:
             begin, cpu, runqueue, length = received.pop()
             if recorder.main is not None:
