@@ -13,7 +13,7 @@ from feedline.analysis.rules.objects_in_queue import MAX_PICKLE_BYTES
 #: What any memory moves, into pages that are touched for the first time.
 MEMORY_B_PER_S = 2e9
 
-#: What collating a sample takes whatever its size: looking at its type, a pointer, a call.
+#: What collating a sample takes for each of its tensors, whatever their size: looking at its type, a pointer, a call.
 PER_SAMPLE_S = 20e-6
 
 #: Opening a file, or asking a library for a part of one, beside its bytes.
@@ -21,6 +21,12 @@ PER_READ_S = 100e-6
 
 #: Beginning to decode an image, and a pixel of it: those of a progressive JPEG.
 PER_IMAGE_S, PER_PIXEL_S = 150e-6, 12e-9
+
+#: Libraries whose decoding tells how many pixels it made, and bytes of one with four channels.
+COUNTS_PIXELS, MOST_PIXEL_BYTES = ("PIL.", "cv2.", "torchvision."), 4
+
+#: A batch with as many tensors may have more: that many are counted (profiler/taps/batch.py).
+COUNTED_TENSORS = 64
 
 #: Python objects in a batch's pickle: what tensors take in it, and less than 10 kB of labels and names.
 TENSOR_PICKLE_BYTES, FEW_OBJECTS_BYTES = 1000, 10_000
@@ -65,14 +71,24 @@ def works(facts: Facts) -> list[Work]:
     return [work for of_stage in OF_STAGES if (work := of_stage(facts)) is not None and work.cost.wall_s > 0]
 
 
-def copying_s(nbytes: float) -> float:
-    """Seconds that a sample's bytes take at most, on a CPU of its own."""
-    return nbytes / MEMORY_B_PER_S + PER_SAMPLE_S
+def copying_s(nbytes: float, tensors: float) -> float:
+    """Seconds that a sample's bytes, in this many tensors, take at most on a CPU of its own."""
+    return nbytes / MEMORY_B_PER_S + tensors * PER_SAMPLE_S
 
 
 def calls(facts: Facts, stage: str) -> float:
     """Calls per sample of a stage's operations."""
     return sum(operation.calls for operation in facts.workers.operations if operation.stage == stage) if facts.workers else 0.0
+
+
+def heaviest(facts: Facts, stage: str) -> tuple[str, float]:
+    """The operation that takes most of a stage, and its share (0 to 1) of it; no name where none was seen."""
+    found = [operation for operation in facts.workers.operations if operation.stage == stage] if facts.workers else []
+    whole = sum(operation.wall_s for operation in found)
+    if whole <= 0:
+        return "", 0.0
+    most = max(found, key=lambda operation: operation.wall_s)
+    return most.name, most.wall_s / whole
 
 
 def _reading(facts: Facts) -> Work | None:
@@ -87,8 +103,9 @@ def _reading(facts: Facts) -> Work | None:
 
 def _decoding(facts: Facts) -> Work | None:
     cost, pixels = _of_sample(facts, "decode"), facts.workers.decoded_pixels if facts.workers else None
-    if cost is None or not pixels:
+    if cost is None or not pixels or not heaviest(facts, "decode")[0].startswith(COUNTS_PIXELS):
         return None
+    pixels = max(pixels, (cost.bytes or 0.0) / MOST_PIXEL_BYTES)  # several frames have the pixels of one
     should_s = calls(facts, "decode") * PER_IMAGE_S + pixels * PER_PIXEL_S
     task = f"for {count(pixels)} pixels, which take a JPEG less than {seconds(should_s)}"
     return _making(facts, "decode", task, cost, should_s)
@@ -99,7 +116,7 @@ def _collating(facts: Facts) -> Work | None:
     cost = _of_sample(facts, "collate")
     if cost is None or facts.setting("collate", "default") != "default" or (cost.bytes or 0.0) < MEMORY_B_PER_S * PER_SAMPLE_S:
         return None
-    should_s = copying_s(cost.bytes or 0.0)
+    should_s = copying_s(cost.bytes or 0.0, max(1.0, facts.batch_tensors or 0.0))
     task = f"to copy {size(cost.bytes)}, which memory does in less than {seconds(should_s)}"
     return _making(facts, "collate", task, cost, should_s)
 
@@ -120,7 +137,9 @@ def _in_kernel(facts: Facts) -> Work | None:
 def _receiving(facts: Facts) -> Work | None:
     """Not of long pickles: ``objects_in_queue`` says what they cost."""
     sent, per_step = facts.moved.get("transport"), held(facts).transport_s
-    if sent is None or not sent.times or facts.loader is None or (facts.loader.pickle_bytes or 0.0) > MAX_PICKLE_BYTES:
+    if sent is None or not sent.times or facts.loader is None or (facts.batch_tensors or 0.0) >= COUNTED_TENSORS:
+        return None
+    if (facts.loader.pickle_bytes or 0.0) > MAX_PICKLE_BYTES:
         return None
     should_s = at_best_s(facts).high / sent.times
     task = f"to receive {size(facts.loader.batch_bytes)}, which takes less than {seconds(should_s)} in shared memory"

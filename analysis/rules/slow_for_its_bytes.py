@@ -37,13 +37,13 @@ def slowest(facts: Facts) -> tuple[Work, Why] | None:
 
 
 def names(facts: Facts, stage: str) -> bool:
-    """Whether this stage is the one: what is said of it otherwise takes its time for what its bytes or pixels cost."""
+    """Whether this stage is the one. Rules that take a stage's time for what its bytes or pixels cost are then silent."""
     found = slowest(facts)
     return found is not None and found[0].stage == stage
 
 
 def at_helpers(facts: Facts) -> bool:
-    """Whether that one waits for threads that a library has started: at a lock, but at none of the program's own."""
+    """Whether that one waits for threads that a library has started: it then stands at a lock that the program did not make."""
     found = slowest(facts)
     return found is not None and spins(found[0].stage) and waits_for_helpers(facts, found[0])
 

@@ -7,14 +7,14 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence
 from feedline.analysis.quantities import count, number, share, size
 from feedline.analysis.rules import cpus
-from feedline.analysis.rules.expected import FEW_OBJECTS_BYTES, TENSOR_PICKLE_BYTES, Work
+from feedline.analysis.rules.expected import FEW_OBJECTS_BYTES, TENSOR_PICKLE_BYTES, Work, heaviest
 from feedline.analysis.rules.held import num_workers
 from feedline.analysis.rules.storage import blocked_by
 
-#: A slower machine, or copying twice, does not explain so many times as long.
+#: A slower machine, or copying twice, does not explain a stage that takes this many times as long.
 FAR_OFF = 10
 
-#: Waiting for a CPU stretches a stage but does not make it compute longer. Three times what the task takes at most: two thirds are no task.
+#: Waiting for a CPU stretches a stage but does not make it compute longer: at three times what the task takes, two thirds are something else.
 NOT_THE_TASK = 3
 
 #: The largest part of something: more than all others together.
@@ -175,16 +175,6 @@ CAUSES: tuple[Callable[[Facts, Work], Why | None], ...] = (
     _format,
     _unknown,
 )
-
-
-def heaviest(facts: Facts, stage: str) -> tuple[str, float]:
-    """The operation that takes most of a stage, and its share (0 to 1) of it; no name where none was seen."""
-    found = [operation for operation in facts.workers.operations if operation.stage == stage] if facts.workers else []
-    whole = sum(operation.wall_s for operation in found)
-    if whole <= 0:
-        return "", 0.0
-    most = max(found, key=lambda operation: operation.wall_s)
-    return most.name, most.wall_s / whole
 
 
 def beside_s(facts: Facts) -> float:

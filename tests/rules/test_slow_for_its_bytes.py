@@ -68,7 +68,7 @@ def test_a_decoder_whose_helper_threads_lack_a_cpu_is_told_to_use_one_thread():
 
     assert "it waits until helper threads get a CPU" in found["slow_for_its_bytes"].says
     assert "DEFAULT_MAX_THREADS = 1" in found["slow_for_its_bytes"].fix
-    assert "decode_bound" not in found and "blocked" not in found  # it is no lock of the program's own
+    assert "decode_bound" not in found and "blocked" not in found  # the program did not make that lock
 
 
 @pytest.mark.parametrize("pageable", [1.0, 0.0])
@@ -100,3 +100,9 @@ def test_of_a_long_pickle_objects_in_queue_speaks_alone():
     assert "unpickles 600 kB of Python objects" in check(sending(600e3)).says
     assert [finding.cause for finding in diagnose(sending(38e6))][0] == "objects_in_queue"
     assert check(sending(38e6)) is None
+
+
+@pytest.mark.parametrize("operation", ["decode/webdataset.Decoder", "decode/LoadImage"])
+def test_decoding_that_does_not_tell_its_pixels_is_not_compared(operation):
+    assert check(waiting(sample={"decode": (90.0, 0.0, 0.0)}, operations={operation: 90.0})) is None
+    assert check(waiting(sample={"decode": (90.0, 0.0, 0.0)}, operations={"decode/cv2.imdecode": 90.0}))
