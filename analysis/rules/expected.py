@@ -16,6 +16,9 @@ MEMORY_B_PER_S = 2e9
 #: What collating a sample takes for each of its tensors, whatever their size: looking at its type, a pointer, a call.
 PER_SAMPLE_S = 20e-6
 
+#: Bytes out of the page cache into memory that is touched for the first time.
+READ_B_PER_S = 1e9
+
 #: Opening a file, or asking a library for a part of one, beside its bytes.
 PER_READ_S = 100e-6
 
@@ -96,7 +99,7 @@ def _reading(facts: Facts) -> Work | None:
     if cost is None or not cost.bytes:
         return None
     nbytes = max(cost.bytes, facts.traffic.read_chars or 0.0)  # what is unpacked from files, or the files themselves
-    should_s = nbytes / MEMORY_B_PER_S + calls(facts, "read") * PER_READ_S
+    should_s = nbytes / READ_B_PER_S + calls(facts, "read") * PER_READ_S
     task = f"to read {size(nbytes)}, which the page cache gives in less than {seconds(should_s)}"
     return _making(facts, "read", task, replace(cost, bytes=nbytes), should_s)
 

@@ -14,7 +14,7 @@ from feedline.analysis.rules.storage import blocked_by
 #: A slower machine, or copying twice, does not explain a stage that takes this many times as long.
 FAR_OFF = 10
 
-#: Waiting for a CPU stretches a stage but does not make it compute longer: at three times what the task takes, two thirds are something else.
+#: Waiting for a CPU stretches a stage but does not make it compute longer: at three times what it should take, two thirds are not its task.
 NOT_THE_TASK = 3
 
 #: The largest part of something: more than all others together.
