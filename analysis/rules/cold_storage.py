@@ -7,7 +7,7 @@ from feedline.analysis.rules.cpus import saturated
 from feedline.analysis.rules.held import severity
 from feedline.analysis.rules.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
 from feedline.analysis.rules.swapping import from_swap
-from feedline.analysis.rules.too_few_workers import advised
+from feedline.analysis.rules.too_few_workers import carried
 
 CAUSE = "cold_storage"
 
@@ -40,11 +40,10 @@ def check(facts: Facts) -> Finding | None:
 
 
 def _fix(facts: Facts) -> str:
-    number = None if saturated(facts) else advised(facts)
-    workers = "use more workers" if number is None else f"set num_workers={number}"
+    number = None if saturated(facts) else carried(facts)
+    workers = f"set num_workers={number} if bytes/s grow with them; else " if number is not None else ""
     return (
-        f"{workers} while bytes/s still grow with them; else move the data to a faster or local disk, keep it in memory, or store fewer "
-        "bytes; read large shards (tar, LMDB) in order"
+        f"{workers}move the data to a faster or local disk, keep it in memory, or store fewer bytes; read large shards (tar, LMDB) in order"
     )
 
 

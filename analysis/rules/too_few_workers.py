@@ -65,6 +65,12 @@ def needed(facts: Facts) -> int | None:
     return max((num_workers(facts) or 0) + 1, min(wanted, _carried(facts, wanted)))
 
 
+def carried(facts: Facts) -> int | None:
+    """``needed``, where the CPUs can run more workers than there are; else None."""
+    number, workers = needed(facts), num_workers(facts)
+    return number if number is not None and workers is not None and _carried(facts, number) > workers else None
+
+
 def _carried(facts: Facts, wanted: int) -> int:
     """How many workers the CPUs can run that other programs leave: one each, more where a sample is partly blocked."""
     total, room = cpus.total(facts), cpus.left_by_others(facts)

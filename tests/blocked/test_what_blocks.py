@@ -4,6 +4,7 @@ import http.server
 import mmap
 import multiprocessing
 import os
+import re
 import threading
 import time
 import urllib.request
@@ -244,4 +245,5 @@ def test_cold_pages_come_before_the_workers_that_wait_for_them(tmp_path):
 
     assert report.workers.blocked_by["page fault"] > 0.7, report.workers.blocked_by
     assert causes(report)[0] == "cold_storage", [finding.says for finding in report.findings]
-    assert "workers" in report.findings[0].fix
+    number = int(re.match(r"set num_workers=(\d+) if bytes/s grow", report.findings[0].fix)[1])
+    assert number > 2

@@ -35,3 +35,32 @@ def test_it_is_silent_where_the_disk_keeps_up():
 
 def test_a_healthy_training_may_read_from_the_disk():
     assert check(made_up_facts(sample=BLOCKED, traffic=COLD)) is None
+
+
+def test_its_workers_are_as_many_as_fill_the_cpus_beside_their_waits():
+    quiet = {"effective_cpus": 2.0, "used_cpus": 0.6, "settings": {"num_workers": 2}, "maker": {"processes": 2}}
+    stages = {"forward": 1.0, "backward": 2.0, "optimizer": 1.0, "copy": 0.0, "other": 0.0}
+    facts = made_up_facts(
+        **quiet,
+        stages=stages,
+        waits={"handover": 40.0, "starved": 1.0},
+        sample={"decode": (0.3, 0.0, 7.0), "augment": (0.1, 0, 0)},
+        traffic=COLD,
+    )
+
+    # a sample of 8.7 ms takes 1.7 ms of CPU: 10.2 workers fill two CPUs
+    assert "set num_workers=11 if bytes/s grow with them; else move" in check(facts).fix
+
+
+def test_it_asks_for_no_workers_that_the_cpus_cannot_run():
+    full = made_up_facts(
+        effective_cpus=2.0,
+        used_cpus=1.5,
+        settings={"num_workers": 12},
+        maker={"processes": 12},
+        waits={"starved": 40.0},
+        sample=BLOCKED,
+        traffic=COLD,
+    )
+
+    assert check(full).fix.startswith("move the data to a faster or local disk")
