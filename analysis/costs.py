@@ -56,7 +56,7 @@ class Details:
 
     @classmethod
     def of_all(cls, processes: list[Process], loaders: frozenset[int]) -> "Details":
-        """The detailed samples of these loaders. First-use samples count only if there are no others."""
+        """The detailed samples of these loaders. First-use samples count only where every sample is one."""
         steady = cls.joined([cls.of(process, loaders) for process in processes])
         return steady if len(steady.weight) else cls.joined([cls.of(process, loaders, first_use=True) for process in processes])
 
@@ -304,7 +304,7 @@ class Steady:
     def of(cls, makers: Makers, samples: int) -> "Steady":
         making = makers.sums(Stage.FETCH) - makers.sums(Stage.COLLATE)
         number, *clocks = makers.first_use().tolist()
-        if number >= samples:  # there are no others
+        if number >= samples:  # every sample was one of first use
             number, clocks = 0, [0] * len(CLOCKS)
         left = {clock: max(0.0, float(made - first)) for clock, made, first in zip(CLOCKS, making[1:4], clocks)}
         return cls(samples - number, left)

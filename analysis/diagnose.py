@@ -226,10 +226,10 @@ def _verdict(findings: list[Finding], facts: Facts) -> str:
 def _input_not_seen(facts: Facts) -> Finding:
     """Without a loader that the steps ask themselves, nothing says which part of them the input is."""
     why = "no loader was seen"
-    disproof = "a DataLoader in the program: its hook then failed, see hooks"
+    disproof = "the program does use a DataLoader: then its hook failed (see hooks)"
     if facts.loader is not None:
         why = f"{facts.loader.kind} is gone through in a thread of its own"
-        disproof = "a run with DataLoader in its place: the loop asks that itself, and waits are measured"
+        disproof = "replaced with a DataLoader, which the training loop asks itself, the input takes a measured share of the step"
     return Finding(
         "input_not_seen",
         Severity.INFO,

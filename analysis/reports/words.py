@@ -20,7 +20,7 @@ WAITS = {
     "transport": "the batch was ready, but still on its way from the worker",
     "epoch_start": "workers were starting or making their first batch",
 }
-#: The same where the loader has no workers.
+#: Replaces entries of WAITS in runs without workers.
 WAITS_ALONE = {
     "starved": "the loader itself took it: it has no workers",
     "epoch_start": "the loader was starting or making its first batch",

@@ -50,7 +50,7 @@ def check(facts: Facts) -> Finding | None:
         says=_says(facts, kind, others[kind]),
         evidence=_evidence(facts, blocked, others),
         fix=_fix(facts, kind),
-        disproof="samples that take as long when the call that blocks them is replaced by a value in memory",
+        disproof="samples take as long when the call that blocks them is replaced with a value in memory",
         cost_s=cost_s,
     )
 

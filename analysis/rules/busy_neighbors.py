@@ -43,7 +43,7 @@ def check(facts: Facts) -> Finding | None:
         says=f"{held_by}, and {', and '.join(effects)}",
         evidence=[Evidence(what, value, unit) for what, value, unit in found if value is not None],
         fix=f"end the other programs (top shows them) or keep them off these CPUs with taskset or a control group{_then(facts, kept)}",
-        disproof="without the other programs the step takes as long",
+        disproof="the step takes as long without the other programs",
         cost_s=max(queues_s, kept_s),
     )
 

@@ -34,7 +34,7 @@ def check(facts: Facts) -> Finding | None:
         + (" through page faults" if mapped else ""),
         evidence=_evidence(facts, blocked, traffic.disk_bytes),
         fix=_fix(facts),
-        disproof="a second epoch, from the page cache, that waits as long as the first",
+        disproof="a second epoch, read from the page cache, waits as long as the first",
         cost_s=cost_s,
     )
 

@@ -31,6 +31,6 @@ def check(facts: Facts) -> Finding | None:
         f"{seconds(facts.step.mean_s)} step{largest}",
         evidence=evidence + [Evidence(f"{name} per step", s, "s") for s, name in work[:3]],
         fix="no loader change needed: a faster loader could save at most that",
-        disproof="a step that gets faster when one batch is used again and again",
+        disproof="the step gets faster when every step uses the same batch",
         cost_s=waiting * facts.step.mean_s,
     )

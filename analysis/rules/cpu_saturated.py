@@ -25,7 +25,7 @@ def check(facts: Facts) -> Finding | None:
         fix=FIX
         if facts.cpus and facts.cpus.others is not None
         else f"see with top whether another program holds the CPUs; if none does, {FIX}",
-        disproof="samples per second that grow with one more worker",
+        disproof="samples per second grow with one more worker",
         cost_s=cost_s,
     )
 

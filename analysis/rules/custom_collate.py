@@ -39,6 +39,6 @@ def check(facts: Facts) -> Finding | None:
             Evidence("transport in the main process per step", held(facts).transport_s, "s"),
         ],
         fix="use default_collate for the large tensors, or stack with out= into a tensor made by storage()._new_shared()",
-        disproof="a loader that is no faster with default_collate on the same samples",
+        disproof="the loader is no faster with default_collate on the same samples",
         cost_s=cost_s,
     )

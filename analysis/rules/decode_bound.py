@@ -39,6 +39,6 @@ def check(facts: Facts) -> Finding | None:
         says=f"decoding takes {share(of_cpu)} of the CPU time of a sample{each}",
         evidence=evidence,
         fix="decode with libjpeg-turbo (simplejpeg, OpenCV, torchvision.io), on the GPU (nvJPEG, DALI), or only the region that is cropped",
-        disproof="samples per second that stay the same when the data set returns one decoded image again and again",
+        disproof="samples per second stay the same when the data set returns the same decoded image every time",
         cost_s=cost_s,
     )

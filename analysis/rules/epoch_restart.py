@@ -34,6 +34,6 @@ def check(facts: Facts) -> Finding | None:
         evidence=[Evidence(what, value, unit) for what, value, unit in found if value is not None],
         fix="persistent_workers=True"
         + ("; forkserver with set_forkserver_preload(['torch']) starts without importing again" if slow else ""),
-        disproof="a first batch that comes as late with persistent_workers=True",
+        disproof="the first batch comes just as late with persistent_workers=True",
         cost_s=cost_s,
     )

@@ -70,7 +70,7 @@ def _slow(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
         evidence=_evidence(facts, comm, exposed_s),
         fix="check which transport and interface NCCL chose (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of "
         "NVLink), and look for other traffic on the link",
-        disproof="a probe between the same hosts that is no faster than the run (feedline probe --only all_reduce)",
+        disproof="a probe between the same hosts (feedline probe --only all_reduce) is no faster than the run",
         cost_s=cost_s,
     )
 
@@ -82,7 +82,7 @@ def _untold(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
         says=f"collectives take {seconds(exposed_s)} of each step beyond backward; {comm.network}",
         evidence=[Evidence("in collectives beyond backward, per step", exposed_s, "s")],
         fix="record all ranks in one run, on one clock: the notes say which are missing, or why their clocks cannot be compared",
-        disproof="a step that is as long with every rank training alone",
+        disproof="the step takes as long when every rank trains alone",
         cost_s=exposed_s,
     )
 
@@ -99,7 +99,7 @@ def _exposed(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
         f"({share(hidden_s / (hidden_s + exposed_s))} of the transfer is hidden behind it){network}",
         evidence=_evidence(facts, comm, exposed_s),
         fix=_fix(best, kinds),
-        disproof="a step that is as long with every rank training alone",
+        disproof="the step takes as long when every rank trains alone",
         cost_s=exposed_s,
     )
 

@@ -35,7 +35,7 @@ def check(facts: Facts) -> Finding | None:
         f"worker{'s' * (workers > 1)}, and making it takes only {seconds(making)}",
         evidence=_evidence(facts, making),
         fix="set num_workers=0",
-        disproof="samples per second that do not rise with num_workers=0",
+        disproof="samples per second do not rise with num_workers=0",
         cost_s=cost_s,
     )
 

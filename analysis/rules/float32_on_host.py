@@ -38,7 +38,7 @@ def check(facts: Facts) -> Finding | None:
         says=f"pictures become float32 on the host: batches are {size(loader.batch_bytes)} instead of "
         f"{size(loader.batch_bytes / 4 if loader.batch_bytes is not None else None)}",
         evidence=evidence,
-        fix="hand uint8 tensors over (PILToTensor, no Normalize) and convert and normalise the whole batch on the device",
-        disproof="a loader that is no faster when it returns the uint8 tensors as they are",
+        fix="return uint8 tensors (PILToTensor, no Normalize), then convert and normalize the whole batch on the device",
+        disproof="the loader is no faster when it returns the uint8 tensors as they are",
         cost_s=cost_s,
     )

@@ -39,7 +39,7 @@ def check(facts: Facts) -> Finding:
         fix=BY_WHOM
         if queues
         else "look at the stages of a sample in the report, and name your own parts with feedline.stage(...) to split them",
-        disproof="a step that is no faster when one batch is used again and again",
+        disproof="the step is no faster when every step uses the same batch",
         cost_s=waiting * facts.step.mean_s,
     )
 

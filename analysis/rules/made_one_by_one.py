@@ -31,6 +31,6 @@ def check(facts: Facts) -> Finding | None:
         ],
         fix="keep num_workers=0 and make each batch in one call: index with all of its indices at once "
         "(sampler=BatchSampler(...), batch_size=None) and transform the whole batch; or take larger batches",
-        disproof="an epoch over the loader alone that takes as long when batches are made in one call",
+        disproof="an epoch over the loader alone takes as long when batches are made in one call",
         cost_s=making,
     )

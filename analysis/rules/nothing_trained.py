@@ -21,7 +21,7 @@ def check(facts: Facts) -> Finding | None:
         "there was no backward pass and no optimizer update; what limits the training is unknown",
         evidence=[Evidence("batches", batches, "batches"), Evidence("time per batch", facts.step.mean_s, "s")],
         fix="let it train for a few dozen steps; `feedline env` shows which calls feedline can see",
-        disproof="a model that was called or updated meanwhile: its hook then failed, see hooks",
+        disproof="the program did call or update a model: then its hook failed (see hooks)",
     )
 
 

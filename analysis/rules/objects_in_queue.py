@@ -37,6 +37,6 @@ def check(facts: Facts) -> Finding | None:
             Evidence("transport in the main process per step", held(facts).transport_s, "s"),
         ],
         fix="turn arrays into tensors in the worker (torch.from_numpy, default_collate): tensors travel in shared memory",
-        disproof="transport time that stays the same when the batch holds tensors only",
+        disproof="transport takes as long when the batch holds only tensors",
         cost_s=cost_s,
     )

@@ -35,6 +35,6 @@ def check(facts: Facts) -> Finding | None:
             Evidence("share of the sample's time in reading, decoding and resizing", by_pixels, SHARE),
         ],
         fix="store the images near the training size once, or decode at 1/2, 1/4 or 1/8 of the size (Image.draft, IMREAD_REDUCED_COLOR_2)",
-        disproof="decode time per sample that does not fall when 50 of the files are resized ahead",
+        disproof="decode time per sample does not fall when 50 of the files are resized beforehand",
         cost_s=cost_s,
     )

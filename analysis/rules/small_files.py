@@ -41,7 +41,7 @@ def check(facts: Facts) -> Finding | None:
             Evidence("bytes per read", mean, "B"),
         ],
         fix="pack the samples into large files that are read in order (tar / webdataset, LMDB, RecordIO)",
-        disproof="read time per sample that stays the same when 50 of the files are read from one tar",
+        disproof="read time per sample stays the same when 50 of the files are read from one tar",
         cost_s=cost_s,
     )
 

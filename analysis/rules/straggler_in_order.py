@@ -36,7 +36,7 @@ def check(facts: Facts) -> Finding | None:
         says=f"batches that are ready wait {seconds(blocked_s)} per step behind slow ones "
         f"(the time to make one varies by {number(maker.fetch_cv)} of its mean)",
         evidence=evidence,
-        fix="in_order=False if the order may change, else a larger prefetch_factor; and make slow samples faster or spread them",
-        disproof="the same samples per second with in_order=False",
+        fix="set in_order=False if the order may change, else raise prefetch_factor; make slow samples faster or spread them out",
+        disproof="samples per second stay the same with in_order=False",
         cost_s=cost_s,
     )

@@ -30,7 +30,7 @@ def check(facts: Facts) -> Finding | None:
             Evidence("CPU per sample of the threads that make and send it", accounted_s, "s"),
             Evidence("process CPU over thread CPU", ratio, "1"),
         ],
-        fix="one thread per worker: cv2.setNumThreads(0) and OMP_NUM_THREADS=1, set in worker_init_fn",
-        disproof=f"process CPU that stays {number(ratio)}x the thread CPU with cv2.setNumThreads(0)",
+        fix="run one thread per worker: set cv2.setNumThreads(0) and OMP_NUM_THREADS=1 in worker_init_fn",
+        disproof=f"process CPU stays {number(ratio)}x the thread CPU with cv2.setNumThreads(0)",
         cost_s=cost_s,
     )

@@ -30,7 +30,7 @@ def check(facts: Facts) -> Finding | None:
     return Finding(CAUSE, weight, _says(facts, workers), _evidence(facts), _fix(facts, workers), _DISPROOF, gain.high)
 
 
-_DISPROOF = "with one more worker the samples per second stay the same, or CPU seconds per sample grow"
+_DISPROOF = "with one more worker, samples per second stay the same or CPU seconds per sample grow"
 
 
 def gained_s(facts: Facts) -> Between | None:

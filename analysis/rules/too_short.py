@@ -30,7 +30,7 @@ def check(facts: Facts) -> Finding | None:
         says=f"too short to judge: {took}{_counted(facts, sure)}; what limits the training is unknown",
         evidence=_evidence(facts, sure),
         fix=f"let it train for {count(needed(sure))} steps or more",
-        disproof="the same shares in a longer run",
+        disproof="a longer run has the same shares",
     )
 
 
