@@ -57,7 +57,7 @@ def with_step(**changes: Any) -> Callable[[Report], Report]:
         (with_step(waits={"starved": 50 * MS}), "the kinds of waiting sum to"),
         (with_finding("compute_bound", 1 * MS), "compute_bound costs 0.001; by the report's figures"),
         (with_finding("decode_bound", 0.5 * MS), "decode_bound costs 0.0005; by the report's figures"),
-        (with_finding("small_files", 170 * MS), "small_files costs 0.17; by the report's figures"),
+        (with_finding("cold_storage", 170 * MS), "cold_storage costs 0.17; by the report's figures"),
         (with_finding("cpu_saturated", 1.0), "of a step of"),
         (with_finding("some_new_rule", 1 * MS), "what some_new_rule costs is worked out nowhere"),
         (with_finding("input_not_seen", 0.0, "12.0 ms of each 90.0 ms step"), "a step of 90.0 ms"),
