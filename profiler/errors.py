@@ -83,6 +83,11 @@ class OutputError(FeedlineError):
         self._what, self._ways = what, ways
         super().__init__(self._said([way.command if isinstance(way, Way) else way for way in ways]))
 
+    @property
+    def what(self) -> str:
+        """What is wrong, without the ways out."""
+        return self._what
+
     def for_call(self) -> None:
         """From here on, it is in the words of who called a function."""
         self.args = (self._said([way.call if isinstance(way, Way) else way for way in self._ways]),)

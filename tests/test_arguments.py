@@ -48,6 +48,8 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         (["rnu", "train.py"], "feedline: error: unknown command 'rnu' (did you mean run?); commands: run, report, "),
         (["train.py"], "or run a script with `feedline run train.py`"),
         (["converge", "verfy"], "feedline converge: error: unknown command 'verfy' (did you mean verify?); commands: advise, "),
+        ([], "feedline: error: no command given; feedline --help lists them"),
+        (["converge"], "feedline converge: error: no command given; feedline converge --help lists them"),
         (["run"], "feedline run: error: no script to run: give the path of the training script, then its arguments"),
         (["run", "-q"], "feedline run: error: no script to run: "),
         (
@@ -174,7 +176,7 @@ def test_the_api_names_its_arguments_and_no_flags(folder, capfd):
     with feedline.record("/proc/nowhere/run"):
         pass
     assert "not recording: cannot write the run folder /proc/nowhere/run" in (err := capfd.readouterr().err)
-    assert "pass another path, or make room" in err and " -o" not in err
+    assert "(No such file or directory): pass another path\n" in err and " -o" not in err
 
 
 def test_what_a_recording_by_the_api_lacks_is_told_without_flags_that_a_call_cannot_take(folder):
@@ -203,7 +205,7 @@ def test_a_taken_or_unwritable_run_folder_is_one_sentence_for_a_script_and_for_a
     )
     assert said(capfd, "run", "-q", "--strict", "-o", "/proc/nowhere/run", *training) == (
         73,
-        "feedline: cannot write the run folder /proc/nowhere/run (No such file or directory): name another folder with -o, or make room",
+        "feedline: cannot write the run folder /proc/nowhere/run (No such file or directory): name another folder with -o",
     )
     assert said(capfd, "run", "-q", "--strict", "-o", "file", *training) == (
         73,

@@ -150,7 +150,8 @@ def _places(report: Report, files: Sequence[Path], full: bool, folder: Path | No
     if files:
         yield "Report", _named(files)
     if report.step is None:
-        yield "Next", words.NEXT_WITHOUT_STEPS
+        if not report.headline:  # else that comes first: a crash, Ctrl-C, a full disk
+            yield "Next", words.NEXT_WITHOUT_STEPS
     elif not any(file.suffix.lower() == ".html" for file in files):
         yield "Next", f"feedline report {run} -o report.html"
     if not full and report.step:

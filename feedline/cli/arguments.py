@@ -32,6 +32,8 @@ class Parser(argparse.ArgumentParser):
             message = f"unknown option {unknown}{meant(unknown, self._flags())}"
             if self.prog.endswith(" run"):
                 message += f"; options of the script go after it: feedline run train.py {unknown} ..."
+        elif message.endswith(" required: COMMAND"):
+            message = f"no command given; {self.prog} --help lists them"
         elif message.startswith(SCRIPT_MISSING):
             message = "no script to run: give the path of the training script, then its arguments"
         super().error(printable(message))

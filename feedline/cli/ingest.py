@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Ingest:
-    """Make a run of traces that other tools recorded: torch.profiler's JSON (Kineto), Nsight Systems' SQLite; one file a rank.
+    """Make a run of traces that other tools recorded: torch.profiler's JSON (Kineto), Nsight Systems' SQLite; one file per rank.
 
     feedline ingest trace.json.gz
     feedline ingest traces/rank*.json.gz -o runs/eight

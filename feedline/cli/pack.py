@@ -21,7 +21,7 @@ class Pack:
     feedline pack data/train -o train.lmdb --kind lmdb
     feedline pack data/train -o train.wds --kind tar --verify
 
-    DIR has a folder per class. Files keep their bytes. A pack that was killed goes on where it stopped when the same command is given
+    DIR has a folder per class. Files keep their bytes. A pack that was killed continues where it stopped when the same command is given
     again; until it is whole, nothing opens the store. What is no image or cannot be read is named and left out.
     """
 
@@ -31,7 +31,7 @@ class Pack:
         parser.add_argument("--kind", choices=KINDS, required=True, help="lmdb, WebDataset tar, MXNet RecordIO, TFRecord")
         parser.add_argument("--verify", action="store_true", help="read all back afterwards and compare with the checksums")
         parser.add_argument("--strict", action="store_true", help="end at the first file that cannot be packed")
-        parser.add_argument("-f", "--force", action="store_true", help="begin anew where there is a store or a part of one")
+        parser.add_argument("-f", "--force", action="store_true", help="start over where there is a store or a part of one")
         parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
 
     def run(self, args: argparse.Namespace) -> int:

@@ -58,9 +58,7 @@ class Report:
             help="what the parts of the machine can do, from feedline probe or compare, for the roofline; may be given twice. "
             "Default: ceilings.json in the run folder",
         )
-        parser.add_argument(
-            "--link-gbps", type=positive, metavar="N", help="what the network gives a rank by its data sheet, in GB/s one way"
-        )
+        parser.add_argument("--link-gbps", type=positive, metavar="N", help="nominal link bandwidth per rank and direction, in GB/s")
         parser.add_argument("--nccl-log", type=Path, metavar="FILE", help="what the training printed with NCCL_DEBUG=INFO")
         parser.add_argument("--finish", action="store_true", help=argparse.SUPPRESS)  # compact the records of ranks that ended
         parser.add_argument("--wait", type=float, default=0.0, help=argparse.SUPPRESS)  # seconds to wait for other ranks to end

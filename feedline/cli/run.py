@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from feedline.cli.arguments import at_least
 from feedline.cli.program import Program, ended_by, exit_code_of, exit_like, from_module, from_script, show
 from feedline.cli.recording import Start, asked
-from feedline.cli.run_command import is_command, run_command
+from feedline.cli.run_command import elsewhere, is_command, run_command
 from feedline.profiler.errors import OutputError, ScriptError
 from feedline.profiler.files.output import refuse_taken
 from feedline.profiler.say import say
@@ -23,7 +23,7 @@ DASHES = "\0--"  #: stands for ``--`` while argparse looks at a command line: no
 
 
 class Run:
-    """Record a training that nobody changed, and say what holds it back.
+    """Record an unmodified training and say what limits it.
 
     feedline run train.py --epochs 3
     feedline run -m mypackage.train --epochs 3
@@ -37,10 +37,10 @@ class Run:
         parser.add_argument("-o", "--output", type=Path, metavar="RUN", help="run folder to make (default: runs/SCRIPT-TIME)")
         parser.add_argument("-f", "--force", action="store_true", help="replace an older run there, and FILE")
         parser.add_argument("--strict", action="store_true", help="refuse to run what cannot be recorded as asked")
-        parser.add_argument("-q", "--quiet", action="store_true", help="record only; `feedline report RUN` shows it later")
+        parser.add_argument("-q", "--quiet", action="store_true", help="print no report; it is still written into the run folder")
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
         parser.add_argument(
-            "--detail", type=at_least(1), metavar="N", help="look into one sample in N (default: as many as cost about 5 us a sample)"
+            "--detail", type=at_least(1), metavar="N", help="look into every Nth sample (default: as many as cost about 5 us per sample)"
         )
         parser.add_argument(
             "--window",
@@ -94,8 +94,8 @@ class Run:
             say(f"not recording: {error}")
             return unrecorded(program)
         speaks = first and not args.quiet
-        if session.path != path and first:
-            say(f"{os.path.relpath(path)} is taken, recording into {os.path.relpath(session.path)}")
+        if session.refused is not None and first:
+            say(elsewhere(session.refused, path, session.path))
         elif speaks:
             say(f"recording into {os.path.relpath(path)}")
         if speaks and fixes is not None:

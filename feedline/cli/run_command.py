@@ -11,7 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from feedline.cli.recording import Start, asked
-from feedline.profiler.errors import FeedlineError, FixError, OutputError, ScriptError
+from feedline.profiler.errors import FeedlineError, FixError, OutputError, PlaceTaken, ScriptError
 from feedline.profiler.say import say
 
 if TYPE_CHECKING:
@@ -46,13 +46,15 @@ def run_command(args: argparse.Namespace, command: list[str]) -> int:
     start, launch = Start(), f"command-{os.getpid()}-{ranks.started_at()}"
     path = start.folder / (args.output or Path("runs") / f"{Path(command[0]).stem}-{ranks.started_at()}")
     try:
-        run, hold = run_folder(path, launch, args.force, args.strict)
+        (run, hold), refused = run_folder(path, launch, args.force, args.strict)
     except OutputError as error:
         if args.strict:
             raise
         say(f"not recording: {error}")
         return ended(subprocess.Popen(command), None)
-    if not args.quiet:
+    if refused is not None:
+        say(elsewhere(refused, path, run))
+    elif not args.quiet:
         say(f"recording into {os.path.relpath(run)}")
     recording = asked(args, run, launch, start)
     process = subprocess.Popen(command, env={**os.environ, **recording.variables(os.environ)})
@@ -62,6 +64,11 @@ def run_command(args: argparse.Namespace, command: list[str]) -> int:
     hold.release()
     report_what_was_made(recording)
     return code
+
+
+def elsewhere(refused: PlaceTaken, path: Path, run: Path) -> str:
+    """What to say where a run folder is not the one that was asked for."""
+    return f"{refused.what.replace(str(path), os.path.relpath(path))}, recording into {os.path.relpath(run)}"
 
 
 def tell_signal(run: Path, pid: int, number: int) -> None:

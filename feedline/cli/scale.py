@@ -38,13 +38,13 @@ class Scale:
             "--ranks", type=counts, metavar="N,N", help="numbers of ranks to run (default: 1, 2, 4, ... to a GPU or CPU each)"
         )
         parser.add_argument("--predict", type=counts, default=[], metavar="N,N", help="numbers of ranks to predict")
-        parser.add_argument("--table", type=table, metavar="N=X,N=X", help="samples/s by ranks, measured by others")
-        parser.add_argument("--batch", type=positive, metavar="N", help="samples of one rank in one step, for --table")
+        parser.add_argument("--table", type=table, metavar="N=X,N=X", help="samples/s by number of ranks, measured elsewhere")
+        parser.add_argument("--batch", type=positive, metavar="N", help="samples per rank and step, for --table")
         parser.add_argument(
             "--noise-scale",
             type=noise,
             metavar="B[:STEPS]",
-            help="gradient noise scale in samples, and steps at endless batch: time to accuracy",
+            help="gradient noise scale in samples, and the steps needed as the batch grows without bound: time to accuracy",
         )
         parser.add_argument(
             "-o", "--output", type=Path, metavar="FOLDER", help="folder to make (default: runs/scale-TIME, if a training is run)"

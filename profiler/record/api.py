@@ -56,8 +56,8 @@ class record(ContextDecorator):
                 raise
             tell(f"not recording: {error}")
         else:
-            if self._session.path != self._path:
-                tell(f"{self._path} is taken, recording into {self._session.path}")
+            if self._session.refused is not None:
+                tell(f"{self._session.refused.what}, recording into {self._session.path}")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

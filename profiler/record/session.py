@@ -1,5 +1,6 @@
 """One recording, from its start in the main process to its end."""
 
+import errno
 import os
 import platform
 from collections.abc import Callable, Iterator
@@ -71,6 +72,7 @@ class Session:
 
     Attributes:
         path: the run folder that was made, perhaps under the next free name.
+        refused: why it is not the first one that was tried; None where it is.
 
     Raises:
         OutputError: the folder is taken, read-only, or the disk is full. Nothing was attached then.
@@ -109,7 +111,7 @@ class Session:
         )
         try:
             rooms = rooms or beside(path, self.place, self.manifest.launch, overwrite)
-            self.folder, self._holds = make_room(rooms, self.place, strict)
+            (self.folder, self._holds), self.refused = make_room(rooms, self.place, strict)
             self.path = self.folder.parent
             self.manifest.write(self.folder)
             reserve(self.folder)
@@ -217,8 +219,8 @@ def beside(path: Path, place: ranks.Place, launch: str, overwrite: bool) -> Iter
         yield run, partial(claim, run, overwrite and number == 1)
 
 
-def run_folder(path: Path, launch: str, overwrite: bool, strict: bool) -> tuple[Path, removal.Hold]:
-    """Make a run folder for processes below this one, and what keeps it from being removed.
+def run_folder(path: Path, launch: str, overwrite: bool, strict: bool) -> tuple[tuple[Path, removal.Hold], PlaceTaken | None]:
+    """Make a run folder for processes below this one, and what keeps it from being removed. Returns as ``first_with_room``.
 
     Raises:
         OutputError: it is taken, or cannot be made.
@@ -231,11 +233,12 @@ def run_folder(path: Path, launch: str, overwrite: bool, strict: bool) -> tuple[
 
 def unwritable(path: Path, error: OSError) -> OutputError:
     """What to raise where a run folder cannot be made."""
-    return OutputError(f"cannot write the run folder {path} ({error.strerror or error})", ELSEWHERE, "make room")
+    ways = [ELSEWHERE, "make room"] if error.errno in (errno.ENOSPC, errno.EDQUOT) else [ELSEWHERE]
+    return OutputError(f"cannot write the run folder {path} ({error.strerror or error})", *ways)
 
 
-def make_room(rooms: Iterator[Room], place: ranks.Place, strict: bool) -> tuple[Path, list[removal.Hold]]:
-    """Make a folder for this rank, and what keeps it and its run folder from being removed. Raises as ``first_with_room``."""
+def make_room(rooms: Iterator[Room], place: ranks.Place, strict: bool) -> tuple[tuple[Path, list[removal.Hold]], PlaceTaken | None]:
+    """Make a folder for this rank, and what keeps it and its run folder from being removed. Returns and raises as ``first_with_room``."""
 
     def take(run: Path) -> tuple[Path, list[removal.Hold]]:
         folder = new_folder(run, rank_folder(run, place.rank, place.restart).name)
@@ -244,8 +247,8 @@ def make_room(rooms: Iterator[Room], place: ranks.Place, strict: bool) -> tuple[
     return first_with_room(rooms, strict, take)
 
 
-def first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path], Taken]) -> Taken:
-    """What ``take`` makes of the first run folder that can be claimed and has room.
+def first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path], Taken]) -> tuple[Taken, PlaceTaken | None]:
+    """What ``take`` makes of the first run folder that can be claimed and has room; and what was wrong with the very first.
 
     Args:
         strict: only look at the first.
@@ -258,9 +261,9 @@ def first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path], 
     for run, claim in islice(rooms, 1 if strict else MOST_NAMES):
         try:
             claim()
-            return take(run)
+            return take(run), taken
         except PlaceTaken as error:
-            taken = error
+            taken = taken or error
     raise taken or AssertionError("unreachable")
 
 

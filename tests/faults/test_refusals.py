@@ -39,7 +39,7 @@ def test_a_module_that_does_not_exist(workshop):
 
 def test_a_second_run_into_the_same_folder_gets_the_next_free_name(finished):
     report = (finished.run / "report.json").read_bytes()
-    taken = f"{finished.run.name} is taken, recording into {finished.run.name}-2"
+    taken = f"{finished.run.name} holds a run already, recording into {finished.run.name}-2"
 
     done = finished.recorded(finished.write("second.py", MARKS), options=("-q",))
 
@@ -84,7 +84,29 @@ def test_a_run_that_is_still_going_on_is_never_overwritten(workshop, strict):
         assert "is being used by another process: wait until it has ended" in done.stderr
     else:
         assert (done.returncode, done.stdout) == (0, "started\n")
-        assert "run is taken, recording into run-2" in done.stderr
+        assert "run is being used by another process, recording into run-2" in done.stderr
+
+
+@pytest.mark.parametrize("command", [(), ("--",)])
+def test_overwriting_a_folder_with_files_of_others_says_why_it_records_elsewhere(workshop, command):
+    workshop.run.mkdir()
+    (workshop.run / "notes.txt").write_text("mine")
+    words = [*command, sys.executable] if command else []
+
+    done = workshop.execute(*FEEDLINE, "run", "-q", "-f", "-o", workshop.run, *words, workshop.write("train.py", MARKS))
+
+    assert (done.returncode, done.stdout) == (0, "started\n")
+    assert "feedline: run holds files that feedline did not make (notes.txt), recording into run-2\n" in done.stderr
+    assert [path.name for path in workshop.run.iterdir()] == ["notes.txt"]
+
+
+def test_a_crash_before_the_first_step_is_not_followed_by_advice_about_the_machine(workshop):
+    done = workshop.recorded(workshop.write("train.py", "raise SystemExit(2)"), options=("-f",))
+    assert "ended with exit code 2 before its first step" in done.stderr
+    assert "feedline env" not in done.stderr
+
+    done = workshop.recorded(workshop.write("other.py", "print(1)"), options=("-f",))
+    assert "feedline env" in done.stderr
 
 
 def test_a_place_that_is_a_file_stays_as_it_is(workshop):
@@ -108,7 +130,7 @@ def test_on_a_place_that_is_read_only_the_training_runs_unrecorded(workshop, own
     done = workshop.execute(*read_only, *FEEDLINE, "run", *strict, "-o", place / "run", script)
 
     assert (done.returncode, done.stdout) == ((73, "") if strict else (0, "started\n"))
-    why = f"cannot write the run folder {place}/run (Read-only file system): name another folder with -o, or make room"
+    why = f"cannot write the run folder {place}/run (Read-only file system): name another folder with -o"
     assert done.stderr == f"feedline: {'' if strict else 'not recording: '}{why}\n"
 
 

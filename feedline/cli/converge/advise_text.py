@@ -103,7 +103,7 @@ def _capital(text: str) -> str:
 
 def _price(found: Advised) -> Iterator[Text]:
     if found.price is None:
-        yield plain("nobody knows how many samples an update has")
+        yield plain("it is unknown how many samples an update has")
         return
     yield plain(f"{_capital(found.price.says)}.")
     if found.noise.value is not None or found.noise.low is not None:

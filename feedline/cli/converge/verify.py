@@ -37,7 +37,7 @@ class Verify:
         parser.add_argument("--from", dest="checkpoint", type=Path, metavar="CKPT", help="what every branch begins from")
         parser.add_argument("--seeds", type=at_least(1), default=3, metavar="N", help="branches of each arm (default 3)")
         parser.add_argument("--metric", metavar="NAME", help="what decides (default: the program's feedline.metric, else a loss)")
-        parser.add_argument("--margin", type=finite, default=0.0, help="what it must win at least, in the metric's unit")
+        parser.add_argument("--margin", type=finite, default=0.0, help="minimum improvement required to accept, in the metric's unit")
         parser.add_argument("--ranks", type=at_least(1), default=1, metavar="N", help="processes of each branch, under torchrun")
         parser.add_argument("-o", "--output", type=Path, default=Path("runs/verify"), metavar="DIR", help="where the branches' runs go")
         parser.add_argument("-f", "--force", action="store_true", help="overwrite older branches there")
