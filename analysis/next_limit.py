@@ -18,10 +18,13 @@ SAME = 0.005  # numbers that are printed alike
 
 #: cause -> kinds of limits that its fix lifts, where these are others than CHEAPER.
 LIFTS: dict[str, frozenset[str]] = {
-    **dict.fromkeys(("too_few_workers", "fewer_workers", "straggler_in_order", "epoch_restart", "blocked", "busy_neighbors"), AS_MUCH_CPU),
+    **dict.fromkeys(("too_few_workers", "straggler_in_order", "epoch_restart", "blocked"), AS_MUCH_CPU),
     "cold_storage": AS_MUCH_CPU | {"ceiling"},
     "small_files": CHEAPER | {"ceiling"},
-    "slow_for_its_bytes": CHEAPER | {"step"},
+    # the limit of the step holds receiving, copying and the main thread's own waits for a CPU, too
+    **dict.fromkeys(("fewer_workers", "busy_neighbors"), AS_MUCH_CPU | {"step"}),
+    **dict.fromkeys(("slow_for_its_bytes", "swapping", "thread_oversubscription", "cpu_saturated"), CHEAPER | {"step"}),
+    **dict.fromkeys(("objects_in_queue", "custom_collate", "float32_on_host"), CHEAPER | {"step", "ceiling"}),
     # what the input takes, which no limit changes: the sentence says it as well
     **dict.fromkeys(("compute_bound", "input_bound_unexplained"), frozenset(ROOF_KINDS)),
     **dict.fromkeys(("late_rank", "late_ranks", "exposed_communication", "slow_network"), frozenset({"step"})),

@@ -185,9 +185,10 @@ def _handing(pieces: Pieces, spans: Records, step: IntArray, inside: npt.NDArray
     """int64 [count], ns of each step's transport in which the main thread neither ran nor waited for a CPU: it waited for the worker, whose
     thread that hands tensors over waits for Python's lock, for a CPU, or for room in the pipe."""
     owner = np.maximum(pieces.owner, 0)
-    chosen = inside & (pieces.owner >= 0) & (spans["stage"][owner] == Stage.TRANSPORT) & (spans["cpu"][owner] >= 0)
+    chosen = inside & (pieces.owner >= 0) & (spans["stage"][owner] == Stage.TRANSPORT)
+    chosen &= (spans["cpu"][owner] >= 0) & (spans["runqueue"][owner] >= 0)
     of, length = spans[owner[chosen]], (pieces.end - pieces.start)[chosen]
-    blocked = np.clip(1 - (of["cpu"] + np.maximum(of["runqueue"], 0)) / np.maximum(of["wall"], 1), 0, 1)
+    blocked = np.clip(1 - (of["cpu"] + of["runqueue"]) / np.maximum(of["wall"], 1), 0, 1)
     return np.bincount(step[chosen], length * blocked, count).astype(np.int64)
 
 

@@ -40,6 +40,15 @@ def test_what_the_input_takes_is_told_as_it_was_measured():
     assert within([told], made(RUN), RUN.step.mean_s) == [told]
 
 
+def test_the_limit_of_the_step_does_not_bind_a_fix_that_makes_receiving_shorter():
+    """50 samples/s of a worker, and 56 of the step, most of which is receiving its batch."""
+    receiving = run({"wait": 20, "transport": 140, "forward": 40}, {"total": cost(20, 8)}, processes=1, cpus=8)
+
+    assert (made(receiving).nearest, made(receiving).next) == ("workers", "step")
+    assert gain(finding("too_few_workers", 80), receiving) == "50.0 -> at most 55.6 samples/s"
+    assert gain(finding("custom_collate", 80), receiving) == "50.0 -> at most 83.3 samples/s (the fix also lifts the next limit, step)"
+
+
 def test_a_prediction_stays_as_it_is():
     told = finding("late_rank", 35, cost_low_s=30 * MS, cost_high_s=40 * MS)
 
