@@ -134,7 +134,7 @@ class Bar:
         return self.of_time("blocked_s") * float(sum(seen.get(kind, 0.0) for kind in kinds))
 
 
-Formula = Callable[[Bar], list[float]]
+Formula = Callable[[Bar], float]
 
 
 def spared(bar: Bar, share: float) -> float:
@@ -213,26 +213,54 @@ def without_others(bar: Bar) -> Bar:
     return Bar(told)
 
 
-def by_neighbors(bar: Bar) -> list[float]:
+def effective(bar: Bar) -> float:
+    machine = bar.told["run"]["machine"]
+    return float(machine.get("effective_cpus") or machine.get("cpus") or 1)
+
+
+def theirs(bar: Bar) -> float:
+    """Share of the waiting for a CPU that is for those of other programs: what they hold over what the run lacks."""
+    use, of_main = bar.told["cpus"] or {}, bar.told["step"]["main_runqueue_share"] or 0.0
+    lacking = of_main + bar.crew.get("processes", 0) * (bar.crew.get("busy_share") or 0.0) * bar.of_time("runqueue_s")
+    if not lacking or not use.get("others") or use.get("own") is None:
+        return 0.0
+    return min(1.0, min(float(use["others"]), max(0.0, float(use["allowed"] - use["own"]))) / (lacking * use["ranks"]))
+
+
+def full(bar: Bar) -> bool:
+    """Whether the training itself fills its CPUs: samples would wait for one without other programs too."""
+    use, pace = bar.told["cpus"] or {}, bar.told["throughput"]["samples_per_s"] or 0.0
+    each = bar.crew.get("process_cpu_s")
+    own = use.get("own") if use.get("own") is not None else pace * (bar.cost("total", "cpu_s") if each is None else each)
+    share = (own or 0.0) / effective(bar)
+    queued = bar.of_time("runqueue_s") * (1 - theirs(bar)) > 0.15 and (use.get("others") is not None or share > 0.5)
+    return bar.of_time("blocked_s") <= 0.5 and (queued or share > 0.8)
+
+
+def by_neighbors(bar: Bar) -> float:
     """What waits for a CPU that others hold, or what workers would spare on their CPUs."""
-    use, own = bar.told["cpus"], bar.told["step"]["main_runqueue_share"] or 0.0
-    queued = bar.of_time("runqueue_s")
-    lacking = own + bar.crew.get("processes", 0) * (bar.crew.get("busy_share") or 0.0) * queued
-    theirs = min(1.0, min(use["others"], max(0.0, use["allowed"] - use["own"])) / (lacking * use["ranks"])) if lacking else 0.0
-    waits = min(own * bar.mean + (bar.making * queued if bar.number else 0.0), bar.mean) * theirs
+    queued = (bar.told["step"]["main_runqueue_share"] or 0.0) * bar.mean
+    queued += bar.making * bar.of_time("runqueue_s") if bar.number else 0.0
+    waits = min(queued, bar.mean) * theirs(bar)
     if bar.number is None or not bar.crew.get("fetch_mean_s") or not bar.work:
-        return [waits]
-    return [max(waits, shorter_at_least(without_others(bar)) - shorter_at_least(bar))]
+        return waits
+    return max(waits, shorter_at_least(without_others(bar)) - shorter_at_least(bar))
 
 
-def by_share(*stages: str, operations: frozenset[str] = frozenset(), of: Callable[[Bar], float] | None = None) -> Formula:
-    """What stages and operations cost of the making of batches: by their wall time, or where CPUs are full by their CPU time."""
+def by_share(*stages: str, operations: frozenset[str] = frozenset(), of: Formula | None = None) -> Formula:
+    """What stages and operations cost of the making of batches: by their wall time, or where the CPUs are full by their CPU time."""
 
-    def formula(bar: Bar) -> list[float]:
-        wall, cpu = bar.of_sample(*stages), bar.of_sample(*stages, column="cpu_s")
-        return [bar.making * min(1.0, part + bar.operations(operations)) * (of(bar) if of else 1.0) for part in (wall, max(wall, cpu))]
+    def formula(bar: Bar) -> float:
+        share = max(bar.of_sample(*stages), bar.of_sample(*stages, column="cpu_s") if full(bar) else 0.0)
+        return bar.making * min(1.0, share + bar.operations(operations)) * (of(bar) if of else 1.0)
 
     return formula
+
+
+def elsewhere(bar: Bar) -> list[str]:
+    """What samples are said to wait for that is not storage."""
+    begin = "of a sample's time: "
+    return [one["what"].removeprefix(begin) for one in bar.finding["evidence"] if one["what"].startswith(begin)]
 
 
 def helpers(bar: Bar) -> float:
@@ -292,51 +320,51 @@ def least_exposed(bar: Bar) -> float:
     return min(of_ranks(bar.told, "exposed_transfer_s"))
 
 
-def of_late_rank(bar: Bar) -> list[float]:
+def of_late_rank(bar: Bar) -> float:
     """What the replay answers, else what it says of the rank, else what the rank waits that waits most."""
     comm, late = bar.told["comm"], bar.told["comm"]["late"][0]
     question = f"rank {late['rank']} on time" if late["persistent"] else "no late rank"
     answers = [one["gain_s"] for one in comm["what_if"] if one["what"] == question and one["step_s"] is not None]
     own = [late["cost_s"]] if late["persistent"] and late["cost_s"] is not None else []
-    return [*answers, *own, max(of_ranks(bar.told, "hidden_wait_s", "exposed_wait_s"))][:1]
+    return [*answers, *own, max(of_ranks(bar.told, "hidden_wait_s", "exposed_wait_s"))][0]
 
 
-def nothing(bar: Bar) -> list[float]:
-    return [0.0]
+def nothing(bar: Bar) -> float:
+    return 0.0
 
 
-#: cause -> what it costs by the report's own figures; where there are two, one of them.
+#: cause -> what it costs by the report's own figures.
 COSTS: dict[str, Formula] = {
-    "compute_bound": lambda bar: [bar.input - bar.once],
-    "input_bound_unexplained": lambda bar: [bar.input - bar.once],
+    "compute_bound": lambda bar: bar.input - bar.once,
+    "input_bound_unexplained": lambda bar: bar.input - bar.once,
     "too_short": nothing,
     "nothing_trained": nothing,
     "input_not_seen": nothing,
-    "too_few_workers": lambda bar: [shorter(bar, at_least(bar))],
-    "fewer_workers": lambda bar: [bar.mean - bar.once - step_alone(bar)],
-    "made_one_by_one": lambda bar: [bar.making],
-    "epoch_restart": lambda bar: [restarts(bar)],
-    "objects_in_queue": lambda bar: [moved_twice(bar, bar.sending, bar.loader["pickle_bytes"], 447, "transport")],
-    "custom_collate": lambda bar: [moved_twice(bar, bar.transport, bar.loader["batch_bytes"], 135, "collate", "transport")],
-    "slow_for_its_bytes": lambda bar: [too_long(bar)],
-    "blocked": lambda bar: [spared(bar, bar.blocked_by("unknown", "sleep", "lock", "network", "another process"))],
-    "small_files": lambda bar: [spared(bar, bar.of_sample("read") * of_calls(bar) or bar.blocked_by("file", "page fault"))],
-    "cold_storage": lambda bar: [spared(bar, bar.blocked_by("file", "page fault"))],
-    "swapping": lambda bar: [spared(bar, bar.blocked_by("file", "page fault"))],
-    "thread_oversubscription": lambda bar: [bar.making * helpers(bar)],
+    "too_few_workers": lambda bar: shorter(bar, at_least(bar)),
+    "fewer_workers": lambda bar: bar.mean - bar.once - step_alone(bar),
+    "made_one_by_one": lambda bar: bar.making,
+    "epoch_restart": restarts,
+    "objects_in_queue": lambda bar: moved_twice(bar, bar.sending, bar.loader["pickle_bytes"], 447, "transport"),
+    "custom_collate": lambda bar: moved_twice(bar, bar.transport, bar.loader["batch_bytes"], 135, "collate", "transport"),
+    "slow_for_its_bytes": too_long,
+    "blocked": lambda bar: spared(bar, bar.blocked_by(*elsewhere(bar))),
+    "small_files": lambda bar: spared(bar, bar.of_sample("read") * of_calls(bar) or bar.blocked_by("file", "page fault")),
+    "cold_storage": lambda bar: spared(bar, bar.blocked_by("file", "page fault")),
+    "swapping": lambda bar: spared(bar, bar.blocked_by("file", "page fault")),
+    "thread_oversubscription": lambda bar: bar.making * helpers(bar),
     "oversize_images": by_share(
         "read", "decode", operations=RESIZES, of=lambda bar: 1 - bar.crew["output_pixels"] / bar.crew["decoded_pixels"]
     ),
     "decode_bound": by_share("decode"),
     "augmentation_bound": by_share("augment"),
-    "float32_on_host": lambda bar: [of_float32(bar)],
-    "cpu_saturated": lambda bar: [bar.making + bar.sending],
-    "straggler_in_order": lambda bar: [out_of_order(bar)],
+    "float32_on_host": of_float32,
+    "cpu_saturated": lambda bar: bar.making + bar.sending,
+    "straggler_in_order": out_of_order,
     "busy_neighbors": by_neighbors,
     "late_rank": of_late_rank,
     "late_ranks": of_late_rank,
-    "exposed_communication": lambda bar: [least_exposed(bar)],
-    "slow_network": lambda bar: [least_exposed(bar) * (1 - bar.told["comm"]["network_share"])],
+    "exposed_communication": least_exposed,
+    "slow_network": lambda bar: least_exposed(bar) * (1 - bar.told["comm"]["network_share"]),
 }
 
 #: What a finding about traces weighs: this part of the bar of the rank that it names, or of the one that is shown.
@@ -361,13 +389,13 @@ def allowed(told: Any, cause: str) -> float:
     return max(0.0, step_s - step_s * made["samples_per_s"] / min(kept, default=math.inf))
 
 
-def recomputed(told: Any, finding: Any) -> list[float] | None:
-    """What a finding can cost; None: of its cause nothing is known here."""
+def recomputed(told: Any, finding: Any) -> float | None:
+    """What a finding costs; None: of its cause nothing is known here."""
     if told["traces"] is None:
         most = math.inf if finding["cost_low_s"] is not None else allowed(told, finding["cause"])
-        return [min(one, most) for one in COSTS[finding["cause"]](Bar(told, finding))] if finding["cause"] in COSTS else None
+        return min(COSTS[finding["cause"]](Bar(told, finding)), most) if finding["cause"] in COSTS else None
     if finding["cause"] not in PART:
-        return [0.0] if finding["cause"] == "input_not_seen" else None
+        return 0.0 if finding["cause"] == "input_not_seen" else None
     named = re.match(r"rank (\d+) waits", finding["says"])
     own = told["ranks"][named[1] if named else min(told["ranks"], key=int)]
-    return [own["stages"].get(PART[finding["cause"]], 0.0) if own["steps"] and finding["severity"] != "info" else 0.0]
+    return float(own["stages"].get(PART[finding["cause"]], 0.0)) if own["steps"] and finding["severity"] != "info" else 0.0

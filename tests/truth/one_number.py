@@ -106,11 +106,11 @@ def costs(told: Any) -> Iterator[str]:
     set_up = [check["cause"] for check in told["convergence"]["checks"]] if told["convergence"] else []
     for finding in told["findings"]:
         cost, cause = finding["cost_s"], finding["cause"]
-        could = [0.0] if cause in set_up else recomputed(told, finding)
+        could = 0.0 if cause in set_up else recomputed(told, finding)
         if could is None:
             yield f"what {cause} costs is worked out nowhere: add it to COSTS"
-        elif not any(alike(cost, one, 1e-3) for one in could):
-            yield f"{cause} costs {cost}; by the report's figures that is one of {could}"
+        elif not alike(cost, could, 1e-3):
+            yield f"{cause} costs {cost}; by the report's figures it is {could}"
         if cost > told["step"]["mean_s"] * 1.001:
             yield f"{cause} costs {cost} of a step of {told['step']['mean_s']}"
         low, high = finding["cost_low_s"], finding["cost_high_s"]
