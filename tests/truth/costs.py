@@ -163,13 +163,16 @@ def at_most(bar: Bar) -> float:
     return receiving(bar, 0.5e-3, 0.3e-3, 0.2e-9)
 
 
+def effective(bar: Bar) -> float:
+    machine = bar.told["run"]["machine"]
+    return float(machine.get("effective_cpus") or machine.get("cpus") or 1)
+
+
 def step_with(bar: Bar, workers: int, taking: float) -> float:
     """max((S + t) / W, C + t, CPU time / CPUs)"""
     both_sides, use = 2 * taking * bar.alone, bar.told["cpus"] or {}
     if use.get("own") is None or use.get("free") is None:
-        machine = bar.told["run"]["machine"]
-        on_cpus = bar.computing + bar.work * (1 - bar.of_time("blocked_s")) + both_sides
-        on_cpus /= machine.get("effective_cpus") or machine.get("cpus") or 1
+        on_cpus = (bar.computing + bar.work * (1 - bar.of_time("blocked_s")) + both_sides) / effective(bar)
     else:
         on_cpus = (use["own"] * bar.mean + both_sides) / max(use["own"] + use["free"], 1e-9)
     return max((bar.work + taking) / workers, bar.computing + bar.stage("sampler") + taking, on_cpus)
@@ -182,8 +185,7 @@ def step_alone(bar: Bar) -> float:
 
 def enough_workers(bar: Bar) -> int:
     """W*: they keep pace with the step, as far as the CPUs that others leave carry them."""
-    use, machine = bar.told["cpus"] or {}, bar.told["run"]["machine"]
-    cpus = float(machine.get("effective_cpus") or machine.get("cpus") or 1)
+    use, cpus = bar.told["cpus"] or {}, effective(bar)
     room = max(1.0, (cpus - (use.get("others") or 0.0)) / use.get("ranks", 1)) if use else cpus
     wanted = math.ceil(1.15 * bar.work / max(bar.computing + at_least(bar), 0.05 * bar.mean))
     each = bar.cost("total", "cpu_s")
@@ -211,11 +213,6 @@ def without_others(bar: Bar) -> Bar:
         told["step"]["mean_s"] -= bar.making * (1 - sooner)
         told["step"]["stages"] |= {name: told["step"]["stages"][name] * sooner for name in INLINE if name in told["step"]["stages"]}
     return Bar(told)
-
-
-def effective(bar: Bar) -> float:
-    machine = bar.told["run"]["machine"]
-    return float(machine.get("effective_cpus") or machine.get("cpus") or 1)
 
 
 def theirs(bar: Bar) -> float:
