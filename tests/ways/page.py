@@ -41,6 +41,7 @@ END = """
 | 64 processes, two of which train | two trainings |
 | a script under feedline starts `feedline run` itself | each is recorded once, in its own run folder |
 | `FEEDLINE=1 feedline run ...` | recorded once |
+| the program ends a worker (`multiprocessing.Pool`, Ray) | recorded until then; `ended`, not `cut` |
 | a child outlives its parent | recorded to its end; `feedline report RUN` shows it then |
 | a child may not write into the run folder | not recorded; it says so with its pid |
 | the parent is killed while children train | the children are recorded to their end; `feedline report RUN` shows them |

@@ -12,5 +12,5 @@ if __name__ == "__main__":
 
         counted.train(f"leaf{number}", steps=6 + number // 28)
     elif level == 2:
-        print("leaf", number, flush=True)
+        sys.stdout.write(f"leaf {number}\n")  # in one piece, also where PYTHONUNBUFFERED is set: 54 processes share the file
     sys.exit(sum(process.wait() for process in started))
