@@ -165,8 +165,9 @@ def write_traffic(segment: Segment, before: Traffic | None, cpu_before: int, sta
         if min(new) < 0:  # of two files: the program closed the descriptor that they are read from
             return
         cpu = (cpu - cpu_before) * stands_for
-        segment.add(Stage.TRAFFIC, 0, new.major_faults, new.disk, cpu, new.chars, recorder.batch, new.calls, recorder.loader, flags)
-        segment.add(Stage.KERNEL, 0, new.minor_faults, new.system_ns, number=recorder.batch, source=recorder.loader, flags=flags)
+        at = clock.wall_ns()
+        segment.add(Stage.TRAFFIC, at, new.major_faults, new.disk, cpu, new.chars, recorder.batch, new.calls, recorder.loader, flags)
+        segment.add(Stage.KERNEL, at, new.minor_faults, new.system_ns, number=recorder.batch, source=recorder.loader, flags=flags)
 
 
 class Lens:

@@ -91,6 +91,25 @@ def test_workers_are_counted_where_they_worked(record):
     assert counted == [64, 32, 32]  # the second and the third share one worker's file
 
 
+def test_each_training_has_the_file_traffic_of_its_own_batches(record, tmp_path):
+    (tmp_path / "sample").write_bytes(bytes(1 << 16))
+
+    class Files(torch.utils.data.Dataset):
+        def __len__(self):
+            return 64
+
+        def __getitem__(self, index):
+            return torch.frombuffer(bytearray((tmp_path / "sample").read_bytes()), dtype=torch.float32)[:FEATURES], 0
+
+    def sweep():
+        for _ in range(2):
+            model = net()
+            fit(model, SGD(model.parameters()), DataLoader(Files(), batch_size=8))
+
+    read = [int(run.ranks[0].main.of(Stage.TRAFFIC)["nbytes"].sum()) for run in record(sweep).runs]
+    assert read == [pytest.approx(64 << 16, rel=0.1)] * 2
+
+
 def test_new_models_over_one_loader_are_trainings(record):
     def sweep():
         loader = DataLoader(data(80), batch_size=8)
