@@ -188,6 +188,7 @@ def facts_of(
         moved=moved.of(rank.main, rank.steps, rank.first),
         swapped_in=mean_of(rank, rank, gauges, "memory/swapped_in"),
         loader_elsewhere=rank.loader_elsewhere,
+        making=rank.steps.making,
     )
 
 
@@ -200,7 +201,7 @@ def with_input(facts: Facts) -> StepSummary:
 
 
 def _wait_seconds(step: StepSummary) -> float:
-    return sum(step.stages.get(name, 0.0) for name in ("wait", "transport", "epoch_start", "sampler", *INLINE))
+    return sum(step.stages.get(name, 0.0) for name in ("wait", "transport", "epoch_start", "sampler", "input", *INLINE))
 
 
 def _traffic(rank: Gathered) -> Traffic:

@@ -13,7 +13,7 @@ from feedline.analysis.waits import classify
 from feedline.profiler.events import Stage
 from feedline.profiler.noise_scale import student
 
-WAITING = ("wait", "transport", "epoch_start", "sampler", *MAKING)
+WAITING = ("wait", "transport", "epoch_start", "sampler", "input", *MAKING)
 FEWEST = 2  # steps that have an interval
 
 
@@ -40,10 +40,14 @@ def certainty(rank: Gathered, starts_once: bool) -> Certainty | None:
 
 def _interval(rank: Gathered, waiting: FloatArray, wall: FloatArray) -> tuple[float, float]:
     """Of the share of ``waiting`` in ``wall``, float64 [steps] each."""
+    looked = np.ones(len(wall), bool) if rank.steps is None or rank.steps.making is None else rank.steps.making.looked
     if rank.estimate is None:
-        return interval(waiting[rank.first :], wall[rank.first :])
+        looked = looked & (np.arange(len(looked)) >= rank.first)
+        return interval(waiting[looked], wall[looked])
     lies = sum(rank.estimate.lies.get(name, 0.0) for name in WAITING)
-    known = replace(rank.estimate, lies={"input": lies, "rest": 1 - lies})
+    alike = rank.estimate.alike & looked
+    alike = alike if alike.sum() >= FEWEST else rank.estimate.alike
+    known = replace(rank.estimate, alike=alike, lies={"input": lies, "rest": 1 - lies})
     sampled = known.sampled({"input": waiting, "rest": np.maximum(wall - waiting, 0.0)})
     return sampled.share_low["input"], sampled.share_high["input"]
 

@@ -16,6 +16,7 @@ from feedline.analysis.rules import (
     exposed_communication,
     input_bound_unexplained,
     late_rank,
+    made_in_step,
     nothing_trained,
     too_short,
 )
@@ -47,6 +48,7 @@ BEFORE: dict[str, frozenset[str]] = {
             "too_few_workers",
             "fewer_workers",
             "made_one_by_one",
+            "made_in_step",
             "epoch_restart",
             "small_files",
             "cold_storage",
@@ -154,7 +156,7 @@ def _of_input(facts: Facts, explained: bool) -> list[Finding]:
     if unknown := nothing_trained.check(facts) or too_short.check(facts):
         return [unknown]
     if facts.loader is None or facts.loader_elsewhere:
-        return [_input_not_seen(facts)]
+        return [_without_a_loader(facts)]
     if steady_share(facts) < MIN_WAIT_SHARE:
         return [finding for finding in [compute_bound.check(facts)] if finding]
     found = _without_contradictions([finding for rule in RULES if (finding := rule(facts))])
@@ -223,18 +225,30 @@ def _verdict(findings: list[Finding], facts: Facts) -> str:
     return f"{BOUND_BY.get(top.cause, bound)}: {top.says}.{saving(top, facts.step.mean_s)}"
 
 
+def _without_a_loader(facts: Facts) -> Finding:
+    """What makes the batches where no loader does, if that is known."""
+    if facts.loader is None and "input" in facts.step.stages:
+        held = made_in_step.check(facts)
+        not_held = compute_bound.check(facts) if made_in_step.sure_of_the_rest(facts) else None
+        return held or not_held or _input_not_seen(facts)
+    return _input_not_seen(facts)
+
+
 def _input_not_seen(facts: Facts) -> Finding:
     """Without a loader that the steps ask themselves, nothing says which part of them the input is."""
-    why = "no loader was seen"
+    step = seconds(facts.step.mean_s)
+    says = f"no loader was seen, so which part of the {step} step the input takes is unknown"
     disproof = "the program does use a DataLoader: then its hook failed (see hooks)"
-    if facts.loader is not None:
-        why = f"{facts.loader.kind} is gone through in a thread of its own"
+    if facts.making is not None:
+        says, disproof = made_in_step.unsure(facts), made_in_step.DISPROOF
+    elif facts.loader is not None:
+        says = f"{facts.loader.kind} is gone through in a thread of its own, so which part of the {step} step the input takes is unknown"
         disproof = "replaced with a DataLoader, which the training loop asks itself, the input takes a measured share of the step"
     return Finding(
         "input_not_seen",
         Severity.INFO,
-        says=f"{why}, so which part of the {seconds(facts.step.mean_s)} step the input takes is unknown",
+        says=says,
         evidence=[Evidence("other per step", facts.step.stages.get("other", 0.0), "s")],
-        fix="put feedline.stage('input') around the code that gets a batch",
+        fix="put the code that gets a batch into a function that returns it, which feedline finds, or feedline.stage('input') around it",
         disproof=disproof,
     )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from feedline.analysis.comm.model import Communication
+from feedline.analysis.making import Making
 from feedline.analysis.model import Cpus, Loader, StepSummary, Throughput, Workers
 
 
@@ -64,7 +65,8 @@ class Facts:
 
     Attributes:
         wait_share: share of the mean step in which the main process has no batch because of the loader
-            (wait + transport + epoch_start + sampler; with num_workers=0 also read, decode, augment, dataset, collate).
+            (wait + transport + epoch_start + sampler; with num_workers=0 also read, decode, augment, dataset, collate), or because the
+            program makes it itself (input).
         ready_share: share of the requests for a batch that found one ready (None: num_workers=0).
         effective_cpus: CPUs that this process may use: its affinity, capped by the cgroup quota.
         main_runqueue_share: share of the step that the main thread was runnable but had no CPU.
@@ -79,6 +81,7 @@ class Facts:
         comm: what the ranks did together (None: one rank, or no collective was seen).
         comm_parts: rank -> ``hidden_transfer_s`` and so on, mean seconds a step (report.json's ``ranks.<r>.comm``).
         certainty: of the share of the input (None: not computed).
+        making: functions of the program that make its batches (None: not known, or a loader does).
     """
 
     throughput: Throughput
@@ -101,6 +104,7 @@ class Facts:
     comm: Communication | None = None
     comm_parts: dict[int, dict[str, float | None]] = field(default_factory=dict)
     certainty: Certainty | None = None
+    making: Making | None = None
 
     def sample_share(self, stage: str) -> float:
         """Share (0 to 1) of a sample's wall time that this stage takes; 0 where it did not occur."""

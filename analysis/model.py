@@ -16,6 +16,7 @@ REPORT_SCHEMA_VERSION = 1
 STEP_STAGES = (
     "epoch_start",  # making or resetting a loader's iterator: starting workers, pickling the data set
     "sampler",  # drawing indices in the main process
+    "input",  # without a loader: functions of the program that make its batches
     "read",  # num_workers=0 only: the loader's own work runs inside the step
     "decode",
     "augment",

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from feedline.analysis.ahead import left_over
 from feedline.analysis.boundaries import Boundaries, Records, find
+from feedline.analysis.making import Making
 from feedline.analysis.timeline import IntArray, Pieces, cut, flatten, overlap
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.read import Process
@@ -39,6 +40,8 @@ ASIDE = (
     Stage.REST,
     Stage.TAKEN,
     Stage.WOKEN,
+    Stage.MADE,
+    Stage.LOOKED,
 )  # what did not happen in the main thread, though it wrote it down
 FEWEST = 4  # steps that are worth a mean
 
@@ -59,6 +62,7 @@ class Steps:
         waiting_in: int64 [m], index of the step.
         asked: the NEXT records of the training loaders, those at the end of an epoch too.
         handing: int64 [n], ns of "wait" in which the main thread had begun to receive a batch and waited for its worker to go on.
+        making: functions of the program that make its batches; None: not known, or a loader does.
     """
 
     start: IntArray
@@ -72,6 +76,7 @@ class Steps:
     waiting_in: IntArray
     asked: Records
     handing: IntArray
+    making: Making | None = None
 
 
 def partition(main: Process) -> Steps | None:
@@ -93,7 +98,8 @@ def partition(main: Process) -> Steps | None:
     pieces = cut(pieces, edges)
     asked = records[(records["stage"] == Stage.NEXT) & np.isin(records["source"], list(boundaries.training_loaders))]
     left = left_over(asked, records, main.of(Stage.REST)) if main.stride == 1 else np.zeros(len(asked), np.bool_)
-    return _sum(pieces, spans, main.names, boundaries, asked, left)
+    found, making = _sum(pieces, spans, main.names, boundaries, asked, left), Making.of(main, spans, pieces, boundaries)
+    return found if making is None else replace(found, stages=making.taken_out(found.stages), making=making)
 
 
 def _in_fetch(records: Records) -> npt.NDArray[np.bool_]:

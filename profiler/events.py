@@ -68,6 +68,11 @@ class Stage(enum.IntEnum):
     USER = 31  #: feedline.stage(name). source: the name
     CHECKPOINT = 32  #: torch.save. nbytes: unknown, 0
     COMPILE = 33  #: torch.compile compiled a graph. extra: which. source: what made it
+    #: A stretch between two calls of models, backward passes and updates, in which a function of the program made batches (taps/making).
+    #: extra: how long it is. wall: what the function took of it. cpu: of that, not asleep, at most. runqueue: of it, in copies between
+    #: devices. number: calls. source: the function, with file and line
+    MADE = 34
+    LOOKED = 35  #: no span: from one update's end to another's, in which such functions were timed. extra: calls that were seen
     GPU = 40  #: what a GPU did for a stage (taps/gpu.py). extra: the stage. number: start of the stage's own record
     PROFILED = 41  #: no span: torch.profiler recorded, which slows steps. extra: how many steps it was to record
     FLOP = 42  #: the step whose operations were counted (taps/flops.py). nbytes: FLOP of its forwards. extra: of its backwards

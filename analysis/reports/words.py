@@ -61,7 +61,7 @@ NO_SAMPLES = "The loader made no sample that could be measured."
 NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and what cannot"
 
 #: Stages of a step that belong to its input.
-INPUT = ("epoch_start", "sampler", "wait", "transport", *SAMPLE_STAGES)
+INPUT = ("epoch_start", "sampler", "input", "wait", "transport", *SAMPLE_STAGES)
 #: Notes that nearly every run has are left to the full report.
 USUAL = ("not in the means: workers start",)
 

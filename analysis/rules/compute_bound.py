@@ -3,23 +3,25 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
+from feedline.analysis.rules import made_in_step
 from feedline.analysis.rules.held import MIN_WAIT_SHARE, held, steady_share
-from feedline.analysis.rules.too_short import unsure
+from feedline.analysis.rules.too_short import input_known, unsure
 
 CAUSE = "compute_bound"
 
-WAITING = ("epoch_start", "sampler", "read", "decode", "augment", "dataset", "user", "collate", "wait", "transport")
+WAITING = ("epoch_start", "sampler", "input", "read", "decode", "augment", "dataset", "user", "collate", "wait", "transport")
 
 
 def check(facts: Facts) -> Finding | None:
     """Say so where the input takes less of the step than the gate."""
     waiting = steady_share(facts)
-    if facts.loader is None or waiting >= MIN_WAIT_SHARE:
+    if not input_known(facts) or waiting >= MIN_WAIT_SHARE:
         return None
     work = sorted(((s, name) for name, s in facts.step.stages.items() if name not in WAITING), reverse=True)
     largest = f"; the largest part of the step is {work[0][1]} ({seconds(work[0][0])})" if work else ""
     start_s = held(facts).start_s
     starts = start_s >= MIN_WAIT_SHARE * facts.step.mean_s
+    by = f" ({made_in_step.who(facts)})" if facts.loader is None else ""
     once = f"apart from {seconds(start_s)} per step so far for the loader's only start, " if starts else ""
     evidence = [Evidence("share of the step waiting for input", waiting, SHARE)]
     if start_s > 0:
@@ -27,7 +29,7 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         Severity.INFO,
-        says=f"the input does not hold the step back: {once}it takes {share(waiting)}{unsure(facts)} of the "
+        says=f"the input{by} does not hold the step back: {once}it takes {share(waiting)}{unsure(facts)} of the "
         f"{seconds(facts.step.mean_s)} step{largest}",
         evidence=evidence + [Evidence(f"{name} per step", s, "s") for s, name in work[:3]],
         fix="no loader change needed: a faster loader could save at most that",

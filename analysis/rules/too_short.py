@@ -19,11 +19,11 @@ HIGH_SHARE = 0.20
 def check(facts: Facts) -> Finding | None:
     """Say so instead of everything else where the share of the input may be anything from below the gate to high."""
     sure = facts.certainty
-    if sure is None or not _too_short(sure, facts.loader is not None):
+    if sure is None or not _too_short(sure, input_known(facts)):
         return None
     left_out = [what for what, is_left in (("the loader's start", held(facts).start_s > 0), ("waits for a CPU", _queued(sure))) if is_left]
     aside = f", {' and '.join(left_out)} aside," if left_out else ""
-    took = f"the input{aside} took {between(sure)} of " if facts.loader and sure.steps > 1 else ""
+    took = f"the input{aside} took {between(sure)} of " if input_known(facts) and sure.steps > 1 else ""
     return Finding(
         CAUSE,
         Severity.INFO,
@@ -48,6 +48,11 @@ def _counted(facts: Facts, sure: Certainty) -> str:
     return f"the {count(number)} step{'s' * (number != 1)} that count{'s' * (number == 1)}{warm_up}"
 
 
+def input_known(facts: Facts) -> bool:
+    """Whether the input's share is known: from a loader, or from a stage of its own."""
+    return facts.loader is not None or "input" in facts.step.stages
+
+
 def enough_steps(facts: Facts) -> bool:
     """Whether there are as many steps as any verdict needs."""
     return facts.certainty is None or facts.certainty.steps >= FEWEST
@@ -59,7 +64,7 @@ def _too_short(sure: Certainty, loader: bool) -> bool:
 
 def _evidence(facts: Facts, sure: Certainty) -> list[Evidence]:
     found = [Evidence("steps counted", sure.steps, "steps"), Evidence("mean step so far", facts.step.mean_s, "s")]
-    if facts.loader is None or sure.steps < 2:
+    if not input_known(facts) or sure.steps < 2:
         return found
     ends = zip(("lower", "upper"), sure.own, strict=True)
     shares = [Evidence(f"{end} end of the 95 % interval of the input's share", value, SHARE) for end, value in ends]

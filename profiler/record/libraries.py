@@ -30,7 +30,7 @@ def attach_in_worker(patches: Patches) -> None:
 
 
 def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setup: NewSetup) -> None:
-    from feedline.profiler.taps import collectives, convergence, copy, fetch, flops, rests, training
+    from feedline.profiler.taps import collectives, convergence, copy, fetch, flops, making, rests, training
     from feedline.profiler.taps.collectives import unseen
     from feedline.profiler.taps.loader import TORCH, TORCHDATA, LoaderTaps, attach_pin
 
@@ -49,6 +49,7 @@ def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setup: NewSe
     )
     hooks.attach("torch.save", "checkpoints", training.attach_checkpoint)
     hooks.attach("Tensor.to", "copies between devices", copy.attach)
+    hooks.attach(making.NAME, making.GIVES, lambda _: hooks.add_undo(making.attach()))
     hooks.attach(collectives.NAME, collectives.GIVES, lambda patches: hooks.add_undo(collectives.attach(hooks.tell, patches)))
     hooks.attach("rests", "of short steps windows in full, the others counted", rests.attach)
     hooks.add_undo(rests.pace.stop)  # the first one to be undone

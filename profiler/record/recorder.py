@@ -65,6 +65,24 @@ class ConvergenceTap(Protocol):
     def rested(self, updates: int, steps: int, batches: int, samples: int) -> None: ...
 
 
+class MakingTap(Protocol):
+    """Finds and times what makes batches without a loader (taps/making)."""
+
+    def begins(self) -> None: ...
+
+    def ends(self) -> None: ...
+
+    def feeds(self, flags: int, args: Any, kwargs: Any) -> None: ...
+
+    def gave(self, output: Any) -> None: ...
+
+    def moved(self, source: Any, target: Any, took: int) -> None: ...
+
+    def backward(self) -> None: ...
+
+    def updated(self, last: bool) -> None: ...
+
+
 class LooksAtThreads(Protocol):
     """Looks at what blocked threads wait for (samplers/looks.py)."""
 
@@ -109,6 +127,7 @@ class Recorder:
         beginnings: told of a loader's passes, or None.
         on_beginning: called before the first update of a training that is not the process's first, or None.
         looks: told which threads make batches, or None.
+        making: told of the calls between which the program makes its batches, or None.
         batch: key of the batch this process works on (events.batch_key).
         loader: number of the loader this process works for.
         made: id of the batch that was made last in this process, and what it is: without workers, the loader hands it over as it is.
@@ -128,6 +147,7 @@ class Recorder:
         self.beginnings: BeginningsTap | None = None
         self.on_beginning: Callable[[], None] | None = None
         self.looks: LooksAtThreads | None = None
+        self.making: MakingTap | None = None
         self.batch = 0
         self.loader = 0
         self.made: tuple[int, Any] = 0, None
@@ -176,6 +196,7 @@ class Recorder:
         if self.segment is not None:
             self.segment.forget()
         self.main = self.segment = self.gpu = self.flops = self.convergence = self.beginnings = self.on_beginning = self.looks = None
+        self.making = None
 
 
 class Inside(threading.local):

@@ -48,7 +48,9 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
     flags = (Flag.TRAINING if module.training else 0) | (Flag.GRAD if torch.is_grad_enabled() else 0)
     if not flags & Flag.GRAD:
         pace.infers += 1
-    flops = recorder.flops
+    flops, making = recorder.flops, recorder.making
+    if making is not None:
+        making.feeds(0 if isinstance(module, _Loss) else flags, args, kwargs)
     counting = None if flops is None else flops.begin(module)
     inside.depth += 1
     try:
@@ -65,8 +67,12 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
             flops.end(counting, span)
         if updates.waiting:
             updates.call_ended()
+    if making is not None:
+        making.gave(output)
     if recorder.convergence is not None and torch._C._get_tracing_state() is None:  # a trace would hold what is asked
         tell_forward(recorder.convergence, span.stage, flags, module, args, kwargs, output)
+    if making is not None:
+        making.ends()
     return output
 
 
@@ -110,7 +116,9 @@ def watched_backward(original: Any) -> Any:
         segment = recorder.main
         if segment is None or inside.depth or dynamo_follows():
             return original(*args, **kwargs)
-        flops = recorder.flops
+        flops, making = recorder.flops, recorder.making
+        if making is not None:
+            making.begins()
         counting = None if flops is None else flops.begin(None)
         watch = recorder.convergence
         told = watch is not None and watch.backward(args[0] if args else kwargs.get("tensors"))
@@ -126,6 +134,9 @@ def watched_backward(original: Any) -> Any:
                 updates.call_ended()
         if watch is not None and told:
             watch.after_backward()
+        if making is not None:
+            making.backward()
+            making.ends()
         return result
 
     hide_from_dynamo(passed_by(backward))
@@ -166,6 +177,8 @@ class OptimizerTap:
             segment = recorder.awake()
         if segment is None:
             return
+        if recorder.making is not None:
+            recorder.making.begins()
         number = self._beginnings.number(optimizer, segment)
         if recorder.convergence is not None:
             recorder.convergence.update(optimizer)
@@ -184,6 +197,9 @@ class OptimizerTap:
         if recorder.batch == 0 and self._steps % WINDOW == 0:  # no loader tells the windows: count updates
             span.segment.window = window_of(0, self._steps)
         pace.updated(optimizer, span.segment)
+        if recorder.making is not None:
+            recorder.making.updated(pace.cycle.may_end(id(optimizer)))
+            recorder.making.ends()
 
 
 def attach_optimizer(patches: Patches) -> Callable[[], None]:

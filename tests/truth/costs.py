@@ -73,7 +73,7 @@ class Bar:
 
     @property
     def input(self) -> float:
-        return self.stage("wait", "transport", "epoch_start", "sampler", *INLINE)
+        return self.stage("wait", "transport", "epoch_start", "sampler", "input", *INLINE)
 
     @property
     def computing(self) -> float:
@@ -340,6 +340,7 @@ COSTS: dict[str, Formula] = {
     "too_few_workers": lambda bar: shorter(bar, at_least(bar)),
     "fewer_workers": lambda bar: bar.mean - bar.once - step_alone(bar),
     "made_one_by_one": lambda bar: bar.making,
+    "made_in_step": lambda bar: bar.stage("input"),
     "epoch_restart": restarts,
     "objects_in_queue": lambda bar: moved_twice(bar, bar.sending, bar.loader["pickle_bytes"], 447, "transport"),
     "custom_collate": lambda bar: moved_twice(bar, bar.transport, bar.loader["batch_bytes"], 135, "collate", "transport"),

@@ -176,7 +176,8 @@ def sentences(told: Any, text: str) -> Iterator[str]:
         if not printed_as(said, bar.stage(stage)):
             yield f"it says that {stage} takes {said}, the bar says {bar.stage(stage)}"
     for cost, part in re.findall(rf"{TIME} per step \({SHARE}\)", text):
-        if abs(value(cost) / bar.mean - value(part)) > PRINTED * value(part) + 0.00051:
+        share = value(cost) / bar.mean
+        if share >= value(part) if part.startswith("<") else abs(share - value(part)) > PRINTED * value(part) + 0.00051:
             yield f"{cost} per step are not {part} of a step of {bar.mean}"
     for said in re.findall(r"after ([\d,]+) steps?\b", text):
         if int(said.replace(",", "")) != pace["steps"]:

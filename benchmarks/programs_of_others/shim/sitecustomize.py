@@ -46,6 +46,7 @@ class Spans:
 
 spans = Spans()
 seen = {"optimizers": [], "loaders": []}
+named = os.environ.get("HAND_INPUT", "").split()
 
 
 def number_of(what, kind):
@@ -128,7 +129,14 @@ def watch_model(torch):
 
     torch.nn.modules.module.register_module_forward_pre_hook(before)
     torch.nn.modules.module.register_module_forward_hook(after, always_call=True)
-    torch.Tensor.backward = timed(torch.Tensor.backward, "backward")
+    backward = timed(torch.Tensor.backward, "backward")
+
+    @functools.wraps(backward)
+    def first(*args, **kwargs):
+        wrap_named()
+        return backward(*args, **kwargs)
+
+    torch.Tensor.backward = first
     torch.autograd.backward = timed(torch.autograd.backward, "backward")
     torch.autograd.grad = timed(torch.autograd.grad, "backward")
 
@@ -136,11 +144,8 @@ def watch_model(torch):
 def watch_updates():
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-    named = os.environ.get("HAND_INPUT", "").split()
-
     def before(which, *_):
-        while named:
-            wrap(named.pop())
+        wrap_named()
         spans.begin("update")
 
     def after(which, *_):
@@ -148,6 +153,12 @@ def watch_updates():
 
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)
+
+
+def wrap_named():
+    """Once the program has them: at the first backward pass or update."""
+    while named:
+        wrap(named.pop())
 
 
 def wrap(name):

@@ -1,0 +1,91 @@
+"""A function of the program makes each batch in the training's own thread, while the model waits."""
+
+from feedline.analysis.facts import Facts
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.quantities import seconds, share
+from feedline.analysis.rules import cpus
+from feedline.analysis.rules.handover import receiving_s
+from feedline.analysis.rules.held import MIN_WAIT_SHARE
+
+CAUSE = "made_in_step"
+DISPROOF = "the step takes as long when every step uses one batch that was made before the loop"
+
+#: A function that has a CPU, or wants one, less of its time than this waits for its batch rather than makes it.
+MIN_WORKING_SHARE = 0.5
+
+
+def check(facts: Facts) -> Finding | None:
+    """Name the function, and say how the next batch can be made while the model computes."""
+    took = facts.step.stages.get("input", 0.0)
+    weight = Severity.of(took / facts.step.mean_s) if facts.step.mean_s > 0 else Severity.INFO
+    if weight is Severity.INFO:
+        return None
+    return Finding(
+        CAUSE,
+        weight,
+        says=f"{who(facts)} {_does(facts)} in the training's own thread, which takes {seconds(took)} per step",
+        evidence=_evidence(facts, took),
+        fix=_fix(facts, took),
+        disproof=DISPROOF,
+        cost_s=took,
+    )
+
+
+def who(facts: Facts) -> str:
+    """``get_batch (train.py:116)``."""
+    return " and ".join(facts.making.functions) if facts.making else "the program's stage 'input'"
+
+
+def sure_of_the_rest(facts: Facts) -> bool:
+    """Whether no other part of the step can be input, such as what made the arrays that a function makes tensors of."""
+    return facts.making is None or facts.step.stages.get("other", 0.0) < MIN_WAIT_SHARE * facts.step.mean_s
+
+
+def _waits(facts: Facts) -> bool:
+    return facts.making is not None and facts.making.working_share < MIN_WORKING_SHARE
+
+
+def _does(facts: Facts) -> str:
+    return "waits for each batch" if _waits(facts) else "makes each batch"
+
+
+def _evidence(facts: Facts, took: float) -> list[Evidence]:
+    found = [Evidence("making batches per step", took, "s"), Evidence("other per step", facts.step.stages.get("other", 0.0), "s")]
+    if facts.certainty is not None and facts.certainty.steps > 1:
+        ends = (("lower", facts.certainty.low), ("upper", facts.certainty.high))
+        found += [Evidence(f"{end} end of the 95 % interval of its share", value, SHARE) for end, value in ends]
+    if facts.making is not None:
+        found += [Evidence("steps in which it was timed", float(facts.making.looked.sum()), "steps")]
+        found += [Evidence("calls per step", facts.making.calls, "1")]
+        found += [Evidence("share of its time that it has or wants a CPU, at most", facts.making.working_share, SHARE)]
+    return found
+
+
+def _fix(facts: Facts, took: float) -> str:
+    if _waits(facts):
+        return "ask for the next batch before the model is given this one, and see what it waits for: a queue, a file, a lock"
+    ways = ["make each batch with fewer calls (one indexing operation for all of its samples)"]
+    if not _full(facts, took):
+        ways.append("make the next one while the model computes, in a ThreadPoolExecutor(1) (with a random generator of its own)")
+        receiving = receiving_s(facts).times(facts.making.calls if facts.making else 1.0).high
+        if took - receiving >= MIN_WAIT_SHARE * facts.step.mean_s:
+            ways.append(f"or in a DataLoader with num_workers=1, from which receiving a batch takes up to {seconds(receiving)} per step")
+    device = "; from pinned memory, copy it with non_blocking=True" if facts.step.stages.get("copy") else ""
+    full = f"; a thread would not help while {cpus.use(facts)}" if _full(facts, took) else ""
+    return f"{', '.join(ways)}{device}{full}"
+
+
+def _full(facts: Facts, took: float) -> bool:
+    """Whether no CPU is free on which another thread could make the batch meanwhile."""
+    free = facts.cpus.free if facts.cpus is not None else None
+    return free is not None and free * facts.step.mean_s < took
+
+
+def unsure(facts: Facts) -> str:
+    """What is known where the function takes less than the gate, and other parts of the step may be input as well."""
+    took, other = facts.step.stages.get("input", 0.0), facts.step.stages.get("other", 0.0)
+    mean = facts.step.mean_s
+    return (
+        f"{who(facts)} makes each batch in {seconds(took)} of the {seconds(mean)} step ({share(took / mean)}); "
+        f"whether the {seconds(other)} of other ({share(other / mean)}) are input too is unknown"
+    )

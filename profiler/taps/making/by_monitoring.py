@@ -1,0 +1,147 @@
+"""Python calls of one thread, from Python 3.12 on: through ``sys.monitoring``, as a tool of its own beside the program's."""
+
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from types import CodeType
+from typing import Any
+
+from feedline.profiler import clock
+
+IDS = 4, 3  # of tools that have no name
+NAME = "feedline"
+_monitoring: Any = getattr(sys, "monitoring", None)
+
+
+class Tool:
+    """An id, with callbacks that are told only of the thread of ``on``, between ``on`` and ``off``.
+
+    Attributes:
+        events: seen so far.
+    """
+
+    def __init__(self, begins: Callable[[CodeType], None], ends: Callable[[CodeType, Any], None]) -> None:
+        self.events = 0
+        self.seeing = False
+        self._thread = 0
+        self.number = self._take_id()
+        events = _monitoring.events
+        self.local = events.PY_START | events.PY_RESUME | events.PY_RETURN | events.PY_YIELD
+        self.every = self.local | events.PY_THROW | events.PY_UNWIND
+
+        def begin(code: CodeType, *_: Any) -> None:
+            if self._counts():
+                begins(code)
+
+        def end(code: CodeType, _: int, value: Any) -> None:
+            if self._counts():
+                ends(code, value)
+
+        def unwind(code: CodeType, *_: Any) -> None:
+            if self._counts():
+                ends(code, None)
+
+        self._register(
+            {
+                **dict.fromkeys((events.PY_START, events.PY_RESUME, events.PY_THROW), begin),
+                **dict.fromkeys((events.PY_RETURN, events.PY_YIELD), end),
+                events.PY_UNWIND: unwind,
+            }
+        )
+
+    def _take_id(self) -> int:
+        """Raises RuntimeError: other tools have all."""
+        for number in IDS:
+            if _monitoring.get_tool(number) is None:
+                _monitoring.use_tool_id(number, NAME)
+                return number
+        raise RuntimeError("no tool id of sys.monitoring is free")
+
+    def _register(self, told: Mapping[int, Callable[..., None] | None]) -> None:
+        self._told = told
+        for event, function in told.items():
+            _monitoring.register_callback(self.number, event, function)
+
+    def on(self) -> None:
+        self._thread, self.seeing = threading.get_ident(), True
+
+    def end(self) -> None:
+        """Give the id back."""
+        self.seeing = False
+        self._register(dict.fromkeys(self._told))
+        _monitoring.free_tool_id(self.number)
+
+    def _counts(self) -> bool:
+        if not self.seeing or threading.get_ident() != self._thread:
+            return False
+        self.events += 1
+        return True
+
+
+class Calls:
+    """As in by_tracing.py."""
+
+    def __init__(self, entered: Callable[[CodeType], None], left: Callable[[CodeType, Any], None], most: int) -> None:
+        self.most = most
+        self._tool = Tool(entered, left)
+
+    @property
+    def events(self) -> int:
+        return self._tool.events
+
+    def on(self) -> bool:
+        if self.events >= self.most:
+            return False
+        self._tool.on()
+        _monitoring.set_events(self._tool.number, self._tool.every)
+        return True
+
+    def off(self) -> None:
+        self._tool.seeing = False
+        _monitoring.set_events(self._tool.number, 0)
+
+    def end(self) -> None:
+        self.off()
+        self._tool.end()
+
+
+class Stopwatch:
+    """As in by_tracing.py. Only these functions are watched, which costs the others nothing."""
+
+    def __init__(self, codes: frozenset[CodeType]) -> None:
+        self.codes, self.events = codes, 0
+        self.took: dict[CodeType, tuple[int, int]] = {}
+        self._open: list[tuple[CodeType, int]] = []
+        self._tool = Tool(self._entered, self._left)
+        self._watch(self._tool.local)
+
+    def on(self) -> bool:
+        self.took = {}
+        self._open.clear()
+        self._tool.on()
+        return True
+
+    def off(self) -> None:
+        self._tool.seeing = False
+        self.events += sum(calls for _, calls in self.took.values())
+
+    def end(self) -> None:
+        self._watch(0)
+        self._tool.end()
+
+    def _watch(self, events: int) -> None:
+        for code in self.codes:
+            _monitoring.set_local_events(self._tool.number, code, events)
+
+    def _entered(self, code: CodeType) -> None:
+        self._open.append((code, clock.wall_ns()))
+
+    def _left(self, code: CodeType, _: Any) -> None:
+        now = clock.wall_ns()
+        while self._open:  # those above it raised, which is not told
+            one, begun = self._open.pop()
+            if one is code:
+                if all(other is not code for other, _ in self._open):
+                    took, calls = self.took.get(code, (0, 0))
+                    self.took[code] = took + now - begun, calls + 1
+                return

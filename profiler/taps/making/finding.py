@@ -1,0 +1,77 @@
+"""Looks for the functions that make the program's batches."""
+
+from types import CodeType
+from typing import Any
+
+import torch
+
+from feedline.profiler.taps.making.returned import Returned
+from feedline.profiler.taps.making.seeing import Calls
+
+HITS = 3  # steps in turn whose batch comes from a function
+MISSES = 4  # steps in turn whose batch comes from none, after which it stays unknown
+MOST_EVENTS = 60_000  # at 0.25 us each: 15 ms in the whole run
+
+
+class Finder:
+    """Sees all calls that the training makes outside of models, backward passes and updates, in a few steps.
+
+    Attributes:
+        looks: calls are to be seen now.
+        found: code of the functions; empty: not known yet.
+    """
+
+    def __init__(self) -> None:
+        self._returned = Returned()
+        self._calls = Calls(self._returned.entered, self._returned.left, MOST_EVENTS)
+        self.looks = False
+        self.found: frozenset[CodeType] = frozenset()
+        self._hits: list[frozenset[CodeType]] = []
+        self._misses = 0
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether they stay unknown."""
+        return self._misses >= MISSES or self._calls.events >= MOST_EVENTS
+
+    def on(self) -> bool:
+        """The program goes on with what is between those calls. False: it cannot be seen."""
+        if self._calls.on():
+            return True
+        self.looks, self._hits = False, []
+        self._misses += 1
+        return False
+
+    def off(self) -> None:
+        """The next of them is made."""
+        self._calls.off()
+        self._returned.interrupted()
+
+    def end(self) -> None:
+        """See no more calls."""
+        self._calls.end()
+
+    def fed(self, by_loader: bool, given: Any) -> None:
+        """The first forward of a step gets this.
+
+        Args:
+            by_loader: a DataLoader was asked for a batch in the step.
+        """
+        if self.looks:
+            makers = frozenset[CodeType]() if by_loader else self._returned.makers(given)
+            self._hits = [*self._hits, makers] if makers else []
+            self._misses = 0 if makers else self._misses + 1
+        if len(self._hits) >= HITS:
+            self.found = frozenset().union(*self._hits)
+        self.looks = not by_loader
+
+    def moved(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        """``Tensor.to`` or ``Tensor.cuda`` made another tensor."""
+        self._returned.moved(source, target)
+
+    def gave(self, output: Any) -> None:
+        """A model returned this."""
+        self._returned.given_back(output)
+
+    def step_ends(self, segment: Any) -> None:
+        """An update was made."""

@@ -1,0 +1,10 @@
+"""How Python calls are seen: the way that this Python has."""
+
+import sys
+
+if sys.version_info >= (3, 12):
+    from feedline.profiler.taps.making.by_monitoring import Calls, Stopwatch
+else:
+    from feedline.profiler.taps.making.by_tracing import Calls, Stopwatch
+
+__all__ = ["Calls", "Stopwatch"]

@@ -1,0 +1,160 @@
+"""Finds the function that makes the program's batches, and times it.
+
+A program without a DataLoader gets its batches itself, anywhere in its loop. In a few steps all Python calls are seen that the loop makes
+outside of models, backward passes and updates (finding.py). Where the first forward of each of three steps gets a tensor that a function
+returned, that function makes the batches; from then on it alone is timed, in some of the steps (timing.py). Where a model is given what no
+function returned, as in a loop that indexes a tensor itself, it stays unknown.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from feedline.profiler.events import Flag
+from feedline.profiler.record.recorder import recorder
+from feedline.profiler.taps.making.finding import Finder
+from feedline.profiler.taps.making.timing import Timer
+from feedline.profiler.taps.unseen import NoFunctions, dynamo_follows, hide_from_dynamo
+
+NAME = "batches without a loader"
+GIVES = "the function that makes them, and what it takes"
+TRAINS = Flag.TRAINING | Flag.GRAD
+
+
+class MakingTap:
+    """Is told of each outermost call of a model, of backward passes and of updates. Looks at the thread that calls the first model.
+
+    No method raises an Exception: the tap ends instead.
+    """
+
+    def __init__(self) -> None:
+        self._thread = 0
+        self._phase: Finder | Timer | None = Finder()
+        self._on = False
+        self._fresh = True  # no forward that trains since the last update
+        self._updated = False  # an optimizer made an update: until then, each backward pass ends a step
+
+    def begins(self) -> None:
+        """One of these calls is about to be made."""
+        if self._on and threading.get_ident() == self._thread:
+            self._off()
+
+    def ends(self) -> None:
+        """It has returned or raised."""
+        phase = self._phase
+        if phase is None or not phase.looks or threading.get_ident() != self._thread:
+            return
+        try:
+            self._see(phase)
+        except Exception:
+            self.end()
+
+    def feeds(self, flags: int, args: Any, kwargs: Any) -> None:
+        """A model is about to be called, with these arguments."""
+        self.begins()
+        if not self._fresh or flags & TRAINS != TRAINS or self._phase is None:
+            return
+        self._thread = self._thread or threading.get_ident()
+        if self._thread == threading.get_ident():
+            self._fresh = False
+            if isinstance(self._phase, Finder):
+                try:
+                    self._find(self._phase, (args, kwargs))
+                except Exception:
+                    self.end()
+
+    def gave(self, output: Any) -> None:
+        """A model returned this."""
+        if isinstance(self._phase, Finder) and self._phase.looks:
+            self._tell(self._phase.gave, output)
+
+    def moved(self, source: torch.Tensor, target: torch.Tensor, took: int) -> None:
+        """``Tensor.to`` or ``Tensor.cuda`` returned ``target``; ``took``: ns, 0 where it is on the same device."""
+        if not self._on or source is target:
+            return
+        if isinstance(self._phase, Finder):
+            self._tell(self._phase.moved, source, target)
+        elif self._phase is not None and took:
+            self._tell(self._phase.copied, took)
+
+    def backward(self) -> None:
+        """A backward pass was made."""
+        if not self._updated:
+            self._step_ends()
+
+    def updated(self, last: bool) -> None:
+        """An update was made.
+
+        Args:
+            last: the step may be over.
+        """
+        self._updated = True
+        if last:
+            self._step_ends()
+            recorder.asked = False
+
+    def end(self) -> None:
+        """See no more calls."""
+        phase, self._phase = self._phase, None
+        self._on = False
+        if phase is not None:
+            with suppress(Exception):
+                phase.end()
+
+    def _step_ends(self) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        self._fresh = True
+        if self._phase is not None:
+            self._tell(self._phase.step_ends, recorder.main)
+
+    def _find(self, finder: Finder, given: Any) -> None:
+        with NoFunctions():
+            finder.fed(recorder.asked, given)
+        if finder.found:
+            finder.end()
+            self._phase = Timer(finder.found)
+        elif finder.gives_up:
+            self.end()
+
+    def _see(self, phase: Finder | Timer) -> None:
+        self._on = recorder.main is not None and not dynamo_follows() and phase.on()
+
+    def _off(self) -> None:
+        phase, self._on = self._phase, False
+        if phase is None:
+            return
+        try:
+            phase.off()
+        except Exception:
+            self.end()
+
+    def _tell(self, tell: Any, *args: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        try:
+            with NoFunctions():
+                tell(*args)
+        except Exception:
+            self.end()
+
+
+for _method in ("begins", "ends", "feeds", "gave", "moved", "backward", "updated"):
+    hide_from_dynamo(vars(MakingTap)[_method], whats_called=True)
+
+
+def attach() -> Callable[[], None]:
+    """Begin; returns what ends it. Raises RuntimeError: this Python lets no further tool see calls."""
+    tap = recorder.making = MakingTap()
+    os.register_at_fork(after_in_child=tap.end)
+
+    def undo() -> None:
+        tap.end()
+        if recorder.making is tap:
+            recorder.making = None
+
+    return undo

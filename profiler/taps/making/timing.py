@@ -1,0 +1,91 @@
+"""Times the functions that make the program's batches."""
+
+import sys
+from types import CodeType
+from typing import Any
+
+from feedline.profiler import clock, masks
+from feedline.profiler.events import Stage
+from feedline.profiler.record import moment
+from feedline.profiler.record.recorder import recorder
+from feedline.profiler.store.segment import Segment
+from feedline.profiler.taps.making.seeing import Stopwatch
+
+CLOSELY = 32  # steps that are looked at one after another, to begin with
+EVENT_NS, LOOK_NS = 300, 60_000  # what seeing a call takes, and looking at a step
+BUDGET = 0.003  # of the time, for the looks that follow
+NAME_BYTES = 56  # room in a record
+
+
+class Timer:
+    """Records what they take between two calls of models, backward passes and updates, in some steps; and which steps those are.
+
+    Attributes:
+        looks: this step is looked at.
+    """
+
+    gives_up = False
+
+    def __init__(self, codes: frozenset[CodeType]) -> None:
+        self._watch = Stopwatch(codes)
+        self.looks = False
+        self._names = {code: name_of(code) for code in codes}
+        self._begun: moment.Moment = 0, 0, 0
+        self._since = self._next = self._looks = 0
+        self._copied = 0  # ns, by calls inside
+
+    def on(self) -> bool:
+        """The program goes on with what is between those calls. False: it cannot be seen."""
+        if not self._watch.on():
+            self.looks = False
+            return False
+        self._copied = 0
+        self._begun = moment.now()
+        return True
+
+    def off(self) -> None:
+        """The next of them is made."""
+        wall, cpu, queue = moment.since(self._begun)
+        self._watch.off()
+        segment, waited = recorder.main, max(wall - cpu - max(queue, 0), 0)
+        if segment is None:
+            return
+        for code, (took, calls) in self._watch.took.items():
+            asleep, self._copied, copied = max(waited - (wall - took), 0), 0, self._copied
+            name = segment.name_id(self._names[code])
+            segment.add(Stage.MADE, self._begun[0], took, took - asleep, copied, 0, calls, wall, name)
+
+    def end(self) -> None:
+        """See no more calls."""
+        self._watch.end()
+
+    def step_ends(self, segment: Segment | None) -> None:
+        """An update was made. None: the next step is not recorded."""
+        now = clock.wall_ns()
+        if self._since:
+            cost = LOOK_NS + EVENT_NS * self._watch.events
+            if self.looks and segment is not None:
+                segment.add(Stage.LOOKED, self._since, now - self._since, extra=self._watch.events)
+            self._looks += 1
+            self._next = now + (int(cost / BUDGET) if self._looks > CLOSELY else 0)
+        self._watch.events = 0
+        self.looks = segment is not None and now >= self._next
+        self._since = now if self.looks else 0
+
+    def copied(self, took: int) -> None:
+        """A tensor was moved in so many ns: if by a function that makes batches, that is a stage of its own."""
+        frame: Any = sys._getframe(1)
+        while frame is not None:
+            if frame.f_code in self._watch.codes:
+                self._copied += took
+                return
+            frame = frame.f_back
+
+
+def name_of(code: CodeType) -> str:
+    """``get_batch (train.py:116)``."""
+    name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
+    place = f"{masks.path(code.co_filename)}:{code.co_firstlineno}"
+    if len(f"{name} ({place})".encode()) > NAME_BYTES:
+        place = place.rpartition("/")[2]
+    return f"{name[: max(NAME_BYTES - len(place.encode()) - 3, 8)]} ({place})"

@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+from rules.made_up import made_up_facts
+
+from feedline.analysis.diagnose import diagnose, verdict
+from feedline.analysis.facts import Certainty
+from feedline.analysis.making import Making
+from feedline.analysis.rules.made_in_step import check
+
+
+def facts(input_ms: float, other: float = 1.0, working: float = 1.0, named: bool = True, **changes):
+    """A step of 98 ms and what making takes."""
+    making = Making(("get_batch (train.py:116)",), np.ones(20, bool), {}, 1.0, working) if named else None
+    stages = {"input": input_ms, "other": other, "transport": 0.0}
+    return made_up_facts(stages=stages, waits={"starved": 0.0}, **changes), making
+
+
+def given(input_ms: float, **changes):
+    found, making = facts(input_ms, **changes)
+    share = found.step.stages["input"] / found.step.mean_s
+    sure = Certainty(200, share * 0.9, share * 1.1)
+    return type(found)(**{**vars(found), "loader": None, "workers": None, "making": making, "wait_share": share, "certainty": sure})
+
+
+def test_the_function_is_named_with_what_it_takes():
+    found = given(20.0)
+    (finding, *_) = diagnose(found)
+
+    assert finding.cause == "made_in_step" and finding.cost_s == pytest.approx(0.020)
+    assert verdict([finding], found).startswith("Input-bound, 16.7 % of each 120 ms step: get_batch (train.py:116) makes each batch")
+    assert "ThreadPoolExecutor" in finding.fix and "num_workers=1" in finding.fix
+
+
+def test_below_what_a_worker_spares_none_is_advised():
+    finding = check(given(0.9))
+
+    assert finding is None
+    short = given(6.4)
+    assert "ThreadPoolExecutor" in check(short).fix and "DataLoader" not in check(short).fix
+
+
+def test_without_a_free_cpu_a_thread_is_not_advised():
+    assert "would not help while" in check(given(20.0, used_cpus=8.0)).fix
+
+
+def test_a_function_that_sleeps_is_said_to_wait():
+    finding = check(given(20.0, working=0.1))
+
+    assert "waits for each batch" in finding.says and finding.fix.startswith("ask for the next batch")
+
+
+def test_below_the_gate_the_input_is_acquitted_only_if_nothing_else_can_be_input():
+    assert diagnose(given(1.0))[0].cause == "compute_bound"
+    assert "(get_batch (train.py:116))" in diagnose(given(1.0))[0].says
+    (doubt, *_) = diagnose(given(1.0, other=30.0))
+    assert doubt.cause == "input_not_seen" and "whether the 30.0 ms of other" in doubt.says
+
+
+def test_a_stage_that_the_program_calls_input_needs_no_function():
+    finding = check(given(20.0, named=False))
+
+    assert finding.says.startswith("the program's stage 'input' makes each batch")
