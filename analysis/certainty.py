@@ -30,6 +30,9 @@ def certainty(rank: Gathered, starts_once: bool) -> Certainty | None:
     if starts_once:
         waiting = waiting - rank.stages.get("epoch_start", 0.0) - classify(steps, rank.ready)["epoch_start"]
     waiting = np.maximum(waiting, 0.0)
+    if steps.making is not None:  # how long its functions wait for a CPU is not known
+        low, high = _interval(rank, waiting, steps.wall.astype(float))
+        return Certainty(rank.estimate.stand_for if rank.estimate is not None else len(steps.wall) - rank.first, low, high)
     inside = queued_ns(rank.main, steps, Stage.NEXT)
     queued = queued_ns(rank.main, steps, Stage.NEXT, Stage.FORWARD, Stage.BACKWARD)
     low, high = _interval(rank, waiting, steps.wall.astype(float))

@@ -46,7 +46,8 @@ def _waits(facts: Facts) -> bool:
 
 
 def _does(facts: Facts) -> str:
-    return "waits for each batch" if _waits(facts) else "makes each batch"
+    verb = ("wait" if _waits(facts) else "make") + ("" if facts.making and len(facts.making.functions) > 1 else "s")
+    return f"{verb} for each batch" if _waits(facts) else f"{verb} each batch"
 
 
 def _evidence(facts: Facts, took: float) -> list[Evidence]:
@@ -86,6 +87,6 @@ def unsure(facts: Facts) -> str:
     took, other = facts.step.stages.get("input", 0.0), facts.step.stages.get("other", 0.0)
     mean = facts.step.mean_s
     return (
-        f"{who(facts)} makes each batch in {seconds(took)} of the {seconds(mean)} step ({share(took / mean)}); "
+        f"{who(facts)} {_does(facts)} in {seconds(took)} of the {seconds(mean)} step ({share(took / mean)}); "
         f"whether the {seconds(other)} of other ({share(other / mean)}) are input too is unknown"
     )

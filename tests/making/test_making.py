@@ -70,8 +70,7 @@ def test_all_batches_of_an_accumulating_step_count(recorded):
 
     assert main.of(Stage.MADE)["number"].sum() >= 4 * 8
     assert seen_and_own(main, made)[0] == pytest.approx(seen_and_own(main, made)[1], rel=0.15)
-    looked = len(main.of(Stage.LOOKED))
-    assert input_s(report) == pytest.approx(sum(made.spent[-4 * looked :]) / 1e9 / looked, rel=0.25)
+    assert input_s(report) > 3 * np.median(made.spent) / 1e9
     assert any(name.startswith("Timed.get_batch (" if sys.version_info >= (3, 11) else "get_batch (") for name in names(main))
 
 
