@@ -109,6 +109,34 @@ def test_without_rank_0_it_ends_all_the_same_and_says_so(segment, server, told):
     assert told == [("clocks", False, "rank 0 did not answer")]
 
 
+class Slow:
+    """A connection to a store on a machine that is very busy."""
+
+    def __init__(self, store):
+        self._store = store
+
+    def __getattr__(self, name):
+        def operation(*args):
+            time.sleep(0.1)
+            return getattr(self._store, name)(*args)
+
+        return operation
+
+
+def test_a_store_that_is_slow_does_not_keep_the_thread_past_its_end(segment, server, told):
+    """A thread that comes back from the store while Python finalizes aborts the process."""
+    first = rank(0, server, told)
+    second = Clock(Slow(connection(server)), 1, 2, lambda *said: told.append(said))
+    for thread in (first, second):
+        thread.start()
+    assert until(lambda: server.num_keys() > 2)  # a measurement is under way: it would take 6 s
+    second.stop()
+
+    assert not second.is_alive()
+    first.quit()
+    first.join(5)
+
+
 def test_a_store_that_is_gone_ends_the_thread(segment, told):
     server = dist.TCPStore("localhost", 0, None, True, wait_for_workers=False)
     first = rank(0, server, told)

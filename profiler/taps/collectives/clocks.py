@@ -31,6 +31,7 @@ PATIENCE_S = 10.0  # rank 0 may be busy with hundreds of others
 LAST_PATIENCE_S = 0.3  # the program is ending
 LOOK_S = 0.05  # rank 0 looks so often whether somebody asks
 BLOCKED_S = 2.0  # longest that one operation of the store can take
+ENDS_S = 10.0  # for the operation that is going on; a machine may be busy
 WORD_S = 0.02  # what one word to the store may take
 PREFIX = "feedline/clock"
 _lives = itertools.count()  # of process groups in this process: a store can outlive one, and with it what was said in it
@@ -54,9 +55,14 @@ class Clock(threading.Thread):
         self.measured = 0
 
     def stop(self) -> None:
-        """Measure a last time and end. Takes a fraction of a second, or BLOCKED_S when the store does not answer."""
+        """Measure a last time and end. Takes a fraction of a second, or twice BLOCKED_S when the store does not answer.
+
+        Waits for the thread: one that comes back from the store while Python finalizes aborts the process (std::terminate).
+        """
         self._ending.set()
         self.join(BLOCKED_S + LAST_PATIENCE_S)
+        self._quitting = True
+        self.join(ENDS_S)
 
     def quit(self) -> None:
         """End without another word to the store, which is about to go: torch would complain on standard error of one cut off."""
