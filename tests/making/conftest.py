@@ -1,41 +1,4 @@
 """Trainings that get their batches without a loader, recorded in this process."""
 
-import itertools
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
-
-import pytest
-import torch
-from truth import one_number
-
-import feedline
-from feedline.analysis.build import build
-from feedline.analysis.model import Report
-from feedline.profiler.store.read import Process, Run
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads of torch that spin for each other take a busy machine's cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture
-def recorded(tmp_path: Path) -> Callable[[Callable[[], Any]], tuple[Report, Process]]:
-    """Record a training; returns its report and the training process's records."""
-    numbers = itertools.count()
-
-    def record(train: Callable[[], Any]) -> tuple[Report, Process]:
-        folder = tmp_path / f"run{next(numbers)}"
-        with feedline.record(folder, strict=True):
-            train()
-        run = Run.open(folder)
-        report = build(run)
-        one_number.check(report)
-        return report, run.ranks[0].main
-
-    return record
+from rests.conftest import one_thread as one_thread
+from rests.conftest import recorded as recorded

@@ -1,4 +1,4 @@
-"""Trainings with short steps, recorded in this process."""
+"""Trainings recorded in this process, each with its report and its records."""
 
 import itertools
 from collections.abc import Callable, Iterator
