@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from feedline.analysis.computing import queued_ns
 from feedline.analysis.facts import Certainty
@@ -45,8 +46,7 @@ def _interval(rank: Gathered, waiting: FloatArray, wall: FloatArray) -> tuple[fl
     """Of the share of ``waiting`` in ``wall``, float64 [steps] each."""
     looked = np.ones(len(wall), bool) if rank.steps is None or rank.steps.making is None else rank.steps.making.looked
     if rank.estimate is None:
-        looked = looked & (np.arange(len(looked)) >= rank.first)
-        return interval(waiting[looked], wall[looked])
+        return interval(waiting[rank.first :], wall[rank.first :], looked[rank.first :])
     lies = sum(rank.estimate.lies.get(name, 0.0) for name in WAITING)
     alike = rank.estimate.alike & looked
     alike = alike if alike.sum() >= FEWEST else rank.estimate.alike
@@ -55,16 +55,18 @@ def _interval(rank: Gathered, waiting: FloatArray, wall: FloatArray) -> tuple[fl
     return sampled.share_low["input"], sampled.share_high["input"]
 
 
-def interval(part: FloatArray, whole: FloatArray) -> tuple[float, float]:
+def interval(part: FloatArray, whole: FloatArray, looked: npt.NDArray[np.bool_] | None = None) -> tuple[float, float]:
     """95 % interval of sum(part) / sum(whole) over steps: Student's t over the steps' residuals (Cochran, Sampling Techniques, 6.4).
 
     Args:
         part, whole: float64 [n].
+        looked: bool [n], of the steps whose part was measured, and does not stand in for it; None: all.
     """
-    number, total = len(whole), float(whole.sum())
+    seen = np.ones(len(whole), bool) if looked is None else looked
+    number, total = int(seen.sum()), float(whole[seen].sum())
     if number < FEWEST or total <= 0:
         return 0.0, 1.0
-    share = float(part.sum()) / total
-    error = float(np.sqrt(((part - share * whole) ** 2).sum() * number / (number - 1))) / total
-    half = student(number - 1) * error
+    residuals = part[seen] - float(part[seen].sum()) / total * whole[seen]
+    half = student(number - 1) * float(np.sqrt((residuals**2).sum() * number / (number - 1))) / total
+    share = float(part.sum()) / float(whole.sum())
     return max(share - half, 0.0), min(share + half, 1.0)

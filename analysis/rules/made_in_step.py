@@ -55,6 +55,8 @@ def _evidence(facts: Facts, took: float) -> list[Evidence]:
     if facts.certainty is not None and facts.certainty.steps > 1:
         ends = (("lower", facts.certainty.low), ("upper", facts.certainty.high))
         found += [Evidence(f"{end} end of the 95 % interval of its share", value, SHARE) for end, value in ends]
+    if not _waits(facts) and not _full(facts, took):
+        found += [Evidence("receiving what a worker made, per step, at most", _receiving_s(facts), "s")]
     if facts.making is not None:
         found += [Evidence("steps in which it was timed", float(facts.making.looked.sum()), "steps")]
         found += [Evidence("calls per step", facts.making.calls, "1")]
@@ -68,12 +70,16 @@ def _fix(facts: Facts, took: float) -> str:
     ways = ["make each batch with fewer calls (one indexing operation for all of its samples)"]
     if not _full(facts, took):
         ways.append("make the next one while the model computes, in a ThreadPoolExecutor(1) (with a random generator of its own)")
-        receiving = receiving_s(facts).times(facts.making.calls if facts.making else 1.0).high
+        receiving = _receiving_s(facts)
         if took - receiving >= MIN_WAIT_SHARE * facts.step.mean_s:
             ways.append(f"or in a DataLoader with num_workers=1, from which receiving a batch takes up to {seconds(receiving)} per step")
     device = "; from pinned memory, copy it with non_blocking=True" if facts.step.stages.get("copy") else ""
     full = f"; a thread would not help while {cpus.use(facts)}" if _full(facts, took) else ""
     return f"{', '.join(ways)}{device}{full}"
+
+
+def _receiving_s(facts: Facts) -> float:
+    return receiving_s(facts).times(facts.making.calls if facts.making else 1.0).high
 
 
 def _full(facts: Facts, took: float) -> bool:

@@ -126,6 +126,7 @@ def _format(facts: Facts, work: Work) -> Why | None:
         f"{share(part)} of it is {name}, whose format takes that long",
         "store the images as JPEG, WebP or PNG once",
         "decode time per sample that stays the same with 50 of the files stored as JPEG",
+        [_part(work, name, part)],
     )
 
 
@@ -164,7 +165,12 @@ def _unknown(facts: Facts, work: Work) -> Why | None:
         "why is unknown" + (f"; {share(part)} of it is {name}" if name else ""),
         "find the call with `py-spy record --native --pid PID` of a worker",
         f"{work.stage} that takes as long when it returns what it made before",
+        [_part(work, name, part)] if name else [],
     )
+
+
+def _part(work: Work, name: str, part: float) -> Evidence:
+    return Evidence(f"share of {work.stage} in {name}", part, SHARE)
 
 
 CAUSES: tuple[Callable[[Facts, Work], Why | None], ...] = (
