@@ -28,7 +28,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         unknown = self._unknown_option()  # argparse complains of its value first, which it takes for an argument of its own
-        if unknown:
+        of_training = "goes after `--`" in message and not self._words[0].startswith("-")  # its option, then
+        if unknown and not of_training:
             message = f"unknown option {unknown}{meant(unknown, self._flags())}"
             if self.prog.endswith(" run"):
                 message += f"; options of the script go after it: feedline run train.py {unknown} ..."
