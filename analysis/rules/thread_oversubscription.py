@@ -1,7 +1,7 @@
 """Workers run helper threads that fight for CPUs which are full already."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import number, share
 from feedline.analysis.rules import cpus
 from feedline.analysis.rules.held import held, num_workers, severity
@@ -29,6 +29,7 @@ def check(facts: Facts) -> Finding | None:
             Evidence("CPU per sample of whole worker processes", process_s, "s"),
             Evidence("CPU per sample of the threads that make and send it", accounted_s, "s"),
             Evidence("process CPU over thread CPU", ratio, "1"),
+            Evidence("share of the CPU time in helper threads", helpers, SHARE),
         ],
         fix="run one thread per worker: set cv2.setNumThreads(0) and OMP_NUM_THREADS=1 in worker_init_fn",
         disproof=f"process CPU stays {number(ratio)}x the thread CPU with cv2.setNumThreads(0)",
