@@ -2,7 +2,6 @@
 
 import os
 import pty
-import re
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from contextlib import suppress
 
 import pytest
 from faults.conftest import FEEDLINE
+from torture.both import FORK_WARNING
 
 ENDS = {
     "returns": "print('out'); import sys; print('err', file=sys.stderr)",
@@ -100,10 +100,6 @@ ENDS = {
         print(inspect.getsource(Thing))
         """,
 }
-
-
-#: Since Python 3.12, of a program with several threads: feedline's sampler is one (docs/recording.md).
-FORK_WARNING = re.compile(r".*: DeprecationWarning: This process \(pid=\d+\) is multi-threaded.*\n.*os\.fork\(\).*\n")
 
 
 @pytest.mark.parametrize("program", ENDS)

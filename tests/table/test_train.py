@@ -1,3 +1,4 @@
+import importlib
 import math
 import multiprocessing
 import random
@@ -38,6 +39,7 @@ def test_making_data_asks_no_network_and_leaves_random_states_alone(monkeypatch)
     def refuse(*_):
         raise AssertionError("a network was asked")
 
+    importlib.import_module("mnist1d.data")  # imports requests, and that PySocks, whose sockets are a class made from this one
     monkeypatch.setattr(socket, "socket", refuse)
     states = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
 

@@ -168,6 +168,10 @@ class Bench:
         return f"{steps} steps, {samples} samples" + (f" ({state})" if state != "finished" else "")
 
 
+#: Since Python 3.12, of a program with several threads: feedline's sampler is one (docs/recording.md).
+FORK_WARNING = re.compile(r".*: DeprecationWarning: This process \(pid=[\d*]+\) is multi-threaded.*\n.*fork\(\).*\n")
+
+
 def differences(case: Case, both: Both) -> list[str]:
     """What is not as it has to be, in words."""
     plain, feedline = both.plain, both.feedline
@@ -176,7 +180,7 @@ def differences(case: Case, both: Both) -> list[str]:
     found = [] if feedline.code == plain.code else [f"exit code {feedline.code}, without feedline {plain.code}"]
     for name, ours, theirs in (
         ("standard output", feedline.out, plain.out),
-        ("standard error", *((feedline.err, plain.err) if case.stderr else ("", ""))),
+        ("standard error", *(FORK_WARNING.sub("", seen.err) if case.stderr else "" for seen in (feedline, plain))),
         ("files", *("\n".join(f"{name} {sha}" for name, sha in seen.files.items()) for seen in (feedline, plain))),
     ):
         if ours != theirs:
