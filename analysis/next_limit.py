@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.model import ROOF_KINDS, Report, Roofline
@@ -38,8 +38,25 @@ def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) 
         limits: of the same run; None: they are unknown.
         mean_s: of the step.
     """
-    kept = [_at_most(finding, mean_s, _limit(finding, limits)) if limits else finding for finding in findings]
+    full = cpus_are_full(finding.cause for finding in findings)
+    kept = [_at_most(finding, mean_s, _limit(finding, limits, full)) if limits else finding for finding in findings]
     return sorted(kept, key=lambda finding: GRAVEST.index(finding.severity))
+
+
+def cpus_are_full(causes: Iterable[str]) -> bool:
+    """Whether one of these findings says so."""
+    return "cpu_saturated" in causes
+
+
+def lifted(cause: str, full: bool) -> frozenset[str]:
+    """Kinds of limits that the fix of a cause lifts.
+
+    Args:
+        full: the CPUs are. A sample that takes less of them then leaves more to the main thread, whose waits for a CPU the limit of the
+            step holds.
+    """
+    kinds = LIFTS.get(cause, CHEAPER)
+    return kinds | {"step"} if full and CHEAPER <= kinds else kinds
 
 
 def also_lifted(finding: Finding, report: Report) -> str:
@@ -55,12 +72,12 @@ def gained(mean_s: float, cost_s: float, rate: float) -> float:
     return rate * mean_s / (mean_s - cost_s)
 
 
-def _limit(finding: Finding, limits: Roofline) -> float:
+def _limit(finding: Finding, limits: Roofline, full: bool) -> float:
     """What the rate is at most with this finding's fix, over what it is."""
     names = [roof.name for roof in limits.roofs]
     above = limits.roofs[names.index(limits.next) :] if limits.next in names else []
-    lifted = LIFTS.get(finding.cause, CHEAPER)
-    kept = [roof.high or roof.samples_per_s for roof in above if roof.binds and roof.kind not in lifted]
+    gone = lifted(finding.cause, full)
+    kept = [roof.high or roof.samples_per_s for roof in above if roof.binds and roof.kind not in gone]
     return min(kept, default=math.inf) / limits.samples_per_s
 
 

@@ -4,7 +4,7 @@ from feedline.analysis import cpu_use
 from feedline.analysis.facts import Facts
 from feedline.analysis.model import Cost
 from feedline.analysis.quantities import number
-from feedline.analysis.rules.held import MAKING, making_share
+from feedline.analysis.rules.held import MAKING, held, making_share
 
 #: A sample that waits longer than this for a CPU competes for it (docs/rules.md). With a CPU to itself the share is below 1 %.
 MAX_RUNQUEUE_SHARE = 0.15
@@ -50,6 +50,13 @@ def cpu_share_of(facts: Facts, stage: str) -> float:
     if whole is None or part is None or part.cpu_s is None or not whole.cpu_s:
         return making_share(facts, stage)
     return part.cpu_s / max(whole.cpu_s, sum(costs[name].cpu_s or 0.0 for name in MAKING if name in costs))
+
+
+def making_s(facts: Facts) -> float:
+    """Seconds per step for batches that are being made; where the CPUs are full also for their way from the worker, which needs a CPU too:
+    samples that take less of them leave one to it."""
+    waits = held(facts)
+    return waits.making_s + (waits.handover_s + waits.transport_s if saturated(facts) else 0.0)
 
 
 def cost_share(facts: Facts, *stages: str) -> float:

@@ -4,8 +4,8 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules import slow_for_its_bytes
-from feedline.analysis.rules.cpus import cost_share, cpu_share_of
-from feedline.analysis.rules.held import held, making_share, severity
+from feedline.analysis.rules.cpus import cost_share, cpu_share_of, making_s
+from feedline.analysis.rules.held import making_share, severity
 
 CAUSE = "decode_bound"
 
@@ -21,7 +21,7 @@ def check(facts: Facts) -> Finding | None:
     of_cpu, of_wall = cpu_share_of(facts, "decode"), making_share(facts, "decode")
     if of_cpu < MIN_CPU_SHARE or of_wall < MIN_WALL_SHARE or slow_for_its_bytes.names(facts, "decode"):
         return None
-    cost_s = held(facts).making_s * cost_share(facts, "decode")
+    cost_s = making_s(facts) * cost_share(facts, "decode")
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None

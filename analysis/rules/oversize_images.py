@@ -3,8 +3,8 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding
 from feedline.analysis.quantities import number
-from feedline.analysis.rules.cpus import cost_share
-from feedline.analysis.rules.held import held, operations_share, severity
+from feedline.analysis.rules.cpus import cost_share, making_s
+from feedline.analysis.rules.held import operations_share, severity
 
 CAUSE = "oversize_images"
 
@@ -24,7 +24,7 @@ def check(facts: Facts) -> Finding | None:
     if ratio <= MIN_PIXEL_RATIO:
         return None
     by_pixels = min(1.0, cost_share(facts, "read", "decode") + operations_share(facts, RESIZES))
-    cost_s = held(facts).making_s * by_pixels * (1 - 1 / ratio)
+    cost_s = making_s(facts) * by_pixels * (1 - 1 / ratio)
     return Finding(
         CAUSE,
         severity(facts, cost_s),  # also where it costs little: it is known before it hurts, and stays true

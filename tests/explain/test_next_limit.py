@@ -34,6 +34,14 @@ def test_a_fix_that_makes_samples_cheaper_may_gain_more_and_says_why():
     assert gain(finding("decode_bound", 55)) == "100 -> at most 167 samples/s (the fix also lifts the next limit, all CPUs)"
 
 
+def test_on_full_cpus_a_cheaper_sample_leaves_some_to_the_step_as_well():
+    """Else a finding that explains the full CPUs would stand behind the one that only says that they are."""
+    decoding, full = finding("decode_bound", 55), finding("cpu_saturated", 55)
+
+    assert within([decoding, full], made(RUN), RUN.step.mean_s) == [decoding, full]
+    assert within([decoding], made(RUN), RUN.step.mean_s)[0].cost_s < decoding.cost_s
+
+
 def test_what_the_input_takes_is_told_as_it_was_measured():
     told = finding("input_bound_unexplained", 45)
 

@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from feedline.analysis.next_limit import CHEAPER, LIFTS
+from feedline.analysis.next_limit import cpus_are_full, lifted
 
 INLINE = ("read", "decode", "augment", "dataset", "user", "collate")
 CONVERSIONS = frozenset(
@@ -249,7 +249,8 @@ def by_share(*stages: str, operations: frozenset[str] = frozenset(), of: Formula
 
     def formula(bar: Bar) -> float:
         share = max(bar.of_sample(*stages), bar.of_sample(*stages, column="cpu_s") if full(bar) else 0.0)
-        return bar.making * min(1.0, share + bar.operations(operations)) * (of(bar) if of else 1.0)
+        making = bar.making + (bar.sending if full(bar) else 0.0)
+        return making * min(1.0, share + bar.operations(operations)) * (of(bar) if of else 1.0)
 
     return formula
 
@@ -383,7 +384,8 @@ def allowed(told: Any, cause: str) -> float:
     if made is None or made["next"] is None:
         return math.inf
     above = [roof for roof in made["roofs"] if roof["binds"] and roof["samples_per_s"] >= made["becomes"]]
-    kept = [roof["high"] or roof["samples_per_s"] for roof in above if roof["kind"] not in LIFTS.get(cause, CHEAPER)]
+    gone = lifted(cause, cpus_are_full(finding["cause"] for finding in told["findings"]))
+    kept = [roof["high"] or roof["samples_per_s"] for roof in above if roof["kind"] not in gone]
     return max(0.0, step_s - step_s * made["samples_per_s"] / min(kept, default=math.inf))
 
 
