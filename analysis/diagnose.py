@@ -238,12 +238,12 @@ def _input_not_seen(facts: Facts) -> Finding:
     """Without a loader that the steps ask themselves, nothing says which part of them the input is."""
     step = seconds(facts.step.mean_s)
     says = f"no loader was seen, so which part of the {step} step the input takes is unknown"
-    disproof = "the program does use a DataLoader: then its hook failed (see hooks)"
+    disproof = "the program uses a DataLoader; in that case its hook failed (see hooks)"
     if facts.making is not None:
         says, disproof = made_in_step.unsure(facts), made_in_step.DISPROOF
     elif facts.loader is not None:
         says = f"{facts.loader.kind} is gone through in a thread of its own, so which part of the {step} step the input takes is unknown"
-        disproof = "replaced with a DataLoader, which the training loop asks itself, the input takes a measured share of the step"
+        disproof = "a run with a plain DataLoader in its place shows how long the step waits for it"
     return Finding(
         "input_not_seen",
         Severity.INFO,

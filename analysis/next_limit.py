@@ -1,4 +1,4 @@
-"""What a finding can give is no more than the next limit of the roofline, unless its fix lifts that limit too."""
+"""Caps the gain of a finding at the next limit of the roofline, unless its fix lifts that limit too."""
 
 import dataclasses
 import math

@@ -11,7 +11,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "checks": Field("", "What is wrong with how the training is set up, most severe first; of severity high: among findings, too"),
         "samples": Field("", "Trained on in all, all ranks together", "no loader that says how many it hands over feeds the training"),
         "samples_per_epoch": Field(
-            "", "Samples in an epoch, all ranks together", "the loader has no len(), or several loaders feed the training"
+            "", "Samples in an epoch, all ranks together", "the loader has no len(), or more than one loader feeds the training"
         ),
         "updates": Field("", "Optimizer updates in all"),
         "fixes": Field("", "The --fix text that it was run with, else empty"),
@@ -29,7 +29,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "value": Field("samples", "Of the whole training: each window counts as the progress that was made in it", "why says why"),
         "low": Field("samples", "The smallest window; without a value, a bound", "not known"),
         "high": Field("samples", "The largest window; without a value, a bound", "not known"),
-        "why": Field("", "The reason why there is no value; empty if there is one"),
+        "why": Field("", "Why the value is missing; empty if it is not"),
         "how": Field("", "How gradients were seen: ddp, hook, manual, accumulation or fsdp2; empty: not at all"),
         "windows": Field("", "Parts of the training, in their order"),
         "dropped": Field("", "Updates left out: not finite, of unknown size, or their part was as large as the whole"),
@@ -40,7 +40,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "value": Field("samples", "The noise scale", "why says why"),
         "low": Field("samples", "Lower end of the 95 % interval; without a value: it is at least this", "not known"),
         "high": Field("samples", "Upper end of the 95 % interval; without a value: it is at most this", "not known"),
-        "why": Field("", "The reason why there is no value; empty if there is one"),
+        "why": Field("", "Why the value is missing; empty if it is not"),
     },
     "BatchPrice": {
         "batch": Field("samples", "Samples per update, all ranks together"),

@@ -50,7 +50,7 @@ def check(facts: Facts) -> Finding | None:
         says=_says(facts, kind, others[kind]),
         evidence=_evidence(facts, blocked, others),
         fix=_fix(facts, kind),
-        disproof="samples take as long when the call that blocks them is replaced with a value in memory",
+        disproof="samples take just as long when the blocking call is replaced by a value from memory",
         cost_s=cost_s,
     )
 

@@ -193,7 +193,7 @@ def test_no_batch_lives_longer(recorded):
     assert max(seen) <= 1
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="sys.monitoring has room for several tools")
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from Python 3.12 on, feedline uses sys.monitoring, which several tools can share")
 def test_a_profile_function_of_the_program_stays(recorded):
     made, events, kept = Timed(), [], []
 
