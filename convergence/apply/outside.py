@@ -25,9 +25,9 @@ from feedline.convergence.fix import Progress
 from feedline.convergence.rates import Changed, multiply, put_back
 from feedline.profiler import ranks
 from feedline.profiler.record.hooks import Tell
-from feedline.profiler.taps.convergence.watch import is_model, recomputes, samples_of
+from feedline.profiler.taps.convergence.watch import is_model, samples_of
 from feedline.profiler.taps.patch import Patches
-from feedline.profiler.taps.training import hide_from_dynamo
+from feedline.profiler.torch_internals import hide_from_dynamo, in_backward
 
 REPLACED = ("SGD", "Adam", "AdamW")
 Make = Callable[[type[torch.optim.Optimizer], Any, dict[str, Any]], torch.optim.Optimizer]
@@ -123,7 +123,7 @@ class Outside:
         is_compiling, depth = torch.compiler.is_compiling, self._depth
 
         def __call__(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or depth.inside or not (module.training and torch.is_grad_enabled()) or recomputes():
+            if is_compiling() or depth.inside or not (module.training and torch.is_grad_enabled()) or in_backward():
                 return original(module, *args, **kwargs)
             return self._forward(original, module, args, kwargs)
 

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from feedline.profiler.taps.patch import Patches, passed_by
-from feedline.profiler.taps.unseen import dynamo_follows, hide_from_dynamo
+from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo
 
 Begin = Callable[[], None]
 

@@ -36,6 +36,7 @@ from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.taps.patch import passed_by
 from feedline.profiler.taps.unseen import NoFunctions
 from feedline.profiler.taps.updates import updates
+from feedline.profiler.torch_internals import is_profiled, is_traced
 
 NAME, GIVES = "FLOP", "floating-point operations of one training step"
 SWITCH = "FEEDLINE_FLOPS"  # an environment variable; 0: nothing is counted
@@ -100,7 +101,7 @@ class Kernels:
             with without(only):  # what the operator is made of is not counted again
                 out = redispatch(keyset & below, *args, **kwargs)
             noted = self.noted
-            if noted is not None and torch._C._get_tracing_state() is None:  # a trace would hold the question for the shape
+            if noted is not None and not is_traced():  # a trace would hold the question for the shape
                 try:
                     with NoFunctions():
                         noted.append(Noted(packet, shapes(args), {name: shape(arg) for name, arg in kwargs.items()}, shape(out)))
@@ -265,7 +266,7 @@ class FlopTap:
         """What a forward (None: a backward) is to be called through; None where it is not to be counted."""
         if self._counter is None or module is not None and not (module.training and torch.is_grad_enabled()):
             return None
-        if torch._C._get_tracing_state() is not None:
+        if is_traced():
             return None
         try:
             problem = why_not(module)
@@ -301,7 +302,7 @@ class FlopTap:
         try:
             if self._counter is not None:
                 self._write(self._counter)
-            elif self._updates >= WARM_UP and not torch.autograd._profiler_enabled():  # or the program's profile shows it
+            elif self._updates >= WARM_UP and not is_profiled():  # or the program's profile shows it
                 self._counter = Counter()
         except Exception as error:
             self._end(masks.error(error))

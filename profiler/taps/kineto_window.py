@@ -26,6 +26,7 @@ from feedline.profiler.taps import kineto_file
 from feedline.profiler.taps.clock_marks import mark
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.updates import updates
+from feedline.profiler.torch_internals import is_profiled
 
 NAME = "torch.profiler"
 
@@ -132,7 +133,7 @@ class KinetoWindow:
         on_gpu = torch.cuda.is_initialized()
         if self._asked is None and not on_gpu:
             return "no GPU was used: `feedline run --window SKIP:ACTIVE` records the CPU's operators"
-        if self._others or getattr(torch.autograd.profiler, "_is_profiler_enabled", False) or torch.autograd._profiler_enabled():
+        if self._others or is_profiled():
             return "the program runs torch.profiler itself, and there can be only one"
         if on_gpu and nvtx_ranges.listening():
             return "a tool that listens to NVTX may hold CUPTI, and there can be only one"

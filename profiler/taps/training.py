@@ -16,8 +16,9 @@ from feedline.profiler.record.recorder import ConvergenceTap, Span, inside, reco
 from feedline.profiler.store.segment import WINDOW, window_of
 from feedline.profiler.taps.patch import Patches, passed_by
 from feedline.profiler.taps.rests import pace, switches
-from feedline.profiler.taps.unseen import dynamo_follows, hide_from_dynamo, unasked
+from feedline.profiler.taps.unseen import unasked
 from feedline.profiler.taps.updates import updates
+from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo, is_traced
 
 TRAINS = Flag.TRAINING | Flag.GRAD
 PARTS = 8  # of a model's results are looked at
@@ -69,7 +70,7 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
             updates.call_ended()
     if making is not None:
         making.gave(output)
-    if recorder.convergence is not None and torch._C._get_tracing_state() is None:  # a trace would hold what is asked
+    if recorder.convergence is not None and not is_traced():  # a trace would hold what is asked
         tell_forward(recorder.convergence, span.stage, flags, module, args, kwargs, output)
     if making is not None:
         making.ends()

@@ -15,6 +15,7 @@ import torch
 from torch.optim import optimizer as torch_optimizer
 
 from feedline.profiler.record.recorder import inside
+from feedline.profiler.torch_internals import in_backward
 
 Listener = Callable[[torch.optim.Optimizer], None]
 
@@ -102,11 +103,8 @@ updates = Updates()
 
 
 def between() -> bool:
-    """Whether this thread is neither in a call that is watched nor in a backward, a thread of the engine's own included.
-
-    Private to torch, the same in 2.8 to 2.15.
-    """
-    return not inside.depth and torch._C._current_graph_task_id() == -1
+    """Whether this thread is neither in a call that is watched nor in a backward pass."""
+    return not inside.depth and not in_backward()
 
 
 def steps_now() -> bool:

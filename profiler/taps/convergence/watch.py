@@ -25,6 +25,7 @@ from feedline.profiler.taps.convergence.samples import Samples
 from feedline.profiler.taps.convergence.setup import Setup
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.unseen import unseen
+from feedline.profiler.torch_internals import in_backward
 
 NAME, GIVES = "convergence", "losses, learning rate, and gradient norms where there are several ranks or micro-batches"
 OWN = ("train loss", "eval loss", "lr")  # names of curves that are not the program's
@@ -127,7 +128,7 @@ class Watch:
         """A module in training has seen a batch: the first tensor says of how many samples."""
         try:
             given = first_tensor(args, kwargs)
-            if recomputes() or captures(given):
+            if in_backward() or captures(given):
                 return
             if self._evaluated[1]:
                 self._flush_evaluation()
@@ -157,7 +158,7 @@ class Watch:
         try:
             loss = tensors[0] if isinstance(tensors, list | tuple) and tensors else tensors
             self._on_gpu = on_gpu = isinstance(loss, torch.Tensor) and loss.is_cuda
-            if recomputes() or on_gpu and torch.cuda.is_current_stream_capturing():
+            if in_backward() or on_gpu and torch.cuda.is_current_stream_capturing():
                 return False
             if self.norms.wanted:
                 self.norms.guarded(self.norms.before_backward)
@@ -284,14 +285,6 @@ class Watch:
 def is_plain_number(value: Any) -> bool:
     """Whether a tensor's one number can be read by this rank alone, without a word to others: a DTensor's may take a collective."""
     return type(value) is torch.Tensor and value.numel() == 1 and (value.is_cpu or value.is_cuda)
-
-
-def recomputes() -> bool:
-    """Whether this thread is inside a backward: what is called there (activation checkpointing) is part of it.
-
-    Private to torch, the same in 2.8 to 2.15.
-    """
-    return bool(torch._C._current_graph_task_id() != -1)
 
 
 def captures(value: Any) -> bool:
