@@ -62,9 +62,11 @@ def replacing(path: Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
     """As ``replacement``, with a file object that is closed at the end."""
     with replacement(path, mode) as fd:
         file = os.fdopen(fd, "w+b", closefd=False)
-        yield file
-        file.flush()
-    file.close()
+        try:
+            yield file
+            file.flush()
+        finally:
+            file.raw.close()  # or what a failed write left in the buffer reaches whatever file gets this descriptor next
     os.close(fd)
 
 

@@ -190,3 +190,15 @@ def test_folders_and_files_of_runs_are_private(run):
 
     assert {mode for name, mode in modes.items() if (run.parent / name).is_dir()} == {0o700}
     assert {mode for name, mode in modes.items() if not (run.parent / name).is_dir()} == {0o600}
+
+
+def test_what_a_failed_write_had_not_written_yet_reaches_no_file_of_the_program(tmp_path):
+    with pytest.raises(RuntimeError), single.replacing(tmp_path / "ours") as ours:
+        descriptor = ours.fileno()
+        ours.write(b"ours")
+        raise RuntimeError
+    with (tmp_path / "data").open("wb", 0) as theirs:
+        assert theirs.fileno() == descriptor
+        del ours
+
+    assert (tmp_path / "data").read_bytes() == b"" and not (tmp_path / "ours").exists()
