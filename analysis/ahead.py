@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.boundaries import Records, pass_of
+from feedline.analysis.boundaries import pass_of
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store.columns import Records
 
 
 def left_over(asked: Records, main: Records, rests: Records) -> npt.NDArray[np.bool_]:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.boundaries import Records
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.events import Stage
+from feedline.profiler.store.columns import Records
 from feedline.profiler.store.read import Process
 
 
@@ -26,13 +26,13 @@ class Blocked:
 
 def of(main: Process, makers: list[Process], loaders: frozenset[int]) -> Blocked:
     """Count the looks that found a maker of these loaders' batches blocked; each stands for a time."""
-    looks = main.of(Stage.LOOK)
+    looks = main.view(Stage.LOOK)
     inside = np.zeros(len(looks), bool)
     for process in makers:
         fetches = process.of(Stage.FETCH)
-        inside |= np.isin(looks["number"], _pids(process)) & _within(looks["start"], fetches[np.isin(fetches["source"], list(loaders))])
+        inside |= np.isin(looks["pid"], _pids(process)) & _within(looks["start"], fetches[np.isin(fetches["source"], list(loaders))])
     seen = looks[inside]
-    weights = np.bincount(seen["source"], seen["extra"].astype(float))
+    weights = np.bincount(seen["source"], seen["stands_for"].astype(float))
     ordered = sorted(np.flatnonzero(weights).tolist(), key=lambda source: -weights[source])
     return Blocked({main.names.get(source, "unknown"): float(weights[source] / weights.sum()) for source in ordered}, len(seen))
 
@@ -40,7 +40,7 @@ def of(main: Process, makers: list[Process], loaders: frozenset[int]) -> Blocked
 def _pids(process: Process) -> list[int]:
     """Its own, and those of the workers of later epochs that wrote into the same file."""
     own = process.header.get("pid")
-    return [*process.of(Stage.START)["extra"].tolist(), *([own] if isinstance(own, int) else [])]
+    return [*process.view(Stage.START)["pid"].tolist(), *([own] if isinstance(own, int) else [])]
 
 
 def _within(times: IntArray, spans: Records) -> npt.NDArray[np.bool_]:

@@ -15,10 +15,9 @@ import numpy.typing as npt
 
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store.columns import Records, view
 from feedline.profiler.store.read import Process
 from feedline.profiler.turns import Turns
-
-Records = npt.NDArray[np.void]
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,8 @@ class Asks:
     @classmethod
     def of(cls, main: Records, elsewhere: Records | None = None) -> "Asks":
         every = main if elsewhere is None else np.concatenate([main, elsewhere])
-        asked = every[(every["stage"] == Stage.NEXT) & (every["flags"] & Flag.END == 0)]
+        asked = view(every[every["stage"] == Stage.NEXT], Stage.NEXT)
+        asked = asked[asked["flags"] & Flag.END == 0]
         asked = asked[np.argsort(asked["start"], kind="stable")]
         after = np.append(asked["start"][1:], np.iinfo(np.int64).max)
         forward, trains = main["stage"] == Stage.FORWARD, trains_forward(main)

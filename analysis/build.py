@@ -210,12 +210,12 @@ def _traffic(rank: Gathered) -> Traffic:
         return Traffic(None, None, None, None)
     kernel = rank.makers.kernel()
     return Traffic(
-        read_chars=seen.chars,
-        read_calls=seen.calls,
-        disk_bytes=seen.disk,
-        major_faults=seen.faults,
+        read_chars=seen.read_bytes,
+        read_calls=seen.reads,
+        disk_bytes=seen.disk_bytes,
+        major_faults=seen.major_faults,
         minor_faults=kernel.minor_faults if kernel else None,
-        system_s=kernel.system / 1e9 if kernel else None,
+        system_s=kernel.system_cpu / 1e9 if kernel else None,
     )
 
 

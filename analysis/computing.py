@@ -13,14 +13,14 @@ FEWEST_READINGS = 3  # of a gauge that is read once a second: fewer say little a
 
 def flop(main: Process, steps: Steps) -> Flop | None:
     """Operations of the step that was counted, None when none was."""
-    counted = main.of(Stage.FLOP)
+    counted = main.view(Stage.FLOP)
     if not len(counted):
         return None
     end = int(counted["start"][-1] + counted["wall"][-1])
     at = int(np.searchsorted(steps.start, end, "right")) - 1
     inside = at >= 0 and end <= steps.boundaries.end[at] and steps.samples[at]
     samples = float(steps.samples[at]) if inside else float(steps.samples.mean())
-    return Flop(float(counted["nbytes"][-1]), float(counted["extra"][-1]), samples) if samples else None
+    return Flop(float(counted["forward_flop"][-1]), float(counted["backward_flop"][-1]), samples) if samples else None
 
 
 def runqueue_s(main: Process, steps: Steps, first: int, *stages: Stage) -> float | None:

@@ -8,6 +8,7 @@ samples in detail only say how that is spread over the stages, so that no column
 Samples in which a process imported something, and its first one, are in none of this: what they take longer belongs to no part.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.boundaries import Records
 from feedline.analysis.model import SAMPLE_STAGES, Cost, Operation
 from feedline.analysis.timeline import IntArray, parents
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.noise_scale import NORMAL_975, student
+from feedline.profiler.store.columns import Records, summed, view
 from feedline.profiler.store.read import Process
 
 PARTS = {Stage.READ: "read", Stage.DECODE: "decode", Stage.AUGMENT: "augment", Stage.USER: "user"}
@@ -85,14 +86,14 @@ class Details:
                 key = (name, process.names.get(source, "?"))
                 parts[key] = {clock: _sum_rows(row[chosen], own[clock][chosen], count) for clock in CLOCKS}
                 calls[key] = _sum_rows(row[chosen], np.ones(int(chosen.sum())), count)
-        samples = records[sample_at]
+        samples = view(records[sample_at], Stage.SAMPLE)
         whole = {clock: np.maximum(samples[clock], 0).astype(float) for clock in CLOCKS}
         decodes = (records["stage"] == Stage.DECODE) & (row >= 0)
-        decoded = _sum_rows(row[decodes], records["extra"][decodes], count)
+        decoded = _sum_rows(row[decodes], view(records[decodes], Stage.DECODE)["pixels"], count)
         queued = frozenset(PARTS[Stage(stage)] for stage in set(records["stage"][records["runqueue"] >= 0].tolist()) if stage in PARTS)
         return cls(
-            samples["extra"].astype(float),
-            samples["nbytes"].astype(float),
+            samples["stands_for"].astype(float),
+            samples["samples"].astype(float),
             whole,
             parts,
             calls,
@@ -188,28 +189,30 @@ def _sum_rows(row: IntArray, values: npt.NDArray[Any], count: int) -> FloatArray
 
 def _last_picture(records: Records, row: IntArray, count: int) -> FloatArray:
     """Pixels of the last augmented picture in each sample; 0: unknown."""
-    pictures = np.flatnonzero((records["stage"] == Stage.AUGMENT) & (row >= 0) & (records["extra"] > 0))
+    augmented = (records["stage"] == Stage.AUGMENT) & (row >= 0)
+    pictures, row = view(records[augmented], Stage.AUGMENT), row[augmented]
+    order = np.argsort(pictures["start"] + pictures["wall"], kind="stable")
+    order = order[pictures["pixels"][order] > 0]
     last = np.zeros(count)
-    order = pictures[np.argsort((records["start"] + records["wall"])[pictures], kind="stable")]
-    last[row[order]] = records["extra"][order]
+    last[row[order]] = pictures["pixels"][order]
     return last
 
 
 class Traffic(NamedTuple):
     """What one sample takes of its thread's and its process's counters, on average."""
 
-    faults: float
-    disk: float  # bytes
-    cpu: float  # ns of the whole process
-    chars: float  # bytes
-    calls: float
+    major_faults: float
+    disk_bytes: float
+    process_cpu: float  # ns
+    read_bytes: float
+    reads: float
 
 
 class Kernel(NamedTuple):
     """What the kernel does for one sample, on average."""
 
     minor_faults: float
-    system: float  # ns of the thread's CPU time
+    system_cpu: float  # ns of the thread's
 
 
 @dataclass(frozen=True)
@@ -219,68 +222,64 @@ class Makers:
     processes: list[Process]
     loaders: frozenset[int]
 
-    def sums(self, stage: Stage) -> IntArray:
-        """int64 [6]: records, wall, cpu, runqueue, nbytes, extra over everything these loaders did, unmeasured as 0.
+    def sums(self, stage: Stage) -> Counter[str]:
+        """Sums of a stage's columns, and ``records``, over everything these loaders did; what was not measured counts as 0.
 
         A process that forgot windows sums what it kept no note of in its totals, for all its loaders together.
         """
-        total = np.zeros(6, np.int64)
+        total = Counter[str]()
         for process in self.processes:
-            if process.stride > 1:
-                total += process.totals[stage][:6]
-                continue
-            records = process.of(stage)
-            records = records[np.isin(records["source"], list(self.loaders))]
-            total[0] += len(records)
-            for index, name in enumerate(("wall", "cpu", "runqueue", "nbytes", "extra")):
-                total[index + 1] += np.maximum(records[name], 0).sum()
+            total.update(process.total(stage) if process.stride > 1 else summed(self._of(process, stage), stage))
         return total
 
-    def first_use(self) -> IntArray:
-        """int64 [4]: samples of first use that were seen, and their wall, cpu and runqueue, ns."""
-        total = np.zeros(4, np.int64)
+    def first_use(self) -> Counter[str]:
+        """The same of SAMPLE records of first use, as far as they were seen."""
+        total = Counter[str]()
         for process in self.processes:
-            first = self._first(process, Stage.SAMPLE)
-            total += [int(first["nbytes"].sum()), *(int(np.maximum(first[clock], 0).sum()) for clock in CLOCKS)]
+            total.update(summed(self._first(process, Stage.SAMPLE), Stage.SAMPLE))
         return total
 
     def traffic(self) -> "Traffic | None":
         """File traffic of a sample, without the batches of first use where there are others; None where /proc does not tell."""
         found = self._per_sample(Stage.TRAFFIC)
-        return None if found is None else Traffic(*found)
+        return None if found is None else Traffic(*(found[name] for name in Traffic._fields))
 
     def kernel(self) -> "Kernel | None":
         """The same of the kernel's work; None also of runs that an older feedline recorded."""
         found = self._per_sample(Stage.KERNEL)
-        return None if found is None else Kernel(*found[:2])
+        return None if found is None else Kernel(*(found[name] for name in Kernel._fields))
 
-    def _per_sample(self, stage: Stage) -> list[float] | None:
-        """Sums over the batches that were looked into, per sample: wall, cpu, runqueue, nbytes, extra."""
-        sums, described = self.sums(stage).astype(float), float(self.described)
-        if not sums[0] or not described:
+    def _per_sample(self, stage: Stage) -> dict[str, float] | None:
+        """Sums of a stage's columns over the batches that were looked into, per sample."""
+        sums, described = self.sums(stage), float(self.described)
+        if not sums["records"] or not described:
             return None
-        fetches = self.sums(Stage.FETCH)
-        rows = np.concatenate([self._first(process, stage) for process in self.processes])
-        samples = len(rows) * float(fetches[5]) / float(fetches[0])
+        fetches, first = self.sums(Stage.FETCH), Counter[str]()
+        for process in self.processes:
+            first.update(summed(self._first(process, stage), stage))
+        samples = first["records"] * fetches["samples"] / fetches["records"]
         if samples < described:
             described -= samples
-            sums[1:] -= [max(0, int(rows[name].sum())) for name in ("wall", "cpu", "runqueue", "nbytes", "extra")]
-        found: list[float] = (sums[1:] / described).tolist()
-        return found
+            sums.subtract(first)
+        return {name: value / described for name, value in sums.items()}
+
+    def _of(self, process: Process, stage: Stage) -> Records:
+        records = process.view(stage)
+        return records[np.isin(records["source"], list(self.loaders))]
 
     def _first(self, process: Process, stage: Stage) -> Records:
-        records = process.of(stage)
-        return records[np.isin(records["source"], list(self.loaders)) & (records["flags"] & Flag.FIRST != 0)]
+        records = self._of(process, stage)
+        return records[records["flags"] & Flag.FIRST != 0]
 
     @property
     def batches(self) -> int:
         """Batches made."""
-        return int(self.sums(Stage.FETCH)[0]) - sum(len(process.of(Stage.FETCH)) - len(process.batches) for process in self.processes)
+        return self.sums(Stage.FETCH)["records"] - sum(len(process.of(Stage.FETCH)) - len(process.batches) for process in self.processes)
 
     @property
     def described(self) -> int:
         """Samples that the batches stand for which were looked into: about as many as were made; where there are none, those made."""
-        return int(self.sums(Stage.BATCH)[5]) or int(self.sums(Stage.FETCH)[5])
+        return self.sums(Stage.BATCH)["samples"] or self.sums(Stage.FETCH)["samples"]
 
     @property
     def measures_runqueue(self) -> bool:
@@ -302,12 +301,11 @@ class Steady:
 
     @classmethod
     def of(cls, makers: Makers, samples: int) -> "Steady":
-        making = makers.sums(Stage.FETCH) - makers.sums(Stage.COLLATE)
-        number, *clocks = makers.first_use().tolist()
-        if number >= samples:  # every sample was one of first use
-            number, clocks = 0, [0] * len(CLOCKS)
-        left = {clock: max(0.0, float(made - first)) for clock, made, first in zip(CLOCKS, making[1:4], clocks)}
-        return cls(samples - number, left)
+        fetch, collate, first = makers.sums(Stage.FETCH), makers.sums(Stage.COLLATE), makers.first_use()
+        if first["samples"] >= samples:  # every sample was one of first use
+            first.clear()
+        left = {clock: max(0.0, float(fetch[clock] - collate[clock] - first[clock])) for clock in CLOCKS}
+        return cls(samples - first["samples"], left)
 
     def per_sample(self, clock: str) -> float:
         """Mean, ns."""
@@ -331,13 +329,13 @@ def per_sample(details: Details, makers: Makers, samples: int) -> dict[str, Cost
         error = details.share(parts[stage]["wall"], steady.samples)[1]
         error_ns = None if error is None else error * making["wall"]
         costs[stage] = _cost(ns, queued and (stage == "dataset" or stage in details.queued), nbytes or None, error_ns)
-    own = dict(zip(CLOCKS, collate[1:4] / samples))
-    costs["collate"] = _cost(own, queued, batch[4] / described, 0.0)
-    if pickle[0]:
-        costs["transport"] = _cost(dict(zip(CLOCKS, pickle[1:4] / samples)), False, pickle[4] / samples, 0.0)
+    own = {clock: collate[clock] / samples for clock in CLOCKS}
+    costs["collate"] = _cost(own, queued, batch["nbytes"] / described, 0.0)
+    if pickle["records"]:
+        costs["transport"] = _cost({clock: pickle[clock] / samples for clock in CLOCKS}, False, pickle["nbytes"] / samples, 0.0)
     divided = [sum(column) for column in zip(_divided(making), _divided(own))]
     whole = dict(zip(CLOCKS, (making["wall"] + own["wall"], *divided)))
-    costs["total"] = _cost(whole, queued, traffic.chars if traffic is not None else None, 0.0)
+    costs["total"] = _cost(whole, queued, traffic.read_bytes if traffic is not None else None, 0.0)
     return {stage: costs[stage] for stage in (*SAMPLE_STAGES, "total") if stage in costs}
 
 

@@ -13,6 +13,7 @@ from feedline.analysis.steps import Steps, partition
 from feedline.analysis.timeline import IntArray, overlap
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store import bins
+from feedline.profiler.store.columns import view
 from feedline.profiler.store.read import Process, Rank
 
 IN_GETITEM = ("read", "decode", "augment", "user", "dataset")
@@ -99,7 +100,7 @@ class Gathered:
     @property
     def samples(self) -> int:
         """Samples made, also ahead of the training's end, as far as their making was recorded."""
-        return int(self.makers.sums(Stage.FETCH)[5])
+        return self.makers.sums(Stage.FETCH)["samples"]
 
     @cached_property
     def sample_costs(self) -> dict[str, Cost]:
@@ -160,13 +161,13 @@ def gpu_stages(rank: Gathered, steps: Steps) -> dict[str, float] | None:
 
     A stage's mean is over the steps all of whose records of that stage were timed: not those whose events were read after a window ended.
     """
-    timed = rank.main.of(Stage.GPU)
+    timed = rank.main.view(Stage.GPU)
     begin, end = steps.start[rank.first :], steps.boundaries.end[rank.first :]
     means: dict[str, float] = {}
-    for number in sorted(set(timed["extra"].tolist())):
+    for number in sorted(set(timed["of_stage"].tolist())):
         hosts = rank.main.of(Stage(number))
-        marks = timed[timed["extra"] == number]
-        step = _step_of(marks["number"], begin, end)
+        marks = timed[timed["of_stage"] == number]
+        step = _step_of(marks["host_start"], begin, end)
         counts = np.bincount(step[step >= 0], minlength=len(begin))
         wanted = _step_of(hosts["start"], begin, end)
         whole = (counts > 0) & (counts == np.bincount(wanted[wanted >= 0], minlength=len(begin)))
@@ -215,7 +216,7 @@ def throughput(rank: Gathered) -> Throughput:
     batch_size = float(steps.samples.sum() + taken) / (len(steps.samples) + counted.number)  # of all: the first may fetch ahead
     updates = {"optimizer": Stage.OPTIMIZER, "backward": Stage.BACKWARD, "loader": Stage.NEXT}[steps.boundaries.by]
     kept = len(rank.main.of(updates))
-    factor = rank.main.totals[updates, 0] / kept if rank.main.stride > 1 and kept else 1.0
+    factor = rank.main.total(updates)["records"] / kept if rank.main.stride > 1 and kept else 1.0
     return Throughput(
         samples_per_s=batch_size * steps_per_s or None if steps_per_s else None,
         steps_per_s=steps_per_s,
@@ -293,14 +294,14 @@ def loaders(rank: Gathered) -> list[Loader]:
     found = []
     for number, about in enumerate(rank.rank.manifest.loaders):
         settings = {name: value for name, value in about.items() if name != "kind"}
-        asked = rank.main.of(Stage.NEXT)
+        asked = rank.main.view(Stage.NEXT)
         batches, samples = rank.counted.taken.get(number, (0, 0))
         asked = asked[(asked["source"] == number) & (asked["flags"] & Flag.END == 0)]
         own = [process for process in rank.workers if process.header["loader"] == number]
-        pickles = np.concatenate([process.of(Stage.PICKLE) for process in own]) if own else asked[:0]
+        pickles = [process.view(Stage.PICKLE)["nbytes"] for process in own]
         flags = int(np.bitwise_or.reduce(asked["flags"])) if len(asked) else 0
-        made = np.concatenate([process.of(Stage.BATCH) for process in own]) if own else asked[:0]
-        if len(made) and not (made["flags"] & Flag.SHARED).all():  # once it left the queue, every tensor is shared
+        made = [process.of(Stage.BATCH)["flags"] & Flag.SHARED for process in own]
+        if not all(shared.all() for shared in made):  # once it left the queue, every tensor is shared
             flags &= ~Flag.SHARED
         names = [name for name, flag in BATCH_FLAGS.items() if flags & flag]
         found.append(
@@ -310,10 +311,10 @@ def loaders(rank: Gathered) -> list[Loader]:
                 settings=settings,
                 role="training" if number in training else "unused" if number in unused else "evaluation",
                 batches=len(asked) + batches,
-                samples=int(asked["extra"].sum()) + samples,
+                samples=int(asked["samples"].sum()) + samples,
                 batch_bytes=float(asked["nbytes"].mean()) if len(asked) else None,
                 flags=names,
-                pickle_bytes=float(pickles["nbytes"].mean()) if len(pickles) else None,
+                pickle_bytes=_mean(np.concatenate(pickles).tolist()) if pickles else None,
                 first_batch_s=_mean(starts := first_batches(rank.main, number)),
                 epochs=len(starts),
             )
@@ -324,7 +325,7 @@ def loaders(rank: Gathered) -> list[Loader]:
 def first_batches(main: Process, loader: int) -> list[float]:
     """Seconds from asking for an iterator to its first batch, epoch by epoch."""
     records = main.records[main.records["source"] == loader]
-    begun = {int(epoch["number"]): int(epoch["start"]) for epoch in records[records["stage"] == Stage.EPOCH]}
+    begun = {int(epoch["epoch"]): int(epoch["start"]) for epoch in view(records[records["stage"] == Stage.EPOCH], Stage.EPOCH)}
     first = records[(records["stage"] == Stage.NEXT) & (records["flags"] & Flag.FIRST != 0)]
     ends = zip((first["number"] >> 32).tolist(), (first["start"] + first["wall"]).tolist())
     return [(end - begun[epoch]) / 1e9 for epoch, end in ends if epoch in begun]
@@ -355,13 +356,13 @@ def _head_of_line(steps: Steps, ready: dict[tuple[int, int], int]) -> tuple[IntA
 def batch_tensors(rank: Gathered) -> float | None:
     """Tensors per batch, of those that were looked into."""
     made = rank.makers.sums(Stage.BATCH)
-    return float(made[2]) / float(made[3]) if made[3] else None
+    return made["tensors"] / made["batches"] if made["batches"] else None
 
 
 def process_cpu_s(rank: Gathered) -> float | None:
     """CPU seconds a sample of whole processes, helper threads included."""
     traffic = rank.makers.traffic()
-    return traffic.cpu / 1e9 if traffic is not None and rank.samples else None
+    return traffic.process_cpu / 1e9 if traffic is not None and rank.samples else None
 
 
 def main_runqueue_share(rank: Gathered) -> float | None:

@@ -13,11 +13,11 @@ import numpy.typing as npt
 from feedline.analysis.boundaries import Boundaries
 from feedline.analysis.timeline import IntArray, Pieces, overlap
 from feedline.profiler.events import Stage
+from feedline.profiler.store.columns import Records
 from feedline.profiler.store.read import Process
 
 STAGE = "input"
 FEWEST = 4  # steps that are worth a mean
-Records = npt.NDArray[np.void]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Making:
             pieces: of its time, by stage; an owner below 0: the program computes its loss.
             steps: without those that are not to count.
         """
-        made = main.of(Stage.MADE)
+        made = main.view(Stage.MADE)
         made = made[(made["thread"] == 0) & ~_for_evaluation(made, spans, steps)]
         looked = _looked(main.of(Stage.LOOKED), spans, steps)
         step = _step_of(made["start"], steps)
@@ -55,14 +55,14 @@ class Making:
         made, step = made[inside], step[inside]
         if steps.training_loaders or not len(made) or looked.sum() < FEWEST:
             return None
-        begin, end, own = made["start"], made["start"] + made["extra"], made["wall"] - made["runqueue"]
+        begin, end, own = made["start"], made["start"] + made["stretch"], made["wall"] - made["copying"]
         of_loss = pieces.owner < 0
         lost = np.minimum(own, overlap(begin, end, pieces.start[of_loss], pieces.end[of_loss]))
-        other = np.clip(own - lost, 0, made["extra"] - overlap(begin, end, pieces.start, pieces.end))
+        other = np.clip(own - lost, 0, made["stretch"] - overlap(begin, end, pieces.start, pieces.end))
         took = {name: np.bincount(step, part, len(looked)).astype(np.int64) for name, part in (("loss", lost), ("other", other))}
         if not any(part.any() for part in took.values()):
             return None  # the program names the stage itself
-        return cls(_functions(made, main.names), looked, took, float(made["number"].sum() / looked.sum()), _working_share(made))
+        return cls(_functions(made, main.names), looked, took, float(made["calls"].sum() / looked.sum()), _working_share(made))
 
     def taken_out(self, stages: dict[str, IntArray]) -> dict[str, IntArray]:
         """The steps' stages, with what making took in one of its own."""
@@ -110,4 +110,4 @@ def _functions(made: Records, names: dict[int, str]) -> tuple[str, ...]:
 
 
 def _working_share(made: Records) -> float:
-    return float(made["cpu"].sum() / max(made["wall"].sum(), 1))
+    return float(made["working"].sum() / max(made["wall"].sum(), 1))

@@ -44,13 +44,13 @@ class Counted:
 
     @classmethod
     def of(cls, main: Process) -> "Counted":
-        rests, taken = main.of(Stage.REST), main.of(Stage.TAKEN)
+        rests, taken = main.view(Stage.REST), main.view(Stage.TAKEN)
         rests = rests[np.argsort(rests["start"], kind="stable")]
         start, wall = rests["start"], np.maximum(rests["wall"], 0)
         loaders = np.unique(taken["source"]).tolist()
         sums = {one: taken[taken["source"] == one] for one in loaders}
-        by = {one: (int(np.maximum(own["wall"], 0).sum()), int(own["extra"].sum())) for one, own in sums.items()}
-        return cls(start, start + wall, rests["extra"], by, float(rests["cpu"][-1]) if len(rests) and rests["cpu"][-1] > 0 else None)
+        by = {one: (int(np.maximum(own["batches"], 0).sum()), int(own["samples"].sum())) for one, own in sums.items()}
+        return cls(start, start + wall, rests["steps"], by, float(rests["cost"][-1]) if len(rests) and rests["cost"][-1] > 0 else None)
 
     @property
     def number(self) -> int:

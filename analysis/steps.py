@@ -6,10 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.ahead import left_over
-from feedline.analysis.boundaries import Boundaries, Records, find
+from feedline.analysis.boundaries import Boundaries, find
 from feedline.analysis.making import Making
 from feedline.analysis.timeline import IntArray, Pieces, cut, flatten, overlap
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store.columns import Records, view
 from feedline.profiler.store.read import Process
 
 #: Stage of a record -> stage of a step. What is not here (samples seen in detail) is part of its parent.
@@ -96,7 +97,8 @@ def partition(main: Process) -> Steps | None:
     pieces = _loss_gaps(pieces, spans)
     edges = np.unique(np.concatenate([boundaries.start, boundaries.end, boundaries.evaluation.ravel()]))
     pieces = cut(pieces, edges)
-    asked = records[(records["stage"] == Stage.NEXT) & np.isin(records["source"], list(boundaries.training_loaders))]
+    asked = view(records[records["stage"] == Stage.NEXT], Stage.NEXT)
+    asked = asked[np.isin(asked["source"], list(boundaries.training_loaders))]
     left = left_over(asked, records, main.of(Stage.REST)) if main.stride == 1 else np.zeros(len(asked), np.bool_)
     found, making = _sum(pieces, spans, main.names, boundaries, asked, left), Making.of(main, spans, pieces, boundaries)
     return found if making is None else replace(found, stages=making.taken_out(found.stages), making=making)
@@ -207,5 +209,5 @@ def _fed(asked: Records, boundaries: Boundaries) -> tuple[IntArray, IntArray]:
     # a batch that another thread took is ahead of the step that trains on it: it counts where it was taken
     elsewhere = boundaries.elsewhere
     at = np.clip(np.searchsorted(boundaries.start, elsewhere["start"], "right") - 1, 0, count - 1)
-    fed, sizes = np.concatenate([taken[known], at]), np.concatenate([asked["extra"][known], elsewhere["extra"]])
+    fed, sizes = np.concatenate([taken[known], at]), np.concatenate([asked["samples"][known], elsewhere["samples"]])
     return np.bincount(fed, minlength=count), np.bincount(fed, sizes, count).astype(np.int64)

@@ -189,8 +189,8 @@ def _steps(main: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
 
 def _values(main: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
     """The loss and other numbers of the training, each as a curve; what is not finite is no JSON."""
-    records = main.of(Stage.VALUE)
-    values = np.ascontiguousarray(records["number"]).view(np.float64)
+    records = main.view(Stage.VALUE)
+    values = np.ascontiguousarray(records["value"]).view(np.float64)
     for source, at, value in zip(records["source"].tolist(), clock(records["start"].astype(np.int64)).tolist(), values.tolist()):
         if math.isfinite(value):
             yield counter(main.names.get(source, "?"), made.pid, at, value)

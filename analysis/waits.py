@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from feedline.analysis.boundaries import Records
 from feedline.analysis.model import WAIT_KINDS
 from feedline.analysis.steps import Steps
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store.columns import Records
 from feedline.profiler.store.read import Process
 
 

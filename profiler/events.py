@@ -16,7 +16,7 @@ RECORD_DTYPE = np.dtype(
         ("wall", "<i8"),  # ns
         ("cpu", "<i8"),  # ns of this thread's CPU time; -1: not measured
         ("runqueue", "<i8"),  # ns runnable but not running; -1: not measured
-        ("nbytes", "<i8"),  # see the stage
+        ("nbytes", "<i8"),  # see the stage; readers have names for each (store/columns.py)
         ("number", "<i8"),  # a batch key (epoch << 32 | batch in the epoch) unless the stage says otherwise
         ("extra", "<i8"),  # see the stage
         ("source", "<u2"),  # which loader, module, optimizer or named operation

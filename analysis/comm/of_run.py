@@ -5,7 +5,8 @@ import numpy as np
 from feedline.analysis.comm.collectives import COLLECTIVE_DTYPE, PHASES, UNKNOWN, UNKNOWN_HOST, Collectives, Group, RankClock
 from feedline.analysis.steps import NAMES, Steps, partition
 from feedline.analysis.timeline import IntArray, overlap
-from feedline.profiler.events import RECORD_DTYPE, Flag, Stage
+from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store.columns import Records
 from feedline.profiler.store.read import Process, Rank
 
 UNSEEN = "communication by "  # begins the names of hooks that say what no tap sees (taps/collectives/unseen.py)
@@ -31,18 +32,17 @@ def collectives_of(rank: Rank) -> Collectives | None:
         RunDamaged: the training process's records are missing.
     """
     main = rank.main
-    records = main.of(Stage.COLLECTIVE)
+    records = in_order(main)
     if not len(records):
         return None
-    records = records[np.argsort(records["start"] + np.maximum(records["extra"], 0), kind="stable")]
     steps = partition(main)
     groups, group_index = _groups(main, records)
     names, name_index = _indices(main, records["source"])
-    dtypes, dtype_index = _indices(main, records["runqueue"])
+    dtypes, dtype_index = _indices(main, records["dtype"])
     table = np.zeros(len(records), COLLECTIVE_DTYPE)
-    table["start"] = records["start"] + np.maximum(records["extra"], 0)
+    table["start"] = came_to_it(records)
     table["end"] = np.where(records["wall"] >= 0, records["start"] + records["wall"], UNKNOWN)
-    table["nbytes"], table["sequence"] = records["nbytes"], records["number"]
+    table["nbytes"], table["sequence"] = records["nbytes"], records["sequence"]
     table["group"], table["name"], table["dtype"] = group_index, name_index, dtype_index
     table["phase"] = phases(main, records["start"], steps)
     last = int(max(records["start"].max(), (main.records["start"] + np.maximum(main.records["wall"], 0)).max()))
@@ -63,6 +63,17 @@ def collectives_of(rank: Rank) -> Collectives | None:
     )
 
 
+def in_order(main: Process) -> Records:
+    """COLLECTIVE records in the order in which they could begin."""
+    records = main.view(Stage.COLLECTIVE)
+    return records[np.argsort(came_to_it(records), kind="stable")]
+
+
+def came_to_it(records: Records) -> IntArray:
+    """int64 [n], ns: when each could begin, on a GPU once that came to it."""
+    return np.asarray(records["start"] + np.maximum(records["until_gpu"], 0))
+
+
 def buckets(main: Process) -> IntArray:
     """Index of DistributedDataParallel's bucket, -1 for what is none: the order in which its reducer begins them within one backward.
 
@@ -71,14 +82,13 @@ def buckets(main: Process) -> IntArray:
     Returns:
         int64 [n], one for each collective in order of start.
     """
-    records = main.of(Stage.COLLECTIVE)
-    records = records[np.argsort(records["start"] + np.maximum(records["extra"], 0), kind="stable")]
+    records = in_order(main)
     backward = np.sort(main.of(Stage.BACKWARD)["start"])
     found = np.full(len(records), UNKNOWN, np.int64)
     counts: dict[tuple[int, int], int] = {}
     chosen = np.flatnonzero(records["flags"] & Flag.BUCKET)
     passes = np.searchsorted(backward, records["start"][chosen], "right").tolist()
-    for index, key in zip(chosen.tolist(), zip(passes, records["cpu"][chosen].tolist())):
+    for index, key in zip(chosen.tolist(), zip(passes, records["group"][chosen].tolist())):
         found[index] = counts.get(key, 0)
         counts[key] = counts.get(key, 0) + 1
     return found
@@ -122,15 +132,15 @@ def clock_of(main: Process, last: int) -> tuple[RankClock, str]:
     Args:
         last: ns of the run's end, up to which the drift between the first and the last measurement is drawn out.
     """
-    notes = main.of(Stage.CLOCK)
+    notes = main.view(Stage.CLOCK)
     if not len(notes):
         nothing = np.zeros(0, np.int64)
         return RankClock(nothing, nothing, np.inf), UNKNOWN_HOST
     host = main.names.get(int(notes["source"][-1]), UNKNOWN_HOST)
-    notes = notes[notes["extra"] <= DISTURBED * np.median(notes["extra"])]
+    notes = notes[notes["round_trip"] <= DISTURBED * np.median(notes["round_trip"])]
     notes = notes[np.argsort(notes["start"], kind="stable")]
-    at, offset = notes["start"].astype(np.int64), notes["number"].astype(np.int64)
-    bound = float(np.max(notes["extra"])) / 2
+    at, offset = notes["start"].astype(np.int64), notes["offset"].astype(np.int64)
+    bound = float(np.max(notes["round_trip"])) / 2
     if len(at) > 1 and 0 < last - at[-1] <= at[-1] - at[0]:  # no farther than was looked at
         slope = float(offset[-1] - offset[0]) / float(at[-1] - at[0])
         if abs(offset[-1] - offset[0]) > 2 * bound and abs(slope) <= FASTEST_DRIFT:  # not what two unlucky measurements make
@@ -143,15 +153,14 @@ def _indices(main: Process, ids: IntArray) -> tuple[list[str], IntArray]:
     return [main.names.get(int(one), "unknown") for one in known.tolist()], index.reshape(-1)
 
 
-def _groups(main: Process, records: "np.ndarray[tuple[int], np.dtype[np.void]]") -> tuple[list[Group], IntArray]:
-    assert records.dtype == RECORD_DTYPE
-    described = main.of(Stage.GROUP)
-    known, index = np.unique(records["cpu"], return_inverse=True)
+def _groups(main: Process, records: Records) -> tuple[list[Group], IntArray]:
+    described = main.view(Stage.GROUP)
+    known, index = np.unique(records["group"], return_inverse=True)
     groups = []
     for one in known.tolist():
         own = described[described["source"] == one]
-        ranks = {int(run["number"]) + step * int(run["extra"]) for run in own for step in range(int(run["nbytes"]))}
-        backend = main.names.get(int(own["cpu"][0]), "unknown") if len(own) else "unknown"
+        ranks = {int(run["first_rank"]) + step * int(run["apart"]) for run in own for step in range(int(run["ranks"]))}
+        backend = main.names.get(int(own["backend"][0]), "unknown") if len(own) else "unknown"
         groups.append(Group(main.names.get(int(one), "unknown"), tuple(sorted(ranks)), backend))
     return groups, index.reshape(-1)
 

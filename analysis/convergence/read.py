@@ -8,11 +8,11 @@ import numpy.typing as npt
 from feedline.analysis.boundaries import training_loaders
 from feedline.analysis.convergence.recorded import Curve, GradientNorms, IntArray, Recorded
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store.columns import Records
 from feedline.profiler.store.parts import only
 from feedline.profiler.store.read import Process, Rank, Run
 
 PAUSE = 5.0  # times the median: an update that took longer has an evaluation or a checkpoint before it, and is no step
-Records = npt.NDArray[np.void]
 
 
 def read(path: Path) -> Recorded:
@@ -34,7 +34,7 @@ def of_run(run: Run) -> Recorded:
     main, feeding = shown.main, training_loaders(shown.main)
     setup = of_loaders(shown.manifest.training, feeding)
     ranks = int(str(shown.manifest.place.get("world_size", 1)))
-    values = main.of(Stage.VALUE)
+    values = main.view(Stage.VALUE)
     curves = {
         main.names.get(source, "?"): curve(values[values["source"] == source], ranks, values) for source in np.unique(values["source"])
     }
@@ -48,7 +48,7 @@ def of_run(run: Run) -> Recorded:
         setup=setup,
         ranks=ranks,
         batch=batch(loss),
-        samples=float(int(str(setup.get("samples", values["nbytes"].max() if len(values) else 0)))) * ranks,
+        samples=float(int(str(setup.get("samples", values["samples"].max() if len(values) else 0)))) * ranks,
         samples_known=bool(setup.get("samples_known", feeding)),
         samples_per_epoch=samples_per_epoch([about for number, about in enumerate(shown.manifest.loaders) if number in feeding], ranks),
         updates=int(str(setup.get("updates", int(loss.updates[-1]) + 1 if loss is not None else 0))),
@@ -61,13 +61,13 @@ def of_run(run: Run) -> Recorded:
 
 def curve(records: Records, ranks: int, all_values: Records) -> Curve:
     """One name's VALUE records, in the order of updates."""
-    records = records[np.argsort(records["extra"], kind="stable")]
+    records = records[np.argsort(records["updates"], kind="stable")]
     begun = int(all_values["start"].min())
     return Curve(
-        updates=records["extra"].astype(np.int64),
-        samples=records["nbytes"].astype(np.float64) * ranks,
+        updates=records["updates"].astype(np.int64),
+        samples=records["samples"].astype(np.float64) * ranks,
         at_s=(records["start"] - begun) / 1e9,
-        values=np.ascontiguousarray(records["number"]).view(np.float64).copy(),
+        values=np.ascontiguousarray(records["value"]).view(np.float64).copy(),
     )
 
 
@@ -112,22 +112,22 @@ def read_norms(run: Run, values: Records, ranks: int) -> tuple[GradientNorms | N
     if not own:
         return None, ""
     records, how = keep_usual(*next(iter(own.values())))
-    shared = records["extra"]
+    shared = records["updates"]
     kept = [records]
     for other, names in list(own.values())[1:]:
         other, other_how = keep_usual(other, names)
         if other_how == how:
-            shared = np.intersect1d(shared, other["extra"])
+            shared = np.intersect1d(shared, other["updates"])
             kept.append(other)
     sharded = bool(records["flags"][0] & Flag.SHARD)
     if sharded and len(kept) < ranks:
         return None, f"with {how} each rank has a shard of the gradient, and only {len(kept)} of {ranks} ranks are in the run folder"
     if not len(shared):
         return None, "no update was measured by all ranks"
-    rows = [rank[np.searchsorted(rank["extra"], shared)] for rank in kept]
-    pairs = np.stack([np.ascontiguousarray(rank["number"]).view(np.float32).reshape(-1, 2).astype(np.float64) for rank in rows])
+    rows = [rank[np.searchsorted(rank["updates"], shared)] for rank in kept]
+    pairs = np.stack([np.ascontiguousarray(rank["norms_sq"]).view(np.float32).reshape(-1, 2).astype(np.float64) for rank in rows])
     first = rows[0]
-    b = first["nbytes"].astype(np.float64)
+    b = first["part_samples"].astype(np.float64)
     b[b == 0] = np.nan
     begun = int(values["start"].min()) if len(values) else int(first["start"].min())
     return (
@@ -138,9 +138,9 @@ def read_norms(run: Run, values: Records, ranks: int) -> tuple[GradientNorms | N
             small_sq=pairs[:, :, 0].mean(0),
             big_sq=pairs[:, :, 1].sum(0) if sharded else pairs[:, :, 1].mean(0),
             b=b,
-            B=b * first["cpu"],
+            B=b * first["parts"],
             how=how,
-            parts=int(first["cpu"][0]),
+            parts=int(first["parts"][0]),
             parts_seen=len(kept),
         ),
         "",
@@ -150,16 +150,16 @@ def read_norms(run: Run, values: Records, ranks: int) -> tuple[GradientNorms | N
 def gradients(rank: Rank) -> tuple[Records, dict[int, str]]:
     """A rank's GRADIENT records in the order of updates, each update once."""
     main: Process = rank.main
-    records = main.of(Stage.GRADIENT)
-    _, first = np.unique(records["extra"], return_index=True)
+    records = main.view(Stage.GRADIENT)
+    _, first = np.unique(records["updates"], return_index=True)
     return records[first], main.names
 
 
 def keep_usual(records: Records, names: dict[int, str]) -> tuple[Records, str]:
     """The records that were seen in the way, and made of as many parts, as most were: one estimate is of one kind."""
-    kinds, counts = np.unique(records[["source", "cpu"]], return_counts=True)
+    kinds, counts = np.unique(records[["source", "parts"]], return_counts=True)
     usual = kinds[counts.argmax()]
-    kept = records[(records["source"] == usual["source"]) & (records["cpu"] == usual["cpu"])]
+    kept = records[(records["source"] == usual["source"]) & (records["parts"] == usual["parts"])]
     return kept, names.get(int(usual["source"]), "?")
 
 
@@ -167,5 +167,5 @@ def samples_at(updates: IntArray, values: Records, ranks: int) -> npt.NDArray[np
     """Samples that all ranks had trained on by these updates, between the values that were written down."""
     if not len(values):
         return np.full(len(updates), np.nan)
-    ordered = values[np.argsort(values["extra"], kind="stable")]
-    return np.interp(updates, ordered["extra"], ordered["nbytes"]) * ranks
+    ordered = values[np.argsort(values["updates"], kind="stable")]
+    return np.interp(updates, ordered["updates"], ordered["samples"]) * ranks

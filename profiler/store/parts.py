@@ -21,6 +21,7 @@ from feedline.profiler.errors import FeedlineError, RunNotFound
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store import bins
 from feedline.profiler.store import segment as seg
+from feedline.profiler.store.columns import Records
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.read import Part, Process, Rank, Run, Slice, rank_folders
 from feedline.profiler.store.sums import sums_of
@@ -34,7 +35,6 @@ FOREVER = int(np.iinfo(np.int64).max)
 OF_CPU = 256  # ``source`` of the second of a stage's two SUMS
 UNSUMMED = (Stage.BEGUN, Stage.SUMS)
 NUMBERED = (Stage.VALUE, Stage.GRADIENT)  # their ``extra`` counts updates
-Records = npt.NDArray[np.void]
 Sums = npt.NDArray[np.int64]
 
 
@@ -119,15 +119,15 @@ def place_of(path: Path) -> tuple[Path, int] | None:
 
 def first_optimizers(rank: Rank) -> list[int]:
     """Numbers of the optimizers with which a training begins."""
-    begun = rank.main.of(Stage.BEGUN)
-    begins = np.zeros(int(begun["number"].max()) + 1, bool)
-    begins[begun["number"]] = True
-    for number, first in zip(begun["number"].tolist(), begun["extra"].tolist()):
+    begun = rank.main.view(Stage.BEGUN)
+    begins = np.zeros(int(begun["optimizer"].max()) + 1, bool)
+    begins[begun["optimizer"]] = True
+    for number, first in zip(begun["optimizer"].tolist(), begun["first_optimizer"].tolist()):
         begins[max(first, 0) + 1 : number + 1] = False
     chosen = np.flatnonzero(begins).tolist()
     found = [beginning(rank.main, number) for number in chosen]
-    by_loader = {int(one["number"]) for one in begun if one["flags"] & Flag.FIRST}
-    again = begun["extra"][begun["flags"] & Flag.END != 0]
+    by_loader = {int(one["optimizer"]) for one in begun if one["flags"] & Flag.FIRST}
+    again = begun["first_optimizer"][begun["flags"] & Flag.END != 0]
     takes_turns = len(again) > 0 and np.bincount(again).max() >= TURNS  # optimizers are made within one training: meta-learning
     kept = [chosen[0]]
     for before, this, after in zip([None, *found[:-1]], found, [*found[1:], None]):
@@ -147,8 +147,8 @@ def _apart(main: Process, before: Beginning, this: Beginning, after: Beginning |
 
 def beginning(main: Process, optimizer: int) -> Beginning:
     """Where the training of an optimizer that belongs to no earlier one begins."""
-    begun = main.of(Stage.BEGUN)
-    one = begun[begun["number"] == optimizer][0]
+    begun = main.view(Stage.BEGUN)
+    one = begun[begun["optimizer"] == optimizer][0]
     sums = main.of(Stage.SUMS)
     sums = sums[sums["start"] == one["start"]]
     before = np.zeros((seg.STAGES, seg.FIELDS), np.int64)
@@ -156,12 +156,13 @@ def beginning(main: Process, optimizer: int) -> Beginning:
         stage, of_cpu = int(row["source"]) % OF_CPU % seg.STAGES, row["source"] >= OF_CPU
         for column, name in ((2, "cpu"), (3, "runqueue")) if of_cpu else ((0, "number"), (1, "cpu"), (4, "nbytes"), (5, "extra")):
             before[stage, column] = row[name]
-    return Beginning(int(one["start"]), optimizer, max(int(one["cpu"]), 0), max(int(one["runqueue"]), 0), before if len(sums) else None)
+    updates, samples = max(int(one["updates_before"]), 0), max(int(one["samples_before"]), 0)
+    return Beginning(int(one["start"]), optimizer, updates, samples, before if len(sums) else None)
 
 
 def slices(rank: Rank, wanted: list[int]) -> list[Rank]:
     """A rank's trainings; fewer than wanted where it ended before the others."""
-    there = set(rank.main.of(Stage.BEGUN)["number"].tolist())
+    there = set(rank.main.view(Stage.BEGUN)["optimizer"].tolist())
     begun = [beginning(rank.main, number) for number in wanted if number in there]
     found = []
     for this, after in zip(begun, [*begun[1:], None]):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from feedline.profiler.errors import RunDamaged, RunNotFound
 from feedline.profiler.events import RECORD_DTYPE, Flag, Stage
 from feedline.profiler.files.reading import MOST_SEGMENT, OF_SEGMENT, json_of, one_line, refuse_link, whole
-from feedline.profiler.store import bins, restarts, trusted
+from feedline.profiler.store import bins, columns, restarts, trusted
 from feedline.profiler.store import segment as seg
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, parse_rank_folder
 from feedline.profiler.store.manifest import Manifest
@@ -47,13 +47,21 @@ class Process:
         return int(self.totals[0, 0]) + 1
 
     def of(self, *stages: Stage) -> npt.NDArray[np.void]:
-        """The records of these stages."""
+        """The records of these stages, by the names that all have in common."""
         return self.records[np.isin(self.records["stage"], stages)]
+
+    def view(self, stage: Stage) -> npt.NDArray[np.void]:
+        """The records of one stage, by its own names (columns.py)."""
+        return columns.view(self.of(stage), stage)
+
+    def total(self, stage: Stage) -> dict[str, int]:
+        """Sums over a stage's records, forgotten ones too, by its own names, and ``records``; what was not measured counts as 0."""
+        return columns.totals(stage, self.totals[stage])
 
     @property
     def batches(self) -> npt.NDArray[np.void]:
         """The FETCH records that made a batch: at the end of an iterable data set, one makes none."""
-        fetches = self.of(Stage.FETCH)
+        fetches = self.view(Stage.FETCH)
         return fetches[fetches["flags"] & Flag.END == 0]
 
 

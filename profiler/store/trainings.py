@@ -126,6 +126,6 @@ def trained(run: Run) -> bool:
 def made_steps(rank: Rank) -> bool:
     """Whether this one did."""
     try:
-        return bool(rank.main.totals[[Stage.OPTIMIZER, Stage.BACKWARD], 0].any())
+        return any(rank.main.total(stage)["records"] for stage in (Stage.OPTIMIZER, Stage.BACKWARD))
     except RunDamaged:
         return False
