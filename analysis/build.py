@@ -26,6 +26,7 @@ from feedline.analysis.quantities import seconds
 from feedline.analysis.roofline import roofline
 from feedline.analysis.rules import nothing_trained, too_short
 from feedline.analysis.rules.held import steady_share
+from feedline.analysis.stages import INPUT_STAGES
 from feedline.profiler import masks
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
@@ -35,7 +36,6 @@ from feedline.profiler.store.layout import GAUGES
 from feedline.profiler.store.read import Process, Rank, Run
 
 UNKNOWN = (nothing_trained.CAUSE, too_short.CAUSE)  # findings that say that nothing can be said
-INLINE = ("read", "decode", "augment", "dataset", "user", "collate")  # the loader's own work, when it runs in the main thread
 
 
 def build(run: Run, tell: Callable[[str], None] = lambda _: None, ceilings: Ceilings | None = None, beside: Beside = NOTHING) -> Report:
@@ -201,7 +201,7 @@ def with_input(facts: Facts) -> StepSummary:
 
 
 def _wait_seconds(step: StepSummary) -> float:
-    return sum(step.stages.get(name, 0.0) for name in ("wait", "transport", "epoch_start", "sampler", "input", *INLINE))
+    return sum(step.stages.get(name, 0.0) for name in INPUT_STAGES)
 
 
 def _traffic(rank: Gathered) -> Traffic:

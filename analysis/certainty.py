@@ -9,12 +9,11 @@ from feedline.analysis.computing import queued_ns
 from feedline.analysis.facts import Certainty
 from feedline.analysis.gather import Gathered
 from feedline.analysis.rested import FloatArray
-from feedline.analysis.rules.held import MAKING
+from feedline.analysis.stages import INPUT_STAGES
 from feedline.analysis.waits import classify
 from feedline.profiler.events import Stage
 from feedline.profiler.noise_scale import student
 
-WAITING = ("wait", "transport", "epoch_start", "sampler", "input", *MAKING)
 FEWEST = 2  # steps that have an interval
 
 
@@ -27,7 +26,7 @@ def certainty(rank: Gathered, starts_once: bool) -> Certainty | None:
     steps = rank.steps
     if steps is None or not len(steps.wall):
         return None
-    waiting = sum((rank.stages[name] for name in WAITING if name in rank.stages), np.zeros(len(steps.wall)))
+    waiting = sum((rank.stages[name] for name in INPUT_STAGES if name in rank.stages), np.zeros(len(steps.wall)))
     if starts_once:
         waiting = waiting - rank.stages.get("epoch_start", 0.0) - classify(steps, rank.ready)["epoch_start"]
     waiting = np.maximum(waiting, 0.0)
@@ -47,7 +46,7 @@ def _interval(rank: Gathered, waiting: FloatArray, wall: FloatArray) -> tuple[fl
     looked = np.ones(len(wall), bool) if rank.steps is None or rank.steps.making is None else rank.steps.making.looked
     if rank.estimate is None:
         return interval(waiting[rank.first :], wall[rank.first :], looked[rank.first :])
-    lies = sum(rank.estimate.lies.get(name, 0.0) for name in WAITING)
+    lies = sum(rank.estimate.lies.get(name, 0.0) for name in INPUT_STAGES)
     alike = rank.estimate.alike & looked
     alike = alike if alike.sum() >= FEWEST else rank.estimate.alike
     known = replace(rank.estimate, alike=alike, lies={"input": lies, "rest": 1 - lies})

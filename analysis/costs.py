@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.model import SAMPLE_STAGES, Cost, Operation
+from feedline.analysis.model import Cost, Operation
+from feedline.analysis.stages import SAMPLE_STAGES
 from feedline.analysis.timeline import IntArray, parents
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.noise_scale import NORMAL_975, student

@@ -18,7 +18,7 @@ def steps(rank: Rank) -> pd.DataFrame:
 
     Returns:
         One row a step: ``start_s`` since the first step, ``wall_s``, ``batches``, ``samples``, and one column in seconds per stage of
-        model.STEP_STAGES that occurred; they sum to ``wall_s``. Empty when there was no step.
+        stages.STEP_STAGES that occurred; they sum to ``wall_s``. Empty when there was no step.
 
     Raises:
         RunDamaged: the training process's records are missing.

@@ -7,8 +7,9 @@ import numpy as np
 
 from feedline.analysis import blocking, computing, waits
 from feedline.analysis.costs import Details, FloatArray, Makers, operations, per_sample
-from feedline.analysis.model import STEP_STAGES, Cost, Loader, StepSeries, StepSummary, Throughput, Workers
+from feedline.analysis.model import Cost, Loader, StepSeries, StepSummary, Throughput, Workers
 from feedline.analysis.rested import Counted, Estimate
+from feedline.analysis.stages import STEP_STAGES
 from feedline.analysis.steps import Steps, partition
 from feedline.analysis.timeline import IntArray, overlap
 from feedline.profiler.events import Flag, Stage

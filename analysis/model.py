@@ -12,29 +12,6 @@ from feedline.analysis.finding import Finding
 
 REPORT_SCHEMA_VERSION = 1
 
-#: The parts of a step in the order they happen. ``step.stages`` has those that occurred, and always "other".
-STEP_STAGES = (
-    "epoch_start",  # making or resetting a loader's iterator: starting workers, pickling the data set
-    "sampler",  # drawing indices in the main process
-    "input",  # without a loader: functions of the program that make its batches
-    "read",  # num_workers=0 only: the loader's own work runs inside the step
-    "decode",
-    "augment",
-    "dataset",  # the rest of __getitem__
-    "collate",
-    "wait",  # the main process has no batch yet
-    "transport",  # receiving and unpickling a batch from a worker, in the main thread
-    "pin",
-    "copy",
-    "forward",
-    "loss",
-    "backward",
-    "optimizer",
-    "compile",
-    "checkpoint",
-    "other",
-)  # a user's own stages come under their own names
-
 #: Why the main process waited for a batch.
 WAIT_KINDS = ("starved", "head_of_line", "handover", "transport", "epoch_start")
 
@@ -49,9 +26,6 @@ ROOF_KINDS = (
     "ceiling",  # measured apart: disk, transport, copy
     "loader",  # another loader, of a comparison
 )
-
-#: What a sample costs in the process that makes it. "user": inside feedline.stage(...); "dataset": the rest of __getitem__.
-SAMPLE_STAGES = ("read", "decode", "augment", "user", "dataset", "collate", "transport")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.model import Sampled
-from feedline.analysis.steps import NAMES, Steps
+from feedline.analysis.stages import STAGE_OF_RECORD
+from feedline.analysis.steps import Steps
 from feedline.analysis.timeline import IntArray, parents
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.read import Process
@@ -155,10 +156,10 @@ class Estimate:
 
 def cost_lies(main: Process) -> dict[str, float]:
     """Stage -> share of what recording costs: of a span, in the one that it is in; of an outermost one, between it and its neighbors."""
-    spans = main.records[(main.records["thread"] == 0) & np.isin(main.records["stage"], list(NAMES))]
+    spans = main.records[(main.records["thread"] == 0) & np.isin(main.records["stage"], list(STAGE_OF_RECORD))]
     spans = spans[np.argsort(spans["start"], kind="stable")]
     above = parents(spans["start"], spans["wall"])
-    found = Counter(NAMES[Stage(stage)] for stage in spans["stage"][above[above >= 0]].tolist())
+    found = Counter(STAGE_OF_RECORD[Stage(stage)] for stage in spans["stage"][above[above >= 0]].tolist())
     outer = spans[above < 0]
     learns = np.isin(outer["stage"], (Stage.FORWARD, Stage.LOSS)) & (outer["flags"] & (Flag.GRAD | Flag.WITH_LOSS) == Flag.GRAD)
     losses = int((learns[:-1] & (outer["stage"][1:] == Stage.BACKWARD)).sum())

@@ -8,13 +8,13 @@ import math
 from collections.abc import Iterator
 
 from feedline.analysis.cpu_use import MIN_OTHERS
-from feedline.analysis.model import SAMPLE_STAGES, Report, Roof, StepSummary, Workers
+from feedline.analysis.model import Report, Roof, StepSummary, Workers
 from feedline.analysis.quantities import count, number, seconds, size
+from feedline.analysis.stages import MAKING_STAGES, SAMPLE_STAGES
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 THIS_RUN = "this run"
 WAITING = ("wait", "epoch_start")  # of the main process
-INLINE = ("read", "decode", "augment", "dataset", "user", "collate")  # the loader's own work, when it runs in the main process
 MOVING = ("transport", "pin", "copy")  # in the main process
 LEAST = 1e-3  # of a figure: less than its last digit
 MOSTLY = 0.5  # a read that is blocked for so much of its time comes from a disk
@@ -31,7 +31,7 @@ def of_run(report: Report) -> list[Roof]:
 
 def in_turns(workers: Workers | None, step: StepSummary) -> bool:
     """Samples are made in the main process, between one step and the next."""
-    return workers is not None and workers.processes == 0 and any(step.stages.get(name) for name in INLINE)
+    return workers is not None and workers.processes == 0 and any(step.stages.get(name) for name in MAKING_STAGES)
 
 
 def for_ranks_s(report: Report) -> float:
@@ -46,7 +46,7 @@ def left_out(step: StepSummary, turns: bool, for_ranks: float) -> dict[str, floa
     """Seconds of the mean step that are none of its own work, by what they are."""
     return {
         "waiting for batches": sum(step.stages.get(name, 0.0) for name in WAITING),
-        "making batches": sum(step.stages.get(name, 0.0) for name in INLINE) if turns else 0.0,
+        "making batches": sum(step.stages.get(name, 0.0) for name in MAKING_STAGES) if turns else 0.0,
         "waiting for other ranks": for_ranks,
         "waiting for a CPU in forward and backward": step.runqueue_s or 0.0,
     }

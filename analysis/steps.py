@@ -8,28 +8,11 @@ import numpy.typing as npt
 from feedline.analysis.ahead import left_over
 from feedline.analysis.boundaries import Boundaries, find
 from feedline.analysis.making import Making
+from feedline.analysis.stages import STAGE_OF_RECORD
 from feedline.analysis.timeline import IntArray, Pieces, cut, flatten, overlap
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.columns import Records, view
 from feedline.profiler.store.read import Process
-
-#: Stage of a record -> stage of a step. What is not here (samples seen in detail) is part of its parent.
-NAMES = {
-    Stage.EPOCH: "epoch_start",
-    Stage.SAMPLER: "sampler",
-    Stage.FETCH: "samples",  # split into read, decode, ... by what samples cost (costs.py)
-    Stage.COLLATE: "collate",
-    Stage.NEXT: "wait",
-    Stage.TRANSPORT: "transport",
-    Stage.PIN: "pin",
-    Stage.COPY: "copy",
-    Stage.FORWARD: "forward",
-    Stage.LOSS: "loss",
-    Stage.BACKWARD: "backward",
-    Stage.OPTIMIZER: "optimizer",
-    Stage.COMPILE: "compile",
-    Stage.CHECKPOINT: "checkpoint",
-}
 
 ASIDE = (
     Stage.GPU,
@@ -92,7 +75,7 @@ def partition(main: Process) -> Steps | None:
     if boundaries is None:
         return None
     boundaries = _undisturbed(_whole(boundaries, records, main.stride), main.of(Stage.PROFILED))
-    spans = records[np.isin(records["stage"], list(NAMES)) | ((records["stage"] == Stage.USER) & ~_in_fetch(records))]
+    spans = records[np.isin(records["stage"], list(STAGE_OF_RECORD)) | ((records["stage"] == Stage.USER) & ~_in_fetch(records))]
     pieces = flatten(spans["start"], spans["wall"])
     pieces = _loss_gaps(pieces, spans)
     edges = np.unique(np.concatenate([boundaries.start, boundaries.end, boundaries.evaluation.ravel()]))
@@ -162,7 +145,7 @@ def _sum(
     stage = np.where(pieces.owner < 0, int(Stage.LOSS), spans["stage"][owner])
     for key in np.unique(stage[inside]).tolist():
         for source in np.unique(spans["source"][owner[inside & (stage == key)]]).tolist() if key == Stage.USER else [None]:
-            name = names.get(source, "stage") if source is not None else NAMES[Stage(key)]
+            name = names.get(source, "stage") if source is not None else STAGE_OF_RECORD[Stage(key)]
             chosen = inside & (stage == key) & (True if source is None else spans["source"][owner] == source)
             stages[name] = stages.get(name, 0) + np.bincount(step[chosen], length[chosen], count).astype(np.int64)
     handing = _handing(pieces, spans, step, inside, count)

@@ -3,7 +3,8 @@
 import numpy as np
 
 from feedline.analysis.comm.collectives import COLLECTIVE_DTYPE, PHASES, UNKNOWN, UNKNOWN_HOST, Collectives, Group, RankClock
-from feedline.analysis.steps import NAMES, Steps, partition
+from feedline.analysis.stages import STAGE_OF_RECORD
+from feedline.analysis.steps import Steps, partition
 from feedline.analysis.timeline import IntArray, overlap
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.columns import Records
@@ -118,7 +119,7 @@ def stages_of(main: Process) -> dict[str, IntArray]:
     """Stage of a step -> int64 [k, 2], ns: its spans in the main thread, in order of start. They nest: a compilation inside a forward."""
     records = main.records[main.records["thread"] == 0]
     found: dict[str, IntArray] = {}
-    for stage, name in NAMES.items():
+    for stage, name in STAGE_OF_RECORD.items():
         spans = records[records["stage"] == stage]
         if len(spans):
             rows = np.stack([spans["start"], spans["start"] + spans["wall"]], 1)

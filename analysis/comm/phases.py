@@ -4,21 +4,9 @@ import numpy as np
 
 from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.comm.partition import BLOCKED, without
+from feedline.analysis.stages import PHASE_OF
 from feedline.analysis.timeline import IntArray
 
-#: Stage of a step -> phase that is blamed. What is not here is blamed by its own name (a user's stage).
-PHASE_OF = {
-    **dict.fromkeys(
-        ("wait", "transport", "epoch_start", "sampler", "samples", "read", "decode", "augment", "dataset", "collate", "pin"), "wait"
-    ),
-    "copy": "copy",
-    "forward": "forward",
-    "loss": "forward",
-    "backward": "backward",
-    "optimizer": "optimizer",
-    "compile": "compile",
-    "checkpoint": "checkpoint",
-}
 OTHER = "other"  # what nobody claims
 
 #: Who claims a moment first, where spans lie inside each other: a copy inside a forward, a forward inside a backward (checkpointing).

@@ -8,36 +8,17 @@ color blindness.
 import re
 
 from feedline.analysis.model import Report
+from feedline.analysis.stages import STAGES
 
-#: stage -> (family, color on white, color on black)
-STAGES = {
-    "epoch_start": ("wait", "#7d1f4b", "#b04a7d"),
-    "sampler": ("wait", "#c7688c", "#dc86a6"),
-    "read": ("input", "#7a4a12", "#a8713a"),
-    "decode": ("input", "#e8a01c", "#f0b13f"),
-    "augment": ("input", "#a85b0b", "#c07428"),
-    "dataset": ("input", "#f3d58e", "#f5deaa"),
-    "collate": ("input", "#57571a", "#5f5d20"),
-    "samples": ("input", "#c98a3a", "#d69c50"),  # in a series: read, decode, augment, dataset in one (num_workers=0)
-    "wait": ("wait", "#cf3f16", "#e2562c"),
-    "transport": ("move", "#8fd3bd", "#a5e0cd"),
-    "pin": ("move", "#17695a", "#1f6f5f"),
-    "copy": ("move", "#46b08f", "#58c7a4"),
-    "forward": ("compute", "#3577c0", "#5a9be0"),
-    "loss": ("compute", "#b4d2f0", "#c9e0f7"),
-    "backward": ("compute", "#1e3a80", "#3d57a6"),
-    "optimizer": ("compute", "#a99be0", "#b7abeb"),
-    "compile": ("rest", "#55565c", "#73757c"),
-    "checkpoint": ("rest", "#9a9ca3", "#a7a9b0"),
-    "other": ("rest", "#d3d5da", "#8d9098"),
-}
+#: stage -> color on white, color on black
+COLORS = {spec.name: spec.colors for spec in STAGES if spec.colors is not None}
+FAMILIES = {spec.name: spec.family for spec in STAGES}
 #: Parts of a trace's budget have the color of what they are like.
 LIKE = {
     "compute": "forward",
     "waiting_for_rank": "wait",
     "exposed_transfer": "pin",
     "exposed_copy": "copy",
-    "input": "decode",
     "synchronisation": "sampler",
     "host_launch": "dataset",
     "unexplained": "other",
@@ -62,21 +43,20 @@ class Palette:
             names.update(dict.fromkeys([*report.step.stages, *report.step.series.stages]))
         if report.workers:
             names.update(dict.fromkeys([*report.workers.per_sample, *(operation.stage for operation in report.workers.operations)]))
-        own = [name for name in names if name not in STAGES and name not in LIKE and name != "total"]
+        own = [name for name in names if name not in COLORS and name not in LIKE and name != "total"]
         self._slot = {name: f"c-user{index % len(USER)}" for index, name in enumerate(own)}
 
     def css_class(self, stage: str) -> str:
         """The class that sets ``--c``, the stage's color."""
         stage = LIKE.get(stage, stage)
-        if stage in STAGES:
+        if stage in COLORS:
             return f"c-{stage}"
         return self._slot.get(stage, "c-total")
 
 
 def family(stage: str) -> str:
     """What a stage does: wait, input, move, compute, rest, or user."""
-    stage = LIKE.get(stage, stage)
-    return STAGES[stage][0] if stage in STAGES else "user"
+    return FAMILIES.get(LIKE.get(stage, stage), "user")
 
 
 def luminance(color: str) -> float:
@@ -97,7 +77,7 @@ def _variables(color: str) -> str:
 
 def css() -> str:
     """Style rules for both color schemes."""
-    slots = {name: colors[1:] for name, colors in STAGES.items()} | {f"user{index}": colors for index, colors in enumerate(USER)}
+    slots = COLORS | {f"user{index}": colors for index, colors in enumerate(USER)}
     assert all(re.fullmatch(r"[a-z0-9_]+", name) for name in slots)
     light = "".join(f".c-{name}{{{_variables(colors[0])}}}" for name, colors in slots.items())
     dark = "".join(f".c-{name}{{{_variables(colors[1])}}}" for name, colors in slots.items())

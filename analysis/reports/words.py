@@ -8,8 +8,9 @@ from feedline.analysis.comm.model import Communication, LateRank, Prediction
 from feedline.analysis.finding import Finding, Severity, interval
 from feedline.analysis.finding import cost as cost_of
 from feedline.analysis.headline import how
-from feedline.analysis.model import SAMPLE_STAGES, Cost, Cpus, Hook, Report, Roofline, RunInfo, StepSummary, Throughput, Workers
+from feedline.analysis.model import Cost, Cpus, Hook, Report, Roofline, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.quantities import count, duration, number, seconds, share, size
+from feedline.analysis.stages import INPUT_STAGES
 from feedline.profiler.masks import MASK
 
 STATES = {"live": "still running"}
@@ -61,7 +62,6 @@ NO_SAMPLES = "The loader made no sample that could be measured."
 NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and what cannot"
 
 #: Stages of a step that belong to its input.
-INPUT = ("epoch_start", "sampler", "input", "wait", "transport", *SAMPLE_STAGES)
 #: Notes that nearly every run has are left to the full report.
 USUAL = ("not in the means: workers start",)
 
@@ -107,7 +107,7 @@ def state(run: RunInfo) -> str:
 
 def input_share(step: StepSummary) -> float:
     """Share of the step that its input takes, waiting included."""
-    return sum(step.stages.get(name, 0.0) for name in INPUT) / step.mean_s if step.mean_s > 0 else 0.0
+    return sum(step.stages.get(name, 0.0) for name in INPUT_STAGES) / step.mean_s if step.mean_s > 0 else 0.0
 
 
 def gain(finding: Finding, report: Report) -> str:

@@ -7,8 +7,9 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import number, seconds, share
 from feedline.analysis.rules import cpus
-from feedline.analysis.rules.held import MAKING, MIN_WAIT_SHARE, held, num_workers
+from feedline.analysis.rules.held import MIN_WAIT_SHARE, held, num_workers
 from feedline.analysis.rules.too_few_workers import gained_s, needed
+from feedline.analysis.stages import MAKING_STAGES
 
 CAUSE = "busy_neighbors"
 NO_ROOM = "no CPU is left for workers to make batches on beside the step"
@@ -75,7 +76,7 @@ def alone(facts: Facts) -> Facts:
 def _making_sooner(facts: Facts, factor: float) -> Facts:
     """The same where the main process takes so much of the time for the making of batches."""
     step = facts.step
-    stages = {name: s * (factor if name in MAKING else 1.0) for name, s in step.stages.items()}
+    stages = {name: s * (factor if name in MAKING_STAGES else 1.0) for name, s in step.stages.items()}
     spared_s = sum(step.stages.values()) - sum(stages.values())
     mean_s = step.mean_s - spared_s
     waits_s = facts.wait_share * step.mean_s - spared_s

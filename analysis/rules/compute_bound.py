@@ -6,10 +6,9 @@ from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules import made_in_step
 from feedline.analysis.rules.held import MIN_WAIT_SHARE, held, steady_share
 from feedline.analysis.rules.too_short import input_known, unsure
+from feedline.analysis.stages import INPUT_STAGES
 
 CAUSE = "compute_bound"
-
-WAITING = ("epoch_start", "sampler", "input", "read", "decode", "augment", "dataset", "user", "collate", "wait", "transport")
 
 
 def check(facts: Facts) -> Finding | None:
@@ -17,7 +16,7 @@ def check(facts: Facts) -> Finding | None:
     waiting = steady_share(facts)
     if not input_known(facts) or waiting >= MIN_WAIT_SHARE:
         return None
-    work = sorted(((s, name) for name, s in facts.step.stages.items() if name not in WAITING), reverse=True)
+    work = sorted(((s, name) for name, s in facts.step.stages.items() if name not in INPUT_STAGES), reverse=True)
     largest = f"; the largest part of the step is {work[0][1]} ({seconds(work[0][0])})" if work else ""
     start_s = held(facts).start_s
     starts = start_s >= MIN_WAIT_SHARE * facts.step.mean_s

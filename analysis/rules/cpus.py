@@ -4,7 +4,8 @@ from feedline.analysis import cpu_use
 from feedline.analysis.facts import Facts
 from feedline.analysis.model import Cost
 from feedline.analysis.quantities import number
-from feedline.analysis.rules.held import MAKING, held, making_share
+from feedline.analysis.rules.held import held, making_share
+from feedline.analysis.stages import MAKING_STAGES
 
 #: A sample that waits longer than this for a CPU competes for it (docs/rules.md). With a CPU to itself the share is below 1 %.
 MAX_RUNQUEUE_SHARE = 0.15
@@ -49,7 +50,7 @@ def cpu_share_of(facts: Facts, stage: str) -> float:
     part = costs.get(stage)
     if whole is None or part is None or part.cpu_s is None or not whole.cpu_s:
         return making_share(facts, stage)
-    return part.cpu_s / max(whole.cpu_s, sum(costs[name].cpu_s or 0.0 for name in MAKING if name in costs))
+    return part.cpu_s / max(whole.cpu_s, sum(costs[name].cpu_s or 0.0 for name in MAKING_STAGES if name in costs))
 
 
 def making_s(facts: Facts) -> float:

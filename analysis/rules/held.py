@@ -4,9 +4,7 @@ from dataclasses import dataclass
 
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import Severity
-
-#: Stages of making a batch, which are inside the step when there are no workers.
-MAKING = ("read", "decode", "augment", "dataset", "user", "collate")
+from feedline.analysis.stages import MAKING_STAGES
 
 #: Below it the input is not spoken of: XProf calls a step that waits less "not input-bound".
 MIN_WAIT_SHARE = 0.05
@@ -41,7 +39,7 @@ def held(facts: Facts) -> Held:
     starting = stages.get("epoch_start", 0.0) + waits.get("epoch_start", 0.0)
     once, again = (starting, 0.0) if facts.epochs <= 1 else (0.0, starting)
     if num_workers(facts) == 0:
-        making = sum(stages.get(stage, 0.0) for stage in MAKING)
+        making = sum(stages.get(stage, 0.0) for stage in MAKING_STAGES)
     else:
         making = stages.get("wait", 0.0) - sum(waits.get(kind, 0.0) for kind in ("epoch_start", "handover", "transport"))
         making = making if making > ROUNDING_S else 0.0

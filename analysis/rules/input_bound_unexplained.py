@@ -4,8 +4,9 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules import cpus
-from feedline.analysis.rules.held import MAKING, held, making_share, steady_share
+from feedline.analysis.rules.held import held, making_share, steady_share
 from feedline.analysis.rules.too_short import unsure
+from feedline.analysis.stages import MAKING_STAGES
 
 CAUSE = "input_bound_unexplained"
 BY_WHOM = "look with top for other programs that hold the CPUs, and let the training run longer, so that feedline can sample who uses them"
@@ -15,7 +16,7 @@ def check(facts: Facts) -> Finding:
     """Name the largest part of the wait and of a sample, where to look first."""
     waiting = steady_share(facts)
     part, part_s = _largest(facts)
-    stage = max(MAKING, key=lambda stage: making_share(facts, stage))
+    stage = max(MAKING_STAGES, key=lambda stage: making_share(facts, stage))
     of_sample = making_share(facts, stage)
     inside = f", and the largest part of a sample is {stage} ({share(of_sample)})" if of_sample and part == "making batches" else ""
     queues = _queues(facts)

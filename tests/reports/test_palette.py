@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from reports.made_up import nasty, report
 
-from feedline.analysis.reports.palette import STAGES, Palette, ink, luminance
+from feedline.analysis.reports.palette import COLORS, Palette, ink, luminance
 
 #: Machado, Oliveira, Fernandes: A Physiologically-based Model for Simulation of Color Vision Deficiency, 2009, severity 1.0; on linear RGB.
 BLINDNESS = {
@@ -43,21 +43,21 @@ def lab(color: str, blindness: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("blindness", BLINDNESS)
-@pytest.mark.parametrize("scheme", [1, 2], ids=["light", "dark"])
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_stages_that_meet_in_a_step_can_be_told_apart(blindness: str, scheme: int) -> None:
     close = []
     for order in (WITH_WORKERS, WITHOUT_WORKERS):
         for (at, one), (there, other) in combinations(enumerate(order), 2):
-            distance = float(np.linalg.norm(lab(STAGES[one][scheme], blindness) - lab(STAGES[other][scheme], blindness)))
+            distance = float(np.linalg.norm(lab(COLORS[one][scheme], blindness) - lab(COLORS[other][scheme], blindness)))
             if there - at <= 2 and distance < MIN_DISTANCE:
                 close.append((one, other, round(distance, 1)))
 
     assert not close
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", COLORS)
 def test_text_on_a_segment_has_contrast_to_read(stage: str) -> None:
-    for color in STAGES[stage][1:]:
+    for color in COLORS[stage]:
         text, ground = luminance("#000000" if ink(color) == "#000" else "#ffffff"), luminance(color)
         assert (max(text, ground) + 0.05) / (min(text, ground) + 0.05) >= 4.5
 

@@ -13,7 +13,7 @@ from feedline.analysis.model import Roof, Roofline
 from feedline.analysis.quantities import count, number
 from feedline.analysis.reports.figures.axis import base_line, log_columns, log_rows, log_share, spread
 from feedline.analysis.reports.figures.svg import cut, percent, tag
-from feedline.analysis.reports.palette import STAGES
+from feedline.analysis.reports.palette import COLORS
 
 LOWEST, LABEL_PX, AXIS = 280, 14, 36  # px
 LEADER = 16  # px from the right edge to a label
@@ -101,7 +101,7 @@ def _roof(frame: Frame, made: Roofline, index: int, label: float) -> Markup:
         x="100%",
         class_="beside",
     )
-    color = f" c-{roof.name}" if roof.name in STAGES else ""
+    color = f" c-{roof.name}" if roof.name in COLORS else ""
     lines = [tag("line", class_="line", **ends), tag("line", class_="hit", **ends)]
     return tag("g", *lines, beside, class_=f"roof {role(made, roof)} of-{roof.kind}{color}", data_tip=tip)
 
