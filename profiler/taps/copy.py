@@ -48,8 +48,9 @@ def timed(segment: Segment, original: Any, self: torch.Tensor, args: Any, kwargs
     moved: torch.Tensor = original(self, *args, **kwargs)
     wall, cpu = clock.wall_ns() - start, clock.cpu_ns() - cpu
     source, target, pinned, nbytes = facts(self, moved)
-    if recorder.making is not None:
-        recorder.making.moved(self, moved, wall if source != target else 0)
+    making = recorder.making
+    if making is not None:
+        making.moved(self, moved, wall if source != target else 0)
     if source != target:
         flags = pinned | (Flag.NON_BLOCKING if kwargs.get("non_blocking") else 0)
         segment.add(Stage.COPY, start, wall, cpu, nbytes=nbytes, flags=int(flags))

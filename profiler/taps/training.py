@@ -178,8 +178,9 @@ class OptimizerTap:
             segment = recorder.awake()
         if segment is None:
             return
-        if recorder.making is not None:
-            recorder.making.begins()
+        making = recorder.making
+        if making is not None:
+            making.begins()
         number = self._beginnings.number(optimizer, segment)
         if recorder.convergence is not None:
             recorder.convergence.update(optimizer)
@@ -198,9 +199,10 @@ class OptimizerTap:
         if recorder.batch == 0 and self._steps % WINDOW == 0:  # no loader tells the windows: count updates
             span.segment.window = window_of(0, self._steps)
         pace.updated(optimizer, span.segment)
-        if recorder.making is not None:
-            recorder.making.updated(pace.cycle.may_end(id(optimizer)))
-            recorder.making.ends()
+        making = recorder.making
+        if making is not None:
+            making.updated(pace.cycle.may_end(id(optimizer)))
+            making.ends()
 
 
 def attach_optimizer(patches: Patches) -> Callable[[], None]:

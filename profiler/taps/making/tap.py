@@ -99,9 +99,11 @@ class MakingTap:
             recorder.asked = False
 
     def end(self) -> None:
-        """See no more calls."""
+        """See no more calls, and be told of none."""
         phase, self._phase = self._phase, None
         self._on = False
+        if recorder.making is self:
+            recorder.making = None
         if phase is not None:
             with suppress(Exception):
                 phase.end()
@@ -152,10 +154,4 @@ def attach() -> Callable[[], None]:
     """Begin; returns what ends it. Raises RuntimeError: this Python lets no further tool see calls."""
     tap = recorder.making = MakingTap()
     os.register_at_fork(after_in_child=tap.end)
-
-    def undo() -> None:
-        tap.end()
-        if recorder.making is tap:
-            recorder.making = None
-
-    return undo
+    return tap.end
