@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from feedline.analysis.convergence.checks import GRAVE
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import Evidence, Finding, Severity, saving
-from feedline.analysis.quantities import seconds, share
+from feedline.analysis.quantities import seconds, sentence, share
 from feedline.analysis.rules import (
     BETWEEN_RANKS,
     OF_MACHINE,
@@ -216,7 +216,7 @@ def _verdict(findings: list[Finding], facts: Facts) -> str:
     if top is None:
         return "There is nothing to say about this run."
     if top.severity is Severity.INFO:
-        return f"{top.says[0].upper()}{top.says[1:]}."
+        return f"{sentence(top.says)}."
     if top.cause in WRONG or top.cause in ASIDE:
         return f"{WRONG.get(top.cause, WRONG_SET_UP)}: {top.says}."
     bound = f"Input-bound, {share(steady_share(facts))}{too_short.unsure(facts)} of each {seconds(facts.step.mean_s)} step"

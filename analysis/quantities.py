@@ -1,6 +1,7 @@
 """Numbers as text, always with their unit: ``12.3 ms``, ``1.24 MB``, ``54.1 %``."""
 
 import math
+import re
 from dataclasses import dataclass
 
 NOT_MEASURED = "not measured"
@@ -127,3 +128,8 @@ class Scale:
         """The figure with its unit."""
         text = self(x)
         return text if text == BLANK else f"{text} {self.unit}"
+
+
+def sentence(text: str) -> str:
+    """A text with a capital at its beginning, unless it begins with a name such as ``num_workers=4`` or ``get_batch (train.py:116)``."""
+    return text[:1].upper() + text[1:] if re.match(r"[a-z]+[ ,](?!\()", text) else text

@@ -6,9 +6,8 @@ from feedline.analysis.convergence.curves import words
 from feedline.analysis.convergence.model import ConvergenceSummary, CurvePoints
 from feedline.analysis.finding import Finding
 from feedline.analysis.model import Report
-from feedline.analysis.quantities import count, number
+from feedline.analysis.quantities import count, number, sentence
 from feedline.analysis.reports.figures.svg import cut
-from feedline.analysis.reports.words import sentence
 
 MOST_CHECKS, MOST_CURVES = 3, 2  # lines and curves of the terminal
 LEAST_EPOCHS = 0.01  # below this the data set is endless, and epochs mean nothing

@@ -1,6 +1,5 @@
 """Sentences that the terminal and the HTML report share."""
 
-import re
 import shlex
 
 from feedline.analysis import cpu_use, next_limit
@@ -9,7 +8,7 @@ from feedline.analysis.finding import Finding, Severity, interval
 from feedline.analysis.finding import cost as cost_of
 from feedline.analysis.headline import how
 from feedline.analysis.model import Cost, Cpus, Hook, Report, Roofline, RunInfo, StepSummary, Throughput, Workers
-from feedline.analysis.quantities import count, duration, number, seconds, share, size
+from feedline.analysis.quantities import count, duration, number, seconds, sentence, share, size
 from feedline.analysis.stages import INPUT_STAGES
 from feedline.profiler.masks import MASK
 
@@ -83,11 +82,6 @@ NO_LOSS = (
 def refused_that_matter(hooks: list[Hook]) -> list[Hook]:
     """Hooks whose absence leaves something of this run unseen."""
     return [hook for hook in hooks if not hook.attached and not any(words in hook.why.lower() for words in NO_LOSS)]
-
-
-def sentence(text: str) -> str:
-    """A text with a capital at its beginning, unless it begins with a name such as ``num_workers=4``."""
-    return text[:1].upper() + text[1:] if re.match(r"[a-z]+[ ,]", text) else text
 
 
 def full_stop(text: str) -> str:

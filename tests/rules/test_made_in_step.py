@@ -5,6 +5,7 @@ from rules.made_up import made_up_facts
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import Certainty
 from feedline.analysis.making import Making
+from feedline.analysis.quantities import sentence
 from feedline.analysis.rules.made_in_step import check
 
 
@@ -60,3 +61,9 @@ def test_a_stage_that_the_program_calls_input_needs_no_function():
     finding = check(given(20.0, named=False))
 
     assert finding.says.startswith("the program's stage 'input' makes each batch")
+
+
+def test_a_functions_name_stays_as_it_is_at_the_beginning_of_a_sentence():
+    assert sentence("get_batch (train.py:116) makes each batch") == "get_batch (train.py:116) makes each batch"
+    assert sentence("batch (train.py:3) makes each batch") == "batch (train.py:3) makes each batch"
+    assert sentence("no loader was seen") == "No loader was seen"

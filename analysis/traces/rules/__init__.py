@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from feedline.analysis.finding import SHARE, Finding, Severity, saving
-from feedline.analysis.quantities import share
+from feedline.analysis.quantities import sentence, share
 from feedline.analysis.traces.budget import PARTS
 from feedline.analysis.traces.facts import TraceFacts, mean_step_s
 from feedline.analysis.traces.rules import (
@@ -51,7 +51,7 @@ def verdict(findings: list[Finding], facts: TraceFacts) -> str:
         return f"no cause that could be removed takes 5 % of {facts.whole}; most of it, {what}"
     top = findings[0]
     saved = saving(top, mean_step_s(facts.budgets[facts.rank])) if top.severity is not Severity.INFO else ""
-    return f"{top.says[:1].upper()}{top.says[1:]}.{saved}{_unexplained(facts, top)}"
+    return f"{sentence(top.says)}.{saved}{_unexplained(facts, top)}"
 
 
 def _unexplained(facts: TraceFacts, top: Finding) -> str:
