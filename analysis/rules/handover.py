@@ -35,7 +35,7 @@ PER_BATCH_S = Between(0.2e-3, 0.5e-3)
 PER_TENSOR_S = Between(0.1e-3, 0.3e-3)
 
 #: The pages of shared memory are new to the main process: the first touch of each is a fault (docs/rules.md).
-PER_BYTE_S = Between(0.1e-9, 0.2e-9)
+PER_BYTE_S = Between(0.1e-9, 0.3e-9)
 
 #: A batch of which nothing is known is taken for a pair of inputs and labels.
 USUAL_TENSORS = 2.0

@@ -8,10 +8,11 @@ from feedline.analysis.rules.made_one_by_one import check
 STEP = {"forward": 0.3, "backward": 0.4, "optimizer": 0.1, "other": 0.0, "copy": 0.0}
 
 
-def rows(us: float, **changes):
+def rows(us: float, backward_ms: float = 0.4, **changes):
     """Batches of 32 rows in memory, each stage of which takes so many microseconds per sample."""
     sample = dict.fromkeys(SAMPLE, (us / 1e3, 0.0, 0.0))
-    return without_workers(sample=sample, stages=STEP, loader={"batch_bytes": 4096.0}, batch_tensors=2.0, **changes)
+    stages = {**STEP, "backward": backward_ms}
+    return without_workers(sample=sample, stages=stages, loader={"batch_bytes": 4096.0}, batch_tensors=2.0, **changes)
 
 
 def test_batches_that_are_cheaper_to_make_than_to_receive_stay_in_the_main_process():
@@ -19,8 +20,15 @@ def test_batches_that_are_cheaper_to_make_than_to_receive_stay_in_the_main_proce
 
     assert (finding.cause, finding.severity) == ("made_one_by_one", Severity.HIGH)
     assert finding.cost_s == pytest.approx(0.48e-3)
-    assert "workers cannot spare it: receiving a batch from one takes 400 µs to 1.10 ms" in finding.says
+    assert "workers may not help: receiving a batch from one takes 400 µs to 1.10 ms" in finding.says
+    assert "keep num_workers=0" in finding.fix
     assert [found.cause for found in diagnose(rows(3.0))] == ["made_one_by_one"]
+
+
+def test_workers_that_would_save_a_little_are_not_called_useless():
+    finding = check(rows(40.0, backward_ms=20.0))
+
+    assert "workers would save 180 µs to 880 µs of that" in finding.says and "keep" not in finding.fix
 
 
 def test_batches_that_take_longer_than_receiving_them_are_work_for_workers():

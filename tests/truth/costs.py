@@ -160,7 +160,7 @@ def at_least(bar: Bar) -> float:
 
 
 def at_most(bar: Bar) -> float:
-    return receiving(bar, 0.5e-3, 0.3e-3, 0.2e-9)
+    return receiving(bar, 0.5e-3, 0.3e-3, 0.3e-9)
 
 
 def effective(bar: Bar) -> float:
