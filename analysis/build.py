@@ -20,7 +20,7 @@ from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import Facts, Traffic
 from feedline.analysis.gather import Gathered
 from feedline.analysis.headline import headline
-from feedline.analysis.model import Cpus, Gauge, Hook, Loader, Report, RunInfo, StepSummary, Throughput, Workers
+from feedline.analysis.model import FIRST_STEPS, Cpus, Gauge, Hook, Loader, Report, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.next_limit import within
 from feedline.analysis.quantities import seconds
 from feedline.analysis.roofline import roofline
@@ -31,6 +31,7 @@ from feedline.profiler import masks
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
 from feedline.profiler.events import Stage
+from feedline.profiler.message import Message, reworded
 from feedline.profiler.samplers.gauges import Gauges, read_gauges
 from feedline.profiler.store.layout import GAUGES
 from feedline.profiler.store.read import Process, Rank, Run
@@ -108,8 +109,10 @@ def _report(
         cpus=use,
         shown=shown.rank.number,
         headline=headline(about, pace.steps, trained.updates if trained else 0, "The training" if len(gathered) == 1 else f"Rank {ended}"),
-        hooks=[Hook(str(hook["name"]), bool(hook["attached"]), str(hook["why"])) for hook in shown.rank.manifest.hooks],
-        notes=[masks.text(run.named(note)) for note in notes],
+        hooks=[
+            Hook(str(hook["name"]), bool(hook["attached"]), str(hook["why"]), str(hook["reason"])) for hook in shown.rank.manifest.hooks
+        ],
+        notes=[reworded(note, masks.text(run.named(note))) for note in notes],
     )
     return _judged(report, facts, ceilings) if facts else report
 
@@ -290,7 +293,8 @@ def rank_notes(rank: Gathered) -> list[str]:
         )
     if rank.first:
         first = "first step is" if rank.first == 1 else f"first {rank.first} steps are"
-        notes.append(f"the {first} not in the means: workers start, caches warm up{', operations are counted' if rank.first > 1 else ''}")
+        said = f"the {first} not in the means: workers start, caches warm up{', operations are counted' if rank.first > 1 else ''}"
+        notes.append(Message(said, FIRST_STEPS))
     missing = missing_workers(rank)
     if missing:
         notes.append(f"{missing} workers left no records: a worker that ended before its first batch, or one that feedline could not watch")

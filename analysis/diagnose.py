@@ -248,7 +248,7 @@ def _input_not_seen(facts: Facts) -> Finding:
         "input_not_seen",
         Severity.INFO,
         says=says,
-        evidence=[Evidence("other per step", facts.step.stages.get("other", 0.0), "s")],
+        evidence=[Evidence("other_s", "other per step", facts.step.stages.get("other", 0.0), "s")],
         fix="put the code that gets a batch into a function that returns it, which feedline finds, or feedline.stage('input') around it",
         disproof=disproof,
     )

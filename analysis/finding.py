@@ -1,6 +1,7 @@
 """What a rule says: one cause, how much it matters, what proves it, what to do."""
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from feedline.analysis.quantities import seconds, share
@@ -29,11 +30,24 @@ class Severity(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """One measured fact: ``value`` in ``unit`` ("s", "B", "samples/s", ``SHARE`` for shares from 0 to 1, "1" for other ratios, ...)."""
+    """One measured fact.
 
+    Attributes:
+        id: what was measured, stable between versions: code goes by it, and people read ``what``.
+        value: in ``unit``: "s", "B", "samples/s", ``SHARE`` for shares from 0 to 1, "1" for other ratios, ...
+        of: which one, where a finding has several of one id or names one of many: a rank, an operation, the "lower" end of an interval.
+    """
+
+    id: str
     what: str
     value: float
     unit: str
+    of: str = ""
+
+
+def measured(rows: Iterable[tuple[str, str, float | None, str]]) -> list[Evidence]:
+    """Those that are known, of (id, what, value or None, unit)."""
+    return [Evidence(id, what, value, unit) for id, what, value, unit in rows if value is not None]
 
 
 @dataclass(frozen=True)
@@ -66,6 +80,7 @@ class Finding:
         cost_s: seconds per step that the cause costs: an upper bound of the gain, or with an interval a prediction of it.
         cost_low_s, cost_high_s: the prediction's interval, in 19 of 20 cases; None: ``cost_s`` is an upper bound.
         blame: the rank and its phase, where ranks were compared and one of them is the cause.
+        settings: arguments of the DataLoader that the fix names -> their new values.
     """
 
     cause: str
@@ -78,6 +93,7 @@ class Finding:
     blame: Blame | None = None
     cost_low_s: float | None = None
     cost_high_s: float | None = None
+    settings: dict[str, int | bool] = field(default_factory=dict)
 
     @property
     def predicted(self) -> bool:

@@ -12,6 +12,8 @@ from feedline.analysis.finding import Finding
 
 REPORT_SCHEMA_VERSION = 1
 
+FIRST_STEPS = "first_steps"  # the note on steps that are not in the means
+
 #: Why the main process waited for a batch.
 WAIT_KINDS = ("starved", "head_of_line", "handover", "transport", "epoch_start")
 
@@ -213,12 +215,14 @@ class Hook:
     name: str
     attached: bool
     why: str  # what it gives, or why it could not be attached
+    reason: str = ""  # why it could not be attached, as an identifier (profiler/reasons.py); empty where nothing depends on it
 
 
 @dataclass(frozen=True)
 class Roof:
     """One bound of the throughput. All of a report's are in samples/s at the run's own FLOP per sample."""
 
+    id: str  # once in a report
     name: str
     kind: str  # ROOF_KINDS
     samples_per_s: float
@@ -259,6 +263,8 @@ class Roofline:
     becomes: float | None  # samples/s at most when the nearest is gone
     says: str
     sweep: Sweep | None
+    nearest_id: str | None = None
+    next_id: str | None = None
 
 
 @dataclass(frozen=True)

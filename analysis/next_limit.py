@@ -74,8 +74,8 @@ def gained(mean_s: float, cost_s: float, rate: float) -> float:
 
 def _limit(finding: Finding, limits: Roofline, full: bool) -> float:
     """What the rate is at most with this finding's fix, over what it is."""
-    names = [roof.name for roof in limits.roofs]
-    above = limits.roofs[names.index(limits.next) :] if limits.next in names else []
+    ids = [roof.id for roof in limits.roofs]
+    above = limits.roofs[ids.index(limits.next_id) :] if limits.next_id in ids else []
     gone = lifted(finding.cause, full)
     kept = [roof.high or roof.samples_per_s for roof in above if roof.binds and roof.kind not in gone]
     return min(kept, default=math.inf) / limits.samples_per_s

@@ -43,7 +43,7 @@ def for_ranks_s(report: Report) -> float:
 
 
 def left_out(step: StepSummary, turns: bool, for_ranks: float) -> dict[str, float]:
-    """Seconds of the mean step that are none of its own work, by what they are."""
+    """Seconds of the mean step that are none of its own work, by what they are, in words."""
     return {
         "waiting for batches": sum(step.stages.get(name, 0.0) for name in WAITING),
         "making batches": sum(step.stages.get(name, 0.0) for name in MAKING_STAGES) if turns else 0.0,
@@ -69,16 +69,16 @@ def _of_step(report: Report, step: StepSummary, batch: float) -> Iterator[Roof]:
     parts, samples = left_out(step, turns, for_ranks), f"for {count(batch)} samples"
     alone = step.mean_s - sum(parts.values())
     if alone > 0:
-        yield _roof("step", "step", batch / alone, f"a step takes {seconds(alone)} {samples}{without(parts, step.mean_s)}")
+        yield _roof("step", "step", "step", batch / alone, f"a step takes {seconds(alone)} {samples}{without(parts, step.mean_s)}")
     if turns:
         both, apart = step.mean_s - for_ranks, {"waiting for other ranks": for_ranks}
         says = f"no workers: making a batch and computing on it take turns, {seconds(both)} {samples}{without(apart, step.mean_s)}"
-        yield _roof("in turns", "turns", batch / both, says)
+        yield _roof("turns", "in turns", "turns", batch / both, says)
     for name in MOVING:
         on_gpu = (step.gpu_stages or {}).get(name)
         took = on_gpu or step.stages.get(name, 0.0)
         if took > 0:
-            yield _roof(name, "stage", batch / took, f"{seconds(took)} per step{' on the GPU' if on_gpu else ''}", binds=False)
+            yield _roof(name, name, "stage", batch / took, f"{seconds(took)} per step{' on the GPU' if on_gpu else ''}", binds=False)
 
 
 def _of_workers(workers: Workers | None, turns: bool) -> Iterator[Roof]:
@@ -89,7 +89,7 @@ def _of_workers(workers: Workers | None, turns: bool) -> Iterator[Roof]:
     if busy > 0 and (workers.processes or turns):
         who = _workers(max(workers.processes, 1))
         says = f"{who}, {seconds(busy)} per sample{without({'waiting for a CPU': total.runqueue_s or 0.0}, total.wall_s)}"
-        yield _roof(who if turns else "workers", "workers", max(workers.processes, 1) / busy, says)
+        yield _roof("workers", who if turns else "workers", "workers", max(workers.processes, 1) / busy, says)
 
 
 def _of_cpus(report: Report, batch: float) -> Iterator[Roof]:
@@ -99,18 +99,18 @@ def _of_cpus(report: Report, batch: float) -> Iterator[Roof]:
     have = _cpus(cores, report)
     if step is not None and step.cpu_s:
         each = step.cpu_s / batch
-        yield _roof("all CPUs", "cores", cores / each, f"{have}, {seconds(each)} CPU per sample for everything")
+        yield _roof("all_cpus", "all CPUs", "cores", cores / each, f"{have}, {seconds(each)} CPU per sample for everything")
     costs = workers.per_sample if workers else {}
     for stage in ("total", *SAMPLE_STAGES):
         cost = costs.get(stage)
         if cost is not None and cost.cpu_s and stage not in MOVING:
-            name, kind = ("loader on all CPUs", "cores") if stage == "total" else (stage, "stage")
+            id, name, kind = ("loader_on_all_cpus", "loader on all CPUs", "cores") if stage == "total" else (stage, stage, "stage")
             says = f"{have}, {seconds(cost.cpu_s)} CPU per sample"
-            yield _roof(name, kind, cores / cost.cpu_s, says, binds=stage == "total")
+            yield _roof(id, name, kind, cores / cost.cpu_s, says, binds=stage == "total")
 
 
-def _roof(name: str, kind: str, samples_per_s: float, says: str, binds: bool = True) -> Roof:
-    return Roof(name, kind, samples_per_s, None, None, says, THIS_RUN, binds)
+def _roof(id: str, name: str, kind: str, samples_per_s: float, says: str, binds: bool = True) -> Roof:
+    return Roof(id, name, kind, samples_per_s, None, None, says, THIS_RUN, binds)
 
 
 def _cpus(cores: float, report: Report) -> str:
@@ -130,12 +130,15 @@ def of_ceilings(report: Report, ceilings: Ceilings, flop_per_sample: float | Non
     found: list[Roof] = []
     if ceilings.peak_flops and flop_per_sample:
         says = f"{number(ceilings.peak_flops / 1e12)} TFLOP/s over {number(flop_per_sample / 1e9)} GFLOP per sample"
-        found.append(Roof("device", "device", ceilings.peak_flops / flop_per_sample, None, None, says, peak_source(ceilings), True))
+        found.append(
+            Roof("device", "device", "device", ceilings.peak_flops / flop_per_sample, None, None, says, peak_source(ceilings), True)
+        )
     measured = [one for one in ceilings.ceilings if one.value and math.isfinite(one.value)]
     found += [*_disk(report, ceilings, measured), *_moving(report, measured)]
     for one in measured:
         if one.part == "loader" and one.value:
-            found.append(Roof(one.name.partition("/")[2], "loader", one.value, one.low, one.high, one.name, one.source, False))
+            name = one.name.partition("/")[2]
+            found.append(Roof(one.name, name, "loader", one.value, one.low, one.high, one.name, one.source, False))
     return found
 
 
@@ -155,7 +158,11 @@ def _disk(report: Report, ceilings: Ceilings, measured: list[Ceiling]) -> Iterat
         reads = [one for one in measured if one.part == "read" and one.settings.get("cache") == cache]
         chosen = [one for one in reads if one.settings.get("pattern") == "files"]
         chosen = chosen or [one for one in reads if one.settings.get("pattern") == "sequential"]
-        made = [roof for one in chosen if (roof := _in_samples(one, f"disk, {cache} cache", nbytes, from_disk == (cache == "cold")))]
+        made = [
+            roof
+            for one in chosen
+            if (roof := _in_samples(one, f"{cache}_disk", f"disk, {cache} cache", nbytes, from_disk == (cache == "cold")))
+        ]
         yield from sorted(made, key=lambda roof: -roof.samples_per_s)[:1]
 
 
@@ -176,7 +183,7 @@ def _moving(report: Report, measured: list[Ceiling]) -> Iterator[Roof]:
         fitting = [one for one in measured if one.part == part and settings.items() <= one.settings.items()]
         if part in stages and fitting:
             nearest = min(fitting, key=lambda one: abs(math.log(_bytes(one, nbytes) / nbytes)))
-            roof = _in_samples(nearest, f"{part} alone", nbytes / batch, True)
+            roof = _in_samples(nearest, f"{part}_alone", f"{part} alone", nbytes / batch, True)
             yield from [roof] if roof else []
 
 
@@ -185,7 +192,7 @@ def _bytes(one: Ceiling, other: float) -> float:
     return float(found) if isinstance(found, (int, float)) and found > 0 else other
 
 
-def _in_samples(one: Ceiling, name: str, nbytes: float | None, binds: bool) -> Roof | None:
+def _in_samples(one: Ceiling, id: str, name: str, nbytes: float | None, binds: bool) -> Roof | None:
     """A ceiling in B/s, or in samples/s of another size, for samples of ``nbytes``; None: their size is not known."""
     assert one.value is not None
     if one.unit == "samples/s":
@@ -200,4 +207,4 @@ def _in_samples(one: Ceiling, name: str, nbytes: float | None, binds: bool) -> R
     else:
         return None
     low, high = (None if edge is None else edge * factor for edge in (one.low, one.high))
-    return Roof(name, "ceiling", one.value * factor, low, high, says, one.source, binds)
+    return Roof(id, name, "ceiling", one.value * factor, low, high, says, one.source, binds)

@@ -11,7 +11,6 @@ twins run without feedline, in one process, epoch by epoch in turns. Prints Mark
 import argparse
 import itertools
 import json
-import re
 import shlex
 import subprocess
 import sys
@@ -96,9 +95,8 @@ def steps(training: str) -> int:
 def advice(training: str, findings: list[dict[str, Any]]) -> tuple[str, str]:
     """The first finding that a command-line argument can follow, and that argument; empty where there is none."""
     for finding in findings:
-        workers = re.search(r"set num_workers=(\d+)", finding["fix"])
-        if workers and finding["severity"] != "info":
-            return finding["cause"], f"--workers {workers[1]}"
+        if "num_workers" in finding["settings"] and finding["severity"] != "info":
+            return finding["cause"], f"--workers {finding['settings']['num_workers']}"
         if finding["cause"] in COLLATE_FIXES:
             return finding["cause"], "--collate default"
         if finding["cause"] == "made_one_by_one" and training.startswith(WHOLE):

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, TextIO, TypeVar, cast
 
 from feedline.profiler.errors import FeedlineError
+from feedline.profiler.message import reworded
 
 MARKS = 8  # combining marks on one letter; living scripts need up to 5, a pile of them covers the lines around it
 ZERO_WIDTH_JOINER = "\u200d"
@@ -76,7 +77,7 @@ def _printable_in(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value
     if isinstance(value, str):
-        return value if value.isascii() and value.isprintable() else printable(value)
+        return value if value.isascii() and value.isprintable() else reworded(value, printable(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {one.name: getattr(value, one.name) for one in dataclasses.fields(value) if one.init}
         changed = {name: made for name, old in fields.items() if (made := _printable_in(old)) is not old}

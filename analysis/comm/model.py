@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from feedline.analysis.comm.question import QuestionId
+
 
 @dataclass(frozen=True)
 class CollectiveKind:
@@ -39,6 +41,8 @@ class LateRank:
 class Prediction:
     """What the mean step would be if something about the communication were different."""
 
+    id: QuestionId
+    value: float | None  # the rank, times as fast, MiB, or batches, as the id says
     what: str
     step_s: float | None  # None: refused
     low: float | None

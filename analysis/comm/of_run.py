@@ -7,10 +7,10 @@ from feedline.analysis.stages import STAGE_OF_RECORD
 from feedline.analysis.steps import Steps, partition
 from feedline.analysis.timeline import IntArray, overlap
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.reasons import OTHER_LIBRARY
 from feedline.profiler.store.columns import Records
 from feedline.profiler.store.read import Process, Rank
 
-UNSEEN = "communication by "  # begins the names of hooks that say what no tap sees (taps/collectives/unseen.py)
 TAP = "collectives"  # the hook that sees the others
 ENQUEUED_IN = {  # stage -> what the rank was doing when it asked for a collective: of PHASES
     Stage.FORWARD: "forward",
@@ -169,4 +169,4 @@ def _groups(main: Process, records: Records) -> tuple[list[Group], IntArray]:
 def unseen_of(rank: Rank) -> list[str]:
     """Whose communication was not recorded on this rank, and why, whether it recorded other or not."""
     hooks = [hook for hook in rank.manifest.hooks if not hook["attached"]]
-    return [f"{hook['name']}: {hook['why']}" for hook in hooks if hook["name"] == TAP or str(hook["name"]).startswith(UNSEEN)]
+    return [f"{hook['name']}: {hook['why']}" for hook in hooks if hook["name"] == TAP or hook["reason"] == OTHER_LIBRARY]

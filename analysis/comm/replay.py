@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.comm.buckets import Timeline
+from feedline.analysis.comm.question import Question
 from feedline.analysis.timeline import IntArray
 
 FloatArray = npt.NDArray[np.float64]
@@ -50,7 +51,7 @@ class Replayed:
         gain_s: measured mean step less this.
     """
 
-    what: str
+    asked: Question
     step_s: float | None
     low: float | None
     high: float | None
@@ -58,9 +59,9 @@ class Replayed:
     why: str = ""
 
 
-def refused(what: str, why: str) -> Replayed:
+def refused(asked: Question, why: str) -> Replayed:
     """An answer that is not given."""
-    return Replayed(what, None, None, None, 0.0, why)
+    return Replayed(asked, None, None, None, 0.0, why)
 
 
 def thinned(made: Timeline) -> Timeline:
@@ -136,7 +137,7 @@ def level(ready: IntArray) -> IntArray:
     return np.minimum(ready, np.median(ready, 2, keepdims=True).astype(np.int64))
 
 
-def answer(what: str, made: Timeline, base: FloatArray, changed: FloatArray, off_s: float, spread: float = 0.0) -> Replayed:
+def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArray, off_s: float, spread: float = 0.0) -> Replayed:
     """The measured mean step, moved by what the replay says.
 
     Args:
@@ -149,11 +150,11 @@ def answer(what: str, made: Timeline, base: FloatArray, changed: FloatArray, off
     bias = float((base - measured).mean())
     if abs(bias) > MOST_OFF * mean:
         return refused(
-            what, f"the replay of this run is {abs(bias) / mean:.0%} off its measured step: something else than its buckets decides it"
+            asked, f"the replay of this run is {abs(bias) / mean:.0%} off its measured step: something else than its buckets decides it"
         )
     gain = float((base - changed).mean())
     errors = base - changed - gain
     deviation = float(errors.std(ddof=1)) / np.sqrt(len(errors)) if len(errors) > 1 else 0.0
     half = off_s * min(1.0, abs(gain) / mean * 2 + 0.1) + 2 * deviation + spread
     step = mean - gain
-    return Replayed(what, step, float(max(step - half, 0.0)), float(step + half), gain)
+    return Replayed(asked, step, float(max(step - half, 0.0)), float(step + half), gain)

@@ -13,7 +13,8 @@ from feedline.analysis.comm.link import fit
 from feedline.analysis.comm.match import Matched, match
 from feedline.analysis.comm.model import CollectiveKind, Communication, ExposedKind, LateRank, Prediction
 from feedline.analysis.comm.partition import BETWEEN, PARTS, Meetings, Partition, columns, meet, partition
-from feedline.analysis.comm.replay import Replayed, thinned
+from feedline.analysis.comm.question import Question, text
+from feedline.analysis.comm.replay import Replayed, refused, thinned
 from feedline.analysis.quantities import seconds
 from feedline.profiler.ceilings import Ceilings
 
@@ -122,7 +123,7 @@ def _across(
     except NoTimeline as reason:
         return (
             [late_rank(late, costs, None) for late in lates[:SHOWN_LATE]],
-            [_prediction(Replayed("the run itself", None, None, None, 0.0, str(reason)))],
+            [_prediction(refused(Question("as_it_was"), str(reason)))],
         )
     asked = what_if.WhatIf(made, fit(made, matched, ordered), _limit(ceilings))
     column = {rank: number for number, rank in enumerate(matched.ranks)}
@@ -186,7 +187,7 @@ def collective_kind(kind: bandwidth.Kind) -> CollectiveKind:
 
 
 def _prediction(one: Replayed) -> Prediction:
-    return Prediction(one.what, one.step_s, one.low, one.high, one.gain_s, one.why)
+    return Prediction(one.asked.id, one.asked.value, text(one.asked), one.step_s, one.low, one.high, one.gain_s, one.why)
 
 
 def _unended(partitions: Mapping[int, Partition]) -> list[str]:

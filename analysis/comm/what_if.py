@@ -9,8 +9,8 @@ from feedline.analysis.comm.buckets import Timeline
 from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.comm.partition import computing, without
 from feedline.analysis.comm.phases import phase_spans
+from feedline.analysis.comm.question import Question
 from feedline.analysis.comm.replay import FloatArray, Link, Replayed, answer, level, refused, simulate, without_rank
-from feedline.analysis.quantities import number, size
 from feedline.analysis.timeline import overlap
 
 MIB = 1 << 20
@@ -18,13 +18,6 @@ FIRST_BUCKET = MIB  # torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
 WIDE = ("float32", "float", "f32")
 FASTER_MOST = 20.0  # a link so many times faster is beyond everything that was measured here
 LINK_ERROR = 0.10  # of the bandwidth, where a change stands or falls with it
-
-NO_LATE_RANK = "no late rank"
-
-
-def on_time(rank: int) -> str:
-    """What the question is called that takes one rank's lateness away."""
-    return f"rank {rank} on time"
 
 
 class WhatIf:
@@ -48,7 +41,7 @@ class WhatIf:
     def as_it_was(self) -> Replayed:
         """The replay of the run itself, to be held against the measured step."""
         replayed = float(self.base.mean())
-        return replace(self._answer("the run itself", self.base), step_s=replayed)
+        return replace(self._answer(Question("as_it_was"), self.base), step_s=replayed)
 
     def no_straggler(self, column: int | None = None, rank: int | None = None) -> Replayed:
         """One rank as fast as the median of the others; without ``column``, no rank later than the median.
@@ -57,7 +50,8 @@ class WhatIf:
             rank: the number of the rank in that column.
         """
         ready = level(self.made.ready) if column is None else without_rank(self.made.ready, column)
-        return self._asked(NO_LATE_RANK if column is None else on_time(column if rank is None else rank), ready, self.made, self.link)
+        late = Question("no_late_rank") if column is None else Question("rank_on_time", column if rank is None else rank)
+        return self._asked(late, ready, self.made, self.link)
 
     def cost(self, column: int) -> FloatArray:
         """float64 [steps], s: what a rank's lateness costs each step."""
@@ -65,40 +59,40 @@ class WhatIf:
 
     def faster_link(self, times: float) -> Replayed:
         """A link with so many times the bandwidth and the same latency."""
-        what = f"a link {number(times, 2)} times as fast"
+        asked = Question("faster_link", times)
         if not 1 / FASTER_MOST <= times <= FASTER_MOST:
-            return refused(what, f"further than {FASTER_MOST:.0f} times from the measured link nothing is known")
+            return refused(asked, f"further than {FASTER_MOST:.0f} times from the measured link nothing is known")
         rate = self.link.bytes_per_s * times
         if self.limit is not None and times > 1 and rate > self.limit:
-            what, rate = f"{what} (the ranks themselves reach {size(self.limit)}/s)", max(self.limit, self.link.bytes_per_s)
-        return self._asked(what, self.made.ready, self.made, replace(self.link, bytes_per_s=rate))
+            asked, rate = replace(asked, limit=self.limit), max(self.limit, self.link.bytes_per_s)
+        return self._asked(asked, self.made.ready, self.made, replace(self.link, bytes_per_s=rate))
 
     def half_gradients(self) -> Replayed:
         """The fp16 or bf16 compression hook: half the bytes. What the two casts cost is not in it."""
-        what = "an fp16 or bf16 compression hook"
+        asked = Question("half_gradients")
         if self.made.dtype.removeprefix("torch.").lower() not in WIDE:
-            return refused(what, f"gradients are {self.made.dtype or 'of unknown type'} already")
+            return refused(asked, f"gradients are {self.made.dtype or 'of unknown type'} already")
         smaller = replace(self.made, nbytes=np.where(self.made.gradients, self.made.nbytes // 2, self.made.nbytes))
-        return self._asked(what, self.made.ready, smaller, self.link)
+        return self._asked(asked, self.made.ready, smaller, self.link)
 
     def bucket_size(self, mib: float) -> Replayed:
         """``bucket_cap_mb``; gradients become ready evenly between two of the measured buckets."""
-        what = f"buckets of {number(mib, 2)} MiB"
+        asked = Question("bucket_size", mib)
         buckets = self.made.gradients
         total = int(self.made.nbytes[buckets].sum())
         if not self.link.known:
-            return refused(what, "all buckets are about as large, so what one more costs cannot be told")
+            return refused(asked, "all buckets are about as large, so what one more costs cannot be told")
         if buckets.sum() < 2 and mib * MIB < total:
-            return refused(what, "there is one bucket only: when its gradients became ready was not seen")
+            return refused(asked, "there is one bucket only: when its gradients became ready was not seen")
         if self.made.synchronous[:-1].any():
-            return refused(what, "other collectives stand between the buckets")
+            return refused(asked, "other collectives stand between the buckets")
         edges = bucket_edges(total, int(mib * MIB))
         ready = split_ready(self.made.ready, self.made.nbytes, edges)
         synchronous = np.zeros(len(edges) - 1, bool)
         synchronous[-1] = True
         made = replace(self.made, nbytes=np.diff(edges), synchronous=synchronous, gradients=~np.zeros_like(synchronous))
         of_step = np.average(self.link.slowness, 1, self.made.nbytes)[:, None]  # which bytes were slow, no new bucket can tell
-        return self._asked(what, ready, made, replace(self.link, slowness=np.repeat(of_step, len(edges) - 1, 1)))
+        return self._asked(asked, ready, made, replace(self.link, slowness=np.repeat(of_step, len(edges) - 1, 1)))
 
     def accumulate(self, times: int, micro_s: FloatArray) -> Replayed:
         """An update of the parameters every so many batches (``no_sync`` in between); per batch, like all others.
@@ -106,22 +100,22 @@ class WhatIf:
         Args:
             micro_s: float64 [ranks]: seconds of a batch without communication and without the optimizer.
         """
-        what = f"gradients of {times} batches summed before they are sent"
+        asked = Question("accumulation", times)
         if not len(micro_s) or not micro_s.max() > 0:
-            return refused(what, "the stages of a step are not known")
+            return refused(asked, "the stages of a step are not known")
         changed = (self.base + (times - 1) * float(micro_s.max())) / times
-        return self._answer(what, changed, float(micro_s.std()) * (times - 1) / times)
+        return self._answer(asked, changed, float(micro_s.std()) * (times - 1) / times)
 
-    def _asked(self, what: str, ready: np.ndarray, made: Timeline, link: Link) -> Replayed:
+    def _asked(self, asked: Question, ready: np.ndarray, made: Timeline, link: Link) -> Replayed:
         changed = simulate(ready, made, link)
         slower = replace(link, bytes_per_s=link.bytes_per_s * (1 - LINK_ERROR))
         before = replace(self.link, bytes_per_s=self.link.bytes_per_s * (1 - LINK_ERROR))
         moved = float((simulate(self.made.ready, self.made, before) - simulate(ready, made, slower)).mean())
-        return self._answer(what, changed, abs(moved - float((self.base - changed).mean())))
+        return self._answer(asked, changed, abs(moved - float((self.base - changed).mean())))
 
-    def _answer(self, what: str, changed: FloatArray, spread: float = 0.0) -> Replayed:
+    def _answer(self, asked: Question, changed: FloatArray, spread: float = 0.0) -> Replayed:
         off_s = abs(float(self.even.mean()) - float(self.made.period.mean()) / 1e9)
-        return answer(what, self.made, self.base, changed, off_s, spread)
+        return answer(asked, self.made, self.base, changed, off_s, spread)
 
 
 def bucket_edges(total: int, cap: int) -> np.ndarray:

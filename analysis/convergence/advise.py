@@ -29,7 +29,8 @@ class Advice:
     """One thing to try.
 
     Attributes:
-        what: one sentence.
+        id: what to try, stable between versions.
+        what: the same in one sentence.
         fix: the ``--fix`` text; "": no fix does it from outside.
         why: the evidence in words.
         gain: what is expected, as far as it can be said.
@@ -38,6 +39,7 @@ class Advice:
         verify: command line; "" where no fix does it.
     """
 
+    id: str
     what: str
     fix: str
     why: str
@@ -115,20 +117,19 @@ def _best_noise(runs: Sequence[Recorded]) -> tuple[NoiseOverTraining, str]:
 
 
 def _all(case: Case, verdicts: Sequence[Verdict]) -> list[Advice]:
-    """Each thing once, in the order of the verdicts and then of what the batch costs."""
-    mine = [verdict for verdict in verdicts if verdict.run == _group_name(case, verdicts)]
+    """Each thing once, in the order of the verdicts and then of what the batch costs.
+
+    Args:
+        verdicts: those of the largest batch come last.
+    """
+    mine = [verdict for verdict in verdicts if verdict.run == verdicts[-1].run]
     found: dict[str, Advice] = {}
     for verdict in mine:
         for advice in FOR.get(verdict.kind, _nothing)(Case(**{**vars(case), "verdict": verdict})):
-            found.setdefault(advice.fix or advice.what, advice)
+            found.setdefault(advice.fix or advice.id, advice)
     for advice in _for_price(case):
-        found.setdefault(advice.fix or advice.what, advice)
+        found.setdefault(advice.fix or advice.id, advice)
     return list(found.values())
-
-
-def _group_name(case: Case, verdicts: Sequence[Verdict]) -> str:
-    """The verdicts' name of the largest batch: of a group, its first run with how many there are more."""
-    return next((one.run for one in reversed(verdicts) if one.run.split(" and ")[0] in (case.run.name, one.run)), case.run.name)
 
 
 def _nothing(case: Case) -> Iterator[Advice]:
@@ -142,6 +143,7 @@ def _for_deficit(case: Case) -> Iterator[Advice]:
     if inflation and inflation > 1.05:
         yield _make(
             case,
+            "longer",
             f"train longer by the predicted inflation: {number(inflation)} times the epochs",
             f"longer={case.run.batch:.5g}:b0={case.base:.5g}:bc={case.noise.value:.3g}",
             f"a sample in this batch makes {share(1 / inflation)} of the progress that it makes in a batch of {number(case.base)}",
@@ -151,6 +153,7 @@ def _for_deficit(case: Case) -> Iterator[Advice]:
     if not _has_norm(case.run):
         yield _make(
             case,
+            "normalisation",
             "add normalisation layers to the model",
             "",
             "no normalisation layer was seen in the model, and they let a larger rate through",
@@ -164,6 +167,7 @@ def _for_deficit(case: Case) -> Iterator[Advice]:
 def _for_lag(case: Case) -> Iterator[Advice]:
     yield _make(
         case,
+        "recalibrate_bn",
         "recalibrate batch norm's statistics on training data before evaluating",
         "recalibrate_bn=50",
         _told(case),
@@ -176,6 +180,7 @@ def _for_gap(case: Case) -> Iterator[Advice]:
     if "BatchNorm" in " ".join(_norms(case.run)):
         yield _make(
             case,
+            "ghost_bn",
             f"ghost batch norm over {GHOST} samples",
             f"ghost_bn={GHOST}",
             _told(case),
@@ -183,6 +188,7 @@ def _for_gap(case: Case) -> Iterator[Advice]:
         )
     yield _make(
         case,
+        "gradient_noise",
         "multiplicative gradient noise",
         f"gradient_noise={NOISE}",
         _told(case),
@@ -194,6 +200,7 @@ def _for_gap(case: Case) -> Iterator[Advice]:
 def _for_instability(case: Case) -> Iterator[Advice]:
     yield _make(
         case,
+        "warmup",
         f"warm the rate up over {WARMUP_EPOCHS} epochs",
         f"warmup={WARMUP_EPOCHS}ep",
         _told(case),
@@ -202,6 +209,7 @@ def _for_instability(case: Case) -> Iterator[Advice]:
     if case.ratio > 1:
         yield _make(
             case,
+            "sqrt_rule",
             f"the square-root rule from the reference's rate, with warm-up: {number(math.sqrt(case.ratio))} times",
             f"lr_rule=sqrt:{case.ratio:.3g},warmup={WARMUP_EPOCHS}ep",
             _told(case),
@@ -209,6 +217,7 @@ def _for_instability(case: Case) -> Iterator[Advice]:
         )
     yield _make(
         case,
+        "larc",
         "LARC, which bounds each layer's update by its weights",
         "larc=0.5",
         _told(case),
@@ -226,6 +235,7 @@ def _for_price(case: Case) -> Iterator[Advice]:
         saved = _ratio_of_samples(case, bound)
         yield _make(
             case,
+            "smaller_batch",
             f"a batch of {number(bound)}, the upper end of the critical batch, in place of {number(case.price.batch)}",
             "",
             case.price.says,
@@ -238,6 +248,7 @@ def _for_price(case: Case) -> Iterator[Advice]:
         fewer = price.updates_factor(2 * case.price.batch, low) / price.updates_factor(case.price.batch, low)
         yield _make(
             case,
+            "larger_batch",
             f"a larger batch, up to {number(low)}: more workers, or larger parts where the device has room",
             "lr_rule=" + ("sqrt" if _adaptive(case.run) else "linear") + ":2",
             case.price.says,
@@ -246,6 +257,7 @@ def _for_price(case: Case) -> Iterator[Advice]:
     if case.communication is not None and case.communication >= COMMUNICATION:
         yield _make(
             case,
+            "local_sgd",
             "local SGD: synchronise every 4 updates",
             "local_sgd=4",
             f"{share(case.communication)} of the step is exposed communication",
@@ -272,6 +284,7 @@ def _rate(case: Case) -> Advice:
         fix, said = f"lr_rule=linear:{times:.3g},warmup={WARMUP_EPOCHS}ep", f"the linear rule: {number(times)} times the rate"
     return _make(
         case,
+        "rate_rule",
         f"{said}, with {WARMUP_EPOCHS} epochs of warm-up",
         fix,
         _told(case),
@@ -285,6 +298,7 @@ def _optimizer(case: Case) -> Advice:
     name, control = ("lamb=0.01", "adamw=0.01") if adaptive or not _has_norm(case.run) else ("lars=1", _rate(case).fix)
     return _make(
         case,
+        "layerwise",
         f"try {name.split('=')[0].upper()}, with 3 to 5 rates, each three times the one before",
         name,
         _told(case),
@@ -297,6 +311,7 @@ def _optimizer(case: Case) -> Advice:
 def _growth(case: Case) -> Advice:
     return _make(
         case,
+        "batch_growth",
         "grow the batch where the schedule would take the rate down",
         _stages(case),
         "the critical batch grows as the loss falls, and small batches are worth most in the beginning",
@@ -334,10 +349,10 @@ def _told(case: Case) -> str:
     return case.verdict.says if case.verdict is not None else ""
 
 
-def _make(case: Case, what: str, fix: str, why: str, gain: str, control: str = AS_IT_IS, control_fix: str = "") -> Advice:
+def _make(case: Case, id: str, what: str, fix: str, why: str, gain: str, control: str = AS_IT_IS, control_fix: str = "") -> Advice:
     facts = list(case.verdict.evidence) if case.verdict is not None else []
     said = f"--fix {control_fix}, over as many samples" if control_fix else control
-    return Advice(what, fix, why, gain, said, control_fix, verify_line(fix, control_fix), facts)
+    return Advice(id, what, fix, why, gain, said, control_fix, verify_line(fix, control_fix), facts)
 
 
 def verify_line(fix: str, control: str = "") -> str:

@@ -114,9 +114,9 @@ class Difference:
 
     def evidence(self) -> list[Evidence]:
         return [
-            Evidence(f"{self.name}, larger batch", self.other.mean, "1"),
-            Evidence(f"{self.name}, reference", self.reference.mean, "1"),
-            Evidence(f"{self.name}, margin", self.margin, "1"),
+            Evidence("of_larger_batch", f"{self.name}, larger batch", self.other.mean, "1"),
+            Evidence("of_reference", f"{self.name}, reference", self.reference.mean, "1"),
+            Evidence("margin", f"{self.name}, margin", self.margin, "1"),
         ]
 
 
@@ -178,7 +178,14 @@ def _kinds(other: Group, train: Difference | None, held: Difference | None, lag:
     found: list[Kind] = []
     if lag is not None and held is not None and lag >= CLOSES:
         said = f"with statistics recalibrated, {share(min(lag, 1.0))} of the gap in {held.name} closes: {held.text()}"
-        found.append((LAG, False, said, [*held.evidence(), Evidence("share of the gap that recalibration closes", lag, SHARE)]))
+        found.append(
+            (
+                LAG,
+                False,
+                said,
+                [*held.evidence(), Evidence("recalibration_share", "share of the gap that recalibration closes", lag, SHARE)],
+            )
+        )
     if train is not None and train.counts:
         found.append((DEFICIT, False, f"{train.text()} after as many samples", train.evidence()))
     elif held is not None and held.counts and not found:
@@ -275,10 +282,13 @@ def _unstable(group: Group) -> tuple[str, list[Evidence]] | None:
         if len(bad):
             at = int(curve.updates[bad[0]])
             said = f"the loss of {run.name} was NaN or infinite {count(len(bad))} times, at first after {count(at)} updates"
-            return said, [Evidence("updates before", at, "updates"), Evidence("values not finite", len(bad), "values")]
+            return said, [
+                Evidence("updates_before", "updates before", at, "updates"),
+                Evidence("not_finite", "values not finite", len(bad), "values"),
+            ]
         out = curves.outbreak(curve)
         if out is not None:
             said = f"the loss of {run.name} climbed from {number(out.low)} to {number(out.high)} by update {count(out.update)}"
-            facts = [Evidence("loss before", out.low, "1"), Evidence("loss at its height", out.high, "1")]
-            return said, [*facts, Evidence("updates before", out.update, "updates")]
+            facts = [Evidence("loss_before", "loss before", out.low, "1"), Evidence("highest_loss", "loss at its height", out.high, "1")]
+            return said, [*facts, Evidence("updates_before", "updates before", out.update, "updates")]
     return None

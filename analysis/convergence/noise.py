@@ -6,9 +6,11 @@ import numpy as np
 
 from feedline.analysis.convergence.model import NoiseOverTraining, NoiseWindow
 from feedline.analysis.convergence.recorded import FloatArray, GradientNorms, Recorded
+from feedline.profiler.message import Message, id_of
 from feedline.profiler.noise_scale import WINDOWS, Window, windows
+from feedline.profiler.reasons import ONE_GRADIENT
 
-NEEDS = "needs two ranks or more, or two micro-batches or more in an update (gradient accumulation)"
+NEEDS = Message("needs two ranks or more, or two micro-batches or more in an update (gradient accumulation)", ONE_GRADIENT)
 UNSEEN = "the gradients of single ranks were not seen before they were averaged"
 #: A finite data set matters once the noise scale is a tenth of it.
 NEAR = 0.1
@@ -31,7 +33,8 @@ def over_training(recorded: Recorded) -> NoiseOverTraining:
     """
     norms = recorded.norms
     if norms is None:
-        return NoiseOverTraining(None, None, None, recorded.why or (NEEDS if recorded.ranks < 2 else UNSEEN), "", [], 0)
+        why = recorded.why or (NEEDS if recorded.ranks < 2 else UNSEEN)
+        return NoiseOverTraining(None, None, None, why, "", [], 0, id_of(why))
     found = _windows(norms, None)
     known = [one.scale.value for one in found if one.scale.value is not None]
     size = recorded.samples_per_epoch

@@ -8,6 +8,8 @@ import numpy.typing as npt
 from feedline.analysis.boundaries import training_loaders
 from feedline.analysis.convergence.recorded import Curve, GradientNorms, IntArray, Recorded
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.message import Message
+from feedline.profiler.reasons import in_old_run
 from feedline.profiler.store.columns import Records
 from feedline.profiler.store.parts import only
 from feedline.profiler.store.read import Process, Rank, Run
@@ -44,7 +46,7 @@ def of_run(run: Run) -> Recorded:
         name=run.name,
         curves=curves,
         norms=norms,
-        why=why or str(setup.get("noise_scale", "")) if norms is None else "",
+        why=why or why_no_norms(setup) if norms is None else "",
         setup=setup,
         ranks=ranks,
         batch=batch(loss),
@@ -57,6 +59,13 @@ def of_run(run: Run) -> Recorded:
         fixes=str(setup.get("fixes", "")),
         notes=list(run.notes),
     )
+
+
+def why_no_norms(setup: dict[str, object]) -> str:
+    """What the recorder says of it; empty where it saw some, or was too old to say."""
+    why = str(setup.get("noise_scale", ""))
+    reason = str(setup.get("noise_scale_reason", in_old_run(why)))
+    return Message(why, reason) if reason else why
 
 
 def curve(records: Records, ranks: int, all_values: Records) -> Curve:

@@ -33,6 +33,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "how": Field("", "How gradients were seen: ddp, hook, manual, accumulation or fsdp2; empty: not at all"),
         "windows": Field("", "Parts of the training, in their order"),
         "dropped": Field("", "Updates left out: not finite, of unknown size, or their part was as large as the whole"),
+        "reason": Field("", "Why the value is missing, as a stable name: one_gradient; empty where no code depends on it"),
     },
     "NoiseWindow": {
         "samples": Field("", "Trained on by the middle of the window, all ranks together"),

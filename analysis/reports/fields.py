@@ -208,6 +208,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "name": Field("", "What is attached to"),
         "attached": Field("", "true: attached; false: refused"),
         "why": Field("", "What it gives, or why it could not be attached"),
+        "reason": Field("", "Why it could not be attached, as a stable name, e.g. no_gpu; empty where no code depends on it"),
     },
     "Roofline": {
         "samples_per_s": Field("samples/s", "Throughput of the run"),
@@ -228,8 +229,11 @@ FIELDS: dict[str, dict[str, Field]] = {
         "becomes": Field("samples/s", "Throughput at most without the nearest roof", "no next one is known"),
         "says": Field("", "Both roofs in a sentence"),
         "sweep": Field("", "Throughput of the model alone by batch size", "no file of ceilings with a sweep was given"),
+        "nearest_id": Field("", "The id of nearest", "none is known"),
+        "next_id": Field("", "The id of next", "none is known"),
     },
     "Roof": {
+        "id": Field("", "Stable name, once in a report, e.g. workers, decode, cold_disk"),
         "name": Field("", "What it is called in the figure"),
         "kind": Field("", "device, step, turns, workers, cores, stage, ceiling or loader"),
         "samples_per_s": Field("samples/s", "How far it lets the run go, at the run's FLOP per sample"),
@@ -318,7 +322,14 @@ FIELDS: dict[str, dict[str, Field]] = {
         "gb_per_s": Field("GB/s", "bytes over the time of those whose bytes are known, 1 GB = 1e9 B", "bytes is null"),
     },
     "Prediction": {
-        "what": Field("", "What is different. The first is the run itself, replayed"),
+        "id": Field("", "Stable name of what is different. The first, as_it_was, is the run itself, replayed"),
+        "value": Field(
+            "",
+            "The rank that is on time (rank_on_time), how many times as fast the link is (faster_link), the buckets' MiB (bucket_size), or "
+            "batches per update (accumulation)",
+            "id says all",
+        ),
+        "what": Field("", "The same in words"),
         "step_s": Field("s", "Mean step then", "refused: why says why"),
         "low": Field("s", "Lower end of where it should lie in 19 of 20 cases", "refused"),
         "high": Field("s", "Upper end", "refused"),
@@ -361,6 +372,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "blame": Field("", "The rank and its phase", "the finding is not about one rank against the others"),
         "cost_low_s": Field("s", "Lower end of the prediction, in 19 of 20 cases", "cost_s is an upper bound"),
         "cost_high_s": Field("s", "Its upper end", "cost_s is an upper bound"),
+        "settings": Field("", "Arguments of the DataLoader that the fix names -> their new values, e.g. num_workers"),
     },
     "Blame": {
         "rank": Field("", "The late rank", "it changes from step to step"),
@@ -368,8 +380,10 @@ FIELDS: dict[str, dict[str, Field]] = {
         "part": Field("", "The stage of a sample that takes longer: read, decode, augment, ...", "phase is not wait, or not measured"),
     },
     "Evidence": {
-        "what": Field("", "What was measured"),
+        "id": Field("", "What was measured, as a name that is stable between versions, e.g. decode_share"),
+        "what": Field("", "The same in words"),
         "value": Field("see unit", "The figure"),
         "unit": Field("", "s, B, samples/s and so on; share for shares from 0 to 1, 1 for other ratios"),
+        "of": Field("", "Which one, where a finding has several of one id: a rank, an operation, the lower or upper end; else empty"),
     },
 }

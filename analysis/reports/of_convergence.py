@@ -8,6 +8,7 @@ from feedline.analysis.finding import Finding
 from feedline.analysis.model import Report
 from feedline.analysis.quantities import count, number, sentence
 from feedline.analysis.reports.figures.svg import cut
+from feedline.profiler.reasons import ONE_GRADIENT
 
 MOST_CHECKS, MOST_CURVES = 3, 2  # lines and curves of the terminal
 LEAST_EPOCHS = 0.01  # below this the data set is endless, and epochs mean nothing
@@ -87,7 +88,7 @@ def short(report: Report) -> list[tuple[str, str]]:
 def _no_scale(made: ConvergenceSummary) -> str:
     if not made.noise.why:
         return ""
-    return NEEDS if not made.noise.how and "accumulation" in made.noise.why else f"Noise scale: not measured, {made.noise.why}."
+    return NEEDS if made.noise.reason == ONE_GRADIENT else f"Noise scale: not measured, {made.noise.why}."
 
 
 def _at_most(text: str, width: int, most: int) -> list[str]:

@@ -7,10 +7,11 @@ from feedline.analysis.comm.model import Communication, LateRank, Prediction
 from feedline.analysis.finding import Finding, Severity, interval
 from feedline.analysis.finding import cost as cost_of
 from feedline.analysis.headline import how
-from feedline.analysis.model import Cost, Cpus, Hook, Report, Roofline, RunInfo, StepSummary, Throughput, Workers
+from feedline.analysis.model import FIRST_STEPS, Cost, Cpus, Hook, Report, Roofline, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.quantities import count, duration, number, seconds, sentence, share, size
 from feedline.analysis.stages import INPUT_STAGES
 from feedline.profiler.masks import MASK
+from feedline.profiler.message import id_of
 
 STATES = {"live": "still running"}
 WAITS = {
@@ -62,26 +63,28 @@ NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and 
 
 #: Stages of a step that belong to its input.
 #: Notes that nearly every run has are left to the full report.
-USUAL = ("not in the means: workers start",)
+USUAL = frozenset({FIRST_STEPS})
 
-#: Refused hooks whose reason holds one of these are no loss: what they would have seen was not there, or is seen in another way.
-NO_LOSS = (
-    "no gpu",
-    "this torch is built without cuda",
-    "never used cuda",
-    "nvml shared library not found",
-    "no cpu quota is set",
-    "no physical disk",
-    "not on a block device",
-    "every import and log file goes through it",
-    "before one step could be counted",
-    "torch counts no flop",  # the roofline says so
+#: Hooks refused for one of these are not a loss: what they would have seen was not there, or is seen in another way.
+NO_LOSS = frozenset(
+    {
+        reasons.NO_GPU,
+        reasons.NO_CUDA,
+        reasons.CUDA_NOT_USED,
+        reasons.NO_NVML,
+        reasons.NO_CPU_QUOTA,
+        reasons.NO_DISK,
+        reasons.NOT_ON_A_DISK,
+        reasons.NOT_REPLACED,
+        reasons.TOO_FEW_UPDATES,
+        reasons.NO_FLOP,  # the roofline says so
+    }
 )
 
 
 def refused_that_matter(hooks: list[Hook]) -> list[Hook]:
     """Hooks whose absence leaves something of this run unseen."""
-    return [hook for hook in hooks if not hook.attached and not any(words in hook.why.lower() for words in NO_LOSS)]
+    return [hook for hook in hooks if not hook.attached and hook.reason not in NO_LOSS]
 
 
 def full_stop(text: str) -> str:
@@ -91,7 +94,7 @@ def full_stop(text: str) -> str:
 
 def is_usual(note: str) -> bool:
     """Whether nearly every run has this note."""
-    return any(words in note for words in USUAL)
+    return id_of(note) in USUAL
 
 
 def state(run: RunInfo) -> str:

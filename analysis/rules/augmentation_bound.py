@@ -33,9 +33,9 @@ def check(facts: Facts) -> Finding | None:
         weight,
         says=f"augmentation takes {share(of_cpu)} of the CPU time of a sample{names}",
         evidence=[
-            Evidence("augmentation's share of the sample's CPU", of_cpu, SHARE),
-            Evidence("augmentation's share of the sample's time", of_wall, SHARE),
-            *(Evidence(f"{op.name} per sample", op.wall_s, "s") for op in heaviest),
+            Evidence("augment_share_of_cpu", "augmentation's share of the sample's CPU", of_cpu, SHARE),
+            Evidence("augment_share", "augmentation's share of the sample's time", of_wall, SHARE),
+            *(Evidence("operation_s", f"{op.name} per sample", op.wall_s, "s", op.name) for op in heaviest),
         ],
         fix="crop before the costly operations, use torchvision.transforms.v2 on uint8 tensors, or augment whole batches on the GPU",
         disproof="samples per second do not change when the operations named here are left out",

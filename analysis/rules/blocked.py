@@ -1,12 +1,12 @@
 """Samples are blocked, and not by storage: they sleep, or wait for a lock, the network or another process."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules import cpus, slow_for_its_bytes
 from feedline.analysis.rules.held import severity
 from feedline.analysis.rules.storage import MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s
-from feedline.analysis.rules.too_few_workers import advised
+from feedline.analysis.rules.too_few_workers import advised, with_workers
 
 CAUSE = "blocked"
 SLEEP, LOCK, NETWORK, PROCESS, UNKNOWN = "sleep", "lock", "network", "another process", "unknown"
@@ -52,6 +52,7 @@ def check(facts: Facts) -> Finding | None:
         fix=_fix(facts, kind),
         disproof="samples take just as long when the blocking call is replaced by a value from memory",
         cost_s=cost_s,
+        settings=with_workers(_overlapping(facts, kind)),
     )
 
 
@@ -71,18 +72,25 @@ def _says(facts: Facts, kind: str, part: float) -> str:
 
 def _evidence(facts: Facts, blocked: float, others: dict[str, float]) -> list[Evidence]:
     traffic, workers = facts.traffic, facts.workers
-    found = [
-        ("blocked share of a sample's time", blocked, SHARE),
-        *((f"of a sample's time: {kind}", part, SHARE) for kind, part in others.items()),
-        ("looks at blocked threads", workers.blocked_looks if workers else None, "looks"),
-        ("bytes read per sample", traffic.read_chars, "B"),
-        ("bytes from the disk per sample", traffic.disk_bytes, "B"),
+    shares = [
+        Evidence("blocked_share", "blocked share of a sample's time", blocked, SHARE),
+        *(Evidence("blocked_by_share", f"of a sample's time: {kind}", part, SHARE, kind) for kind, part in others.items()),
     ]
-    return [Evidence(what, value, unit) for what, value, unit in found if value is not None]
+    found = [
+        ("blocked_looks", "looks at blocked threads", workers.blocked_looks if workers else None, "looks"),
+        ("read_bytes", "bytes read per sample", traffic.read_chars, "B"),
+        ("disk_bytes", "bytes from the disk per sample", traffic.disk_bytes, "B"),
+    ]
+    return [*shares, *measured(found)]
+
+
+def _overlapping(facts: Facts, kind: str) -> int | None:
+    """Workers that overlap what must remain; None where they do not, or lack CPUs."""
+    return advised(facts) if kind in OVERLAPS and not cpus.saturated(facts) else None
 
 
 def _fix(facts: Facts, kind: str) -> str:
-    number = advised(facts) if kind in OVERLAPS and not cpus.saturated(facts) else None
+    number = _overlapping(facts, kind)
     more = f"; workers overlap what must remain: set num_workers={number}" if number is not None else ""
     where = "" if kind == UNKNOWN else "; `py-spy dump --pid PID` of a worker shows the line"
     return FIX[kind] + where + more

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Finding, Severity, measured
 from feedline.analysis.quantities import number, seconds, share
 from feedline.analysis.rules import cpus
 from feedline.analysis.rules.held import MIN_WAIT_SHARE, held, num_workers
-from feedline.analysis.rules.too_few_workers import gained_s, needed
+from feedline.analysis.rules.too_few_workers import gained_s, needed, with_workers
 from feedline.analysis.stages import MAKING_STAGES
 
 CAUSE = "busy_neighbors"
@@ -30,22 +30,24 @@ def check(facts: Facts) -> Finding | None:
     if kept_s > queues_s:  # what can be saved is the time of the other effect
         waits = "its threads wait for a CPU that they hold"
     effects = [effect for effect, has in ((waits, queues), (NO_ROOM, kept)) if has]
+    workers = needed(alone(facts)) if kept else None
     found = [
-        ("CPUs that other programs use", use.others, "CPUs"),
-        ("CPUs that this training uses", use.own, "CPUs"),
-        ("CPUs that may be used", use.allowed, "CPUs"),
-        ("CPUs of the affinity mask", use.affinity, "CPUs"),
-        ("waiting for a CPU per step", waits_s, "s"),
-        ("share of a sample's time waiting for a CPU", cpus.runqueue_share(facts), SHARE),
+        ("cpus_of_others", "CPUs that other programs use", use.others, "CPUs"),
+        ("cpus_of_training", "CPUs that this training uses", use.own, "CPUs"),
+        ("cpus_allowed", "CPUs that may be used", use.allowed, "CPUs"),
+        ("cpus_in_affinity", "CPUs of the affinity mask", use.affinity, "CPUs"),
+        ("waiting_for_cpu_s", "waiting for a CPU per step", waits_s, "s"),
+        ("waiting_for_cpu_share", "share of a sample's time waiting for a CPU", cpus.runqueue_share(facts), SHARE),
     ]
     return Finding(
         CAUSE,
         weight,
         says=f"{held_by}, and {', and '.join(effects)}",
-        evidence=[Evidence(what, value, unit) for what, value, unit in found if value is not None],
-        fix=f"end the other programs (top shows them) or keep them off these CPUs with taskset or a control group{_then(facts, kept)}",
+        evidence=measured(found),
+        fix=f"end the other programs (top shows them) or keep them off these CPUs with taskset or a control group{_then(workers)}",
         disproof="the step takes as long without the other programs",
         cost_s=max(queues_s, kept_s),
+        settings=with_workers(workers),
     )
 
 
@@ -83,8 +85,7 @@ def _making_sooner(facts: Facts, factor: float) -> Facts:
     return replace(facts, step=replace(step, mean_s=mean_s, stages=stages), wait_share=max(0.0, waits_s) / mean_s if mean_s > 0 else 0.0)
 
 
-def _then(facts: Facts, kept: bool) -> str:
-    workers = needed(alone(facts)) if kept else None
+def _then(workers: int | None) -> str:
     if workers is None:
         return ", and record again: they are part of every other figure here"
     return f", then set num_workers={workers}"

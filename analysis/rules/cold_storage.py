@@ -1,13 +1,13 @@
 """Samples wait for the disk: the files are not in the page cache."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import share, size
 from feedline.analysis.rules.cpus import saturated
 from feedline.analysis.rules.held import severity
 from feedline.analysis.rules.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
 from feedline.analysis.rules.swapping import from_swap
-from feedline.analysis.rules.too_few_workers import carried
+from feedline.analysis.rules.too_few_workers import carried, with_workers
 
 CAUSE = "cold_storage"
 
@@ -26,6 +26,7 @@ def check(facts: Facts) -> Finding | None:
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
+    number = None if saturated(facts) else carried(facts)
     mapped = traffic.read_chars is not None and traffic.read_chars < traffic.disk_bytes / 2 and (traffic.major_faults or 0.0) > 0
     return Finding(
         CAUSE,
@@ -33,14 +34,14 @@ def check(facts: Facts) -> Finding | None:
         says=f"samples wait for the disk {share(blocked)} of their time: {size(traffic.disk_bytes)} of each come from it"
         + (" through page faults" if mapped else ""),
         evidence=_evidence(facts, blocked, traffic.disk_bytes),
-        fix=_fix(facts),
+        fix=_fix(number),
         disproof="a second epoch, read from the page cache, waits as long as the first",
         cost_s=cost_s,
+        settings=with_workers(number),
     )
 
 
-def _fix(facts: Facts) -> str:
-    number = None if saturated(facts) else carried(facts)
+def _fix(number: int | None) -> str:
     workers = f"set num_workers={number} if bytes/s grow with them; else " if number is not None else ""
     return (
         f"{workers}move the data to a faster or local disk, keep it in memory, or store fewer bytes; read large shards (tar, LMDB) in order"
@@ -50,10 +51,10 @@ def _fix(facts: Facts) -> str:
 def _evidence(facts: Facts, blocked: float, disk_bytes: float) -> list[Evidence]:
     rate, traffic = facts.throughput.samples_per_s, facts.traffic
     found = [
-        ("share of a sample's time blocked by storage", blocked, SHARE),
-        ("bytes from the disk per sample", disk_bytes, "B"),
-        ("bytes read per sample", traffic.read_chars, "B"),
-        ("major page faults per sample", traffic.major_faults, "faults"),
-        ("bytes from the disk per second", disk_bytes * rate if rate is not None else None, "B/s"),
+        ("blocked_by_storage_share", "share of a sample's time blocked by storage", blocked, SHARE),
+        ("disk_bytes", "bytes from the disk per sample", disk_bytes, "B"),
+        ("read_bytes", "bytes read per sample", traffic.read_chars, "B"),
+        ("major_faults", "major page faults per sample", traffic.major_faults, "faults"),
+        ("disk_bytes_per_s", "bytes from the disk per second", disk_bytes * rate if rate is not None else None, "B/s"),
     ]
-    return [Evidence(what, value, unit) for what, value, unit in found if value is not None]
+    return measured(found)

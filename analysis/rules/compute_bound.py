@@ -22,15 +22,15 @@ def check(facts: Facts) -> Finding | None:
     starts = start_s >= MIN_WAIT_SHARE * facts.step.mean_s
     by = f" ({made_in_step.who(facts)})" if facts.loader is None else ""
     once = f"apart from {seconds(start_s)} per step so far for the loader's only start, " if starts else ""
-    evidence = [Evidence("share of the step waiting for input", waiting, SHARE)]
+    evidence = [Evidence("input_share", "share of the step waiting for input", waiting, SHARE)]
     if start_s > 0:
-        evidence.append(Evidence("starting the loader, per step so far", start_s, "s"))
+        evidence.append(Evidence("epoch_start_s", "starting the loader, per step so far", start_s, "s"))
     return Finding(
         CAUSE,
         Severity.INFO,
         says=f"the input{by} does not hold the step back: {once}it takes {share(waiting)}{unsure(facts)} of the "
         f"{seconds(facts.step.mean_s)} step{largest}",
-        evidence=evidence + [Evidence(f"{name} per step", s, "s") for s, name in work[:3]],
+        evidence=evidence + [Evidence("stage_s", f"{name} per step", s, "s", name) for s, name in work[:3]],
         fix="no loader change needed: a faster loader could save at most that",
         disproof="the step gets faster when every step uses the same batch",
         cost_s=waiting * facts.step.mean_s,

@@ -1,7 +1,7 @@
 """The CPUs are full, so samples queue for them and more workers cannot help."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import number, share
 from feedline.analysis.rules import cpus
 from feedline.analysis.rules.held import held, severity
@@ -42,11 +42,11 @@ def _evidence(facts: Facts) -> list[Evidence]:
     rate = facts.throughput.samples_per_s
     making = total.cpu_s * rate if total and total.cpu_s is not None and rate is not None else None
     found = [
-        ("share of a sample's time waiting for a CPU", cpus.runqueue_share(facts), SHARE),
-        ("CPUs that this training uses", cpus.own_cpus(facts), "CPUs"),
-        ("CPUs that other programs use", facts.cpus.others if facts.cpus else None, "CPUs"),
-        ("CPUs that the making of samples uses", making, "CPUs"),
-        ("CPUs that may be used", facts.effective_cpus, "CPUs"),
-        ("CPU per sample", total.cpu_s if total else None, "s"),
+        ("waiting_for_cpu_share", "share of a sample's time waiting for a CPU", cpus.runqueue_share(facts), SHARE),
+        ("cpus_of_training", "CPUs that this training uses", cpus.own_cpus(facts), "CPUs"),
+        ("cpus_of_others", "CPUs that other programs use", facts.cpus.others if facts.cpus else None, "CPUs"),
+        ("cpus_of_making", "CPUs that the making of samples uses", making, "CPUs"),
+        ("cpus_allowed", "CPUs that may be used", facts.effective_cpus, "CPUs"),
+        ("sample_cpu_s", "CPU per sample", total.cpu_s if total else None, "s"),
     ]
-    return [Evidence(what, value, unit) for what, value, unit in found if value is not None]
+    return measured(found)

@@ -27,11 +27,11 @@ def check(facts: Facts) -> Finding | None:
         return None
     cost = facts.workers.per_sample.get("decode") if facts.workers else None
     evidence = [
-        Evidence("decode's share of the sample's CPU", of_cpu, SHARE),
-        Evidence("decode's share of the sample's time", of_wall, SHARE),
+        Evidence("decode_share_of_cpu", "decode's share of the sample's CPU", of_cpu, SHARE),
+        Evidence("decode_share", "decode's share of the sample's time", of_wall, SHARE),
     ]
     if cost is not None:
-        evidence.append(Evidence("decode per sample", cost.wall_s, "s"))
+        evidence.append(Evidence("decode_s", "decode per sample", cost.wall_s, "s"))
     each = f", {seconds(cost.cpu_s)} of CPU each" if cost and cost.cpu_s else ""  # of wall time it may be ten times that, on full CPUs
     return Finding(
         CAUSE,

@@ -1,7 +1,7 @@
 """Every epoch restarts its workers."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import Finding, Severity, measured
 from feedline.analysis.quantities import seconds
 from feedline.analysis.rules.held import held, num_workers, severity
 
@@ -20,10 +20,10 @@ def check(facts: Facts) -> Finding | None:
         return None
     method = facts.setting("start_method")
     found = [
-        ("restarts per step", held(facts).restart_s, "s"),
-        ("from asking for an epoch to its first batch", first, "s"),
-        ("making a batch", batch, "s"),
-        ("times the loader was iterated", float(facts.epochs), "times"),
+        ("restart_s", "restarts per step", held(facts).restart_s, "s"),
+        ("first_batch_s", "from asking for an epoch to its first batch", first, "s"),
+        ("batch_s", "making a batch", batch, "s"),
+        ("epochs", "times the loader was iterated", float(facts.epochs), "times"),
     ]
     slow = method in ("spawn", "forkserver")
     return Finding(
@@ -31,9 +31,10 @@ def check(facts: Facts) -> Finding | None:
         weight,
         says=f"workers are restarted{f' ({method})' if method else ''} each time the loader is iterated, {facts.epochs} times here"
         + (f"; the first batch then takes {seconds(first)}" if first else ""),
-        evidence=[Evidence(what, value, unit) for what, value, unit in found if value is not None],
+        evidence=measured(found),
         fix="persistent_workers=True"
         + ("; forkserver with set_forkserver_preload(['torch']) starts without importing again" if slow else ""),
         disproof="the first batch comes just as late with persistent_workers=True",
         cost_s=cost_s,
+        settings={"persistent_workers": True},
     )

@@ -38,12 +38,16 @@ TENSOR_PICKLE_BYTES, FEW_OBJECTS_BYTES = 1000, 10_000
 PER_BATCH_S = 1e-3
 
 
+#: Stage of what the kernel does for a sample, which a report does not have as a stage.
+KERNEL = "kernel"
+
+
 @dataclass(frozen=True)
 class Work:
     """One stage, with what it takes and what it should take at most.
 
     Attributes:
-        stage: as in the report.
+        stage: as in the report, or KERNEL.
         per: ``sample``, ``batch`` or ``step``.
         task: what it does, in a sentence that goes on after "collate takes 3 ms per sample".
         cost: seconds and bytes of one ``per``. Waiting for a CPU and being blocked are None where they were not measured.
@@ -57,6 +61,11 @@ class Work:
     cost: Cost
     should_s: float
     held_s: float
+
+    @property
+    def name(self) -> str:
+        """The stage, in words."""
+        return "the kernel" if self.stage == KERNEL else self.stage
 
     @property
     def working_s(self) -> float:
@@ -134,7 +143,7 @@ def _in_kernel(facts: Facts) -> Work | None:
     cost = Cost(system_s, system_s, 0.0, 0.0, nbytes, None)
     held_s = held(facts).making_s * min(1.0, system_s / total.cpu_s)
     task = f"for the {size(nbytes)} that are read and made, which take it less than {seconds(should_s)}"
-    return Work("the kernel", "sample", task, cost, should_s, held_s)
+    return Work(KERNEL, "sample", task, cost, should_s, held_s)
 
 
 def _receiving(facts: Facts) -> Work | None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from feedline.analysis.comm.model import Communication, ExposedKind, Prediction
+from feedline.analysis.comm.question import QuestionId
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
@@ -20,11 +21,11 @@ SLOW_SHARE = 0.50
 ALL_OF_IT = 0.99
 SHOWN = 3  # kinds of collective in a sentence
 
-ADVICE = {
-    "an fp16 or bf16 compression hook": "send gradients as bf16 (ddp_comm_hooks.default_hooks.bf16_compress_hook)",
-    "gradients of": "sum the gradients of several batches before they are sent (no_sync)",
-    "buckets of": "change the size of the buckets (bucket_cap_mb)",
-    "a link": "a faster link",
+#: What a program can change by itself: no other machine, and not the late rank's finding.
+ADVICE: dict[QuestionId, str] = {
+    "half_gradients": "send gradients as bf16 (ddp_comm_hooks.default_hooks.bf16_compress_hook)",
+    "accumulation": "sum the gradients of several batches before they are sent (no_sync)",
+    "bucket_size": "change the size of the buckets (bucket_cap_mb)",
 }
 #: Where not gradients but parameters take most: (operation, phase) -> what FSDP2 can do about it.
 GATHERED = {
@@ -80,7 +81,7 @@ def _untold(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
         CAUSE,
         Severity.of(exposed_s / facts.step.mean_s),
         says=f"collectives take {seconds(exposed_s)} of each step beyond backward; {comm.network}",
-        evidence=[Evidence("in collectives beyond backward, per step", exposed_s, "s")],
+        evidence=[Evidence("exposed_collectives_s", "in collectives beyond backward, per step", exposed_s, "s")],
         fix="record all ranks in one run, on one clock: the notes say which are missing, or why their clocks cannot be compared",
         disproof="the step takes as long when every rank trains alone",
         cost_s=exposed_s,
@@ -132,10 +133,8 @@ def _when(kind: ExposedKind) -> str:
 
 
 def best_of(comm: Communication) -> Prediction | None:
-    """What would win most of that which a program can change by itself: no other machine, and not the late rank's finding. Only what wins
-    something at both ends of its interval."""
-    own = [one for one in comm.what_if[1:] if not one.what.startswith(("a link", "no late", "rank "))]
-    return max((one for one in own if _wins(one)), key=lambda one: one.gain_s, default=None)
+    """What would win most of that which a program can change by itself. Only what wins something at both ends of its interval."""
+    return max((one for one in comm.what_if if one.id in ADVICE and _wins(one)), key=lambda one: one.gain_s, default=None)
 
 
 def _wins(one: Prediction) -> bool:
@@ -145,18 +144,18 @@ def _wins(one: Prediction) -> bool:
 def _fix(best: Prediction | None, kinds: Sequence[ExposedKind]) -> str:
     if best is None and kinds and not _gradients(kinds[0]):
         return GATHERED.get((kinds[0].name, kinds[0].phase), ANY)
-    chosen = next((advice for begin, advice in ADVICE.items() if best and best.what.startswith(begin)), None)
-    if best and chosen and best.what.startswith("buckets"):
-        return f"{chosen}: {best.what}"
-    return chosen or "larger batches per rank, gradients in bf16, fewer updates (no_sync), or a faster link"
+    if best is None:
+        return "larger batches per rank, gradients in bf16, fewer updates (no_sync), or a faster link"
+    return f"{ADVICE[best.id]}: {best.what}" if best.id == "bucket_size" else ADVICE[best.id]
 
 
 def _evidence(facts: Facts, comm: Communication, exposed_s: float) -> list[Evidence]:
-    found = [Evidence("transfer beyond backward, per step", exposed_s, "s")]
-    found += [Evidence("share of the step", exposed_s / facts.step.mean_s, SHARE)] if facts.step.mean_s else []
+    found = [Evidence("exposed_transfer_s", "transfer beyond backward, per step", exposed_s, "s")]
+    found += [Evidence("share_of_step", "share of the step", exposed_s / facts.step.mean_s, SHARE)] if facts.step.mean_s else []
     moved = next((kind for kind in comm.collectives if kind.busbw_gbps), None)
     if moved and moved.busbw_gbps:
-        found.append(Evidence(f"bus bandwidth of {moved.name} of {moved.bytes:,} B over {moved.n} ranks", moved.busbw_gbps * 1e9, "B/s"))
+        what = f"bus bandwidth of {moved.name} of {moved.bytes:,} B over {moved.n} ranks"
+        found.append(Evidence("bus_bytes_per_s", what, moved.busbw_gbps * 1e9, "B/s", moved.name))
     if comm.network_share is not None:
-        found.append(Evidence("share of the ceiling", comm.network_share, SHARE))
+        found.append(Evidence("share_of_ceiling", "share of the ceiling", comm.network_share, SHARE))
     return found

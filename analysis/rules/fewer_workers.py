@@ -3,7 +3,7 @@
 import math
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import seconds
 from feedline.analysis.rules import custom_collate, epoch_restart, objects_in_queue, too_few_workers
 from feedline.analysis.rules.handover import alone_s, at_best_s, crowded, making_s, receiving_s, with_workers_s
@@ -37,6 +37,7 @@ def check(facts: Facts) -> Finding | None:
         fix="set num_workers=0",
         disproof="samples per second do not rise with num_workers=0",
         cost_s=cost_s,
+        settings={"num_workers": 0},
     )
 
 
@@ -50,11 +51,11 @@ def _in_order_s(facts: Facts) -> float:
 def _evidence(facts: Facts, making: float) -> list[Evidence]:
     parts = held(facts)
     found = [
-        ("making a step's batches (S)", making, "s"),
-        ("waiting for workers per step", parts.making_s, "s"),
-        ("transport in the main process per step", parts.transport_s, "s"),
-        ("restarts per step", parts.restart_s or None, "s"),
-        ("tensors per batch", facts.batch_tensors, "tensors"),
-        ("bytes per batch", facts.loader.batch_bytes if facts.loader else None, "B"),
+        ("making_s", "making a step's batches (S)", making, "s"),
+        ("starved_s", "waiting for workers per step", parts.making_s, "s"),
+        ("transport_s", "transport in the main process per step", parts.transport_s, "s"),
+        ("restart_s", "restarts per step", parts.restart_s or None, "s"),
+        ("batch_tensors", "tensors per batch", facts.batch_tensors, "tensors"),
+        ("batch_bytes", "bytes per batch", facts.loader.batch_bytes if facts.loader else None, "B"),
     ]
-    return [Evidence(what, value, unit) for what, value, unit in found if value is not None]
+    return measured(found)

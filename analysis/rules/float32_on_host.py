@@ -26,12 +26,15 @@ def check(facts: Facts) -> Finding | None:
     if weight is Severity.INFO:
         return None
     evidence = [
-        Evidence("share of the sample's time in converting to float32", converting, SHARE),
-        Evidence("share of the sample's time in collate", making_share(facts, "collate"), SHARE),
-        Evidence("transport, pin and copy per step", moving_s, "s"),
+        Evidence("to_float32_share", "share of the sample's time in converting to float32", converting, SHARE),
+        Evidence("collate_share", "share of the sample's time in collate", making_share(facts, "collate"), SHARE),
+        Evidence("moving_s", "transport, pin and copy per step", moving_s, "s"),
     ]
     if loader.batch_bytes is not None:
-        evidence += [Evidence("bytes per batch", loader.batch_bytes, "B"), Evidence("the same as uint8", loader.batch_bytes / 4, "B")]
+        evidence += [
+            Evidence("batch_bytes", "bytes per batch", loader.batch_bytes, "B"),
+            Evidence("batch_bytes_as_uint8", "the same as uint8", loader.batch_bytes / 4, "B"),
+        ]
     return Finding(
         CAUSE,
         weight,

@@ -1,7 +1,7 @@
 """The run waits for its input and no rule says why. Better said than hidden."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules import cpus
 from feedline.analysis.rules.held import held, making_share, steady_share
@@ -9,6 +9,14 @@ from feedline.analysis.rules.too_short import unsure
 from feedline.analysis.stages import MAKING_STAGES
 
 CAUSE = "input_bound_unexplained"
+#: Parts of what the step waits for (held.py) -> in words.
+PARTS = {
+    "making_s": "making batches",
+    "restart_s": "the start of later epochs",
+    "handover_s": "workers that hand over their batches late",
+    "transport_s": "transport",
+    "sampler_s": "the sampler",
+}
 BY_WHOM = "look with top for other programs that hold the CPUs, and let the training run longer, so that feedline can sample who uses them"
 
 
@@ -16,26 +24,27 @@ def check(facts: Facts) -> Finding:
     """Name the largest part of the wait and of a sample, where to look first."""
     waiting = steady_share(facts)
     part, part_s = _largest(facts)
+    name = PARTS[part]
     stage = max(MAKING_STAGES, key=lambda stage: making_share(facts, stage))
     of_sample = making_share(facts, stage)
-    inside = f", and the largest part of a sample is {stage} ({share(of_sample)})" if of_sample and part == "making batches" else ""
+    inside = f", and the largest part of a sample is {stage} ({share(of_sample)})" if of_sample and part == "making_s" else ""
     queues = _queues(facts)
     if queues:
         inside = f", and {queues}; which programs had the CPUs was not sampled"
     shares = [
-        ("blocked share of a sample's time", cpus.blocked_share(facts)),
-        ("share of a sample's time waiting for a CPU", cpus.runqueue_share(facts)),
-        ("share of the step that the main thread waited for a CPU", facts.main_runqueue_share),
+        ("blocked_share", "blocked share of a sample's time", cpus.blocked_share(facts), SHARE),
+        ("waiting_for_cpu_share", "share of a sample's time waiting for a CPU", cpus.runqueue_share(facts), SHARE),
+        ("main_thread_waiting_for_cpu_share", "share of the step that the main thread waited for a CPU", facts.main_runqueue_share, SHARE),
     ]
     return Finding(
         CAUSE,
         Severity.of(waiting),
         says=f"the step waits for its input {share(waiting)}{unsure(facts)} of the time, and no rule explains why: the "
-        f"largest part is {part} ({seconds(part_s)} per step){inside}",
+        f"largest part is {name} ({seconds(part_s)} per step){inside}",
         evidence=[
-            Evidence("share of the step waiting for input", waiting, SHARE),
-            Evidence(f"{part} per step", part_s, "s"),
-            *(Evidence(what, value, SHARE) for what, value in shares if value is not None),
+            Evidence("input_share", "share of the step waiting for input", waiting, SHARE),
+            Evidence(part, f"{name} per step", part_s, "s"),
+            *measured(shares),
         ],
         fix=BY_WHOM
         if queues
@@ -56,12 +65,6 @@ def _queues(facts: Facts) -> str:
 
 
 def _largest(facts: Facts) -> tuple[str, float]:
+    """Of ``PARTS``, and its seconds of the mean step."""
     parts = held(facts)
-    named = [
-        ("making batches", parts.making_s),
-        ("the start of later epochs", parts.restart_s),
-        ("workers that hand over their batches late", parts.handover_s),
-        ("transport", parts.transport_s),
-        ("the sampler", parts.sampler_s),
-    ]
-    return max(named, key=lambda pair: pair[1])
+    return max(((name, float(getattr(parts, name))) for name in PARTS), key=lambda pair: pair[1])

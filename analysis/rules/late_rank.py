@@ -1,7 +1,9 @@
 """The ranks wait for one of them, or for another one in each step."""
 
+from typing import TypedDict
+
 from feedline.analysis.comm.model import Communication, LateRank, Prediction
-from feedline.analysis.comm.what_if import NO_LATE_RANK, on_time
+from feedline.analysis.comm.question import QuestionId
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Blame, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
@@ -32,7 +34,7 @@ def check(facts: Facts) -> Finding | None:
 
 
 def _one(facts: Facts, comm: Communication, late: LateRank) -> Finding | None:
-    found = answer(comm, on_time(late.rank))
+    found = answer(comm, "rank_on_time", late.rank)
     cost_s = found.gain_s if found else waiting_s(facts) if late.cost_s is None else late.cost_s
     weight = Severity.of(cost_s / facts.step.mean_s)
     if weight is Severity.INFO:
@@ -58,7 +60,7 @@ def _one(facts: Facts, comm: Communication, late: LateRank) -> Finding | None:
 
 
 def _changing(facts: Facts, comm: Communication) -> Finding | None:
-    found = answer(comm, NO_LATE_RANK)
+    found = answer(comm, "no_late_rank")
     cost_s = found.gain_s if found else waiting_s(facts)
     weight = Severity.of(cost_s / facts.step.mean_s)
     if weight is Severity.INFO:
@@ -82,12 +84,19 @@ def _changing(facts: Facts, comm: Communication) -> Finding | None:
     )
 
 
-def answer(comm: Communication, what: str) -> Prediction | None:
-    """What the replay says to a question; None where it refused."""
-    return next((one for one in comm.what_if if one.what == what and one.step_s is not None), None)
+def answer(comm: Communication, asked: QuestionId, rank: int | None = None) -> Prediction | None:
+    """What the replay says to a question, of this rank where it is about one; None where it refused."""
+    return next((one for one in comm.what_if if one.id == asked and one.value == rank and one.step_s is not None), None)
 
 
-def predicted(found: Prediction | None) -> dict[str, float]:
+class Interval(TypedDict, total=False):
+    """Of a finding's cost."""
+
+    cost_low_s: float
+    cost_high_s: float
+
+
+def predicted(found: Prediction | None) -> Interval:
     """The interval of what a cause costs: the measured step less the interval of the step without it."""
     if found is None or found.step_s is None or found.low is None or found.high is None:
         return {}
@@ -97,13 +106,13 @@ def predicted(found: Prediction | None) -> dict[str, float]:
 
 def _evidence(facts: Facts, comm: Communication, late: LateRank) -> list[Evidence]:
     found = [
-        Evidence(f"rank {late.rank} later than the median of the others", late.late_s, "s"),
-        Evidence(f"waiting for rank {late.rank}, mean of the others", late.waited_s, "s"),
-        Evidence("share of the late steps in which it was this rank", late.steps / late.late_steps, SHARE),
-        Evidence(f"data transfer per step, rank {waits_most(facts)}", transfer_s(facts), "s"),
+        Evidence("late_s", f"rank {late.rank} later than the median of the others", late.late_s, "s", str(late.rank)),
+        Evidence("waited_for_s", f"waiting for rank {late.rank}, mean of the others", late.waited_s, "s", str(late.rank)),
+        Evidence("share_of_late_steps", "share of the late steps in which it was this rank", late.steps / late.late_steps, SHARE),
+        Evidence("transfer_s", f"data transfer per step, rank {waits_most(facts)}", transfer_s(facts), "s", str(waits_most(facts))),
     ]
     if comm.clock_bound_s is not None:
-        found.append(Evidence("clock error between ranks", comm.clock_bound_s, "s"))
+        found.append(Evidence("clock_bound_s", "clock error between ranks", comm.clock_bound_s, "s"))
     return found
 
 

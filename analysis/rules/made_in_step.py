@@ -51,16 +51,19 @@ def _does(facts: Facts) -> str:
 
 
 def _evidence(facts: Facts, took: float) -> list[Evidence]:
-    found = [Evidence("making batches per step", took, "s"), Evidence("other per step", facts.step.stages.get("other", 0.0), "s")]
+    found = [
+        Evidence("making_s", "making batches per step", took, "s"),
+        Evidence("other_s", "other per step", facts.step.stages.get("other", 0.0), "s"),
+    ]
     if facts.certainty is not None and facts.certainty.steps > 1:
         ends = (("lower", facts.certainty.low), ("upper", facts.certainty.high))
-        found += [Evidence(f"{end} end of the 95 % interval of its share", value, SHARE) for end, value in ends]
+        found += [Evidence("input_share_end", f"{end} end of the 95 % interval of its share", value, SHARE, end) for end, value in ends]
     if not _waits(facts) and not _full(facts, took):
-        found += [Evidence("receiving what a worker made, per step, at most", _receiving_s(facts), "s")]
+        found += [Evidence("receiving_s", "receiving what a worker made, per step, at most", _receiving_s(facts), "s")]
     if facts.making is not None:
-        found += [Evidence("steps in which it was timed", float(facts.making.looked.sum()), "steps")]
-        found += [Evidence("calls per step", facts.making.calls, "1")]
-        found += [Evidence("share of its time that it has or wants a CPU, at most", facts.making.working_share, SHARE)]
+        found += [Evidence("timed_steps", "steps in which it was timed", float(facts.making.looked.sum()), "steps")]
+        found += [Evidence("calls", "calls per step", facts.making.calls, "1")]
+        found += [Evidence("cpu_share", "share of its time that it has or wants a CPU, at most", facts.making.working_share, SHARE)]
     return found
 
 

@@ -42,11 +42,12 @@ def _with_workers(saved: Between, receiving: Between) -> str:
 
 def _evidence(making: float, size: float, receiving: Between, saved: Between) -> list[Evidence]:
     found = [
-        Evidence("making a step's batches (S)", making, "s"),
-        Evidence("making one sample", making / size, "s"),
-        Evidence("receiving them from workers, at least (not measured in this run)", receiving.low, "s"),
-        Evidence("receiving them from workers, at most (not measured in this run)", receiving.high, "s"),
+        Evidence("making_s", "making a step's batches (S)", making, "s"),
+        Evidence("sample_s", "making one sample", making / size, "s"),
+        Evidence("receiving_s", "receiving them from workers, at least (not measured in this run)", receiving.low, "s", "lower"),
+        Evidence("receiving_s", "receiving them from workers, at most (not measured in this run)", receiving.high, "s", "upper"),
     ]
     if saved.low > 0:
-        found += [Evidence(f"what workers would save, at {end}", value, "s") for end, value in (("least", saved.low), ("most", saved.high))]
+        found.append(Evidence("saved_s", "what workers would save, at least", saved.low, "s", "lower"))
+        found.append(Evidence("saved_s", "what workers would save, at most", saved.high, "s", "upper"))
     return found

@@ -19,7 +19,7 @@ def check(facts: Facts) -> Finding | None:
         Severity.INFO,
         says=f"no training was seen: {count(batches)} batch{'es' * (batches != 1)} came from the loader, but no model was called, and "
         "there was no backward pass and no optimizer update; what limits the training is unknown",
-        evidence=[Evidence("batches", batches, "batches"), Evidence("time per batch", facts.step.mean_s, "s")],
+        evidence=[Evidence("batches", "batches", batches, "batches"), Evidence("batch_s", "time per batch", facts.step.mean_s, "s")],
         fix="let it train for a few dozen steps; `feedline env` shows which calls feedline can see",
         disproof="the program did call or update a model: then its hook failed (see hooks)",
     )

@@ -32,9 +32,9 @@ def check(facts: Facts) -> Finding | None:
         weight,
         says=f"{size(loader.pickle_bytes)} per batch are pickled through the workers' queue",
         evidence=[
-            Evidence("pickled bytes per batch", loader.pickle_bytes, "B"),
-            Evidence("transport's share of making a batch", making_share(facts, "transport"), SHARE),
-            Evidence("transport in the main process per step", held(facts).transport_s, "s"),
+            Evidence("pickle_bytes", "pickled bytes per batch", loader.pickle_bytes, "B"),
+            Evidence("transport_share", "transport's share of making a batch", making_share(facts, "transport"), SHARE),
+            Evidence("transport_s", "transport in the main process per step", held(facts).transport_s, "s"),
         ],
         fix="turn arrays into tensors in the worker (torch.from_numpy, default_collate): tensors travel in shared memory",
         disproof="transport takes as long when the batch holds only tensors",

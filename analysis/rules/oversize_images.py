@@ -30,9 +30,9 @@ def check(facts: Facts) -> Finding | None:
         severity(facts, cost_s),  # also where it costs little: it is known before it hurts, and stays true
         says=f"images are decoded at {number(ratio)}x the pixels that the model sees",
         evidence=[
-            Evidence("pixels decoded per sample", maker.decoded_pixels, "pixels"),
-            Evidence("pixels handed on per sample", maker.output_pixels, "pixels"),
-            Evidence("share of the sample's time in reading, decoding and resizing", by_pixels, SHARE),
+            Evidence("decoded_pixels", "pixels decoded per sample", maker.decoded_pixels, "pixels"),
+            Evidence("output_pixels", "pixels handed on per sample", maker.output_pixels, "pixels"),
+            Evidence("by_pixels_share", "share of the sample's time in reading, decoding and resizing", by_pixels, SHARE),
         ],
         fix="store the images near the training size once, or decode at 1/2, 1/4 or 1/8 of the size (Image.draft, IMREAD_REDUCED_COLOR_2)",
         disproof="decode time per sample does not fall when 50 of the files are resized beforehand",

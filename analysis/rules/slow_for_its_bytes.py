@@ -1,7 +1,7 @@
 """A stage takes ten times what its bytes or pixels should, so something else takes the time."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import seconds
 from feedline.analysis.rules.expected import Work, works
 from feedline.analysis.rules.held import severity
@@ -22,7 +22,7 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"{work.stage} takes {seconds(work.cost.wall_s)} per {work.per} {work.task}: {cause.says}",
+        says=f"{work.name} takes {seconds(work.cost.wall_s)} per {work.per} {work.task}: {cause.says}",
         evidence=_evidence(work, cause),
         fix=cause.fix,
         disproof=cause.disproof,
@@ -51,11 +51,10 @@ def at_helpers(facts: Facts) -> bool:
 def _evidence(work: Work, cause: Why) -> list[Evidence]:
     cost = work.cost
     found = [
-        (f"{work.stage} per {work.per}", cost.wall_s, "s"),
-        ("of it on a CPU", cost.cpu_s, "s"),
-        ("of it waiting for a CPU", cost.runqueue_s, "s"),
-        ("of it blocked", cost.blocked_s, "s"),
-        (f"bytes per {work.per}", cost.bytes, "B"),
-        ("what they take at most", work.should_s, "s"),
+        ("cpu_s", "of it on a CPU", cost.cpu_s, "s"),
+        ("runqueue_s", "of it waiting for a CPU", cost.runqueue_s, "s"),
+        ("blocked_s", "of it blocked", cost.blocked_s, "s"),
+        ("bytes", f"bytes per {work.per}", cost.bytes, "B"),
+        ("expected_s", "what they take at most", work.should_s, "s"),
     ]
-    return [*(Evidence(what, value, unit) for what, value, unit in found if value is not None), *cause.evidence]
+    return [Evidence("wall_s", f"{work.name} per {work.per}", cost.wall_s, "s", work.stage), *measured(found), *cause.evidence]

@@ -36,9 +36,9 @@ def check(facts: Facts) -> Finding | None:
         weight,
         says=f"{share(reading)} of a sample's time is reading, in {number(traffic.read_calls)} reads of {size(mean)}",
         evidence=[
-            Evidence("reading's share of a sample's time", reading, SHARE),
-            Evidence("reads per sample", traffic.read_calls, "reads"),
-            Evidence("bytes per read", mean, "B"),
+            Evidence("read_share", "reading's share of a sample's time", reading, SHARE),
+            Evidence("reads", "reads per sample", traffic.read_calls, "reads"),
+            Evidence("read_bytes", "bytes per read", mean, "B"),
         ],
         fix="pack the samples into large files that are read in order (tar / webdataset, LMDB, RecordIO)",
         disproof="read time per sample stays the same when 50 of the files are read from one tar",

@@ -25,11 +25,11 @@ def check(facts: Facts) -> Finding | None:
     if weight is Severity.INFO:
         return None
     evidence = [
-        Evidence("variation of the time to make a batch (CV)", maker.fetch_cv or 0.0, SHARE),
-        Evidence("wait per step while another batch was ready", blocked_s, "s"),
+        Evidence("fetch_cv", "variation of the time to make a batch (CV)", maker.fetch_cv or 0.0, SHARE),
+        Evidence("head_of_line_s", "wait per step while another batch was ready", blocked_s, "s"),
     ]
     if facts.straggler_share is not None:
-        evidence.append(Evidence("workers' idle share behind a straggler", facts.straggler_share, SHARE))
+        evidence.append(Evidence("idle_behind_straggler_share", "workers' idle share behind a straggler", facts.straggler_share, SHARE))
     return Finding(
         CAUSE,
         weight,

@@ -3,7 +3,7 @@
 import math
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import seconds
 from feedline.analysis.rules import cpus
 from feedline.analysis.rules.handover import Between, alone_s, making_s, receiving_s, with_workers_s
@@ -27,7 +27,10 @@ def check(facts: Facts) -> Finding | None:
     weight = severity(facts, gain.low)
     if weight is Severity.INFO:
         return None
-    return Finding(CAUSE, weight, _says(facts, workers), _evidence(facts), _fix(facts, workers), _DISPROOF, gain.high)
+    number = needed(facts)
+    return Finding(
+        CAUSE, weight, _says(facts, workers), _evidence(facts), _fix(facts, workers), _DISPROOF, gain.high, settings=with_workers(number)
+    )
 
 
 _DISPROOF = "with one more worker, samples per second stay the same or CPU seconds per sample grow"
@@ -92,20 +95,25 @@ def _says(facts: Facts, workers: int) -> str:
 
 def _evidence(facts: Facts) -> list[Evidence]:
     maker, receiving, alone = facts.workers, receiving_s(facts), num_workers(facts) == 0
-    making = ("making a step's batches (S)", making_s(facts)) if alone else ("making a batch (S)", maker.fetch_mean_s if maker else None)
-    found = [
-        (*making, "s"),
-        ("step without waiting (C)", compute_s(facts), "s"),
-        ("workers' idle share", maker.idle_share if maker else None, SHARE),
-        ("ready share of the requests for a batch", facts.ready_share, SHARE),
-        ("CPUs that this training uses", cpus.own_cpus(facts), "CPUs"),
-        ("CPUs that other programs use", facts.cpus.others if facts.cpus else None, "CPUs"),
-        ("CPUs that may be used", facts.effective_cpus, "CPUs"),
+    making = ("making_s", "making a step's batches (S)", making_s(facts), "s")
+    batch = ("batch_s", "making a batch (S)", maker.fetch_mean_s if maker else None, "s")
+    times = [making if alone else batch, ("compute_s", "step without waiting (C)", compute_s(facts), "s")]
+    ends = (("at least", receiving.low, "lower"), ("at most", receiving.high, "upper")) if alone else ()
+    shares = [
+        ("idle_share", "workers' idle share", maker.idle_share if maker else None, SHARE),
+        ("ready_share", "ready share of the requests for a batch", facts.ready_share, SHARE),
+        ("cpus_of_training", "CPUs that this training uses", cpus.own_cpus(facts), "CPUs"),
+        ("cpus_of_others", "CPUs that other programs use", facts.cpus.others if facts.cpus else None, "CPUs"),
+        ("cpus_allowed", "CPUs that may be used", facts.effective_cpus, "CPUs"),
     ]
-    if alone:
-        found.insert(2, ("receiving them from workers, at least (not measured in this run)", receiving.low, "s"))
-        found.insert(3, ("receiving them from workers, at most (not measured in this run)", receiving.high, "s"))
-    return [Evidence(what, value, unit) for what, value, unit in found if value is not None]
+    what = "receiving them from workers, {} (not measured in this run)"
+    received = [Evidence("receiving_s", what.format(bound), value, "s", end) for bound, value, end in ends]
+    return [*measured(times), *received, *measured(shares)]
+
+
+def with_workers(number: int | None) -> dict[str, int | bool]:
+    """For ``Finding.settings``; None: the fix names no number."""
+    return {} if number is None else {"num_workers": number}
 
 
 def _fix(facts: Facts, workers: int) -> str:

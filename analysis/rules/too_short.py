@@ -63,12 +63,12 @@ def _too_short(sure: Certainty, loader: bool) -> bool:
 
 
 def _evidence(facts: Facts, sure: Certainty) -> list[Evidence]:
-    found = [Evidence("steps counted", sure.steps, "steps"), Evidence("mean step so far", facts.step.mean_s, "s")]
+    found = [Evidence("steps", "steps counted", sure.steps, "steps"), Evidence("mean_step_s", "mean step so far", facts.step.mean_s, "s")]
     if not input_known(facts) or sure.steps < 2:
         return found
     ends = zip(("lower", "upper"), sure.own, strict=True)
-    shares = [Evidence(f"{end} end of the 95 % interval of the input's share", value, SHARE) for end, value in ends]
-    return [*found, Evidence("share of the input so far", steady_share(facts), SHARE), *shares]
+    shares = [Evidence("input_share_end", f"{end} end of the 95 % interval of the input's share", value, SHARE, end) for end, value in ends]
+    return [*found, Evidence("input_share", "share of the input so far", steady_share(facts), SHARE), *shares]
 
 
 def needed(sure: Certainty) -> int:

@@ -7,7 +7,7 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence
 from feedline.analysis.quantities import count, number, share, size
 from feedline.analysis.rules import cpus
-from feedline.analysis.rules.expected import FEW_OBJECTS_BYTES, TENSOR_PICKLE_BYTES, Work, heaviest
+from feedline.analysis.rules.expected import FEW_OBJECTS_BYTES, KERNEL, TENSOR_PICKLE_BYTES, Work, heaviest
 from feedline.analysis.rules.held import num_workers
 from feedline.analysis.rules.storage import blocked_by
 
@@ -83,13 +83,13 @@ def _threads(facts: Facts, work: Work) -> Why | None:
     whose = "torch's helper threads" if of_torch else "helper threads"
     more = f"they use {number(ratio - 1)} times its own CPU time"
     threads, beside = enough_threads(facts), beside_s(facts) if of_torch else 0.0
-    found = [Evidence("process CPU over thread CPU", ratio, "1")]
+    found = [Evidence("process_cpu_over_thread_cpu", "process CPU over thread CPU", ratio, "1")]
     if beside:
-        found.append(Evidence("forward, loss, backward and optimizer per step, on the same threads", beside, "s"))
+        found.append(Evidence("model_s", "forward, loss, backward and optimizer per step, on the same threads", beside, "s"))
     return Why(
         f"it {does} until {whose} get a CPU, and {more}; {cpus.use(facts)}",
         _fewer_threads(facts, threads) if of_torch else ONE_THREAD,
-        f"{work.stage} that takes as long with {f'OMP_NUM_THREADS={threads}' if of_torch else 'one thread'}",
+        f"{work.name} that takes as long with {f'OMP_NUM_THREADS={threads}' if of_torch else 'one thread'}",
         found,
         beside,
     )
@@ -102,7 +102,7 @@ def _fewer_threads(facts: Facts, threads: int) -> str:
 
 def _page_faults(facts: Facts, work: Work) -> Why | None:
     faults, system_s, total = facts.traffic.minor_faults, facts.traffic.system_s, cpus.total(facts)
-    if work.stage != "the kernel" or faults is None or system_s is None or total is None or not total.cpu_s:
+    if work.stage != KERNEL or faults is None or system_s is None or total is None or not total.cpu_s:
         return None
     if faults * PAGE_BYTES < FAR_OFF * (work.cost.bytes or 0.0) or system_s < MOST * total.cpu_s:  # a page at least
         return None
@@ -112,8 +112,8 @@ def _page_faults(facts: Facts, work: Work) -> Why | None:
         "that lie together",
         "page faults per sample that stay the same when the arrays are made once",
         [
-            Evidence("page faults without reading per sample", faults, "faults"),
-            Evidence("share of a sample's CPU time in the kernel", min(1.0, system_s / total.cpu_s), SHARE),
+            Evidence("minor_faults", "page faults without reading per sample", faults, "faults"),
+            Evidence("kernel_share", "share of a sample's CPU time in the kernel", min(1.0, system_s / total.cpu_s), SHARE),
         ],
     )
 
@@ -140,7 +140,7 @@ def _objects(facts: Facts, work: Work) -> Why | None:
         f"it unpickles {size(length)} of Python objects",
         "turn what lists, dicts and strings hold into a few tensors in the worker, or leave out what the training does not use",
         "transport that takes as long when the batch holds tensors only",
-        [Evidence("pickled bytes per batch", length, "B")],
+        [Evidence("pickle_bytes", "pickled bytes per batch", length, "B")],
     )
 
 
@@ -152,25 +152,28 @@ def _pageable(facts: Facts, work: Work) -> Why | None:
         f"{share(copied.pageable)} of the bytes come from pageable memory, which the CPU copies into pinned memory first",
         "DataLoader(..., pin_memory=True) and .to(device, non_blocking=True)",
         "copies that take as long from pinned memory",
-        [Evidence("share of the bytes from pageable memory", copied.pageable, SHARE), Evidence("copies per step", copied.times, "copies")],
+        [
+            Evidence("pageable_share", "share of the bytes from pageable memory", copied.pageable, SHARE),
+            Evidence("copies", "copies per step", copied.times, "copies"),
+        ],
     )
 
 
 def _unknown(facts: Facts, work: Work) -> Why | None:
     """Said only of CPU time: what a stage waits for is named by other rules, or unknown there."""
-    if work.stage == "the kernel" or (work.cost.cpu_s or 0.0) < FAR_OFF * work.should_s:
+    if work.stage == KERNEL or (work.cost.cpu_s or 0.0) < FAR_OFF * work.should_s:
         return None
     name, part = heaviest(facts, work.stage)
     return Why(
         "why is unknown" + (f"; {share(part)} of it is {name}" if name else ""),
         "find the call with `py-spy record --native --pid PID` of a worker",
-        f"{work.stage} that takes as long when it returns what it made before",
+        f"{work.name} that takes as long when it returns what it made before",
         [_part(work, name, part)] if name else [],
     )
 
 
 def _part(work: Work, name: str, part: float) -> Evidence:
-    return Evidence(f"share of {work.stage} in {name}", part, SHARE)
+    return Evidence("operation_share", f"share of {work.name} in {name}", part, SHARE, name)
 
 
 CAUSES: tuple[Callable[[Facts, Work], Why | None], ...] = (

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from feedline.analysis.quantities import number, share
 from feedline.analysis.scaling.efficiency import Row
-from feedline.analysis.scaling.measured import DISTURBED_SAYS as DISTURBED
 from feedline.analysis.scaling.predict import Prediction
 
 SAME = 0.03  # throughputs that differ by less are alike, where no error of the measurement is known
@@ -53,7 +52,7 @@ def _sentences(rows: Sequence[Row], unit: str, late: str) -> Iterator[str]:
         yield from _gain(rows, unit)
     if late:
         yield late
-    if any(DISTURBED in note for row in rows for note in row.point.notes):
+    if any(row.point.disturbed for row in rows):
         yield "ranks waited for CPUs while this was measured (Notes): on an idle machine the figures may differ"
 
 

@@ -14,6 +14,8 @@ SAMPLES, STEPS = "samples/s", "steps/s"
 OVER = 0.01
 #: Two batch sizes are the same within this: the last batch of an epoch is smaller.
 SAME_BATCH = 0.02
+#: Share of a step that a main thread stood without a CPU, above which a measurement is called disturbed.
+DISTURBED = 0.04
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Point:
         batch: samples of one rank in one step; None: not known; 1 where steps are counted.
         notes: what makes this point doubtful.
         unit: SAMPLES or STEPS: then N ranks make N steps at a time, and a step stands for a sample throughout.
+        without_cpu: share (0 to 1) of a step that a main thread could run but had no CPU, of the rank where it is largest.
     """
 
     ranks: int
@@ -35,12 +38,18 @@ class Point:
     batch: float | None = None
     notes: tuple[str, ...] = ()
     unit: str = SAMPLES
+    without_cpu: float = 0.0
 
     def in_steps(self) -> "Point":
         """The same in steps/s, to be compared with others of which samples were not seen."""
         assert self.batch is not None
         low, high = (None if value is None else value / self.batch for value in (self.low, self.high))
         return replace(self, samples_per_s=self.samples_per_s / self.batch, low=low, high=high, batch=1.0, unit=STEPS)
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether too few CPUs were free while this was measured."""
+        return self.without_cpu > DISTURBED
 
     @property
     def error(self) -> float | None:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from feedline.analysis.between_ranks import NOTHING, compared
 from feedline.analysis.comm.model import Communication
-from feedline.analysis.comm.what_if import on_time
 from feedline.analysis.finding import Finding, Severity, interval
 from feedline.analysis.gather import Gathered
 from feedline.analysis.quantities import seconds
@@ -40,7 +39,7 @@ def sentence(comm: Communication, point: Point) -> str:
     late = next((one for one in comm.late if one.persistent), None)
     if late is None or point.step_s is None:
         return ""
-    told = answer(comm, on_time(late.rank))
+    told = answer(comm, "rank_on_time", late.rank)
     cost_s = told.gain_s if told else late.waited_s if late.cost_s is None else late.cost_s
     if cost_s < MATTERS * point.step_s:
         return ""

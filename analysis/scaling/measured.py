@@ -9,7 +9,7 @@ from feedline.analysis.computing import runqueue_s
 from feedline.analysis.gather import first_step
 from feedline.analysis.quantities import share
 from feedline.analysis.rested import Estimate
-from feedline.analysis.scaling.efficiency import SAMPLES, STEPS, Point
+from feedline.analysis.scaling.efficiency import DISTURBED, SAMPLES, STEPS, Point
 from feedline.analysis.steps import partition
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.errors import FeedlineError, RunDamaged
@@ -17,8 +17,6 @@ from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.restarts import numbers
 
 BLOCKS, LEAST = 10, 3  # blocks of steps, and steps in a block at least
-DISTURBED = 0.04  # share of a step without a CPU, above which a measurement is called disturbed
-DISTURBED_SAYS = "a main thread stood without a CPU"
 FEWEST = 6  # steps, below which a throughput is called doubtful
 
 
@@ -124,7 +122,8 @@ def _repeated(points: list[Point]) -> Point:
     middle = ordered[len(ordered) // 2]
     low, high = (ordered[0].low or 0.0), (ordered[-1].high or 0.0)
     notes = tuple(dict.fromkeys(note for point in points for note in point.notes))
-    return replace(middle, low=low, high=high, notes=(f"measured {len(points)} times", *notes))
+    stood = max(point.without_cpu for point in points)
+    return replace(middle, low=low, high=high, notes=(f"measured {len(points)} times", *notes), without_cpu=stood)
 
 
 def _crowded(runs: Sequence[Run]) -> list[str]:
@@ -147,14 +146,16 @@ def _point(size: int, paces: list[Pace], notes: list[str]) -> Point:
     fewest, most = min(one.steps for one in paces), max(one.steps for one in paces)
     stood = max((one.runqueue_s / one.step_s for one in paces if one.runqueue_s is not None), default=0.0)
     if stood > DISTURBED:
-        notes.append(f"{DISTURBED_SAYS} for {share(stood)} of its steps: other programs, or too few CPUs, slow this measurement")
+        notes.append(
+            f"a main thread stood without a CPU for {share(stood)} of its steps: other programs, or too few CPUs, slow this measurement"
+        )
     if fewest < FEWEST:
         notes.append(f"only {fewest} steps")
     if fewest < most:
         notes.append(f"ranks of different length: {fewest} to {most} steps")
     unit, batch = (SAMPLES, batch) if batch else (STEPS, 1.0)  # no DataLoader: tensors, or a loader of the user's own
     rate = size * batch / step
-    return Point(size, rate, rate / (1 + error), rate / (1 - min(error, 0.9)), batch, tuple(notes), unit)
+    return Point(size, rate, rate / (1 + error), rate / (1 - min(error, 0.9)), batch, tuple(notes), unit, stood)
 
 
 def world_size(runs: Sequence[Run]) -> int:

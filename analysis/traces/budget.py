@@ -12,10 +12,11 @@ from feedline.analysis.traces.intervals import NONE, BoolArray, common, covered,
 from feedline.analysis.traces.kinds_of_work import named, of_kinds, synchronises
 from feedline.analysis.traces.steps import Steps
 from feedline.analysis.traces.threads import LOADER, PROFILER_STEP, Threads
+from feedline.profiler.message import Message, id_of
 
 #: Each moment belongs to the first of these that it is part of.
 PARTS = ("compute", "waiting_for_rank", "exposed_transfer", "exposed_copy", "input", "synchronisation", "host_launch", "unexplained")
-ONE_RANK = "one rank alone cannot tell waiting for another from transfer: all of it is in exposed_transfer"
+ONE_RANK = Message("one rank alone cannot tell waiting for another from transfer: all of it is in exposed_transfer", "one_rank")
 ON_HOST = "the trace holds no work of a device: compute is what operators did on the host outside of the loader"
 
 
@@ -103,7 +104,7 @@ def with_waiting(one: Budget, hidden: IntArray, communication: IntArray, waiting
     exposed = without(common(waiting, communication), hidden)
     moved = covered(exposed, one.edges[:-1], one.edges[1:])
     known = {"waiting_for_rank": moved, "exposed_transfer": one.parts["exposed_transfer"] + one.parts["waiting_for_rank"] - moved}
-    return Budget(one.edges, {**one.parts, **known}, tuple(note for note in one.notes if note != ONE_RANK))
+    return Budget(one.edges, {**one.parts, **known}, tuple(note for note in one.notes if id_of(note) != ONE_RANK.id))
 
 
 def of_trace(steps: Steps, window: Basis, act: Activity, work: DeviceWork) -> Budget:

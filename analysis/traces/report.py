@@ -18,6 +18,7 @@ from feedline.analysis.traces.rules import diagnose, verdict
 from feedline.analysis.traces.summary import RankTrace, summarise
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError
+from feedline.profiler.message import reworded
 from feedline.profiler.store.read import Run
 
 SHOWN_ROWS = 100  # of each table
@@ -85,7 +86,7 @@ def _report(run: Run, traces: Mapping[int, RankTrace], budgets: Mapping[int, Bud
         ranks={str(number): _rank(one, budgets[number], between, number) for number, one in traces.items()},
         gauges=[],
         hooks=[],
-        notes=[masks.text(run.named(note)) for note in (*notes, *_notes(run, between))],
+        notes=[reworded(note, masks.text(run.named(note))) for note in (*notes, *_notes(run, between))],
         comm=between.communication if between else None,
         traces=_traces(traces, budgets[first]),
     )

@@ -128,7 +128,7 @@ class Bench:
 
     def try_advice(self, found: Measured, home: Path) -> Tried | None:
         """What the advised settings of the loader make of the step: the best of three runs with them over the best of three without."""
-        settings = advised(found.main.fix) if found.main.causes and found.main.causes[0] in OF_THE_LOADER else {}
+        settings = advised(found.main.settings) if found.main.causes and found.main.causes[0] in OF_THE_LOADER else {}
         if not settings:
             return None
         times: dict[str, list[float]] = {"": [], json.dumps(settings): []}
@@ -212,16 +212,10 @@ def machine_cpu_s() -> float:
     return float(used.user + used.nice + used.system)
 
 
-def advised(fix: str) -> dict[str, Any]:
-    """Arguments of a DataLoader in a finding's fix."""
-    found: dict[str, Any] = {}
-    if workers := re.search(r"num_workers=(\d+)", fix):
-        found["num_workers"] = int(workers[1])
-        if workers[1] == "0":
-            found |= {"prefetch_factor": None, "persistent_workers": False}
-    if "persistent_workers=True" in fix:
-        found["persistent_workers"] = True
-    return found
+def advised(settings: dict[str, int | bool]) -> dict[str, Any]:
+    """Arguments of a DataLoader that follow a finding's fix; without workers, those go that need some."""
+    without = settings.get("num_workers") == 0
+    return {**settings, **({"prefetch_factor": None, "persistent_workers": False} if without else {})}
 
 
 def wrong_plainly(program: Program, plain: Outcome, by_hand: list[ByHand]) -> str:
@@ -251,7 +245,7 @@ def said_of(path: Path) -> list[Said]:
         share = sum(value for name, value in stages.items() if name in INPUT_STAGES) / mean_s if mean_s else 0.0
         about = report.throughput
         samples = about.samples if about.samples or about.samples_per_s is not None else None
-        first = report.findings[0].fix if report.findings else ""
+        first = report.findings[0].settings if report.findings else {}
         causes = tuple(finding.cause for finding in report.findings)
         found.append(Said(about.steps, samples, report.verdict, causes, first, share, mean_s, tuple(report.notes)))
     return found

@@ -31,7 +31,7 @@ class Said:
     Attributes:
         samples: None where it says that they are unknown.
         causes: of its findings, the first first.
-        fix: of the first finding.
+        settings: of a loader, that the first finding's fix names.
         share: of the step that is input, as its stages show it.
         step_s: mean step.
     """
@@ -40,7 +40,7 @@ class Said:
     samples: int | None
     verdict: str
     causes: tuple[str, ...]
-    fix: str
+    settings: dict[str, int | bool]
     share: float
     step_s: float
     notes: tuple[str, ...] = ()

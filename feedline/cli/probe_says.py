@@ -13,6 +13,7 @@ USUAL = {
     "transport": ("collate/float32 shared", "transport/float32 shared"),
 }
 INSTEAD = {"decode": "decode/", "augment": "augment/all "}  # part -> how the names of all ways to do it begin
+COLD = {"pattern": "files", "cache": "cold"}  # settings of ceilings of reading
 NEAR = 0.95  # of the best throughput, as pipelines/probes/sweep.py
 WORTH = 1.1  # times faster, from which on another way is named
 WHY_ENDED = {
@@ -43,7 +44,7 @@ def _sentences(cores: float, known: dict[str, Ceiling], stages: dict[str, float]
     )
     yield from _model(known.get("compute/model"), cores, total, rate)
     yield from _instead(known, most, stages[most])
-    cold = max((one.value or 0.0 for name, one in known.items() if name.startswith("read/files") and " cold " in name), default=0.0)
+    cold = max((one.value or 0.0 for one in known.values() if one.part == "read" and COLD.items() <= one.settings.items()), default=0.0)
     if 0 < cold < rate:
         yield f"As long as the files are not in the page cache, reading gives {number(cold)} samples/s at most"
 

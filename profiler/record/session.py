@@ -15,6 +15,7 @@ from feedline.profiler import clock, masks, ranks
 from feedline.profiler.clock import counters
 from feedline.profiler.errors import ELSEWHERE, OVERWRITE, OutputError, PlaceTaken
 from feedline.profiler.files import owned, removal
+from feedline.profiler.message import id_of
 from feedline.profiler.record import privacy
 from feedline.profiler.record.hooks import Hooks
 from feedline.profiler.record.libraries import attach_in_main
@@ -181,7 +182,7 @@ class Session:
 
     def _tell_hook(self, name: str, attached: bool, why: str) -> None:
         self.manifest.hooks = [hook for hook in self.manifest.hooks if hook["name"] != name]
-        self.manifest.hooks.append({"name": name, "attached": attached, "why": masks.text(why)})
+        self.manifest.hooks.append({"name": name, "attached": attached, "why": masks.text(why), "reason": id_of(why)})
         if not self._hooks.arriving:
             self._write_manifest()
 

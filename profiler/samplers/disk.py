@@ -4,7 +4,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from feedline.profiler import masks
+from feedline.profiler import masks, reasons
+from feedline.profiler.message import Message
 from feedline.profiler.samplers.source import Rates, Source, read_file
 
 SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own sector is (Linux Documentation/admin-guide/iostats.rst)
@@ -35,10 +36,11 @@ class Disk(Source):
             if disk:
                 disks.add(disk)
             else:
-                self.missing[f"disk of {masks.path(path)}"] = f"{masks.path(path)}: not on a block device of this machine"
+                why = f"{masks.path(path)}: not on a block device of this machine"
+                self.missing[f"disk of {masks.path(path)}"] = Message(why, reasons.NOT_ON_A_DISK)
         disks = disks or set(physical_disks(self._root))
         if not disks:
-            return f"{self._root / 'sys/block'}: no physical disk in it"
+            return Message(f"{self._root / 'sys/block'}: no physical disk in it", reasons.NO_DISK)
         self._disks = {disk.encode() for disk in disks}
         self.units = {"disk/read": "B/s"}
         for name in sorted(disks):

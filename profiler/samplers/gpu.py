@@ -11,12 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from feedline.profiler import masks
+from feedline.profiler import masks, reasons
+from feedline.profiler.message import Message
 from feedline.profiler.plain import is_plain
 from feedline.profiler.samplers.gpu_topology import describe_gpus
 from feedline.profiler.samplers.source import Source, reason
 
 LIBRARY = "libnvidia-ml.so.1"  # the driver's, which pynvml loads
+LIBRARY_NOT_FOUND = 12  # nvml.h, NVML_ERROR_LIBRARY_NOT_FOUND
 
 # Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h). Left out, as nothing is wrong: 1 idle, 2 clocks set by an administrator.
 THROTTLE_POWER = 0x04 | 0x80  # software power cap, hardware power brake
@@ -89,7 +91,7 @@ class Gpu(Source):
         try:  # here, not in the thread: a fork during an import leaves the child with its lock, held for ever
             self._nvml = nvml or _import_nvml()
         except OSError:
-            self._why = "nvmlInit: NVML Shared Library Not Found"  # as pynvml says it
+            self._why = Message("nvmlInit: NVML Shared Library Not Found", reasons.NO_NVML)  # as pynvml says it
         except Exception as error:
             self._why = f"the package nvidia-ml-py cannot be imported ({masks.error(error)}): pip install nvidia-ml-py"
         self._gpus: dict[int, Any] = {}
@@ -102,14 +104,15 @@ class Gpu(Source):
         try:
             nvml.nvmlInit()
         except nvml.NVMLError as error:
-            return f"nvmlInit: {masks.text(str(error))}"
+            why = f"nvmlInit: {masks.text(str(error))}"
+            return Message(why, reasons.NO_NVML) if getattr(error, "value", None) == LIBRARY_NOT_FOUND else why
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         for index in visible_gpus(nvml, visible):
             self._gpus[index] = nvml.nvmlDeviceGetHandleByIndex(index)
         if not self._gpus:
             if visible is None:
-                return "NVML finds no GPU"
-            return f"CUDA_VISIBLE_DEVICES={visible if is_plain(visible) else masks.MASK} leaves no GPU"
+                return Message("NVML finds no GPU", reasons.NO_GPU)
+            return Message(f"CUDA_VISIBLE_DEVICES={visible if is_plain(visible) else masks.MASK} leaves no GPU", reasons.NO_GPU)
         for index, gpu in self._gpus.items():
             for reading in READINGS:
                 self._try(index, gpu, reading)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from feedline.profiler import reasons
+from feedline.profiler.message import Message
 from feedline.profiler.samplers.cgroup import Level, levels
 from feedline.profiler.samplers.source import Rates, Source, reason
 
@@ -36,7 +38,8 @@ class CgroupThrottling(Source):
             except (OSError, ValueError, KeyError) as error:
                 self.missing[f"cgroup {level.folder}"] = reason(error)
         if not self._limited:
-            return "; ".join(self.missing.values()) or f"no CPU quota is set on {' or '.join(str(level.folder) for level in found)}"
+            none = f"no CPU quota is set on {' or '.join(str(level.folder) for level in found)}"
+            return "; ".join(self.missing.values()) or Message(none, reasons.NO_CPU_QUOTA)
         self.units = {"cgroup/throttled": "s/s", "cgroup/throttled_periods": "1"}
         self.read()
         return None

@@ -7,6 +7,7 @@ from pathlib import Path
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
 from feedline.profiler.files import owned
 from feedline.profiler.files.reading import MOST_JSON, json_of, one_line, whole
+from feedline.profiler.reasons import in_old_run
 from feedline.profiler.store.layout import MANIFEST, SCHEMA_VERSION
 
 PROGRAM = "its program"  # what ended a worker that was not needed any more
@@ -24,7 +25,7 @@ class Manifest:
     environment: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     machine: dict[str, object] = field(default_factory=dict)
-    hooks: list[dict[str, object]] = field(default_factory=list)  #: name, attached, why
+    hooks: list[dict[str, object]] = field(default_factory=list)  #: name, attached, why, reason (an identifier: reasons.py)
     loaders: list[dict[str, object]] = field(default_factory=list)  #: kind and settings, in the order they were first used
     training: dict[str, object] = field(default_factory=dict)  #: optimizers, schedulers, norms, samplers (taps/convergence/setup.py)
     pid: int = 0
@@ -62,7 +63,9 @@ class Manifest:
             version = checked(data, Version)["schema_version"]
             if version <= SCHEMA_VERSION:
                 checked(data, ManifestShape)
-                return cls(**{key: value for key, value in data.items() if key in cls.__dataclass_fields__})
+                found = cls(**{key: value for key, value in data.items() if key in cls.__dataclass_fields__})
+                found.hooks = [{"reason": in_old_run(str(hook["why"])), **hook} for hook in found.hooks]
+                return found
         except (OSError, ValueError) as error:
             raise RunDamaged(
                 f"{path} cannot be read ({one_line(error)}): record the run again, or remove this rank's folder to see the others"

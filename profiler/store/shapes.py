@@ -34,10 +34,14 @@ class Machine(TypedDict, total=False):
     cpu_quota: Annotated[float, Meta(gt=0, le=1e6)] | None
 
 
-class Hook(TypedDict):
+class RequiredOfHook(TypedDict):
     name: str
     attached: bool
     why: str
+
+
+class Hook(RequiredOfHook, total=False):
+    reason: str
 
 
 class Anchor(TypedDict):
@@ -128,6 +132,7 @@ class Training(TypedDict, total=False):
     samples: Count
     samples_known: bool
     noise_scale: str
+    noise_scale_reason: str
     fixes: str
     fixes_failed: dict[str, str]
 

@@ -30,8 +30,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from feedline.profiler import clock, masks
+from feedline.profiler import clock, masks, reasons
 from feedline.profiler.events import Stage
+from feedline.profiler.message import Message
 from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.taps.patch import passed_by
 from feedline.profiler.taps.unseen import NoFunctions
@@ -40,7 +41,9 @@ from feedline.profiler.torch_internals import is_profiled, is_traced
 
 NAME, GIVES = "FLOP", "floating-point operations of one training step"
 SWITCH = "FEEDLINE_FLOPS"  # an environment variable; 0: nothing is counted
-UNCOUNTED = "torch counts no FLOP for the operators that ran (custom kernels, a replayed CUDA graph, or element-wise ones only)"
+UNCOUNTED = Message(
+    "torch counts no FLOP for the operators that ran (custom kernels, a replayed CUDA graph, or element-wise ones only)", reasons.NO_FLOP
+)
 WARM_UP = 2  # updates before the step that is counted: what is compiled has been compiled by then
 KEY = "TESTING_ONLY_GenericMode"  # above autograd and autocast; torch itself registers nothing there
 Formula = Callable[..., Any]
@@ -260,7 +263,8 @@ class FlopTap:
         """The training ends."""
         recorder.on_beginning = None
         self._unfollow()
-        self._end(f"the training ended after {self._updates} updates, before one step could be counted")
+        too_few = f"the training ended after {self._updates} updates, before one step could be counted"
+        self._end(Message(too_few, reasons.TOO_FEW_UPDATES))
 
     def begin(self, module: torch.nn.Module | None) -> Counter | None:
         """What a forward (None: a backward) is to be called through; None where it is not to be counted."""

@@ -16,9 +16,10 @@ from typing import Any
 
 import torch
 
-from feedline.profiler import clock, masks, nvtx_ranges
+from feedline.profiler import clock, masks, nvtx_ranges, reasons
 from feedline.profiler.events import Stage
 from feedline.profiler.files import owned
+from feedline.profiler.message import Message
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.record.window import ON_A_GPU, Window
 from feedline.profiler.store.layout import KINETO as FILE
@@ -132,7 +133,7 @@ class KinetoWindow:
     def _why_not(self) -> str | None:
         on_gpu = torch.cuda.is_initialized()
         if self._asked is None and not on_gpu:
-            return "no GPU was used: `feedline run --window SKIP:ACTIVE` records the CPU's operators"
+            return Message("no GPU was used: `feedline run --window SKIP:ACTIVE` records the CPU's operators", reasons.NO_GPU)
         if self._others or is_profiled():
             return "the program runs torch.profiler itself, and there can be only one"
         if on_gpu and nvtx_ranges.listening():

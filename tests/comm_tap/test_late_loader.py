@@ -43,8 +43,8 @@ def test_a_late_rank_of_two_costs_one_number_and_the_throughput_is_of_both(tmp_p
     late = report.comm.late[0]
     assert found.predicted and late.cost_s == pytest.approx(found.cost_s)
     assert 0.03 < found.cost_s < 0.06, "it sleeps 40 ms longer than the other"
-    answers = {one.what: one for one in report.comm.what_if}
-    assert "no late rank" not in answers and answers["rank 1 on time"].gain_s == found.cost_s
+    answers = {(one.id, one.value): one for one in report.comm.what_if}
+    assert ("no_late_rank", None) not in answers and answers["rank_on_time", 1].gain_s == found.cost_s
     assert f"the replay predicts that {seconds(found.cost_s)} of each " in late_of([run], point_of([run]))
     pace = report.throughput
     assert pace.ranks == 2 and pace.all_ranks_samples_per_s == pytest.approx(2 * pace.samples_per_s, rel=0.1)

@@ -60,7 +60,7 @@ def test_what_makes_the_batches_is_named_and_its_time_is_that_of_a_timer_around_
     assert len(names(main)) == 1 and re.search(r"\w+ \(tests/making/\w+\.py:\d+\)", *names(main))
     assert seen_and_own(main, made)[0] == pytest.approx(seen_and_own(main, made)[1], rel=0.15)
     found = finding(report) or finding(report, "too_short")  # beside many other programs, 24 steps may vary too much
-    low, high = (one.value for one in found.evidence if "95 % interval" in one.what)
+    low, high = (one.value for one in found.evidence if one.id == "input_share_end")
     assert low <= input_s(report) / report.step.mean_s <= high
 
 

@@ -93,7 +93,7 @@ def facts(share, busy=0.5, others=0.0, tried=None):
 
 
 def said(cause, share, verdict="Input-bound."):
-    return Said(10, 40, verdict, (cause,), "", share, 0.1)
+    return Said(10, 40, verdict, (cause,), {}, share, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,6 @@ def test_a_share_above_all_is_false():
     assert judge(PROGRAM, verdict, facts(0.3)) == (FALSE, "a share of 132.2 %")
 
 
-def test_an_advice_is_read_as_settings_of_a_loader():
-    assert advised("set num_workers=3 and persistent_workers=True") == {"num_workers": 3, "persistent_workers": True}
-    assert advised("num_workers=0") == {"num_workers": 0, "prefetch_factor": None, "persistent_workers": False}
-    assert advised("read less") == {}
+def test_an_advice_without_workers_takes_what_needs_some_along():
+    assert advised({"num_workers": 3}) == {"num_workers": 3}
+    assert advised({"num_workers": 0}) == {"num_workers": 0, "prefetch_factor": None, "persistent_workers": False}

@@ -38,7 +38,7 @@ def test_what_waits_for_a_cpu_after_the_last_step_is_no_part_of_the_steps(warm_p
 
     first = report["findings"][0]
     assert first["cause"] == "busy_neighbors", report["verdict"]
-    waits = next(one["value"] for one in first["evidence"] if one["what"] == "waiting for a CPU per step")
+    waits = next(one["value"] for one in first["evidence"] if one["id"] == "waiting_for_cpu_s")
     assert 0.2 < waits / report["step"]["mean_s"] < 0.9, report["verdict"]
     assert report["step"]["runqueue_s"] <= waits * 1.001
 

@@ -25,6 +25,7 @@ from feedline.analysis.model import (
 )
 from feedline.analysis.roofline import roofline
 from feedline.profiler.ceilings import Ceiling, Ceilings
+from feedline.profiler.reasons import NO_NVML
 
 MS = 1e-3
 STAGES = {
@@ -121,10 +122,10 @@ def findings() -> list[Finding]:
             Severity.HIGH,
             "images are decoded at 27.6x the pixels the model sees, and decoding takes 68 % of a sample's CPU time",
             [
-                Evidence("decode CPU per sample", 7.92 * MS, "s"),
-                Evidence("decoded / used pixels", 27.55, "1"),
-                Evidence("share of the step without a batch", 0.551, SHARE),
-                Evidence("workers busy, share of their time", 0.981, SHARE),
+                Evidence("decode_cpu_s", "decode CPU per sample", 7.92 * MS, "s"),
+                Evidence("pixels_ratio", "decoded / used pixels", 27.55, "1"),
+                Evidence("input_share", "share of the step without a batch", 0.551, SHARE),
+                Evidence("busy_share", "workers busy, share of their time", 0.981, SHARE),
             ],
             "store the images near the training size (256 px on the short side), or decode only the crop",
             "decode time that does not fall when 50 of the files are resized ahead",
@@ -134,7 +135,7 @@ def findings() -> list[Finding]:
             "float32_on_host",
             Severity.LOW,
             "batches are float32 made from uint8 pictures: four times the bytes through transport, pinning and copy",
-            [Evidence("batch size in memory", 19_267_584, "B"), Evidence("copy to the device", 6.05 * MS, "s")],
+            [Evidence("batch_bytes", "batch size in memory", 19_267_584, "B"), Evidence("copy_s", "copy to the device", 6.05 * MS, "s")],
             "ship uint8 and normalise on the device",
             "transport and copy times that do not fall with uint8 batches",
             20.371 * MS,
@@ -143,7 +144,7 @@ def findings() -> list[Finding]:
             "epoch_restart",
             Severity.INFO,
             "each epoch restarts its workers, 1.4 s",
-            [Evidence("start", 1.4, "s")],
+            [Evidence("first_batch_s", "start", 1.4, "s")],
             "persistent_workers=True",
             "",
             2.3228 * MS,
@@ -218,7 +219,7 @@ def without_roofline(columns: int = 600) -> Report:
             Hook("PIL", True, "read and decode"),
             Hook("cv2.imread", False, "cv2 was imported as `from cv2 import imread` before feedline could see it; "
                  "read and decode of train.py:41 are one span"),
-            Hook("gpu", False, "nvmlInit: NVML Shared Library Not Found"),
+            Hook("gpu", False, "nvmlInit: NVML Shared Library Not Found", NO_NVML),
             Hook("schedstat", True, "waiting for CPU"),
         ],
         notes=["physical bytes are those of the worker threads; reads by helper threads are not in them"],
@@ -256,7 +257,7 @@ def unmeasured() -> Report:
     assert made.workers
     blind = {stage: Cost(c.wall_s, None, None, None, None, None) for stage, c in made.workers.per_sample.items()}
     gauge = replace(made.gauges[0], values=[math.nan, *made.gauges[0].values[1:]])
-    evidence = Finding("x", Severity.LOW, "a figure is missing", [Evidence("ratio", math.inf, "1")])
+    evidence = Finding("x", Severity.LOW, "a figure is missing", [Evidence("ratio", "ratio", math.inf, "1")])
     unknown = replace(made.workers, per_sample=blind, busy_share=None, idle_share=None, fetch_cv=None, sample_wall_histogram=[])
     return replace(made, workers=unknown, gauges=[gauge], findings=[evidence], run=replace(made.run, state="cut", exit_code=None))
 
@@ -275,10 +276,10 @@ def nasty() -> Report:
         verdict=NASTY,
         run=replace(made.run, name="undecodable\udcff", path="runs/it's <here>", command=[NASTY, "\u2028"]),
         workers=replace(made.workers, operations=operations),
-        findings=[replace(made.findings[0], cause=NASTY, says=NASTY, fix=NASTY, evidence=[Evidence(NASTY, 1.0, NASTY)])],
+        findings=[replace(made.findings[0], cause=NASTY, says=NASTY, fix=NASTY, evidence=[Evidence(NASTY, NASTY, 1.0, NASTY)])],
         loaders=[replace(loader(0), kind=NASTY, settings={NASTY: object(), "dataset": NASTY})],
         gauges=[replace(made.gauges[0], name=NASTY, unit=NASTY)],
-        hooks=[Hook(NASTY, False, NASTY)],
+        hooks=[Hook(NASTY, False, NASTY, NASTY)],
         convergence=replace(
             made_up_training.summary(), curves=[made_up_training.curve(NASTY, [1.0, 2.0, 3.0])], fixes=NASTY, notes=[NASTY]
         ),
@@ -316,9 +317,18 @@ def four_ranks() -> Report:
              CollectiveKind("broadcast", 4_096, 4, "gloo", 12, None, None, None)]  # fmt: skip
     late = LateRank(3, 1_160, 1_171, 1_200, 52.1 * MS, 49.7 * MS, "wait", 51.8 * MS, "decode", 46.2 * MS, True, False)
     answers = [
-        Prediction("the run itself", 0.1803, 0.179, 0.182, 0.0, ""),
-        Prediction("no late rank", 0.135, 0.131, 0.139, 46.2 * MS, ""),
-        Prediction("buckets of 100 MiB", None, None, None, 0.0, "all buckets are about as large, so what one more costs cannot be told"),
+        Prediction("as_it_was", None, "the run itself", 0.1803, 0.179, 0.182, 0.0, ""),
+        Prediction("no_late_rank", None, "no late rank", 0.135, 0.131, 0.139, 46.2 * MS, ""),
+        Prediction(
+            "bucket_size",
+            100.0,
+            "buckets of 100 MiB",
+            None,
+            None,
+            None,
+            0.0,
+            "all buckets are about as large, so what one more costs cannot be told",
+        ),
     ]
     network = "all_reduce of 26.2 MB over 4 ranks moves 4.32 GB/s on the bus, 91.0 % of the link's 4.75 GB/s: as much as it can give"
     comm = Communication(kinds, 31e-6, "measured", [late], network, 0.91, answers, ["NCCL 2.27.3: 4 ranks"], [])
@@ -335,7 +345,7 @@ def four_ranks() -> Report:
     other = parts | {"compute_s": 0.865 * total, "hidden_wait_s": 0.0, "exposed_wait_s": 0.0}
     one = {"steps": 1200, "mean_s": total, "stages": dict(STAGES), "state": "finished"}
     ranks = {str(rank): one | {"comm": other if rank == 3 else parts} for rank in range(4)}
-    blame = Finding("late_rank", Severity.HIGH, "rank 3 and its decode make the others wait", [Evidence("bytes moving", 9.1 * MS, "s")],
+    blame = Finding("late_rank", Severity.HIGH, "rank 3 and its decode make the others wait", [Evidence("transfer_s", "bytes moving", 9.1 * MS, "s")],
                     "give it what the others have", "the same elsewhere", 46.2 * MS, Blame(3, "wait", "decode"))  # fmt: skip
     return replace(made, ranks=ranks, comm=comm, findings=[blame, *made.findings[1:]])
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from feedline.analysis.convergence.model import ConvergenceSummary, CurvePoints, NoiseOverTraining, NoiseWindow, TimeToTarget
 from feedline.analysis.convergence.price import price
 from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.profiler.reasons import ONE_GRADIENT
 
 EPOCH, BATCH, UPDATES = 50_000, 512, 9_800
 
@@ -61,7 +62,7 @@ def wrong() -> list[Finding]:
             "same_data",
             Severity.HIGH,
             "all 4 ranks train on the same samples: |g_part|^2 / |g_mean|^2 is 1.000 in all 9,800 updates",
-            [Evidence("|g_part|^2 / |g_mean|^2, median", 1.0, "1")],
+            [Evidence("part_over_mean", "|g_part|^2 / |g_mean|^2, median", 1.0, "1")],
             "give each rank its own samples: DataLoader(..., sampler=DistributedSampler(dataset))",
             "indices of the ranks' samples that differ within an update",
         ),
@@ -81,7 +82,7 @@ def summary() -> ConvergenceSummary:
 def without_scale() -> ConvergenceSummary:
     """One process that does not accumulate, with a constant loss and nothing else."""
     why = "the noise scale needs gradients of parts of an update: several ranks, or gradient accumulation over two micro-batches or more"
-    unseen = NoiseOverTraining(None, None, None, why, "", [], 0)
+    unseen = NoiseOverTraining(None, None, None, why, "", [], 0, ONE_GRADIENT)
     return replace(summary(), curves=[curve("train loss", [0.7] * 40)], noise=unseen, price=price(unseen, BATCH), workers=[], fixes="")
 
 

@@ -1,6 +1,7 @@
 """What holds for every run, however little of it could be measured."""
 
 import math
+import re
 
 from hypothesis import given, settings
 from rules.any_facts import any_facts
@@ -27,7 +28,9 @@ def test_every_finding_can_be_shown(facts):
     for finding in findings:
         assert finding.says and finding.fix and finding.disproof and finding.evidence
         assert finding.cost_s >= 0 and all(math.isfinite(evidence.value) for evidence in finding.evidence)
-        assert all(evidence.unit == SHARE for evidence in finding.evidence if "share" in evidence.what)
+        assert all((evidence.unit == SHARE) == ("share" in evidence.id) for evidence in finding.evidence if evidence.id != "fetch_cv")
+        assert len({(evidence.id, evidence.of) for evidence in finding.evidence}) == len(finding.evidence)
+        assert all(re.fullmatch(r"[a-z0-9_]+", evidence.id) for evidence in finding.evidence)
     assert verdict(findings, facts).endswith(".")
 
 

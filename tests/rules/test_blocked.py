@@ -20,7 +20,7 @@ def test_what_samples_wait_for_is_named_with_its_own_fix(kind):
 
     assert (finding.cause, finding.severity) == ("blocked", Severity.HIGH)
     assert finding.fix.startswith(FIX[kind])
-    assert {e.what: e.value for e in finding.evidence}[f"of a sample's time: {kind}"] == pytest.approx(12.0 / 16.8)
+    assert {(e.id, e.of): e.value for e in finding.evidence}["blocked_by_share", kind] == pytest.approx(12.0 / 16.8)
 
 
 def test_too_few_looks_leave_unknown_what_it_is():

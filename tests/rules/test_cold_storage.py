@@ -15,7 +15,7 @@ def test_samples_blocked_on_the_disk_are_a_finding():
     assert (finding.cause, finding.severity) == ("cold_storage", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 0.6)
     assert "60.0 % of their time: 100 kB of each" in finding.says
-    assert {e.what: e.value for e in finding.evidence}["bytes from the disk per second"] == pytest.approx(100e3 * 32 / 0.1609, rel=0.01)
+    assert {e.id: e.value for e in finding.evidence}["disk_bytes_per_s"] == pytest.approx(100e3 * 32 / 0.1609, rel=0.01)
 
 
 def test_memory_maps_show_as_page_faults():

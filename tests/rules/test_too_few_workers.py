@@ -23,9 +23,9 @@ def test_batches_that_are_cheaper_to_make_than_to_receive_need_no_workers():
 
 
 def test_receiving_a_batch_is_named_where_it_was_not_measured():
-    evidence = {e.what: e.value for e in check(without_workers(batch_tensors=2.0)).evidence}
+    evidence = {(e.id, e.of): e.value for e in check(without_workers(batch_tensors=2.0)).evidence}
 
-    least, most = (evidence[f"receiving them from workers, at {end} (not measured in this run)"] for end in ("least", "most"))
+    least, most = (evidence["receiving_s", end] for end in ("lower", "upper"))
     assert 0.2e-3 < least < most < 3e-3
 
 
@@ -37,7 +37,7 @@ def test_workers_that_make_batches_slower_than_the_step_uses_them_are_too_few():
     finding = check(waiting(36.0, sample=SLOW, maker={"idle_share": 0.01}))
 
     assert finding.cost_s == pytest.approx(544e-3 / 4 - 100.4e-3, abs=1e-3)
-    assert {e.what: e.value for e in finding.evidence}["making a batch (S)"] == pytest.approx(0.544)
+    assert {e.id: e.value for e in finding.evidence}["batch_s"] == pytest.approx(0.544)
     assert "num_workers=7" in finding.fix  # ceil(1.15 * 544 / 100)
 
 

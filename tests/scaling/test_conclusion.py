@@ -36,7 +36,7 @@ def test_a_prediction_stands_with_its_interval_and_beside_the_most_ranks_measure
 
 
 def test_a_late_rank_and_a_busy_machine_are_part_of_it():
-    busy = rows([Point(1, 100.0), Point(2, 160.0, notes=("a main thread stood without a CPU for 20 % of its steps: ...",))])
+    busy = rows([Point(1, 100.0), Point(2, 160.0, without_cpu=0.2)])
     said = conclude(busy, "samples/s", [], "with 2 ranks, rank 1 is 40 ms late", [])
 
     assert "With 2 ranks, rank 1 is 40 ms late. Ranks waited for CPUs while this was measured" in said

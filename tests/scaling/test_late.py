@@ -36,7 +36,7 @@ def test_one_of_ten_ranks_that_is_always_late_is_named(synthetic, tmp_path, monk
 def test_what_it_costs_is_what_the_report_says_and_a_bound_only_where_the_replay_refuses():
     comm = compare(train(Training(ranks=12, late=always(LATE, range(30), "wait", 40.0))).ranks).communication
     point = Point(12, 1000.0, batch=20.0)
-    (told,) = [one for one in comm.what_if if one.what == f"rank {LATE} on time"]
+    (told,) = [one for one in comm.what_if if (one.id, one.value) == ("rank_on_time", LATE)]
     (worst,) = comm.late
 
     refused = replace(comm, what_if=[], late=[replace(worst, cost_s=None)])

@@ -140,7 +140,7 @@ def test_shares_among_the_evidence_of_a_trace_are_percentages(two, tmp_path, cap
     page = (tmp_path / "run" / "report.html").read_text()
     report = json.loads((tmp_path / "run" / "report.json").read_text())
 
-    stall = next(one for finding in report["findings"] for one in finding["evidence"] if one["what"] == "input stall")
+    stall = next(one for finding in report["findings"] for one in finding["evidence"] if one["id"] == "input_share")
     assert stall["unit"] == "share" and 0 < stall["value"] < 1
     assert f"- input stall: {100 * stall['value']:.1f} %\n" in said
     assert f'input stall</th><td class="n">{100 * stall["value"]:.1f} %</td>' in page

@@ -23,10 +23,10 @@ class Bar:
     told: Any
     finding: Any = None
 
-    def evidence(self, end: str, otherwise: float | None = None) -> float:
-        """What the finding shows under a name with this end."""
-        found = [one["value"] for one in self.finding["evidence"] if one["what"].endswith(end)]
-        assert found or otherwise is not None, f"{self.finding['cause']} has no evidence '{end}'"
+    def evidence(self, id: str, otherwise: float | None = None) -> float:
+        """What the finding shows of it."""
+        found = [one["value"] for one in self.finding["evidence"] if one["id"] == id]
+        assert found or otherwise is not None, f"{self.finding['cause']} has no evidence '{id}'"
         return float(found[0]) if found else float(otherwise or 0.0)
 
     @property
@@ -257,8 +257,7 @@ def by_share(*stages: str, operations: frozenset[str] = frozenset(), of: Formula
 
 def elsewhere(bar: Bar) -> list[str]:
     """What samples are said to wait for that is not storage."""
-    begin = "of a sample's time: "
-    return [one["what"].removeprefix(begin) for one in bar.finding["evidence"] if one["what"].startswith(begin)]
+    return [one["of"] for one in bar.finding["evidence"] if one["id"] == "blocked_by_share"]
 
 
 def helpers(bar: Bar) -> float:
@@ -268,22 +267,23 @@ def helpers(bar: Bar) -> float:
 
 def too_long(bar: Bar) -> float:
     """What a stage takes of the step beyond what it should, and all that runs on the same threads."""
-    stage, per_time = re.split(r" per (?:sample|batch|step)$", bar.finding["evidence"][0]["what"])[0], bar.finding["evidence"][0]["value"]
+    (stage,) = (one["of"] for one in bar.finding["evidence"] if one["id"] == "wall_s")
+    per_time = bar.evidence("wall_s")
     in_kernel = per_time / bar.cost("total", "cpu_s") if bar.cost("total", "cpu_s") else 0.0
     of_step = {
         "transport": bar.transport,
         "pin": bar.stage("pin"),
         "copy": (bar.told["step"]["gpu_stages"] or {}).get("copy", 0.0),
-        "the kernel": bar.making * min(1.0, in_kernel),
+        "kernel": bar.making * min(1.0, in_kernel),
     }
     took = of_step.get(stage, bar.making * bar.of_sample(stage))
-    return took * max(0.0, 1 - bar.evidence("take at most") / per_time) + bar.evidence("on the same threads", 0.0)
+    return took * max(0.0, 1 - bar.evidence("expected_s") / per_time) + bar.evidence("model_s", 0.0)
 
 
 def of_calls(bar: Bar) -> float:
     """Share of reading that is blocked, or takes 30 µs of CPU time per read: the rest is spent on what was read."""
     cpu, blocked = bar.cost("read", "cpu_s"), bar.cost("read", "blocked_s")
-    return (blocked + min(cpu, 30e-6 * bar.evidence("reads per sample"))) / (blocked + cpu) if cpu else 1.0
+    return (blocked + min(cpu, 30e-6 * bar.evidence("reads"))) / (blocked + cpu) if cpu else 1.0
 
 
 def moved_twice(bar: Bar, taking: float, sent: float, most: float, *stages: str) -> float:
@@ -321,8 +321,8 @@ def least_exposed(bar: Bar) -> float:
 def of_late_rank(bar: Bar) -> float:
     """What the replay answers, else what it says of the rank, else what the rank waits that waits most."""
     comm, late = bar.told["comm"], bar.told["comm"]["late"][0]
-    question = f"rank {late['rank']} on time" if late["persistent"] else "no late rank"
-    answers = [one["gain_s"] for one in comm["what_if"] if one["what"] == question and one["step_s"] is not None]
+    question = ("rank_on_time", late["rank"]) if late["persistent"] else ("no_late_rank", None)
+    answers = [one["gain_s"] for one in comm["what_if"] if (one["id"], one["value"]) == question and one["step_s"] is not None]
     own = [late["cost_s"]] if late["persistent"] and late["cost_s"] is not None else []
     return [*answers, *own, max(of_ranks(bar.told, "hidden_wait_s", "exposed_wait_s"))][0]
 

@@ -31,7 +31,10 @@ def whole_data(recorded: Recorded) -> Finding | None:
             f"({sampler.get('kind')}), {order} "
             f"of all ranks is {recorded.ranks} epochs, and schedules in epochs are as much too long. "
             "It is right where the program gave each rank a part of its own",
-            evidence=[Evidence("samples drawn by a rank in an epoch", drawn, "samples"), Evidence("in its data set", of, "samples")],
+            evidence=[
+                Evidence("epoch_samples_of_rank", "samples drawn by a rank in an epoch", drawn, "samples"),
+                Evidence("dataset_samples", "in its data set", of, "samples"),
+            ],
             fix="DataLoader(..., sampler=DistributedSampler(dataset)), and sampler.set_epoch(epoch) each epoch",
             disproof="data sets of the ranks that have no sample in common",
         )
@@ -49,7 +52,7 @@ def missing_set_epoch(recorded: Recorded) -> Finding | None:
             Severity.LOW,
             says=f"{sampler.get('kind')} was gone through {count(epochs)} times in one and the same order: set_epoch was not called, "
             "so every batch holds the same samples in every epoch",
-            evidence=[Evidence("epochs", epochs, "epochs"), Evidence("orders", 1, "orders")],
+            evidence=[Evidence("epochs", "epochs", epochs, "epochs"), Evidence("orders", "orders", 1, "orders")],
             fix="sampler.set_epoch(epoch) before each epoch's loop",
             disproof="indices that differ between two epochs",
         )

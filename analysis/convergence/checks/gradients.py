@@ -26,9 +26,9 @@ def same_data(recorded: Recorded) -> Finding | None:
         says=f"{who} the same samples: |g_part|^2 / |g_mean|^2 is 1.000 in all {count(len(ratio))} updates, and distinct samples make it "
         "larger. What was meant as a larger batch is the small one, made several times",
         evidence=[
-            Evidence("|g_part|^2 / |g_mean|^2, median", float(np.median(ratio)), "1"),
-            Evidence("its largest distance from 1", float(np.abs(ratio - 1).max()), "1"),
-            Evidence("updates", len(ratio), "updates"),
+            Evidence("part_over_mean", "|g_part|^2 / |g_mean|^2, median", float(np.median(ratio)), "1"),
+            Evidence("largest_distance", "its largest distance from 1", float(np.abs(ratio - 1).max()), "1"),
+            Evidence("updates", "updates", len(ratio), "updates"),
         ],
         fix="draw a new micro-batch for each backward"
         if micro
@@ -55,7 +55,7 @@ def sum_not_mean(recorded: Recorded) -> Finding | None:
         says=f"gradients are added up over {norms.parts} ranks, not averaged: "
         f"|g_whole|^2 is {number(longer)} times |g_part|^2, and a mean is never longer than its parts. The rate is {norms.parts} times "
         "what it says",
-        evidence=[Evidence("|g_whole|^2 / |g_part|^2", longer, "1"), Evidence("parts", norms.parts, "parts")],
+        evidence=[Evidence("whole_over_part", "|g_whole|^2 / |g_part|^2", longer, "1"), Evidence("parts", "parts", norms.parts, "parts")],
         fix=f"divide by {norms.parts}: ReduceOp.AVG, or grad.div_(world_size), or divide the rate by it and say so",
         disproof="a loss that is meant as a sum over the samples, with a rate made for that",
     )

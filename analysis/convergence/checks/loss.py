@@ -22,7 +22,7 @@ def not_finite(recorded: Recorded) -> Finding | None:
         "not_finite",
         Severity.HIGH,
         says=f"the loss was NaN or infinite {count(len(bad))} times, at first after {count(int(curve.updates[bad[0]]))} updates",
-        evidence=[Evidence("values that are not finite", len(bad), "values"), _last_finite(curve, int(bad[0]))],
+        evidence=[Evidence("not_finite", "values that are not finite", len(bad), "values"), _last_finite(curve, int(bad[0]))],
         fix="warm the rate up, clip gradients, and look for log(0), division by 0 and float16 overflow at that update",
         disproof="a batch whose own loss is not finite at a fresh model: then it is the data",
     )
@@ -30,7 +30,7 @@ def not_finite(recorded: Recorded) -> Finding | None:
 
 def _last_finite(curve: Curve, before: int) -> Evidence:
     values = curve.values[:before]
-    return Evidence("loss before", float(values[-1]) if len(values) else float("nan"), "1")
+    return Evidence("loss_before", "loss before", float(values[-1]) if len(values) else float("nan"), "1")
 
 
 def skipped_steps(recorded: Recorded) -> Finding | None:
@@ -45,7 +45,7 @@ def skipped_steps(recorded: Recorded) -> Finding | None:
         Severity.of(skipped / tried),
         says=f"the gradient scaler skipped {count(skipped)} of {count(tried)} updates ({share(skipped / tried)}), "
         "because gradients overflowed",
-        evidence=[Evidence("share of updates skipped", skipped / tried, SHARE)],
+        evidence=[Evidence("skipped_share", "share of updates skipped", skipped / tried, SHARE)],
         fix="bfloat16 instead of float16, clip gradients after unscale_, or warm the rate up",
         disproof="skipped updates that all lie in the first hundred",
     )

@@ -28,7 +28,7 @@ def layerwise_without_decay(recorded: Recorded) -> Finding | None:
             Severity.LOW,
             says=f"{kind} of {module} runs with weight decay 0 on {len(bare)} of {len(groups)} groups that hold matrices: "
             f"several libraries leave out the trust ratio then, and it is {plain} under another name",
-            evidence=[Evidence("groups without weight decay", len(bare), "groups")],
+            evidence=[Evidence("groups_without_decay", "groups without weight decay", len(bare), "groups")],
             fix="give it a weight decay, however small, or always_adapt=True where the library has it; feedline's adapts either way",
             disproof="layers whose update divided by their weight's norm is the same",
         )
@@ -66,7 +66,10 @@ def sync_batch_norm(recorded: Recorded) -> Finding | None:
         Severity.LOW if wanted else Severity.INFO,
         says=f"{synced} SyncBatchNorm layers take their statistics over all {recorded.ranks} ranks, {why}: the noise of small groups, "
         "which regularises, is gone, each layer waits for all ranks, and the ranks' gradients are not independent",
-        evidence=[Evidence("SyncBatchNorm layers", synced, "layers"), Evidence("samples of a rank in an update", part, "samples")],
+        evidence=[
+            Evidence("sync_batchnorm_layers", "SyncBatchNorm layers", synced, "layers"),
+            Evidence("samples_of_rank", "samples of a rank in an update", part, "samples"),
+        ],
         fix="leave out convert_sync_batchnorm: BatchNorm over a rank's own samples is ghost batch norm already",
         disproof="a validation loss that is worse without it at equal samples",
     )

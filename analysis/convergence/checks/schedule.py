@@ -36,7 +36,7 @@ def schedule_in_steps(recorded: Recorded) -> Finding | None:
             "schedule_in_steps",
             Severity.HIGH,
             says=f"{kind} {what}, and the training made {count(steps)}. A schedule in steps does not know that the batch has changed",
-            evidence=[Evidence("steps it was told", horizon, "steps"), Evidence("steps made", steps, "steps")],
+            evidence=[Evidence("schedule_steps", "steps it was told", horizon, "steps"), Evidence("steps", "steps made", steps, "steps")],
             fix=f"count in samples or epochs: {kind} over len(loader) * epochs steps, here {count(steps)}",
             disproof="a training that was meant to stop before its schedule does",
         )
@@ -57,7 +57,10 @@ def rate_at_top(recorded: Recorded) -> Finding | None:
         Severity.INFO,
         says=f"the training ended at {share(values[-1] / values.max())} of its highest rate, although {', '.join(kinds)} is there to "
         "take it down: the loss still has the noise of a high rate in it",
-        evidence=[Evidence("last rate", float(values[-1]), "1"), Evidence("highest rate", float(values.max()), "1")],
+        evidence=[
+            Evidence("last_rate", "last rate", float(values[-1]), "1"),
+            Evidence("highest_rate", "highest rate", float(values.max()), "1"),
+        ],
         fix="call scheduler.step() as often as the schedule counts, or shorten it to the training",
         disproof="a loss that does not fall when the rate goes down for the last tenth",
     )

@@ -77,8 +77,8 @@ def frame_of(made: Roofline) -> Frame:
 
 def role(made: Roofline, roof: Roof) -> str:
     """How its line is drawn: ``nearest``, ``next``, ``bound``, or ``part`` (of something, or an alternative)."""
-    if roof.binds and roof.name in (made.nearest, made.next):
-        return "nearest" if roof.name == made.nearest else "next"
+    if roof.id in (made.nearest_id, made.next_id):
+        return "nearest" if roof.id == made.nearest_id else "next"
     return "bound" if roof.binds else "part"
 
 
@@ -101,7 +101,7 @@ def _roof(frame: Frame, made: Roofline, index: int, label: float) -> Markup:
         x="100%",
         class_="beside",
     )
-    color = f" c-{roof.name}" if roof.name in COLORS else ""
+    color = f" c-{roof.id}" if roof.id in COLORS else ""
     lines = [tag("line", class_="line", **ends), tag("line", class_="hit", **ends)]
     return tag("g", *lines, beside, class_=f"roof {role(made, roof)} of-{roof.kind}{color}", data_tip=tip)
 

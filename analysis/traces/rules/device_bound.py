@@ -20,6 +20,9 @@ def check(facts: TraceFacts) -> Finding | None:
         CAUSE,
         Severity.INFO,
         says=f"the device computes {share(part)} of {facts.whole}{where}: faster kernels or lower precision help, a faster input does not",
-        evidence=[Evidence("computing", part, SHARE), *([Evidence(f"busy time in {name}", top.busy_share, SHARE)] if top else [])],
+        evidence=[
+            Evidence("compute_share", "computing", part, SHARE),
+            *([Evidence("kernel_share", f"busy time in {name}", top.busy_share, SHARE, name)] if top else []),
+        ],
         disproof="a device that draws far less than its power limit while it computes",
     )

@@ -24,8 +24,8 @@ def check(facts: TraceFacts) -> Finding | None:
         says=f"copies take {share(part)} of {facts.whole} beyond computing"
         + (f", {share(pageable / total)} of those to the device from pageable memory" if slow else ""),
         evidence=[
-            Evidence("exposed copies", part, SHARE),
-            *([Evidence(f"copied to the device {facts.in_steps}", nbytes, "B")] if nbytes else []),
+            Evidence("exposed_copy_share", "exposed copies", part, SHARE),
+            *([Evidence("copied_bytes", f"copied to the device {facts.in_steps}", nbytes, "B")] if nbytes else []),
         ],
         fix="pin_memory=True in the loader and .to(device, non_blocking=True)"
         if slow

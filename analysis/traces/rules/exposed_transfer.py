@@ -32,6 +32,7 @@ def check(facts: TraceFacts) -> Finding | None:
     kinds = _kinds(facts)
     hidden = facts.shown.gpu.overlap_pct_of_comm
     alone = facts.between is None or not facts.between.waiting
+    exposed = "exposed per step" if facts.shown.basis.steps else "exposed"
     which = "one rank's trace" if facts.between is None else "these traces"
     unsplit = f", waiting for other ranks included: {which} cannot tell the two apart" if alone else ""
     return Finding(
@@ -40,9 +41,13 @@ def check(facts: TraceFacts) -> Finding | None:
         says=f"communication that no computing covers takes {share(part)} of {facts.whole}, "
         f"{seconds(cost_s)}{_told(kinds)}{unsplit}{_least(facts)}",
         evidence=[
-            Evidence("exposed communication", part, SHARE),
-            *([Evidence("communication that runs beside computing", hidden / 100, SHARE)] if hidden is not None else []),
-            *(Evidence(f"exposed per step: {name}" if facts.shown.basis.steps else f"exposed: {name}", took, "s") for name, took in kinds),
+            Evidence("exposed_transfer_share", "exposed communication", part, SHARE),
+            *(
+                [Evidence("hidden_transfer_share", "communication that runs beside computing", hidden / 100, SHARE)]
+                if hidden is not None
+                else []
+            ),
+            *(Evidence("exposed_s", f"{exposed}: {name}", took, "s", name) for name, took in kinds),
         ],
         fix="ingest all ranks' traces together: feedline can then separate transfer time from waiting time"
         if alone

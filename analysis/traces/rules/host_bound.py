@@ -22,9 +22,9 @@ def check(facts: TraceFacts) -> Finding | None:
         says=f"the device waits {share(part)} of {facts.whole} for the host, which runs operators and launches kernels one by one "
         f"({kernels:,} kernels {facts.in_steps}, {seconds(mean)} on average)",
         evidence=[
-            Evidence("device idle while the host worked", part, SHARE),
-            Evidence(f"kernels {facts.in_steps}", kernels, ""),
-            Evidence("mean kernel", mean, "s"),
+            Evidence("host_launch_share", "device idle while the host worked", part, SHARE),
+            Evidence("kernels", f"kernels {facts.in_steps}", kernels, ""),
+            Evidence("mean_kernel_s", "mean kernel", mean, "s"),
         ],
         fix="torch.compile or CUDA graphs, fused optimizers (fused=True), larger batches; the table of operators shows which launches most",
         disproof="a step that is as long with torch.compile(mode='reduce-overhead')",

@@ -22,11 +22,15 @@ def check(facts: TraceFacts) -> Finding | None:
         says=f"{who} {share(part)} of {facts.whole} because the main thread waits for its loader"
         f"; with batches always ready, the same work would be at most {number(1 / (1 - part))} times as fast",
         evidence=[
-            Evidence("input stall", part, SHARE),
-            *([Evidence("share of all idle time of the device", idle / 100, SHARE)] if idle is not None else []),
-            Evidence(f"batches waited for {facts.in_steps}", found.calls, ""),
+            Evidence("input_share", "input stall", part, SHARE),
+            *([Evidence("share_of_idle", "share of all idle time of the device", idle / 100, SHARE)] if idle is not None else []),
+            Evidence("batches", f"batches waited for {facts.in_steps}", found.calls, ""),
             *(
-                [Evidence("in the loader per batch, the device working or not", found.loader_ns / 1e9 / found.calls, "s")]
+                [
+                    Evidence(
+                        "loader_s_per_batch", "in the loader per batch, the device working or not", found.loader_ns / 1e9 / found.calls, "s"
+                    )
+                ]
                 if found.calls
                 else []
             ),

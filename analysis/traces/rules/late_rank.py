@@ -37,9 +37,9 @@ def check(facts: TraceFacts) -> Finding | None:
         says=f"rank {waiter} waits {share(part)} of {facts.whole} for other ranks, above all for rank {late.rank}{sure}, which is the last "
         f"in {last} of {len(between.meetings.last)} collectives, {seconds(late.late_s)} late{why}",
         evidence=[
-            Evidence(f"rank {waiter} waits for other ranks", part, SHARE),
-            Evidence("collectives in which the late rank was the last", last, ""),
-            Evidence(f"the longest wait, of rank {most}", facts.share("waiting_for_rank", most), SHARE),
+            Evidence("waiting_for_rank_share", f"rank {waiter} waits for other ranks", part, SHARE, str(waiter)),
+            Evidence("last_in", "collectives in which the late rank was the last", last, ""),
+            Evidence("longest_wait_share", f"the longest wait, of rank {most}", facts.share("waiting_for_rank", most), SHARE, str(most)),
         ],
         fix=FIXES.get(late.phase, f"look at what only rank {late.rank} does"),
         disproof=f"waiting that stays as long when rank {late.rank} runs on another machine with other data",

@@ -17,7 +17,7 @@ def check(facts: TraceFacts) -> Finding | None:
         CAUSE,
         weight,
         says=f"the device is idle {share(part)} of {facts.whole} while the host waits for it in synchronising calls",
-        evidence=[Evidence("device idle while the host synchronised", part, SHARE)],
+        evidence=[Evidence("synchronisation_share", "device idle while the host synchronised", part, SHARE)],
         fix="read results back less often (.item(), .cpu(), printing the loss, boolean masks in a model), copy with non_blocking=True",
         disproof="a step that is as long without logging and metrics",
         cost_s=facts.cost_s("synchronisation"),

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 
-PREFIX = "communication by "
+from feedline.profiler import reasons
+from feedline.profiler.message import Message
+
 UNSEEN = {
     "horovod.torch": ("Horovod", "it has queues and threads of its own"),
     "byteps.torch": ("BytePS", "it has queues and threads of its own"),
@@ -17,7 +19,8 @@ def attach(when_imported: Callable[[str, Callable[[], None]], None], tell: Calla
     """Have each of them told once it is imported."""
 
     def told(name: str, why: str) -> Callable[[], None]:
-        return lambda: tell(PREFIX + name, False, f"not seen, {why}: its time counts as the stage that it happens in, or as none")
+        said = f"not seen, {why}: its time counts as the stage that it happens in, or as none"
+        return lambda: tell(f"communication by {name}", False, Message(said, reasons.OTHER_LIBRARY))
 
     for module, (name, why) in UNSEEN.items():
         when_imported(module, told(name, why))

@@ -21,8 +21,9 @@ from typing import Any, Protocol
 
 import torch
 
-from feedline.profiler import masks
+from feedline.profiler import masks, reasons
 from feedline.profiler.events import Flag
+from feedline.profiler.message import Message
 from feedline.profiler.ranks import place
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence.later import Later
@@ -32,7 +33,10 @@ from feedline.profiler.taps.unseen import unseen
 SHARE, FIRST_S = 0.015, 60.0  # of the training's time, and seconds until it is halved
 SELDOM = 64  # one update in so many is measured whatever it costs
 LOOKS = 8  # measured updates between two looks at what they cost
-NEEDS = "the noise scale needs gradients of parts of an update: several ranks, or gradient accumulation over two micro-batches or more"
+NEEDS = Message(
+    "the noise scale needs gradients of parts of an update: several ranks, or gradient accumulation over two micro-batches or more",
+    reasons.ONE_GRADIENT,
+)
 FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
 Tensors = list[torch.Tensor]
 WhenImported = Callable[[str, Callable[[], None]], None]  # library, what is done once the program has imported it
@@ -58,7 +62,7 @@ class Norms:
 
     def __init__(self, counts: Counts, later: Later) -> None:
         self._counts, self._later = counts, later
-        self.why = NEEDS
+        self.why: str = NEEDS
         self.scaled = False  # a GradScaler is in use
         self._ranks = place().world_size
         self._optimizer: Any = lambda: None  # a weak reference

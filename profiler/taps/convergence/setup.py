@@ -15,6 +15,7 @@ scaler       {"kind": "GradScaler", "skipped": 3} | absent         skipped: upda
 updates, samples     in all, on this rank; absent in a run that was killed
 samples_known        false: samples are rows that the model was given (taps/convergence/samples.py)
 noise_scale  why no gradient norms were seen; "" where some were
+noise_scale_reason  the same as an identifier, where something depends on it (reasons.py)
 """
 
 import functools
@@ -26,6 +27,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader
 
 from feedline.profiler import clock
+from feedline.profiler.message import id_of
 from feedline.profiler.record.beginnings import Numbers
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.loader_settings import length
@@ -125,6 +127,7 @@ class Setup:
             "norms": dict(self._norms),
             "samplers": sampler_facts(self._samplers),
             "noise_scale": why_no_norms,
+            "noise_scale_reason": id_of(why_no_norms),
         }
         if self.scaler is not None:
             described["scaler"] = {"kind": type(self.scaler).__name__, "skipped": self.skipped}

@@ -56,7 +56,7 @@ class Attached:
             library.install(tap, module)
         except Exception as error:
             tap.undo()
-            self._tell(library, False, str(error) if isinstance(error, NotPossible) else masks.error(error))
+            self._tell(library, False, error.why if isinstance(error, NotPossible) else masks.error(error))
         else:
             self._taps[library.name] = tap
             self._tell(library, True, "; ".join([library.gives, *tap.left]))

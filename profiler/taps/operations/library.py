@@ -14,7 +14,15 @@ from feedline.profiler.taps.patch import Patches
 
 
 class NotPossible(Exception):
-    """A library that no tap can see into; the text says why, and what sees it instead."""
+    """A library that no tap can see into.
+
+    Attributes:
+        why: that is so, and what sees it instead.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,12 @@
 from collections.abc import Callable
 from types import ModuleType
 
+from feedline.profiler import reasons
+from feedline.profiler.message import Message
 from feedline.profiler.taps.operations.library import Library, NotPossible, Tap
 
 COUNTERS = "the counters of CPU time, run-queue delay and bytes see what it does"
+EVERYTHING = f"open(...).read() is not replaced, every import and log file goes through it; {COUNTERS}"
 
 
 def unseen(name: str, module: str, why: str) -> Library:
@@ -17,6 +20,6 @@ def unseen(name: str, module: str, why: str) -> Library:
 
 
 LIBRARIES = (
-    unseen("open", "builtins", f"open(...).read() is not replaced, every import and log file goes through it; {COUNTERS}"),
+    unseen("open", "builtins", Message(EVERYTHING, reasons.NOT_REPLACED)),
     unseen("lmdb", "lmdb", f"Transaction.get belongs to an immutable type and reads by page faults; {COUNTERS}"),
 )
