@@ -8,7 +8,7 @@ import numpy.typing as npt
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.events import Stage
 from feedline.profiler.store.columns import Records
-from feedline.profiler.store.read import Process
+from feedline.profiler.store.segment_reader import Process
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.columns import Records, view
-from feedline.profiler.store.read import Process
+from feedline.profiler.store.segment_reader import Process
 from feedline.profiler.turns import Turns
 
 

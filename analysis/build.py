@@ -34,7 +34,8 @@ from feedline.profiler.events import Stage
 from feedline.profiler.message import Message, reworded
 from feedline.profiler.samplers.gauges import Gauges, read_gauges
 from feedline.profiler.store.layout import GAUGES
-from feedline.profiler.store.read import Process, Rank, Run
+from feedline.profiler.store.read import Rank, Run
+from feedline.profiler.store.segment_reader import Process
 
 UNKNOWN = (nothing_trained.CAUSE, too_short.CAUSE)  # findings that say that nothing can be said
 

@@ -6,7 +6,7 @@ from feedline.analysis.model import Flop, Gauge
 from feedline.analysis.steps import Steps
 from feedline.analysis.timeline import IntArray, overlap
 from feedline.profiler.events import Stage
-from feedline.profiler.store.read import Process
+from feedline.profiler.store.segment_reader import Process
 
 FEWEST_READINGS = 3  # of a gauge that is read once a second: fewer say little about the steps
 

@@ -22,7 +22,7 @@ from feedline.analysis.timeline import IntArray, parents
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.noise_scale import NORMAL_975, student
 from feedline.profiler.store.columns import Records, summed, view
-from feedline.profiler.store.read import Process
+from feedline.profiler.store.segment_reader import Process
 
 PARTS = {Stage.READ: "read", Stage.DECODE: "decode", Stage.AUGMENT: "augment", Stage.USER: "user"}
 CLOCKS = ("wall", "cpu", "runqueue")

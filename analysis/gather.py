@@ -15,7 +15,8 @@ from feedline.analysis.timeline import IntArray, overlap
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store import bins
 from feedline.profiler.store.columns import view
-from feedline.profiler.store.read import Process, Rank
+from feedline.profiler.store.read import Rank
+from feedline.profiler.store.segment_reader import Process
 
 IN_GETITEM = ("read", "decode", "augment", "user", "dataset")
 COLUMNS = 600  # points of a series: one per pixel column of a figure

@@ -14,7 +14,7 @@ from feedline.analysis.boundaries import Boundaries
 from feedline.analysis.timeline import IntArray, Pieces, overlap
 from feedline.profiler.events import Stage
 from feedline.profiler.store.columns import Records
-from feedline.profiler.store.read import Process
+from feedline.profiler.store.segment_reader import Process
 
 STAGE = "input"
 FEWEST = 4  # steps that are worth a mean

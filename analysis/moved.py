@@ -5,7 +5,7 @@ import numpy as np
 from feedline.analysis.facts import Moved
 from feedline.analysis.steps import Steps
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.store.read import Process
+from feedline.profiler.store.segment_reader import Process
 
 STAGES = {"transport": Stage.TRANSPORT, "pin": Stage.PIN, "copy": Stage.COPY}
 

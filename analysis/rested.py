@@ -18,7 +18,7 @@ from feedline.analysis.stages import STAGE_OF_RECORD
 from feedline.analysis.steps import Steps
 from feedline.analysis.timeline import IntArray, parents
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.store.read import Process
+from feedline.profiler.store.segment_reader import Process
 
 FloatArray = npt.NDArray[np.float64]
 FEWEST = 4  # recorded steps, or windows, that say something of others

@@ -12,7 +12,7 @@ from feedline.analysis.stages import STAGE_OF_RECORD
 from feedline.analysis.timeline import IntArray, Pieces, cut, flatten, overlap
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.columns import Records, view
-from feedline.profiler.store.read import Process
+from feedline.profiler.store.segment_reader import Process
 
 ASIDE = (
     Stage.GPU,

@@ -26,7 +26,8 @@ from feedline.analysis.tracks import PerfettoRank, counter, span
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.files import output
-from feedline.profiler.store.read import Process, Rank, Run
+from feedline.profiler.store.read import Rank, Run
+from feedline.profiler.store.segment_reader import Process
 
 packing: ModuleType = gzip
 LEVEL = 5

@@ -7,7 +7,7 @@ from feedline.analysis.steps import Steps
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.columns import Records
-from feedline.profiler.store.read import Process
+from feedline.profiler.store.segment_reader import Process
 
 
 def ready_times(workers: list[Process]) -> dict[tuple[int, int], int]:

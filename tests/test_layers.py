@@ -1,4 +1,4 @@
-"""Imports go only downwards (ARCHITECTURE.md, "Direction")."""
+"""Imports go only downwards, through the layers below, and in no new circle."""
 
 import ast
 from pathlib import Path
@@ -17,6 +17,14 @@ LAYERS = [  # the highest first; a module belongs to the longest name that begin
 HEIGHT = {name: -number for number, layer in enumerate(LAYERS) for name in layer}
 APART = set(LAYERS[2])  # of one height, and none imports another
 NEVER = {"feedline.analysis": {"torch", "nvidia", "torchvision"}}
+#: Modules that import each other, inside functions too. To be opened: no line comes in, and those that are opened go out.
+CIRCLES = [
+    {"feedline.cli.commands", "feedline.cli.converge"},
+    {"feedline.cli.report", "feedline.cli.report_parts"},
+    {f"feedline.profiler.follow.{name}" for name in ("asked", "noticing", "processes", "reporting", "start")},
+    {f"feedline.profiler.store.{name}" for name in ("parts", "read", "trainings")},
+    {"feedline.profiler.taps.collectives", "feedline.profiler.taps.collectives.tap"},
+]
 
 
 def modules() -> dict[str, Path]:
@@ -42,6 +50,31 @@ def imports(path: Path, known: dict[str, Path]) -> list[str]:
             full = [f"{node.module}.{alias.name}" for alias in node.names]
             names += [name if name in known else str(node.module) for name in full]
     return names
+
+
+def reached(graph: dict[str, set[str]], start: str) -> set[str]:
+    found: set[str] = set()
+    todo = [start]
+    while todo:
+        new = graph[todo.pop()] - found
+        found |= new
+        todo += new
+    return found
+
+
+def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
+    """Modules that can be reached from each other."""
+    while ends := {module for module, others in graph.items() if not others}:
+        graph = {module: others - ends for module, others in graph.items() if module not in ends}
+    reach = {module: reached(graph, module) for module in graph}
+    return {frozenset(other for other in others if module in reach[other]) for module, others in reach.items() if module in others}
+
+
+def test_modules_import_each_other_in_no_circle_but_those_that_are_known():
+    known = modules()
+    graph = {module: {name for name in imports(path, known) if name in known} - {module} for module, path in known.items()}
+
+    assert circles(graph) == {frozenset(circle) for circle in CIRCLES}
 
 
 def test_no_module_imports_one_of_a_higher_layer_or_a_sibling_kept_apart():

@@ -9,7 +9,8 @@ from feedline.analysis.timeline import IntArray, overlap
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.reasons import OTHER_LIBRARY
 from feedline.profiler.store.columns import Records
-from feedline.profiler.store.read import Process, Rank
+from feedline.profiler.store.read import Rank
+from feedline.profiler.store.segment_reader import Process
 
 TAP = "collectives"  # the hook that sees the others
 ENQUEUED_IN = {  # stage -> what the rank was doing when it asked for a collective: of PHASES

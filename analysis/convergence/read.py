@@ -12,7 +12,8 @@ from feedline.profiler.message import Message
 from feedline.profiler.reasons import in_old_run
 from feedline.profiler.store.columns import Records
 from feedline.profiler.store.parts import only
-from feedline.profiler.store.read import Process, Rank, Run
+from feedline.profiler.store.read import Rank, Run
+from feedline.profiler.store.segment_reader import Process
 
 PAUSE = 5.0  # times the median: an update that took longer has an evaluation or a checkpoint before it, and is no step
 

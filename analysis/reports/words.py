@@ -10,6 +10,7 @@ from feedline.analysis.headline import how
 from feedline.analysis.model import FIRST_STEPS, Cost, Cpus, Hook, Report, Roofline, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.quantities import count, duration, number, seconds, sentence, share, size
 from feedline.analysis.stages import INPUT_STAGES
+from feedline.profiler import reasons
 from feedline.profiler.masks import MASK
 from feedline.profiler.message import id_of
 

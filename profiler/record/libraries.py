@@ -1,4 +1,4 @@
-"""Which tap goes with which library, in the main process and in its workers."""
+"""Which tap goes with which library. Those of a loader's workers are in taps/worker.py."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 from feedline.profiler.record.hooks import Hooks
 from feedline.profiler.record.window import Window
 from feedline.profiler.taps import operations
-from feedline.profiler.taps.patch import Patches
 
 NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> the loader's number
 NewSetup = Callable[[dict[str, object]], None]  # Manifest.training
@@ -19,14 +18,6 @@ def attach_in_main(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setu
     hooks.when_imported("torch._dynamo", lambda: _dynamo(hooks))
     hooks.when_imported("nvidia.dali.plugin.pytorch", lambda: _dali(hooks, tell_loader))
     hooks.add_undo(operations.attach(hooks.tell))
-
-
-def attach_in_worker(patches: Patches) -> None:
-    """The taps of a worker. After a fork they are there already."""
-    from feedline.profiler.taps import fetch
-
-    fetch.attach(patches)
-    operations.attach(lambda *_: None)
 
 
 def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setup: NewSetup) -> None:

@@ -12,7 +12,8 @@ from feedline.profiler.clock import counters
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Stage
 from feedline.profiler.pool import sheltered
-from feedline.profiler.store.read import Process, Run, read_segment
+from feedline.profiler.store.read import Run
+from feedline.profiler.store.segment_reader import Process, read_segment
 
 START_METHODS = ("fork", "spawn", "forkserver")
 WORKER_STAGES = (Stage.START, Stage.IDLE, Stage.FETCH, Stage.SAMPLE, Stage.COLLATE, Stage.PICKLE)

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +16,8 @@ from feedline.profiler.files.reading import MOST_JSON, json_of
 from feedline.profiler.store import bins, trusted
 from feedline.profiler.store import segment as seg
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, TOTALS
+from feedline.profiler.store.segment_reader import Process, read_segment
 from feedline.profiler.store.shapes import Processes
-
-if TYPE_CHECKING:
-    from feedline.profiler.store.read import Process
 
 AGAIN = "it was cut off or changed, and the run has to be recorded again"
 Sums = npt.NDArray[np.int64]
@@ -34,8 +31,6 @@ def compact(folder: Path) -> None:
         OSError: read-only or full; the segments are still there.
         PlaceTaken: a file there is somebody else's, or a process still uses the segments.
     """
-    from feedline.profiler.store.read import read_segment
-
     paths = sorted((folder / SEGMENTS).glob("*.seg"), key=lambda path: (path.stem != "main", path.name))
     processes = [read_segment(path) for path in paths]
     columns = {"process": np.concatenate([np.full(len(p.records), i, np.uint16) for i, p in enumerate(processes)])}
@@ -62,14 +57,12 @@ def _write(table: pa.Table, folder: Path, name: str) -> None:
         )
 
 
-def read_compact(folder: Path) -> "list[Process]":
+def read_compact(folder: Path) -> list[Process]:
     """The processes of a rank that ``compact`` wrote.
 
     Raises:
         RunDamaged: a file is missing, was cut off or changed.
     """
-    from feedline.profiler.store.read import Process
-
     with columns(folder / EVENTS, AGAIN) as file:
         described = checked(json_of(file.metadata(PROCESSES, MOST_JSON)), Processes)
         found, owner = np.empty(file.rows, RECORD_DTYPE), np.empty(file.rows, np.uint16)

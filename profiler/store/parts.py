@@ -23,7 +23,8 @@ from feedline.profiler.store import bins
 from feedline.profiler.store import segment as seg
 from feedline.profiler.store.columns import Records
 from feedline.profiler.store.manifest import Manifest
-from feedline.profiler.store.read import Part, Process, Rank, Run, Slice, rank_folders
+from feedline.profiler.store.read import Part, Rank, Run, Slice, rank_folders
+from feedline.profiler.store.segment_reader import Process
 from feedline.profiler.store.sums import sums_of
 
 PARTS = "parts"

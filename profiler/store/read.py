@@ -6,63 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
 from feedline.profiler.errors import RunDamaged, RunNotFound
-from feedline.profiler.events import RECORD_DTYPE, Flag, Stage
-from feedline.profiler.files.reading import MOST_SEGMENT, OF_SEGMENT, json_of, one_line, refuse_link, whole
-from feedline.profiler.store import bins, columns, restarts, trusted
-from feedline.profiler.store import segment as seg
+from feedline.profiler.files.reading import refuse_link
+from feedline.profiler.store import restarts
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, parse_rank_folder
 from feedline.profiler.store.manifest import Manifest
-from feedline.profiler.store.sums import sums_of
-
-
-@dataclass(frozen=True)
-class Process:
-    """What one process wrote.
-
-    Attributes:
-        header: role ("main" or "worker"), pid, loader, worker, ... as the process gave it.
-        records: structured array of RECORD_DTYPE in the order written, without names.
-        names: of the operations in the ``source`` field.
-        totals: int64 [64, 8]: sums of the records and of what was forgotten, see store/segment.py.
-        histograms: int64 [2, 256].
-    """
-
-    header: dict[str, object]
-    records: npt.NDArray[np.void]
-    names: dict[int, str]
-    totals: npt.NDArray[np.int64]
-    histograms: npt.NDArray[np.int64]
-
-    @property
-    def is_worker(self) -> bool:
-        return self.header.get("role") == "worker"
-
-    @property
-    def stride(self) -> int:
-        """One window in this many was kept."""
-        return int(self.totals[0, 0]) + 1
-
-    def of(self, *stages: Stage) -> npt.NDArray[np.void]:
-        """The records of these stages, by the names that all have in common."""
-        return self.records[np.isin(self.records["stage"], stages)]
-
-    def view(self, stage: Stage) -> npt.NDArray[np.void]:
-        """The records of one stage, by its own names (columns.py)."""
-        return columns.view(self.of(stage), stage)
-
-    def total(self, stage: Stage) -> dict[str, int]:
-        """Sums over a stage's records, forgotten ones too, by its own names, and ``records``; what was not measured counts as 0."""
-        return columns.totals(stage, self.totals[stage])
-
-    @property
-    def batches(self) -> npt.NDArray[np.void]:
-        """The FETCH records that made a batch: at the end of an iterable data set, one makes none."""
-        fetches = self.view(Stage.FETCH)
-        return fetches[fetches["flags"] & Flag.END == 0]
+from feedline.profiler.store.segment_reader import Process, read_segment
 
 
 @dataclass(frozen=True)
@@ -221,31 +170,3 @@ def rank_folders(path: Path) -> list[tuple[tuple[int, int], Path]]:
         return [(place, folder) for place, folder in found if folder.is_dir()]
     except OSError as error:
         raise RunDamaged(f"{path} cannot be listed ({error.strerror}): ask its owner for the right to read it") from error
-
-
-def read_segment(path: Path) -> Process:
-    """Read one segment file, also while it is being written.
-
-    Raises:
-        OSError: it is missing or may not be read.
-        RunDamaged: it is too short, does not begin as a segment does, or holds what no recording writes.
-    """
-    data = whole(path, MOST_SEGMENT, OF_SEGMENT)
-    if len(data) < seg.RECORDS_AT or not data.startswith(seg.MAGIC):
-        raise RunDamaged(f"{path} is not a segment, or was cut off in its header: its process is left out")
-    try:
-        header = trusted.header(json_of(data[len(seg.MAGIC) : seg.PAGE].rstrip(b"\0")))
-    except ValueError as error:
-        raise RunDamaged(f"the header of {path} cannot be read ({one_line(error)}): its process is left out") from error
-    forgotten = np.frombuffer(data, np.int64, seg.STAGES * seg.FIELDS, seg.TOTALS_AT).reshape(seg.STAGES, seg.FIELDS)
-    histograms = np.frombuffer(data, np.int64, 2 * bins.BINS, seg.HISTOGRAMS_AT).reshape(2, bins.BINS)
-    count = (len(data) - seg.RECORDS_AT) // RECORD_DTYPE.itemsize
-    records = np.frombuffer(data, RECORD_DTYPE, count, seg.RECORDS_AT)
-    named = records[records["stage"] == Stage.NAME]
-    names = {int(name["source"]): name.tobytes()[:56].rstrip(b"\0").decode(errors="replace") for name in named}
-    try:
-        written = trusted.records(records[(records["stage"] != 0) & (records["stage"] != Stage.NAME)])
-        totals = trusted.totals(trusted.sums(forgotten, "totals") + sums_of(written))
-        return Process(header, written, names, totals, trusted.sums(histograms, "histograms"))
-    except ValueError as error:
-        raise RunDamaged(f"{path} holds what no recording writes ({error}): its process is left out") from error

@@ -74,8 +74,6 @@ class WorkerEntry:
         loop(*args, **kwargs)
 
     def _begin(self, loop: Callable[..., None], args: Any, kwargs: Any, patches: Patches) -> None:
-        from feedline.profiler.record.libraries import attach_in_worker
-
         given = inspect.signature(loop).bind(*args, **kwargs).arguments
         worker = int(given["worker_id"])
         header = {"role": "worker", "loader": self.loader, "worker": worker, "pid": os.getpid()}
@@ -84,12 +82,20 @@ class WorkerEntry:
         segment.add(
             Stage.START, self.born_ns, clock.wall_ns() - self.born_ns, time.process_time_ns(), extra=os.getpid(), source=self.loader
         )
-        attach_in_worker(patches)
+        attach_taps(patches)
         patches.set(given["index_queue"], "get", watched_get(given["index_queue"].get, segment, self.epoch))
         queues: Any = multiprocessing.queues
         patches.set(queues, "_ForkingPickler", watched_pickler(queues._ForkingPickler))
         module: Any = importlib.import_module(self.module)
         patches.set(module, "ExceptionWrapper", without_our_frames(module.ExceptionWrapper))
+
+
+def attach_taps(patches: Patches) -> None:
+    """The taps of a worker. After a fork they are there already."""
+    from feedline.profiler.taps import fetch, operations
+
+    fetch.attach(patches)
+    operations.attach(lambda *_: None)
 
 
 def watched_get(original: Callable[..., Any], segment: Segment, epoch: int) -> Callable[..., Any]:

@@ -10,8 +10,8 @@ import torch.distributed as dist
 from feedline.profiler import clock
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.store.read import read_segment
 from feedline.profiler.store.segment import Segment
+from feedline.profiler.store.segment_reader import read_segment
 from feedline.profiler.taps.collectives import clocks
 from feedline.profiler.taps.collectives.clocks import Clock
 

@@ -10,8 +10,9 @@ from gpu.made_up import MS, MadeUpGpu, on_its_clock
 from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
 from feedline.profiler.record.session import Session
-from feedline.profiler.store.read import Run, read_segment
+from feedline.profiler.store.read import Run
 from feedline.profiler.store.segment import Segment
+from feedline.profiler.store.segment_reader import read_segment
 from feedline.profiler.taps.collectives.cuda import CudaEnds
 from feedline.profiler.taps.collectives.ends import Row
 from feedline.profiler.taps.collectives.operations import operations

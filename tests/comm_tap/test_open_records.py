@@ -3,8 +3,8 @@
 import pytest
 
 from feedline.profiler.events import UNMEASURED, Stage
-from feedline.profiler.store.read import read_segment
 from feedline.profiler.store.segment import Segment, window_of
+from feedline.profiler.store.segment_reader import read_segment
 from feedline.profiler.taps.collectives.groups import NAME_BYTES, runs, short
 
 

@@ -10,8 +10,8 @@ from torch import nn
 
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.store.read import read_segment
 from feedline.profiler.store.segment import Segment
+from feedline.profiler.store.segment_reader import read_segment
 from feedline.profiler.taps import flops, training
 from feedline.profiler.taps.patch import Patches
 

@@ -8,8 +8,8 @@ from gpu.made_up import MS, MadeUpGpu, on_its_clock
 
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import Span, recorder
-from feedline.profiler.store.read import read_segment
 from feedline.profiler.store.segment import Segment
+from feedline.profiler.store.segment_reader import read_segment
 from feedline.profiler.taps import gpu as tap
 from feedline.profiler.taps.gpu import QUEUE, GpuTimer
 

@@ -16,7 +16,7 @@ from warm_python import WarmPython
 
 import feedline
 from feedline.profiler.events import Stage
-from feedline.profiler.store.read import read_segment
+from feedline.profiler.store.segment_reader import read_segment
 
 #: Looks at every place that is replaced and prints what it finds there. It runs plain, with the places of the second run.
 LOOK = """

@@ -12,7 +12,8 @@ from truth import one_number
 import feedline
 from feedline.analysis.build import build
 from feedline.analysis.model import Report
-from feedline.profiler.store.read import Process, Run
+from feedline.profiler.store.read import Run
+from feedline.profiler.store.segment_reader import Process
 
 
 @pytest.fixture(autouse=True)

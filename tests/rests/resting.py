@@ -1,7 +1,7 @@
 """What a run says of its rests."""
 
 from feedline.profiler.events import Stage
-from feedline.profiler.store.read import Process
+from feedline.profiler.store.segment_reader import Process
 
 
 def rested(main: Process) -> int:

@@ -15,8 +15,8 @@ from feedline.profiler.errors import RunDamaged
 from feedline.profiler.events import RECORD, Stage
 from feedline.profiler.store.bins import bin_edge_ns, bin_of
 from feedline.profiler.store.compact import compact, read_compact
-from feedline.profiler.store.read import read_segment
 from feedline.profiler.store.segment import RECORDS_AT, WINDOW, Segment, window_of
+from feedline.profiler.store.segment_reader import read_segment
 
 MAIN = {"role": "main"}
 HEADERS = {"main.seg": MAIN, "loader0-worker1.seg": {"role": "worker", "loader": 0, "worker": 1}}

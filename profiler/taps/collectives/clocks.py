@@ -71,13 +71,13 @@ class Clock(threading.Thread):
         self.join(WORD_S)
 
     def run(self) -> None:
-        why = GIVES
+        problem = ""
         try:
             self._answer() if self._rank == 0 else self._ask()
         except Exception as error:  # the store is gone with rank 0, or with its host
-            why = f"{GIVES}, until {masks.error(error)[:160]}"
+            problem = f"{GIVES}, until {masks.error(error)[:160]}"
         if self._rank and not self.measured and not self._before:
-            self._tell(NAME, False, why if why is not GIVES else "rank 0 did not answer")
+            self._tell(NAME, False, problem or "rank 0 did not answer")
 
     def _answer(self) -> None:
         note(0, 0)
