@@ -127,7 +127,7 @@ def _across(
         )
     asked = what_if.WhatIf(made, fit(made, matched, ordered), _limit(ceilings))
     column = {rank: number for number, rank in enumerate(matched.ranks)}
-    told = not asked.as_it_was().why  # else the replay is too far from the run
+    told = asked.as_it_was().low is not None  # else the replay is too far from the run
     shown = [late_rank(late, costs, float(asked.cost(column[late.rank]).mean()) if told else None) for late in lates[:SHOWN_LATE]]
     always = lates[0].rank if lates and lates[0].persistent else None
     late = asked.no_straggler() if always is None else asked.no_straggler(column[always], always)

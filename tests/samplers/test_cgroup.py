@@ -9,6 +9,8 @@ from subprocess import Popen
 
 import pytest
 
+from feedline.profiler import reasons
+from feedline.profiler.message import id_of
 from feedline.profiler.samplers import cgroup
 from feedline.profiler.samplers.throttling import CgroupThrottling
 
@@ -162,7 +164,7 @@ def test_throttling_by_a_parent_counts(v2: Write, time_is, tmp_path: Path) -> No
 def test_without_a_quota_the_source_is_absent_and_names_the_groups(v2: Write, tmp_path: Path) -> None:
     why = CgroupThrottling(tmp_path).probe()
 
-    assert why is not None and "no CPU quota" in why and str(tmp_path / "sys/fs/cgroup/job/rank0") in why
+    assert why is not None and id_of(why) == reasons.NO_CPU_QUOTA and str(tmp_path / "sys/fs/cgroup/job/rank0") in why
 
 
 def test_a_quota_that_must_not_be_read_is_named_with_its_path(v2: Write, tmp_path: Path, open_folder: Path, as_nobody) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from feedline.profiler import reasons
+from feedline.profiler.message import id_of
 from feedline.profiler.samplers.disk import Disk, disk_of, physical_disks
 
 Write = Callable[[str, str], Path]
@@ -78,6 +80,7 @@ def test_a_path_on_no_disk_is_named_and_all_physical_disks_are_taken(made_up: Wr
     assert source.probe() is None
 
     assert source.missing == {"disk of /proc": "/proc: not on a block device of this machine"}
+    assert id_of(source.missing["disk of /proc"]) == reasons.NOT_ON_A_DISK
     assert "disk/sda/busy" in source.units
 
 
@@ -121,7 +124,9 @@ def test_a_counter_that_was_reset_gives_no_rate_once(made_up: Write, time_is) ->
 def test_without_a_physical_disk_the_source_is_absent(made_up: Write) -> None:
     root = disk(made_up, "loop0", physical=False)
 
-    assert Disk(root=root).probe() == f"{root}/sys/block: no physical disk in it"
+    why = Disk(root=root).probe()
+
+    assert why == f"{root}/sys/block: no physical disk in it" and id_of(why) == reasons.NO_DISK
 
 
 def test_a_diskstats_that_must_not_be_read_is_named(made_up: Write, open_folder: Path, as_nobody) -> None:

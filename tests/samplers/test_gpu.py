@@ -9,6 +9,8 @@ from typing import Any
 import pynvml
 import pytest
 
+from feedline.profiler import reasons
+from feedline.profiler.message import id_of
 from feedline.profiler.samplers.gpu import Gpu, visible_gpus
 
 
@@ -121,6 +123,7 @@ def test_without_a_gpu_the_source_is_absent_with_nvmls_reason() -> None:
 
     assert why is not None
     assert why.startswith("nvmlInit: ") or why == "NVML finds no GPU"
+    assert id_of(why) in (reasons.NO_NVML, reasons.NO_GPU)
 
 
 def test_without_the_package_the_source_is_absent_and_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +226,22 @@ def test_cuda_visible_devices_chooses_as_cuda_does(visible: str | None, chosen: 
 def test_hiding_every_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
 
-    assert Gpu(MadeUpNvml()).probe() == "CUDA_VISIBLE_DEVICES=-1 leaves no GPU"
+    why = Gpu(MadeUpNvml()).probe()
+
+    assert why == "CUDA_VISIBLE_DEVICES=-1 leaves no GPU" and id_of(why) == reasons.NO_GPU
+
+
+def test_a_machine_without_nvml_is_told_from_one_whose_nvml_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for code in (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED):
+
+        def fails(code: int = code) -> None:
+            raise pynvml.NVMLError(code)
+
+        monkeypatch.setattr(pynvml, "nvmlInit", fails)
+        found.append(id_of(Gpu(pynvml).probe() or ""))
+
+    assert found == [reasons.NO_NVML, ""]
 
 
 def test_the_description_has_pcie_nvlink_and_peer_to_peer_and_fits_into_json() -> None:

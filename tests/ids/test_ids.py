@@ -1,0 +1,232 @@
+"""What is decided goes by ids and values: with every message as "x", findings, figures, exit codes and what is shown stay the same."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from advisor.made_up import run as recorded
+from communication.made_up import MB, Training, always, train
+from hypothesis import given, settings
+from ids.rewriting import all_x, dataclasses_of_analysis, from_now_on, words_of
+from reports import made_up
+from reports.made_up_training import without_scale
+from rules.any_facts import any_facts
+from rules.made_up import made_up_facts
+from scaling.conftest import synthetic as synthetic
+from traces.kineto_made import kineto
+
+from feedline.analysis import build as of_runs
+from feedline.analysis.comm.summary import compare
+from feedline.analysis.convergence.advise import advise
+from feedline.analysis.convergence.summary import summarise
+from feedline.analysis.diagnose import diagnose
+from feedline.analysis.many import crew
+from feedline.analysis.model import Hook, Report
+from feedline.analysis.reports import of_convergence, terminal, words
+from feedline.analysis.reports.figures.roofline import role
+from feedline.analysis.reports.html_report import render
+from feedline.analysis.reports.json_report import plain
+from feedline.analysis.scaling.measured import point_of
+from feedline.analysis.scaling.study import study
+from feedline.analysis.traces import report as of_traces
+from feedline.cli import main
+from feedline.profiler import reasons
+from feedline.profiler.store.layout import rank_folder
+from feedline.profiler.store.manifest import Manifest
+from feedline.profiler.store.read import Run
+
+SAMPLES = {rank: {"read": 1e-3, "decode": 30e-3 if rank == 3 else 4e-3} for rank in range(4)}
+REASONS = {value for name, value in vars(reasons).items() if name.isupper()}
+
+
+def same(make: Callable[[], Any]) -> Any:
+    """What is made once with words and once without differs in its words only. Returns both."""
+    usual = make()
+    with pytest.MonkeyPatch.context() as patch:
+        from_now_on(patch)
+        blank = make()
+        assert plain(all_x(usual)) == plain(blank)
+    return usual, blank
+
+
+def shown(report: Report) -> dict[str, object]:
+    """What reports show of it, and what they hide."""
+    full, page = terminal.render(report), render(report)
+    made, comm = report.roofline, report.comm
+    return {
+        "hooks": [hook.name for hook in words.refused_that_matter(report.hooks)],
+        "of them in full": [hook.name for hook in report.hooks if f"- {hook.name}: " in full],
+        "of them in HTML": re.findall(r"<ul>(?:<li><b>[^<]*</b>[^<]*</li>)+</ul>", re.sub(r"</b> [^<]*", "</b>", page)),
+        "usual notes": [words.is_usual(note) for note in report.notes],
+        "lines of evidence": page.count('<th scope="row">') - len(report.hooks),
+        "limits": [role(made, roof) for roof in made.roofs] if made else [],
+        "predictions that tell something": [words.tells(one) for one in comm.what_if] if comm else [],
+        "noise scale": of_convergence.NEEDS in full,
+    }
+
+
+@settings(deadline=None, max_examples=40)
+@given(any_facts())
+def test_rules_find_the_same_whatever_their_words(facts):
+    usual, _ = same(lambda: diagnose(facts))
+
+    assert usual
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Training(late=always(3, range(30), "wait", 52.0)),
+        Training(late={(step, step % 4): ("forward", 30.0) for step in range(30)}),
+        Training(buckets=(MB, 40 * MB, 40 * MB)),
+    ],
+    ids=["late rank", "late ranks", "exposed communication"],
+)
+def test_replays_answer_the_same_questions_whatever_their_words(plan):
+    def found():
+        compared = compare(train(plan).ranks, None, SAMPLES)
+        total = sum(value or 0.0 for value in compared.parts[0].values()) * 1e3
+        facts = made_up_facts(stages={"forward": total * 0.3, "backward": total * 0.6, "optimizer": total * 0.05})
+        facts = replace(facts, comm=compared.communication, comm_parts=compared.parts)
+        return compared.communication, diagnose(facts)
+
+    (comm, findings), _ = same(found)
+
+    assert comm.what_if and findings[0].cause in ("late_rank", "late_ranks", "exposed_communication", "slow_network")
+    assert findings[0].predicted or findings[0].blame is None
+
+
+def of_trace_folder(path: Path) -> Report:
+    with crew.here() as here:
+        return of_traces.build(Run.open(path), here)
+
+
+def with_hooks(run: Path) -> Path:
+    """Hooks of each reason, and one that matters."""
+    folder = rank_folder(run, 0)
+    manifest = Manifest.read(folder)
+    manifest.hooks = [{"name": reason, "attached": False, "why": f"because of {reason}", "reason": reason} for reason in sorted(REASONS)]
+    manifest.hooks.append({"name": "cv2", "attached": False, "why": "it was imported before", "reason": ""})
+    manifest.write(folder)
+    return run
+
+
+@pytest.fixture
+def run(synthetic: Any, tmp_path: Path) -> Path:
+    """Four ranks, of which one is late in each step."""
+    plan = synthetic.Plan(ranks=4, steps=40, collectives=3)
+    for rank in range(4):
+        synthetic.write_rank(tmp_path / "run", plan, rank)
+    return with_hooks(tmp_path / "run")
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    files = [kineto(tmp_path / f"{rank}.json", rank, late_us=500 * rank) for rank in (0, 1)]
+    assert main(["ingest", *files, "-o", str(tmp_path / "traces"), "-q"]) == 0
+    return tmp_path / "traces"
+
+
+def test_a_run_has_the_same_report_whatever_its_words(run):
+    usual, blank = same(lambda: of_runs.build(Run.open(run)))
+
+    assert [hook.name for hook in words.refused_that_matter(usual.hooks)] == [*sorted(REASONS - words.NO_LOSS), "cv2"]
+    assert usual.comm.what_if[1].id == "no_late_rank" and any(map(words.is_usual, usual.notes))
+    assert shown(usual) == shown(blank)
+
+
+def test_traces_have_the_same_report_whatever_its_words(traces):
+    usual, blank = same(lambda: of_trace_folder(traces))
+
+    assert usual.findings and shown(usual) == shown(blank)
+
+
+def test_what_one_rank_cannot_tell_is_not_said_of_two(traces, tmp_path):
+    alone = kineto(tmp_path / "alone.json", 0)
+    assert main(["ingest", alone, "-o", str(tmp_path / "one"), "-q"]) == 0
+
+    counts = []
+    for path in (traces, tmp_path / "one"):
+        _, blank = same(lambda path=path: of_trace_folder(path))
+        counts.append(len(blank.traces.budget_notes))
+    assert counts == [0, 1]
+
+
+def test_commands_end_with_the_same_exit_code_whatever_the_words(run, traces, tmp_path, monkeypatch):
+    def codes() -> list[int]:
+        return [main(["report", str(path), "-q", "--json", str(tmp_path / "out.json"), "-f"]) for path in (run, traces)]
+
+    usual = codes()
+    from_now_on(monkeypatch)
+    assert codes() == usual == [0, 0]
+    assert json.loads((tmp_path / "out.json").read_text())["findings"]
+
+
+@pytest.mark.parametrize("made", made_up.VARIANTS.values(), ids=made_up.VARIANTS.keys())
+def test_reports_show_and_hide_the_same_whatever_their_words(made):
+    report = made()
+    names = {hook.name for hook in report.hooks}
+    report = replace(report, hooks=[*report.hooks, *(Hook(reason, False, f"{reason}!", reason) for reason in sorted(REASONS - names))])
+
+    assert shown(all_x(report)) == shown(report)
+
+
+def test_a_training_without_a_noise_scale_is_told_so_whatever_the_words():
+    report = replace(made_up.report(), convergence=without_scale())
+
+    assert shown(report)["noise scale"] and shown(all_x(report))["noise scale"]
+
+
+@pytest.mark.parametrize(("batch", "train_loss", "held"), [(256, 0.8, 0.9), (256, 0.1, 0.9), (2048, 0.2, 0.4)])
+def test_advice_is_the_same_whatever_its_words(batch, train_loss, held):
+    runs = [recorded("small", batch=32, train=0.1, held=0.3, ranks=1), recorded("large", batch=batch, train=train_loss, held=held, seed=1)]
+
+    usual, _ = same(lambda: [advise(runs), [summarise(one) for one in runs]])
+
+    assert len({advice.id for advice in usual[0].advice}) == len(usual[0].advice)
+
+
+def test_a_study_of_scaling_is_the_same_whatever_its_words(run):
+    def studied():
+        point = replace(point_of([Run.open(run)]), without_cpu=0.2)
+        return study([replace(point, ranks=1, samples_per_s=point.samples_per_s / 3), point], [8])
+
+    usual, _ = same(studied)
+
+    assert "Ranks waited for CPUs" in usual.conclusion
+
+
+def test_a_run_recorded_before_hooks_had_reasons_hides_the_same():
+    told = [
+        "nvmlInit: NVML Shared Library Not Found",
+        "NVML finds no GPU",
+        "CUDA_VISIBLE_DEVICES=-1 leaves no GPU",
+        "the program never used CUDA",
+        "this torch is built without CUDA",
+        "/proc: not on a block device of this machine",
+        "/sys/block: no physical disk in it",
+        "no CPU quota is set on /sys/fs/cgroup",
+        "no GPU was used: `feedline run --window SKIP:ACTIVE` records the CPU's operators",
+        "the training ended after 2 updates, before one step could be counted",
+        "torch counts no FLOP for the operators that ran (custom kernels, a replayed CUDA graph, or element-wise ones only)",
+        "open(...).read() is not replaced, every import and log file goes through it; the counters see what it does",
+    ]
+
+    assert {reasons.in_old_run(why) for why in told} == words.NO_LOSS
+    assert (
+        reasons.in_old_run("not seen, it calls NCCL itself: its time counts as the stage that it happens in, or as none") == "other_library"
+    )
+    assert reasons.in_old_run("cv2 was imported before feedline could see it") == ""
+
+
+def test_what_is_rewritten_is_there():
+    rewritten = {cls.__name__: words_of(cls) for cls in dataclasses_of_analysis()}
+
+    assert {"Evidence": ["what"], "Hook": ["why"], "Prediction": ["what", "why"], "Budget": ["notes"]}.items() <= rewritten.items()
+    assert rewritten["Finding"] == ["says", "fix", "disproof"] and "notes" in rewritten["Report"]
+    assert all(dataclasses.is_dataclass(cls) for cls in dataclasses_of_analysis())
