@@ -4,9 +4,10 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules import cpus, slow_for_its_bytes
+from feedline.analysis.rules.handover import arguments, as_code
 from feedline.analysis.rules.held import severity
 from feedline.analysis.rules.storage import MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s
-from feedline.analysis.rules.too_few_workers import advised, with_workers
+from feedline.analysis.rules.too_few_workers import advised
 
 CAUSE = "blocked"
 SLEEP, LOCK, NETWORK, PROCESS, UNKNOWN = "sleep", "lock", "network", "another process", "unknown"
@@ -52,7 +53,7 @@ def check(facts: Facts) -> Finding | None:
         fix=_fix(facts, kind),
         disproof="samples take just as long when the blocking call is replaced by a value from memory",
         cost_s=cost_s,
-        settings=with_workers(_overlapping(facts, kind)),
+        settings=arguments(facts, _overlapping(facts, kind)),
     )
 
 
@@ -91,6 +92,6 @@ def _overlapping(facts: Facts, kind: str) -> int | None:
 
 def _fix(facts: Facts, kind: str) -> str:
     number = _overlapping(facts, kind)
-    more = f"; workers overlap what must remain: set num_workers={number}" if number is not None else ""
+    more = f"; workers overlap what must remain: set {as_code(arguments(facts, number))}" if number is not None else ""
     where = "" if kind == UNKNOWN else "; `py-spy dump --pid PID` of a worker shows the line"
     return FIX[kind] + where + more

@@ -7,8 +7,9 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Finding, Severity, measured
 from feedline.analysis.quantities import number, seconds, share
 from feedline.analysis.rules import cpus
+from feedline.analysis.rules.handover import arguments, as_code
 from feedline.analysis.rules.held import MIN_WAIT_SHARE, held, num_workers
-from feedline.analysis.rules.too_few_workers import gained_s, needed, with_workers
+from feedline.analysis.rules.too_few_workers import gained_s, needed
 from feedline.analysis.stages import MAKING_STAGES
 
 CAUSE = "busy_neighbors"
@@ -30,7 +31,7 @@ def check(facts: Facts) -> Finding | None:
     if kept_s > queues_s:  # what can be saved is the time of the other effect
         waits = "its threads wait for a CPU that they hold"
     effects = [effect for effect, has in ((waits, queues), (NO_ROOM, kept)) if has]
-    workers = needed(alone(facts)) if kept else None
+    advice = arguments(facts, needed(alone(facts)) if kept else None)
     found = [
         ("cpus_of_others", "CPUs that other programs use", use.others, "CPUs"),
         ("cpus_of_training", "CPUs that this training uses", use.own, "CPUs"),
@@ -44,10 +45,10 @@ def check(facts: Facts) -> Finding | None:
         weight,
         says=f"{held_by}, and {', and '.join(effects)}",
         evidence=measured(found),
-        fix=f"end the other programs (top shows them) or keep them off these CPUs with taskset or a control group{_then(workers)}",
+        fix=f"end the other programs (top shows them) or keep them off these CPUs with taskset or a control group{_then(advice)}",
         disproof="the step takes as long without the other programs",
         cost_s=max(queues_s, kept_s),
-        settings=with_workers(workers),
+        settings=advice,
     )
 
 
@@ -85,7 +86,5 @@ def _making_sooner(facts: Facts, factor: float) -> Facts:
     return replace(facts, step=replace(step, mean_s=mean_s, stages=stages), wait_share=max(0.0, waits_s) / mean_s if mean_s > 0 else 0.0)
 
 
-def _then(workers: int | None) -> str:
-    if workers is None:
-        return ", and record again: they are part of every other figure here"
-    return f", then set num_workers={workers}"
+def _then(advice: dict[str, int | bool]) -> str:
+    return f", then set {as_code(advice)}" if advice else ", and record again: they are part of every other figure here"

@@ -4,10 +4,11 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import share, size
 from feedline.analysis.rules.cpus import saturated
+from feedline.analysis.rules.handover import arguments, as_code
 from feedline.analysis.rules.held import severity
 from feedline.analysis.rules.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
 from feedline.analysis.rules.swapping import from_swap
-from feedline.analysis.rules.too_few_workers import carried, with_workers
+from feedline.analysis.rules.too_few_workers import carried
 
 CAUSE = "cold_storage"
 
@@ -34,15 +35,15 @@ def check(facts: Facts) -> Finding | None:
         says=f"samples wait for the disk {share(blocked)} of their time: {size(traffic.disk_bytes)} of each come from it"
         + (" through page faults" if mapped else ""),
         evidence=_evidence(facts, blocked, traffic.disk_bytes),
-        fix=_fix(number),
+        fix=_fix(arguments(facts, number)),
         disproof="a second epoch, read from the page cache, waits as long as the first",
         cost_s=cost_s,
-        settings=with_workers(number),
+        settings=arguments(facts, number),
     )
 
 
-def _fix(number: int | None) -> str:
-    workers = f"set num_workers={number} if bytes/s grow with them; else " if number is not None else ""
+def _fix(workers_of: dict[str, int | bool]) -> str:
+    workers = f"set {as_code(workers_of)} if bytes/s grow with them; else " if workers_of else ""
     return (
         f"{workers}move the data to a faster or local disk, keep it in memory, or store fewer bytes; read large shards (tar, LMDB) in order"
     )

@@ -1,12 +1,14 @@
 """What it costs the step to receive its batches from workers, and how long it would be with another number of them.
 
-With W workers a step takes as long as they need for its batches or as the main process needs to receive and use them, whichever is longer;
-without workers the main process makes them itself:
+With W workers a step takes as long as they need for its batches or as the main process needs to receive and use them, whichever is
+longer; without workers the main process makes them itself:
 
-    step(W) = max((S + t) / W, C + t, CPU time / CPUs)        step(0) = S + C
+    step(W) = max((S + t) / W, C + t, CPU time / CPUs) + b        step(0) = S + C
 
-t, what a batch costs besides being made, does not go away with its size: every tensor is a descriptor that the main process fetches from
-the worker over a socket. Where the run has workers, t was measured; where it has none, it is taken from benchmarks/queue_cost.py.
+b is what the beginnings of passes over the loader cost: the first batch of each is made while the step waits, even by workers that are
+kept between passes. t, what a batch costs besides being made, does not go away with its size: every tensor is a descriptor that the main
+process fetches from the worker over a socket. Where the run has workers, t was measured; where it has none, it is taken from
+benchmarks/queue_cost.py.
 """
 
 from dataclasses import dataclass
@@ -77,7 +79,30 @@ def with_workers_s(facts: Facts, workers: int, receiving: float) -> float | None
     if making is None or workers < 1:
         return None
     taking = compute_s(facts) + held(facts).sampler_s + receiving
-    return max((making + receiving) / workers, taking, _on_cpus_s(facts, making, receiving))
+    steady = max((making + receiving) / workers, taking, _on_cpus_s(facts, making, receiving))
+    first = taking + (making + receiving) / batches_per_step(facts) - receiving
+    return steady + max(0.0, first - steady) * _beginnings(facts)
+
+
+def _beginnings(facts: Facts) -> float:
+    """Passes over the loader per step that counts; the first one is not counted."""
+    return max(0, facts.epochs - 1) / max(facts.throughput.steps, 1)
+
+
+def arguments(facts: Facts, workers: int | None) -> dict[str, int | bool]:
+    """What a DataLoader is given for that many workers; None: no number is advised.
+
+    Of several passes they are kept: starting them for each takes longer than many a batch.
+    """
+    if workers is None:
+        return {}
+    kept = facts.epochs > 1 and not facts.setting("persistent_workers")
+    return {"num_workers": workers, **({"persistent_workers": True} if kept else {})}
+
+
+def as_code(given: dict[str, int | bool]) -> str:
+    """``num_workers=2, persistent_workers=True``."""
+    return ", ".join(f"{name}={value}" for name, value in given.items())
 
 
 def _on_cpus_s(facts: Facts, making: float, receiving: float) -> float:

@@ -6,7 +6,7 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import seconds
 from feedline.analysis.rules import cpus
-from feedline.analysis.rules.handover import Between, alone_s, making_s, receiving_s, with_workers_s
+from feedline.analysis.rules.handover import Between, alone_s, arguments, as_code, making_s, receiving_s, with_workers_s
 from feedline.analysis.rules.held import MIN_WAIT_SHARE, compute_s, held, num_workers, severity
 from feedline.analysis.rules.storage import at_locks_s
 
@@ -27,10 +27,8 @@ def check(facts: Facts) -> Finding | None:
     weight = severity(facts, gain.low)
     if weight is Severity.INFO:
         return None
-    number = needed(facts)
-    return Finding(
-        CAUSE, weight, _says(facts, workers), _evidence(facts), _fix(facts, workers), _DISPROOF, gain.high, settings=with_workers(number)
-    )
+    given = arguments(facts, needed(facts))
+    return Finding(CAUSE, weight, _says(facts, workers), _evidence(facts), _fix(facts, workers), _DISPROOF, gain.high, settings=given)
 
 
 _DISPROOF = "with one more worker, samples per second stay the same or CPU seconds per sample grow"
@@ -111,13 +109,8 @@ def _evidence(facts: Facts) -> list[Evidence]:
     return [*measured(times), *received, *measured(shares)]
 
 
-def with_workers(number: int | None) -> dict[str, int | bool]:
-    """For ``Finding.settings``; None: the fix names no number."""
-    return {} if number is None else {"num_workers": number}
-
-
 def _fix(facts: Facts, workers: int) -> str:
     number = needed(facts)
     if number is None:
         return f"set num_workers to {workers + 1} or more and look again"
-    return f"set num_workers={number}; {cpus.use(facts)}"
+    return f"set {as_code(arguments(facts, number))}; {cpus.use(facts)}"

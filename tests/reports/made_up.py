@@ -345,7 +345,8 @@ def four_ranks() -> Report:
     other = parts | {"compute_s": 0.865 * total, "hidden_wait_s": 0.0, "exposed_wait_s": 0.0}
     one = {"steps": 1200, "mean_s": total, "stages": dict(STAGES), "state": "finished"}
     ranks = {str(rank): one | {"comm": other if rank == 3 else parts} for rank in range(4)}
-    blame = Finding("late_rank", Severity.HIGH, "rank 3 and its decode make the others wait", [Evidence("transfer_s", "bytes moving", 9.1 * MS, "s")],
+    moving = [Evidence("transfer_s", "bytes moving", 9.1 * MS, "s")]
+    blame = Finding("late_rank", Severity.HIGH, "rank 3 and its decode make the others wait", moving,
                     "give it what the others have", "the same elsewhere", 46.2 * MS, Blame(3, "wait", "decode"))  # fmt: skip
     return replace(made, ranks=ranks, comm=comm, findings=[blame, *made.findings[1:]])
 

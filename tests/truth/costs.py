@@ -169,13 +169,15 @@ def effective(bar: Bar) -> float:
 
 
 def step_with(bar: Bar, workers: int, taking: float) -> float:
-    """max((S + t) / W, C + t, CPU time / CPUs)"""
+    """max((S + t) / W, C + t, CPU time / CPUs), and the beginnings of passes after the first, whose batch nobody makes ahead."""
     both_sides, use = 2 * taking * bar.alone, bar.told["cpus"] or {}
     if use.get("own") is None or use.get("free") is None:
         on_cpus = (bar.computing + bar.work * (1 - bar.of_time("blocked_s")) + both_sides) / effective(bar)
     else:
         on_cpus = (use["own"] * bar.mean + both_sides) / max(use["own"] + use["free"], 1e-9)
-    return max((bar.work + taking) / workers, bar.computing + bar.stage("sampler") + taking, on_cpus)
+    steady = max((bar.work + taking) / workers, bar.computing + bar.stage("sampler") + taking, on_cpus)
+    begins = max(0, (bar.loader.get("epochs") or 0) - 1) / max(bar.told["throughput"]["steps"], 1)
+    return steady + begins * max(0.0, bar.computing + bar.stage("sampler") + (bar.work + taking) / bar.batches - steady)
 
 
 def step_alone(bar: Bar) -> float:
