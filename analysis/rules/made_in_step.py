@@ -96,6 +96,6 @@ def unsure(facts: Facts) -> str:
     took, other = facts.step.stages.get("input", 0.0), facts.step.stages.get("other", 0.0)
     mean = facts.step.mean_s
     return (
-        f"the known part of the input takes {seconds(took)} of each {seconds(mean)} step ({share(took / mean)}): {who(facts)} {_does(facts)}; "
-        f"whether the {seconds(other)} that no stage accounts for ({share(other / mean)}) are input as well is unknown"
+        f"the known part of the input takes {seconds(took)} of each {seconds(mean)} step ({share(took / mean)}): {who(facts)} "
+        f"{_does(facts)}; whether the {seconds(other)} that no stage accounts for ({share(other / mean)}) are input as well is unknown"
     )

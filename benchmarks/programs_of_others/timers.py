@@ -100,7 +100,9 @@ def _evaluation(spans: list[Span], fed: set[int]) -> list[tuple[int, int]]:
             found.append((begin, last))
             begun = False
         last = max(last, span.end)
-    return [*found, (begin, last)] if begun else [*found, *_without_a_loader(spans)]
+    found += [(begin, last)] if begun else []
+    loops = (loop for loop in _without_a_loader(spans) if not any(begin < loop[1] and loop[0] < end for begin, end in found))
+    return [*found, *loops]
 
 
 def _without_a_loader(spans: list[Span]) -> list[tuple[int, int]]:
