@@ -1,4 +1,4 @@
-"""Write a trace as Kineto's JSON, to be read again."""
+"""Write a trace as Kineto's JSON, which torch.profiler's readers, Perfetto and ``read_kineto`` take."""
 
 import gzip
 import json
