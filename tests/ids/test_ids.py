@@ -41,7 +41,7 @@ from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.read import Run
 
 SAMPLES = {rank: {"read": 1e-3, "decode": 30e-3 if rank == 3 else 4e-3} for rank in range(4)}
-REASONS = {value for name, value in vars(reasons).items() if name.isupper()}
+REASONS = {value for name, value in vars(reasons).items() if name.isupper() and isinstance(value, str)}
 
 
 def same(make: Callable[[], Any]) -> Any:

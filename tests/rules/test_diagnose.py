@@ -128,7 +128,7 @@ def test_no_finding_stands_above_one_that_is_graver():
         (
             without_workers(),
             "Input-bound, 60.6 % of each 254 ms step: no workers: the main process makes every batch itself, 154 ms of each 254 ms step; "
-            "receiving it from workers would take 882 µs to 2.06 ms. "
+            "receiving it from workers would take 882 µs to 2.55 ms. "
             "Up to 153 ms per step (60.2 %) can be saved.",
         ),
         (
