@@ -20,7 +20,7 @@ from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import Facts, Traffic
 from feedline.analysis.gather import Gathered
 from feedline.analysis.headline import headline
-from feedline.analysis.model import FIRST_STEPS, Cpus, Gauge, Hook, Loader, Report, RunInfo, StepSummary, Throughput, Workers
+from feedline.analysis.model import FIRST_STEPS, Cpus, Gauge, Hook, Loader, RankSummary, Report, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.next_limit import within
 from feedline.analysis.quantities import seconds
 from feedline.analysis.roofline import roofline
@@ -336,15 +336,15 @@ def cut_note(rank: Gathered) -> list[str]:
     ]
 
 
-def _rank_summary(rank: Gathered, compared: Compared | None) -> dict[str, object]:
+def _rank_summary(rank: Gathered, compared: Compared | None) -> RankSummary:
     step = gather.step_summary(rank)
-    return {
-        "steps": len(rank.steps.wall) + rank.counted.number if rank.steps else 0,
-        "mean_s": step.mean_s if step else None,
-        "stages": step.stages if step else {},
-        "state": rank.rank.manifest.state,
-        "comm": compared.parts.get(rank.rank.number) if compared else None,
-    }
+    return RankSummary(
+        steps=len(rank.steps.wall) + rank.counted.number if rank.steps else 0,
+        mean_s=step.mean_s if step else None,
+        stages=step.stages if step else {},
+        state=rank.rank.manifest.state,
+        comm=compared.parts.get(rank.rank.number) if compared else None,
+    )
 
 
 def read_rank_gauges(rank: Rank, notes: list[str]) -> list[Gauge]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from feedline.analysis.comm.model import Communication
+from feedline.analysis.comm.model import Communication, RankParts
 from feedline.analysis.making import Making
 from feedline.analysis.model import Cpus, Loader, StepSummary, Throughput, Workers
 
@@ -79,7 +79,7 @@ class Facts:
         swapped_in: bytes per second that the machine reads back from swap while the steps run (None: not sampled).
         loader_elsewhere: only threads of the program's own ask the loader: how long steps wait for them is not measured.
         comm: what the ranks did together (None: one rank, or no collective was seen).
-        comm_parts: rank -> ``hidden_transfer_s`` and so on, mean seconds a step (report.json's ``ranks.<r>.comm``).
+        comm_parts: by rank, where ranks were compared.
         certainty: of the share of the input (None: not computed).
         making: functions of the program that make its batches (None: not known, or a loader does).
     """
@@ -102,7 +102,7 @@ class Facts:
     swapped_in: float | None = None
     loader_elsewhere: bool = False
     comm: Communication | None = None
-    comm_parts: dict[int, dict[str, float | None]] = field(default_factory=dict)
+    comm_parts: dict[int, RankParts] = field(default_factory=dict)
     certainty: Certainty | None = None
     making: Making | None = None
 

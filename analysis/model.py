@@ -6,7 +6,7 @@ Seconds are floats that end in ``_s``, bytes end in ``_bytes``, shares go from 0
 
 from dataclasses import dataclass, field
 
-from feedline.analysis.comm.model import Communication
+from feedline.analysis.comm.model import Communication, RankParts
 from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.finding import Finding
 
@@ -332,6 +332,44 @@ class Traces:
 
 
 @dataclass(frozen=True)
+class RankGpu:
+    """A rank's device in its trace, in percent of the span."""
+
+    span_s: float | None  # the steps; without any, the whole trace
+    idle_pct: float | None
+    compute_pct: float | None
+    other_pct: float | None
+    overlap_pct_of_comm: float | None
+    exposed_comm_s: float | None
+    exposed_comm_pct: float | None
+    reasons: dict[str, str]  # figure -> why it is None
+
+
+@dataclass(frozen=True)
+class RankInput:
+    """What a rank waited for batches, in its trace."""
+
+    loader_pct: float | None
+    stall_pct: float | None
+    speedup_ceiling: float | None
+    reasons: dict[str, str]  # figure -> why it is None
+
+
+@dataclass(frozen=True)
+class RankSummary:
+    """One rank in short."""
+
+    steps: int
+    mean_s: float | None
+    stages: dict[str, float]
+    state: str  # as in RunInfo
+    comm: RankParts | None = None
+    gpu: RankGpu | None = None  # of traces; so are those below
+    input: RankInput | None = None
+    budget: dict[str, float] | None = None
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything a report shows. One of these per run; JSON is exactly this object."""
 
@@ -342,7 +380,7 @@ class Report:
     step: StepSummary | None  # None: the run never made a step
     workers: Workers | None  # None: no loader was seen
     loaders: list[Loader]
-    ranks: dict[str, dict[str, object]]  # rank -> {"steps", "mean_s", "stages", "state", "comm", ...}; the figures above are rank 0's
+    ranks: dict[str, RankSummary]  # by rank number; all other figures are those of the rank ``shown``
     gauges: list[Gauge]
     hooks: list[Hook]
     notes: list[str] = field(default_factory=list)

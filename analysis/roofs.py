@@ -37,9 +37,8 @@ def in_turns(workers: Workers | None, step: StepSummary) -> bool:
 def for_ranks_s(report: Report) -> float:
     """Seconds of the shown rank's mean step in which it did nothing but wait for another rank: no work of its own is in them."""
     shown = min(report.ranks, key=int, default="") if report.shown is None else str(report.shown)
-    own = report.ranks[shown].get("comm") if report.ranks else None
-    waited = own.get("exposed_wait_s") if isinstance(own, dict) else None
-    return float(waited) if isinstance(waited, (int, float)) else 0.0
+    own = report.ranks[shown].comm if report.ranks else None
+    return (own.exposed_wait_s or 0.0) if own else 0.0
 
 
 def left_out(step: StepSummary, turns: bool, for_ranks: float) -> dict[str, float]:

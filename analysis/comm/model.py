@@ -52,6 +52,28 @@ class Prediction:
 
 
 @dataclass(frozen=True)
+class RankParts:
+    """What a rank's mean step goes to, in seconds; the parts sum to it. None: it met no other rank, so its transfer holds the waiting."""
+
+    compute_s: float | None
+    hidden_transfer_s: float | None
+    exposed_transfer_s: float | None
+    hidden_wait_s: float | None
+    exposed_wait_s: float | None
+    queue_s: float | None
+
+    @property
+    def wait_s(self) -> float:
+        """Waiting for other ranks, hidden or not, as far as it is known."""
+        return (self.hidden_wait_s or 0.0) + (self.exposed_wait_s or 0.0)
+
+    @property
+    def transfer_s(self) -> float:
+        """Moving bytes, hidden or not, as far as it is known."""
+        return (self.hidden_transfer_s or 0.0) + (self.exposed_transfer_s or 0.0)
+
+
+@dataclass(frozen=True)
 class ExposedKind:
     """Collectives of one operation, called in one phase of the step: what of their transfer no backward covers."""
 

@@ -11,7 +11,7 @@ from feedline.analysis.comm.clocks import Alignment, align
 from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.comm.link import fit
 from feedline.analysis.comm.match import Matched, match
-from feedline.analysis.comm.model import CollectiveKind, Communication, ExposedKind, LateRank, Prediction
+from feedline.analysis.comm.model import CollectiveKind, Communication, ExposedKind, LateRank, Prediction, RankParts
 from feedline.analysis.comm.partition import BETWEEN, PARTS, Meetings, Partition, columns, meet, partition
 from feedline.analysis.comm.question import Question, text
 from feedline.analysis.comm.replay import Replayed, refused, thinned
@@ -32,12 +32,12 @@ class Compared:
 
     Attributes:
         communication: of all ranks.
-        parts: rank -> name in the JSON report -> mean seconds a step.
+        parts: by rank.
         notes: what is missing, and why.
     """
 
     communication: Communication
-    parts: dict[int, dict[str, float | None]]
+    parts: dict[int, RankParts]
     notes: list[str]
 
 
@@ -88,11 +88,11 @@ def _expected(ranks: Sequence[Collectives]) -> set[int]:
     return {rank for one in ranks for group in one.groups for rank in group.ranks} | {one.rank for one in ranks}
 
 
-def means(part: Partition, first: int) -> dict[str, float | None]:
-    """``hidden_transfer_s`` and so on, and ``compute_s``: mean seconds per step; waiting is None for a rank that met no other."""
+def means(part: Partition, first: int) -> RankParts:
+    """Of the steps from the first that counts on; waiting is None for a rank that met no other."""
     counted = {name: values[first:] if len(values) > first else values for name, values in part.parts.items()}
     known = {name: len(counted[name]) > 0 and (part.met or name not in BETWEEN) for name in PARTS}
-    return {f"{name}_s": float(counted[name].mean()) / GIGA if known[name] else None for name in PARTS}
+    return RankParts(**{f"{name}_s": float(counted[name].mean()) / GIGA if known[name] else None for name in PARTS})
 
 
 def exposed(part: Partition, first: int) -> list[ExposedKind]:

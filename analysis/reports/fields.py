@@ -9,6 +9,10 @@ _NO_DETAIL = "no sample was looked at in detail"
 _NO_INPUT = "no loader was seen, or only threads of the program's own ask it; or the figures are a trace's"
 _NO_READING = "nothing was sampled while the steps ran: a run of less than a quarter of a second, or no /proc"
 _UNTOLD = "no end was seen, a rank of its group left no records, or clocks cannot be compared"
+_RECORDED = "feedline recorded the run itself"
+_NO_PARTS = "no step of this rank counts"
+_UNMET = "none of its collectives can be compared with another rank's: its transfer then holds the waiting"
+_REASON = "`reasons` says why"
 
 FIELDS: dict[str, dict[str, Field]] = {
     "Report": {
@@ -21,10 +25,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "loaders": Field("", "Every loader that the program made"),
         "ranks": Field(
             "",
-            "Rank number (as text) -> steps, mean_s, stages, state of that rank, and comm: compute_s, hidden_transfer_s, "
-            "exposed_transfer_s, hidden_wait_s, exposed_wait_s, queue_s, means per step that sum to it (null where comm is; waiting and "
-            "queue are null for a rank whose collectives cannot be compared with another's: its transfer then holds them). "
-            "All other figures are those of the rank `shown`. From traces also gpu, input and budget: see traces.md",
+            "Rank number (as text) -> that rank in short. All other figures are those of the rank `shown`",
         ),
         "gauges": Field("", "Sampled quantities of the machine: CPU, memory, disk, GPU"),
         "hooks": Field("", "What was attached to the training, and what could not be"),
@@ -250,6 +251,40 @@ FIELDS: dict[str, dict[str, Field]] = {
         "high": Field("samples/s", "Fastest round"),
         "knee": Field("samples", "The smallest batch size with at least 95 % of the best throughput"),
         "source": Field("", "How it was measured"),
+    },
+    "RankSummary": {
+        "steps": Field("steps", "Recorded and counted"),
+        "mean_s": Field("s", "Mean time of a step", "the rank made no step"),
+        "stages": Field("s", "Stage -> mean seconds per step; they sum to mean_s. From traces: those of the budget, see traces.md"),
+        "state": Field("", "As in RunInfo"),
+        "comm": Field("", "What its mean step goes to between ranks", "the report's comm is, or this rank was left out of the comparison"),
+        "gpu": Field("", "Its device in the trace", _RECORDED),
+        "input": Field("", "Its waits for batches in the trace", _RECORDED),
+        "budget": Field("", "What its steps' time went to -> share of it, 0 to 1; they sum to 1", _RECORDED),
+    },
+    "RankParts": {
+        "compute_s": Field("s", "Everything else: what is neither transfer nor waiting", _NO_PARTS),
+        "hidden_transfer_s": Field("s", "Per step: bytes moved while the rank's own backward ran", _NO_PARTS),
+        "exposed_transfer_s": Field("s", "Per step: bytes moved, and no backward ran", _NO_PARTS),
+        "hidden_wait_s": Field("s", "Per step: waiting for another rank while backward ran", _UNMET),
+        "exposed_wait_s": Field("s", "Per step: waiting for another rank, and no backward ran", _UNMET),
+        "queue_s": Field("s", "Per step: collectives queued behind one that waited", _UNMET),
+    },
+    "RankGpu": {
+        "span_s": Field("s", "The steps; without any, the whole trace", _REASON),
+        "idle_pct": Field("%", "Of the span: nothing ran", _REASON),
+        "compute_pct": Field("%", "Of the span: a kernel ran that is not communication", _REASON),
+        "other_pct": Field("%", "Of the span: something ran, but no such kernel", _REASON),
+        "overlap_pct_of_comm": Field("%", "Of all communication: a kernel computed at the same time", _REASON),
+        "exposed_comm_s": Field("s", "Communication while no kernel computed", _REASON),
+        "exposed_comm_pct": Field("%", "The same, of the span", _REASON),
+        "reasons": Field("", "Field -> why it is null"),
+    },
+    "RankInput": {
+        "loader_pct": Field("%", "Of the steps: the main thread waited for a batch", _REASON),
+        "stall_pct": Field("%", "Of the steps: it did, and the device had no work", _REASON),
+        "speedup_ceiling": Field("", "How many times faster the steps would be if batches were always ready", _REASON),
+        "reasons": Field("", "Field -> why it is null"),
     },
     "CollectiveKind": {
         "name": Field("", "Operation: all_reduce, reduce_scatter, all_gather, ..., send_recv (a message of one rank to another)"),

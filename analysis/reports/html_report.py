@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Mapping
 
 from markupsafe import Markup
 
@@ -79,8 +78,8 @@ def tied(text: str) -> str:
 
 def _fact(name: str, figure: object) -> str:
     """One figure of the machine: ``memory_bytes`` is shown as ``memory 33.6 GB``."""
-    if name.endswith("_bytes") and (amount := _number(figure)) is not None:
-        return f"{name.removesuffix('_bytes')} {quantities.size(amount)}"
+    if name.endswith("_bytes") and isinstance(figure, (int, float)):
+        return f"{name.removesuffix('_bytes')} {quantities.size(figure)}"
     return f"{name.replace('_', ' ')} {figure}"
 
 
@@ -129,12 +128,12 @@ def _roofline(made: Roofline) -> dict[str, object]:
 
 def _comm(report: Report) -> dict[str, object]:
     shown, left_out = words.ranks_to_show(report, RANKS_SHOWN)
-    scale = Scale.column(max((sum(part or 0.0 for part in own.values()) for own in shown.values()), default=0.0))
+    scale = Scale.column(max((sum(getattr(own, name) or 0.0 for name in PARTS) for own in shown.values()), default=0.0))
     return {
         "figure": rank_parts(shown),
         "left_out": left_out,
         "parts": list(PARTS.values()),
-        "rows": [(rank, [scale(own.get(name)) for name in PARTS]) for rank, own in shown.items()],
+        "rows": [(rank, [scale(getattr(own, name)) for name in PARTS]) for rank, own in shown.items()],
         "unit": scale.unit,
     }
 
@@ -170,17 +169,11 @@ def _ranks(report: Report, made: Palette) -> list[dict[str, object]]:
     """Rows of the table of ranks; none for a run of one process."""
     if len(report.ranks) < 2:
         return []
-    longest = max((_number(figures.get("mean_s")) or 0.0 for figures in report.ranks.values()), default=0.0)
-    rows: list[dict[str, object]] = []
-    for rank, figures in report.ranks.items():
-        stages = figures.get("stages")
-        bar = thin_bar(stages, longest, made) if isinstance(stages, Mapping) and longest > 0 else None
-        rows.append({"rank": rank, "steps": _number(figures.get("steps")), "mean_s": _number(figures.get("mean_s")), "bar": bar})
-    return rows
-
-
-def _number(figure: object) -> float | None:
-    return float(figure) if isinstance(figure, (int, float)) else None
+    longest = max((own.mean_s or 0.0 for own in report.ranks.values()), default=0.0)
+    return [
+        {"rank": rank, "steps": own.steps, "mean_s": own.mean_s, "bar": thin_bar(own.stages, longest, made) if longest > 0 else None}
+        for rank, own in report.ranks.items()
+    ]
 
 
 def _loader(loader: Loader) -> dict[str, object]:

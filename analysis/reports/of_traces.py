@@ -2,7 +2,7 @@
 
 import re
 
-from feedline.analysis.model import Report
+from feedline.analysis.model import RankSummary, Report
 from feedline.analysis.quantities import BLANK, number, seconds
 
 #: (section of a rank, field, head of the column, in the terminal's 80 columns).
@@ -26,16 +26,12 @@ def heads(narrow: bool = False) -> list[str]:
 
 def rows(report: Report, narrow: bool = False) -> list[tuple[str, list[str]]]:
     """Rank -> its cells; blank where the trace cannot say."""
-    return [
-        (rank, [_cell(figures, part, name) for part, name, _, fits in COLUMNS if fits or not narrow])
-        for rank, figures in report.ranks.items()
-    ]
+    return [(rank, [_cell(own, part, name) for part, name, _, fits in COLUMNS if fits or not narrow]) for rank, own in report.ranks.items()]
 
 
-def _cell(figures: dict[str, object], part: str, name: str) -> str:
-    own = figures.get(part)
-    value = own.get(name) if isinstance(own, dict) else None
-    if not isinstance(value, (int, float)):
+def _cell(own: RankSummary, part: str, name: str) -> str:
+    value: float | None = getattr(getattr(own, part), name, None)
+    if value is None:
         return BLANK
     return seconds(value) if name.endswith("_s") else f"{number(value)}×" if name == "speedup_ceiling" else f"{value:.1f}"
 
@@ -49,11 +45,9 @@ def kernel(name: str) -> str:
 def reasons(report: Report) -> list[str]:
     """Why cells are blank, each reason once."""
     found: dict[str, list[str]] = {}
-    for rank, figures in report.ranks.items():
-        for part in ("gpu", "input"):
-            own = figures.get(part)
-            why = own.get("reasons") if isinstance(own, dict) else None
-            for reason in dict.fromkeys(why.values()) if isinstance(why, dict) else ():
+    for rank, own in report.ranks.items():
+        for part in (own.gpu, own.input):
+            for reason in dict.fromkeys(part.reasons.values()) if part else ():
                 found.setdefault(reason, []).append(rank)
     several = len(report.ranks) > 1
     return [f"{_who(ranks, len(report.ranks))}: {why}" if several else why for why, ranks in found.items()]

@@ -6,6 +6,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from feedline.analysis.comm.model import RankParts
 from feedline.analysis.model import Report, StepSummary, Workers
 from feedline.analysis.quantities import BLANK, Scale, seconds, share, size
 from feedline.analysis.reports import of_traces, words
@@ -157,22 +158,22 @@ def kernels(report: Report, most: int) -> Iterable[RenderableType]:
         yield item(f"{share(row.busy_share)} of busy time", f"{of_traces.kernel(row.name)[:LONGEST_NAME]}{operator}")
 
 
-def communication(shown: dict[str, dict[str, float | None]], width: int) -> Iterable[RenderableType]:
+def communication(shown: dict[str, RankParts], width: int) -> Iterable[RenderableType]:
     """Computing, transfer and waiting of these ranks."""
-    scale = Scale.column(max((max(part or 0.0 for part in own.values()) for own in shown.values()), default=0.0))
+    scale = Scale.column(max((getattr(own, part) or 0.0 for own in shown.values() for part in COMM_PARTS), default=0.0))
     if width < NARROW:
         for rank, own in shown.items():
-            yield item(f"rank {rank}", ", ".join(f"{name} {scale.full(own.get(part))}" for part, name in COMM_PARTS.items()))
+            yield item(f"rank {rank}", ", ".join(f"{name} {scale.full(getattr(own, part))}" for part, name in COMM_PARTS.items()))
     elif shown:
         yield _rank_table(shown, scale)
 
 
-def _rank_table(shown: dict[str, dict[str, float | None]], scale: Scale) -> RenderableType:
+def _rank_table(shown: dict[str, RankParts], scale: Scale) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     for _ in COMM_PARTS:
         table.add_column(justify="right")
     table.add_row(Text(f"rank, {scale.unit}", "dim"), *(Text(name, "dim") for name in COMM_PARTS.values()))
     for rank, own in shown.items():
-        table.add_row(rank, *(scale(own.get(part)) for part in COMM_PARTS))
+        table.add_row(rank, *(scale(getattr(own, part)) for part in COMM_PARTS))
     return table

@@ -3,7 +3,7 @@
 import shlex
 
 from feedline.analysis import cpu_use, next_limit
-from feedline.analysis.comm.model import Communication, LateRank, Prediction
+from feedline.analysis.comm.model import Communication, LateRank, Prediction, RankParts
 from feedline.analysis.finding import Finding, Severity, interval
 from feedline.analysis.finding import cost as cost_of
 from feedline.analysis.headline import how
@@ -165,8 +165,7 @@ def cost(finding: Finding, mean_step_s: float | None) -> str:
 
 def ranks(report: Report) -> str:
     """Which rank is shown and which is slowest; nothing for one rank."""
-    told = {rank: figures.get("mean_s") for rank, figures in report.ranks.items()}
-    means = {rank: float(mean) for rank, mean in told.items() if isinstance(mean, (int, float)) and mean > 0}
+    means = {rank: own.mean_s for rank, own in report.ranks.items() if own.mean_s}
     if len(means) < 2:
         return ""
     slowest, fastest = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
@@ -178,17 +177,13 @@ def ranks(report: Report) -> str:
     return f"Showing rank {shown}{', which the others wait for' * waited_for}. {mean}."
 
 
-def ranks_to_show(report: Report, most: int) -> tuple[dict[str, dict[str, float | None]], int]:
+def ranks_to_show(report: Report, most: int) -> tuple[dict[str, RankParts], int]:
     """Rank -> its parts of the mean step, and how many are left out: of too many, those that were waited for and that waited most stay."""
-    parts: dict[str, dict[str, float | None]] = {}
-    for rank, figures in report.ranks.items():
-        own = figures.get("comm")
-        if isinstance(own, dict):
-            parts[rank] = own
+    parts = {rank: own.comm for rank, own in report.ranks.items() if own.comm is not None}
     if len(parts) <= most:
         return parts, 0
     late = {str(one.rank) for one in report.comm.late[: most // 2]} if report.comm else set()
-    waiting = sorted(parts, key=lambda rank: -((parts[rank].get("exposed_wait_s") or 0.0) + (parts[rank].get("hidden_wait_s") or 0.0)))
+    waiting = sorted(parts, key=lambda rank: -parts[rank].wait_s)
     chosen = late | set([rank for rank in waiting if rank not in late][: most - len(late)])
     return {rank: own for rank, own in parts.items() if rank in chosen}, len(parts) - most
 

@@ -42,7 +42,7 @@ def check(facts: Facts) -> Finding | None:
     comm = facts.comm
     if comm is None or not facts.comm_parts:
         return None
-    exposed_s = facts.comm_parts[least(facts)].get("exposed_transfer_s") or 0.0
+    exposed_s = facts.comm_parts[least(facts)].exposed_transfer_s or 0.0
     part = exposed_s / facts.step.mean_s if facts.step.mean_s else 0.0
     if part < MIN_SHARE:
         return None
@@ -55,7 +55,7 @@ def check(facts: Facts) -> Finding | None:
 
 def least(facts: Facts) -> int:
     """The rank that has least exposed transfer."""
-    return min(facts.comm_parts, key=lambda rank: facts.comm_parts[rank].get("exposed_transfer_s") or 0.0)
+    return min(facts.comm_parts, key=lambda rank: facts.comm_parts[rank].exposed_transfer_s or 0.0)
 
 
 def _least(facts: Facts) -> str:
@@ -91,7 +91,7 @@ def _untold(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
 def _exposed(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
     best = best_of(comm)
     network = f". {comm.network[:1].upper()}{comm.network[1:]}" if comm.network_share is not None else ""
-    hidden_s = facts.comm_parts[least(facts)].get("hidden_transfer_s") or 0.0
+    hidden_s = facts.comm_parts[least(facts)].hidden_transfer_s or 0.0
     kinds = comm.exposed.get(str(least(facts)), [])
     return Finding(
         CAUSE,

@@ -130,18 +130,14 @@ def innocent(facts: Facts) -> str:
 
 def waits_most(facts: Facts) -> int:
     """The rank that waits most for others."""
-    return max(facts.comm_parts, key=lambda rank: _sum(facts.comm_parts[rank], "hidden_wait_s", "exposed_wait_s"), default=0)
+    return max(facts.comm_parts, key=lambda rank: facts.comm_parts[rank].wait_s, default=0)
 
 
 def waiting_s(facts: Facts) -> float:
     """Mean seconds a step that a rank waits for another, hidden or not: of the rank that waits most."""
-    return _sum(facts.comm_parts.get(waits_most(facts), {}), "hidden_wait_s", "exposed_wait_s")
+    return facts.comm_parts[waits_most(facts)].wait_s if facts.comm_parts else 0.0
 
 
 def transfer_s(facts: Facts) -> float:
     """Mean seconds a step that bytes move, of the rank that waits most."""
-    return _sum(facts.comm_parts.get(waits_most(facts), {}), "hidden_transfer_s", "exposed_transfer_s")
-
-
-def _sum(parts: dict[str, float | None], *names: str) -> float:
-    return sum(parts.get(name) or 0.0 for name in names)
+    return facts.comm_parts[waits_most(facts)].transfer_s if facts.comm_parts else 0.0

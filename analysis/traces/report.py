@@ -8,7 +8,20 @@ import numpy as np
 
 from feedline.analysis.gather import series
 from feedline.analysis.many.crew import Crew, Tell, chunked, each
-from feedline.analysis.model import CopyTime, KernelTime, OperatorTime, Report, RunInfo, StepSummary, Throughput, TraceFile, Traces
+from feedline.analysis.model import (
+    CopyTime,
+    KernelTime,
+    OperatorTime,
+    RankGpu,
+    RankInput,
+    RankSummary,
+    Report,
+    RunInfo,
+    StepSummary,
+    Throughput,
+    TraceFile,
+    Traces,
+)
 from feedline.analysis.traces import folder
 from feedline.analysis.traces.between.compare import Between, compare
 from feedline.analysis.traces.budget import Budget
@@ -132,18 +145,17 @@ def _step(shown: RankTrace, budget: Budget) -> StepSummary | None:
     )
 
 
-def _rank(one: RankTrace, budget: Budget, between: Between | None, number: int) -> dict[str, object]:
-    """``gpu`` and ``input``: null with a reason where the trace cannot say."""
-    return {
-        "steps": len(one.steps),
-        "mean_s": mean_step_s(budget) or None,
-        "stages": {name: float(part.mean()) / 1e9 for name, part in budget.parts.items() if len(part)},
-        "state": "finished",
-        "comm": between.parts.get(number) if between else None,
-        "gpu": {**{name: getattr(one.gpu, name) for name in GPU}, "reasons": one.gpu.reasons},
-        "input": {**{name: getattr(one.input, name) for name in INPUT}, "reasons": one.input.reasons},
-        "budget": budget.shares,
-    }
+def _rank(one: RankTrace, budget: Budget, between: Between | None, number: int) -> RankSummary:
+    return RankSummary(
+        steps=len(one.steps),
+        mean_s=mean_step_s(budget) or None,
+        stages={name: float(part.mean()) / 1e9 for name, part in budget.parts.items() if len(part)},
+        state="finished",
+        comm=between.parts.get(number) if between else None,
+        gpu=RankGpu(*(getattr(one.gpu, name) for name in GPU), reasons=one.gpu.reasons),
+        input=RankInput(*(getattr(one.input, name) for name in INPUT), reasons=one.input.reasons),
+        budget=budget.shares,
+    )
 
 
 def _notes(run: Run, between: Between | None) -> Iterator[str]:

@@ -22,7 +22,7 @@ def test_the_rank_that_decodes_larger_images_is_named_with_its_decoding(tmp_path
     assert first.cause == "late_rank" and first.severity == "high"
     assert (first.blame.rank, first.blame.phase, first.blame.part) == (2, "wait", "decode")
     assert "The network is not the cause" in first.says
-    waits = [report.ranks[str(rank)]["comm"]["exposed_wait_s"] for rank in range(3)]
+    waits = [report.ranks[str(rank)].comm.exposed_wait_s for rank in range(3)]
     assert min(waits[:2]) > 5 * waits[2]
     assert late_of([run], point_of([run])).startswith("with 3 ranks, rank 2 is ")  # what `feedline scale` says of it
     one_number.check(report)

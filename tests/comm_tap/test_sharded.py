@@ -15,8 +15,8 @@ def test_gathered_parameters_are_not_called_gradients(tmp_path, monkeypatch):
     report = build(Run.open(tmp_path / "run"))
 
     for rank, kinds in report.comm.exposed.items():
-        comm = report.ranks[rank]["comm"]
-        assert sum(one.transfer_s for one in kinds) == pytest.approx(comm["exposed_transfer_s"])
+        comm = report.ranks[rank].comm
+        assert sum(one.transfer_s for one in kinds) == pytest.approx(comm.exposed_transfer_s)
         assert ("all_gather", "forward") in [(one.name, one.phase) for one in kinds]
     (found,) = [one for one in report.findings if one.cause == "exposed_communication"]
     assert found.says.startswith("collectives move bytes for ") and "all_gather in forward " in found.says

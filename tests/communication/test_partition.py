@@ -110,8 +110,8 @@ def test_what_a_rank_waits_is_unknown_where_it_never_met_another():
 
     alone, together = (means(parts_of(ranks, 0), 0) for ranks in ([made.ranks[0], apart], made.ranks))
 
-    assert [alone[name] for name in ("hidden_wait_s", "exposed_wait_s", "queue_s")] == [None] * 3
-    assert alone["exposed_transfer_s"] > 0 and together["exposed_wait_s"] > 0
+    assert (alone.hidden_wait_s, alone.exposed_wait_s, alone.queue_s) == (None, None, None)
+    assert alone.exposed_transfer_s > 0 and together.exposed_wait_s > 0
 
 
 def test_an_end_that_nobody_could_tell_is_counted_and_not_guessed():

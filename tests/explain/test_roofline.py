@@ -4,7 +4,22 @@ from dataclasses import replace
 
 import pytest
 
-from feedline.analysis.model import Cost, Cpus, Flop, Hook, Loader, Report, Roofline, RunInfo, StepSeries, StepSummary, Throughput, Workers
+from feedline.analysis.comm.model import RankParts
+from feedline.analysis.model import (
+    Cost,
+    Cpus,
+    Flop,
+    Hook,
+    Loader,
+    RankSummary,
+    Report,
+    Roofline,
+    RunInfo,
+    StepSeries,
+    StepSummary,
+    Throughput,
+    Workers,
+)
 from feedline.analysis.roofline import roofline
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
@@ -46,6 +61,11 @@ def run(
 def cost(wall: float, cpu: float, runqueue: float = 0.0, nbytes: float | None = None) -> Cost:
     """In ms."""
     return Cost(wall * MS, cpu * MS, runqueue * MS, (wall - cpu - runqueue) * MS, nbytes, 0.0)
+
+
+def waits(ms: float) -> RankSummary:
+    """A rank that waits for another one, without moving bytes."""
+    return RankSummary(100, 0.1, {}, "finished", RankParts(0.1 - ms * MS, 0.0, 0.0, 0.0, ms * MS, 0.0))
 
 
 def made(report: Report, ceilings: Ceilings | None = None) -> Roofline:
@@ -240,7 +260,7 @@ def test_a_run_without_steps_has_no_roofline() -> None:
 
 def test_waiting_for_a_late_rank_is_no_work_of_the_step():
     alone = run({"forward": 20, "backward": 80})
-    late = replace(alone, ranks={"0": {"comm": {"exposed_wait_s": 40 * MS}}, "1": {"comm": {"exposed_wait_s": 0.0}}})
+    late = replace(alone, ranks={"0": waits(40), "1": waits(0)})
 
     assert roof(alone, "step") == pytest.approx(100)
     assert roof(late, "step") == pytest.approx(10 / 0.06)
@@ -248,14 +268,14 @@ def test_waiting_for_a_late_rank_is_no_work_of_the_step():
 
 def test_waiting_for_a_late_rank_is_no_turn_of_the_loader():
     alone = run({"decode": 50, "forward": 50}, {"total": cost(5, 5)}, processes=0)
-    late = replace(alone, ranks={"0": {"comm": {"exposed_wait_s": 20 * MS}}})
+    late = replace(alone, ranks={"0": waits(20)})
 
     assert roof(alone, "in turns") == pytest.approx(100)
     assert roof(late, "in turns") == pytest.approx(125)
 
 
 def test_the_step_leaves_out_what_the_shown_rank_waits_for_others():
-    ranks = {"0": {"comm": {"exposed_wait_s": 49 * MS}}, "1": {"comm": {"exposed_wait_s": 5 * MS}}}
+    ranks = {"0": waits(49), "1": waits(5)}
     shown = replace(run({"forward": 60, "backward": 40}), ranks=ranks, shown=1)
 
     assert next(roof.says for roof in made(shown).roofs if roof.name == "step").endswith(

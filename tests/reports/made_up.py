@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from reports import made_up_training
 
-from feedline.analysis.comm.model import CollectiveKind, Communication, LateRank, Prediction
+from feedline.analysis.comm.model import CollectiveKind, Communication, LateRank, Prediction, RankParts
 from feedline.analysis.finding import SHARE, Blame, Evidence, Finding, Severity
 from feedline.analysis.model import (
     Cost,
@@ -15,6 +15,7 @@ from feedline.analysis.model import (
     Loader,
     Operation,
     OperatorTime,
+    RankSummary,
     Report,
     RunInfo,
     StepSeries,
@@ -212,7 +213,7 @@ def without_roofline(columns: int = 600) -> Report:
         step=step(columns),
         workers=workers(),
         loaders=[loader(0), replace(loader(1, "evaluation"), batches=200, samples=6_400)],
-        ranks={"0": {"steps": 1200, "mean_s": mean, "stages": dict(STAGES)}},
+        ranks={"0": RankSummary(1200, mean, dict(STAGES), "finished")},
         gauges=gauges(),
         hooks=[
             Hook("DataLoader", True, "batches, waits, settings"),
@@ -289,7 +290,7 @@ def nasty() -> Report:
 
 def many_loaders() -> Report:
     loaders = [loader(i, "training" if i == 0 else "evaluation") for i in range(24)]
-    ranks = {str(i): {"steps": 1200, "mean_s": 0.1814 + 0.004 * i, "stages": STAGES | {"wait": (93.47 + 4 * i) * MS}} for i in range(8)}
+    ranks = {str(i): RankSummary(1200, 0.1814 + 0.004 * i, STAGES | {"wait": (93.47 + 4 * i) * MS}, "finished") for i in range(8)}
     made = report()
     return replace(made, loaders=loaders, ranks=ranks, run=replace(made.run, ranks=8))
 
@@ -333,18 +334,10 @@ def four_ranks() -> Report:
     network = "all_reduce of 26.2 MB over 4 ranks moves 4.32 GB/s on the bus, 91.0 % of the link's 4.75 GB/s: as much as it can give"
     comm = Communication(kinds, 31e-6, "measured", [late], network, 0.91, answers, ["NCCL 2.27.3: 4 ranks"], [])
     total = sum(STAGES.values())
-    shares = {
-        "compute_s": 0.55,
-        "hidden_transfer_s": 0.08,
-        "exposed_transfer_s": 0.05,
-        "hidden_wait_s": 0.1,
-        "exposed_wait_s": 0.215,
-        "queue_s": 0.005,
-    }
-    parts: dict[str, object] = {name: part * total for name, part in shares.items()}
-    other = parts | {"compute_s": 0.865 * total, "hidden_wait_s": 0.0, "exposed_wait_s": 0.0}
-    one = {"steps": 1200, "mean_s": total, "stages": dict(STAGES), "state": "finished"}
-    ranks = {str(rank): one | {"comm": other if rank == 3 else parts} for rank in range(4)}
+    parts = RankParts(*(share * total for share in (0.55, 0.08, 0.05, 0.1, 0.215, 0.005)))
+    late_parts = replace(parts, compute_s=0.865 * total, hidden_wait_s=0.0, exposed_wait_s=0.0)
+    one = RankSummary(1200, total, dict(STAGES), "finished", parts)
+    ranks = {str(rank): replace(one, comm=late_parts) if rank == 3 else one for rank in range(4)}
     moving = [Evidence("transfer_s", "bytes moving", 9.1 * MS, "s")]
     blame = Finding("late_rank", Severity.HIGH, "rank 3 and its decode make the others wait", moving,
                     "give it what the others have", "the same elsewhere", 46.2 * MS, Blame(3, "wait", "decode"))  # fmt: skip

@@ -89,8 +89,8 @@ def check_two_ranks(path: Path) -> None:
     report = build(Run.open(path))
     assert set(report.ranks) == {"0", "1"}
     for rank in report.ranks.values():
-        assert rank["stages"]["wait"] > 0 and rank["stages"]["backward"] > 0
-        assert sum(rank["stages"].values()) == pytest.approx(rank["mean_s"], rel=0.01)
+        assert rank.stages["wait"] > 0 and rank.stages["backward"] > 0
+        assert sum(rank.stages.values()) == pytest.approx(rank.mean_s, rel=0.01)
     assert report.comm is not None
 
 

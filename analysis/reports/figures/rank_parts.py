@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from markupsafe import Markup
 
+from feedline.analysis.comm.model import RankParts
 from feedline.analysis.quantities import Scale, share
 from feedline.analysis.reports.figures.svg import percent, tag
 
@@ -20,13 +21,13 @@ PARTS = {
 }
 
 
-def rank_parts(parts: Mapping[str, Mapping[str, float | None]]) -> Markup | None:
+def rank_parts(parts: Mapping[str, RankParts]) -> Markup | None:
     """Bars on one scale, the first rank on top.
 
     Args:
-        parts: rank -> part -> mean seconds a step.
+        parts: by rank.
     """
-    totals = {rank: sum(own.get(name) or 0.0 for name in PARTS) for rank, own in parts.items()}
+    totals = {rank: sum(getattr(own, name) or 0.0 for name in PARTS) for rank, own in parts.items()}
     longest = max(totals.values(), default=0.0)
     if longest <= 0:
         return None
@@ -36,10 +37,10 @@ def rank_parts(parts: Mapping[str, Mapping[str, float | None]]) -> Markup | None
         y, start = row * ROW, 0.0
         marks.append(tag("text", f"rank {rank}", class_="tick name y", x=-8, y=y + 11))
         for name, (words, color) in PARTS.items():
-            width = (own.get(name) or 0.0) / longest
+            width = (getattr(own, name) or 0.0) / longest
             if width <= 0:
                 continue
-            tip = f"rank {rank}, {words}: {scale.full(own.get(name))}, {share(width * longest / totals[rank])} of its step"
+            tip = f"rank {rank}, {words}: {scale.full(getattr(own, name))}, {share(width * longest / totals[rank])} of its step"
             place = {"x": percent(start), "y": y, "width": percent(width), "height": BAR}
             marks.append(tag("rect", class_=f"segment {color}", **place, data_tip=tip))
             start += width

@@ -9,7 +9,7 @@ from feedline.analysis.comm import bandwidth, blame
 from feedline.analysis.comm.clocks import FEWEST, Alignment, align
 from feedline.analysis.comm.collectives import Collectives, RankClock
 from feedline.analysis.comm.match import MISSING, Matched, match
-from feedline.analysis.comm.model import Communication, LateRank
+from feedline.analysis.comm.model import Communication, LateRank, RankParts
 from feedline.analysis.comm.partition import Meetings, Partition, meet, partition
 from feedline.analysis.comm.summary import collective_kind, exposed, late_rank, means
 from feedline.analysis.quantities import seconds
@@ -58,7 +58,7 @@ class Between:
         ranks: the columns of ``meetings.waits``.
         waiting: rank -> a set (intervals.py), ns since RankTrace.origin_ns: a collective ran, and another rank had not begun it.
         budgets: rank -> its budget with ``waiting_for_rank``; only for ranks of which that can be told.
-        parts: rank -> as comm/summary.py has them: hidden_transfer_s, exposed_wait_s, ..., mean seconds a step.
+        parts: by rank.
         phases: rank that was late -> phase -> seconds that it took longer than the median of the others, most first, over all steps.
         complete: every rank of every group left a trace: who was late can be said.
         notes: sentences for the report.
@@ -69,7 +69,7 @@ class Between:
     meetings: Meeting
     waiting: dict[int, IntArray]
     budgets: dict[int, Budget]
-    parts: dict[int, dict[str, float | None]]
+    parts: dict[int, RankParts]
     phases: dict[int, dict[str, float]]
     complete: bool
     notes: list[str]
