@@ -53,6 +53,20 @@ def build(run: Run, tell: Callable[[str], None] = lambda _: None, ceilings: Ceil
         RunDamaged: the records of every rank's training process are missing.
     """
     notes = list(run.notes)
+    gathered = gather_ranks(run, notes, tell)
+    tell("comparing stages")
+    lowest = gathered[min(gathered)]
+    compared = between_ranks.compared(gathered, lowest, ceilings, beside, notes)
+    shown = gathered[between_ranks.shown(gathered, compared)]
+    return _report(run, shown, gathered, notes, compared, ceilings)
+
+
+def gather_ranks(run: Run, notes: list[str], tell: Callable[[str], None] = lambda _: None) -> dict[int, Gathered]:
+    """What each rank did, by its number. Ranks that cannot be read are left out, and named in the notes.
+
+    Raises:
+        RunDamaged: none can be read.
+    """
     gathered: dict[int, Gathered] = {}
     problem: FeedlineError | None = None
     for number, rank in sorted(run.ranks.items()):
@@ -65,11 +79,7 @@ def build(run: Run, tell: Callable[[str], None] = lambda _: None, ceilings: Ceil
     if not gathered:
         assert problem is not None
         raise problem
-    tell("comparing stages")
-    lowest = gathered[min(gathered)]
-    compared = between_ranks.compared(gathered, lowest, ceilings, beside, notes)
-    shown = gathered[between_ranks.shown(gathered, compared)]
-    return _report(run, shown, gathered, notes, compared, ceilings)
+    return gathered
 
 
 def _report(

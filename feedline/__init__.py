@@ -5,16 +5,30 @@ feedline.record("runs/mine")     around a part of a program: a context manager a
 feedline.stage("mixup")          a stage of your own, inside a recording
 feedline.metric("val accuracy", a)    a number of the training, for `feedline converge`
 feedline.on_trace_ready("dir")   for torch.profiler.profile(on_trace_ready=...): traces for `feedline ingest`
+feedline.load("runs/mine")       a recorded run: its report, and pandas frames of steps, samples, collectives, gauges, findings
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from feedline.analysis.loaded import load, load_all
+    from feedline.profiler.errors import FeedlineError
     from feedline.profiler.record.api import metric, record, stage
     from feedline.profiler.record.trace_ready import on_trace_ready
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "metric", "on_trace_ready", "record", "stage"]
+__all__ = ["FeedlineError", "__version__", "load", "load_all", "metric", "on_trace_ready", "record", "stage"]
+
+#: Public name -> its module, which is imported when the name is first used.
+_HOMES = {
+    "FeedlineError": "feedline.profiler.errors",
+    "load": "feedline.analysis.loaded",
+    "load_all": "feedline.analysis.loaded",
+    "metric": "feedline.profiler.record.api",
+    "on_trace_ready": "feedline.profiler.record.trace_ready",
+    "record": "feedline.profiler.record.api",
+    "stage": "feedline.profiler.record.api",
+}
 
 
 def __dir__() -> list[str]:
@@ -22,12 +36,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("metric", "record", "stage"):
-        from feedline.profiler.record import api
+    if name in _HOMES:
+        import importlib
 
-        return getattr(api, name)
-    if name == "on_trace_ready":
-        from feedline.profiler.record.trace_ready import on_trace_ready
-
-        return on_trace_ready
+        return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'feedline' has no attribute {name!r}")

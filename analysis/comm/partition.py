@@ -100,7 +100,7 @@ def partition(one: Collectives, column: int, matched: Matched, met: Meetings, bo
     table = one.table
     start, end = table["start"].astype(np.int64), table["end"].astype(np.int64)
     ended = end >= start
-    last, free, late = _own_times(one, column, matched, met, bound)
+    last, free, late = own_times(one, column, matched, met, bound)
     start, end, last, free, late = (values[ended] for values in (start, end, last, free, late))
     backward = computing(one)
     times = [one.steps.ravel(), one.evaluation.ravel(), start, last, free, end, backward.ravel()]
@@ -159,8 +159,12 @@ def moving(matched: Matched, partitions: Sequence[Partition]) -> npt.NDArray[np.
     return took
 
 
-def _own_times(one: Collectives, column: int, matched: Matched, met: Meetings, bound: float) -> tuple[IntArray, IntArray, IntArray]:
-    """For each entry of the table, in own time: the last rank began, bytes could move; and the column of the last rank."""
+def own_times(one: Collectives, column: int, matched: Matched, met: Meetings, bound: float) -> tuple[IntArray, IntArray, IntArray]:
+    """For each entry of a rank's table, in own time: the last rank began, bytes could move; and the column of the last rank.
+
+    Args:
+        column, bound: as of ``partition``.
+    """
     start, end = one.table["start"].astype(np.int64), one.table["end"].astype(np.int64)
     last, free, late = start.copy(), start.copy(), np.zeros(len(start), np.int64)
     if column < 0 or not np.isfinite(bound):

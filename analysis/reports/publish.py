@@ -1,4 +1,7 @@
-"""Writes ``docs/report.schema.json`` and the tables of ``docs/report.md``: ``python -m feedline.analysis.reports.publish docs``."""
+"""Writes what docs say of fields and columns: ``docs/report.schema.json`` and the tables of ``docs/report.md`` and ``docs/api.md``.
+
+``python -m feedline.analysis.reports.publish docs``
+"""
 
 import dataclasses
 import json
@@ -9,6 +12,7 @@ from pathlib import Path
 from feedline.analysis import finding, model
 from feedline.analysis.comm import model as communication
 from feedline.analysis.convergence import model as convergence
+from feedline.analysis.frames import FRAMES
 from feedline.analysis.reports.fields import FIELDS
 from feedline.analysis.reports.schema import schema
 
@@ -26,9 +30,14 @@ def tables() -> str:
     return "\n".join(_table(name) for name in FIELDS)
 
 
-def page(current: str) -> str:
-    """docs/report.md with its tables renewed; what people wrote above the mark stays."""
-    return current.partition(MARK)[0] + MARK + "\n" + tables()
+def frames() -> str:
+    """One Markdown section per data frame."""
+    return "\n".join(table.markdown() for table in FRAMES)
+
+
+def page(current: str, written: str) -> str:
+    """A page with what is below its mark renewed; what people wrote above it stays."""
+    return current.partition(MARK)[0] + MARK + "\n" + written
 
 
 def _table(name: str) -> str:
@@ -59,10 +68,11 @@ def _type(hint: typing.Any) -> str:
 
 
 def main(folder: Path) -> None:
-    """Write both files into the docs folder."""
+    """Write them into the docs folder."""
     (folder / "report.schema.json").write_text(schema_text(), encoding="utf-8")
-    text = folder / "report.md"
-    text.write_text(page(text.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, written in (("report.md", tables()), ("api.md", frames())):
+        text = folder / name
+        text.write_text(page(text.read_text(encoding="utf-8"), written), encoding="utf-8")
 
 
 if __name__ == "__main__":

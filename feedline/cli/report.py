@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from feedline.analysis.model import Report as ReportModel
     from feedline.analysis.traces.windows import Windows
     from feedline.cli.report_parts import Told
-    from feedline.profiler.ceilings import Ceilings
     from feedline.profiler.store.read import Run
     from feedline.profiler.store.trainings import Training
 
@@ -68,6 +67,7 @@ class Report:
             output.refuse_taken(file, args.force)
 
         from feedline.analysis import reports
+        from feedline.analysis.pipeline import place
         from feedline.analysis.reports import overview
         from feedline.analysis.reports.console import Console
         from feedline.analysis.reports.progress import building
@@ -109,14 +109,6 @@ class Report:
         return 0
 
 
-def place(path: Path, training: int | None) -> tuple[Path, int | None]:
-    """The run folder, and which of its trainings is meant: ``--training 2`` or ``RUN/parts/2``."""
-    from feedline.profiler.store.parts import place_of
-
-    named = place_of(path)
-    return (path, training) if named is None or training is not None else named
-
-
 def told_of(
     args: argparse.Namespace,
     path: Path,
@@ -130,57 +122,35 @@ def told_of(
 
     Of several that the process made one after the other: a report for each, and an overview.
     """
-    from feedline.analysis import build, trace
+    from feedline.analysis import trace
+    from feedline.analysis.pipeline import ceilings_of, of_process, report_of
     from feedline.analysis.traces.report import holds_traces
     from feedline.analysis.traces.windows import windows as find_windows
     from feedline.cli.report_parts import one_training, several_trainings
-    from feedline.profiler.store.parts import part, parts
     from feedline.profiler.store.trainings import TRAINING
 
     run, folder = training.run, training.folder if several else path
     traces = holds_traces(run)
     drawn = args.output is None and number is None or args.output is not None and trace.is_trace(args.output)
     windows = find_windows(run) if drawn and not traces else None
-    known, net = ceilings(path, args.ceilings), beside(args.link_gbps, args.nccl_log)
-    own = [run] if traces else [part(run, number)] if number is not None else parts(run)
+    known, net = ceilings_of(path, args.ceilings), beside(args.link_gbps, args.nccl_log)
+    own = of_process(run, number)
     name = training.name.removeprefix(TRAINING) if several else ""
 
-    def report_of(one: "Run") -> "ReportModel":
-        report = of_traces(one) if traces else build.build(one, ceilings=known, beside=net)
+    def made_of(one: "Run") -> "ReportModel":
+        report = report_of(one, known, net)
         more = [] if several or len(own) > 1 else notes
         return replace(report, notes=[*report.notes, *(windows.notes if windows is not None else []), *more])
 
     if len(own) > 1:
-        told = several_trainings(path, folder, run, own, report_of, name, args)
+        told = several_trainings(path, folder, run, own, made_of, name, args)
     else:
-        told = one_training(path, folder if number is None else own[0].path, report_of(own[0]), name, args)
+        told = one_training(path, folder if number is None else own[0].path, made_of(own[0]), name, args)
     done()
     done()
     if windows is not None:
         told.written.extend(write_trace(folder, run, args, windows))
     return told
-
-
-def of_traces(run: "Run") -> "ReportModel":
-    """The report of traces, all ranks at once."""
-    from feedline.analysis.many import crew
-    from feedline.analysis.traces.report import build
-
-    with crew.here() if len(run.ranks) == 1 else crew.local() as workers:
-        return build(run, workers)
-
-
-def ceilings(run: Path, files: list[Path] | None) -> "Ceilings | None":
-    """What was measured of the machine; several files as one.
-
-    Raises:
-        CeilingsDamaged, SchemaTooNew: a file cannot be read.
-    """
-    from feedline.profiler.ceilings import FILE, Ceilings
-
-    own = [Ceilings.read(run / FILE, in_run=True)] if not files and os.path.lexists(run / FILE) else []
-    found = own or [Ceilings.read(file) for file in files or []]
-    return Ceilings.joined(found) if found else None
 
 
 def beside(link_gbps: float | None, nccl_log: Path | None) -> "Beside":

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from feedline.profiler.errors import OutputError
+from feedline.profiler.errors import OVERWRITE, OutputError, Way
 from feedline.profiler.files import single
 
 SHARED = 0o666  # less the umask: reports are made to be passed on
+ANOTHER = Way("name another file", "pass another path")
 
 
 def refuse_taken(path: Path | None, force: bool) -> None:
@@ -33,7 +34,7 @@ def refuse_taken(path: Path | None, force: bool) -> None:
         what = "a link" if path.is_symlink() else "a folder" if path.is_dir() else "a device"
         raise OutputError(f"{path} is {what}: name a file")
     if not force:
-        raise OutputError(f"{path} exists already: name another file, or overwrite it with -f")
+        raise OutputError(f"{path} exists already", ANOTHER, OVERWRITE)
 
 
 def save(path: Path, text: str | bytes) -> None:

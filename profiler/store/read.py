@@ -138,6 +138,8 @@ class Run:
             RunDamaged: no rank in it can be read.
             SchemaTooNew: a newer feedline wrote it.
         """
+        if path.is_file():
+            raise RunNotFound(f"{path} is a file: name the run folder, the one that `feedline run` printed")
         if not path.is_dir():
             raise RunNotFound(f"there is no run folder {path}: `feedline run -o {path} train.py` makes one")
         folders = rank_folders(path)

@@ -54,6 +54,11 @@ class Rank:
         self._folder = folder
 
     @property
+    def run(self) -> Path:
+        """The run folder, of all ranks."""
+        return self._folder / "run"
+
+    @property
     def collectives(self) -> Collectives:
         found = collectives_of(Run.open(self._folder / "run").ranks[self.number])
         assert found is not None

@@ -4,6 +4,7 @@ import pytest
 from comm_tap.launching import launch, say_what_went_wrong
 from truth import one_number
 
+import feedline
 from feedline.analysis.build import build
 from feedline.analysis.quantities import seconds
 from feedline.analysis.reports import terminal
@@ -49,6 +50,16 @@ def test_a_late_rank_of_two_costs_one_number_and_the_throughput_is_of_both(tmp_p
     pace = report.throughput
     assert pace.ranks == 2 and pace.all_ranks_samples_per_s == pytest.approx(2 * pace.samples_per_s, rel=0.1)
     assert "samples/s of 2 ranks" in terminal.render(report)
+    check_waits(tmp_path / "run")
+
+
+def check_waits(path):
+    """Its frames hold as much waiting for each rank as its report: one all-reduce per step, so that no moment is counted twice."""
+    run = feedline.load(path)
+    begun = run.steps[(run.steps["rank"] == 0) & run.steps["in_mean"]]["step"].min()
+    for rank, rows in run.collectives[run.collectives["step"] >= begun].groupby("rank"):
+        steps = run.steps[(run.steps["rank"] == rank) & (run.steps["step"] >= begun)]
+        assert rows["wait_s"].sum() / len(steps) == pytest.approx(run.report.ranks[str(rank)].comm.wait_s, rel=0.01, abs=1e-4)
 
 
 def test_the_rank_that_failed_first_is_the_headline_and_not_those_that_missed_it(tmp_path):

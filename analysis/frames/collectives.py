@@ -1,0 +1,103 @@
+"""The frame ``collectives``: what the ranks did together."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from feedline.analysis.comm.clocks import align
+from feedline.analysis.comm.collectives import PHASES, Collectives
+from feedline.analysis.comm.match import BoolArray, match
+from feedline.analysis.comm.of_run import collectives_of
+from feedline.analysis.comm.operations import operation
+from feedline.analysis.comm.partition import Partition, columns, meet, own_times, partition
+from feedline.analysis.frames.moments import RANK, START, TIME, Moments
+from feedline.analysis.frames.steps import numbers
+from feedline.analysis.frames.table import Column, Part, Table
+from feedline.analysis.gather import Gathered
+from feedline.analysis.timeline import IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+UNENDED = "its end was not seen"
+ALONE = "not comparable with other ranks: their records are missing, or clocks cannot be compared"
+
+COLLECTIVES = Table(
+    "collectives",
+    "One row per collective (or send, or receive) and rank, in order of rank and start. Rows of one collective share their number in "
+    "`collective`. Empty for a run of one process.",
+    (
+        RANK,
+        Column("collective", "integer", "", "Number of the collective, the same on all ranks", "it could not be matched with other ranks'"),
+        Column("step", "integer", "", "Number of the step that it began in, as in `steps`", "it began outside all steps"),
+        TIME,
+        START,
+        Column("operation", "text", "", "all_reduce, reduce_scatter, all_gather, broadcast, ..."),
+        Column("bytes", "integer", "B", "The full message; of all_gather and reduce_scatter the larger side"),
+        Column("dtype", "text", "", "Of its elements; unknown where it was not recorded"),
+        Column("group", "text", "", "Name of its process group"),
+        Column("group_size", "integer", "ranks", "Ranks in that group; 0: unknown"),
+        Column("backend", "text", "", "gloo, nccl, ..."),
+        Column("phase", "text", "", f"What the rank was doing when it began: {', '.join(PHASES)}"),
+        Column("wall_s", "number", "s", "From the call until it was complete on this rank", UNENDED),
+        Column("wait_s", "number", "s", "Of that: until the last rank of the group had begun it, too", f"{UNENDED}; or {ALONE}"),
+        Column("queue_s", "number", "s", "Of that: all ranks had begun it, and it was queued behind others", f"{UNENDED}; or {ALONE}"),
+        Column("transfer_s", "number", "s", "Of that: its bytes moved. Collectives that move at one time share it", UNENDED),
+    ),
+)
+
+
+def collectives(ranks: Mapping[int, Gathered]) -> "pd.DataFrame":
+    """The frame; of ranks that another run recorded, waiting is missing."""
+    found = [one for rank in ranks.values() if (one := collectives_of(rank.rank)) is not None]
+    return COLLECTIVES.frame(_parts(ranks, found) if found else [])
+
+
+def _parts(ranks: Mapping[int, Gathered], found: Sequence[Collectives]) -> list[Part]:
+    matched = match(found)
+    alignment = align(found, matched)
+    met, place = meet(matched, alignment), columns(found, matched)
+    parts = []
+    for one in found:
+        column = place[one.rank]
+        cut = partition(one, column, matched, met, alignment.bound)
+        last, free, _ = own_times(one, column, matched, met, alignment.bound)
+        number = matched.rows[column] if column >= 0 else np.full(len(one.table), -1)
+        whole = np.append(matched.whole, False)[number]  # number -1: the last
+        parts.append({**_of(ranks[one.rank], one), "collective": number, **_spent(one, cut, whole, last, free)})
+    return parts
+
+
+def _of(rank: Gathered, one: Collectives) -> Part:
+    table, groups = one.table, [one.groups[number] for number in one.table["group"].tolist()]
+    return {
+        **Moments.of(rank.rank).columns(table["start"].astype(np.int64)),
+        "step": _steps(rank, one.step_at(table["start"].astype(np.int64))),
+        "operation": [operation(one.names[number]) for number in table["name"].tolist()],
+        "bytes": table["nbytes"],
+        "dtype": [one.dtypes[number] for number in table["dtype"].tolist()],
+        "group": [group.name for group in groups],
+        "group_size": np.array([len(group.ranks) for group in groups], np.int64),
+        "backend": [group.backend for group in groups],
+        "phase": [PHASES[number] for number in table["phase"].tolist()],
+    }
+
+
+def _steps(rank: Gathered, index: IntArray) -> IntArray:
+    """The steps' own numbers, -1: in none."""
+    if rank.steps is None or not len(rank.steps.wall):
+        return np.full(len(index), -1)
+    return np.where(index >= 0, numbers(rank, rank.steps)[index], -1)
+
+
+def _spent(one: Collectives, cut: Partition, whole: BoolArray, last: IntArray, free: IntArray) -> Part:
+    start, end = one.table["start"].astype(np.int64), one.table["end"].astype(np.int64)
+    ended = end >= start
+    known = ended & whole & cut.met
+    return {
+        "wall_s": np.where(ended, (end - start) / 1e9, np.nan),
+        "wait_s": np.where(known, (last - start) / 1e9, np.nan),
+        "queue_s": np.where(known, (free - last) / 1e9, np.nan),
+        "transfer_s": cut.moving / 1e9,
+    }

@@ -1,0 +1,61 @@
+"""The frame ``findings``: what limits the training."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from feedline.analysis.finding import Finding
+from feedline.analysis.frames.table import Column, Table
+from feedline.analysis.model import Report
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NO_COST = "it names no cost in time"
+NO_INTERVAL = "cost_s is an upper bound, not a prediction"
+NO_RANK = "it does not name one rank"
+
+FINDINGS = Table(
+    "findings",
+    "One row per finding of the report, most important first. `run.report.findings` has their evidence, too.",
+    (
+        Column("cause", "text", "", "Stable identifier of the rule that found it: decode_bound, too_few_workers, ..."),
+        Column("severity", "text", "", "high, low or info"),
+        Column("says", "text", "", "One sentence with the figures"),
+        Column("cost_s", "number", "s", "What it costs per step: up to this, or about this where there is an interval", NO_COST),
+        Column("cost_low_s", "number", "s", "Lower end of the interval of a prediction (19 of 20 cases)", NO_INTERVAL),
+        Column("cost_high_s", "number", "s", "Its upper end", NO_INTERVAL),
+        Column("step_share", "number", "", "cost_s as a share of the mean step, 0 to 1", NO_COST),
+        Column("fix", "text", "", "What to change"),
+        Column("how_to_check", "text", "", "What would show this finding to be wrong"),
+        Column("rank", "integer", "", "The rank that the others wait for", NO_RANK),
+    ),
+)
+
+
+def findings(report: Report) -> "pd.DataFrame":
+    """The frame."""
+    mean = report.step.mean_s if report.step is not None else 0.0
+    costs = [one.cost_s if one.cost_s > 0 else None for one in report.findings]
+    return FINDINGS.frame(
+        [
+            {
+                **{name: [getattr(one, name) for one in report.findings] for name in ("cause", "says", "fix")},
+                "severity": [one.severity.value for one in report.findings],
+                "cost_s": _numbers(costs),
+                "cost_low_s": _numbers([one.cost_low_s for one in report.findings]),
+                "cost_high_s": _numbers([one.cost_high_s for one in report.findings]),
+                "step_share": _numbers([None if cost is None or not mean else cost / mean for cost in costs]),
+                "how_to_check": [one.disproof for one in report.findings],
+                "rank": np.array([_rank(one) for one in report.findings], np.int64),
+            }
+        ]
+    )
+
+
+def _rank(one: Finding) -> int:
+    return -1 if one.blame is None or one.blame.rank is None else one.blame.rank
+
+
+def _numbers(values: list[float | None]) -> np.ndarray:
+    return np.array([np.nan if value is None else value for value in values], np.float64)

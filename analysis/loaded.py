@@ -1,0 +1,230 @@
+"""``feedline.load``: a recorded run in Python, as a report and as pandas frames."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from feedline.analysis import pipeline
+from feedline.analysis.build import gather_ranks
+from feedline.analysis.frames.collectives import COLLECTIVES, collectives
+from feedline.analysis.frames.findings import FINDINGS, findings
+from feedline.analysis.frames.gauges import GAUGES, gauges
+from feedline.analysis.frames.samples import SAMPLES, samples
+from feedline.analysis.frames.steps import STEPS, steps
+from feedline.analysis.frames.table import Table
+from feedline.analysis.gather import Gathered
+from feedline.analysis.model import Report
+from feedline.analysis.traces.windows import windows
+from feedline.profiler.ceilings import Ceilings
+from feedline.profiler.errors import FeedlineError, OutputError, RunDamaged, RunNotFound
+from feedline.profiler.files import output
+from feedline.profiler.printable import printable
+from feedline.profiler.store import processes
+from feedline.profiler.store.read import Run
+from feedline.profiler.store.trainings import Training, trainings, workers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NAMED = 4  # trainings that an error names
+
+
+def frame(table: Table) -> "Callable[[Callable[[Any], pd.DataFrame]], cached_property[pd.DataFrame]]":
+    """A property that is worked out once, and documented by its table."""
+
+    def documented(get: "Callable[[Any], pd.DataFrame]") -> "cached_property[pd.DataFrame]":
+        get.__doc__ = table.docstring()
+        return cached_property(get)
+
+    return documented
+
+
+class LoadedRun:
+    """A run that ``feedline.load`` has opened: ``report``, ``steps``, ``samples``, ``collectives``, ``gauges``, ``findings``.
+
+    Frames and the report are worked out when they are first asked for, and kept. Of a run that is still being recorded they show what was
+    there by then; load it again to see more. Nothing is ever written into the run folder.
+
+    Every frame of records holds all ranks, in a column ``rank``, because ranks are mostly compared: ``steps.groupby("rank")``. For one
+    rank, ``steps[steps["rank"] == 1]``.
+    """
+
+    def __init__(self, run: Run, ceilings: Ceilings | None = None, notes: Callable[[], list[str]] = list) -> None:
+        self._run, self._ceilings, self._notes = run, ceilings, notes
+
+    @property
+    def name(self) -> str:
+        """Name of the run folder, and which of its trainings this is if there are several."""
+        return self._run.name
+
+    @property
+    def path(self) -> Path:
+        """The run folder; of one of several trainings ``RUN/parts/2``, by which ``load`` finds it, too."""
+        return self._run.path
+
+    @cached_property
+    def report(self) -> Report:
+        """What ``feedline report`` shows: docs/report.md describes every field.
+
+        Raises:
+            RunDamaged: no rank of it can be read.
+        """
+        made = pipeline.report_of(self._run, self._ceilings, processes=False)
+        return replace(made, notes=[*made.notes, *self._notes()])
+
+    @property
+    def stages(self) -> list[str]:
+        """Columns of ``steps`` that are stages, in the order of a step. They sum to ``wall_s``."""
+        return list(self._steps[1])
+
+    @frame(STEPS)
+    def steps(self) -> "pd.DataFrame":
+        return self._steps[0]
+
+    @frame(SAMPLES)
+    def samples(self) -> "pd.DataFrame":
+        return samples(self._ranks)
+
+    @frame(COLLECTIVES)
+    def collectives(self) -> "pd.DataFrame":
+        return collectives(self._ranks)
+
+    @frame(GAUGES)
+    def gauges(self) -> "pd.DataFrame":
+        return gauges(self._ranks)
+
+    @frame(FINDINGS)
+    def findings(self) -> "pd.DataFrame":
+        return findings(self.report)
+
+    def to_html(self, path: "str | Path | None" = None, overwrite: bool = False) -> str | None:
+        """The HTML report, one file that needs no other.
+
+        Args:
+            path: write it there; None: return it as text.
+            overwrite: replace a file that is there.
+
+        Raises:
+            OutputError: the file is there already, or cannot be written.
+        """
+        if path is None:
+            return self._html
+        try:
+            output.refuse_taken(Path(path), overwrite)
+            output.save(Path(path), self._html)
+        except OutputError as error:
+            error.for_call()
+            raise
+        return None
+
+    def __repr__(self) -> str:
+        return f"<feedline run {printable(self._said())}>"
+
+    def _repr_html_(self) -> str:
+        from feedline.profiler.record.notebook import Shown
+
+        return Shown(self._said(), self._html)._repr_html_()
+
+    def _said(self) -> str:
+        from feedline.analysis.reports import words
+
+        try:
+            report = self.report
+        except FeedlineError as error:
+            return f"{self.name}: {error}"
+        return f"{words.about(report.run)}: {' '.join(filter(None, [report.headline, report.verdict]))}"
+
+    @property
+    def _html(self) -> str:
+        from feedline.analysis import reports
+
+        return reports.text(self.report, Path("report.html"))
+
+    @cached_property
+    def _steps(self) -> "tuple[pd.DataFrame, list[str]]":
+        return steps(self._ranks)
+
+    @cached_property
+    def _ranks(self) -> dict[int, Gathered]:
+        if pipeline.holds_traces(self._run):
+            raise FeedlineError(
+                f"{self.path} holds traces that another tool made: they have no frames of records. "
+                "Use .report (its step, ranks and traces), .findings and .to_html()"
+            )
+        return gather_ranks(self._run, [])
+
+
+def load(path: "str | Path", training: int | None = None) -> LoadedRun:
+    """Open a run folder, or one that ``feedline ingest`` made of traces::
+
+        run = feedline.load("runs/train-1121-0943")
+        run                                   # the verdict; in a notebook the report
+        run.steps["wall_s"].describe()        # also .samples, .collectives, .gauges, .findings: pandas frames
+        run.report.throughput.samples_per_s   # all that `feedline report` shows
+        run.to_html("report.html")
+
+    Runs that ended, were killed, or are still being recorded can be loaded.
+
+    Args:
+        path: the run folder, or the folder of one of its trainings: ``RUN/parts/2``, ``RUN/training-1``.
+        training: the Nth, from 1, of several trainings that a process made one after the other.
+
+    Raises:
+        RunNotFound: there is no run, or it holds several trainings. ``load_all`` loads all of them.
+        RunDamaged: it cannot be read.
+        SchemaTooNew: a newer feedline wrote it.
+        CeilingsDamaged: its ceilings.json cannot be read.
+    """
+    found = load_all(path, training)
+    if len(found) > 1:
+        names = [str(one.path) for one in found[:NAMED]] + ["..."] * (len(found) > NAMED)
+        raise RunNotFound(f"{path} holds {len(found)} trainings: load one of them ({', '.join(names)}), or all with feedline.load_all()")
+    return found[0]
+
+
+def load_all(path: "str | Path", training: int | None = None) -> list[LoadedRun]:
+    """All trainings of a run folder, in the order in which they began: one for most runs, several for a sweep or a cross-validation.
+
+    Args:
+        path, training: as of ``load``.
+
+    Raises:
+        RunNotFound, RunDamaged, SchemaTooNew: as ``load``, which also refuses several trainings.
+    """
+    folder, number = pipeline.place(Path(path), training)
+    found = trainings(folder)
+    if len(found) > 1 and number is not None:
+        Run.open(folder)  # raises: of which process?
+    ceilings = pipeline.ceilings_of(folder)
+    runs = [(one.run, run) for one in found for run in pipeline.of_process(one.run, number)]
+    for _, run in runs:
+        _refuse_unreadable(run)
+    beside = folder if len(runs) == 1 else None
+    return [LoadedRun(run, ceilings, partial(_notes, whole, number, beside, found)) for whole, run in runs]
+
+
+def _refuse_unreadable(run: Run) -> None:
+    """See that the records of one rank at least can be read. Raises RunDamaged."""
+    problem: RunDamaged | None = None
+    for rank in run.ranks.values() if not pipeline.holds_traces(run) else ():
+        try:
+            if rank.main:
+                return
+        except RunDamaged as error:
+            problem = error
+    if problem is not None:
+        raise problem
+
+
+def _notes(whole: Run, number: int | None, folder: Path | None, found: list[Training]) -> list[str]:
+    """What ``feedline report`` says beside the report itself: of a window of torch.profiler, and of other processes.
+
+    Args:
+        whole: all that the process recorded.
+        number: of the training that was asked for.
+        folder: the run folder, where it holds one training.
+    """
+    told = [] if number is not None or pipeline.holds_traces(whole) else windows(whole).notes
+    return told if folder is None else [*told, *processes.notes(folder, {one.name for one in found}, workers(found))]

@@ -1,0 +1,37 @@
+"""``feedline.record`` as a decorator, and into a folder that is taken."""
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import feedline
+from feedline.profiler.errors import OutputError
+from feedline.profiler.record.recorder import recorder
+
+
+def train(batches):
+    model = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for (batch,) in DataLoader(TensorDataset(torch.ones(4 * batches, 3)), batch_size=4):
+        model(batch).sum().backward()
+        optimizer.step()
+
+
+def test_a_decorated_function_is_recorded_and_nothing_stays_attached(tmp_path):
+    feedline.record(tmp_path / "run")(train)(3)
+
+    assert recorder.main is None
+    assert len(feedline.load(tmp_path / "run").steps) == 3
+
+
+def test_a_second_recording_into_the_same_folder_gets_the_next_free_name(tmp_path):
+    with feedline.record(tmp_path / "run"):
+        pass
+    with feedline.record(tmp_path / "run"):
+        train(1)
+    assert len(feedline.load(tmp_path / "run-2").steps) == 1
+    with pytest.raises(OutputError, match="holds a run already"), feedline.record(tmp_path / "run", strict=True):
+        pass
+    with feedline.record(tmp_path / "run", overwrite=True):
+        train(2)
+    assert len(feedline.load(tmp_path / "run").steps) == 2
