@@ -11,17 +11,18 @@ feedline.load("runs/mine")       a recorded run: its report, and pandas frames o
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from feedline.analysis.loaded import load, load_all
+    from feedline.analysis.loaded import LoadedRun, load, load_all
     from feedline.profiler.errors import FeedlineError
     from feedline.profiler.record.api import metric, record, stage
     from feedline.profiler.record.trace_ready import on_trace_ready
 
 __version__ = "0.1.0"
-__all__ = ["FeedlineError", "__version__", "load", "load_all", "metric", "on_trace_ready", "record", "stage"]
+__all__ = ["FeedlineError", "LoadedRun", "__version__", "load", "load_all", "metric", "on_trace_ready", "record", "stage"]
 
 #: Public name -> its module, which is imported when the name is first used.
 _HOMES = {
     "FeedlineError": "feedline.profiler.errors",
+    "LoadedRun": "feedline.analysis.loaded",
     "load": "feedline.analysis.loaded",
     "load_all": "feedline.analysis.loaded",
     "metric": "feedline.profiler.record.api",

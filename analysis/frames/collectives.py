@@ -13,7 +13,7 @@ from feedline.analysis.comm.operations import operation
 from feedline.analysis.comm.partition import Partition, columns, meet, own_times, partition
 from feedline.analysis.frames.moments import RANK, START, TIME, Moments
 from feedline.analysis.frames.steps import numbers
-from feedline.analysis.frames.table import Column, Part, Table
+from feedline.analysis.frames.table import Column, Rows, Table
 from feedline.analysis.gather import Gathered
 from feedline.analysis.timeline import IntArray
 
@@ -54,7 +54,7 @@ def collectives(ranks: Mapping[int, Gathered]) -> "pd.DataFrame":
     return COLLECTIVES.frame(_parts(ranks, found) if found else [])
 
 
-def _parts(ranks: Mapping[int, Gathered], found: Sequence[Collectives]) -> list[Part]:
+def _parts(ranks: Mapping[int, Gathered], found: Sequence[Collectives]) -> list[Rows]:
     matched = match(found)
     alignment = align(found, matched)
     met, place = meet(matched, alignment), columns(found, matched)
@@ -69,7 +69,7 @@ def _parts(ranks: Mapping[int, Gathered], found: Sequence[Collectives]) -> list[
     return parts
 
 
-def _of(rank: Gathered, one: Collectives) -> Part:
+def _of(rank: Gathered, one: Collectives) -> Rows:
     table, groups = one.table, [one.groups[number] for number in one.table["group"].tolist()]
     return {
         **Moments.of(rank.rank).columns(table["start"].astype(np.int64)),
@@ -91,7 +91,7 @@ def _steps(rank: Gathered, index: IntArray) -> IntArray:
     return np.where(index >= 0, numbers(rank, rank.steps)[index], -1)
 
 
-def _spent(one: Collectives, cut: Partition, whole: BoolArray, last: IntArray, free: IntArray) -> Part:
+def _spent(one: Collectives, cut: Partition, whole: BoolArray, last: IntArray, free: IntArray) -> Rows:
     start, end = one.table["start"].astype(np.int64), one.table["end"].astype(np.int64)
     ended = end >= start
     known = ended & whole & cut.met

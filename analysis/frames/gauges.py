@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from feedline.analysis.frames.moments import RANK, START, TIME, Moments
-from feedline.analysis.frames.table import Column, Part, Table
+from feedline.analysis.frames.table import Column, Rows, Table
 from feedline.analysis.gather import Gathered
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.samplers.gauges import read_gauges
@@ -38,7 +38,7 @@ def gauges(ranks: Mapping[int, Gathered]) -> "pd.DataFrame":
     return GAUGES.frame(parts)
 
 
-def _part(rank: Rank) -> Part | None:
+def _part(rank: Rank) -> Rows | None:
     path = rank.folder / FILE
     if not os.path.lexists(path):
         return None

@@ -10,7 +10,7 @@ from feedline.profiler.store.read import Rank
 
 RANK = Column("rank", "integer", "", 'Number of the rank. Write `frame["rank"]`: `frame.rank` is a method of pandas')
 TIME = Column("time", "time", "", "When it began, by the calendar, UTC", "the run's manifest holds no reading of the clock")
-START = Column("start_s", "number", "s", "When it began, since the recording of this rank began")
+START = Column("start_s", "number", "s", "When it began, since the recording of this rank, or the training, began")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from feedline.analysis.boundaries import Records
 from feedline.analysis.costs import PARTS, Details, FloatArray
 from feedline.analysis.frames.moments import RANK, START, TIME, Moments
-from feedline.analysis.frames.table import Column, Part, Table
+from feedline.analysis.frames.table import Column, Rows, Table
 from feedline.analysis.gather import Gathered
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.read import Process
@@ -63,7 +63,7 @@ def samples(ranks: Mapping[int, Gathered]) -> "pd.DataFrame":
     return found.sort_values(["rank", "process", "start_s"], kind="stable", ignore_index=True)
 
 
-def _part(rank: Gathered, process: Process, first_use: bool) -> Part:
+def _part(rank: Gathered, process: Process, first_use: bool) -> Rows:
     rows = process.of(Stage.SAMPLE)
     details = Details.of(process, frozenset(np.unique(rows["source"]).tolist()), first_use)
     rows = rows[(rows["flags"] & Flag.FIRST != 0) == first_use]
@@ -93,7 +93,7 @@ def _only_first_use(rank: Gathered) -> bool:
     return all((one["flags"][np.isin(one["source"], list(rank.makers.loaders))] & Flag.FIRST).all() for one in rows)
 
 
-def _made_by(process: Process, count: int) -> Part:
+def _made_by(process: Process, count: int) -> Rows:
     if not process.is_worker:
         return {"process": ["main"] * count, "worker": np.full(count, -1)}
     loader, worker = int(str(process.header["loader"])), int(str(process.header["worker"]))

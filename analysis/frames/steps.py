@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from feedline.analysis.frames.moments import RANK, START, TIME, Moments
-from feedline.analysis.frames.table import Column, Part, Table
+from feedline.analysis.frames.table import Column, Rows, Table
 from feedline.analysis.gather import Gathered, throughput
 from feedline.analysis.model import STEP_STAGES
 from feedline.analysis.rested import FloatArray
@@ -73,7 +73,7 @@ def stands_for(rank: Gathered, found: Steps) -> FloatArray:
     return each
 
 
-def _part(rank: Gathered, found: Steps, columns: Mapping[str, str]) -> Part:
+def _part(rank: Gathered, found: Steps, columns: Mapping[str, str]) -> Rows:
     return {
         **Moments.of(rank.rank).columns(found.start),
         "step": numbers(rank, found),

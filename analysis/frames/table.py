@@ -13,7 +13,8 @@ if TYPE_CHECKING:  # pandas takes a second of CPU: it is imported when a frame i
 #: Kind of a column -> its dtype. An integer that may be missing is "Int64"; "str" is what this pandas has for text.
 DTYPES = {"integer": "int64", "number": "float64", "bool": "bool", "time": "datetime64[ns, UTC]", "text": "str"}
 NO_TIME = int(np.iinfo(np.int64).min)  # pandas' NaT
-Part = Mapping[str, Any]  # column -> array [n] of one rank or process
+WIDTH = 100  # of a docstring
+Rows = Mapping[str, Any]  # column -> array [n], of one rank or process
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Table:
         """The columns that every run has."""
         return tuple(column for column in self.columns if not column.name.startswith("<"))
 
-    def frame(self, parts: Sequence[Part], more: Sequence[str] = ()) -> "pd.DataFrame":
+    def frame(self, parts: Sequence[Rows], more: Sequence[str] = ()) -> "pd.DataFrame":
         """The frame of all parts, one below the other.
 
         Args:
@@ -80,8 +81,8 @@ class Table:
 
     def docstring(self) -> str:
         """For the property of a loaded run."""
-        lines = [textwrap.fill(column.text(), 100, subsequent_indent="    ") for column in self.columns]
-        return f"{textwrap.fill(self.rows, 100)}\n\n" + "\n".join(lines) + "\n"
+        lines = [textwrap.fill(column.text(), WIDTH, subsequent_indent="    ", break_on_hyphens=False) for column in self.columns]
+        return "\n".join([textwrap.fill(self.rows, WIDTH, break_on_hyphens=False), "", *lines, ""])
 
     def markdown(self) -> str:
         """A section of docs/api.md."""
