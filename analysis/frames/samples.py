@@ -11,7 +11,7 @@ from feedline.analysis.frames.moments import RANK, START, TIME, Moments
 from feedline.analysis.frames.table import Column, Rows, Table
 from feedline.analysis.gather import Gathered
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.store.read import Process
+from feedline.profiler.store.segment_reader import Process
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,8 +8,8 @@ import numpy as np
 from feedline.analysis.frames.moments import RANK, START, TIME, Moments
 from feedline.analysis.frames.table import Column, Rows, Table
 from feedline.analysis.gather import Gathered, throughput
-from feedline.analysis.model import STEP_STAGES
 from feedline.analysis.rested import FloatArray
+from feedline.analysis.stages import STEP_STAGES
 from feedline.analysis.steps import Steps
 from feedline.analysis.timeline import IntArray
 
