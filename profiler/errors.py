@@ -83,6 +83,15 @@ class OutputError(FeedlineError):
         self._what, self._ways = what, ways
         super().__init__(self._said([way.command if isinstance(way, Way) else way for way in ways]))
 
+    @classmethod
+    def unwritable(cls, place: object, error: OSError, *ways: Way | str) -> "OutputError":
+        """What to raise where the operating system refused to write.
+
+        Args:
+            place: a path, or words that name one.
+        """
+        return cls(f"cannot write {place} ({error.strerror or error})", *ways)
+
     @property
     def what(self) -> str:
         """What is wrong, without the ways out."""
@@ -97,7 +106,15 @@ class OutputError(FeedlineError):
 
 
 class PlaceTaken(OutputError):
-    pass
+    @classmethod
+    def exists(cls, place: object, *ways: Way | str) -> "PlaceTaken":
+        """What to raise where something has the name already."""
+        return cls(f"{place} already exists", *(ways or (ELSEWHERE, OVERWRITE)))
+
+    @classmethod
+    def foreign(cls, place: object, *ways: Way | str) -> "PlaceTaken":
+        """What to raise where a file of the user's has the name: it is never overwritten."""
+        return cls(f"{place} already exists and was not written by feedline", *ways, ELSEWHERE)
 
 
 class MissingDependency(FeedlineError):

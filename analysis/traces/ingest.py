@@ -89,7 +89,7 @@ def ingest(
             owned.put(made, run, "run", force)
         return Ingested(run, {rank: one.path for rank, (_, one) in ranked.items()}, problems)
     except OSError as error:
-        raise OutputError(f"{run} cannot be written ({error.strerror})", ELSEWHERE) from error
+        raise OutputError.unwritable(f"the run folder {run}", error, ELSEWHERE) from error
 
 
 def _read_all(paths: Sequence[str], staging: Path, crew: Crew, limits: Limits, tell: Tell) -> tuple[list[_Staged], dict[str, str]]:

@@ -1,82 +1,18 @@
-"""Types of arguments: what a command takes, and what it says of anything else."""
+"""Types of arguments: which values a command accepts, and what it says about others."""
 
 import argparse
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
 
 from feedline.profiler.errors import ScriptError
-from feedline.profiler.printable import printable
+from feedline.profiler.ranks import MOST_RANKS
 
 MOST = 10**9  # of anything that is counted: what is larger was not meant
-SCRIPT_MISSING = "the following arguments are required: script"
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse, whose errors repeat the arguments and suggest what was meant."""
-
-    _words: Sequence[str] = ()
-
-    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        self._words = args or ()
-        found, unknown = super().parse_known_args(args, namespace)
-        if unknown and self._subparsers is None:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return found, unknown
-
-    def error(self, message: str) -> NoReturn:
-        unknown = self._unknown_option()  # argparse complains of its value first, which it takes for an argument of its own
-        of_training = "goes after `--`" in message and not self._words[0].startswith("-")  # its option, then
-        if unknown and not of_training:
-            message = f"unknown option {unknown}{meant(unknown, self._flags())}"
-            if self.prog.endswith(" run"):
-                message += f"; options of the script go after it: feedline run train.py {unknown} ..."
-        elif message.endswith(" required: COMMAND"):
-            message = f"no command given; {self.prog} --help lists them"
-        elif message.startswith(SCRIPT_MISSING):
-            message = "no script to run: give the path of the training script, then its arguments"
-        super().error(printable(message))
-
-    def _flags(self) -> dict[str, argparse.Action]:
-        return {flag: action for action in self._actions for flag in action.option_strings}
-
-    def _unknown_option(self) -> str:
-        """The first option before any other program's that is not one of ours, nor begins like one; else empty."""
-        flags, words = self._flags(), iter(self._words)
-        others_follow = any(action.nargs in (argparse.REMAINDER, argparse.PARSER) for action in self._actions)
-        for word in words:
-            if not word.startswith("-") or len(word) == 1:
-                if others_follow:
-                    return ""
-                continue
-            if word == "--":
-                return ""
-            name = word.partition("=")[0]
-            if not name.startswith("--"):
-                name = name[:2]
-            near = [flags[name]] if name in flags else [flags[flag] for flag in flags if name.startswith("--") and flag.startswith(name)]
-            if not near:
-                return word.partition("=")[0]
-            if near[0].nargs != 0 and word == name:
-                next(words, None)
-        return ""
-
-    def refuse_other(self, word: str, commands: Iterable[str]) -> None:
-        """End with exit code 2 where a word is not a command."""
-        known = list(commands)
-        if not word.startswith("-") and word not in known:
-            script = f", or run a script with `feedline run {word}`" if Path(word).suffix == ".py" else ""
-            self.error(f"unknown command {word!r}{meant(word, known)}; commands: {', '.join(known)}{script}")
-
-
-def meant(word: str, known: Iterable[str]) -> str:
-    """A suggestion, as Python 3.14's argparse makes one."""
-    import difflib
-
-    near = difflib.get_close_matches(word, list(known), 1)
-    return f" (did you mean {near[0]}?)" if near else ""
+PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+PER_BYTE = {"B": 1, "bit": 8, "b": 8}
 
 
 def at_least(least: int, most: int = MOST) -> Callable[[str], int]:
@@ -90,11 +26,24 @@ def at_least(least: int, most: int = MOST) -> Callable[[str], int]:
     return number
 
 
+def rank_counts(text: str) -> list[int]:
+    """``1,2,4``: numbers of ranks, ascending and each once."""
+    try:
+        found = sorted({int(part) for part in text.split(",") if part.strip()})
+    except ValueError:
+        found = []
+    if not found or found[0] < 1 or found[-1] > MOST_RANKS:
+        raise argparse.ArgumentTypeError(
+            f"expected numbers of ranks from 1 to {MOST_RANKS:,}, separated by commas, such as 1,2,4, got {text[:40]!r}"
+        )
+    return found
+
+
 def listed(text: str) -> list[str]:
     """Names with commas between them."""
     found = [part.strip() for part in text.split(",") if part.strip()]
     if not found:
-        raise argparse.ArgumentTypeError(f"expected names with commas between them, got {text[:40]!r}")
+        raise argparse.ArgumentTypeError(f"expected names separated by commas, got {text[:40]!r}")
     return found
 
 
@@ -115,6 +64,19 @@ def finite(text: str) -> float:
     if not math.isfinite(value):
         raise argparse.ArgumentTypeError(f"expected a number, got {text[:40]!r}")
     return value
+
+
+def bandwidth(text: str) -> float:
+    """``25GB/s`` or ``200Gbit/s``, in bytes/s. The unit is required: readers of data sheets mean bits, readers of reports bytes."""
+    parts = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?) ?([kKMGT]?)(B|bit|b)(?:/s|ps)", text.strip())
+    if parts is None:
+        raise argparse.ArgumentTypeError(f"expected a bandwidth with its unit, such as 25GB/s or 200Gbit/s, got {text[:40]!r}")
+    return positive(parts[1]) * PREFIXES[parts[2]] / PER_BYTE[parts[3]]
+
+
+def gigabytes_per_s(text: str) -> float:
+    """A number of GB/s, in bytes/s."""
+    return positive(text) * 1e9
 
 
 def refuse_twice(paths: Sequence[str | Path], what: str) -> None:

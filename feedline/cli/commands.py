@@ -1,18 +1,17 @@
-"""The commands, and the parser of their arguments: one class a command, in a file of its own."""
+"""The commands by job, and the parser of their arguments: one class per command, in a file of its own."""
 
 import argparse
 import errno
 import shlex
-from typing import Protocol
 
 from feedline import __version__
 from feedline.cli import converge
-from feedline.cli.arguments import Parser
 from feedline.cli.compare import Compare
 from feedline.cli.env import Env
 from feedline.cli.ingest import Ingest
 from feedline.cli.interrupt import interrupts
 from feedline.cli.pack import Pack
+from feedline.cli.parser import Command, Parser, overview
 from feedline.cli.probe import Probe
 from feedline.cli.ranks import Ranks
 from feedline.cli.report import Report
@@ -22,33 +21,30 @@ from feedline.profiler.errors import FeedlineError, ScriptError, shows_traceback
 from feedline.profiler.files.reading import one_line
 from feedline.profiler.printable import say
 
-
-class Command(Protocol):
-    """A command: its docstring is its help."""
-
-    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        """Say what to ask."""
-
-    def run(self, args: argparse.Namespace) -> int:
-        """Do it; returns the exit code. Raises FeedlineError."""
-
-
+#: Job -> its commands: what `feedline --help` shows. Those of two words are subcommands.
+JOBS: dict[str, dict[str, type[Command]]] = {
+    "Record a training": {"run": Run, "env": Env},
+    "Read a recording": {"report": Report, "ingest": Ingest},
+    "Predict more ranks": {"scale": Scale},
+    "Measure this machine and its loaders": {"probe": Probe, "compare": Compare, "pack": Pack},
+    "Converge with large batches": {f"converge {name}": kind for name, kind in converge.COMMANDS.items()},
+}
+#: Older names, which still work.
+HIDDEN: dict[str, type[Command]] = {"ranks": Ranks}
 COMMANDS: dict[str, type[Command]] = {
-    "run": Run,
-    "report": Report,
-    "pack": Pack,
-    "env": Env,
-    "compare": Compare,
-    "probe": Probe,
-    "scale": Scale,
-    "ranks": Ranks,
-    "ingest": Ingest,
+    **{name: kind for commands in JOBS.values() for name, kind in commands.items() if " " not in name},
     "converge": converge.Converge,
 }
 #: Commands that take a training after `--`; all that comes after it is the training's.
 BEFORE_TRAINING = ("scale",)
 #: Commands that read run folders, which others may have made.
 READ_RUNS = ("report", "ranks", "scale", "converge")
+PURPOSE = "Find out what limits a PyTorch training, and what to change."
+MORE = """\
+`feedline COMMAND --help` explains a command and its options.
+
+Exit codes: 0 done; 2 wrong usage; 64 to 78 an error, as in sysexits.h; 130 interrupted by Ctrl-C. `feedline run` exits with the training's
+own code. All codes: docs/exit-codes.md"""
 
 
 def perform(words: list[str]) -> int:
@@ -84,22 +80,22 @@ def perform(words: list[str]) -> int:
 
 def parsed(words: list[str]) -> argparse.Namespace:
     """The arguments; ``program`` has what comes after ``--``, where a training is taken there."""
-    parser = Parser(prog="feedline", description="Where every second of a PyTorch training step goes, and what to do about it.")
-    parser.add_argument("--version", action="version", version=f"feedline {__version__}")
-    parser.refuse_other(words[0] if words else "-", COMMANDS)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, kind in COMMANDS.items():
-        about = (kind.__doc__ or "").strip()
-        sub = commands.add_parser(name, help=about.split("\n")[0], description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-        command = kind()
-        command.prepare_parser(sub)
-        sub.set_defaults(act=command.run)
+    parser = parser_of_all()
+    parser.refuse_other(words[0] if words else "-", COMMANDS, HIDDEN)
     if words[:1] == ["converge"]:
-        commands.choices["converge"].refuse_other(words[1] if len(words) > 1 else "-", converge.COMMANDS)
+        parser.commands["converge"].refuse_other(words[1] if len(words) > 1 else "-", converge.COMMANDS)
     if words[:1] == ["run"]:  # argparse would take the first "--" from the script's arguments
         words = [DASHES if word == "--" else word for word in words]
     cut = words.index("--") if words and words[0] in BEFORE_TRAINING and "--" in words else len(words)
     return parser.parse_args(words[:cut], argparse.Namespace(program=words[cut + 1 :]))
+
+
+def parser_of_all() -> Parser:
+    """The parser of the command line."""
+    parser = Parser(prog="feedline", description=f"{PURPOSE}\n\n{overview(JOBS)}", epilog=MORE)
+    parser.add_argument("--version", action="version", version=f"feedline {__version__}", help="print the version and exit")
+    parser.add_commands({**COMMANDS, **HIDDEN})
+    return parser
 
 
 def last_resort(error: Exception, words: list[str]) -> str:

@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import json
-import os
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feedline.cli.arguments import at_least, listed
+from feedline.cli.options import add_old_name, add_output, add_training
+from feedline.cli.output import make_folder, name_files, save
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import ScriptError
-from feedline.profiler.files import output, results
+from feedline.profiler.files import results
 
 if TYPE_CHECKING:
     from feedline.pipelines.compare.result import Comparison, Compute
@@ -24,31 +25,45 @@ IMAGE = 224  # pixels, of the default transform
 
 
 class Compare:
-    """Measure loaders side by side on your own images and transforms: PyTorch's with several libraries, SPDL, DALI.
+    """Compare data loaders on your images and transforms: PyTorch, SPDL, DALI.
 
-    feedline compare --data photos
-    feedline compare --data photos --transforms mytrain:transform --model mytrain:make_model --workers 4
+    Each loader first runs one epoch (does every image arrive exactly once?) and applies your transforms with fixed random parameters
+    (do all loaders produce the same tensors?). Their throughput is then measured in alternating rounds.
 
-    Every loader runs a whole epoch (does each image come exactly once?), gives the images of your transform with its random parameters
-    fixed (are they equal?), and is then measured in turns with the others. MODULE:NAME is an object of a module that Python finds from
-    here: a torchvision transform (default: RandomResizedCrop(224), flip, ToTensor, Normalize), a model or a function that makes one.
+    MODULE:NAME is an object in a module that Python can import from the current folder. Default transforms: RandomResizedCrop(224),
+    RandomHorizontalFlip, ToTensor, Normalize. With --model, the result also says which loader keeps this model busy.
+
+    Examples:
+        feedline compare --data photos
+        feedline compare --data photos --transforms train:transform --model train:model --workers 4
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="images, in a folder per class")
-        parser.add_argument("--transforms", metavar="MODULE:NAME", help="the training's torchvision transform")
-        parser.add_argument("--model", metavar="MODULE:NAME", help="which loader feeds this model?")
-        parser.add_argument("--workers", type=at_least(0), metavar="N", help="processes or threads (default: one per core, 16 at most)")
-        parser.add_argument("--batch-size", type=at_least(1), default=32, metavar="N", help="images in a batch (default 32)")
-        parser.add_argument("--limit", type=at_least(1), metavar="N", help="take N images of the folder")
-        parser.add_argument("--cold", action="store_true", help="empty the page cache of the images before every part")
-        parser.add_argument("--only", type=listed, metavar="A,B", help="compare only these loaders; an unknown name lists them all")
-        parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="folder to make (default: runs/compare-TIME)")
-        parser.add_argument("-f", "--force", action="store_true", help="overwrite an older comparison there")
-        parser.add_argument("--json", type=Path, metavar="FILE", help="also write the comparison as JSON to FILE")
+        training = parser.add_argument_group("training")
+        add_training(training, data_required=True)
+        training.add_argument(
+            "--workers", type=at_least(0), metavar="N", help="worker processes or threads of each loader (default: one per CPU, at most 16)"
+        )
+        measuring = parser.add_argument_group("measuring")
+        loaders = measuring.add_argument(
+            "--loaders", type=listed, metavar="NAME,NAME", help="compare only these loaders (an unknown name prints the list)"
+        )
+        images = measuring.add_argument(
+            "--max-images", type=at_least(1), metavar="IMAGES", help="use at most this many images of the folder (default: all)"
+        )
+        measuring.add_argument("--cold", action="store_true", help="drop the images from the page cache before each measurement")
+        add_old_name(measuring, "--only", loaders)
+        add_old_name(measuring, "--limit", images)
+        add_output(
+            parser,
+            "folder to create (default: runs/compare-TIME)",
+            metavar="FOLDER",
+            json="the comparison",
+            force="replace an older comparison",
+        )
 
     def run(self, args: argparse.Namespace) -> int:
-        folder, new = make_folder(args)
+        folder, new = make_folder(args, "compare", FILES)
         try:
             return measure(args, folder)
         except BaseException:
@@ -59,7 +74,7 @@ class Compare:
 
 def measure(args: argparse.Namespace, folder: Path) -> int:
     """Compare, show and write. Returns the exit code: 1 if no loader could be measured."""
-    kinds = chosen(args.only)
+    kinds = chosen(args.loaders)
     task = task_of(args)
 
     from feedline.analysis.reports.console import Console
@@ -67,8 +82,8 @@ def measure(args: argparse.Namespace, folder: Path) -> int:
     from feedline.cli.compare_text import show
     from feedline.pipelines.compare.side_by_side import FULL, Contest, compare
 
-    console = Console()
-    with progress() as told:
+    console = Console(quiet=args.quiet)
+    with progress(args.quiet) as told:
         plan = dataclasses.replace(FULL, cold=args.cold)
         comparison = compare(Contest(task, kinds, plan, told), compute_of(args.model, task))
     comparison.machine.update(machine())
@@ -80,26 +95,12 @@ def measure(args: argparse.Namespace, folder: Path) -> int:
     show(comparison, console)
     with deferred():
         written = write(comparison, folder, args.json)
-    for path in written:
-        console.print(f"  {os.path.relpath(path)}", soft_wrap=True)
+    name_files(console, written)
     return 0 if comparison.measured else 1
 
 
-def make_folder(args: argparse.Namespace) -> tuple[Path, bool]:
-    """The folder to write to, and whether it is new; nothing in it is overwritten without -f.
-
-    Raises:
-        OutputError: there is something already, or it cannot be made.
-    """
-    from feedline.profiler import ranks
-
-    folder: Path = args.output or Path("runs") / f"compare-{ranks.started_at()}"
-    output.refuse_taken(args.json, args.force)
-    return folder, results.prepare(folder, FILES, args.force)
-
-
-def chosen(only: list[str] | None) -> "list[LoaderKind]":
-    """The loaders of ``--only``, in the order of the list of all.
+def chosen(wanted: list[str] | None) -> "list[LoaderKind]":
+    """The loaders of ``--loaders``, in the order of the list of all.
 
     Raises:
         ScriptError: there is no such loader.
@@ -107,10 +108,10 @@ def chosen(only: list[str] | None) -> "list[LoaderKind]":
     from feedline.pipelines.loaders import KINDS
 
     known = [kind.name for kind in KINDS]
-    for name in only or []:
+    for name in wanted or []:
         if name not in known:
-            raise ScriptError(f"--only: there is no loader {name!r}: the loaders are {', '.join(known)}")
-    return [kind for kind in KINDS if only is None or kind.name in only]
+            raise ScriptError(f"--loaders: unknown loader {name!r}; the loaders are {', '.join(known)}")
+    return [kind for kind in KINDS if wanted is None or kind.name in wanted]
 
 
 def task_of(args: argparse.Namespace) -> "Task":
@@ -127,7 +128,7 @@ def task_of(args: argparse.Namespace) -> "Task":
     from feedline.profiler.samplers.cgroup import effective_cpus
 
     transform = the_transform(args.transforms)
-    photos = scan(args.data, args.limit)
+    photos = scan(args.data, args.max_images)
     workers = args.workers if args.workers is not None else max(1, min(16, int(effective_cpus())))
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     task = Task(photos, recipe.read(transform), Settings(args.batch_size, workers, device=device), transform)
@@ -168,8 +169,8 @@ def try_out(task: "Task") -> None:
     shapes = list(dict.fromkeys(made))
     if len(shapes) > 1:
         raise UserCodeError(
-            f"the transform makes tensors of {shapes[0]} and {shapes[1]}, which do not fit into one batch: "
-            "end it with a crop, or give Resize both sides"
+            f"the transforms return tensors of different shapes, {shapes[0]} and {shapes[1]}, which cannot be batched: "
+            "add a crop at the end, or give Resize a height and a width"
         )
 
 
@@ -188,13 +189,13 @@ def compute_of(spec: str | None, task: "Task") -> "Callable[[], Compute] | None"
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[str, int], None]]:
+def progress(quiet: bool) -> Iterator[Callable[[str, int], None]]:
     """Show on standard error what is being done, if that is a terminal; it goes away at the end."""
     from rich.progress import BarColumn, Progress
 
     from feedline.analysis.reports.console import Console, Count, Words
 
-    console = Console(stderr=True)
+    console = Console(stderr=True, quiet=quiet)
     columns = (Words("{task.description}"), BarColumn(bar_width=20), Count())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
         bar = shown.add_task("comparing", total=None)
@@ -229,6 +230,6 @@ def write(comparison: "Comparison", folder: Path, also: Path | None) -> list[Pat
     )
     written = [results.save(folder, name, text) for name, text in zip(FILES, texts, strict=True)]
     if also is not None:
-        output.save(also, plain)
+        save(also, plain)
         written.append(also)
     return written

@@ -1,36 +1,47 @@
 """``feedline env``."""
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from feedline.cli.options import STDOUT, add_output
+from feedline.cli.output import check_json, name_files, save_json
+
 
 class Env:
-    """What this machine and this torch allow, hook by hook.
+    """Check what feedline can record with this machine and this PyTorch.
 
-    Attaches every tap to a tiny training of its own and looks whether it recorded what happened, and reads every counter once.
+    Attaches every hook to a tiny training and checks that it records what happened, and reads every counter once.
+
+    Examples:
+        feedline env
+        feedline env --json
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--json", action="store_true", help="as JSON on standard output")
+        add_output(parser, json="the result", json_to_stdout=True)
 
     def run(self, args: argparse.Namespace) -> int:
+        if args.json != STDOUT:
+            check_json(args)
+        from feedline.analysis.reports.console import Console
         from feedline.profiler.record.selftest import run
 
         with only_errors():
             results = run()
-        if args.json:
-            import json
-
-            print(json.dumps([result._asdict() for result in results], indent=1))
-        else:
-            from feedline.analysis.reports.console import Console
-
-            console = Console()
-            for result in results:
-                console.print(f"{'yes' if result.works else 'NO ':4}{result.name:26}{result.says}", soft_wrap=True)
+        found = [result._asdict() for result in results]
+        if args.json == STDOUT:
+            print(json.dumps(found, indent=1))
+            return 0
+        console = Console(quiet=args.quiet)
+        for result in results:
+            console.print(f"{'yes' if result.works else 'NO ':4}{result.name:26}{result.says}", soft_wrap=True)
+        if args.json is not None:
+            save_json(args.json, found)
+            name_files(console, [args.json])
         return 0
 
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feedline.cli.options import add_output
 from feedline.profiler.errors import Interrupted
 
 if TYPE_CHECKING:
@@ -16,23 +17,29 @@ NAMED = 10  # files left out that are printed; all are in the store's manifest.j
 
 
 class Pack:
-    """Pack a folder of images into one store that reads fast.
+    """Pack an image folder into one store that is faster to read.
 
-    feedline pack data/train -o train.lmdb --kind lmdb
-    feedline pack data/train -o train.wds --kind tar --verify
+    Files keep their bytes; files that are not images or cannot be read are named and left out. A pack that was interrupted continues
+    where it stopped when the same command is given again; until it is complete, the store cannot be opened.
 
-    DIR has a folder per class. Files keep their bytes. A pack that was killed continues where it stopped when the same command is given
-    again; until it is whole, nothing opens the store. What is no image or cannot be read is named and left out.
+    Examples:
+        feedline pack photos -o photos.lmdb --kind lmdb
+        feedline pack photos -o photos.wds --kind tar --verify
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("data", type=Path, metavar="DIR", help="a folder with a folder of images per class")
-        parser.add_argument("-o", "--output", type=Path, metavar="STORE", required=True, help="folder to write, new or empty")
-        parser.add_argument("--kind", choices=KINDS, required=True, help="lmdb, WebDataset tar, MXNet RecordIO, TFRecord")
-        parser.add_argument("--verify", action="store_true", help="read all back afterwards and compare with the checksums")
-        parser.add_argument("--strict", action="store_true", help="end at the first file that cannot be packed")
-        parser.add_argument("-f", "--force", action="store_true", help="start over where there is a store or a part of one")
-        parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+        parser.add_argument("data", type=Path, metavar="DIR", help="image folder with one subfolder per class")
+        packing = parser.add_argument_group("packing")
+        packing.add_argument("--kind", choices=KINDS, required=True, help="LMDB, MXNet RecordIO, WebDataset (tar) or TFRecord")
+        packing.add_argument("--verify", action="store_true", help="read the whole store back and compare checksums")
+        packing.add_argument("--strict", action="store_true", help="stop at the first file that cannot be packed")
+        add_output(
+            parser,
+            "folder to create; must be new or empty",
+            metavar="STORE",
+            force="start over if STORE holds a store or part of one",
+            required=True,
+        )
 
     def run(self, args: argparse.Namespace) -> int:
         from feedline.pipelines.stores import pack, verify
@@ -43,7 +50,7 @@ class Pack:
                 done = pack(args.data, args.output, args.kind, unreadable=unreadable, force=args.force, progress=show)
                 verified = verify(args.output, show) if args.verify else None
         except KeyboardInterrupt as error:
-            raise Interrupted(f"interrupted: the same command continues where it stopped ({args.output})") from error
+            raise Interrupted(f"interrupted: run the same command again to continue ({args.output})") from error
         if not args.quiet:
             from feedline.analysis.reports.console import Console
 
@@ -51,7 +58,7 @@ class Pack:
             for line in summary(done):
                 console.print(line, soft_wrap=True)
             if verified is not None:
-                console.print(f"  verified: {verified.samples:,} of {done.samples:,} samples are what was packed", soft_wrap=True)
+                console.print(f"  verified: {verified.samples:,} of {done.samples:,} samples match their checksums", soft_wrap=True)
         return 0
 
 
@@ -61,9 +68,9 @@ def summary(done: "Packed") -> list[str]:
         f"{done.path}: {done.samples:,} images, {done.bytes / 1e6:,.1f} MB, packed as {done.kind} into {done.stored_bytes / 1e6:,.1f} MB"
     ]
     if done.resumed_at == done.samples:
-        lines.append("  was whole already: nothing to do")
+        lines.append("  already complete: nothing to do")
     elif done.resumed_at:
-        lines.append(f"  went on after the {done.resumed_at:,} samples that an earlier pack had left")
+        lines.append(f"  continued after the {done.resumed_at:,} samples that were already packed")
     if done.left_out:
         lines.append(f"  left out: {len(done.left_out):,}")
         lines += [f"    {entry.path}: {entry.says}" for entry in done.left_out[:NAMED]]

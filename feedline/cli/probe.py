@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.cli.arguments import at_least
-from feedline.profiler.files.output import refuse_taken
+from feedline.cli.options import add_old_name, add_output, add_training
+from feedline.cli.output import check_files, name_files
 
 if TYPE_CHECKING:
     from feedline.pipelines.probes.subject import Subject
@@ -16,28 +16,29 @@ PARTS = ("read", "decode", "augment", "transport", "copy", "compute", "sweep", "
 
 
 class Probe:
-    """Measure what each part of this machine can do alone.
+    """Measure how fast each part of this machine is by itself.
 
-    feedline probe --data photos/train --transforms train:transform --model train:model -o ceilings.json
-    feedline probe --data photos/train --only read,decode --quick
+    Measures reading, decoding, augmenting, transport between processes, copies to the device, compute and all-reduce, on a sample of
+    your own files, with your transforms and your model. Each limit comes with its spread and CPU time; what cannot be measured here is
+    listed with the reason. `feedline report --ceilings FILE` draws the limits into the roofline of a run.
 
-    Reading, decoding, augmenting, transport between processes, copies, compute and all-reduce, on a sample of your own files, with your own
-    transforms and model; each with its spread and its CPU time. What cannot be measured here is a row that says why.
+    Examples:
+        feedline probe --data photos --model train:model -o ceilings.json
+        feedline probe --data photos --parts read,decode --quick
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--data", type=Path, metavar="DIR", help="a folder with one folder of images for each class")
-        parser.add_argument("--transforms", metavar="MODULE:NAME", help="your torchvision transforms, or a function that returns them")
-        parser.add_argument("--model", metavar="MODULE:NAME", help="your model: an nn.Module, its class, or a function that returns one")
-        parser.add_argument("--batch-size", type=at_least(1), default=32, metavar="N", help="of the model and of transport; default 32")
-        parser.add_argument("--only", type=parts_of, default=list(PARTS), metavar="PART,PART", help=f"some of {', '.join(PARTS)}")
-        parser.add_argument("--quick", action="store_true", help="fewer files and rounds: a first look, with a larger spread")
-        parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the ceilings as JSON")
-        parser.add_argument("-f", "--force", action="store_true", help="overwrite the file")
-        parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
+        add_training(parser.add_argument_group("training"))
+        measuring = parser.add_argument_group("measuring")
+        parts = measuring.add_argument(
+            "--parts", type=parts_of, default=list(PARTS), metavar="PART,PART", help=f"measure only some of: {', '.join(PARTS)}"
+        )
+        measuring.add_argument("--quick", action="store_true", help="fewer files and rounds: a first look, with a larger spread")
+        add_old_name(measuring, "--only", parts)
+        add_output(parser, "write the limits to FILE as JSON")
 
     def run(self, args: argparse.Namespace) -> int:
-        refuse_taken(args.output, args.force)
+        check_files(args)
 
         from feedline.analysis.reports.console import Console
         from feedline.analysis.reports.progress import building
@@ -47,9 +48,9 @@ class Probe:
 
         console = Console(quiet=args.quiet)
         found = []
-        with building(Console(stderr=True, quiet=args.quiet), [f"probing: {part}" for part in args.only]) as done:
+        with building(Console(stderr=True, quiet=args.quiet), [f"probing: {part}" for part in args.parts]) as done:
             subject, notes = subject_of(args)
-            for part in args.only:
+            for part in args.parts:
                 found += parts.run(subject, part)
                 done()
         ceilings = parts.together(subject, found, notes)
@@ -58,7 +59,7 @@ class Probe:
             console.print(part)
         if args.output is not None:
             ceilings.write(args.output)
-            console.print(f"  {args.output}", soft_wrap=True)
+            name_files(console, [args.output])
         return 0
 
 
@@ -66,9 +67,9 @@ def parts_of(text: str) -> list[str]:
     """The parts that are asked for, in the order of ``PARTS``."""
     wanted = {part.strip() for part in text.split(",") if part.strip()}
     if unknown := wanted - set(PARTS):
-        raise argparse.ArgumentTypeError(f"no part {', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
+        raise argparse.ArgumentTypeError(f"unknown part {', '.join(sorted(unknown))}; the parts are {', '.join(PARTS)}")
     if not wanted:
-        raise argparse.ArgumentTypeError(f"name some of {', '.join(PARTS)}")
+        raise argparse.ArgumentTypeError(f"expected some of {', '.join(PARTS)}, separated by commas")
     return [part for part in PARTS if part in wanted]
 
 

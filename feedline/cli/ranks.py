@@ -1,57 +1,59 @@
-"""``feedline ranks``."""
+"""``feedline report --by-rank``, and its older name ``feedline ranks``."""
 
 import argparse
-import json
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.cli.arguments import at_least, refuse_twice
-from feedline.profiler.files import output
+from feedline.cli.arguments import refuse_twice
+from feedline.cli.options import add_crew, add_output
+from feedline.cli.output import check_json, save_json
 
 if TYPE_CHECKING:
     from feedline.analysis.many.crew import Crew
 
 
 class Ranks:
-    """Who waits for whom, in a run of many ranks: each is read by itself, on all CPUs or on a Dask cluster.
+    """Older name of `feedline report --by-rank`.
 
-    feedline ranks runs/big
-    feedline ranks s3://bucket/run --dask tcp://scheduler:8786
-    feedline ranks /nodes/0/run /nodes/1/run --json ranks.json
-
-    Folders of one run; any address that fsspec reads. Ranks that are missing, restarted, killed or shorter than the others are named.
+    Examples:
+        feedline report --by-rank runs/big
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "run", nargs="+", metavar="RUN", help="a run folder, or those of its nodes: paths or addresses such as s3://..."
-        )
-        parser.add_argument("--dask", metavar="ADDRESS", help="work on the cluster of this scheduler")
-        parser.add_argument("--processes", type=at_least(1), metavar="N", help="on this machine (default: one for each CPU)")
-        parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result as JSON")
-        parser.add_argument("-f", "--force", action="store_true", help="overwrite the file")
-        parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
+        parser.add_argument("run", nargs="+", metavar="RUN", help="run folder; one per node if a run has several")
+        add_crew(parser)
+        add_output(parser, json="the result")
 
     def run(self, args: argparse.Namespace) -> int:
-        output.refuse_taken(args.json, args.force)
-        refuse_twice(args.run, "run folder")
-
-        from feedline.analysis.many.reduce import reduce_ranks
-        from feedline.analysis.reports.console import Console
-        from feedline.cli.ranks_text import show
-        from feedline.cli.work import working
-
-        with crew_of(args) as crew, working(args.quiet, "finding ranks") as tell:
-            many = reduce_ranks(args.run, crew, tell=tell)
-        show(many, Console(quiet=args.quiet))
-        if args.json is not None:
-            output.save(args.json, json.dumps(many.plain(), indent=1))
-        return 0
+        return show_ranks(args)
 
 
-def crew_of(args: argparse.Namespace) -> "AbstractContextManager[Crew]":
-    """Who reads the ranks."""
+def show_ranks(args: argparse.Namespace) -> int:
+    """Compare the ranks of a run; ``run`` holds its folders. Raises FeedlineError."""
+    check_json(args)
+    refuse_twice(args.run, "run folder")
+
+    from feedline.analysis.many.reduce import reduce_ranks
+    from feedline.analysis.reports.console import Console
+    from feedline.cli.ranks_text import show
+    from feedline.cli.work import working
+
+    with crew_of(args) as crew, working(args.quiet, "finding ranks") as tell:
+        many = reduce_ranks(args.run, crew, tell=tell)
+    show(many, Console(quiet=args.quiet))
+    if args.json is not None:
+        save_json(args.json, many.plain())
+    return 0
+
+
+def crew_of(args: argparse.Namespace, parts: int | None = None) -> "AbstractContextManager[Crew]":
+    """Who reads: this process, others of this machine, or a Dask cluster.
+
+    Args:
+        parts: of the work; None: not known yet.
+    """
     from feedline.analysis.many import crew
 
-    return crew.dask(args.dask) if args.dask else crew.local(args.processes)
+    if args.dask:
+        return crew.dask(args.dask)
+    return crew.here() if parts == 1 or (parts is not None and args.processes == 1) else crew.local(args.processes)

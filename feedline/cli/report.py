@@ -3,14 +3,17 @@
 import argparse
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.cli.arguments import positive
+from feedline.cli.arguments import bandwidth, gigabytes_per_s
+from feedline.cli.options import add_crew, add_old_name, add_output
+from feedline.cli.output import check_files, into_run_if_possible, name_files, save
+from feedline.cli.parser import Parser
 from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
-from feedline.profiler.files import output, owned, removal
+from feedline.profiler.files import owned, removal
 from feedline.profiler.printable import say
 from feedline.profiler.store import processes
 
@@ -23,48 +26,69 @@ if TYPE_CHECKING:
     from feedline.profiler.store.trainings import Training
 
 TRACE_FILE = "trace.json.gz"
+FILES = ("report.html", "report.json")
+BY_RANK_ONLY = ("dask", "processes")
+REPORT_ONLY = ("full", "training", "ceilings", "link_bandwidth", "nccl_log")
 STEPS = ("compacting records", "reading records", "writing the report", "writing the trace")
 
 
 class Report:
-    """Show a run: in the terminal, as HTML, JSON, text, or a trace for Perfetto.
+    """Show the report of a run, or write it as HTML, JSON, text or a Perfetto trace.
 
-    feedline report runs/train-1121-0943
-    feedline report runs/train-1121-0943 -o report.html      also .json, .txt, .trace.json.gz
-    feedline report runs/train-1121-0943 --ceilings ceilings.json
+    Works on runs that ended, were killed, or are still going. Without -o, report.html, report.json and trace.json.gz are also written
+    into the run folder. The last lines printed are the verdict, what to change, the expected gain, and where the files are.
 
-    Works on runs that ended, were killed, or are still running. Without -o it also writes report.html, report.json and trace.json.gz into
-    the run folder. What it prints ends with the verdict, what to change, what that would give, and where the files are. Of several
-    trainings it shows an overview; the report of each is in training-1, training-2, ... of the run folder (processes; training-0 is the
-    script's own) or in parts/1, parts/2, ... (one after the other in one process). The file of -o holds the overview and all of them.
+    If the run holds several trainings, an overview is shown; each training has its own report, in training-1, training-2, ... of the
+    run folder (one per process; training-0 is the script's own) or in parts/1, parts/2, ... (one after the other in one process). A
+    file written with -o holds the overview and all reports.
+
+    With --by-rank, the ranks of a large run are read one by one, in parallel, and compared: which rank the others wait for, and how
+    long. The folders of several nodes, and addresses that fsspec can open (s3://...), are accepted; missing, restarted or killed ranks
+    are named.
+
+    Examples:
+        feedline report runs/train-1121-0943
+        feedline report runs/train-1121-0943 -o report.html    # or .json, .txt, .trace.json.gz
+        feedline report runs/train-1121-0943 --ceilings ceilings.json
+        feedline report --by-rank /nodes/0/run /nodes/1/run
+        feedline report --by-rank s3://bucket/run --dask tcp://scheduler:8786
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
-        parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write only this file; its ending chooses the format")
-        parser.add_argument(
-            "--training", type=int, metavar="N", help="only the Nth of several trainings that the program made one after the other"
-        )
-        parser.add_argument("-f", "--force", action="store_true", help="overwrite the file")
-        parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
-        parser.add_argument("--full", action="store_true", help="print all of the report instead of about 40 lines")
-        parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
-        parser.add_argument(
+        parser.add_argument("run", nargs="+", metavar="RUN", help="run folder; several only with --by-rank")
+        shown = parser.add_argument_group("what to show")
+        shown.add_argument("--full", action="store_true", help="print the whole report instead of about 40 lines")
+        shown.add_argument("--training", type=int, metavar="N", help="show only the Nth of the trainings that one process made in sequence")
+        shown.add_argument(
             "--ceilings",
             type=Path,
             metavar="FILE",
             action="append",
-            help="what the parts of the machine can do, from feedline probe or compare, for the roofline; may be given twice. "
-            "Default: ceilings.json in the run folder",
+            help="measured limits of this machine for the roofline, from `feedline probe` or `feedline compare`; may be repeated (default: "
+            "ceilings.json in the run folder)",
         )
-        parser.add_argument("--link-gbps", type=positive, metavar="N", help="nominal link bandwidth per rank and direction, in GB/s")
-        parser.add_argument("--nccl-log", type=Path, metavar="FILE", help="what the training printed with NCCL_DEBUG=INFO")
+        link = shown.add_argument(
+            "--link-bandwidth",
+            type=bandwidth,
+            metavar="RATE",
+            help="nominal bandwidth of a rank's network link in one direction, with its unit: 25GB/s or 200Gbit/s",
+        )
+        add_old_name(shown, "--link-gbps", link, type=gigabytes_per_s)
+        shown.add_argument("--nccl-log", type=Path, metavar="FILE", help="output of the training, run with NCCL_DEBUG=INFO")
+        ranks = parser.add_argument_group("comparing ranks")
+        ranks.add_argument("--by-rank", action="store_true", help="compare the ranks of one run instead")
+        add_crew(ranks)
+        add_output(parser, "write only this file; the extension selects the format", json="the report")
         parser.add_argument("--finish", action="store_true", help=argparse.SUPPRESS)  # compact the records of ranks that ended
         parser.add_argument("--wait", type=float, default=0.0, help=argparse.SUPPRESS)  # seconds to wait for other ranks to end
 
     def run(self, args: argparse.Namespace) -> int:
-        for file in (args.output, args.json):
-            output.refuse_taken(file, args.force)
+        if args.by_rank:
+            return compare_ranks(args)
+        refuse_misplaced(args, BY_RANK_ONLY, "needs --by-rank")
+        if len(args.run) > 1:
+            raise ScriptError("several run folders can only be compared by rank: add --by-rank, or give one run folder")
+        check_files(args)
 
         from feedline.analysis import reports
         from feedline.analysis.pipeline import place
@@ -78,7 +102,7 @@ class Report:
         from feedline.profiler.store.trainings import trainings, workers
 
         console = Console(quiet=args.quiet)
-        path, number = place(args.run, args.training)
+        path, number = place(Path(args.run[0]), args.training)
         with removal.held(path), building(Console(stderr=True, quiet=args.quiet), STEPS) as done:
             if args.finish:
                 finish(path, args.wait)
@@ -96,7 +120,7 @@ class Report:
             if len(told) > 1:
                 written += write_overview(path, shown, made, args)
             if args.json is not None:  # the last of all: with it the command is done, and Ctrl-C before leaves no file in its way
-                output.save(args.json, overview.render_json(shown, made) if len(rows) > 1 else reports.text(made[0], Path("report.json")))
+                save(args.json, overview.render_json(shown, made) if len(rows) > 1 else reports.text(made[0], Path("report.json")))
                 written.append(args.json)
         if args.output is None and not args.quiet:
             if len(rows) > 1:
@@ -104,9 +128,32 @@ class Report:
             else:
                 reports.to_terminal(made[0], console, args.full, written, path if number is None else path / PARTS / str(number))
                 return 0
-        for file in written:
-            console.print(f"  {os.path.relpath(file)}", soft_wrap=True)
+        name_files(console, written)
         return 0
+
+
+def compare_ranks(args: argparse.Namespace) -> int:
+    """The mode ``--by-rank``."""
+    from feedline.cli.ranks import show_ranks
+
+    refuse_misplaced(args, REPORT_ONLY, "cannot be combined with --by-rank")
+    if args.output is not None:
+        raise ScriptError("--by-rank prints a table: write it as JSON with --json FILE, and leave out -o")
+    return show_ranks(args)
+
+
+def refuse_misplaced(args: argparse.Namespace, names: Iterable[str], why: str) -> None:
+    """See that no option was given that the mode ignores. Raises ScriptError."""
+    for name in names:
+        if getattr(args, name):
+            raise ScriptError(f"--{name.replace('_', '-')} {why}")
+
+
+def show_run(run: Path, *options: str) -> None:
+    """Do what the command does, with these options. Raises FeedlineError."""
+    command, parser = Report(), Parser(prog="feedline report")
+    command.prepare_parser(parser)
+    command.run(parser.parse_args([*options, "--", str(run)]))
 
 
 def told_of(
@@ -133,7 +180,7 @@ def told_of(
     traces = holds_traces(run)
     drawn = args.output is None and number is None or args.output is not None and trace.is_trace(args.output)
     windows = find_windows(run) if drawn and not traces else None
-    known, net = ceilings_of(path, args.ceilings), beside(args.link_gbps, args.nccl_log)
+    known, net = ceilings_of(path, args.ceilings), beside(args.link_bandwidth, args.nccl_log)
     own = of_process(run, number)
     name = training.name.removeprefix(TRAINING) if several else ""
 
@@ -153,8 +200,11 @@ def told_of(
     return told
 
 
-def beside(link_gbps: float | None, nccl_log: Path | None) -> "Beside":
+def beside(link_bandwidth: float | None, nccl_log: Path | None) -> "Beside":
     """What no run folder holds.
+
+    Args:
+        link_bandwidth: bytes/s.
 
     Raises:
         ScriptError: the log cannot be read.
@@ -164,8 +214,9 @@ def beside(link_gbps: float | None, nccl_log: Path | None) -> "Beside":
     try:
         lines = nccl_log.read_text(errors="replace").splitlines() if nccl_log else []
     except OSError as error:
-        raise ScriptError(f"--nccl-log {nccl_log}: cannot be read ({error.strerror}): name what NCCL_DEBUG=INFO printed") from error
-    return Beside(link_gbps * 1e9 if link_gbps else None, tuple(lines))
+        wanted = "give the output of a training run with NCCL_DEBUG=INFO"
+        raise ScriptError(f"--nccl-log: cannot read {nccl_log} ({error.strerror}): {wanted}") from error
+    return Beside(link_bandwidth, tuple(lines))
 
 
 def finish(path: Path, wait_s: float) -> None:
@@ -187,7 +238,7 @@ def finish(path: Path, wait_s: float) -> None:
                 compact(rank.folder)
             except (OSError, FeedlineError) as error:
                 why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
-                say(f"{rank.folder} stays uncompacted ({why}): reading it takes longer, nothing is lost")
+                say(f"cannot compact {rank.folder} ({why}): nothing is lost, but reading it takes longer")
 
 
 def ended(run: "Run") -> bool:
@@ -206,13 +257,7 @@ def write(folder: Path, report: "ReportModel", args: argparse.Namespace) -> list
         reports.write(report, args.output)
         written.append(args.output)
     if args.output is None:
-        for name in ("report.html", "report.json"):
-            try:
-                owned.ensure(folder)
-                owned.write(folder, name, reports.text(report, Path(name)))
-                written.append(folder / name)
-            except (OSError, FeedlineError) as error:
-                say(f"{folder / name} cannot be written ({error.strerror})" if isinstance(error, OSError) else error)
+        written += into_run_if_possible(folder, ((name, reports.text(report, Path(name))) for name in FILES))
     return written
 
 
@@ -233,6 +278,6 @@ def write_trace(folder: Path, run: "Run", args: argparse.Namespace, windows: "Wi
     except (OSError, OutputError) as error:
         if args.output is not None:
             raise
-        say(f"{path} cannot be written ({error.strerror})" if isinstance(error, OSError) else error)
+        say(OutputError.unwritable(path, error) if isinstance(error, OSError) else error)
         return []
     return [path]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feedline.cli.output import into_run, into_run_if_possible, save
 from feedline.profiler.errors import FeedlineError, OutputError
-from feedline.profiler.files import output, owned
 from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def several_trainings(
     if unwritten is not None:
         say(unwritten)
     if len(trainings) > MOST:
-        notes.append(f"Trainings after {MOST} have no page yet: feedline report {folder} --training {MOST + 1}")
+        notes.append(f"Only the first {MOST} trainings have a page. For the next: feedline report {folder} --training {MOST + 1}")
 
     def rows(base: Path) -> "list[Row]":
         places = [Path(os.path.relpath(training.path / FILES[0], base)) for training in trainings]
@@ -99,11 +99,8 @@ def write(folder: Path, report: "Report") -> str | None:
     from feedline.analysis import reports
 
     try:
-        owned.ensure(folder)
         for name in FILES:
-            owned.write(folder, name, reports.text(report, Path(name)))
-    except OSError as error:
-        return f"{folder} cannot be written ({error.strerror})"
+            into_run(folder, name, reports.text(report, Path(name)))
     except FeedlineError as error:
         return str(error)
     return None
@@ -125,17 +122,13 @@ def write_overview(folder: Path, overview: "Overview", reports: "list[Report]", 
     if args.output is not None and not trace.is_trace(args.output):
         render = ENDINGS.get(args.output.suffix.lower())
         if render is None:
-            raise OutputError(f"{args.output}: no overview of several trainings ends in that: use one of {', '.join(ENDINGS)}")
+            raise OutputError(f"{args.output}: an overview of several trainings can be written as {', '.join(ENDINGS)}")
         if len(reports) > MOST:
-            overview = replace(overview, notes=[*overview.notes, f"Here are the reports of the first {MOST} trainings."])
-        output.save(args.output, render(overview, reports[:MOST]))
+            overview = replace(overview, notes=[*overview.notes, f"Only the reports of the first {MOST} trainings are included."])
+        save(args.output, render(overview, reports[:MOST]))
         written.append(args.output)
-    for name in FILES if args.output is None else ():
-        try:
-            owned.write(folder, name, ENDINGS[Path(name).suffix](overview))
-            written.append(folder / name)
-        except (OSError, FeedlineError) as error:
-            say(f"{folder / name} cannot be written ({error.strerror})" if isinstance(error, OSError) else error)
+    if args.output is None:
+        written += into_run_if_possible(folder, ((name, ENDINGS[Path(name).suffix](overview)) for name in FILES))
     return written
 
 

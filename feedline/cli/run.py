@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.arguments import at_least
+from feedline.cli.options import add_old_name, add_output
+from feedline.cli.output import below_runs, check_json
 from feedline.cli.program import Program, ended_by, exit_code_of, exit_like, from_module, from_script, show
 from feedline.cli.recording import Start, asked
 from feedline.cli.run_command import elsewhere, is_command, run_command
 from feedline.profiler.errors import OutputError, ScriptError
-from feedline.profiler.files.output import refuse_taken
 from feedline.profiler.say import say
 
 if TYPE_CHECKING:
@@ -23,43 +24,60 @@ DASHES = "\0--"  #: stands for ``--`` while argparse looks at a command line: no
 
 
 class Run:
-    """Record an unmodified training and say what limits it.
+    """Record an unmodified training and report what limits it.
 
-    feedline run train.py --epochs 3
-    feedline run -m mypackage.train --epochs 3
-    feedline run -- torchrun --nproc-per-node 8 train.py     any command that starts trainings
-    torchrun --nproc-per-node 8 -m feedline run train.py
+    The training runs as it would without feedline: options before SCRIPT are feedline's, everything after SCRIPT is passed to the
+    script, and the exit code is the training's own. When it ends, the report is printed and written into the run folder.
 
-    Everything after the script is the script's. The exit code is the training's own.
+    Examples:
+        feedline run train.py --epochs 3
+        feedline run -m mypackage.train --epochs 3
+        feedline run -- torchrun --nproc-per-node 8 train.py    # any command that starts trainings
+        torchrun --nproc-per-node 8 -m feedline run train.py
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("-o", "--output", type=Path, metavar="RUN", help="run folder to make (default: runs/SCRIPT-TIME)")
-        parser.add_argument("-f", "--force", action="store_true", help="replace an older run there, and FILE")
-        parser.add_argument("--strict", action="store_true", help="refuse to run what cannot be recorded as asked")
-        parser.add_argument("-q", "--quiet", action="store_true", help="print no report; it is still written into the run folder")
-        parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
-        parser.add_argument(
-            "--detail", type=at_least(1), metavar="N", help="look into every Nth sample (default: as many as cost about 5 us per sample)"
+        parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module name, as in `python -m`")
+        parser.add_argument("script", metavar="SCRIPT", help="training script; after `--`, any command")
+        parser.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="arguments of the script").required = False
+        recording = parser.add_argument_group("recording")
+        interval = recording.add_argument(
+            "--sample-interval",
+            type=at_least(1),
+            metavar="SAMPLES",
+            help="time the stages (read, decode, augment, ...) of every Nth sample; 1: all (default: chosen so that the average sample is "
+            "slowed down by about 5 us)",
         )
-        parser.add_argument(
-            "--window",
+        steps = recording.add_argument(
+            "--torch-profiler",
             type=window,
             metavar="SKIP:ACTIVE",
-            help="after SKIP steps, and one to warm up, record ACTIVE steps with torch.profiler; off: none (default: 20:5 on a GPU)",
+            help="record ACTIVE steps with torch.profiler, after SKIP steps and one warm-up step; or `off` (default: 20:5 on a GPU)",
         )
-        parser.add_argument(
-            "--fix", metavar="NAME=VALUE,...", help="change the training, as in warmup=5ep,lr_rule=sqrt (`feedline converge`)"
-        )
-        parser.add_argument(
+        recording.add_argument(
             "--record-argv",
-            choices=("all", "masked", "none"),
+            choices=("masked", "all", "none"),
             default="masked",
-            help="the script's arguments in the run: masked, all but plainly harmless values (default); all, unmasked, secrets too; none",
+            help="what to keep of the script's arguments: masked, with all values hidden that might be private (default); all, secrets "
+            "included; or none",
         )
-        parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module, as in `python -m`")
-        parser.add_argument("script", help="the training script")
-        parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments").required = False
+        recording.add_argument("--strict", action="store_true", help="refuse to run if the recording is not possible as requested")
+        add_old_name(recording, "--detail", interval)
+        add_old_name(recording, "--window", steps)
+        changing = parser.add_argument_group("changing the training")
+        changing.add_argument(
+            "--fix",
+            metavar="NAME=VALUE,...",
+            help="apply large-batch fixes, such as warmup=5ep,lr_rule=sqrt; `feedline converge advise` suggests some",
+        )
+        add_output(
+            parser,
+            "run folder to create (default: runs/SCRIPT-TIME)",
+            metavar="RUN",
+            json="the report",
+            force="replace an existing run and FILE",
+            quiet="do not print the report; it is still written into the run folder",
+        )
 
     def run(self, args: argparse.Namespace) -> int:
         start, dashes = Start(), args.script == DASHES
@@ -80,13 +98,21 @@ class Run:
         fixes = Fixes(args.fix) if args.fix is not None else None
 
         name = Path(args.script).stem if not args.module else args.script.rsplit(".", 1)[-1]
-        path = start.folder / (args.output or Path("runs") / f"{name}-{ranks.started_at()}")
+        path = start.folder / (args.output or below_runs(name, ranks.started_at()))
         first = ranks.place().rank == 0
         if first:
             see_that_json_is_free(args)
         try:
             session = Session(
-                path, [args.script, *args.args], args.force, args.strict, args.detail, args.window, fixes, args.record_argv, follows=True
+                path,
+                [args.script, *args.args],
+                args.force,
+                args.strict,
+                args.sample_interval,
+                args.torch_profiler,
+                fixes,
+                args.record_argv,
+                follows=True,
             )
         except Exception as error:  # whatever is wrong with recording, the training runs; but not without a change that was asked for
             if args.strict or fixes is not None:
@@ -105,7 +131,7 @@ class Run:
         ended = run_recorded(program, session)
         show(ended)
         if fixes is not None and fixes.failed and session.is_mine:
-            say("the training ran without " + "; ".join(f"{name}: {why}" for name, why in fixes.failed.items()))
+            say("the training ran without these fixes: " + "; ".join(f"{name}: {why}" for name, why in fixes.failed.items()))
         if first and session.is_mine:
             report(recording)
         return exit_like(ended)
@@ -121,7 +147,7 @@ def script_of(words: list[str]) -> list[str]:
     if typed[0] == "--":
         typed = typed[1:]
     if not typed:
-        raise ScriptError("no script to run: give the path of the training script, then its arguments")
+        raise ScriptError("no script given: add the path of the training script, followed by its arguments")
     return typed
 
 
@@ -160,7 +186,7 @@ class Fixes:
 
 
 def window(text: str) -> "Window":
-    """The value of ``--window``."""
+    """The value of ``--torch-profiler``."""
     from feedline.profiler.record.window import Window
 
     try:
@@ -176,11 +202,11 @@ def see_that_json_is_free(args: argparse.Namespace) -> None:
         OutputError: --strict was given.
     """
     try:
-        refuse_taken(args.json, args.force)
+        check_json(args)
     except OutputError as error:
         if args.strict:
             raise
-        say(f"--json is left out: {error}")
+        say(f"--json is ignored: {error}")
         args.json = None
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from feedline.cli.output import below_runs
 from feedline.cli.recording import Start, asked
 from feedline.profiler.errors import FeedlineError, FixError, OutputError, PlaceTaken, ScriptError
 from feedline.profiler.say import say
@@ -35,16 +36,16 @@ def run_command(args: argparse.Namespace, command: list[str]) -> int:
         OutputError: with ``--strict``: nothing can be recorded.
     """
     if args.fix is not None:
-        raise FixError("--fix changes a script that feedline itself runs: feedline run --fix ... train.py")
+        raise FixError("--fix needs a script, not a command: feedline run --fix ... train.py")
     if args.module:
-        raise ScriptError("-m is followed by a module, -- by a command: leave out one of them")
+        raise ScriptError("-m takes a module and `--` takes a command: use only one of them")
     from feedline.profiler import ranks
     from feedline.profiler.follow.reporting import report_what_was_made
     from feedline.profiler.record.session import run_folder
     from feedline.profiler.samplers.unfollowed import Unfollowed
 
     start, launch = Start(), f"command-{os.getpid()}-{ranks.started_at()}"
-    path = start.folder / (args.output or Path("runs") / f"{Path(command[0]).stem}-{ranks.started_at()}")
+    path = start.folder / (args.output or below_runs(Path(command[0]).stem, ranks.started_at()))
     try:
         (run, hold), refused = run_folder(path, launch, args.force, args.strict)
     except OutputError as error:

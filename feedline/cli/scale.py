@@ -2,14 +2,15 @@
 
 import argparse
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.cli.arguments import positive, refuse_twice
+from feedline.cli.arguments import positive, rank_counts, refuse_twice
+from feedline.cli.options import add_old_name, add_output
+from feedline.cli.output import check_json, make_folder, name_files, save
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import ScriptError
-from feedline.profiler.files import output, results
+from feedline.profiler.files import results
 from feedline.profiler.ranks import MOST_RANKS
 
 if TYPE_CHECKING:
@@ -23,41 +24,60 @@ MOST_RATE = 1e18  # samples/s, samples, steps: sums and squares of them stay fin
 
 
 class Scale:
-    """What do more ranks give? Measures 1, 2, 4, ... on this machine, or reads runs, and predicts others.
+    """Measure throughput by number of ranks, and predict it for more ranks.
 
-    feedline scale --ranks 1,2,4 --predict 8 -- train.py --epochs 1
-    feedline scale runs/one runs/two runs/four-node0 runs/four-node1 --predict 8,16
-    feedline scale --table 1=67758,2=142704,4=235271,8=381000
+    Everything after `--` is a training. It is run under torchrun and `feedline run`, once with each number of ranks, so give it
+    arguments that keep it short. Each rank gets one thread unless OMP_NUM_THREADS is set, as torchrun does from two ranks on. Instead
+    of running a training, existing runs or measured throughputs can be given.
 
-    Everything after `--` is the training: it runs under torchrun and `feedline run`, once for each number of ranks, so give it arguments
-    that make it short. Without OMP_NUM_THREADS, each rank gets one thread, as torchrun does from two ranks on.
+    Examples:
+        feedline scale --ranks 1,2,4 --predict 8 -- train.py --epochs 1
+        feedline scale runs/one runs/two runs/four-node0 runs/four-node1 --predict 8,16
+        feedline scale --throughput 1=67758,2=142704,4=235271 --predict 8
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--ranks", type=counts, metavar="N,N", help="numbers of ranks to run (default: 1, 2, 4, ... to a GPU or CPU each)"
+        parser.add_argument("runs", type=run_folder, nargs="*", metavar="RUN", help="run folders; or a training, after `--`")
+        measuring = parser.add_argument_group("measuring")
+        measuring.add_argument(
+            "--ranks", type=rank_counts, metavar="N,N", help="numbers of ranks to run (default: 1, 2, 4, ... up to one per GPU or CPU)"
         )
-        parser.add_argument("--predict", type=counts, default=[], metavar="N,N", help="numbers of ranks to predict")
-        parser.add_argument("--table", type=table, metavar="N=X,N=X", help="samples/s by number of ranks, measured elsewhere")
-        parser.add_argument("--batch", type=positive, metavar="N", help="samples per rank and step, for --table")
-        parser.add_argument(
+        given = measuring.add_argument(
+            "--throughput", type=throughput, metavar="RANKS=SAMPLES/S,...", help="throughputs measured elsewhere, by number of ranks"
+        )
+        add_old_name(measuring, "--table", given)
+        predicting = parser.add_argument_group("predicting")
+        predicting.add_argument("--predict", type=rank_counts, default=[], metavar="N,N", help="numbers of ranks to predict")
+        batch = predicting.add_argument(
+            "--batch-size", type=positive, metavar="SAMPLES", help="samples per rank and step, if --throughput is given"
+        )
+        add_old_name(predicting, "--batch", batch)
+        predicting.add_argument(
             "--noise-scale",
-            type=noise,
-            metavar="B[:STEPS]",
-            help="gradient noise scale in samples, and the steps needed as the batch grows without bound: time to accuracy",
+            type=noise_scale,
+            metavar="SAMPLES",
+            help="gradient noise scale of the training: also compare the time to the same accuracy",
         )
-        parser.add_argument(
-            "-o", "--output", type=Path, metavar="FOLDER", help="folder to make (default: runs/scale-TIME, if a training is run)"
+        predicting.add_argument(
+            "--min-steps",
+            type=steps,
+            metavar="STEPS",
+            help="steps to that accuracy as the batch grows without bound: gives the time in seconds; needs --noise-scale",
         )
-        parser.add_argument("-f", "--force", action="store_true", help="overwrite what is there")
-        parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result as JSON")
-        parser.add_argument("runs", type=run_folder, nargs="*", metavar="RUN", help="run folders; a training goes after `--`")
+        add_output(
+            parser,
+            "folder to create (default, if a training is run: runs/scale-TIME)",
+            metavar="FOLDER",
+            json="the result",
+            force="replace existing runs and files",
+        )
 
     def run(self, args: argparse.Namespace) -> int:
-        if (args.table is not None) + bool(args.runs) + bool(args.program) != 1:
-            raise ScriptError("name run folders, or a training after `--`, or give --table: one of the three")
+        if (args.throughput is not None) + bool(args.runs) + bool(args.program) != 1:
+            raise ScriptError("give one of three: run folders, --throughput, or a training after `--`")
+        args.noise = noise_of(args)
         refuse_twice(args.runs, "run folder")
-        folder, new = folder_for(args, bool(args.program))
+        folder, new = folder_for(args)
         if args.program:
             assert folder is not None
             return record(args, folder, new)
@@ -82,17 +102,6 @@ def record(args: argparse.Namespace, folder: Path, new: bool) -> int:
     return ended
 
 
-def counts(text: str) -> list[int]:
-    """``1,2,4``, ascending and each once."""
-    try:
-        found = sorted({int(part) for part in text.split(",") if part.strip()})
-    except ValueError:
-        found = []
-    if not found or found[0] < 1 or found[-1] > MOST_RANKS:
-        raise argparse.ArgumentTypeError(f"expected numbers of ranks from 1 to {MOST_RANKS:,}, such as 1,2,4, got {text[:40]!r}")
-    return found
-
-
 def run_folder(text: str) -> Path:
     """A folder that is there; the script of a training is none."""
     if not Path(text).is_dir():
@@ -100,7 +109,7 @@ def run_folder(text: str) -> Path:
     return Path(text)
 
 
-def table(text: str) -> dict[int, float]:
+def throughput(text: str) -> dict[int, float]:
     """``1=67758,2=142704``: ranks -> samples/s."""
     found: dict[int, float] = {}
     for part in text.split(","):
@@ -112,43 +121,60 @@ def table(text: str) -> dict[int, float]:
         if not 1 <= number <= MOST_RANKS or not 0 < value <= MOST_RATE:
             raise argparse.ArgumentTypeError(f"invalid entry {part[:40]!r}: expected RANKS=SAMPLES_PER_S, for example 2=142704")
         if number in found:
-            raise argparse.ArgumentTypeError(f"{number} ranks are given twice")
+            raise argparse.ArgumentTypeError(f"the throughput of {number} ranks is given twice")
         found[number] = value
     return found
 
 
-def noise(text: str) -> "Noise":
-    """``4096`` or ``4096:3000``."""
+def noise_scale(text: str) -> tuple[float, float | None]:
+    """``4096``, or as it was written before there was --min-steps, ``4096:3000``."""
+    scale, colon, least = text.partition(":")
+    try:
+        return _reasonable(scale), _reasonable(least) if colon else None
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a gradient noise scale in samples, such as 4096, got {text[:40]!r}") from None
+
+
+def steps(text: str) -> float:
+    """A number of steps."""
+    try:
+        return _reasonable(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number of steps, such as 3000, got {text[:40]!r}") from None
+
+
+def _reasonable(text: str) -> float:
+    """Above zero, with squares that stay finite. Raises ValueError."""
+    if not 0 < (value := float(text)) < MOST_RATE:
+        raise ValueError(text)
+    return value
+
+
+def noise_of(args: argparse.Namespace) -> "Noise | None":
+    """What ``--noise-scale`` and ``--min-steps`` say. Raises ScriptError: the steps alone."""
     from feedline.analysis.scaling.time_to_accuracy import Noise
 
-    scale, _, steps = text.partition(":")
-    try:
-        found = Noise(float(scale), float(steps) if steps else None)
-    except ValueError:
-        found = Noise(0.0)
-    if not 0 < found.critical_batch < MOST_RATE or found.fewest_steps is not None and not 0 < found.fewest_steps < MOST_RATE:
-        raise argparse.ArgumentTypeError(f"expected a noise scale in samples, or with steps, such as 4096:3000, got {text[:40]!r}")
-    return found
+    if args.noise_scale is None:
+        if args.min_steps is not None:
+            raise ScriptError("--min-steps needs --noise-scale")
+        return None
+    scale, least = args.noise_scale
+    return Noise(scale, least if args.min_steps is None else args.min_steps)
 
 
-def folder_for(args: argparse.Namespace, recording: bool) -> tuple[Path | None, bool]:
-    """Where to write, None: nowhere; and whether that is a new folder.
-
-    Raises:
-        OutputError: there is something already, or it cannot be made.
-    """
-    from feedline.profiler import ranks
-
-    folder: Path | None = args.output or (Path("runs") / f"scale-{ranks.started_at()}" if recording else None)
-    output.refuse_taken(args.json, args.force)
-    return folder, folder is not None and results.prepare(folder, FILES, args.force)
+def folder_for(args: argparse.Namespace) -> tuple[Path | None, bool]:
+    """Where to write, None: nowhere; and whether that is a new folder. Raises OutputError."""
+    if args.output is None and not args.program:
+        check_json(args)
+        return None, False
+    return make_folder(args, "scale", FILES)
 
 
 def from_table(args: argparse.Namespace) -> "tuple[list[Point], Basis | None, str]":
     """Throughputs that the user gave, of which nothing else is known."""
     from feedline.analysis.scaling.efficiency import Point
 
-    return [Point(ranks, rate, batch=args.batch) for ranks, rate in args.table.items()], None, ""
+    return [Point(ranks, rate, batch=args.batch_size) for ranks, rate in args.throughput.items()], None, ""
 
 
 def from_runs(paths: list[Path]) -> "tuple[list[Point], Basis, str]":
@@ -176,17 +202,16 @@ def show(points: "list[Point]", basis: "Basis | None", late: str, args: argparse
     from feedline.analysis.scaling.study import study
     from feedline.cli import scale_page, scale_text
 
-    found = study(points, args.predict, basis, args.noise_scale, late)
-    console = Console()
+    found = study(points, args.predict, basis, args.noise, late)
+    console = Console(quiet=args.quiet)
     scale_text.show(found, console)
     texts = list(zip(FILES, (scale_page.render(found), plain(found)), strict=True)) if folder else []
     with deferred():
         written = [results.save(folder, name, text) for name, text in texts if folder]
         if args.json is not None:
-            output.save(args.json, plain(found))
+            save(args.json, plain(found))
             written.append(args.json)
-    for path in written:
-        console.print(f"  {os.path.relpath(path)}", soft_wrap=True)
+    name_files(console, written)
 
 
 def plain(found: "Study") -> str:

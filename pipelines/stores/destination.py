@@ -96,7 +96,6 @@ def as_output_errors(folder: Path, plan: Plan) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            again = f"make space, and the same command goes on where it stopped: {plan.command(folder)}"
+            again = f"free some space; the same command then continues where it stopped: {plan.command(folder)}"
             raise OutputError(f"{folder}: the disk is full: {again}") from error
-        way_out = "name another folder, or begin anew with -f if a part of a store is in this one"
-        raise OutputError(f"{folder} cannot be written ({error.strerror or error}): {way_out}") from error
+        raise OutputError.unwritable(folder, error, "name another folder", "start over with -f if it holds part of a store") from error

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from feedline.profiler.errors import OVERWRITE, OutputError, Way
+from feedline.profiler.errors import OVERWRITE, OutputError, PlaceTaken, Way
 from feedline.profiler.files import single
 
 SHARED = 0o666  # less the umask: reports are made to be passed on
@@ -27,14 +27,14 @@ def refuse_taken(path: Path | None, force: bool) -> None:
     if path is None or is_stream(path):
         return
     if not path.absolute().parent.is_dir():
-        raise OutputError(f"{path} cannot be written: the folder {path.parent} does not exist")
+        raise OutputError(f"the folder {path.parent} does not exist", "create it", ANOTHER)
     if not os.path.lexists(path):
         return
     if not single.is_regular(path):
         what = "a link" if path.is_symlink() else "a folder" if path.is_dir() else "a device"
         raise OutputError(f"{path} is {what}: name a file")
     if not force:
-        raise OutputError(f"{path} exists already", ANOTHER, OVERWRITE)
+        raise PlaceTaken.exists(path, ANOTHER, OVERWRITE)
 
 
 def save(path: Path, text: str | bytes) -> None:
@@ -54,7 +54,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         with open(path, "wb") if is_stream(path) else single.replacing(path, SHARED) as file:
             yield file
     except OSError as error:
-        raise OutputError(f"{path} cannot be written ({error.strerror or error}): name another file") from error
+        raise OutputError.unwritable(path, error, ANOTHER) from error
 
 
 def is_stream(path: Path) -> bool:

@@ -105,7 +105,7 @@ def put(made: Path, path: Path, kind: str, force: bool) -> None:
         os.rename(made, path)
     except OSError as error:
         if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
-            raise PlaceTaken(f"{path} exists already", ELSEWHERE, OVERWRITE) from error
+            raise PlaceTaken.exists(path) from error
         raise
 
 
@@ -265,7 +265,7 @@ def _enlist(folder: Path, name: str) -> None:
 def _see_that_ours(folder: Path, name: str) -> None:
     listing = read_list(folder)
     if listing is None or name not in listing.names:
-        raise PlaceTaken(f"{folder / name} exists already and feedline did not write it", "move it away", ELSEWHERE)
+        raise PlaceTaken.foreign(folder / name, "move it away")
 
 
 def _drop_new(folder: Path) -> None:

@@ -1,11 +1,11 @@
 """Folders that commands write their results into (``compare -o``, ``scale -o``). They may hold other files of the user's, which stay."""
 
 import os
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from feedline.profiler.errors import ELSEWHERE, OVERWRITE, OutputError, PlaceTaken
+from feedline.profiler.errors import ELSEWHERE, OutputError, PlaceTaken
 from feedline.profiler.files import lists, output, owned, single
 
 
@@ -25,13 +25,13 @@ def prepare(folder: Path, names: Iterable[str], force: bool) -> bool:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"{folder} cannot be made ({error.strerror})", ELSEWHERE) from error
+        raise OutputError.unwritable(f"the folder {folder}", error, ELSEWHERE) from error
     ours = lists.read_list(folder)
     for path in (folder / name for name in names):
         if os.path.lexists(path) and (ours is None or path.name not in ours.names):
-            raise PlaceTaken(f"{path} exists already and feedline did not write it", ELSEWHERE)
+            raise PlaceTaken.foreign(path)
         if os.path.lexists(path) and not force:
-            raise PlaceTaken(f"{path} exists already", ELSEWHERE, OVERWRITE)
+            raise PlaceTaken.exists(path)
     return new
 
 
@@ -41,32 +41,26 @@ def save(folder: Path, name: str, text: str) -> Path:
     Raises:
         OutputError: it was taken meanwhile, or the place is read-only or full.
     """
-    try:
+    with _told(folder / name):
         owned.write(folder, name, text, output.SHARED)
-    except OSError as error:
-        raise OutputError(f"{folder / name} cannot be written ({error.strerror})", ELSEWHERE) from error
     return folder / name
 
 
 def log(folder: Path, name: str) -> int:
     """An empty file, open for what a program prints; the descriptor is the caller's. Raises as ``save``."""
-    try:
+    with _told(folder / name):
         return owned.restart(folder, name, output.SHARED)
-    except OSError as error:
-        raise OutputError(f"{folder / name} cannot be written ({error.strerror})", ELSEWHERE) from error
 
 
 def add_line(folder: Path, name: str, line: str) -> None:
     """Add a line to a file of ours that keeps growing. Raises as ``save``."""
-    try:
+    with _told(folder / name):
         fd = owned.reopen(folder, name, output.SHARED)
         try:
             os.lseek(fd, 0, os.SEEK_END)
             os.write(fd, line.encode() + b"\n")
         finally:
             os.close(fd)
-    except OSError as error:
-        raise OutputError(f"{folder / name} cannot be written ({error.strerror})", ELSEWHERE) from error
 
 
 def drop_empty(folder: Path) -> None:
@@ -76,3 +70,12 @@ def drop_empty(folder: Path) -> None:
         if listing is not None and listing.kind == lists.RESULTS and os.listdir(folder) == [lists.LIST]:
             single.remove(folder / lists.LIST)
         os.rmdir(folder)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Raise OutputError where the operating system refuses to write."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError.unwritable(path, error, ELSEWHERE) from error

@@ -235,7 +235,7 @@ def run_folder(path: Path, launch: str, overwrite: bool, strict: bool) -> tuple[
 def unwritable(path: Path, error: OSError) -> OutputError:
     """What to raise where a run folder cannot be made."""
     ways = [ELSEWHERE, "make room"] if error.errno in (errno.ENOSPC, errno.EDQUOT) else [ELSEWHERE]
-    return OutputError(f"cannot write the run folder {path} ({error.strerror or error})", *ways)
+    return OutputError.unwritable(f"the run folder {path}", error, *ways)
 
 
 def make_room(rooms: Iterator[Room], place: ranks.Place, strict: bool) -> tuple[tuple[Path, list[removal.Hold]], PlaceTaken | None]:

@@ -14,7 +14,7 @@ ALLOWED = {
     ("feedline/cli/program.py", "print"): "the code that the training itself ended with, as Python prints it",
     ("pipelines/stores/lmdb.py", "print"): "the answer of a child process to its parent, through a pipe",
     ("analysis/reports/page.py", "jinja2.Environment"): "the one environment, with its filter",
-    ("feedline/cli/arguments.py", "argparse.ArgumentParser"): "the base of the one parser",
+    ("feedline/cli/parser.py", "argparse.ArgumentParser"): "the base of the one parser",
     ("feedline/cli/env.py", "sys.stdout"): "flushed, not written to",
     ("feedline/cli/program.py", "sys.stdout"): "flushed, not written to",
     ("feedline/cli/program.py", "sys.stderr"): "the code that the training itself ended with",

@@ -7,9 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.cli.arguments import refuse_twice
+from feedline.cli.arguments import rank_counts, refuse_twice
+from feedline.cli.options import add_old_name, add_output
+from feedline.cli.output import check_files, save
 from feedline.profiler.errors import ScriptError
-from feedline.profiler.files import output
 
 if TYPE_CHECKING:
     from feedline.analysis.convergence.advise import Advised
@@ -19,31 +20,32 @@ if TYPE_CHECKING:
 
 
 class Advise:
-    """What a larger batch cost a training, what it is worth, and what to try first.
+    """Say what a large batch costs a training, and which fix to try first.
 
-    feedline converge advise runs/batch-256
-    feedline converge advise runs/batch-32 runs/batch-256
-    feedline converge advise runs/batch-32 --target "train loss=0.3" --workers 1,2,4,8
+    Compared with a run at a smaller batch, a loss of accuracy is traced to too few updates, stale statistics, generalization or
+    instability. Runs with the same batch count as seeds. With --target, the time to a target value is given by number of ranks;
+    predicting it for other numbers of ranks needs runs with two of them.
 
-    With a run of a smaller batch beside it, a loss is told to be one of optimisation, of stale statistics, of generalisation, or an
-    instability. Runs of one batch count as seeds. Time to a target needs recorded runs with two numbers of workers, to predict others.
+    Examples:
+        feedline converge advise runs/batch-32 runs/batch-256
+        feedline converge advise runs/batch-32 --target "train loss=0.3" --ranks 1,2,4,8
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        from feedline.cli.scale import counts
-
         parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders; the smallest batch is the reference")
-        parser.add_argument("--target", type=target, metavar="NAME=VALUE", help="when a curve comes to a value, such as 'train loss=0.3'")
-        parser.add_argument("--workers", type=counts, metavar="N,N", help="numbers of workers to tell the time to the target for")
-        parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything as JSON")
-        parser.add_argument("-f", "--force", action="store_true", help="overwrite the file")
-        parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
+        reaching = parser.add_argument_group("time to a target")
+        reaching.add_argument("--target", type=target, metavar="CURVE=VALUE", help="when a curve reaches a value, such as 'train loss=0.3'")
+        ranks = reaching.add_argument(
+            "--ranks", type=rank_counts, metavar="N,N", help="numbers of ranks to give that time for (default: those of the runs)"
+        )
+        add_old_name(reaching, "--workers", ranks)
+        add_output(parser, json="the advice")
 
     def run(self, args: argparse.Namespace) -> int:
-        output.refuse_taken(args.json, args.force)
+        check_files(args)
         refuse_twice(args.runs, "run folder")
-        if args.workers and args.target is None:
-            raise ScriptError("--workers tells the time to a target: name one with --target NAME=VALUE")
+        if args.ranks and args.target is None:
+            raise ScriptError("--ranks needs --target CURVE=VALUE")
         from feedline.analysis.convergence.advise import advise
         from feedline.analysis.convergence.read import read
         from feedline.analysis.reports.console import Console
@@ -54,7 +56,7 @@ class Advise:
         to = None
         if args.target:
             run, reached = chosen(runs, args.target)
-            to = time_to(run, reached, found, args.target, step_times(args.runs, runs, run, args.workers or []))
+            to = time_to(run, reached, found, args.target, step_times(args.runs, runs, run, args.ranks or []))
         if not args.quiet:
             advise_text.show(runs, found, to, Console())
         if args.json is not None:
@@ -74,7 +76,7 @@ def target(text: str) -> tuple[str, float]:
     except ValueError:
         number = math.nan
     if not name.strip() or not math.isfinite(number):
-        raise argparse.ArgumentTypeError(f"expected a curve with a value, such as 'train loss=0.3', got {text[:40]!r}")
+        raise argparse.ArgumentTypeError(f"expected CURVE=VALUE, such as 'train loss=0.3', got {text[:40]!r}")
     return name.strip(), number
 
 
@@ -91,7 +93,7 @@ def chosen(runs: "list[Recorded]", wanted: tuple[str, float]) -> "tuple[Recorded
     having = sorted((run for run in runs if name in run.curves and run.batch), key=lambda run: run.batch or 0.0)
     if not having:
         there = ", ".join(sorted({curve for run in runs for curve in run.curves})) or "none"
-        raise ScriptError(f"no run has a curve {name!r} and a known batch; there are: {there}")
+        raise ScriptError(f"no run with a known batch size has a curve {name!r}; the curves are {there}")
     tried = [(run, steps_to_target(run.curves[name], value, rising=curves.rises(name))) for run in having]
     return next((pair for pair in tried if pair[1].updates is not None), tried[0])
 
@@ -169,7 +171,7 @@ def write(path: Path, found: "Advised", to: "ToTarget | None") -> None:
     Raises:
         OutputError: the file cannot be written.
     """
-    output.save(path, json.dumps(_plain({**asdict(found), "target": asdict(to) if to else None}), indent=1, allow_nan=False))
+    save(path, json.dumps(_plain({**asdict(found), "target": asdict(to) if to else None}), indent=1, allow_nan=False))
 
 
 def _plain(value: object) -> object:

@@ -1,0 +1,85 @@
+"""What a command writes: seen to be possible before the work, written after it, and named at the end."""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feedline.profiler.errors import FeedlineError, OutputError
+from feedline.profiler.files import output, owned, results
+from feedline.profiler.printable import say
+
+if TYPE_CHECKING:
+    from feedline.analysis.reports.console import Console
+
+save = output.save
+
+
+def check_files(args: argparse.Namespace) -> None:
+    """See, before any work, that the files of ``-o FILE`` and ``--json FILE`` may be written. Raises OutputError."""
+    for path in (getattr(args, "output", None), getattr(args, "json", None)):
+        output.refuse_taken(path, args.force)
+
+
+def check_json(args: argparse.Namespace) -> None:
+    """As ``check_files``, where ``-o`` is a folder."""
+    output.refuse_taken(args.json, args.force)
+
+
+def below_runs(name: str, at: str = "") -> Path:
+    """The default of ``-o FOLDER``.
+
+    Args:
+        at: time that the name ends with; "": now.
+    """
+    return Path("runs") / f"{name}-{at or time.strftime('%m%d-%H%M%S')}"
+
+
+def make_folder(args: argparse.Namespace, command: str, names: Iterable[str]) -> tuple[Path, bool]:
+    """Make the folder of ``-o``, or one below runs/, for results of these names. Returns it, and whether it is new.
+
+    Raises:
+        OutputError: a name is taken, also that of ``--json``, or the folder cannot be made.
+    """
+    check_json(args)
+    folder: Path = args.output or below_runs(command)
+    return folder, results.prepare(folder, names, args.force)
+
+
+def save_json(path: Path, value: object) -> None:
+    """Write a JSON file that was checked. Raises OutputError."""
+    save(path, json.dumps(value, indent=1))
+
+
+def into_run(folder: Path, name: str, text: str) -> Path:
+    """Write a file into a run folder, whose private mode it gets.
+
+    Raises:
+        OutputError: the folder is read-only or full, or the file is not feedline's.
+    """
+    try:
+        owned.ensure(folder)
+        owned.write(folder, name, text)
+    except OSError as error:
+        raise OutputError.unwritable(folder / name, error) from error
+    return folder / name
+
+
+def into_run_if_possible(folder: Path, texts: Iterable[tuple[str, str]]) -> list[Path]:
+    """Write files into a run folder; what cannot be written is said, and the terminal shows the report still."""
+    written = []
+    for name, text in texts:
+        try:
+            written.append(into_run(folder, name, text))
+        except FeedlineError as error:
+            say(error)
+    return written
+
+
+def name_files(console: "Console", files: Iterable[Path]) -> None:
+    """Say where the results are: the last lines on the screen."""
+    for file in files:
+        console.print(f"  {os.path.relpath(file)}", soft_wrap=True)

@@ -1,0 +1,175 @@
+"""The parser of the command line: argparse, with help pages by job and errors that suggest what was meant."""
+
+import argparse
+import inspect
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+from feedline.profiler.printable import printable
+
+SCRIPT_MISSING = "the following arguments are required: SCRIPT"
+NAME_WIDTH = 18  # of the commands in `feedline --help`
+
+
+class Command(Protocol):
+    """A command. Its docstring is its help: a summary in one line, paragraphs, and ``Examples:``."""
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Add its arguments."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it. Returns the exit code. Raises FeedlineError."""
+
+
+@dataclass(frozen=True)
+class About:
+    """The docstring of a command, in parts.
+
+    Attributes:
+        summary: the first line.
+        text: what follows it.
+        examples: command lines, with comments.
+    """
+
+    summary: str
+    text: str
+    examples: list[str]
+
+    @classmethod
+    def of(cls, kind: type) -> "About":
+        words, _, examples = inspect.cleandoc(kind.__doc__ or "").partition("\n\nExamples:\n")
+        summary, _, text = words.partition("\n\n")
+        return cls(summary, text, textwrap.dedent(examples).splitlines())
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Fills each paragraph to the width of the terminal; a paragraph with indented lines stays as it is."""
+
+    def __init__(self, prog: str, **settings: Any) -> None:
+        super().__init__(prog, **{"max_help_position": 28, **settings})
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = text.split("\n\n")
+        return "\n\n".join(part if "\n  " in part else textwrap.fill(" ".join(part.split()), width) for part in paragraphs)
+
+
+class OldName(argparse.Action):
+    """An option by a name that it once had: it still works, and the help does not show it."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+    ) -> None:
+        setattr(namespace, self.dest, values)
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, whose errors repeat the arguments and suggest what was meant.
+
+    Attributes:
+        commands: the parsers of its commands, by name.
+    """
+
+    _words: Sequence[str] = ()
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"formatter_class": HelpFormatter, **settings})
+        self.commands: dict[str, Parser] = {}
+
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        self._words = args or ()
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown and self._subparsers is None:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        unknown = self._unknown_option()  # argparse complains of its value first, which it takes for an argument of its own
+        of_training = "goes after `--`" in message and not self._words[0].startswith("-")  # its option, then
+        if unknown and not of_training:
+            message = f"unknown option {unknown}{meant(unknown, self._flags(shown=True))}"
+            if self.prog.endswith(" run"):
+                message += f"; put the script's own options after the script: feedline run train.py {unknown} ..."
+        elif message.endswith(" required: COMMAND"):
+            message = f"no command given; see {self.prog} --help"
+        elif message.startswith(SCRIPT_MISSING):
+            message = "no script given: add the path of the training script, followed by its arguments"
+        super().error(printable(message))
+
+    def add_commands(self, commands: Mapping[str, type[Command]]) -> None:
+        """Take commands. The list of them that argparse would make is left out: ``overview`` makes one by job."""
+        self.usage = f"{self.prog} COMMAND [OPTIONS]"
+        added = self.add_subparsers(required=True, metavar="COMMAND", help=argparse.SUPPRESS, prog=self.prog)
+        self.commands = {name: self._add_command(added, name, kind) for name, kind in commands.items()}
+
+    def _add_command(self, commands: Any, name: str, kind: type[Command]) -> "Parser":
+        about, command = About.of(kind), kind()
+        examples = "\n".join(["examples:", *(f"  {line}" for line in about.examples)]) if about.examples else ""
+        parser: Parser = commands.add_parser(name, description=f"{about.summary}\n\n{about.text}".strip(), epilog=examples)
+        command.prepare_parser(parser)
+        parser.set_defaults(act=command.run)
+        return parser
+
+    def _get_option_tuples(self, option_string: str) -> list[Any]:
+        """The options that an abbreviation may mean: those in the help, or else old names; never an internal one."""
+        found = super()._get_option_tuples(option_string)
+        shown = [one for one in found if one[0].help != argparse.SUPPRESS]
+        return shown or [one for one in found if isinstance(one[0], OldName)]
+
+    def _flags(self, shown: bool = False) -> dict[str, argparse.Action]:
+        return {flag: one for one in self._actions for flag in one.option_strings if not shown or one.help != argparse.SUPPRESS}
+
+    def _unknown_option(self) -> str:
+        """The first option before any other program's that is not one of ours, nor begins like one; else empty."""
+        flags, words = self._flags(), iter(self._words)
+        others_follow = any(action.nargs in (argparse.REMAINDER, argparse.PARSER) for action in self._actions)
+        for word in words:
+            if not word.startswith("-") or len(word) == 1:
+                if others_follow:
+                    return ""
+                continue
+            if word == "--":
+                return ""
+            name = word.partition("=")[0]
+            if not name.startswith("--"):
+                name = name[:2]
+            near = [flags[name]] if name in flags else [flags[flag] for flag in flags if name.startswith("--") and flag.startswith(name)]
+            if not near:
+                return word.partition("=")[0]
+            if near[0].nargs != 0 and word == name:
+                next(words, None)
+        return ""
+
+    def refuse_other(self, word: str, commands: Iterable[str], hidden: Iterable[str] = ()) -> None:
+        """End with exit code 2 where a word is not a command.
+
+        Args:
+            commands: those that the message may name.
+            hidden: others that there are.
+        """
+        known = list(commands)
+        if not word.startswith("-") and word not in [*known, *hidden]:
+            script = f", or run a script with `feedline run {word}`" if Path(word).suffix == ".py" else ""
+            self.error(f"unknown command {word!r}{meant(word, known)}; commands: {', '.join(known)}{script}")
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """A suggestion, as Python 3.14's argparse makes one."""
+    import difflib
+
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+def overview(jobs: Mapping[str, Mapping[str, type[Command]]]) -> str:
+    """Commands by job: a line for each, and its first example."""
+    parts = []
+    for job, commands in jobs.items():
+        lines = [job]
+        for name, kind in commands.items():
+            about = About.of(kind)
+            lines += [f"  {name:{NAME_WIDTH}}{about.summary}", f"  {'':{NAME_WIDTH}}$ {about.examples[0].partition('  ')[0]}"]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
