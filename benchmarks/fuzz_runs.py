@@ -71,7 +71,7 @@ def record(folder: Path, start: Start) -> list[Path]:
     """
     program, feedline = str(PROGRAMS / "small_training.py"), ["-m", "feedline"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    start([*feedline, "run", "-q", "-o", "loader", "--window", "2:2", program, "finish"], environment, folder)
+    start([*feedline, "run", "-q", "-o", "loader", "--torch-profiler", "2:2", program, "finish"], environment, folder)
     start([*feedline, "run", "-q", "-o", "killed", program, "kill"], environment, folder)
     start(["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint",
            "localhost:0", *feedline, "run", "-q", "-o", "ranks", program, "ddp"], environment, folder)  # fmt: skip
@@ -130,9 +130,9 @@ def commands(run: Path, other: Path) -> list[list[str]]:
         ["report", str(run), "--json", str(beside / "out.json")],
         ["report", str(run), "-q", "-f", "-o", str(beside / "out.html")],
         ["report", str(run), "-q", "-f", "-o", str(beside / "out.trace.json.gz")],
-        ["ranks", str(run), "--processes", "1", "--json", str(beside / "ranks.json")],
+        ["report", "--by-rank", str(run), "--processes", "1", "--json", str(beside / "ranks.json")],
         ["converge", "advise", str(run), str(other), "--json", str(beside / "advice.json")],
-        ["converge", "advise", str(other), str(run), "--target", "train loss=0.3", "--workers", "1,2,4"],
+        ["converge", "advise", str(other), str(run), "--target", "train loss=0.3", "--ranks", "1,2,4"],
         ["scale", str(run), str(other), "--predict", "4,8", "-o", str(beside / "scale")],
     ]
 

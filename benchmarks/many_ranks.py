@@ -1,4 +1,4 @@
-"""256 ranks of 1,000 steps with 60 collectives each: what ``feedline ranks`` takes, and whether a Dask cluster finds the same.
+"""256 ranks of 1,000 steps with 60 collectives each: what ``feedline report --by-rank`` takes, and whether a Dask cluster finds the same.
 
     python benchmarks/many_ranks.py [--ranks 256] [--keep FOLDER] [--json many_ranks.json]
 
@@ -63,9 +63,9 @@ def tree(pid: int) -> Iterator[tuple[int, float, int]]:
 
 
 def reduce(name: str, run: Path, options: list[str], folder: Path) -> Taken:
-    """``feedline ranks``, watched."""
+    """``feedline report --by-rank``, watched."""
     out = folder / f"{name}.json"
-    command = [sys.executable, "-m", "feedline", "ranks", str(run), "-q", "-f", "--json", str(out), *options]
+    command = [sys.executable, "-m", "feedline", "report", "--by-rank", str(run), "-q", "-f", "--json", str(out), *options]
     begun = time.perf_counter()
     process = subprocess.Popen(command, cwd=folder)
     peak = 0
@@ -85,7 +85,7 @@ def reduce(name: str, run: Path, options: list[str], folder: Path) -> Taken:
     wall = time.perf_counter() - begun
     watcher.join()
     if process.returncode:
-        raise SystemExit(f"feedline ranks ended with exit code {process.returncode}")
+        raise SystemExit(f"feedline report --by-rank ended with exit code {process.returncode}")
     return Taken(name, wall, sum(cpu.values()), peak, json.loads(out.read_text()))
 
 

@@ -55,7 +55,7 @@ def record(net: Lab, folder: Path, model: str, mbit: int, ranks: int) -> Path:
     where = folder / f"{model[0]}-{mbit if ranks > 1 else 'any'}-{ranks}"
     if not (where / "done").exists():
         where.mkdir(parents=True, exist_ok=True)
-        options = ["-m", "feedline", "run", "-q", "-f", "--window", "off", "-o", str(where / "run")]
+        options = ["-m", "feedline", "run", "-q", "-f", "--torch-profiler", "off", "-o", str(where / "run")]
         net.together(ranks, [sys.executable, *options, str(PROGRAM), *MODELS[model]], where, LIMIT_S)
         (where / "done").touch()
     return where / "run"

@@ -80,7 +80,7 @@ class Held:
 
 def record(net: netlab.Lab, folder: Path, ranks: int, steps: int) -> None:
     """One rank on each host. Without time namespaces all clocks are one, and nothing is shown about clocks."""
-    chosen = [sys.executable, "-m", "feedline", "run", "-q", "-f", "--window", "off", "-o", str(folder / "run"), str(PROGRAM)]
+    chosen = [sys.executable, "-m", "feedline", "run", "-q", "-f", "--torch-profiler", "off", "-o", str(folder / "run"), str(PROGRAM)]
     ahead = ["sh", "-c", f'set -- {" ".join(map(str, AHEAD_S))} -- "$@"; eval "own=\\${{$((RANK + 1))}}"; shift {len(AHEAD_S) + 1}; '
              'exec unshare --time --monotonic "$own" "$@"', "sh"]  # fmt: skip
     prefix = ahead if time_namespaces() else []

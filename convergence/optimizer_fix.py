@@ -20,6 +20,8 @@ KEYS = {
     "rest": "rest_lr",
     "every": "precondition_frequency",
 }
+#: The same by the names of the optimizer's arguments, which may be written as well.
+SHORT = {name: key for key, name in KEYS.items() if name != "betas"}
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Setting:
 
 
 def parse(value: str, keys: tuple[str, ...], betas: tuple[float, float]) -> Setting:
-    """``LR[:key=number...]`` as a setting.
+    """``LR[:key=number...]`` as a setting, such as ``0.04:weight_decay=0.2:beta1=0.8``.
 
     Args:
         keys: which of KEYS the optimizer knows.
@@ -47,10 +49,12 @@ def parse(value: str, keys: tuple[str, ...], betas: tuple[float, float]) -> Sett
     rate, *options = value.split(":")
     arguments: dict[str, Any] = {}
     for option in options:
-        key, _, text = option.partition("=")
+        written, _, text = option.partition("=")
+        key = SHORT.get(written, written)
         if key not in keys:
-            raise ValueError(f"{key!r} is none of its settings: {', '.join(keys)}")
-        number = _number(text, key)
+            known = (key if KEYS[key] == "betas" else KEYS[key] for key in keys)
+            raise ValueError(f"{written!r} is not one of its settings ({', '.join(known)})")
+        number = _number(text, written)
         if key in ("beta1", "beta2"):
             first, second = arguments.get("betas", betas)
             arguments["betas"] = (number, second) if key == "beta1" else (first, number)

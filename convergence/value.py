@@ -3,10 +3,13 @@
 import math
 from dataclasses import dataclass
 
+#: Older names of options, which still work.
+RENAMED = {"bc": "critical_batch", "b0": "base_batch"}
+
 
 @dataclass(frozen=True)
 class Value:
-    """``noise:8:bc=144`` is the words ``["noise", "8"]`` and the options ``{"bc": 144.0}``."""
+    """``noise:8:critical_batch=144`` is the words ``["noise", "8"]`` and the options ``{"critical_batch": 144.0}``."""
 
     words: list[str]
     options: dict[str, float]
@@ -25,10 +28,11 @@ class Value:
         words, found = [], {}
         for part in text.strip().split(":"):
             key, equals, value = part.partition("=")
+            key = RENAMED.get(key, key)
             if not equals:
                 words.append(part)
             elif key not in options:
-                raise ValueError(f"{key}= is not known here: it may be {may_be}")
+                raise ValueError(f"unknown setting {key}=: expected {may_be}")
             else:
                 found[key] = number(value, may_be)
         return cls(words, found)
@@ -45,5 +49,5 @@ def number(text: str, may_be: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ValueError(f"{text!r} is not a number: it may be {may_be}")
+        raise ValueError(f"{text!r} is not a number: expected {may_be}")
     return value

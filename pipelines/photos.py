@@ -103,7 +103,7 @@ def scan(root: Path, limit: int | None = None, seed: int = 0) -> Photos:
             problems.append(Problem(str(root / name), "empty_class", says, left_out=False))
     if not photos:
         first = next((f" ({problem.path}: {problem.says})" for problem in problems if problem.left_out), "")
-        raise DataError(f"{root} has no image that can be used{first}: name a folder with one folder of images for each class")
+        raise DataError(f"{root} contains no usable image{first}: give an image folder with one subfolder per class")
     place = {str(path): number for number, path in enumerate(path for paths in classes.values() for path in paths)}
     photos.sort(key=lambda photo: place[photo.path])
     problems.sort(key=lambda problem: (place.get(problem.path, len(place)), problem.kind))
@@ -114,7 +114,7 @@ def _classes(root: Path) -> dict[str, list[Path]]:
     """Class name -> its files, both sorted."""
     if not os.path.isdir(root):
         there = "is a file" if os.path.exists(root) else "does not exist"
-        raise DataError(f"{root} {there}: name a folder with one folder of images for each class")
+        raise DataError(f"{root} {there}: give an image folder with one subfolder per class")
     try:
         folders = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
         classes = {name: [path for path in map(Path, walk(root / name)) if _is_image(path)] for name in folders}
@@ -122,9 +122,9 @@ def _classes(root: Path) -> dict[str, list[Path]]:
             loose = [path for path in sorted(root.iterdir()) if _is_image(path)]
             classes = {root.resolve().name: loose} if loose else classes
     except OSError as error:
-        raise DataError(f"{error.filename} cannot be read ({error.strerror}): give yourself the right to read it") from error
+        raise DataError(f"{error.filename} cannot be read ({error.strerror}): you need permission to read it") from error
     if not any(classes.values()):
-        raise DataError(f"{root} has no images ({', '.join(sorted(LOOKED_AT))}): name a folder with one folder of images for each class")
+        raise DataError(f"{root} has no images ({', '.join(sorted(LOOKED_AT))}): give an image folder with one subfolder per class")
     return classes
 
 
@@ -144,7 +144,7 @@ def _examine(candidates: list[tuple[Path, int]], limit: int | None) -> tuple[lis
     try:
         import PIL.Image
     except ImportError as error:
-        raise MissingDependency("looking at images needs Pillow: pip install pillow") from error
+        raise MissingDependency("reading images requires Pillow: pip install pillow") from error
 
     PIL.Image.init()  # the plugins, before threads race to load them
     photos: list[Photo] = []

@@ -33,7 +33,7 @@ def load_transforms(name: str) -> Callable[[Any], Any]:
     if not callable(made):
         kind = type(made).__name__
         hint = "torchvision.transforms.Compose(...) makes one of a list" if isinstance(made, (list, tuple)) else "it must take a PIL image"
-        raise UserCodeError(f"--transforms {name} is a {kind}, which is no transform: {hint}")
+        raise UserCodeError(f"--transforms {name} is a {kind}, not a transform: {hint}")
     transform: Callable[[Any], Any] = made
     return transform
 
@@ -62,7 +62,7 @@ def load_model(name: str) -> "nn.Module":
     made = found if isinstance(found, nn.Module) else _call(found, name, "--model")
     if not isinstance(made, nn.Module):
         raise UserCodeError(
-            f"--model {name} gives a {type(made).__name__}, not an nn.Module: name the model, its class, or a function that returns it"
+            f"--model {name} returns a {type(made).__name__}, not an nn.Module: give the model, its class, or a function that returns it"
         )
     return made
 
@@ -71,7 +71,7 @@ def _find(name: str, option: str) -> Any:
     """The object of that name."""
     module_name, colon, attributes = name.partition(":")
     if not module_name or not colon or not attributes:
-        raise UserCodeError(f"{option} {name}: name it as module:name, as in `train:model` for `model` in train.py")
+        raise UserCodeError(f"{option} {name}: expected MODULE:NAME, such as train:model for `model` in train.py")
     found: Any = _import(module_name, option)
     for attribute in attributes.split("."):
         if not hasattr(found, attribute):
@@ -91,8 +91,8 @@ def _import(name: str, option: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise UserCodeError(
-                f"{option}: there is no module {error.name} in {os.getcwd()} or on sys.path: "
-                "go to its folder, and name it as `python -m` would"
+                f"{option}: no module {error.name} in {os.getcwd()} or on sys.path: "
+                "change to its folder, and write its name as for `python -m`"
             ) from error
         raise UserCodeError(f"{option}: importing {name} failed at {_place(error)}: {error}: install it, or leave it out") from error
     except (Exception, SystemExit) as error:
@@ -126,7 +126,7 @@ def _call(found: Any, name: str, option: str) -> Any:
         return found
     if required := _required(found):
         raise UserCodeError(
-            f"{option} {name} at {_defined(found)} requires {', '.join(required)}: name a function without required arguments that calls it"
+            f"{option} {name} at {_defined(found)} requires {', '.join(required)}: give a function without required arguments that calls it"
         )
     try:
         return found()

@@ -155,7 +155,7 @@ class Ceilings:
                 return found
         except (OSError, ValueError, RunDamaged) as error:
             raise CeilingsDamaged(
-                f"{path} is not a file of ceilings ({one_line(error)}): make one with `feedline probe -o {path.name}`"
+                f"{path} is not a ceilings file ({one_line(error)}): create one with `feedline probe -o {path.name}`"
             ) from error
         raise SchemaTooNew(
             f"{path} was written by a newer feedline (schema {version}, this one reads up to {CEILINGS_SCHEMA_VERSION}): "

@@ -18,7 +18,7 @@ from feedline.cli.converge import COMMANDS as CONVERGE
 from feedline.profiler.errors import OutputError
 from feedline.profiler.store.manifest import Manifest
 
-TABLE = ["--table", "1=100,2=190"]
+THROUGHPUT = ["--throughput", "1=100,2=190"]
 BAD_NUMBERS = ["0", "-3", "nan", "x", "", "1.5", "9" * 5000]
 
 
@@ -45,41 +45,53 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["rnu", "train.py"], "feedline: error: unknown command 'rnu' (did you mean run?); commands: run, report, "),
+        (["rnu", "train.py"], "feedline: error: unknown command 'rnu' (did you mean run?); commands: run, env, report, "),
         (["train.py"], "or run a script with `feedline run train.py`"),
         (["converge", "verfy"], "feedline converge: error: unknown command 'verfy' (did you mean verify?); commands: advise, "),
-        ([], "feedline: error: no command given; feedline --help lists them"),
-        (["converge"], "feedline converge: error: no command given; feedline converge --help lists them"),
-        (["run"], "feedline run: error: no script to run: give the path of the training script, then its arguments"),
-        (["run", "-q"], "feedline run: error: no script to run: "),
+        ([], "feedline: error: no command given; see feedline --help"),
+        (["converge"], "feedline converge: error: no command given; see feedline converge --help"),
+        (["run"], "feedline run: error: no script given: add the path of the training script, followed by its arguments"),
+        (["run", "-q"], "feedline run: error: no script given: "),
         (
             ["run", "--epochs", "3", "train.py"],
-            "unknown option --epochs; options of the script go after it: feedline run train.py --epochs",
+            "unknown option --epochs; put the script's own options after the script: feedline run train.py --epochs",
         ),
         (["run", "--quite", "train.py"], "unknown option --quite (did you mean --quiet?)"),
-        (["run", "--detail", "0", "train.py"], "argument --detail: expected a whole number from 1 to 1,000,000,000, got '0'"),
-        (["run", "--detail", "-3", "train.py"], "argument --detail: expected a whole number from 1 to 1,000,000,000, got '-3'"),
+        (
+            ["run", "--sample-interval", "0", "train.py"],
+            "argument --sample-interval: expected a whole number from 1 to 1,000,000,000, got '0'",
+        ),
+        (
+            ["run", "--sample-interval", "-3", "train.py"],
+            "argument --sample-interval: expected a whole number from 1 to 1,000,000,000, got '-3'",
+        ),
         (["env", "--jsn"], "unknown option --jsn (did you mean --json?)"),
         (["env", "here"], "feedline env: error: unrecognized arguments: here"),
         (["--hlep"], "feedline: error: unknown option --hlep (did you mean --help?)"),
-        (["ranks", "-json", "run"], "unknown option -json (did you mean --json?)"),
+        (["report", "--by-rank", "-json", "run"], "unknown option -json (did you mean --json?)"),
         (["scale", "--rank", "x"], "argument --ranks: expected numbers of ranks"),
+        (["report", "run", "--dask", "tcp://host:1"], "--dask needs --by-rank"),
+        (["report", "a", "b"], "several run folders can only be compared by rank: add --by-rank, or give one run folder"),
+        (["report", "--by-rank", "run", "--full"], "--full cannot be combined with --by-rank"),
+        (["report", "--by-rank", "run", "-o", "ranks.html"], "write it as JSON with --json FILE, and leave out -o"),
+        (["scale", *THROUGHPUT, "--min-steps", "3000"], "--min-steps needs --noise-scale"),
         (["scale", "--predict", "-1", "-x", "2"], "unknown option -x"),
         (["report", "-qf", "--ful", "-oreport.html"], "the following arguments are required: RUN"),
         (["converge", "verify", "train.py", "--sedes", "3"], "the following arguments are required: --fix"),
-        (["ingest", "a.json", "--rank", "x=1"], "--rank x=1: x is not one of the traces; they are a.json"),
-        (["ingest", "a.json", "--rank", "a.json=1", "--rank", "a.json=2"], "--rank a.json=2: a.json has rank 1 already"),
-        (["ingest", "a.json", "--rank", "a.json=1000000"], "with the number of the rank (below 1,000,000)"),
+        (["ingest", "a.json", "--rank", "x=1"], "--rank x=1: x is not one of the given traces (a.json)"),
+        (["ingest", "a.json", "--rank", "a.json=1", "--rank", "a.json=2"], "--rank a.json=2: a.json already has rank 1"),
+        (["ingest", "a.json", "--rank", "a.json=1000000"], "where N is a rank below 1,000,000"),
         (["ingest", "a.json", "b.json", "a.json"], "a.json is given twice: name each trace once"),
         (["ingest", "a.json", "./a.json"], "./a.json is given twice (also as a.json): name each trace once"),
-        (["ranks", "run", "run"], "run is given twice: name each run folder once"),
+        (["report", "--by-rank", "run", "run"], "run is given twice: name each run folder once"),
         (["converge", "advise", "run", "../{here}/run"], "run is given twice (also as run): name each run folder once"),
         (["probe", "--batch-size", "0"], "argument --batch-size: expected a whole number from 1 to"),
-        (["scale", *TABLE, "--batch", "nan"], "argument --batch: expected a number, got 'nan'"),
-        (["report", "run", "--link-gbps", "-1"], "argument --link-gbps: expected a number above 0, got '-1'"),
+        (["scale", *THROUGHPUT, "--batch-size", "nan"], "argument --batch-size: expected a number, got 'nan'"),
+        (["report", "run", "--link-bandwidth", "25"], "argument --link-bandwidth: expected a bandwidth with its unit, such as 25GB/s or"),
+        (["report", "run", "--link-bandwidth", "0GB/s"], "argument --link-bandwidth: expected a number above 0, got '0'"),
         (["converge", "verify", "--fix", "warmup=1ep", "--margin", "inf"], "argument --margin: expected a number, got 'inf'"),
-        (["converge", "table", "--arms", ","], "argument --arms: expected names with commas between them, got ','"),
-        (["compare", "--data", ".", "--only", ""], "argument --only: expected names with commas between them, got ''"),
+        (["converge", "table", "--arms", ","], "argument --arms: expected names separated by commas, got ','"),
+        (["compare", "--data", ".", "--loaders", ""], "argument --loaders: expected names separated by commas, got ''"),
     ],
 )
 def test_it_is_said_with_exit_code_2(words, says, folder, capsys):
@@ -134,15 +146,15 @@ def test_a_misspelled_option_is_what_the_error_is_about(command, flag, value, ca
 @pytest.mark.parametrize(
     ("command", "flag"),
     [
-        (["run"], "--detail"),
+        (["run"], "--sample-interval"),
         (["compare"], "--batch-size"),
-        (["compare"], "--limit"),
+        (["compare"], "--max-images"),
         (["probe"], "--batch-size"),
-        (["ranks"], "--processes"),
+        (["report"], "--processes"),
         (["ingest"], "--processes"),
-        (["ingest"], "--limit"),
+        (["ingest"], "--max-events"),
         (["converge", "table"], "--seeds"),
-        (["converge", "table"], "--jobs"),
+        (["converge", "table"], "--processes"),
         (["converge", "verify"], "--seeds"),
         (["converge", "verify"], "--ranks"),
     ],
@@ -162,7 +174,7 @@ def test_the_api_names_its_arguments_and_no_flags(folder, capfd):
         pass
 
     for path, says in {
-        "run": "run holds a run already: pass another path, or overwrite=True to replace it",
+        "run": "run already holds a run: pass another path, or overwrite=True to replace it",
         "mine": "mine holds files that feedline did not make (notes.txt): pass another path",
         "train.py": "train.py is a file: pass another path",
     }.items():
@@ -201,7 +213,7 @@ def test_a_taken_or_unwritable_run_folder_is_one_sentence_for_a_script_and_for_a
 
     assert said(capfd, "run", "-q", "--strict", "-o", "run", *training) == (
         73,
-        f"feedline: {folder}/run holds a run already: name another folder with -o, or overwrite it with -f",
+        f"feedline: {folder}/run already holds a run: name another folder with -o, or overwrite it with -f",
     )
     assert said(capfd, "run", "-q", "--strict", "-o", "/proc/nowhere/run", *training) == (
         73,
@@ -222,5 +234,5 @@ def test_a_command_names_its_flags_for_the_same_errors(folder, capsys):
     code, line = said(capsys, "run", "-q", "--strict", "-o", "run", str(script))
 
     assert code == 73
-    assert line.endswith("run holds a run already: name another folder with -o, or overwrite it with -f")
+    assert line.endswith("run already holds a run: name another folder with -o, or overwrite it with -f")
     assert not (folder / "trained").exists() and "train" not in sys.modules

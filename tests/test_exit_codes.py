@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from feedline.cli.commands import JOBS, parser_of_all
 from feedline.profiler import errors
 
 PAGE = Path(__file__).parent.parent / "docs" / "exit-codes.md"
@@ -34,3 +35,22 @@ def test_the_tree_at_the_top_of_the_errors_has_every_error_at_its_code():
     tree = dict(re.findall(r"^[|+\- ]*(\w+) +(\d+)(?: |$)", errors.__doc__ or "", re.MULTILINE))
 
     assert {name: int(code) for name, code in tree.items()} == {kind.__name__: kind.exit_code for kind in kinds()}
+
+
+def test_the_help_names_the_page_and_codes_that_are_on_it():
+    text = parser_of_all().format_help()
+
+    assert "docs/exit-codes.md" in text
+    said = re.search(r"Exit codes: (.*?Ctrl-C)", " ".join(text.split()))
+    assert said and {"0", "2", "130"} <= set(re.findall(r"\d+", said[1]))
+    assert {"0", "2", "130"} <= set(rows())
+    first, last = map(int, re.findall(r"(\d+) to (\d+)", said[1])[0])
+    for code in {kind.exit_code for kind in kinds()} - {1, 2, 130}:
+        assert first <= code <= last
+
+
+def test_the_page_says_of_every_command_what_ctrl_c_leaves():
+    table = PAGE.read_text().partition("| after Ctrl-C |")[2]
+    named = {name.split(" --")[0] for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`([^`]+)`", cell)}
+
+    assert named == {name for commands in JOBS.values() for name in commands} - {"run"}

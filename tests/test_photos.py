@@ -205,7 +205,7 @@ def test_a_limit_is_filled_with_usable_images(root):
 def test_a_folder_without_a_usable_image_is_an_error_with_the_way_out(make, says, tmp_path):
     make(tmp_path / "images")
 
-    with pytest.raises(DataError, match=f"images .*{says}.*: name a folder"):
+    with pytest.raises(DataError, match=f"images .*{says}.*: give an image folder"):
         scan(tmp_path / "images")
 
 

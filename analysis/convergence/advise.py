@@ -145,7 +145,7 @@ def _for_deficit(case: Case) -> Iterator[Advice]:
             case,
             "longer",
             f"train longer by the predicted inflation: {number(inflation)} times the epochs",
-            f"longer={case.run.batch:.5g}:b0={case.base:.5g}:bc={case.noise.value:.3g}",
+            f"longer={case.run.batch:.5g}:base_batch={case.base:.5g}:critical_batch={case.noise.value:.3g}",
             f"a sample in this batch makes {share(1 / inflation)} of the progress that it makes in a batch of {number(case.base)}",
             f"the reference's loss in {share(inflation / case.ratio)} of its updates",
             "the reference batch with as many epochs",
@@ -278,7 +278,8 @@ def _rate(case: Case) -> Advice:
         fix, said = f"lr_rule=sqrt:{times:.3g},warmup={WARMUP_EPOCHS}ep", f"the square-root rule: {number(math.sqrt(times))} times the rate"
     elif case.noise.value:
         factor = min(times, (1 + case.noise.value / base) / (1 + case.noise.value / (times * base)))
-        fix = f"lr_rule=noise:{times:.3g}:bc={case.noise.value:.3g}:b0={base:.5g},warmup={WARMUP_EPOCHS}ep"
+        rule = f"noise:batch_factor={times:.3g}:critical_batch={case.noise.value:.3g}:base_batch={base:.5g}"
+        fix = f"lr_rule={rule},warmup={WARMUP_EPOCHS}ep"
         said = f"the noise-scale rule: {number(factor)} times the rate ({number(times)} times the batch)"
     else:
         fix, said = f"lr_rule=linear:{times:.3g},warmup={WARMUP_EPOCHS}ep", f"the linear rule: {number(times)} times the rate"
@@ -360,7 +361,7 @@ def verify_line(fix: str, control: str = "") -> str:
     if not fix:
         return ""
     against = f" --control {shlex.quote(control)}" if control else ""
-    return f"feedline converge verify --from CKPT --fix {shlex.quote(fix)}{against} -- SCRIPT ..."
+    return f"feedline converge verify --checkpoint FILE --fix {shlex.quote(fix)}{against} -- SCRIPT ..."
 
 
 def _adaptive(run: Recorded) -> bool:

@@ -81,7 +81,7 @@ def usual_metric(runs: Sequence[Recorded]) -> str:
     for name in (*own, "eval loss", "train loss"):
         if name in shared:
             return name
-    raise ValueError("the branches have no number in common: no loss was seen, and no feedline.metric(...) either")
+    raise ValueError("the branches have no metric in common: neither a loss nor feedline.metric() was recorded")
 
 
 def final_value(run: Recorded, metric: str) -> float:
@@ -140,7 +140,7 @@ def judged(fix: str, control: str, branches: list[Branch], differences: list[Dif
     by_arm = {found.than: found for found in differences}
     base, beside = by_arm.get("baseline"), by_arm.get("control")
     if base is None:
-        return "inconclusive", "one seed says nothing of how much seeds differ: --seeds 3 or more"
+        return "inconclusive", "one seed does not show how much seeds differ: use --seeds 3 or more"
     if base.high < 0:
         return "reject", f"worse than without it by {-base.mean:.4g} [{-base.high:.4g}, {-base.low:.4g}]"
     if beside is not None and beside.high < 0:

@@ -59,10 +59,10 @@ def sources(urls: Sequence[str]) -> Sources:
     for url in urls:
         there = [(place, folder) for folder in folders(url) if (place := parse_rank_folder(folder.rstrip("/").rsplit("/", 1)[-1]))]
         if not there:
-            raise RunNotFound(f"{url} holds no folder of a rank: name the folder that `feedline run` printed")
+            raise RunNotFound(f"{url} contains no rank folder: give the folder that `feedline run` printed")
         for place, folder in sorted(there):
             if place in everything:
-                raise RunDamaged(f"rank {place[0]} is in {everything[place].url} and in {folder}: these are two runs, name one of them")
+                raise RunDamaged(f"rank {place[0]} is in {everything[place].url} and in {folder}: these are two runs, give one of them")
             everything[place] = Source(folder, *place)
     last = max(restart for _, restart in everything)
     kept = [source for (_, restart), source in sorted(everything.items()) if restart == last]
@@ -78,7 +78,7 @@ def folders(url: str) -> list[str]:
     """
     if "://" not in url:
         if not Path(url).is_dir():
-            raise RunNotFound(f"there is no run folder {url}: name the folder that `feedline run` printed")
+            raise RunNotFound(f"there is no run folder {url}: give the folder that `feedline run` printed")
         return [str(folder) for _, folder in rank_folders(Path(url))]
     files, path = filesystem(url)
     try:
@@ -100,5 +100,5 @@ def filesystem(url: str) -> tuple[Any, str]:
     except ImportError as error:
         raise MissingDependency(f"{url} needs a library that is not installed ({error})") from error
     except ValueError as error:
-        raise RunNotFound(f"{url} is no address that fsspec knows ({error})") from error
+        raise RunNotFound(f"{url} is not an address that fsspec supports ({error})") from error
     return files, path

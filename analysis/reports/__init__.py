@@ -37,7 +37,7 @@ def text(report: Report, path: Path) -> str:
     module = ENDINGS.get(path.suffix.lower())
     if module is None:
         known = f"{', '.join(ENDINGS)}, or .trace.json.gz for a trace"
-        raise OutputError(f"{path}: no report format ends in {path.suffix or 'nothing'}: use one of {known}")
+        raise OutputError(f"{path}: unknown report format {path.suffix or 'without an extension'}: use one of {known}")
     made: str = importlib.import_module(f"{__name__}.{module}").render(report)
     return made
 

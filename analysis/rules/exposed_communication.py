@@ -71,7 +71,7 @@ def _slow(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
         evidence=_evidence(facts, comm, exposed_s),
         fix="check which transport and interface NCCL chose (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of "
         "NVLink), and look for other traffic on the link",
-        disproof="a probe between the same hosts (feedline probe --only all_reduce) is no faster than the run",
+        disproof="a probe between the same hosts (feedline probe --parts all_reduce) is no faster than the run",
         cost_s=cost_s,
     )
 

@@ -101,7 +101,7 @@ def study(
             0, "samples were not seen: steps/s are compared; if a rank's batch shrinks as ranks are added, efficiencies are too high"
         )
     if noise and not times:
-        notes.append(f"time to accuracy needs {'samples' if unit == STEPS else 'the batch of a rank: give it with --batch'}")
+        notes.append(f"time to accuracy needs {'samples' if unit == STEPS else 'the batch of a rank: give it with --batch-size'}")
     contradictions = disagreement(compared[-1], {law.name: law.samples_per_s for law in laws})
     return Study(
         kind,

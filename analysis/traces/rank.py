@@ -59,10 +59,10 @@ def assign(traces: Sequence[tuple[str, Trace]], given: Mapping[str, int] | None 
         if rank is None and len(traces) == 1:
             rank, how = 0, "alone"
         if rank is None:
-            raise RankCollision(f"{path} does not say its rank, and neither does its name: name it with --rank FILE=N")
+            raise RankCollision(f"{path} does not contain its rank, nor does its name: give it with --rank FILE=N")
         if rank in owners:
             named = f"{owners[rank]} and {path}"
-            raise RankCollision(f"rank {rank} appears twice, in {named}: name the ranks with --rank FILE=N")
+            raise RankCollision(f"rank {rank} appears twice, in {named}: give the ranks with --rank FILE=N")
         owners[rank] = path
         said = {
             "alone": ["neither the trace nor its name gives a rank: it is shown as rank 0"],

@@ -83,7 +83,7 @@ def _read(path: Path) -> Trace:
         with opened(path, MOST_WINDOW) as file:
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
-        raise RunDamaged(f"{path} cannot be read ({error.strerror}): ask its owner for the right to read it") from error
+        raise RunDamaged(f"{path} cannot be read ({error.strerror}): you need permission to read it") from error
     most = FREE_BYTES + PACKED * size
     return read_kineto(str(path), Limits(most // SMALLEST_EVENT, most, most))
 

@@ -148,7 +148,7 @@ class Outside:
         for name, change in self._outputs:
             with self._guarded(name):
                 if not isinstance(output, torch.Tensor) or not output.dim():
-                    raise ValueError(f"the model returns {type(output).__name__}, not one tensor with a row a sample")
+                    raise ValueError(f"the model returns {type(output).__name__}, not one tensor with a row per sample")
                 output = change(output)
         return output
 

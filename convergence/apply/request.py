@@ -34,7 +34,7 @@ def parse(text: str) -> list[Request]:
         name, _, value = part.partition("=")
         fix = known.get(name.strip())
         if fix is None:
-            raise FixError(f"there is no fix {name.strip()!r}: there are {', '.join(sorted(known))}")
+            raise FixError(f"unknown fix {name.strip()!r}; the fixes are {', '.join(sorted(known))}")
         try:
             requests.append(Request(fix, part.strip(), fix.parse(value.strip())))
         except ValueError as error:
@@ -46,14 +46,14 @@ def parse(text: str) -> list[Request]:
 def _check(requests: list[Request]) -> None:
     names = [request.fix.name for request in requests]
     if not requests:
-        raise FixError("--fix names no fix: NAME=VALUE,... as in warmup=5ep,lr_rule=sqrt")
+        raise FixError("--fix is empty: expected NAME=VALUE,..., such as warmup=5ep,lr_rule=sqrt")
     if len(set(names)) < len(names):
-        raise FixError(f"a fix is named twice in {','.join(names)}: once each")
+        raise FixError(f"a fix is given twice in {','.join(names)}")
     for request in requests:
         if request.fix.attach is None:
-            raise FixError(f"{request.fix.name} cannot be applied from outside; write it into the program:", f"\n{request.lines}")
+            raise FixError(f"{request.fix.name} cannot be applied from outside; add it to the program:", f"\n{request.lines}")
     optimizers = [request.fix.name for request in requests if request.fix.replaces_optimizer]
     if len(optimizers) > 1:
-        raise FixError(f"{' and '.join(optimizers)} are optimizers: one at a time")
+        raise FixError(f"{' and '.join(optimizers)} are optimizers: use only one")
     if optimizers and "lr_rule" in names:
-        raise FixError(f"{optimizers[0]} names its own rate: leave lr_rule out")
+        raise FixError(f"{optimizers[0]} sets its own learning rate: leave out lr_rule")

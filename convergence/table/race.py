@@ -63,7 +63,7 @@ def _in_processes(todo: Sequence[tuple[Arm, int]], data: Data, jobs: int) -> Ite
             for future in as_completed([workers.submit(_train, arm, seed) for arm, seed in todo]):
                 yield future.result()
     except BrokenExecutor as error:
-        raise WorkersLost(f"a process that trained was killed ({error}): is there enough memory? Try --jobs 1") from error
+        raise WorkersLost(f"a training process was killed ({error}): if memory is short, try --processes 1") from error
 
 
 def _begin(arrays: dict[str, np.ndarray]) -> None:

@@ -43,7 +43,7 @@ PURPOSE = "Find out what limits a PyTorch training, and what to change."
 MORE = """\
 `feedline COMMAND --help` explains a command and its options.
 
-Exit codes: 0 done; 2 wrong usage; 64 to 78 an error, as in sysexits.h; 130 interrupted by Ctrl-C. `feedline run` exits with the training's
+Exit codes: 0 done; 2 wrong usage; 64 to 78 an error, numbered as in sysexits.h; 130 interrupted by Ctrl-C. `feedline run` exits with the training's
 own code. All codes: docs/exit-codes.md"""
 
 
@@ -68,7 +68,7 @@ def perform(words: list[str]) -> int:
         return error.exit_code
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-            say(f"{str(error.filename)[:60]}... cannot be a path: it is too long")
+            say(f"{str(error.filename)[:60]}... is too long for a path")
             return ScriptError.exit_code
         if interrupts.came:  # and this came of it, as when a process that helped was ended
             raise KeyboardInterrupt from error

@@ -45,7 +45,7 @@ def about(comparison: Comparison) -> str:
     return (
         f"{comparison.photos:,} images of {comparison.sample_bytes / 1000:,.0f} kB, batches of {settings['batch_size']}, "
         f"{settings['workers']} workers or threads on {comparison.cores:g} cores, to {settings['device']}. "
-        f"Page cache {comparison.cache}. {settings['rounds']} rounds in turns."
+        f"Page cache {comparison.cache}. {settings['rounds']} alternating rounds."
     )
 
 
@@ -56,9 +56,9 @@ def tables(comparison: Comparison) -> Iterable[tuple[str, Table]]:
         yield "Loaders", rates(comparison)
         if any(row.stages for row in measured):
             yield "CPU per sample of each step, called alone", steps(measured)
-        yield "Labels, and grey levels (of 255) off pillow-v1", equality(measured)
+        yield "Labels, and grey-level difference (of 255) from pillow-v1", equality(measured)
     if comparison.operations:
-        yield "Grey levels off torchvision on PIL, each operation alone: mean (largest)", operations(comparison.operations)
+        yield "Grey-level difference from torchvision on PIL, per operation: mean (largest)", operations(comparison.operations)
 
 
 def rates(comparison: Comparison) -> Table:

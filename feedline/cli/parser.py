@@ -115,8 +115,7 @@ class Parser(argparse.ArgumentParser):
     def _get_option_tuples(self, option_string: str) -> list[Any]:
         """The options that an abbreviation may mean: those in the help, or else old names; never an internal one."""
         found = super()._get_option_tuples(option_string)
-        shown = [one for one in found if one[0].help != argparse.SUPPRESS]
-        return shown or [one for one in found if isinstance(one[0], OldName)]
+        return [one for one in found if one[0].help != argparse.SUPPRESS] or [one for one in found if isinstance(one[0], OldName)]
 
     def _flags(self, shown: bool = False) -> dict[str, argparse.Action]:
         return {flag: one for one in self._actions for flag in one.option_strings if not shown or one.help != argparse.SUPPRESS}
@@ -135,7 +134,7 @@ class Parser(argparse.ArgumentParser):
             name = word.partition("=")[0]
             if not name.startswith("--"):
                 name = name[:2]
-            near = [flags[name]] if name in flags else [flags[flag] for flag in flags if name.startswith("--") and flag.startswith(name)]
+            near = [flags[name]] if name in flags else [one[0] for one in self._get_option_tuples(name) if name.startswith("--")]
             if not near:
                 return word.partition("=")[0]
             if near[0].nargs != 0 and word == name:

@@ -18,7 +18,7 @@ NEAR = 0.95  # of the best throughput, as pipelines/probes/sweep.py
 WORTH = 1.1  # times faster, from which on another way is named
 WHY_ENDED = {
     "memory": "a larger batch does not fit into memory",
-    "saturation": "two doublings had brought less than 3 % in a first look",
+    "saturation": "two doublings gained less than 3 % in a first look",
     "time": "a larger step takes too long to measure",
 }
 
@@ -46,7 +46,7 @@ def _sentences(cores: float, known: dict[str, Ceiling], stages: dict[str, float]
     yield from _instead(known, most, stages[most])
     cold = max((one.value or 0.0 for one in known.values() if one.part == "read" and COLD.items() <= one.settings.items()), default=0.0)
     if 0 < cold < rate:
-        yield f"As long as the files are not in the page cache, reading gives {number(cold)} samples/s at most"
+        yield f"While the files are not in the page cache, reading gives at most {number(cold)} samples/s"
 
 
 def _model(model: Ceiling | None, cores: float, total: float, rate: float) -> Iterator[str]:
@@ -92,7 +92,7 @@ def batch_size(sweep: Ceiling) -> str:
         return f"Batch size: {knee:,} is within 5 % of the best, which was at {tried}"
     after = near[batches.index(knee) :]
     if all(after):
-        return f"Batch size: from {knee:,} on throughput is within 5 % of its best (at {best:,}), up to {tried}"
+        return f"Batch size: from {knee:,} up, throughput is within 5 % of its best (at {best:,}), up to {tried}"
     return f"Batch size: throughput is best at {best:,} and falls to {number(min(rates[batches.index(best) :]))} samples/s up to {tried}"
 
 

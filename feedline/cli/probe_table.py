@@ -98,6 +98,6 @@ def remarks(ceilings: Ceilings) -> Iterator[str]:
         about = one.settings
         if one.name == "compute/model" and about.get("mfu"):
             flop, mfu = float(str(about["flop_per_sample"])), float(str(about["mfu"]))
-            yield f"The model takes {number(flop / 1e9)} GFLOP a sample. MFU: {share(mfu)} of the peak, {about['peak_source']}"
+            yield f"The model needs {number(flop / 1e9)} GFLOP per sample. MFU: {share(mfu)} of the peak, {about['peak_source']}"
         if one.name == "sweep/model" and one.value is not None:
             yield probe_says.batch_size(one)

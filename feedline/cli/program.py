@@ -62,7 +62,7 @@ def from_script(script: str, args: list[str]) -> Program:
             source = file.read()
     except OSError as error:
         raise ScriptError(
-            f"cannot open the script {script} ({error.strerror}): give the path of the training script, then its arguments"
+            f"cannot open the script {script} ({error.strerror}): give the path of the training script, followed by its arguments"
         ) from error
     module = ModuleType("__main__")
     loader = importlib.machinery.SourceFileLoader("__main__", path)
@@ -74,7 +74,7 @@ def from_script(script: str, args: list[str]) -> Program:
 def _from_package(finder: Any, script: str, args: list[str]) -> Program:
     spec = finder.find_spec("__main__")
     if spec is None:
-        raise ScriptError(f"{script} holds no __main__.py: give the path of the training script, then its arguments")
+        raise ScriptError(f"{script} contains no __main__.py: give the path of the training script, followed by its arguments")
     module = ModuleType("__main__")
     module.__dict__.update(
         __file__=spec.origin, __loader__=spec.loader, __spec__=spec, __package__="", __cached__=spec.cached, __builtins__=builtins
@@ -95,10 +95,12 @@ def from_module(name: str, args: list[str]) -> Program:
         if spec is not None and spec.submodule_search_locations is not None:
             spec = importlib.util.find_spec(f"{name}.__main__")
     except (ImportError, ValueError) as error:
-        raise ScriptError(f"cannot find the module {name} ({error}): name it as `python -m` would") from error
+        raise ScriptError(f"cannot find the module {name} ({error}): write its name as for `python -m`") from error
     code = spec.loader.get_code(spec.name) if spec and hasattr(spec.loader, "get_code") else None  # type: ignore[union-attr]
     if spec is None or code is None:
-        raise ScriptError(f"there is no module {name} that can be run: name it as `python -m` would, or give the script's path without -m")
+        raise ScriptError(
+            f"module {name} does not exist or cannot be run: write its name as for `python -m`, or give the path of a script without -m"
+        )
     module = ModuleType("__main__")
     module.__dict__.update(
         __file__=spec.origin,

@@ -15,10 +15,10 @@ from feedline.profiler.printable import printable_in
 WORST = 8  # ranks shown
 LEAST = 0.01  # of the step, from which on a rank is named
 WORDS = {
-    "compute": "computing",
-    "hidden_transfer": "transfer beside backward",
+    "compute": "compute",
+    "hidden_transfer": "transfer, overlapped",
     "exposed_transfer": "transfer, exposed",
-    "hidden_wait": "waiting beside backward",
+    "hidden_wait": "waiting, overlapped",
     "exposed_wait": "waiting, exposed",
     "queue": "queue",
 }
@@ -46,19 +46,19 @@ def verdict(many: Many) -> str:
     first = next((one for one in many.late if one.step_s), None)
     each = first.caused_s / max(1, len(many.ranks) - 1) if first else 0.0
     if first is None or each < LEAST * first.step_s:
-        return f"No rank makes the others wait for more than {share(LEAST)} of the step."
+        return f"No rank delays the others by more than {share(LEAST)} of the step."
     others = "the other rank waits" if len(many.ranks) == 2 else "each other rank waits"
-    return f"Rank {first.rank} ({first.host}) is waited for most: {others} {seconds(each)} per step ({share(each / first.step_s)})."
+    return f"Rank {first.rank} ({first.host}) is the straggler: {others} {seconds(each)} per step ({share(each / first.step_s)})."
 
 
 def about(many: Many) -> str:
     """How much there is."""
     hosts = len({one.host for one in many.ranks})
-    missing = f", {count(many.incomplete)} of them not begun by all ranks" if many.incomplete else ""
+    missing = f", {count(many.incomplete)} of them not started by all ranks" if many.incomplete else ""
     steps = max(one.steps for one in many.ranks)
     return (
         f"{count(len(many.ranks))} of {count(many.world_size)} ranks on {count(hosts)} host{'s' * (hosts > 1)}, {count(steps)} steps, "
-        f"{count(many.collectives)} collectives{missing}. Clocks agree to {seconds(many.clock_bound_s)}."
+        f"{count(many.collectives)} collectives{missing}. Clocks agree within {seconds(many.clock_bound_s)}."
     )
 
 
@@ -68,7 +68,7 @@ def tables(many: Many) -> Iterator[tuple[str, Table]]:
         yield "Collectives", collectives(many)
     yield "Mean step", step(many.ranks)
     if many.late:
-        yield "Waited for most", late(many)
+        yield "Stragglers", late(many)
 
 
 def step(ranks: Sequence[RankCost]) -> Table:

@@ -37,10 +37,10 @@ def record(folder: Path, ranks: list[int], program: list[str], unfinished: Unfin
         say(f"running {number} rank{'s' * (number > 1)}: {' '.join(program)}")
         code = run_ranks(number, run, log, program)
         if code:
-            said = f"with {number} rank{'s' * (number > 1)} the training ended with exit code {code}; {log} ends with"
+            said = f"with {number} rank{'s' * (number > 1)} the training ended with exit code {code}; end of {log}"
             say(f"{printable(said)}:\n{child.tail(log)}", lines=True)
             if not done:
-                failed = ScriptError("the training failed with the fewest ranks already: there is nothing to compare")
+                failed = ScriptError("the training failed with the smallest number of ranks, so there is nothing to compare")
                 failed.exit_code = code
                 raise failed
             return done, code

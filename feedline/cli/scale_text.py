@@ -14,10 +14,10 @@ from feedline.analysis.scaling.study import Study
 from feedline.profiler.printable import printable_in
 
 KINDS = {
-    "weak": "Weak scaling: every rank keeps its batch of {batch} samples.",
-    "strong": "Strong scaling: all ranks together keep a batch of {whole} samples.",
-    "mixed": "Neither the batch of a rank nor that of all ranks stays the same: efficiencies compare different work.",
-    "unknown": "Batch sizes are not known: taken as weak scaling, one batch per rank throughout.",
+    "weak": "Weak scaling: constant batch of {batch} samples per rank.",
+    "strong": "Strong scaling: constant total batch of {whole} samples.",
+    "mixed": "Neither the batch per rank nor the total batch is constant: efficiencies compare different work.",
+    "unknown": "Batch sizes are unknown: assumed weak scaling (constant batch per rank).",
 }
 
 
@@ -41,7 +41,7 @@ def show(study: Study, console: Console) -> None:
 def kind(study: Study) -> str:
     """Weak or strong, in words."""
     if study.unit == STEPS:
-        return "Samples were not seen: steps of all ranks together are compared, taken as weak scaling, one batch per rank throughout."
+        return "No samples were recorded: steps of all ranks together are compared, assuming weak scaling (constant batch per rank)."
     first = study.rows[0].point
     batch = first.batch or 0.0
     return KINDS[study.kind].format(batch=count(round(batch, 2)), whole=count(round(batch * first.ranks, 2)))
@@ -104,13 +104,13 @@ def to_accuracy(study: Study, ranks: int, predicted: bool) -> str:
 def meaning(study: Study) -> Iterator[str]:
     """The shape, the laws, and what cannot be predicted."""
     if study.shape is not None:
-        yield f"{study.shape.says}; what is lost to the late rank is part of it" if study.late else study.shape.says
+        yield f"{study.shape.says}; this includes the time lost to the straggler" if study.late else study.shape.says
     for one in study.predictions:
         if one.samples_per_s is None:
             yield f"no prediction for {count(one.ranks)} ranks: {one.why}"
     made = [one for one in study.predictions if one.samples_per_s is not None]
     if made:
-        yield f"predicted by {made[0].model}; the interval holds about 4 of 5 such predictions"
+        yield f"predicted by {made[0].model}; about 4 of 5 such predictions fall into the interval"
         others = [law for law in study.laws if law.name != made[0].model]
         for one in made if others else []:
             said = ", ".join(f"{law.name} {number(law.samples_per_s[one.ranks])}" for law in others)
@@ -119,4 +119,9 @@ def meaning(study: Study) -> Iterator[str]:
         yield from study.left_out
     if study.times:
         best = min(study.times, key=lambda one: one.ratio)
-        yield f"soonest at the accuracy: {count(best.ranks)} ranks, after {best.ratio:.2f} of the time of {count(study.times[0].ranks)}"
+        yield f"fastest to the same accuracy: {ranks(best.ranks)}, {share(best.ratio)} of the time on {ranks(study.times[0].ranks)}"
+
+
+def ranks(number: int) -> str:
+    """``1 rank``, ``8 ranks``."""
+    return f"{count(number)} rank{'s' * (number > 1)}"

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from feedline.profiler.errors import ELSEWHERE, OVERWRITE, Interrupted, OutputError, PlaceTaken
+from feedline.profiler.errors import Interrupted, OutputError, PlaceTaken
 from feedline.profiler.files import lists, owned, removal, results
 from feedline.profiler.printable import say
 
@@ -39,7 +39,7 @@ class Unfinished:
         if not same:
             self._refuse_taken(force)
         if self._whole:
-            say(f"{', '.join(self._whole)}: taken over from the interrupted command; -f records all again")
+            say(f"{', '.join(self._whole)}: kept from the interrupted command; -f records all runs again")
         self._write()
 
     def __contains__(self, run: str) -> bool:
@@ -79,11 +79,11 @@ class Unfinished:
             self._close()
             if new:
                 results.drop_empty(self._folder)
-            return Interrupted("interrupted: no run was whole, so none was kept")
+            return Interrupted("interrupted: no run was complete, so none was kept")
         with_output = "" if named else f"with -o {self._folder} "
         return Interrupted(
-            f"interrupted: {len(self._whole)} of {len(self._runs)} runs in {self._folder} are whole; "
-            f"the same command {with_output}continues with the others"
+            f"interrupted: {len(self._whole)} of {len(self._runs)} runs in {self._folder} are complete; "
+            f"run the same command {with_output}again to continue with the others"
         )
 
     def _drop(self, run: str) -> None:
@@ -97,7 +97,7 @@ class Unfinished:
         results.prepare(self._folder, [f"{name}.log" for name in self._runs], force)
         for name in self._runs:
             if os.path.lexists(self._folder / name) and not force:
-                raise PlaceTaken(f"{self._folder / name} exists already", ELSEWHERE, OVERWRITE)
+                raise PlaceTaken.exists(self._folder / name)
 
     def _close(self) -> None:
         with suppress(OSError):

@@ -89,7 +89,7 @@ def part_of_epoch(kind: LoaderKind, task: Task, number: int, seconds: float) -> 
         finished(task)
         wall, cpu, main = time.perf_counter() - wall, tree_cpu_s() - cpu, time.thread_time() - main
     if not samples:
-        raise ValueError(f"an epoch of {drawn} batches is too short to measure: compare more images, or smaller batches")
+        raise ValueError(f"an epoch of {drawn} batches is too short to measure: use more images or smaller batches")
     return Part(samples, wall, cpu, main, first_batch_s, None if gpu.share is None else gpu.share * wall)
 
 

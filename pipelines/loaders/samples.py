@@ -51,5 +51,5 @@ class Samples(Dataset[tuple[torch.Tensor, int]]):
         try:
             image = self.decode(self.read(index))
         except Exception as error:
-            raise DataError(f"{self.paths[index]} cannot be loaded ({error}): take it out, or repair it") from error
+            raise DataError(f"{self.paths[index]} cannot be loaded ({error}): remove it, or repair it") from error
         return self.augment(image), index

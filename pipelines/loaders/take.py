@@ -43,7 +43,7 @@ class Taken:
     ) -> None:
         kind = next((kind for kind in KINDS if kind.name == name), None)
         if kind is None:
-            raise ValueError(f"there is no loader {name!r}: the loaders are {', '.join(kind.name for kind in KINDS)}")
+            raise ValueError(f"unknown loader {name!r}; the loaders are {', '.join(kind.name for kind in KINDS)}")
         device = device or ("cuda:0" if torch.cuda.is_available() else "cpu")
         why = kind.refuses(device)
         if why is not None:

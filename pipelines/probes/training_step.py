@@ -155,7 +155,7 @@ def _changed(subject: Subject, photo: Photo) -> torch.Tensor:
     with Image.open(photo.path) as image:
         made = subject.transform(image.convert("RGB"))
     if not isinstance(made, torch.Tensor):
-        raise TypeError(f"the transforms give {type(made).__name__}, not a tensor")
+        raise TypeError(f"the transforms return {type(made).__name__}, not a tensor")
     return made.float()
 
 

@@ -37,8 +37,8 @@ def whole_already(folder: Path, plan: Plan, force: bool) -> Manifest | None:
         owned.discard(folder, PLAN)  # a kill between the two last steps leaves it
         return manifest
     raise OutputError(
-        f"{folder} is a whole store of other data already ({manifest.plan.kind}, {manifest.samples:,} samples; or the files changed since "
-        f"they were packed): name another folder, or replace it with -f"
+        f"{folder} already holds a complete store of other data ({manifest.plan.kind}, {manifest.samples:,} samples; or the files changed "
+        f"after they were packed): name another folder, or replace it with -f"
     )
 
 
@@ -50,10 +50,10 @@ def prepared(folder: Path, listing: Listing, plan: Plan, force: bool) -> Iterato
         OutputError: it holds something else, or another pack writes to it.
     """
     if folder.resolve().is_relative_to(listing.root.resolve()):
-        raise OutputError(f"{folder} lies inside {listing.root}, where it would be taken for a class: name a folder elsewhere")
+        raise OutputError(f"{folder} is inside {listing.root}, where it would be mistaken for a class: choose a folder elsewhere")
     owned.claim(folder, KIND, mode=owned.SHARED)
     if others := strangers(folder):
-        raise OutputError(f"{folder} has other files in it ({others[0]}): name a folder that is empty or new")
+        raise OutputError(f"{folder} contains other files ({others[0]}): give a new or empty folder")
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
@@ -63,8 +63,8 @@ def prepared(folder: Path, listing: Listing, plan: Plan, force: bool) -> Iterato
         removal.sweep(folder)
         before = Plan.read(folder)
         if not force and (lists.names(folder) & present(folder)) and (before is None or not before.same_data(plan)):
-            was = f"of {before.source} as {before.kind}" if before else "that nothing is known of"
-            raise OutputError(f"{folder} holds an unfinished pack {was}, this is other data: begin anew with -f, or name another folder")
+            was = f"of {before.source} as {before.kind}" if before else "of unknown origin"
+            raise OutputError(f"{folder} holds an unfinished pack {was}, not of this data: start over with -f, or name another folder")
         if force:
             empty(folder)
         plan.write(folder)

@@ -24,7 +24,7 @@ class FileStore:
         self.classes = listing.classes
         self._sources = listing.sources if listing.checked else [one for one in listing.sources if is_image(self.path, one)]
         if not self._sources:
-            raise DataError(f"{self.path}: none of its {len(listing.sources):,} files is an image that can be read")
+            raise DataError(f"{self.path}: none of its {len(listing.sources):,} files is a readable image")
 
     def __len__(self) -> int:
         return len(self._sources)

@@ -25,7 +25,7 @@ class IndexedStore:
         for name in (INDEX, PATHS):
             self._check_length(name)
             if zlib.crc32((self.path / name).read_bytes()) != self.manifest.files[name].crc32:
-                raise StoreDamaged(f"{self.path / name} is not what was written, its checksum differs: {redo(self.path)}")
+                raise StoreDamaged(f"{self.path / name} does not match its checksum: {redo(self.path)}")
         self.index = Index.load(self.path)
         for name in self.manifest.files:
             self._check_length(name)

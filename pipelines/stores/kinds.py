@@ -51,7 +51,7 @@ def open_store(path: Path | str) -> Store:
     folder = Path(path)
     if not (folder / MANIFEST).exists() and not (folder / PLAN).exists():
         if not folder.is_dir():
-            raise DataError(f"{folder}: no such store, and no folder of images")
+            raise DataError(f"{folder}: neither a store nor an image folder")
         return FileStore(folder)
     return open_packed(folder)
 
@@ -60,5 +60,5 @@ def open_packed(folder: Path) -> IndexedStore:
     """Open a packed store. Raises StoreDamaged, SchemaTooNew."""
     kind = Manifest.read(folder).plan.kind
     if kind not in KINDS:
-        raise StoreDamaged(f"{folder} is of the kind {kind!r}, which this feedline does not know: {redo(folder)}")
+        raise StoreDamaged(f"{folder} has kind {kind!r}, which this version of feedline does not support: {redo(folder)}")
     return KINDS[kind].store(folder)

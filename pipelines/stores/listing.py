@@ -62,9 +62,9 @@ def list_folder(root: Path) -> Listing:
     try:
         entries = sorted(os.scandir(root), key=lambda entry: entry.name)
     except OSError as error:
-        raise DataError(f"{root} cannot be listed ({error.strerror}): name a folder that has a folder of images per class") from error
+        raise DataError(f"{root} cannot be listed ({error.strerror}): give an image folder with one subfolder per class") from error
     classes = [entry.name for entry in entries if os.path.isdir(entry.path)]
-    left_out = [LeftOut(entry.name, "lies beside the class folders, in none of them") for entry in entries if not os.path.isdir(entry.path)]
+    left_out = [LeftOut(entry.name, "not in a class folder") for entry in entries if not os.path.isdir(entry.path)]
     sources: list[Source] = []
 
     def cannot(error: OSError) -> None:
@@ -86,7 +86,7 @@ def list_folder(root: Path) -> Listing:
         if len(sources) == before:
             left_out.append(LeftOut(name, "a class without a file"))
     if not sources:
-        raise DataError(f"{root} has no class folder with a file in it: put the images into a folder per class")
+        raise DataError(f"{root} has no class folder with a file in it: put the images into one subfolder per class")
     return Listing(Path(root), classes, sources, left_out)
 
 
@@ -102,6 +102,6 @@ def of_photos(photos: Photos) -> Listing:
         try:
             found = os.stat(path)
         except OSError as error:
-            raise DataError(f"{path} was there and cannot be read now ({error.strerror})") from error
+            raise DataError(f"{path} can no longer be read ({error.strerror})") from error
         sources.append(Source(os.path.relpath(path, photos.root), photo.label, found.st_size, found.st_mtime_ns))
     return Listing(Path(photos.root), list(photos.classes), sources, [], checked=True)

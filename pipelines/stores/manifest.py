@@ -108,7 +108,7 @@ class Manifest:
         if schema > SCHEMA:
             raise SchemaTooNew(f"{folder} was packed by a newer feedline (schema {schema}, this one reads up to {SCHEMA})")
         if checksum(body) != crc32:
-            raise StoreDamaged(f"{folder / MANIFEST} is not what was written, its checksum differs: {redo(folder)}")
+            raise StoreDamaged(f"{folder / MANIFEST} does not match its checksum: {redo(folder)}")
         sums = {name: FileSum(**entry) for name, entry in body["files"].items()}
         left_out = [LeftOut(**entry) for entry in body["left_out"]]
         return cls(Plan(**body["plan"]), body["samples"], body["bytes"], body["classes"], sums, left_out)

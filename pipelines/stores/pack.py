@@ -167,7 +167,7 @@ class Packing:
     def _leave_out(self, found: LeftOut) -> None:
         if self._plan.refuse:
             raise DataError(
-                f"{self._listing.root}/{found.path} cannot be packed: {found.says}. Take it away, or let such files be left out"
+                f"{self._listing.root}/{found.path} cannot be packed ({found.says}): remove it, or allow such files to be left out"
             )
         self._left_out.append(found)
 

@@ -37,8 +37,8 @@ def check(destination: Path, total: int) -> None:
     free = shutil.disk_usage(there).free
     if free < wants_free:
         raise OutputError(
-            f"{destination} would take {megabytes(wants)} more, with a margin {megabytes(wants_free)}, "
-            f"and {there} has {megabytes(free)} left: make space, or name a folder on another disk"
+            f"{destination} needs {megabytes(wants)} more ({megabytes(wants_free)} with a margin), "
+            f"but {there} has only {megabytes(free)} free: free some space, or choose a folder on another disk"
         )
 
 

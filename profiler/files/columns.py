@@ -87,7 +87,7 @@ class Columns:
     def _refuse_other(self, name: str, kind: np.dtype[Any]) -> None:
         there = [field.type for field in self._file.schema_arrow if field.name == name]
         if len(there) != 1:
-            raise ValueError(f"column {name} is {'there twice' if there else 'missing'}")
+            raise ValueError(f"column {name} is {'duplicated' if there else 'missing'}")
         if there[0] != pa.from_numpy_dtype(kind):
             raise ValueError(f"column {name} holds {there[0]}, not {kind}")
 

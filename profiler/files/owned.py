@@ -48,7 +48,7 @@ def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
     if listing is None:
         raise PlaceTaken(f"{path} holds files that feedline did not make ({some(sorted(os.listdir(path)))})", ELSEWHERE)
     if (listing.kind, listing.launch) != (kind, launch):
-        raise _Older(f"{path} holds {article(listing.kind)} already", ELSEWHERE, OVERWRITE)
+        raise _Older(f"{path} already holds {article(listing.kind)}", ELSEWHERE, OVERWRITE)
 
 
 def claim_within(folder: Path, name: str, kind: str, launch: str = "") -> None:

@@ -43,7 +43,7 @@ def opened(path: Path, most: int, below: int = OF_RANK) -> BinaryIO:
         file = os.open(path.name, _READ, dir_fd=place)
     except NotADirectoryError as error:
         refuse_link(path, below)
-        raise RunDamaged(f"{path} cannot be read ({error.strerror}): a file is in the place of a folder") from error
+        raise RunDamaged(f"{path} cannot be read ({error.strerror}): expected a folder, found a file") from error
     finally:
         os.close(place)
     try:
@@ -103,7 +103,7 @@ def _integer(text: str) -> int:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name is there twice in one object")
+        raise ValueError("an object has the same key twice")
     return found
 
 

@@ -98,9 +98,9 @@ def _survey(path: Path, name: str, within: int | None, kind: str, strangers: lis
     """Open a folder and all folders in it, lock their lists, and note what does not belong there."""
     listing = read_list(path)
     if listing is None:
-        raise PlaceTaken(f"{path} was not made by feedline (it has no list {LIST}), and is left as it is", ELSEWHERE)
+        raise PlaceTaken(f"{path} was not made by feedline (it contains no {LIST}), and is left untouched", ELSEWHERE)
     if listing.kind != kind:
-        raise PlaceTaken(f"{path} holds {article(listing.kind)}, not {article(kind)}, and is left as it is", ELSEWHERE)
+        raise PlaceTaken(f"{path} holds {article(listing.kind)}, not {article(kind)}, and is left untouched", ELSEWHERE)
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(path if within is None else name, flags, dir_fd=within)
     stack.callback(os.close, fd)

@@ -101,7 +101,7 @@ class Following:
             processes.note(asked, recorded=os.path.relpath(self.session.folder, asked.run))
         except Exception as error:
             command = " ".join(privacy.recorded_argv(sys.argv, asked.record_argv))
-            say(f"{command} (pid {os.getpid()}) trains and is not recorded: {error}")
+            say(f"{command} (pid {os.getpid()}) is training but is not being recorded: {error}")
 
     def ends(self, code: int | None) -> None:
         """This process ends; None: it is not known with which code. Never raises."""

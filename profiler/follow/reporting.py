@@ -48,7 +48,7 @@ def report_what_was_made(asked: Asked) -> None:
     if os.path.isdir(asked.run):
         report(asked)
     else:
-        say("not recorded: no training began in this process or one below it")
+        say("nothing was recorded: no training started in this process or its children")
 
 
 def at_the_end() -> None:

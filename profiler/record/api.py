@@ -39,7 +39,7 @@ class record(ContextDecorator):
         strict: raise rather than record elsewhere or not at all.
 
     Raises:
-        OutputError: (on entry, if ``strict``) the folder is taken or cannot be written, or this process is being recorded already.
+        OutputError: (on entry, if ``strict``) the folder is taken or cannot be written, or this process is already being recorded.
     """
 
     def __init__(self, path: str | Path, overwrite: bool = False, strict: bool = False) -> None:

@@ -96,7 +96,7 @@ class Session:
         follows: bool = False,
     ) -> None:
         if recorder.awake() is not None:
-            raise OutputError("this process is being recorded already", "end that recording first")
+            raise OutputError("this process is already being recorded", "end that recording first")
         self.place = place or ranks.place()
         self.manifest = Manifest(
             launch=launch or ranks.launch_id(),
@@ -273,7 +273,7 @@ def new_folder(run: Path, name: str) -> Path:
     try:
         return owned.subfolder(run, name)
     except FileExistsError as error:
-        raise PlaceTaken(f"{run} holds a run already", ELSEWHERE, OVERWRITE) from error
+        raise PlaceTaken(f"{run} already holds a run", ELSEWHERE, OVERWRITE) from error
 
 
 def reserve(folder: Path) -> None:

@@ -39,7 +39,7 @@ class _Writer:
             written = self._write(profiler)
         except Exception as error:
             why = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
-            self._tell("failed", f"the trace cannot be written into {self._folder} ({why}): name another folder, or make room")
+            self._tell("failed", f"cannot write the trace into {self._folder} ({why}): name another folder, or free some space")
         else:
             if rank() == 0:
                 self._tell("next", f"next: feedline ingest {written}")

@@ -20,7 +20,7 @@ class Window(NamedTuple):
             return OFF
         skip, colon, active = text.partition(":")
         if not (colon and skip.isdecimal() and active.isdecimal() and int(skip) and int(active)):
-            raise ValueError(f"{text!r} is not SKIP:ACTIVE with two numbers from 1 on, such as 20:5, nor off")
+            raise ValueError(f"expected SKIP:ACTIVE, two numbers of at least 1, such as 20:5, or off, got {text!r}")
         return cls(int(skip), int(active))
 
     def __str__(self) -> str:

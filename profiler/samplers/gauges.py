@@ -107,7 +107,7 @@ def read_gauges(path: Path) -> Gauges:
     data = whole(path, MOST_GAUGES)
     beginning = data[: len(MAGIC)].rstrip(b"\0")  # a file that was cut, or killed before its first byte, has a part of it or nothing
     if not MAGIC.startswith(beginning):
-        raise RunDamaged(f"{path} is no gauge file: delete it to see the run without gauges")
+        raise RunDamaged(f"{path} is not a gauge file: delete it to see the run without gauges")
     body = data[HEADER.size :]
     rows = np.frombuffer(body, ROW_DTYPE, count=len(body) // ROW.size)
     rows = rows[(rows["written"] == 1) & (rows["gauge"] < len(legend.gauges))]

@@ -87,7 +87,7 @@ def only(run: Run) -> Run:
     """
     if len(found := parts(run)) > 1:
         names = f"{run.path / PARTS}/1 to {len(found)}"
-        raise RunNotFound(f"{run.path} holds {len(found)} trainings, made one after the other: name one of them ({names})")
+        raise RunNotFound(f"{run.path} holds {len(found)} trainings, made in sequence: name one of them ({names})")
     return run
 
 

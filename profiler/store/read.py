@@ -77,7 +77,7 @@ class Rank:
         for process in self.processes:
             if not process.is_worker:
                 return process
-        raise RunDamaged(f"{self.folder} holds no records of the training process: nothing can be said about it")
+        raise RunDamaged(f"{self.folder} holds no records of the training process, so there is nothing to report")
 
 
 class Run:
@@ -141,10 +141,10 @@ class Run:
         if path.is_file():
             raise RunNotFound(f"{path} is a file: name the run folder, the one that `feedline run` printed")
         if not path.is_dir():
-            raise RunNotFound(f"there is no run folder {path}: `feedline run -o {path} train.py` makes one")
+            raise RunNotFound(f"there is no run folder {path}: create one with `feedline run -o {path} train.py`")
         folders = rank_folders(path)
         if not folders:
-            raise RunNotFound(f"{path} is not a run folder, it holds no rank0: name the folder that `feedline run` printed")
+            raise RunNotFound(f"{path} is not a run folder (it contains no rank0): give the folder that `feedline run` printed")
         found: list[Rank] = []
         damaged: list[str] = []
         for (number, restart), folder in sorted(folders):
@@ -171,4 +171,4 @@ def rank_folders(path: Path) -> list[tuple[tuple[int, int], Path]]:
             refuse_link(folder)
         return [(place, folder) for place, folder in found if folder.is_dir()]
     except OSError as error:
-        raise RunDamaged(f"{path} cannot be listed ({error.strerror}): ask its owner for the right to read it") from error
+        raise RunDamaged(f"{path} cannot be listed ({error.strerror}): you need permission to read it") from error

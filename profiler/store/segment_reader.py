@@ -69,11 +69,11 @@ def read_segment(path: Path) -> Process:
     """
     data = whole(path, MOST_SEGMENT, OF_SEGMENT)
     if len(data) < seg.RECORDS_AT or not data.startswith(seg.MAGIC):
-        raise RunDamaged(f"{path} is not a segment, or was cut off in its header: its process is left out")
+        raise RunDamaged(f"{path} is not a segment, or its header is truncated: its process is skipped")
     try:
         header = trusted.header(json_of(data[len(seg.MAGIC) : seg.PAGE].rstrip(b"\0")))
     except ValueError as error:
-        raise RunDamaged(f"the header of {path} cannot be read ({one_line(error)}): its process is left out") from error
+        raise RunDamaged(f"the header of {path} cannot be read ({one_line(error)}): its process is skipped") from error
     forgotten = np.frombuffer(data, np.int64, seg.STAGES * seg.FIELDS, seg.TOTALS_AT).reshape(seg.STAGES, seg.FIELDS)
     histograms = np.frombuffer(data, np.int64, 2 * bins.BINS, seg.HISTOGRAMS_AT).reshape(2, bins.BINS)
     count = (len(data) - seg.RECORDS_AT) // RECORD_DTYPE.itemsize
@@ -85,4 +85,4 @@ def read_segment(path: Path) -> Process:
         totals = trusted.totals(trusted.sums(forgotten, "totals") + sums_of(written))
         return Process(header, written, names, totals, trusted.sums(histograms, "histograms"))
     except ValueError as error:
-        raise RunDamaged(f"{path} holds what no recording writes ({error}): its process is left out") from error
+        raise RunDamaged(f"{path} contains invalid records ({error}): its process is skipped") from error

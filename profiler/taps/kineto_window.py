@@ -133,7 +133,7 @@ class KinetoWindow:
     def _why_not(self) -> str | None:
         on_gpu = torch.cuda.is_initialized()
         if self._asked is None and not on_gpu:
-            return Message("no GPU was used: `feedline run --window SKIP:ACTIVE` records the CPU's operators", reasons.NO_GPU)
+            return Message("no GPU was used: `feedline run --torch-profiler SKIP:ACTIVE` records the CPU's operators", reasons.NO_GPU)
         if self._others or is_profiled():
             return "the program runs torch.profiler itself, and there can be only one"
         if on_gpu and nvtx_ranges.listening():

@@ -185,7 +185,7 @@ def test_adam_is_given_the_square_root():
 def test_sgd_is_given_the_noise_scale_rule_where_the_noise_is_known_and_the_linear_one_where_it_is_not():
     known, unknown = (advise([SMALL, large(train=0.9, norms=norms)]).advice[0].fix for norms in (True, False))
 
-    assert known.startswith("lr_rule=noise:8:bc=") and ":b0=32" in known
+    assert known.startswith("lr_rule=noise:batch_factor=8:critical_batch=") and ":base_batch=32" in known
     assert unknown == "lr_rule=linear:8,warmup=5ep"
 
 

@@ -13,13 +13,13 @@ def test_fixes_are_read_in_the_order_they_are_asked_for():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "names no fix"),
-        ("warm=5ep", "there is no fix 'warm': there are"),
+        ("", "--fix is empty"),
+        ("warm=5ep", "unknown fix 'warm'; the fixes are"),
         ("warmup=five", "warmup=five: .*20000"),
-        ("warmup=5ep,warmup=3ep", "named twice"),
-        ("longer=256:b0=32:bc=144", "cannot be applied from outside; write it into the program:\n\n.*"),
-        ("lamb=0.04,adamw=0.01", "one at a time"),
-        ("lamb=0.04,lr_rule=sqrt", "names its own rate"),
+        ("warmup=5ep,warmup=3ep", "given twice"),
+        ("longer=256:b0=32:bc=144", "cannot be applied from outside; add it to the program:\n\n.*"),
+        ("lamb=0.04,adamw=0.01", "use only one"),
+        ("lamb=0.04,lr_rule=sqrt", "sets its own learning rate"),
     ],
 )
 def test_what_cannot_be_is_an_error_that_says_the_way_out(text, says):

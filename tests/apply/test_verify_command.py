@@ -42,7 +42,7 @@ def training(tmp_path, monkeypatch):
 
 
 def test_branches_from_one_checkpoint_decide_and_are_written_down(training, capfd):
-    command = ["converge", "verify", "--fix", "lr_rule=linear:5", "--from", "start.pt", "--seeds", "2", "--json", "trial.json"]
+    command = ["converge", "verify", "--fix", "lr_rule=linear:5", "--checkpoint", "start.pt", "--seeds", "2", "--json", "trial.json"]
 
     assert main([*command, "--", "train.py", "{seed}", "{checkpoint}"]) == 0
 
@@ -64,7 +64,7 @@ def test_seeds_that_change_nothing_are_refused():
     one, other = (SimpleNamespace(values=np.array(values)) for values in ([1.0, 0.5], [1.0, 0.6]))
     run = Recorded("run", {"train loss": one}, None, "", {}, 1, 8.0, 16.0, None, 2, 0.1, True)
 
-    with pytest.raises(FixError, match="the seeds change nothing: put {seed}"):
+    with pytest.raises(FixError, match="two seeds gave identical losses: pass {seed}"):
         see_that_seeds_differ({("baseline", 0): run, ("baseline", 1): run})
     see_that_seeds_differ({("baseline", 0): run, ("baseline", 1): replace(run, curves={"train loss": other}), ("fix", 0): run})
     see_that_seeds_differ({("baseline", 0): run, ("baseline", 1): "exit code 1"})
@@ -73,10 +73,10 @@ def test_seeds_that_change_nothing_are_refused():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--fix", "lr_rule=linear:5"], "nothing to run"),
-        (["--fix", "lr_rule=linear:5", "--from", "gone.pt", "--", "train.py", "{checkpoint}"], "there is no checkpoint gone.pt"),
-        (["--fix", "lr_rule=linear:5", "--from", "start.pt", "--", "train.py", "1"], "put {checkpoint} among its arguments"),
-        (["--fix", "lr_rule=linear:5", "--control", "nope=1", "--", "train.py"], "the control nope=1: there is no fix 'nope'"),
+        (["--fix", "lr_rule=linear:5"], "no training given"),
+        (["--fix", "lr_rule=linear:5", "--checkpoint", "gone.pt", "--", "train.py", "{checkpoint}"], "checkpoint gone.pt does not exist"),
+        (["--fix", "lr_rule=linear:5", "--checkpoint", "start.pt", "--", "train.py", "1"], "add {checkpoint} to its arguments"),
+        (["--fix", "lr_rule=linear:5", "--control", "nope=1", "--", "train.py"], "control nope=1: unknown fix 'nope'"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_is(training, capfd, arguments, says):

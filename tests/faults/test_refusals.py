@@ -24,7 +24,7 @@ def test_a_script_that_does_not_exist(workshop):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "feedline: cannot open the script nowhere/train.py (No such file or directory): "
-        "give the path of the training script, then its arguments\n"
+        "give the path of the training script, followed by its arguments\n"
     )
     assert not workshop.run.exists()
 
@@ -39,7 +39,7 @@ def test_a_module_that_does_not_exist(workshop):
 
 def test_a_second_run_into_the_same_folder_gets_the_next_free_name(finished):
     report = (finished.run / "report.json").read_bytes()
-    taken = f"{finished.run.name} holds a run already, recording into {finished.run.name}-2"
+    taken = f"{finished.run.name} already holds a run, recording into {finished.run.name}-2"
 
     done = finished.recorded(finished.write("second.py", MARKS), options=("-q",))
 
@@ -55,7 +55,7 @@ def test_strictly_a_second_run_into_the_same_folder_is_refused(finished):
     done = finished.recorded(finished.write("second.py", MARKS), options=("-q", "--strict"))
 
     assert (done.returncode, done.stdout) == (73, "")
-    assert done.stderr == f"feedline: {finished.run} holds a run already: name another folder with -o, or overwrite it with -f\n"
+    assert done.stderr == f"feedline: {finished.run} already holds a run: name another folder with -o, or overwrite it with -f\n"
     assert not (finished.folder / "started").exists()
     assert (finished.run / "report.json").read_bytes() == report
 
@@ -183,14 +183,14 @@ def test_a_run_that_cannot_be_compacted_is_read_as_it_is(workshop, own_mounts):
 
     assert done.returncode == 0, done.stderr
     assert "5 steps" in done.stdout
-    assert "rank0 stays uncompacted (Read-only file system): reading it takes longer, nothing is lost" in done.stderr
+    assert "rank0 (Read-only file system): nothing is lost, but reading it takes longer" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("there", "code", "says"),
     [
         (None, 66, "there is no run folder"),
-        ("", 66, "is not a run folder, it holds no rank0"),
+        ("", 66, "is not a run folder (it contains no rank0)"),
         ("rank0/nothing", 65, "cannot be read"),
     ],
 )
@@ -223,5 +223,5 @@ def test_a_report_does_not_overwrite_a_file_unasked(finished):
     done = finished.execute(*FEEDLINE, "report", finished.run, "-o", "mine.html")
 
     assert done.returncode == 73
-    assert "mine.html exists already: name another file, or overwrite it with -f" in done.stderr
+    assert "mine.html already exists: name another file, or overwrite it with -f" in done.stderr
     assert (finished.folder / "mine.html").read_text() == "mine"

@@ -40,7 +40,7 @@ def test_ingest_never_removes_a_folder_with_the_users_files(folder, place):
     done = feedline("ingest", "-q", "-f", "-o", place, "mine/a.json", folder=folder)
 
     assert done.returncode == 73
-    assert "is left as it is" in done.stderr or "feedline did not make" in done.stderr
+    assert "is left untouched" in done.stderr or "feedline did not make" in done.stderr
     assert everything(folder) == before
 
 
@@ -92,7 +92,7 @@ def test_a_file_that_json_would_overwrite_stays_and_the_training_runs(folder):
     done = feedline("run", "-q", "-o", "run", "--json", "report.json", "train.py", folder=folder)
 
     assert (done.returncode, done.stdout) == (0, "trained\n")
-    assert done.stderr == ("feedline: --json is left out: report.json exists already: name another file, or overwrite it with -f\n")
+    assert done.stderr == ("feedline: --json is ignored: report.json already exists: name another file, or overwrite it with -f\n")
     assert (folder / "report.json").read_text() == "mine"
 
 
@@ -161,12 +161,12 @@ def test_verify_never_removes_files_that_look_like_branches(folder):
     done = feedline("converge", "verify", "-f", "--fix", "warmup=1ep", "-o", place, "--", "train.py", folder=folder)
 
     assert done.returncode == 73
-    assert "baseline-seed0.log exists already and feedline did not write it" in done.stderr
+    assert "baseline-seed0.log already exists and was not written by feedline" in done.stderr
     assert everything(place) == before
 
 
 def test_results_replace_their_own_files_only(folder):
-    table = ("scale", "--table", "1=10,2=19", "-o", "out")
+    table = ("scale", "--throughput", "1=10,2=19", "-o", "out")
     (folder / "out").mkdir()
     (folder / "out" / "notes.txt").write_text("mine")
     assert feedline(*table, folder=folder).returncode == 0
@@ -179,7 +179,7 @@ def test_results_replace_their_own_files_only(folder):
     done = feedline(*table, "-f", folder=folder)
 
     assert done.returncode == 73
-    assert "scale.json exists already and feedline did not write it" in done.stderr
+    assert "scale.json already exists and was not written by feedline" in done.stderr
     assert everything(folder / "out") == {"scale.json": b"mine"}
 
 

@@ -79,7 +79,7 @@ def test_a_folder_of_another_kind_or_without_a_list_stays(run, tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir()
 
-    with pytest.raises(PlaceTaken, match="holds a run, not a packed store, and is left as it is"):
+    with pytest.raises(PlaceTaken, match="holds a run, not a packed store, and is left untouched"):
         removal.remove(run, "store")
     with pytest.raises(PlaceTaken, match="was not made by feedline"):
         removal.remove(mine, "run")
@@ -144,7 +144,7 @@ def test_a_list_that_names_places_elsewhere_removes_nothing_there(run, tmp_path)
 def test_a_file_of_the_users_is_never_replaced_and_one_of_ours_is(run):
     (run / "trace.json.gz").write_text("mine")
 
-    with pytest.raises(PlaceTaken, match="exists already and feedline did not write it"):
+    with pytest.raises(PlaceTaken, match="already exists and was not written by feedline"):
         owned.write(run, "trace.json.gz", "ours")
     owned.write(run, "report.json", "[]")
 
@@ -156,7 +156,7 @@ def test_two_that_make_one_new_folder_get_it_once(tmp_path):
         owned.write(one, "a", "first")
         owned.write(other, "a", "second")
         owned.put(one, tmp_path / "run", "run", force=False)
-        with pytest.raises(PlaceTaken, match="exists already"):
+        with pytest.raises(PlaceTaken, match="already exists"):
             owned.put(other, tmp_path / "run", "run", force=False)
 
     assert everything(tmp_path / "run").pop("a") == b"first"

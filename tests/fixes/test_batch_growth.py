@@ -222,5 +222,5 @@ def test_a_value_is_stages_and_its_lines_make_them():
 
 @pytest.mark.parametrize("text", ["", "x", "0", "32,6", "32,6=x", "32,6=64,3=128", "32,6=0"])
 def test_a_value_that_is_none_says_what_it_may_be(text):
-    with pytest.raises(ValueError, match="it may be 32,6=128"):
+    with pytest.raises(ValueError, match="expected 32,6=128"):
         FIX.parse(text)

@@ -327,7 +327,7 @@ def test_attached_it_converts_the_model_as_its_lines_do(training):
 
 @pytest.mark.parametrize("text", ["", "0", "-3", "8.5", "all"])
 def test_a_value_that_is_none_says_what_it_may_be(text):
-    with pytest.raises(ValueError, match="it may be 32"):
+    with pytest.raises(ValueError, match="expected 32"):
         FIX.parse(text)
 
 

@@ -145,5 +145,5 @@ def test_attached_it_acts_on_the_output_as_its_lines_do(training):
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "much", "0.5:sigma=1", "0.5:1"])
 def test_a_value_that_is_none_says_what_it_may_be(text):
-    with pytest.raises(ValueError, match="it may be 0.5"):
+    with pytest.raises(ValueError, match="expected 0.5"):
         FIX.parse(text)

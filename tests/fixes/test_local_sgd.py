@@ -95,5 +95,5 @@ def test_it_cannot_be_attached_and_says_its_lines():
 
 @pytest.mark.parametrize("text", ["", "0", "2.5", "x", "4:after=-1", "4:after=1.5", "4:before=2", "4:5"])
 def test_a_value_that_is_none_says_what_it_may_be(text):
-    with pytest.raises(ValueError, match="it may be 4"):
+    with pytest.raises(ValueError, match="expected 4"):
         FIX.parse(text)

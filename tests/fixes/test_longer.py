@@ -64,7 +64,9 @@ def test_numbers_that_cannot_be_are_refused(numbers, message):
         longer(*numbers)
 
 
-@pytest.mark.parametrize("text", ["256:b0=32:bc=144", "256:b0=32:bc=144:low=92:high=200"])
+@pytest.mark.parametrize(
+    "text", ["256:base_batch=32:critical_batch=144", "256:base_batch=32:critical_batch=144:low=92:high=200", "256:b0=32:bc=144"]
+)
 def test_its_lines_make_the_epochs_longer(text):
     program = {"epochs": 12}
 
@@ -76,5 +78,5 @@ def test_its_lines_make_the_epochs_longer(text):
 
 @pytest.mark.parametrize("text", ["", "2x", "256", "256:b0=32", "256:bc=1:b0=0", "256:b0=32:bc=144:low=1", "256:512:b0=1:bc=1"])
 def test_a_value_that_is_none_says_why(text):
-    with pytest.raises(ValueError, match="it may be 256|above 0|does not hold"):
+    with pytest.raises(ValueError, match="expected 256|above 0|does not hold"):
         FIX.parse(text)

@@ -83,13 +83,20 @@ class Batches:
 
 @pytest.mark.parametrize("batches", [Batches(), Batches(32, None), Batches(0, 144), Batches(32, -1), Batches(32, math.nan)])
 def test_the_noise_rule_says_what_it_needs(batches):
-    with pytest.raises(ValueError, match="needs the batch that the rate was tuned for and the critical batch"):
+    with pytest.raises(ValueError, match="needs critical_batch and base_batch"):
         rate_factor("noise", 8, batches.base_batch, batches.critical_batch)
 
 
 @pytest.mark.parametrize(
     ("text", "ranks", "factor"),
-    [("linear", 4, 4), ("sqrt", 4, 2), ("linear:8", 1, 8), ("noise:8:bc=144:b0=32", 1, 3.52), ("noise:bc=144:b0=32", 8, 3.52)],
+    [
+        ("linear", 4, 4),
+        ("sqrt", 4, 2),
+        ("linear:8", 1, 8),
+        ("linear:batch_factor=8", 1, 8),
+        ("noise:batch_factor=8:critical_batch=144:base_batch=32", 1, 3.52),
+        ("noise:critical_batch=144:base_batch=32", 8, 3.52),
+    ],
 )
 def test_without_a_factor_the_batch_grew_by_the_ranks(training, text, ranks, factor):
     training.ranks = ranks
@@ -102,19 +109,25 @@ def test_without_a_factor_the_batch_grew_by_the_ranks(training, text, ranks, fac
 
 
 def test_one_rank_and_no_factor_say_what_to_write(training):
-    with pytest.raises(ValueError, match="write lr_rule=sqrt:8"):
+    with pytest.raises(ValueError, match="lr_rule=sqrt:batch_factor=8 for 8 times"):
         FIX.attach(FIX.parse("sqrt"), training)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "cubic", "linear:0", "linear:x", "linear:8:9", "linear:bc=1", "noise:8", "noise:8:bc=144", "noise:8:b=1"]
+    "text",
+    ["", "cubic", "linear:0", "linear:x", "linear:8:9", "linear:bc=1", "noise:8", "noise:8:bc=144", "noise:8:b=1"]
+    + ["linear:8:batch_factor=8", "linear:critical_batch=1", "bc=1", "noise:batch_factor=x"],
 )
 def test_a_value_that_is_none_says_what_it_may_be(text):
     with pytest.raises(ValueError, match="linear|above 0|noise rule"):
         FIX.parse(text)
 
 
-@pytest.mark.parametrize("text", ["sqrt:8", "noise:8:bc=144:b0=32"])
+def test_the_older_spelling_still_works():
+    assert FIX.parse("noise:8:bc=144:b0=32") == FIX.parse("noise:batch_factor=8:critical_batch=144:base_batch=32")
+
+
+@pytest.mark.parametrize("text", ["sqrt:8", "noise:batch_factor=8:critical_batch=144:base_batch=32"])
 def test_the_lines_do_what_the_fix_does(training, text):
     by_hand, by_fix = (torch.optim.SGD([torch.zeros(1)], lr=0.1) for _ in range(2))
 

@@ -201,5 +201,5 @@ def test_it_cannot_be_attached_and_its_lines_do_it():
     recalibrate(other, batches(8, 8))
     assert FIX.attach is None
     assert torch.equal(net[1].running_var, other[1].running_var)
-    with pytest.raises(ValueError, match="it may be 50"):
+    with pytest.raises(ValueError, match="expected 50"):
         FIX.parse("none")

@@ -187,13 +187,13 @@ def test_attached_it_is_a_factor_of_the_progress(training, text, samples, factor
 def test_epochs_of_a_loader_without_a_length_are_refused(training):
     FIX.attach(FIX.parse("2ep"), training)
 
-    with pytest.raises(ValueError, match="say it in samples"):
+    with pytest.raises(ValueError, match="give the phase in samples"):
         training.acts["rate"](progress(0, epoch=None))
 
 
 @pytest.mark.parametrize("text", ["", "ep", "-1ep", "0", "1.5", "5 epochs", "5ep:to=1", "5ep:from=2", "5ep:from=x", "nan"])
 def test_a_value_that_is_none_says_what_it_may_be(text):
-    with pytest.raises(ValueError, match="it may be 5ep"):
+    with pytest.raises(ValueError, match="expected 5ep"):
         FIX.parse(text)
 
 

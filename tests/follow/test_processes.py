@@ -134,7 +134,7 @@ def test_a_command_in_which_nothing_trains_is_said_to_hold_no_training(tmp_path)
     ended = run(tmp_path, "", command=(sys.executable, "train.py"))
 
     assert ended.returncode == 0
-    assert "holds no training, no step was made (1 other process imported torch and made no training step: train.py (pid" in ended.stderr
+    assert "holds no training: no step was made (1 other process imported torch and made no training step: train.py (pid" in ended.stderr
 
 
 def test_a_command_gets_the_signals_that_feedline_gets(tmp_path):

@@ -24,7 +24,7 @@ def train(folder: Path, *options: str, program: tuple[str, ...] = ()) -> tuple[s
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory):
     folder = tmp_path_factory.mktemp("watched")
-    return *train(folder, "--window", "6:3"), folder / "run"
+    return *train(folder, "--torch-profiler", "6:3"), folder / "run"
 
 
 def test_every_stage_is_timed(watched):

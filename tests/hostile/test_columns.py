@@ -214,6 +214,6 @@ def test_collectives_with_numbers_that_no_memory_holds_are_refused(bases, tmp_pa
         file,
     )
 
-    main(["ranks", str(run), "--processes", "1"])
+    main(["report", "--by-rank", str(run), "--processes", "1"])
 
     assert "numbered over a range of 1,000,000," in " ".join("".join(capsys.readouterr()).split())

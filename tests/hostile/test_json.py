@@ -99,7 +99,7 @@ def test_edited_ceilings_are_named(finished, member, value):
     data["ceilings"][1][member] = value
     file.write_text(json.dumps(data))
 
-    with pytest.raises(CeilingsDamaged, match=rf"ceilings\.json is not a file of ceilings \(.*\$\.ceilings\[\d?(\.\.\.)?\]\.{member}"):
+    with pytest.raises(CeilingsDamaged, match=rf"ceilings\.json is not a ceilings file \(.*\$\.ceilings\[\d?(\.\.\.)?\]\.{member}"):
         Ceilings.read(file, in_run=True)
 
 

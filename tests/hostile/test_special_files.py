@@ -112,7 +112,7 @@ def test_a_trace_that_is_not_a_regular_file_costs_its_rank_only(traces, kind):
     assert any(note.startswith("rank 1: ") and "trace.parquet" in note for note in notes(traces))
 
 
-@pytest.mark.parametrize("command", [("report",), ("ranks",), ("converge", "advise"), ("scale",)])
+@pytest.mark.parametrize("command", [("report",), ("report", "--by-rank"), ("converge", "advise"), ("scale",)])
 def test_the_folder_of_a_rank_may_not_be_a_link(bases, tmp_path, command):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "rank0").symlink_to(bases / "loader" / "rank0")

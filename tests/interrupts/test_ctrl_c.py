@@ -13,10 +13,10 @@ from interrupts.terminal import Ended, Terminal, importing
 COMMANDS = {
     "env": ["env"],
     "pack": ["pack", "photos", "-o", "store", "--kind", "tar", "--verify"],
-    "probe": ["probe", "--data", "photos", "--quick", "--only", "decode,transport,all_reduce", "-o", "ceilings.json"],
-    "compare": ["compare", "--data", "photos", "--only", "pillow-v1", "--workers", "2", "-o", "compared", "--json", "compared.json"],
+    "probe": ["probe", "--data", "photos", "--quick", "--parts", "decode,transport,all_reduce", "-o", "ceilings.json"],
+    "compare": ["compare", "--data", "photos", "--loaders", "pillow-v1", "--workers", "2", "-o", "compared", "--json", "compared.json"],
     "ingest": ["ingest", "rank0.json.gz", "rank1.json.gz", "rank2.json.gz", "-o", "ingested", "--json", "ingested.json"],
-    "ranks": ["ranks", "run", "--json", "ranks.json"],
+    "ranks": ["report", "--by-rank", "run", "--json", "ranks.json"],
     "report": ["report", "run", "--json", "report.json"],
     "scale": ["scale", "--ranks", "1,2", "-o", "scaled", "--json", "scaled.json", "--", "train.py", "7"],
     "verify": ["converge", "verify", "--fix", "lr_rule=linear:5", "--seeds", "2", "--json", "trial.json", "--", "train.py", "{seed}"],
@@ -79,7 +79,7 @@ def test_ingest_that_was_interrupted_in_its_report_makes_it_the_next_time(termin
 
     check(ended, terminal.folder)
     assert ended.lines == [
-        "feedline: interrupted: ingested has the traces and lacks the report, which feedline report ingested makes",
+        "feedline: interrupted: ingested holds the traces but no report yet; feedline report ingested writes it",
     ]
     assert not (terminal.folder / "ingested.json").exists()
     again = terminal.run(*COMMANDS["ingest"])
@@ -94,7 +94,7 @@ def test_scale_keeps_the_whole_runs_and_goes_on_after_them(terminal, training):
 
     check(ended, terminal.folder)
     assert ended.lines == [
-        "feedline: interrupted: 1 of 2 runs in scaled are whole; the same command continues with the others",
+        "feedline: interrupted: 1 of 2 runs in scaled are complete; run the same command again to continue with the others",
     ]
     assert sorted(path.name for path in folder.iterdir()) == [".feedline", "ranks1", "ranks1.log", "unfinished.json"]
     first = (folder / "ranks1" / "rank0" / "manifest.json").read_bytes()
@@ -102,12 +102,12 @@ def test_scale_keeps_the_whole_runs_and_goes_on_after_them(terminal, training):
     again = terminal.run(*COMMANDS["scale"])
 
     assert again.code == 0, again.err
-    assert "ranks1: taken over from the interrupted command" in again.err
+    assert "ranks1: kept from the interrupted command" in again.err
     assert (folder / "ranks1" / "rank0" / "manifest.json").read_bytes() == first
     assert [row["point"]["ranks"] for row in json.loads((terminal.folder / "scaled.json").read_text())["rows"]] == [1, 2]
     assert not (folder / "unfinished.json").exists()
     refused = terminal.run(*COMMANDS["scale"])
-    assert refused.code == 73 and "exists already" in refused.err
+    assert refused.code == 73 and "already exists" in refused.err
 
 
 @pytest.mark.long
@@ -138,7 +138,7 @@ def test_verify_keeps_the_whole_branches_and_trains_none_of_them_again(terminal,
 
     check(ended, terminal.folder)
     assert ended.lines == [
-        "feedline: interrupted: 2 of 4 runs in runs/verify are whole; the same command continues with the others",
+        "feedline: interrupted: 2 of 4 runs in runs/verify are complete; run the same command again to continue with the others",
     ]
     assert not (folder / "baseline-seed1").exists() and (folder / "fix-seed0").is_dir()
 
@@ -158,7 +158,7 @@ def test_a_script_that_was_changed_is_not_mixed_with_what_it_was(terminal, train
     again = terminal.run(*COMMANDS["scale"])
 
     assert again.code == 73
-    assert "scaled/ranks1" in again.err and "exists already" in again.err
+    assert "scaled/ranks1" in again.err and "already exists" in again.err
 
 
 @pytest.mark.long

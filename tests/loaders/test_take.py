@@ -73,5 +73,5 @@ def test_lines_name_what_was_compared():
 
 
 def test_a_loader_that_does_not_exist_is_answered_with_the_list(folder, transform):
-    with pytest.raises(ValueError, match=r"there is no loader 'dali': the loaders are synthetic, .*dali-cpu"):
+    with pytest.raises(ValueError, match=r"unknown loader 'dali'; the loaders are synthetic, .*dali-cpu"):
         Taken("dali", str(folder), transform)

@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).parent / "training.py"
 )
 def test_fifty_steps_are_bit_identical(tmp_path, warm_python, method, workers, how):
     program = [PROGRAM, method, workers, how]
-    watch = ["-m", "feedline", "run", "-q", "--detail", "1", "-o", tmp_path / "run"]
+    watch = ["-m", "feedline", "run", "-q", "--sample-interval", "1", "-o", tmp_path / "run"]
 
     without, watched = (warm_python.run(*start, *program, folder=tmp_path) for start in ([], watch))
 

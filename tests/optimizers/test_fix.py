@@ -69,6 +69,12 @@ def test_every_setting_reaches_the_optimizer():
     )
 
 
+def test_settings_by_the_names_of_the_arguments_and_by_their_short_names_are_the_same():
+    by_name = LAMB.parse("0.04:weight_decay=0.2:beta1=0.8:beta2=0.95:eps=1e-5:excluded_lr_scale=0.5")
+
+    assert by_name == LAMB.parse("0.04:wd=0.2:beta1=0.8:beta2=0.95:eps=1e-5:excluded=0.5")
+
+
 def test_one_beta_leaves_the_other_at_its_default():
     assert NOVOGRAD.parse("0.1:beta2=0.9").arguments == {"betas": (0.8, 0.9)}
 
@@ -81,7 +87,7 @@ def test_one_beta_leaves_the_other_at_its_default():
         ("-1", "at least 0"),
         ("nan", "finite"),
         ("3:wd", "wd must be a number"),
-        ("3:decay=1", "'decay' is none of its settings: wd, momentum, trust, excluded"),
+        ("3:decay=1", "'decay' is not one of its settings .weight_decay, momentum, trust_coefficient, excluded_lr_scale"),
     ],
 )
 def test_a_value_that_cannot_be_read_says_what_it_may_be(value, says):

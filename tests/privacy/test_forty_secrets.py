@@ -154,7 +154,18 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 def recorded(home: Home) -> Path:
     run = home.folder / "run"
     said = home.call(
-        *home.others_name(), *FEEDLINE, "run", "-o", "run", "--window", "2:3", "train.py", *arguments(), "--data", home.data, home.data
+        *home.others_name(),
+        *FEEDLINE,
+        "run",
+        "-o",
+        "run",
+        "--torch-profiler",
+        "2:3",
+        "train.py",
+        *arguments(),
+        "--data",
+        home.data,
+        home.data,
     )
     assert (run / "report.html").exists(), said
     assert SECRETS["raised by the training"] in said and "RuntimeError" in said and "ValueError" in said, said

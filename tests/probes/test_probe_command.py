@@ -32,7 +32,7 @@ def working_folder(tmp_path, monkeypatch):
 def test_twenty_photos_are_probed_quickly_into_a_table_and_a_file(working_folder, folder, capsys):
     code = main(
         ["probe", "--data", str(folder), "--transforms", "mine_for_probe:transform", "--model", "mine_for_probe:model"]
-        + ["--only", "compute,decode,augment,transport", "--batch-size", "8", "--quick", "-o", "ceilings.json"]
+        + ["--parts", "compute,decode,augment,transport", "--batch-size", "8", "--quick", "-o", "ceilings.json"]
     )
 
     printed = capsys.readouterr().out
@@ -58,7 +58,7 @@ def test_a_probe_that_breaks_is_a_row_and_the_others_go_on(working_folder, folde
 
     monkeypatch.setattr(decode, "probe", breaks)
 
-    assert main(["probe", "--data", str(folder), "--only", "decode,copy", "--quick"]) == 0
+    assert main(["probe", "--data", str(folder), "--parts", "decode,copy", "--quick"]) == 0
 
     printed = capsys.readouterr().out
     assert "decode: RuntimeError: the probe itself is broken" in printed
@@ -68,21 +68,21 @@ def test_a_probe_that_breaks_is_a_row_and_the_others_go_on(working_folder, folde
 def test_a_file_that_is_there_is_not_overwritten(working_folder, capsys):
     (working_folder / "ceilings.json").write_text("mine")
 
-    assert main(["probe", "--only", "copy", "-o", "ceilings.json"]) == 73
+    assert main(["probe", "--parts", "copy", "-o", "ceilings.json"]) == 73
     assert (working_folder / "ceilings.json").read_text() == "mine"
     assert "-f" in capsys.readouterr().err
 
 
 def test_a_part_that_is_not_there_is_refused_with_those_that_are(capsys):
     with pytest.raises(SystemExit):
-        main(["probe", "--only", "reading"])
+        main(["probe", "--parts", "reading"])
 
-    assert "no part reading: there are read, decode," in capsys.readouterr().err
+    assert "unknown part reading; the parts are read, decode," in capsys.readouterr().err
 
 
 def test_a_folder_that_is_not_there_and_code_that_is_not_there_have_their_exit_codes(working_folder, capsys):
-    assert main(["probe", "--data", "nowhere", "--only", "copy"]) == 66
-    assert main(["probe", "--model", "nowhere:model", "--only", "copy"]) == 1
+    assert main(["probe", "--data", "nowhere", "--parts", "copy"]) == 66
+    assert main(["probe", "--model", "nowhere:model", "--parts", "copy"]) == 1
 
 
 def test_the_command_and_the_probes_know_the_same_parts():

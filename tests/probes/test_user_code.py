@@ -100,11 +100,11 @@ def said(load, name) -> str:
 
 
 def test_a_name_without_a_colon_is_explained(mine):
-    assert "name it as module:name" in said(load_model, "mine")
+    assert "expected MODULE:NAME" in said(load_model, "mine")
 
 
 def test_a_module_that_is_not_there_is_named_with_the_folder_that_was_looked_into(write, tmp_path):
-    assert f"there is no module absent in {tmp_path}" in said(load_model, "absent:net")
+    assert f"no module absent in {tmp_path}" in said(load_model, "absent:net")
 
 
 def test_a_module_that_imports_something_absent_is_named_with_its_line(write):

@@ -76,7 +76,7 @@ def test_the_cell_again_records_into_the_next_name_whatever_ended_the_one_before
 ) -> None:
     said = "".join(output.text for output in outputs[cell] if output.output_type == "stream")
 
-    assert said == f"feedline: mine holds a run already, recording into {name}\n"
+    assert said == f"feedline: mine already holds a run, recording into {name}\n"
     assert re.match(rf"{name} · [^·]+ · {ended}\n", shown(outputs[cell])["text/plain"])
     assert [output.ename for output in outputs[cell] if output.output_type == "error"] == [error] * bool(error)
 

@@ -139,7 +139,7 @@ def test_a_file_cut_anywhere_gives_its_whole_rows(path: Path, length: int) -> No
 def test_another_kind_of_file_is_damaged_and_named(path: Path) -> None:
     path.write_bytes(b"PK\x03\x04 something else entirely")
 
-    with pytest.raises(RunDamaged, match="gauges.bin is no gauge file"):
+    with pytest.raises(RunDamaged, match="gauges.bin is not a gauge file"):
         read_gauges(path)
 
 

@@ -259,17 +259,17 @@ def test_a_damaged_rank_is_named_and_the_others_are_shown(copied):
 
 
 def test_a_place_without_ranks_is_refused(tmp_path):
-    with pytest.raises(RunNotFound, match="holds no folder of a rank"):
+    with pytest.raises(RunNotFound, match="contains no rank folder"):
         reduced(tmp_path)
 
 
 def test_the_command_finds_the_same_in_processes_and_prints_it(whole, tmp_path, capsys):
     out = tmp_path / "ranks.json"
 
-    assert main(["ranks", str(whole), "--processes", "2", "--json", str(out)]) == 0
+    assert main(["report", "--by-rank", str(whole), "--processes", "2", "--json", str(out)]) == 0
 
     said = capsys.readouterr().out
-    assert "6 of 6 ranks on 2 hosts" in said and "Waited for most" in said
+    assert "6 of 6 ranks on 2 hosts" in said and "Stragglers" in said
     assert max(map(len, said.splitlines())) <= 80
     assert json.loads(out.read_text()) == json.loads(json.dumps(reduced(whole).plain()))
 

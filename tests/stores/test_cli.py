@@ -89,7 +89,7 @@ def test_a_second_call_says_that_nothing_is_left_to_do(folder, tmp_path, capsys)
 
     code, out, _ = packs(capsys, *command)
 
-    assert code == 0 and "was whole already" in out
+    assert code == 0 and "already complete" in out
 
 
 def test_errors_have_their_exit_codes(folder, tmp_path, capsys, monkeypatch):
@@ -137,7 +137,7 @@ def test_interrupted_it_says_how_to_go_on(folder, tmp_path, capsys, monkeypatch)
     code, _, err = packs(capsys, folder, "-o", tmp_path / "store", "--kind", "tar")
 
     assert code == 130
-    assert "the same command continues where it stopped" in err
+    assert "run the same command again to continue" in err
 
 
 def test_a_terminal_gets_a_progress_bar(folder, tmp_path):

@@ -159,5 +159,5 @@ def test_a_manifest_of_something_else_is_refused(content, copied):
 
 
 def test_there_being_nothing_is_said(tmp_path):
-    with pytest.raises(FeedlineError, match="no such store, and no folder of images"):
+    with pytest.raises(FeedlineError, match="neither a store nor an image folder"):
         open_store(tmp_path / "nothing")

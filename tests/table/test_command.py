@@ -15,7 +15,7 @@ def table(*words: str) -> int:
     parser = argparse.ArgumentParser()
     command = Table()
     command.prepare_parser(parser)
-    return command.run(parser.parse_args([*words, "--jobs", "1"]))
+    return command.run(parser.parse_args([*words, "--processes", "1"]))
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_an_interrupt_before_anything_is_done_leaves_no_trace(short, capsys, mon
 
     monkeypatch.setattr(race, "train", interrupted)
 
-    with pytest.raises(Interrupted, match="before the first training ended"):
+    with pytest.raises(Interrupted, match="no training was finished"):
         table("--arms", "A", "--json", str(tmp_path / "none.json"))
     assert not (tmp_path / "none.json").exists() and "Traceback" not in capsys.readouterr().err
 
@@ -95,7 +95,7 @@ def test_an_interrupt_while_the_data_are_made_ends_it(capsys, monkeypatch):
 
     monkeypatch.setattr(data, "make", interrupted)
 
-    with pytest.raises(Interrupted, match="before the first training ended"):
+    with pytest.raises(Interrupted, match="no training was finished"):
         table("--arms", "A")
     assert not capsys.readouterr().out
 
@@ -115,7 +115,7 @@ def test_what_is_there_already_is_kept_without_f(short, tmp_path):
     kept = tmp_path / "table.json"
     kept.write_text("mine")
 
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match="already exists"):
         table("--arms", "A", "--json", str(kept))
     assert kept.read_text() == "mine"
 
@@ -130,7 +130,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_training(where, tmp_pa
 
 
 def test_an_unknown_arm_lists_them_all():
-    with pytest.raises(ScriptError, match="(?s)no arm 'Z'.*H   C \\+ LAMB"):
+    with pytest.raises(ScriptError, match="(?s)unknown arm 'Z'.*H   C \\+ LAMB"):
         table("--arms", "A,Z")
 
 

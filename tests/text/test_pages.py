@@ -64,7 +64,7 @@ def gunzipped(path: Path) -> bytes:
 
 
 def test_the_page_of_a_study_of_scaling(run: Path, shown) -> None:
-    make("scale", "--table", "1=10,2=19,4=35", "-o", run / "scaling", folder=run.parent)
+    make("scale", "--throughput", "1=10,2=19,4=35", "-o", run / "scaling", folder=run.parent)
     said, complaints = shown(run / "scaling" / "scale.html")
 
     assert not unsafe(said) and complaints == []

@@ -67,7 +67,7 @@ def test_a_trace_that_cannot_be_read_is_named_harmlessly(traces: list[Path]) -> 
 
     assert code == 65
     check(said)
-    assert "left out: " in said and rf"rank0{ESCAPED}[red]\udcff.json" in one_line(said)
+    assert "skipped: " in said and rf"rank0{ESCAPED}[red]\udcff.json" in one_line(said)
 
 
 def test_ceilings_and_an_nccl_log_of_somebody_else(run: Path) -> None:
@@ -116,7 +116,12 @@ def test_the_log_of_a_training_that_fails_is_shown_harmlessly(tmp_path: Path) ->
 
 
 def test_ranks_scaling_and_advice_of_a_hostile_run(run: Path) -> None:
-    commands = [["ranks", run], ["scale", run, run], ["converge", "advise", run], ["converge", "advise", run, "--target", f"{NAME}=1"]]
+    commands = [
+        ["report", "--by-rank", run],
+        ["scale", run, run],
+        ["converge", "advise", run],
+        ["converge", "advise", run, "--target", f"{NAME}=1"],
+    ]
     for code, said in each(commands, folder=run.parent):
         check(said)
         assert ESCAPED in one_line(said) or code in (0, 65)
@@ -141,7 +146,7 @@ HOSTILE_ARGUMENTS = [
     ["report", ".", "--wait", NAME],
     ["run", f"{NAME.replace('/', '')}.py"],
     ["run", "-m", NAME],
-    ["run", "--window", NAME, "x.py"],
+    ["run", "--torch-profiler", NAME, "x.py"],
     ["run", "--fix", NAME, "train.py"],
     ["ingest", NAME],
     ["ingest", "x.json", "--rank", NAME],
@@ -150,22 +155,22 @@ HOSTILE_ARGUMENTS = [
     ["pack", ".", "-o", "out", "--kind", NAME],
     ["env", NAME],
     ["compare", "--data", NAME],
-    ["compare", "--data", ".", "--only", NAME],
+    ["compare", "--data", ".", "--loaders", NAME],
     ["compare", "--data", ".", "--workers", NAME],
     ["compare", "--data", ".", "--transforms", NAME],
-    ["probe", "--only", NAME],
-    ["probe", "--data", NAME, "--only", "read"],
-    ["probe", "--model", NAME, "--only", "compute"],
+    ["probe", "--parts", NAME],
+    ["probe", "--data", NAME, "--parts", "read"],
+    ["probe", "--model", NAME, "--parts", "compute"],
     ["scale", NAME],
-    ["scale", "--table", NAME],
-    ["ranks", NAME],
+    ["scale", "--throughput", NAME],
+    ["report", "--by-rank", NAME],
     ["converge", NAME],
     ["converge", "advise", NAME],
     ["converge", "advise", ".", "--target", NAME],
     ["converge", "table", "--arms", NAME],
     ["converge", "table", "-o", NAME],
     ["converge", "verify", "--fix", NAME, "--", "x.py"],
-    ["converge", "verify", "--fix", "warmup=5ep", "--from", NAME, "--", "x.py"],
+    ["converge", "verify", "--fix", "warmup=5ep", "--checkpoint", NAME, "--", "x.py"],
 ]
 
 
@@ -234,7 +239,7 @@ def test_traces_of_torch_profiler_are_announced_harmlessly(tmp_path: Path) -> No
     assert code == 0, said
     check(said)
     assert f"feedline: next: feedline ingest traces{ESCAPED}[red]/rank0" in said
-    assert r"cannot be written into /proc/\x1b]0;owned\x07" in said
+    assert r"cannot write the trace into /proc/\x1b]0;owned\x07" in said
 
 
 def test_without_standard_error_it_goes_on(tmp_path: Path) -> None:

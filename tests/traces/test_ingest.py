@@ -62,7 +62,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_go_on(two, tmp_path,
 def test_two_files_of_one_rank_are_an_error_and_leave_no_folder(tmp_path):
     paths = [kineto(tmp_path / f"{name}.json", rank=3) for name in "ab"]
 
-    with pytest.raises(RankCollision, match="rank 3 appears twice, in .*a.json and .*b.json: name the ranks with --rank FILE=N"):
+    with pytest.raises(RankCollision, match="rank 3 appears twice, in .*a.json and .*b.json: give the ranks with --rank FILE=N"):
         ingested(paths, tmp_path / "run")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "b.json"]
 
@@ -97,7 +97,7 @@ def test_an_older_run_is_kept_unless_asked(two, tmp_path, capsys):
     assert main(["ingest", two[0], "-o", str(run), "-q"]) == 0
 
     assert main(["ingest", *two, "-o", str(run), "-q"]) == 73
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert not (run / "rank1").exists()
     assert main(["ingest", *two, "-o", str(run), "-q", "-f"]) == 0
     assert (run / "rank1").exists()
@@ -105,7 +105,7 @@ def test_an_older_run_is_kept_unless_asked(two, tmp_path, capsys):
 
 def test_a_rank_argument_without_a_number_is_told(two, tmp_path, capsys):
     assert main(["ingest", two[0], "--rank", "rank0.json.gz", "-o", str(tmp_path / "run")]) == 2
-    assert "write FILE=N" in capsys.readouterr().err
+    assert "expected FILE=N" in capsys.readouterr().err
 
 
 def test_a_trace_file_that_was_cut_off_in_the_run_folder_is_named(two, tmp_path):
@@ -173,8 +173,8 @@ def test_a_zip_bomb_is_refused_by_the_limit(tmp_path, capsys):
             file.write(event * 5000)
         file.write(event[:-1] + b"]}")
 
-    assert main(["ingest", str(tmp_path / "bomb.json.gz"), "-o", str(tmp_path / "run"), "--limit", "1000"]) == 65
-    assert "--limit" in capsys.readouterr().err
+    assert main(["ingest", str(tmp_path / "bomb.json.gz"), "-o", str(tmp_path / "run"), "--max-events", "1000"]) == 65
+    assert "--max-events" in capsys.readouterr().err
     assert Path(tmp_path / "run").exists() is False
 
 

@@ -55,7 +55,7 @@ def test_two_traces_of_one_rank_are_an_error_that_names_both():
     three = replace(NOBODY, rank=3)
     with pytest.raises(RankCollision) as error:
         assign([("a.json.gz", three), ("b.json.gz", three)])
-    assert str(error.value) == "rank 3 appears twice, in a.json.gz and b.json.gz: name the ranks with --rank FILE=N"
+    assert str(error.value) == "rank 3 appears twice, in a.json.gz and b.json.gz: give the ranks with --rank FILE=N"
 
 
 def test_naming_the_ranks_parts_two_traces_that_claim_one():

@@ -45,7 +45,7 @@ def left_out(report: dict) -> int:
 
 @pytest.mark.parametrize(("method", "workers"), METHODS)
 def test_every_stage_is_reported_within_two_percent(warm_python, tmp_path, method, workers):
-    report, truth, batches = record(warm_python, tmp_path, method, workers, "--detail", "1")
+    report, truth, batches = record(warm_python, tmp_path, method, workers, "--sample-interval", "1")
     stages, sample = report["step"]["stages"], report["workers"]["per_sample"]
     steps, samples = truth["steps"][left_out(report) :], truth["samples"]
 

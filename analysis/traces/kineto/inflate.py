@@ -42,14 +42,14 @@ class Inflated:
                     if total > self.limits.inflated_bytes:
                         bound = self.limits.inflated_bytes / 1e9
                         raise TraceDamaged(
-                            f"{self.path} unpacks to more than {bound:,.3g} GB: raise the bound with --limit if it is a trace"
+                            f"{self.path} unpacks to more than {bound:,.3g} GB: raise the limit with --max-events if it is a trace"
                         )
                     parts.append(part)
                     if held >= self.size:
                         yield b"".join(parts)
                         held, parts = 0, []
         except OSError as error:
-            raise TraceDamaged(f"{self.path} cannot be read ({error.strerror or error}): name a trace file") from error
+            raise TraceDamaged(f"{self.path} cannot be read ({error.strerror or error}): give a trace file") from error
         if parts:
             yield b"".join(parts)
 
@@ -57,7 +57,7 @@ class Inflated:
         first = file.read(max(map(len, OTHERS)))
         for magic, name in OTHERS.items():
             if first.startswith(magic):
-                raise TraceDamaged(f"{self.path} is packed as {name}: unpack it, or pack it as gzip")
+                raise TraceDamaged(f"{self.path} is compressed with {name}: decompress it, or compress it with gzip")
         if first.startswith(GZIP):
             yield from self._gunzip(file, first)
             return
@@ -98,4 +98,4 @@ def opened(path: str) -> IO[bytes]:
     except ImportError as error:
         raise MissingDependency(f"{path} needs a library that is not installed ({error})") from error
     except ValueError as error:
-        raise TraceDamaged(f"{path} is no address that fsspec knows ({error})") from error
+        raise TraceDamaged(f"{path} is not an address that fsspec supports ({error})") from error

@@ -42,7 +42,7 @@ class Blocks:
         for block in self._blocks():
             read += len(block.spans)
             if self.dropped > read + SPARE:
-                raise TraceDamaged(f"{self.path} is no trace: {self.dropped:,} entries of its list are no events, and {read:,} are")
+                raise TraceDamaged(f"{self.path} is not a trace: {self.dropped:,} entries of its list are not events, {read:,} are")
             yield block
 
     def _blocks(self) -> Iterator[Block]:
@@ -77,12 +77,16 @@ class Blocks:
             if begin == b"[":
                 return head[head.index(b"[") + 1 :]
             if begin not in (b"{", b""):
-                raise TraceDamaged(f"{self.path} is no trace: it is neither JSON nor JSON packed as gzip. Name what torch.profiler wrote")
+                raise TraceDamaged(
+                    f"{self.path} is not a trace: it is neither JSON nor gzipped JSON. Give a file written by torch.profiler"
+                )
             if list_begin(head) or len(head) > LARGEST:
                 break
         at = list_begin(head)
         if at is None:
-            raise TraceDamaged(f"{self.path} is no trace: it has no list `traceEvents`. Name what torch.profiler or feedline wrote")
+            raise TraceDamaged(
+                f"{self.path} is not a trace: it has no list `traceEvents`. Give a file written by torch.profiler or feedline"
+            )
         self.head = head[:at]
         return head[at:]
 
@@ -95,7 +99,7 @@ class Blocks:
             if block:
                 return block, self._rest(buffer, end, bracket is not None)
         if not boundary:
-            raise TraceDamaged(f"{self.path} has no event in {LARGEST >> 20} MB of text: it is damaged, or no trace of torch.profiler")
+            raise TraceDamaged(f"{self.path} has no event in {LARGEST >> 20} MB of text: it is damaged, or not a trace of torch.profiler")
         events, dropped, bracket = one_by_one(buffer[: boundary.start() + 1])
         if len(buffer) < PATIENCE and all(type(event) is IGNORED[0] for event in events):
             return by_texts([]), buffer  # objects among the arguments of an event that is not yet whole look like events

@@ -108,12 +108,10 @@ class Database:
             self._read += len(batch)
             if self._read > self._limits.events:
                 raise TraceDamaged(
-                    f"{self.path} holds more than {self._limits.events:,} events: raise the bound with --limit if there is memory for it"
+                    f"{self.path} holds more than {self._limits.events:,} events: raise the limit with --max-events if there is memory for it"
                 )
             if seen > self._most_rows:
-                raise TraceDamaged(
-                    f"{self.path}: its table {table} leads round in circles, the file is damaged: export it again ({EXPORT})"
-                )
+                raise TraceDamaged(f"{self.path}: its table {table} is cyclic, so the file is damaged: export it again ({EXPORT})")
             yield batch
 
     def strings(self, ids: Iterable[int]) -> dict[int, str]:
@@ -164,14 +162,16 @@ def _looked_at(path: str) -> tuple[bytes, int]:
         raise TraceDamaged(f"{path} is empty: export it again ({EXPORT})")
     if path.endswith((".nsys-rep", ".qdrep")):
         target = Path(path).with_suffix(".sqlite")
-        raise TraceDamaged(f"{path} is a report that only Nsight Systems reads: nsys export --type sqlite --output {target} {path}")
+        raise TraceDamaged(
+            f"{path} can be read by Nsight Systems only, export it first: nsys export --type sqlite --output {target} {path}"
+        )
     if not MAGIC.startswith(header[:16]) and header[:16] != MAGIC:
-        raise TraceDamaged(f"{path} is no SQLite file: Nsight Systems writes one with {EXPORT}")
+        raise TraceDamaged(f"{path} is not an SQLite file: Nsight Systems writes one with {EXPORT}")
     page = int.from_bytes(header[16:18], "big")
     pages, fresh = int.from_bytes(header[28:32], "big"), header[24:28] == header[92:96]
     expected = pages * (65_536 if page == 1 else page) if fresh else 0
     if len(header) < 100 or size < expected:
-        raise TraceDamaged(f"{path} is cut short: it has {size:,} of {max(expected, 100):,} bytes; copy or export it again ({EXPORT})")
+        raise TraceDamaged(f"{path} is truncated: it has {size:,} of {max(expected, 100):,} bytes; copy or export it again ({EXPORT})")
     return header, size
 
 

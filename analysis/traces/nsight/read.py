@@ -62,7 +62,7 @@ def read_nsight(path: str, limits: Limits = DEFAULT) -> list[Trace]:
         whole = _whole(database)
     parts = _parts(whole.rows)
     if not parts:
-        raise TraceDamaged(f"{path} holds no work of a device, no call of CUDA and no NVTX range: {RECORD}")
+        raise TraceDamaged(f"{path} contains no GPU work, no CUDA calls and no NVTX ranges: {RECORD}")
     return _numbered([_trace(os.path.basename(path), whole, parts, number) for number in range(len(parts))], whole.session.node)
 
 
@@ -73,7 +73,7 @@ def _whole(database: Database) -> _File:
     known = session(database)
     if strange:
         raise TraceDamaged(
-            f"{database.path} has a schema that is not known (version {known.schema}; its table {strange[0]} lacks "
+            f"{database.path} has an unknown schema (version {known.schema}; its table {strange[0]} lacks "
             f"{' or '.join(_NEEDED[strange[0]])}): update feedline, or export it with another version of nsys"
         )
     names = Names()

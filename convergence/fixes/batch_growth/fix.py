@@ -22,7 +22,7 @@ def parse(text: str) -> Setting:
         stages = ()
     epochs = [epoch for epoch, _ in stages]
     if not stages or epochs != sorted(set(epochs)) or min(batch for _, batch in stages) < 1:
-        raise ValueError(f"{text!r} is no growth of a batch: it may be {VALUE}")
+        raise ValueError(f"{text!r} is not a batch schedule: expected {VALUE}")
     return Setting(stages)
 
 

@@ -10,7 +10,7 @@ VALUE = "32 (samples of a ghost)"
 
 def parse(text: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
-        raise ValueError(f"{text!r} is no size of a ghost: it may be {VALUE}")
+        raise ValueError(f"{text!r} is not a ghost batch size: expected {VALUE}")
     return int(text)
 
 

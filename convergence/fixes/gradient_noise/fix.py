@@ -19,7 +19,7 @@ def parse(text: str) -> Setting:
     value = Value.of(text, VALUE, ("seed",))
     sigma = number(value.words[0] if len(value.words) == 1 else "", VALUE)
     if sigma <= 0:
-        raise ValueError(f"{text!r} is no noise: it may be {VALUE}")
+        raise ValueError(f"{text!r} is not a noise level: expected {VALUE}")
     return Setting(sigma, int(value.options.get("seed", 0)))
 
 

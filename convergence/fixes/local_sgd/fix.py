@@ -20,7 +20,7 @@ def parse(text: str) -> Setting:
     value = Value.of(text, VALUE, ("after",))
     period, after = number(value.words[0] if len(value.words) == 1 else "", VALUE), value.options.get("after", 0.0)
     if period < 1 or after < 0 or not (period.is_integer() and after.is_integer()):
-        raise ValueError(f"{text!r} is no local SGD: it may be {VALUE}")
+        raise ValueError(f"{text!r} is not a setting of local SGD: expected {VALUE}")
     return Setting(int(period), int(after))
 
 

@@ -44,7 +44,7 @@ class LocalSgd(PostLocalSGDOptimizer):
         gradients: PostLocalSGDState | None = None,
     ) -> None:
         if not isinstance(averager, PeriodicModelAverager | HierarchicalModelAverager):
-            raise ValueError(f"nobody knows when a {type(averager).__name__} averages: torch's periodic or hierarchical one")
+            raise ValueError(f"unknown averager {type(averager).__name__}: use torch's periodic or hierarchical one")
         super().__init__(optim, averager)
         self.defaults = optim.defaults
         self.model, self.momentum, self.gradients = model, momentum, gradients

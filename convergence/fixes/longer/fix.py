@@ -6,7 +6,10 @@ from feedline.convergence.fix import Fix
 from feedline.convergence.fixes.longer.inflation import longer
 from feedline.convergence.value import Value, number
 
-VALUE = "256:b0=32:bc=144 (batch, the batch it was tuned for, the critical one), and low=92:high=200 for its interval"
+VALUE = (
+    "256:base_batch=32:critical_batch=144 (new batch, the batch that the training was tuned for, critical batch in samples), and "
+    "low=92:high=200 for the interval of the critical batch"
+)
 
 
 @dataclass(frozen=True)
@@ -21,11 +24,12 @@ class Setting:
 
 
 def parse(text: str) -> Setting:
-    value = Value.of(text, VALUE, ("b0", "bc", "low", "high"))
+    value = Value.of(text, VALUE, ("base_batch", "critical_batch", "low", "high"))
     given = value.options
-    if len(value.words) != 1 or "b0" not in given or "bc" not in given:
-        raise ValueError(f"{text!r} does not say how much longer: it may be {VALUE}")
-    setting = Setting(number(value.words[0], VALUE), given["b0"], given["bc"], given.get("low"), given.get("high"))
+    if len(value.words) != 1 or "base_batch" not in given or "critical_batch" not in given:
+        raise ValueError(f"{text!r} does not say how much longer: expected {VALUE}")
+    batch = number(value.words[0], VALUE)
+    setting = Setting(batch, given["base_batch"], given["critical_batch"], given.get("low"), given.get("high"))
     longer(1.0, setting.batch, setting.base_batch, setting.critical_batch, setting.low, setting.high)  # says what is wrong with it
     return setting
 

@@ -8,7 +8,11 @@ from feedline.convergence.fix import Fix, Training
 from feedline.convergence.fixes.lr_rule.rule import RULES, rate_factor, scale_rates
 from feedline.convergence.value import Value, number
 
-VALUE = "linear, sqrt, linear:8 or noise:8:bc=144:b0=32; without a factor the number of ranks"
+OF_NOISE = ("critical_batch", "base_batch")
+VALUE = (
+    "linear, sqrt or noise:critical_batch=144:base_batch=32, each with batch_factor=8 for a batch 8 times larger "
+    "(default: the number of ranks)"
+)
 
 
 @dataclass(frozen=True)
@@ -22,13 +26,15 @@ class Setting:
 
 
 def parse(text: str) -> Setting:
-    value = Value.of(text, VALUE, ("bc", "b0"))
-    if len(value.words) > 2 or value.words[0] not in RULES:
-        raise ValueError(f"{text!r} is no rule for the rate: it may be {VALUE}")
-    if value.options and value.words[0] != "noise":
-        raise ValueError(f"bc= and b0= belong to the noise rule: it may be {VALUE}")
-    times = number(value.words[1], VALUE) if len(value.words) == 2 else None
-    setting = Setting(value.words[0], times, value.options.get("b0"), value.options.get("bc"))
+    value = Value.of(text, VALUE, ("batch_factor", *OF_NOISE))
+    factors = [number(word, VALUE) for word in value.words[1:]]  # as in linear:8
+    factors += [value.options["batch_factor"]] if "batch_factor" in value.options else []
+    if not value.words or value.words[0] not in RULES or len(factors) > 1:
+        raise ValueError(f"{text!r} is not a learning-rate rule: expected {VALUE}")
+    if any(key in value.options for key in OF_NOISE) and value.words[0] != "noise":
+        raise ValueError(f"{' and '.join(OF_NOISE)} are for the noise rule only: expected {VALUE}")
+    times = factors[0] if factors else None
+    setting = Setting(value.words[0], times, value.options.get("base_batch"), value.options.get("critical_batch"))
     rate_factor(setting.rule, 2.0 if times is None else times, setting.base_batch, setting.critical_batch)  # says what is wrong with it
     return setting
 
@@ -47,8 +53,8 @@ def lines(setting: Setting) -> str:
 def attach(setting: Setting, training: Training) -> None:
     times = training.ranks if setting.times is None else setting.times
     if setting.times is None and training.ranks == 1:
-        write = f"{setting.rule}:8" + (f":bc={setting.critical_batch:g}:b0={setting.base_batch:g}" if setting.rule == "noise" else "")
-        raise ValueError(f"one rank says nothing of how much larger the batch became: write lr_rule={write} for 8 times")
+        noise = f":critical_batch={setting.critical_batch:g}:base_batch={setting.base_batch:g}" if setting.rule == "noise" else ""
+        raise ValueError(f"with one rank, say how much larger the batch became: lr_rule={setting.rule}:batch_factor=8{noise} for 8 times")
     factor = rate_factor(setting.rule, times, setting.base_batch, setting.critical_batch)
 
     def scale(optimizer: torch.optim.Optimizer) -> None:

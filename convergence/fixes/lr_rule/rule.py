@@ -26,15 +26,15 @@ def rate_factor(rule: str, times: float, base_batch: float | None = None, critic
         ValueError: a rule that is none, or a number that cannot be one.
     """
     if not 0 < times < math.inf:
-        raise ValueError(f"the batch cannot become {times} times larger: a number above 0")
+        raise ValueError(f"the batch cannot become {times} times larger: expected a number above 0")
     if rule == "linear":
         return float(times)
     if rule == "sqrt":
         return math.sqrt(times)
     if rule != "noise":
-        raise ValueError(f"{rule!r} is no rule for the rate: {', '.join(RULES)}")
+        raise ValueError(f"unknown learning-rate rule {rule!r}; the rules are {', '.join(RULES)}")
     if base_batch is None or critical_batch is None or not (0 < base_batch < math.inf and 0 <= critical_batch < math.inf):
-        raise ValueError("the noise rule needs the batch that the rate was tuned for and the critical batch, in samples")
+        raise ValueError("the noise rule needs critical_batch and base_batch (the batch that the rate was tuned for), in samples")
     return (1 + critical_batch / base_batch) / (1 + critical_batch / (times * base_batch))
 
 
@@ -50,7 +50,7 @@ def scale_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
         ValueError: a factor that is not a finite number above 0.
     """
     if not 0 < factor < math.inf:
-        raise ValueError(f"rates cannot be multiplied by {factor}: a number above 0")
+        raise ValueError(f"rates cannot be multiplied by {factor}: expected a number above 0")
     for settings in (*optimizer.param_groups, getattr(optimizer, "defaults", {})):
         for key in ("lr", "initial_lr"):
             if settings.get(key) is not None:

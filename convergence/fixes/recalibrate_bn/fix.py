@@ -7,7 +7,7 @@ VALUE = "50 (batches)"
 
 def parse(text: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
-        raise ValueError(f"{text!r} is no number of batches: it may be {VALUE}")
+        raise ValueError(f"{text!r} is not a number of batches: expected {VALUE}")
     return int(text)
 
 

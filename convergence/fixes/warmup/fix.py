@@ -24,7 +24,7 @@ def parse(text: str) -> Setting:
     in_epochs = length.endswith("ep")
     amount = number(length.removesuffix("ep"), VALUE)
     if amount <= 0 or not 0 <= start <= 1 or not (in_epochs or amount.is_integer()):
-        raise ValueError(f"{text!r} is no warm-up: it may be {VALUE}")
+        raise ValueError(f"{text!r} is not a warm-up: expected {VALUE}")
     return Setting(amount if in_epochs else None, None if in_epochs else int(amount), start)
 
 

@@ -24,7 +24,7 @@ WIDTH = 80
 
 @dataclass(frozen=True)
 class ToTarget:
-    """Time to a target by number of workers, from the curve of ``run``."""
+    """Time to a target by number of ranks, from the curve of ``run``."""
 
     name: str
     value: float
@@ -71,7 +71,7 @@ def _item(text: str) -> Padding:
 
 
 def _runs(runs: Sequence[Recorded]) -> Table:
-    made = columns("run", "batch", "workers", "samples", "updates", TRAIN, gap=2)
+    made = columns("run", "batch", "ranks", "samples", "updates", TRAIN, gap=2)
     for run in sorted(runs, key=lambda one: one.batch or 0.0):
         last = curves.level(run.curves[TRAIN], run.samples) if TRAIN in run.curves else None
         samples = count(round(run.samples)) if run.samples_known else BLANK
@@ -103,7 +103,7 @@ def _capital(text: str) -> str:
 
 def _price(found: Advised) -> Iterator[Text]:
     if found.price is None:
-        yield plain("it is unknown how many samples an update has")
+        yield plain("the number of samples per update is unknown")
         return
     yield plain(f"{_capital(found.price.says)}.")
     if found.noise.value is not None or found.noise.low is not None:
@@ -115,7 +115,7 @@ def _advice(n: int, advice: Advice) -> Iterator[RenderableType]:
     if advice.fix:
         yield _under("fix", f"--fix {advice.fix}")
     yield _under("why", advice.why)
-    yield _under("to be expected", advice.gain)
+    yield _under("expected gain", advice.gain)
     yield _under("must beat", advice.control)
     if advice.verify:
         yield _under("verify", advice.verify)
@@ -124,7 +124,7 @@ def _advice(n: int, advice: Advice) -> Iterator[RenderableType]:
 def _target(to: ToTarget) -> Iterator[RenderableType]:
     told = [row for row in to.rows if row.updates is not None]
     if told:
-        made = columns("workers", "batch", "updates", "band", "time", "band", "faster", gap=1)
+        made = columns("ranks", "batch", "updates", "band", "time", "band", "faster", gap=1)
         first = next((row for row in told if row.time_s), None)
         for row in told:
             faster = f"{first.time_s / row.time_s:.2f}x" if first and first.time_s and row.time_s else BLANK
@@ -132,7 +132,7 @@ def _target(to: ToTarget) -> Iterator[RenderableType]:
             band = f"{seconds(row.low_s)} {BLANK} {seconds(row.high_s)}" if row.low_s is not None and row.high_s is not None else BLANK
             made.add_row(str(row.workers), count(row.batch), *cells, band, faster)
         yield made
-    for why in dict.fromkeys(f"{count(row.workers)} workers: {row.why}" for row in to.rows if row.why):
+    for why in dict.fromkeys(f"{count(row.workers)} ranks: {row.why}" for row in to.rows if row.why):
         yield _item(why)
 
 

@@ -69,7 +69,7 @@ def record(plan: Plan, unfinished: Unfinished) -> Trial:
         for arm, fix in plan.arms.items():
             runs[arm, seed] = branch(plan, arm, seed, fix, unfinished)
             if (arm, seed) == ("baseline", 0) and isinstance(failed := runs[arm, seed], str):
-                raise ScriptError(*f"the training as it is failed: {failed}".split("\n", 1))
+                raise ScriptError(*f"the unchanged training failed: {failed}".split("\n", 1))
             see_that_seeds_differ(runs)
     good = {key: run for key, run in runs.items() if isinstance(run, Recorded)}
     try:
@@ -78,7 +78,7 @@ def record(plan: Plan, unfinished: Unfinished) -> Trial:
         raise FixError(str(error)) from error
     if not any(metric in run.curves for run in good.values()):
         names = sorted(set().union(*(run.curves for run in good.values())) - {"lr"})
-        raise FixError(f"no branch has a metric {metric!r}: there are {', '.join(names)}")
+        raise FixError(f"no branch has a metric {metric!r}; the metrics are {', '.join(names)}")
     branches = [outcome(arm, seed, run, metric) for (arm, seed), run in runs.items()]
     return decide(plan.arms["fix"], plan.arms.get("control", ""), metric, branches, plan.margin)
 
@@ -93,14 +93,14 @@ def branch(plan: Plan, arm: str, seed: int, fix: str, unfinished: Unfinished) ->
     if run.name not in unfinished:
         say(f"{arm}, seed {seed}{': ' + fix if fix else ''}")
         if code := train(plan, run, log, seed, fix):
-            return f"exit code {code}; {log} ends with\n{child.tail(log)}"
+            return f"exit code {code}; end of {log}:\n{child.tail(log)}"
         unfinished.add(run.name)
     try:
         found = read(run)
     except FeedlineError as error:
         return str(error)
     if fix and (refused := not_applied(found)):
-        raise FixError(f"{refused}; {log} has more")
+        raise FixError(f"{refused}; see {log}")
     return found
 
 
@@ -132,7 +132,7 @@ def see_that_seeds_differ(runs: dict[tuple[str, int], Recorded | str]) -> None:
     first = [run for seed in (0, 1) if isinstance(run := runs.get(("baseline", seed)), Recorded)]
     losses = [run.curves["train loss"].values for run in first if "train loss" in run.curves]
     if len(losses) == 2 and np.array_equal(losses[0], losses[1], equal_nan=True):
-        raise FixError("the seeds change nothing: put {seed} among the training's arguments, or let it read FEEDLINE_SEED")
+        raise FixError("two seeds gave identical losses: pass {seed} in the training's arguments, or read FEEDLINE_SEED in it")
 
 
 def outcome(arm: str, seed: int, run: Recorded | str, metric: str) -> Branch:

@@ -19,7 +19,7 @@ def show(trial: Trial, console: Console) -> None:
     for arm in ("baseline", "control", "fix"):
         own = [branch for branch in trial.branches if branch.arm == arm]
         if own:
-            table.add_row({"control": f"control {trial.control}", "fix": trial.fix}.get(arm, "as it is"), *row(own))
+            table.add_row({"control": f"control {trial.control}", "fix": trial.fix}.get(arm, "unchanged"), *row(own))
     console.print(table)
     console.print()
     console.print(f"{trial.verdict.upper()}: {trial.why}")

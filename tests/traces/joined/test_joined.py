@@ -1,4 +1,4 @@
-"""A training under ``feedline run --window``: what feedline saw and what torch.profiler saw, in one file on one clock."""
+"""A training under ``feedline run --torch-profiler``: what feedline saw and what torch.profiler saw, in one file on one clock."""
 
 import gzip
 import json
@@ -27,7 +27,7 @@ LOOSE_NS = 100_000_000  # a bound that a machine under load still keeps
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython) -> Path:
     folder = tmp_path_factory.mktemp("joined")
-    done = warm_python.run("-m", "feedline", "run", "-q", "--window", f"3:{ACTIVE}", "-o", folder / "run", PROGRAM, folder=folder)
+    done = warm_python.run("-m", "feedline", "run", "-q", "--torch-profiler", f"3:{ACTIVE}", "-o", folder / "run", PROGRAM, folder=folder)
     assert done.returncode == 0, done.stderr
     return folder / "run"
 

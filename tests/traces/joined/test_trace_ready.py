@@ -84,7 +84,7 @@ def test_a_place_that_cannot_be_written_to_is_said_once_and_the_training_goes_on
 
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("feedline:")]
     assert len(said) == 1
-    assert f"cannot be written into {tmp_path / place}" in said[0] and ": name another folder" in said[0]
+    assert f"cannot write the trace into {tmp_path / place}" in said[0] and ": name another folder" in said[0]
     assert names(tmp_path) == ["a file"]
 
 

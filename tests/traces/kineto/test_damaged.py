@@ -144,7 +144,7 @@ def test_a_trace_elsewhere_is_read_through_fsspec():
 def test_limits_name_the_option_that_raises_them(tmp_path):
     content = gzip.compress(text(*MANY).encode())
     for limits in (Limits(events=100), Limits(inflated_bytes=10_000), Limits(text_bytes=100)):
-        with pytest.raises(TraceDamaged, match="--limit"):
+        with pytest.raises(TraceDamaged, match="--max-events"):
             read(tmp_path, content, limits=limits)
 
 

@@ -29,10 +29,10 @@ def whole(file: Path, rows: int = 1) -> str:
     ("name", "content", "says"),
     [
         ("a.sqlite", b"", "is empty: export it again"),
-        ("a.json", b'{"traceEvents": []}' * 20, "is no SQLite file"),
+        ("a.json", b'{"traceEvents": []}' * 20, "is not an SQLite file"),
         ("a.nsys-rep", b"\x01\x02" * 99, "nsys export --type sqlite --output .*a.sqlite .*a.nsys-rep"),
-        ("a.sqlite", b"SQLite format 3\0" + b"\0" * 20, "is cut short"),
-        ("a.sqlite", b"SQLite format 3\0" + b"\xff" * 4096, "damaged|cut short|no SQLite file"),
+        ("a.sqlite", b"SQLite format 3\0" + b"\0" * 20, "is truncated"),
+        ("a.sqlite", b"SQLite format 3\0" + b"\xff" * 4096, "damaged|truncated|not an SQLite file"),
     ],
 )
 def test_what_is_no_database_is_named_with_the_way_out(tmp_path, name, content, says):
@@ -49,7 +49,7 @@ def test_a_missing_file_is_named(tmp_path):
 def test_a_file_that_was_cut_says_how_much_is_missing(file):
     content = Path(whole(file, 500)).read_bytes()
     file.write_bytes(content[:-5_000])
-    with pytest.raises(TraceDamaged, match=rf"cut short: it has {len(content) - 5_000:,} of {len(content):,} bytes"):
+    with pytest.raises(TraceDamaged, match=rf"truncated: it has {len(content) - 5_000:,} of {len(content):,} bytes"):
         read_nsight(str(file))
 
 
@@ -155,7 +155,7 @@ def test_a_table_whose_pages_are_used_again_and_again_ends(file):
     content[root * PAGE + 8 : root * PAGE + 12] = (inner + 1).to_bytes(4, "big")
     file.write_bytes(content)
 
-    with pytest.raises(TraceDamaged, match="leads round in circles"):
+    with pytest.raises(TraceDamaged, match="is cyclic"):
         read_nsight(str(file))
 
 
@@ -177,5 +177,5 @@ def test_a_log_that_is_too_long_is_not_even_looked_at(file, monkeypatch):
 
 
 def test_a_file_with_more_events_than_the_limit_is_refused_with_the_way_round(file):
-    with pytest.raises(TraceDamaged, match="more than 100 events: raise the bound with --limit"):
+    with pytest.raises(TraceDamaged, match="more than 100 events: raise the limit with --max-events"):
         read_nsight(whole(file, 101), Limits.of(100))

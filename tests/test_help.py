@@ -1,0 +1,76 @@
+"""The help pages: every command by job, every option explained, no line too long, and examples that can be typed as they are."""
+
+import argparse
+import re
+import shlex
+from collections import Counter
+
+import pytest
+
+from feedline.cli.commands import HIDDEN, JOBS, parsed, parser_of_all
+from feedline.cli.parser import About, OldName, Parser
+
+INTERNAL = {"--finish", "--wait"}  # feedline passes them to itself
+WIDTH = 100
+
+
+def pages() -> dict[str, Parser]:
+    """The parsers of all help pages, by command; the first is that of `feedline --help`."""
+    front = parser_of_all()
+    inner = {f"converge {name}": parser for name, parser in front.commands["converge"].commands.items()}
+    return {"": front, **front.commands, **inner}
+
+
+def kinds() -> list[tuple[str, type]]:
+    return [(name, kind) for commands in (*JOBS.values(), HIDDEN) for name, kind in commands.items()]
+
+
+@pytest.mark.parametrize("command", pages())
+def test_no_line_is_too_long(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+
+    assert [line for line in pages()[command].format_help().splitlines() if len(line) > WIDTH] == []
+
+
+@pytest.mark.parametrize("command", pages())
+def test_every_option_has_a_help_text(command):
+    for action in pages()[command]._actions:
+        if action.help == argparse.SUPPRESS:
+            assert isinstance(action, (OldName, argparse._SubParsersAction)) or set(action.option_strings) <= INTERNAL, action
+        else:
+            assert action.help and not action.help.endswith("."), action
+
+
+def test_every_command_stands_in_one_group_with_an_example():
+    text = parser_of_all().format_help()
+
+    shown = re.findall(r"^  (\w+(?: \w+)?) {2,}[A-Z].*\n +\$ feedline (.*)$", text, re.MULTILINE)
+    assert Counter(name for name, _ in shown) == Counter({name for name in pages() if name not in ("", "converge", *HIDDEN)})
+    for name, example in shown:
+        assert example.startswith(name)
+
+
+@pytest.mark.parametrize(("command", "kind"), kinds())
+def test_its_examples_can_be_typed(command, kind, tmp_path, monkeypatch):
+    """By names that the help shows."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("one", "two", "four-node0", "four-node1"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+    monkeypatch.setattr(OldName, "__call__", lambda *_: pytest.fail("an old name"))
+    examples = About.of(kind).examples
+
+    assert 1 <= len(examples) <= 5
+    for example in examples:
+        words = shlex.split(example, comments=True)
+        parsed(words[words.index("feedline") + 1 :])
+
+
+def test_an_abbreviation_may_not_mean_what_the_help_does_not_show(capsys):
+    for short in ("--f", "--fin", "--w"):
+        with pytest.raises(SystemExit):
+            parsed(["report", "run", short])
+        assert not re.search("--finish|--wait", capsys.readouterr().err)
+
+
+def test_an_abbreviation_of_an_old_name_still_works():
+    assert parsed(["compare", "--data", "photos", "--lim", "9"]).max_images == 9
