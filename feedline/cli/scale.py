@@ -97,7 +97,7 @@ def record(args: argparse.Namespace, folder: Path, new: bool) -> int:
     ranks = args.ranks or scale_runs.up_to(scale_runs.devices())
     unfinished = Unfinished(folder, fingerprint(args.program), [scale_runs.name_of(number) for number in ranks], args.force)
     with unfinished.resumable(new, named=args.output is not None):
-        runs, ended = scale_runs.record(folder, ranks, args.program, unfinished)
+        runs, ended = scale_runs.record(folder, ranks, args.program, unfinished, args.quiet)
         show(*from_runs(runs), args, folder)
     return ended
 

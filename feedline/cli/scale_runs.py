@@ -16,7 +16,7 @@ def name_of(ranks: int) -> str:
     return f"ranks{ranks}"
 
 
-def record(folder: Path, ranks: list[int], program: list[str], unfinished: Unfinished) -> tuple[list[Path], int]:
+def record(folder: Path, ranks: list[int], program: list[str], unfinished: Unfinished, quiet: bool = False) -> tuple[list[Path], int]:
     """Record the training with each number of ranks, the smallest first. What it prints goes to a file beside its run.
 
     Args:
@@ -34,7 +34,8 @@ def record(folder: Path, ranks: list[int], program: list[str], unfinished: Unfin
         if run.name in unfinished:
             done.append(run)
             continue
-        say(f"running {number} rank{'s' * (number > 1)}: {' '.join(program)}")
+        if not quiet:
+            say(f"running {number} rank{'s' * (number > 1)}: {' '.join(program)}")
         code = run_ranks(number, run, log, program)
         if code:
             said = f"with {number} rank{'s' * (number > 1)} the training ended with exit code {code}; end of {log}"

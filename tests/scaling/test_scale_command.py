@@ -26,6 +26,13 @@ def test_the_source_table_is_shown_with_its_flag_and_its_shape(capsys):
     assert max(map(len, said.splitlines())) <= 80
 
 
+def test_quiet_it_writes_and_prints_nothing(tmp_path, capsys):
+    assert main(["scale", "--throughput", TABLE, "-q", "-o", str(tmp_path / "out")]) == 0
+
+    assert capsys.readouterr() == ("", "")
+    assert (tmp_path / "out" / "scale.json").exists()
+
+
 def test_the_page_and_the_json_say_the_same(tmp_path, capsys):
     assert (
         main(

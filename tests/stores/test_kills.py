@@ -182,7 +182,7 @@ def test_a_store_whose_removal_was_killed_is_known_as_a_part_of_one(folder, pack
         with monkeypatch.context() as patched, pytest.raises(Killed):
             patched.setattr(os, "unlink", remove_some)
             pack(folder, store, "tar", shard_bytes=SHARD_BYTES, force=True)
-        with pytest.raises(OutputError, match="of unknown origin, this is other data: begin anew with -f"):
+        with pytest.raises(OutputError, match="of unknown origin, not of this data: start over with -f"):
             pack(folder, store, "tar", shard_bytes=SHARD_BYTES)
         assert pack(folder, store, "tar", shard_bytes=SHARD_BYTES, force=True).resumed_at == 0
 

@@ -108,7 +108,7 @@ class Database:
             self._read += len(batch)
             if self._read > self._limits.events:
                 raise TraceDamaged(
-                    f"{self.path} holds more than {self._limits.events:,} events: raise the limit with --max-events if there is memory for it"
+                    f"{self.path} holds more than {self._limits.events:,} events: raise the limit with --max-events if memory allows"
                 )
             if seen > self._most_rows:
                 raise TraceDamaged(f"{self.path}: its table {table} is cyclic, so the file is damaged: export it again ({EXPORT})")

@@ -38,6 +38,7 @@ class Plan:
     force: bool
     metric: str | None
     margin: float
+    quiet: bool = False
 
 
 def begin(plan: Plan) -> tuple[Unfinished, bool]:
@@ -91,7 +92,8 @@ def branch(plan: Plan, arm: str, seed: int, fix: str, unfinished: Unfinished) ->
     """
     run, log = plan.folder / name_of(arm, seed), plan.folder / f"{name_of(arm, seed)}.log"
     if run.name not in unfinished:
-        say(f"{arm}, seed {seed}{': ' + fix if fix else ''}")
+        if not plan.quiet:
+            say(f"{arm}, seed {seed}{': ' + fix if fix else ''}")
         if code := train(plan, run, log, seed, fix):
             return f"exit code {code}; end of {log}:\n{child.tail(log)}"
         unfinished.add(run.name)

@@ -73,7 +73,7 @@ class Verify:
         from feedline.cli.converge.verify_text import show
 
         console = Console(quiet=args.quiet)
-        plan = Plan(arms, program, args.checkpoint, args.seeds, args.ranks, args.output, args.force, args.metric, args.margin)
+        plan = Plan(arms, program, args.checkpoint, args.seeds, args.ranks, args.output, args.force, args.metric, args.margin, args.quiet)
         unfinished, new = begin(plan)
         with unfinished.resumable(new, named=True):
             trial = record(plan, unfinished)
