@@ -12,6 +12,7 @@ from feedline.cli.parser import About, OldName, Parser
 
 INTERNAL = {"--finish", "--wait"}  # feedline passes them to itself
 WIDTH = 100
+OUTPUTS = {"FILE", "FOLDER", "RUN", "STORE"}  # what a command makes
 
 
 def pages() -> dict[str, Parser]:
@@ -59,10 +60,24 @@ def test_its_examples_can_be_typed(command, kind, tmp_path, monkeypatch):
     monkeypatch.setattr(OldName, "__call__", lambda *_: pytest.fail("an old name"))
     examples = About.of(kind).examples
 
-    assert 1 <= len(examples) <= 5
+    assert 1 <= len(examples) <= 3
     for example in examples:
         words = shlex.split(example, comments=True)
         parsed(words[words.index("feedline") + 1 :])
+
+
+def test_an_option_of_several_commands_takes_the_same_in_all_of_them():
+    taken: dict[str, set[str]] = {}
+    for parser in pages().values():
+        for flag, action in parser._flags(shown=True).items():
+            taken.setdefault(flag, set()).add(str(action.metavar))
+
+    assert {flag: takes for flag, takes in taken.items() if len(takes) > 1} == {
+        "-o": OUTPUTS,
+        "--output": OUTPUTS,
+        "--batch-size": {"IMAGES", "SAMPLES"},
+        "--ranks": {"N", "N,N"},
+    }
 
 
 def test_an_abbreviation_may_not_mean_what_the_help_does_not_show(capsys):

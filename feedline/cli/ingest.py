@@ -25,10 +25,8 @@ class Ingest:
     Nsight Systems first has to export its report: nsys export --type sqlite report.nsys-rep
 
     Examples:
-        feedline ingest traces/rank*.json.gz
         feedline ingest traces/rank*.json.gz -o runs/eight
         feedline ingest a.json b.json --rank a.json=0 --rank b.json=1
-        feedline ingest report.sqlite
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:

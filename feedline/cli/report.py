@@ -49,9 +49,7 @@ class Report:
     Examples:
         feedline report runs/train-1121-0943
         feedline report runs/train-1121-0943 -o report.html    # or .json, .txt, .trace.json.gz
-        feedline report runs/train-1121-0943 --ceilings ceilings.json
         feedline report --by-rank /nodes/0/run /nodes/1/run
-        feedline report --by-rank s3://bucket/run --dask tcp://scheduler:8786
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:

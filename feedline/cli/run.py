@@ -31,7 +31,6 @@ class Run:
 
     Examples:
         feedline run train.py --epochs 3
-        feedline run -m mypackage.train --epochs 3
         feedline run -- torchrun --nproc-per-node 8 train.py    # any command that starts trainings
         torchrun --nproc-per-node 8 -m feedline run train.py
     """
