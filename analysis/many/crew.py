@@ -74,7 +74,7 @@ def dask(address: str, wait_s: float = 20.0) -> Iterator[Crew]:
     try:
         client = Client(address, timeout=wait_s, set_as_default=False)
     except (OSError, ValueError) as error:
-        raise WorkersLost(f"no Dask scheduler answers at {address} ({error or type(error).__name__}): check the address") from error
+        raise WorkersLost(f"no Dask scheduler responds at {address} ({error or type(error).__name__}): check the address") from error
     try:
         yield Crew(client.get_executor(pure=False), lambda value: client.scatter(value, broadcast=True))
     finally:

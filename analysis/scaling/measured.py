@@ -92,7 +92,7 @@ def point_of(runs: Sequence[Run]) -> Point:
     notes += _crowded(runs)
     where = ", ".join(str(run.path) for run in runs)
     if not found:
-        raise RunDamaged(f"{where}: no rank made a step: record the training with more steps, or name another run")
+        raise RunDamaged(f"{where}: no rank made a step: record the training with more steps, or give another run")
     if len(found) < size:
         missing = sorted(set(range(size)) - set(found))
         notes.append(f"{len(missing)} of {size} ranks are missing ({numbers(missing)}): taken to be as fast as the others")

@@ -103,4 +103,4 @@ def last_resort(error: Exception, words: list[str]) -> str:
     what = f"{type(error).__name__}: {one_line(error)}" if str(error) else type(error).__name__
     again = shlex.join(["feedline", *words])
     failed = "the run cannot be analysed" if words[0] in READ_RUNS else f"feedline {words[0]} failed"
-    return f"{failed} ({what}): please report it, with what FEEDLINE_TRACEBACK=1 {again} prints"
+    return f"{failed} ({what}): please report it, with the output of FEEDLINE_TRACEBACK=1 {again}"

@@ -57,7 +57,7 @@ def rates(rows: list[Row], comparison: Comparison) -> Markup | None:
     for index, row in enumerate(shown):
         y = index * ROW
         low, high = min(row.rates), max(row.rates)
-        said = f"{number(row.samples_per_s)} samples/s ({number(low)} to {number(high)}), {1000 * row.cpu_s:.2f} ms of CPU a sample"
+        said = f"{number(row.samples_per_s)} samples/s ({number(low)} to {number(high)}), {1000 * row.cpu_s:.2f} ms of CPU per sample"
         bar = tag("rect", class_="part cpu", x=0, y=y + 20, width=percent(row.samples_per_s / longest), height=BAR)
         middle = y + 20 + BAR / 2
         whisker = tag("line", class_="median", x1=percent(low / longest), x2=percent(high / longest), y1=middle, y2=middle)
@@ -75,7 +75,7 @@ def rates(rows: list[Row], comparison: Comparison) -> Markup | None:
 
 
 def costs(rows: list[Row]) -> Markup | None:
-    """CPU time of a sample: its steps side by side, and what the running loader spent beyond them."""
+    """CPU time per sample: its steps side by side, and what the running loader spent beyond them."""
     shown = [row for row in rows if row.name != SYNTHETIC]
     if not shown:
         return None

@@ -44,7 +44,7 @@ def add_output(
 
 
 def add_crew(group: Group) -> None:
-    """Add who does the reading: processes of this machine, or a Dask cluster."""
+    """Add the options that say where reading is done: in processes of this machine, or on a Dask cluster."""
     group.add_argument("--processes", type=at_least(1), metavar="N", help="number of processes on this machine (default: one per CPU)")
     group.add_argument(
         "--dask", metavar="ADDRESS", help="use the Dask cluster of this scheduler; its workers must see the same file system"

@@ -1,4 +1,4 @@
-"""Run somebody's script or module as Python would: ``__main__``, sys.argv, sys.path[0], exit code and traceback are as without us."""
+"""Run a user's script or module as Python would: ``__main__``, sys.argv, sys.path[0], exit code and traceback are as without us."""
 
 import builtins
 import importlib.machinery

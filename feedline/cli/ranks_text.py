@@ -1,4 +1,4 @@
-"""Many ranks in the terminal: the mean step over all, who was waited for, hosts, collectives."""
+"""Many ranks in the terminal: the mean step over all, stragglers, hosts, collectives."""
 
 from collections.abc import Iterator, Sequence
 
@@ -42,7 +42,7 @@ def show(many: Many, console: Console) -> None:
 
 
 def verdict(many: Many) -> str:
-    """Who makes the others wait, and what that costs: the last line on the screen."""
+    """Which rank the others wait for, and what that costs: the last line on the screen."""
     first = next((one for one in many.late if one.step_s), None)
     each = first.caused_s / max(1, len(many.ranks) - 1) if first else 0.0
     if first is None or each < LEAST * first.step_s:
@@ -86,7 +86,7 @@ def step(ranks: Sequence[RankCost]) -> Table:
 
 
 def late(many: Many) -> Table:
-    """Who made the others wait, and how long each of them waited on average."""
+    """The ranks that the others waited for, and how long each waited on average."""
     made = columns("rank", "host", "others waited", "each", "of step", gap=2)
     others = max(1, len(many.ranks) - 1)
     for one in many.late[:WORST]:

@@ -240,7 +240,7 @@ def finish(path: Path, wait_s: float) -> None:
 
 
 def ended(run: "Run") -> bool:
-    """Whether all ranks of a launch are there, and none goes on."""
+    """Whether all ranks of a launch are there, and have ended."""
     ranks = run.ranks.values()
     world = max(int(str(rank.manifest.place.get("world_size", 1))) for rank in ranks)
     return len(ranks) >= world and all(rank.manifest.state != "live" for rank in ranks)

@@ -89,7 +89,7 @@ def record(args: argparse.Namespace, folder: Path, new: bool) -> int:
     """Run the training with each number of ranks, and show the study. Returns the exit code of a training that failed.
 
     Raises:
-        Interrupted: Ctrl-C; the same command goes on from there.
+        Interrupted: Ctrl-C; the same command continues from there.
     """
     from feedline.cli import scale_runs
     from feedline.cli.unfinished import Unfinished, fingerprint

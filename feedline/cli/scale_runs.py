@@ -12,7 +12,7 @@ from feedline.profiler.printable import printable, say
 
 
 def name_of(ranks: int) -> str:
-    """Of the run with so many ranks."""
+    """Name of the run with this number of ranks."""
     return f"ranks{ranks}"
 
 

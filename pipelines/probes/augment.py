@@ -34,7 +34,7 @@ LARGEST_MEAN_DIFFERENCE = 12.0
 def probe(subject: Subject) -> Iterator[Ceiling]:
     """A ceiling for each operation and library, and for the whole recipe in each library; samples/s on one core, or on one GPU."""
     if not subject.images or subject.recipe is None:
-        yield ceiling("augment", "no transforms were given: name them with --data DIR --transforms module:name")
+        yield ceiling("augment", "no transforms given: use --data DIR --transforms MODULE:NAME")
         return
     images = [decoded(photo) for photo in subject.images[:IMAGES]]
     done: list[Operation] = []

@@ -109,7 +109,7 @@ def span_work(fd: int, size: int, way: Way, plan: Plan, readers: Readers) -> Wor
 
 def _by_file(subject: Subject, where: str, readers: Readers) -> Iterator[Ceiling]:
     if not subject.sample:
-        yield ceiling("read/files", "no data set was given: name it with --data")
+        yield ceiling("read/files", "no data set given: use --data DIR")
         return
     for group, photos in _by_size(subject.sample).items():
         paths = [photo.path for photo in photos]

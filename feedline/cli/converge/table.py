@@ -77,7 +77,7 @@ def check_ending(path: Path | None) -> None:
 
 
 def chosen(asked: list[str] | None, everything: bool) -> "list[Arm]":
-    """The arms to train, in the order of the table; without Muon where torch has none and nobody asked for it.
+    """The arms to train, in the order of the table; without Muon if torch has none, unless asked for.
 
     Raises:
         ScriptError: there is no such arm.
