@@ -55,6 +55,8 @@ def _describe(batch: Any) -> Batch:
             array_bytes += leaf.nbytes
             if not of_arrays and leaf.ndim:
                 of_arrays = leaf.shape[0]
+        elif not isinstance(leaf, type):
+            tensors += held_by(leaf)
     flags = 0
     if floats * 2 > total:
         flags |= Flag.FLOAT32
@@ -85,3 +87,20 @@ def _leaves(value: Any, found: list[Any]) -> list[Any]:
     else:
         found.append(value)
     return found
+
+
+def held_by(value: Any) -> int:
+    """Tensors in the attributes of an object, such as a batch of torch_geometric, and of the objects in them; LEAVES objects at most."""
+    tensors, met, left = 0, set[int](), [value]
+    while left and len(met) < LEAVES:
+        one = left.pop()
+        inside = getattr(one, "__dict__", None)
+        if not isinstance(inside, dict) or isinstance(one, type) or id(one) in met:
+            continue
+        met.add(id(one))
+        for part in _leaves(inside, []):
+            if isinstance(part, torch.Tensor):
+                tensors += 1
+            else:
+                left.append(part)
+    return tensors
