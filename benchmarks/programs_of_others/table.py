@@ -18,14 +18,14 @@ that makes them), forward, backward and optimizer. A `sitecustomize` that knows 
 - **Steps, samples**: the program's own, from its options, checked against its updates as the timers count them and, where it prints one
   line per step, against those; then what feedline says where it differs. `-`: the program has no count, as with a whole graph in each step.
   `unknown`: feedline says so, because no loader feeds the steps.
-- **Input**: its share of the step without the first, by the timers and by feedline, in two different runs on a machine with neighbours.
+- **Input**: its share of the step without the first, by the timers and by feedline, in two different runs.
 - **Verdict**: true, unknown (feedline says that it does not know), doubtful, or false. True: the timers see the share that feedline
   says, the cause is possible (no files where samples are in memory, no full CPUs where the program leaves them free), and the step is not
-  slower with the advised loader settings, where those were tried (`--try`; not here). False: the timers see the opposite, the cause is
-  impossible, the advice makes the step more than 5 % slower, or a share is above 100 %.
+  slower with the advised loader settings (`--try`). False: the timers see the opposite, the cause is impossible, the advice makes the step
+  more than 5 % slower, or a share is above 100 %.
 - **And then**: where the first finding names the neighbors, the next one, judged alike.
 
-    python benchmarks/programs_of_others/run.py --repositories FOLDER > docs/measured/programs-of-others.md
+    python benchmarks/programs_of_others/run.py --repositories FOLDER --try > docs/measured/programs-of-others.md
 
 """
 HEAD = "| program | steps | samples | input, by hand / feedline | first finding | verdict | and then |\n|---|---|---|---|---|---|---|"
@@ -46,14 +46,17 @@ def page(measured: Sequence[Measured]) -> str:
     lines = [
         TEXT + f"Python {platform.python_version()}, torch {torch.__version__}, {platform.system()}.\n",
         f"**{len(ran)} programs: steps and samples are right in {exact}, in {unknown} of which feedline says that the samples are unknown; "
-        f"the verdict is {kinds}.** In {len(beside)} the first finding names the neighbors, of which the machine had some all the time; "
-        f"the next finding, where there is one, is {after}.\n",
+        f"the verdict is {kinds}.**{_of_neighbors(len(beside), after)}\n",
         HEAD,
         *(row(one) for one in ran),
     ]
     if failed := [one for one in measured if one.problem]:
         lines += ["\nNot measured:\n", *(f"- {one.program.name}: {one.problem.splitlines()[0]}" for one in failed)]
     return "\n".join(lines)
+
+
+def _of_neighbors(number: int, after: str) -> str:
+    return f" In {number} the first finding names the neighbors; the next finding, where there is one, is {after}." if number else ""
 
 
 def row(one: Measured) -> str:

@@ -93,6 +93,7 @@ REINFORCEMENT = [
         "-m rl_zoo3.train --algo ppo --env CartPole-v1 -n 2048 --eval-freq -1 --log-folder out",
         ((160, 40960),),
         "8 rollouts of 256 steps, 20 epochs of one batch of 256 each",
+        input=("stable_baselines3.common.buffers:RolloutBuffer._get_samples", "stable_baselines3.common.policies:preprocess_obs"),
         needs=("rl_zoo3", "stable_baselines3"),
     ),
     Program(
