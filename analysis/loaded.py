@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from feedline.analysis import pipeline
 from feedline.analysis.build import gather_ranks
@@ -31,12 +31,16 @@ if TYPE_CHECKING:
 NAMED = 4  # trainings that an error names
 
 
-def frame(table: Table) -> "Callable[[Callable[[Any], pd.DataFrame]], cached_property[pd.DataFrame]]":
-    """A property that is worked out once, and documented by its table."""
+def frame(table: Table) -> "Callable[[Callable[[LoadedRun], pd.DataFrame]], property]":
+    """A property that is worked out once, and documented by its table: ``help`` shows no ``cached_property`` before Python 3.12."""
 
-    def documented(get: "Callable[[Any], pd.DataFrame]") -> "cached_property[pd.DataFrame]":
-        get.__doc__ = table.docstring()
-        return cached_property(get)
+    def documented(get: "Callable[[LoadedRun], pd.DataFrame]") -> property:
+        def kept(self: "LoadedRun") -> "pd.DataFrame":
+            if table.name not in self._frames:
+                self._frames[table.name] = get(self)
+            return self._frames[table.name]
+
+        return property(kept, doc=table.docstring())
 
     return documented
 
@@ -53,6 +57,7 @@ class LoadedRun:
 
     def __init__(self, run: Run, ceilings: Ceilings | None = None, notes: Callable[[], list[str]] = list) -> None:
         self._run, self._ceilings, self._notes = run, ceilings, notes
+        self._frames: dict[str, pd.DataFrame] = {}
 
     @property
     def name(self) -> str:

@@ -26,7 +26,7 @@ ALONE = "not comparable with other ranks: their records are missing, or clocks c
 COLLECTIVES = Table(
     "collectives",
     "One row per collective (or send, or receive) and rank, in order of rank and start. Rows of one collective share their number in "
-    "`collective`. Empty for a run of one process.",
+    "`collective`. Empty where none was recorded.",
     (
         RANK,
         Column("collective", "integer", "", "Number of the collective, the same on all ranks", "it could not be matched with other ranks'"),
