@@ -1,0 +1,58 @@
+"""Sphinx builds docs/ into site/: `scripts/docs`. Nothing is fetched: theme, fonts, scripts and the search index are files of the site."""
+
+import io
+from contextlib import redirect_stdout, suppress
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+import feedline
+from feedline.cli.commands import parsed
+
+project = "feedline"
+author = "the feedline developers"
+copyright = "the feedline developers. Apache-2.0"
+release = feedline.__version__
+
+root_doc = "index"
+exclude_patterns = ["README.md"]  # the list of pages for those who read them in the repository
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+
+myst_heading_anchors = 4  # headings have the anchors that GitHub gives them
+suppress_warnings = ["misc.highlighting_failure"]  # output of commands is no program
+
+autodoc_typehints = "description"
+autodoc_member_order = "bysource"
+python_use_unqualified_type_names = True
+
+html_theme = "furo"
+html_title = "feedline"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+html_theme_options = {"navigation_with_keys": True}
+pygments_style, pygments_dark_style = "friendly", "github-dark"
+
+
+class HelpOf(SphinxDirective):
+    """What ``feedline COMMAND --help`` prints."""
+
+    optional_arguments = 2
+
+    def run(self) -> list[nodes.Node]:
+        text = help_of(self.arguments)
+        return [nodes.literal_block(text, text, language="text")]
+
+
+def help_of(command: list[str]) -> str:
+    """The help of a command; of all commands where none is named."""
+    printed = io.StringIO()
+    with redirect_stdout(printed), suppress(SystemExit):
+        parsed([*command, "--help"])
+    return printed.getvalue().rstrip()
+
+
+def setup(app: Sphinx) -> None:
+    app.add_directive("help", HelpOf)
