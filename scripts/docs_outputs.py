@@ -30,7 +30,7 @@ PAGES = sorted((ROOT / "docs").rglob("*.md"))
 KEPT = ROOT / "runs" / "docs"
 COLUMNS = 80
 MADE_BY_SCRIPT = {"runs/demo": "scripts/demo"}
-REPORT_SIZE = (1200, 760)  # px, of the picture of an HTML report
+REPORT_SIZE = (960, 700)  # px, of the picture of an HTML report
 COLORS = 128  # of such a picture, so that it stays small
 BROWSER = "chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --force-device-scale-factor=1"
 

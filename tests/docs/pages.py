@@ -81,12 +81,16 @@ class Page:
             if token.type in ("fence", "code_block"):
                 yield Block(token.info.split(" ")[0] if token.type == "fence" else "", token.content, (token.map or [0])[0] + 1)
 
-    def command_lines(self) -> Iterator[list[str]]:
-        """Words of each line of a shell block, up to a pipe or a remark behind it."""
+    def shell_lines(self) -> Iterator[str]:
+        """Lines of shell blocks, without a remark behind them."""
         for block in self.blocks():
             if block.kind in SHELL:
                 for line in block.text.replace("\\\n", " ").splitlines():
-                    yield words(line)
+                    yield re.split(r"\s{2,}", line.strip().removeprefix("$ "))[0]
+
+    def command_lines(self) -> Iterator[list[str]]:
+        """Words of each line of a shell block, up to a pipe or a remark behind it."""
+        return map(words, self.shell_lines())
 
 
 @cache
@@ -101,7 +105,6 @@ def slug(heading: Token) -> str:
 
 def words(line: str) -> list[str]:
     """A line as a shell reads it; empty where it is none (output of a command, a diagram)."""
-    line = re.split(r"\s{2,}", line.strip().removeprefix("$ "))[0]
     try:
         found = shlex.split(line)
     except ValueError:
