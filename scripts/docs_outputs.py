@@ -87,17 +87,19 @@ def perform(command: str, colors: bool = False) -> str:
 
 
 def output(page: Page, command: str, colors: bool = False) -> str:
-    """What a command prints, its run folder made first. Raises CannotRun."""
+    """What a command prints, the runs that it reads made first. Raises CannotRun."""
+    made = [run for run in RUN.findall(command) if f"-o {run}" in command]
     for run in RUN.findall(command):
-        if not (ROOT / run).exists() and f"-o {run}" not in command:
+        if run not in made and not (ROOT / run).exists():
             output(page, page.makes(run))
-    kept = KEPT / f"{hashlib.sha256(f'{command} {colors}'.encode()).hexdigest()[:16]}.txt"
-    if kept.exists() and not command.startswith("feedline report"):
+    kept = KEPT / f"{hashlib.sha256(command.encode()).hexdigest()[:16]}.txt"
+    if made and kept.exists():
         return kept.read_text()
-    again = f"-o {run}" in command and (ROOT / run).exists() if (run := next(iter(RUN.findall(command)), "")) else False
+    again = any((ROOT / run).exists() for run in made)
     printed = perform(command.replace(" -o ", " -f -o ", 1) if again else command, colors)
-    KEPT.mkdir(parents=True, exist_ok=True)
-    kept.write_text(printed)
+    if made:
+        KEPT.mkdir(parents=True, exist_ok=True)
+        kept.write_text(printed)
     return printed
 
 

@@ -1,6 +1,7 @@
 """Outputs on the pages are put there by `scripts/docs --record`, and can be made again from what their page says."""
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -23,8 +24,6 @@ PRINTED = "x · 3 s\nMean step\nwait 1\nsum 2\nmore\n  Fix  do it\nGain 3\n"
 def module() -> ModuleType:
     spec = importlib.util.spec_from_file_location("docs_outputs", ROOT / "scripts" / "docs_outputs.py")
     made = importlib.util.module_from_spec(spec)
-    import sys
-
     sys.modules[spec.name] = made
     spec.loader.exec_module(made)
     return made
