@@ -107,8 +107,8 @@ def test_stored_runs_are_small_and_name_no_place():
     assert [(path, found[0]) for path in files if (found := PRIVATE.search(texts(path)))] == []
 
 
-def test_every_stored_report_is_compared():
+def test_nothing_is_stored_that_is_not_compared():
     kinds = [*STORED, *(f"command-{name}" for name in COMMANDS), *(named(f"made up: {kind}") for kind in MADE), *map(named, REAL)]
 
-    assert {path.name.split(".")[0] for path in EXPECTED.iterdir()} == set(kinds)
+    assert {path.name.split(".")[0] for path in EXPECTED.iterdir()} <= set(kinds)
     assert {path.name for path in RUNS.iterdir()} == set(STORED)
