@@ -1,6 +1,5 @@
 """What is decided goes by ids and values: with every message as "x", findings, figures, exit codes and what is shown stay the same."""
 
-import dataclasses
 import json
 import re
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from advisor.made_up import run as recorded
 from communication.made_up import MB, Training, always, train
+from explain.test_next_limit import RUN as LIMITED
 from hypothesis import given, settings
 from ids.rewriting import all_x, dataclasses_of_analysis, from_now_on, words_of
 from reports import made_up
@@ -21,19 +21,24 @@ from scaling.conftest import synthetic as synthetic
 from traces.kineto_made import kineto
 
 from feedline.analysis import build as of_runs
+from feedline.analysis.comm.model import Prediction
 from feedline.analysis.comm.summary import compare
 from feedline.analysis.convergence.advise import advise
 from feedline.analysis.convergence.summary import summarise
 from feedline.analysis.diagnose import diagnose
+from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.many import crew
 from feedline.analysis.model import Hook, Report
+from feedline.analysis.next_limit import within
 from feedline.analysis.reports import of_convergence, terminal, words
 from feedline.analysis.reports.figures.roofline import role
 from feedline.analysis.reports.html_report import render
 from feedline.analysis.reports.json_report import plain
+from feedline.analysis.roofline import roofline
 from feedline.analysis.scaling.measured import point_of
 from feedline.analysis.scaling.study import study
 from feedline.analysis.traces import report as of_traces
+from feedline.analysis.traces.budget import Budget
 from feedline.cli import main
 from feedline.profiler import reasons
 from feedline.profiler.store.layout import rank_folder
@@ -136,8 +141,19 @@ def test_a_run_has_the_same_report_whatever_its_words(run):
     usual, blank = same(lambda: of_runs.build(Run.open(run)))
 
     assert [hook.name for hook in words.refused_that_matter(usual.hooks)] == [*sorted(REASONS - words.NO_LOSS), "cv2"]
-    assert usual.comm.what_if[1].id == "no_late_rank" and any(map(words.is_usual, usual.notes))
+    assert usual.comm.what_if[1].id == "rank_on_time" and any(map(words.is_usual, usual.notes))
     assert shown(usual) == shown(blank)
+
+
+def test_a_cost_is_capped_at_the_same_limit_whatever_its_name():
+    def capped():
+        limits, mean_s = roofline(LIMITED), LIMITED.step.mean_s
+        return limits, *within([Finding("too_few_workers", Severity.HIGH, "it is so", cost_s=0.9 * mean_s)], limits, mean_s)
+
+    (limits, finding), (_, blank) = same(capped)
+
+    assert (limits.nearest_id, limits.next_id) == ("workers", "all_cpus")
+    assert finding.cost_s == blank.cost_s < 0.3 * LIMITED.step.mean_s
 
 
 def test_traces_have_the_same_report_whatever_its_words(traces):
@@ -225,8 +241,8 @@ def test_a_run_recorded_before_hooks_had_reasons_hides_the_same():
 
 
 def test_what_is_rewritten_is_there():
-    rewritten = {cls.__name__: words_of(cls) for cls in dataclasses_of_analysis()}
+    rewritten = {cls: words_of(cls) for cls in dataclasses_of_analysis()}
 
-    assert {"Evidence": ["what"], "Hook": ["why"], "Prediction": ["what", "why"], "Budget": ["notes"]}.items() <= rewritten.items()
-    assert rewritten["Finding"] == ["says", "fix", "disproof"] and "notes" in rewritten["Report"]
-    assert all(dataclasses.is_dataclass(cls) for cls in dataclasses_of_analysis())
+    assert (rewritten[Evidence], rewritten[Hook], rewritten[Prediction]) == (["what"], ["why"], ["what", "why"])
+    assert rewritten[Finding] == ["says", "fix", "disproof"]
+    assert "notes" in rewritten[Report] and rewritten[Budget] == ["notes"]
