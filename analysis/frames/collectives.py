@@ -58,7 +58,7 @@ def _parts(ranks: Mapping[int, Gathered], found: Sequence[Collectives]) -> list[
     matched = match(found)
     alignment = align(found, matched)
     met, place = meet(matched, alignment), columns(found, matched)
-    parts = []
+    parts: list[Rows] = []
     for one in found:
         column = place[one.rank]
         cut = partition(one, column, matched, met, alignment.bound)

@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 
-import feedline
 from feedline.analysis.frames.collectives import COLLECTIVES
+from feedline.analysis.loaded import LoadedRun
+from feedline.profiler.store.read import Run
 
 KIND = ["operation", "bytes", "group_size", "backend"]
 
 
 @pytest.fixture(scope="module")
 def run(two):
-    return feedline.load(two[0].run)
+    return LoadedRun(Run.open(two[0].run))  # all of its trainings as one
 
 
 def test_collectives_are_those_of_the_report(run):

@@ -30,8 +30,7 @@ def test_a_run_shows_its_verdict(mine):
     run = feedline.load(str(mine))
 
     assert run.report.verdict in repr(run) and repr(run).startswith("<feedline run mine · ")
-    assert run._repr_html_().startswith("<iframe ")
-    assert html.escape(run.report.verdict) in html.unescape(run._repr_html_())
+    assert run._repr_html_().startswith("<iframe ") and html.escape(run.to_html()) in run._repr_html_()
 
 
 def test_the_html_report_is_returned_or_written(mine, tmp_path):
@@ -142,7 +141,7 @@ def test_traces_have_a_report_and_findings_and_refuse_frames_of_records(tmp_path
 
     assert set(run.report.ranks) == {"0", "1"} and run.report.traces is not None
     assert run.findings["cause"].tolist() == [finding.cause for finding in run.report.findings] != []
-    assert run.report.verdict in repr(run) and run.report.verdict in html.unescape(run.to_html())
+    assert run.report.verdict in repr(run) and 'id="traces"' in run.to_html()
     for name in ("steps", "samples", "collectives", "gauges", "stages"):
         with pytest.raises(feedline.FeedlineError, match=r"holds traces that another tool made: .* Use \.report"):
             getattr(run, name)
