@@ -33,8 +33,8 @@ STEPS = Table(
             "number",
             "steps",
             "How many steps of the run this one stands for: 1, or more where most steps were only counted (short steps, long runs). "
-            "A mean is then `numpy.average(..., weights=stands_for)`, and `wall_s` of such a step holds what recording it cost "
-            "(`run.report.step.sampled.recording_s`). They sum to `run.report.throughput.steps`",
+            "Use it as the weight of a mean; it sums to `run.report.throughput.steps`. Where steps were only counted, `wall_s` of the "
+            "others includes what recording them cost (`run.report.step.sampled.recording_s`), which the report's means leave out",
         ),
         Column("<stage>_s", "number", "s", 'Time in this stage: wait_s, forward_s, ...; mixup_s for your `feedline.stage("mixup")`'),
     ),

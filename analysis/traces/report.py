@@ -152,8 +152,8 @@ def _rank(one: RankTrace, budget: Budget, between: Between | None, number: int) 
         stages={name: float(part.mean()) / 1e9 for name, part in budget.parts.items() if len(part)},
         state="finished",
         comm=between.parts.get(number) if between else None,
-        gpu=RankGpu(**{name: getattr(one.gpu, name) for name in GPU}, reasons=one.gpu.reasons),
-        input=RankInput(**{name: getattr(one.input, name) for name in INPUT}, reasons=one.input.reasons),
+        gpu=RankGpu(**{name: getattr(one.gpu, name) for name in (*GPU, "reasons")}),
+        input=RankInput(**{name: getattr(one.input, name) for name in (*INPUT, "reasons")}),
         budget=budget.shares,
     )
 

@@ -58,15 +58,13 @@ def test_a_step_stands_for_those_that_were_only_counted(short):
     run = feedline.load(short)
     steps, report = run.steps, run.report
     counted = steps[steps["in_mean"]]
-    stages = np.average(counted[run.stages], weights=counted["stands_for"], axis=0)
 
     assert len(steps) == report.throughput.steps_in_detail < SHORT_STEPS
     assert steps["stands_for"].sum() == pytest.approx(report.throughput.steps) == SHORT_STEPS
     assert steps["step"].is_unique and steps["step"].max() < SHORT_STEPS
     assert (steps["step"] - np.arange(len(steps))).max() > 0, "numbers go on over the steps that were only counted"
-    mean = np.average(counted["wall_s"], weights=counted["stands_for"])
-    assert mean == pytest.approx(stages.sum())
-    assert mean - report.step.sampled.recording_s == pytest.approx(report.step.mean_s, rel=0.5), "other steps than those recorded"
+    assert counted["stands_for"].sum() == pytest.approx(report.step.sampled.counted + len(counted))
+    assert (steps["stands_for"] > 1).sum() == report.step.sampled.recorded
 
 
 def test_gauges_are_those_of_the_report(short):
