@@ -30,7 +30,7 @@ class Ingest:
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("file", nargs="+", metavar="FILE", help="trace: a path or, for JSON, also an address such as s3://...")
+        parser.add_argument("file", nargs="+", metavar="FILE", help="trace: a path or, for JSON, also an s3:// or other fsspec address")
         reading = parser.add_argument_group("reading")
         reading.add_argument(
             "--rank", action="append", default=[], metavar="FILE=N", help="rank of a trace that does not contain it; may be repeated"

@@ -47,7 +47,7 @@ def test_what_is_found_is_told_in_order():
         "no mistake found",
         "optimisation deficit",
         "critical batch",
-        "lr_rule=noise:8",
+        "lr_rule=noise:batch_factor=8",
         "must beat",
         "feedline converge verify",
         "Time to train loss",
