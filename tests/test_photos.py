@@ -199,7 +199,7 @@ def test_a_limit_is_filled_with_usable_images(root):
         (lambda folder: folder.write_text(""), "is a file"),
         (lambda folder: folder.mkdir(), "has no images"),
         (lambda folder: (folder / "a").mkdir(parents=True), "has no images"),
-        (lambda folder: (folder.mkdir(), (folder / "a.jpg").touch()), "no image that can be used (.*a.jpg: the file is empty)"),
+        (lambda folder: (folder.mkdir(), (folder / "a.jpg").touch()), "no usable image (.*a.jpg: the file is empty)"),
     ],
 )
 def test_a_folder_without_a_usable_image_is_an_error_with_the_way_out(make, says, tmp_path):

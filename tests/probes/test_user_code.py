@@ -152,8 +152,8 @@ def test_a_class_that_needs_arguments_is_told_to_be_wrapped(mine):
 
 
 def test_what_is_no_model_is_said(mine):
-    assert "gives a int, not an nn.Module" in said(load_model, "mine:number")
-    assert "gives a Compose, not an nn.Module" in said(load_model, "mine:make_pipeline")
+    assert "returns a int, not an nn.Module" in said(load_model, "mine:number")
+    assert "returns a Compose, not an nn.Module" in said(load_model, "mine:make_pipeline")
 
 
 def test_a_list_of_transforms_is_told_to_be_composed(mine):

@@ -193,7 +193,7 @@ def test_an_unfinished_pack_does_not_go_on_with_other_data(folder, tmp_path):
     inside.mkdir(parents=True)
     (inside / "1.jpg").write_bytes(next(folder.rglob("*.jpg")).read_bytes())
 
-    with pytest.raises(OutputError, match="holds an unfinished pack of .* as tar, this is other data: begin anew with -f"):
+    with pytest.raises(OutputError, match="holds an unfinished pack of .* as tar, not of this data: start over with -f"):
         pack(tmp_path / "other", tmp_path / "store", "tar")
     assert pack(tmp_path / "other", tmp_path / "store", "lmdb", force=True).samples == 1
     assert sorted(path.name for path in (tmp_path / "store").iterdir()) == [

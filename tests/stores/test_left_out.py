@@ -89,7 +89,7 @@ def test_the_folder_as_a_store_leaves_out_the_same(bad, tmp_path):
 
 
 def test_refusing_ends_at_the_first_bad_file_and_names_it(bad, tmp_path):
-    with pytest.raises(DataError, match="cat/empty.jpg cannot be packed: zero bytes"):
+    with pytest.raises(DataError, match="cat/empty.jpg cannot be packed .zero bytes"):
         pack(bad, tmp_path / "store", "tar", unreadable="refuse")
 
 
@@ -225,5 +225,5 @@ def test_a_truncated_jpeg_is_left_out_by_name_and_strictly_refused(folder, tmp_p
 
     says = f"the file ends too early, after {len(whole) * 3 // 4:,} bytes: copy it again from where it came"
     assert {entry.path: entry.says for entry in done.left_out} == {"cat/cut.jpg": says}
-    with pytest.raises(DataError, match="cat/cut.jpg cannot be packed: the file ends too early"):
+    with pytest.raises(DataError, match="cat/cut.jpg cannot be packed .the file ends too early"):
         pack(root, tmp_path / "strict", "tar", unreadable="refuse")

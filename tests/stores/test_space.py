@@ -41,7 +41,7 @@ def test_a_data_set_larger_than_the_disk_is_refused_before_anything_is_written(k
 def test_a_disk_that_fills_up_meanwhile_says_so_and_the_pack_goes_on_later(kind, folder, small_disk, monkeypatch):
     monkeypatch.setattr("feedline.pipelines.stores.shards.BUFFER_BYTES", 4096)
 
-    with pytest.raises(OutputError, match="the disk is full: make space, and the same command goes on where it stopped"):
+    with pytest.raises(OutputError, match="the disk is full: free some space; the same command then continues where it stopped"):
         pack(folder, small_disk / "store", kind, progress=lambda progress: fill(small_disk, 65536) if progress.done == 2 else None)
     (small_disk / "filler").unlink()
 

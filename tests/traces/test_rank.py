@@ -71,5 +71,5 @@ def test_a_trace_alone_without_a_rank_is_rank_0_and_that_is_said():
 
 
 def test_one_of_several_without_a_rank_is_an_error():
-    with pytest.raises(RankCollision, match="b.json does not say its rank"):
+    with pytest.raises(RankCollision, match="b.json does not contain its rank"):
         assign([("rank0.json", NOBODY), ("b.json", NOBODY)])

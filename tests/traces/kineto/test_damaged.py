@@ -107,7 +107,7 @@ def test_a_damaged_archive_keeps_what_came_before(tmp_path):
         (b"", "no list `traceEvents`"),
         (b"hello", "neither JSON nor"),
         (b"\x89PNG\r\n", "neither JSON nor"),
-        (b"PK\x03\x04 and more", "packed as zip"),
+        (b"PK\x03\x04 and more", "compressed with zip"),
         (b"{}", "no list `traceEvents`"),
         (b'{"traceEvents": {}}', "no list `traceEvents`"),
         (b'{"nested": {"traceEvents": [{"ph": "X", "ts": 1}]}}', "no list `traceEvents`"),
