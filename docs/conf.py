@@ -1,7 +1,9 @@
 """Sphinx builds docs/ into site/: `scripts/docs`. Nothing is fetched: theme, fonts, scripts and the search index are files of the site."""
 
 import io
+import re
 from contextlib import redirect_stdout, suppress
+from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -54,5 +56,22 @@ def help_of(command: list[str]) -> str:
     return printed.getvalue().rstrip()
 
 
+def leading_out(app: Sphinx, name: str, source: list[str]) -> None:
+    """Pages of the repository that are none of the site can be had as files: MyST calls that ``path:``."""
+
+    def link(found: "re.Match[str]") -> str:
+        target = (Path(app.srcdir, name).parent / found[1]).resolve()
+        return found[0] if target.is_relative_to(app.srcdir) else f"](path:{found[1]})"
+
+    source[0] = re.sub(r"\]\(((?:\.\./)+[^)#]+\.md)\)", link, source[0])
+
+
+def without_substitutions(app: Sphinx, what: str, name: str, of: object, options: object, lines: list[str]) -> None:
+    """|g| in a docstring is a norm."""
+    lines[:] = [line.replace("|", r"\|") for line in lines]
+
+
 def setup(app: Sphinx) -> None:
     app.add_directive("help", HelpOf)
+    app.connect("source-read", leading_out)
+    app.connect("autodoc-process-docstring", without_substitutions)

@@ -47,7 +47,7 @@ def check(line: list[str]) -> None:
             assert (ROOT / word).exists(), f"there is no {word}"
             if word.endswith(".py") and "pytest" not in line:
                 check_options(word, line[number + 1 :])
-        if extras := re.fullmatch(r"(?:\.|feedline)\[([\w,]+)\]", word):
+        if extras := re.fullmatch(r"(?:\.|feedline)\[([\w,-]+)\]", word):
             assert set(extras[1].split(",")) <= known_extras(), f"setup.cfg has no such extra: {word}"
 
 

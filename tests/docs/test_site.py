@@ -9,10 +9,12 @@ import pytest
 from docs.pages import ROOT
 from reports.browser import Browser
 from reports.conftest import browser as browser
+from selenium.webdriver.support.ui import WebDriverWait
 
 pytestmark = pytest.mark.long
 
 FETCHED = re.compile(r"""<(?:script|link|img|source|iframe)[^>]+(?:src|href)=["'](?:https?:)?//[^"']+""")
+BACKGROUND = "return getComputedStyle(document.body).backgroundColor"
 OPENED = [
     "index",
     "jobs/slow-input",
@@ -64,9 +66,8 @@ def test_pages_fit_the_window_and_have_its_colors(site: Path, browser: Browser, 
         browser.driver.get_log("browser")
         browser.driver.get_log("performance")
         browser.driver.get((site / f"{name}.html").as_uri())
-        light = browser.js(
-            "const c = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number); return c[0] + c[1] + c[2] > 384"
-        )
+        WebDriverWait(browser.driver, 20).until(lambda _: browser.js(BACKGROUND) != "rgba(0, 0, 0, 0)", f"{name} has no styles")
+        light = sum(map(int, re.findall(r"\d+", browser.js(BACKGROUND))[:3])) > 384
 
         assert browser.js("return document.documentElement.scrollWidth") <= width, name
         assert light == (scheme == "light"), name
