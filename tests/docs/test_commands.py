@@ -142,3 +142,9 @@ def test_the_page_of_commands_has_all_of_them():
     shown = re.findall(r"^```\{help\} (.+)$", (ROOT / "docs" / "commands.md").read_text(), re.MULTILINE)
 
     assert sorted(tuple(words.split()) for words in shown) == sorted(every_command())
+
+
+def test_the_pages_have_command_lines_that_are_looked_at():
+    lines = [line for path in PATHS for line in page(path).command_lines() if line[:1] == ["feedline"]]
+
+    assert len(lines) > 40
