@@ -42,7 +42,7 @@ class Column:
         """Unit, meaning and when it is missing, in one line."""
         unit = f" [{self.unit}]" if self.unit else ""
         missing = f". Missing: {self.missing}" if self.missing else ""
-        return f"{self.name}{unit}: {self.meaning}{missing}."
+        return f"{self.name}{unit}: {self.meaning}{missing}".removesuffix(".") + "."
 
 
 @dataclass(frozen=True)
