@@ -19,7 +19,6 @@ APART = set(LAYERS[2])  # of one height, and none imports another
 NEVER = {"feedline.analysis": {"torch", "nvidia", "torchvision"}}
 #: Modules that import each other, inside functions too. To be opened: no line comes in, and those that are opened go out.
 CIRCLES = [
-    {"feedline.cli.commands", "feedline.cli.converge"},
     {"feedline.cli.report", "feedline.cli.report_parts"},
     {f"feedline.profiler.follow.{name}" for name in ("asked", "noticing", "processes", "reporting", "start")},
     {f"feedline.profiler.store.{name}" for name in ("parts", "read", "trainings")},

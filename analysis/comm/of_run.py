@@ -170,4 +170,4 @@ def _groups(main: Process, records: Records) -> tuple[list[Group], IntArray]:
 def unseen_of(rank: Rank) -> list[str]:
     """Whose communication was not recorded on this rank, and why, whether it recorded other or not."""
     hooks = [hook for hook in rank.manifest.hooks if not hook["attached"]]
-    return [f"{hook['name']}: {hook['why']}" for hook in hooks if hook["name"] == TAP or hook["reason"] == OTHER_LIBRARY]
+    return [f"{hook['name']}: {hook['why']}" for hook in hooks if hook["name"] == TAP or hook.get("reason") == OTHER_LIBRARY]

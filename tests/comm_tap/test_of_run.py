@@ -9,6 +9,7 @@ from feedline.analysis.comm.collectives import PHASES
 from feedline.analysis.comm.of_run import clock_of, collectives_of
 from feedline.analysis.gather import Gathered
 from feedline.profiler.events import Stage
+from feedline.profiler.reasons import OTHER_LIBRARY
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.read import Rank
@@ -98,7 +99,7 @@ def test_evaluation_and_forgotten_windows_are_in_no_step(tmp_path):
 
 def test_a_hook_that_could_not_attach_is_named(tmp_path):
     hooks = [
-        {"name": "communication by Horovod", "attached": False, "why": "not seen"},
+        {"name": "communication by Horovod", "attached": False, "why": "not seen", "reason": OTHER_LIBRARY},
         {"name": "DALI", "attached": False, "why": "something else"},
         {"name": "clocks", "attached": False, "why": "rank 0 did not answer"},
     ]
@@ -108,7 +109,7 @@ def test_a_hook_that_could_not_attach_is_named(tmp_path):
 
 
 def test_a_library_that_no_tap_sees_is_named_with_the_time_that_no_stage_explains(tmp_path):
-    hooks = [{"name": "communication by Horovod", "attached": False, "why": "not seen"}]
+    hooks = [{"name": "communication by Horovod", "attached": False, "why": "not seen", "reason": OTHER_LIBRARY}]
     ranks = {1: rank_of(step(step(MadeUp(), 100), 200), tmp_path, hooks), 2: rank_of(step(MadeUp(), 100), tmp_path)}
     gathered = {number: Gathered.of(rank) for number, rank in ranks.items()}
     notes = []

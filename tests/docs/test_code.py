@@ -76,7 +76,7 @@ def test_the_gate_for_ci_fails_what_it_should(healthy, tmp_path):
 
 
 def test_the_throughputs_on_the_page_about_scaling_give_a_prediction(capsys):
-    lines = [line for line in page(ROOT / "docs" / "scaling.md").command_lines() if line[:3] == ["feedline", "scale", "--table"]]
+    lines = [line for line in page(ROOT / "docs" / "scaling.md").command_lines() if line[:3] == ["feedline", "scale", "--throughput"]]
 
     assert main(lines[0][1:]) == 0
     assert "8 ranks" in capsys.readouterr().out

@@ -121,7 +121,7 @@ def test_a_worker_that_was_cut_leaves_the_training_whole(killed, tmp_path):
 
     assert isinstance(seen, Report)
     assert seen.throughput.steps == UPDATES
-    assert any(worker.name in note and "left out" in note for note in seen.notes)
+    assert any(worker.name in note and "skipped" in note for note in seen.notes)
 
 
 def test_steps_before_the_cut_are_still_there(killed, tmp_path):

@@ -26,7 +26,7 @@ def wait_for(happened: Callable[[], bool], seconds: float = 60) -> None:
 
 def recorded_samples(run: Path) -> int:
     """Samples in the batches that workers wrote down."""
-    return sum(int(worker.batches["extra"].sum()) for worker in Run.open(run).ranks[0].processes if worker.is_worker)
+    return sum(int(worker.batches["samples"].sum()) for worker in Run.open(run).ranks[0].processes if worker.is_worker)
 
 
 def check_updates(report: dict, logged: int) -> None:

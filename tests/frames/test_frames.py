@@ -8,7 +8,7 @@ import feedline
 from feedline.analysis.frames import FRAMES
 from feedline.analysis.frames.steps import column_of
 from feedline.analysis.loaded import LoadedRun
-from feedline.analysis.model import SAMPLE_STAGES
+from feedline.analysis.stages import SAMPLE_STAGES
 
 PARTS = [f"{stage}_s" for stage in SAMPLE_STAGES if stage not in ("collate", "transport")]
 

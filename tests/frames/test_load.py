@@ -40,7 +40,7 @@ def test_the_html_report_is_returned_or_written(mine, tmp_path):
     assert text is not None and text.startswith("<!doctype html>")
     assert run.to_html(tmp_path / "report.html") is None
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == text
-    with pytest.raises(OutputError, match=r"exists already: pass another path, or overwrite=True to replace it$"):
+    with pytest.raises(OutputError, match=r"already exists: pass another path, or overwrite=True to replace it$"):
         run.to_html(tmp_path / "report.html")
     run.to_html(str(tmp_path / "report.html"), overwrite=True)
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = "feedline", "profiler", "analysis", "pipelines", "convergence"
 #: Private, and not torch's: Python's, other libraries', and what feedline hangs on objects itself.
 OTHERS = {"_asdict", "_replace", "_fields", "_exit", "_getframe", "_current_frames", "_args_from_interpreter_flags", "_processes", "_C"} | {
-    "_feedline", "_exif", "_mmap", "_shutdown"
+    "_ActionsContainer", "_get_option_tuples", "_feedline", "_exif", "_mmap", "_shutdown"
 }  # fmt: skip
 LISTED = {name for private in PRIVATE for name in private.names.split()}
 

@@ -130,7 +130,7 @@ CASES = {
         lambda table: table.set_column(1, "start", table["start"].cast(pa.float64())),
         "column start holds double",
     ),
-    "a column that is there twice": (lambda table: table.append_column("wall", table["wall"]), "column wall is there twice"),
+    "a column that is there twice": (lambda table: table.append_column("wall", table["wall"]), "column wall is duplicated"),
     "a null": (
         lambda table: table.set_column(2, "wall", pa.array([None, *table["wall"].to_pylist()[1:]], pa.int64())),
         "column wall has nulls",

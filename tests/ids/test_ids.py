@@ -95,7 +95,7 @@ def test_rules_find_the_same_whatever_their_words(facts):
 def test_replays_answer_the_same_questions_whatever_their_words(plan):
     def found():
         compared = compare(train(plan).ranks, None, SAMPLES)
-        total = sum(value or 0.0 for value in compared.parts[0].values()) * 1e3
+        total = sum(value or 0.0 for value in vars(compared.parts[0]).values()) * 1e3
         facts = made_up_facts(stages={"forward": total * 0.3, "backward": total * 0.6, "optimizer": total * 0.05})
         facts = replace(facts, comm=compared.communication, comm_parts=compared.parts)
         return compared.communication, diagnose(facts)

@@ -56,6 +56,7 @@ def write(tmp_path, monkeypatch):
     """Writes modules into the working folder; they are forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    sys.modules.pop("mine", None)  # of another test
     before = set(sys.modules)
 
     def file(name: str, text: str) -> None:

@@ -111,7 +111,7 @@ def test_the_log_of_a_training_that_fails_is_shown_harmlessly(tmp_path: Path) ->
 
     assert code == 1
     check(said)
-    assert r"out\x1b]0;owned\x07/ranks1.log ends with:" in said
+    assert r"end of out\x1b]0;owned\x07/ranks1.log:" in said
     assert f"fails.pyn{ESCAPED}" in one_line(said)
 
 
@@ -222,7 +222,7 @@ def test_lines_that_belong_to_an_error_stay_lines(tmp_path: Path) -> None:
     (_, fix), (_, arms) = each([["run", "--fix", "local_sgd=4", "train.py"], ["converge", "table", "--arms", "?"]], folder=tmp_path)
 
     assert "\r\n  A   " in arms
-    assert "write it into the program:\r\n\r\nfrom feedline.convergence" in fix
+    assert "add it to the program:\r\n\r\nfrom feedline.convergence" in fix
     assert r"\n" not in arms
 
 
