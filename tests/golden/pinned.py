@@ -3,6 +3,7 @@
 import difflib
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -15,6 +16,7 @@ REL, ABS = 1e-9, 1e-12  # of sums in another order, on another CPU
 SHOWN = 30  # differences in a message
 ROWS = 10  # of a table, from which on it is stored by columns
 AGAIN = "If this was meant: `python -m pytest tests/golden --regenerate`, then look at `git diff tests/golden/expected`."
+VERSION = re.compile(r"\b(feedline|python) \d[\w.+]*")  # of those that make the report, which is no part of what it says
 #: Strings that programs read. All others are for people, and may change without a number.
 IDS = frozenset(("backend", "boundary", "cause", "kind", "part", "phase", "role", "severity", "stage", "state", "unit", "where"))
 
@@ -46,7 +48,7 @@ class Pinned:
         Args:
             name: of the report and of what shows it: ``ranks.terminal``.
         """
-        path = self.folder / f"{name}.txt"
+        path, text = self.folder / f"{name}.txt", VERSION.sub(r"\1 X", text)
         before = path.read_text(encoding="utf-8") if path.exists() else ""
         changed = difflib.unified_diff(before.splitlines(), text.splitlines(), "before", "now", lineterm="", n=1)
         self._settle(path, text != before, text, lambda: [f"{name} reads differently:", *islice(changed, 4 * SHOWN)])
