@@ -1,5 +1,6 @@
 """Parts of the report as text: tables, lists, and the words above them. ``terminal`` puts them into an order."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import RenderableType
@@ -59,7 +60,7 @@ def _name(stage: str) -> Text:
 
 def step_table(step: StepSummary, width: int) -> RenderableType:
     """The stages of the mean step, with their shares and bars."""
-    total = sum(step.stages.values())
+    total = math.fsum(step.stages.values())
     scale = Scale.column(max(total, step.mean_s))
     figures = {stage: (scale(time), share(time / total) if total > 0 else BLANK) for stage, time in step.stages.items()}
     names = max([len("stage"), *(min(NAME, len(stage)) for stage in step.stages)])
