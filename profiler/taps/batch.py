@@ -55,7 +55,7 @@ def _describe(batch: Any) -> Batch:
             array_bytes += leaf.nbytes
             if not of_arrays and leaf.ndim:
                 of_arrays = leaf.shape[0]
-        elif not isinstance(leaf, type):
+        elif hasattr(leaf, "__dict__"):  # numbers and texts have none
             tensors += held_by(leaf)
     flags = 0
     if floats * 2 > total:

@@ -63,3 +63,16 @@ def test_of_a_batch_whose_parts_raise_nothing_is_known():
             raise RuntimeError("gone")
 
     assert describe([IMAGES, Exotic()]) == Batch(0, 0, 0)
+
+
+class Graphs:
+    """A batch that is an object, and holds itself."""
+
+    def __init__(self) -> None:
+        self.x, self.of = torch.ones(2), {"edges": [torch.ones(3)]}
+        self.inner = self
+
+
+def test_tensors_in_the_attributes_of_an_object_are_counted_each_once():
+    assert describe(Graphs()).tensors == 2
+    assert describe([1, "a cat", Graphs()]).tensors == 2
