@@ -4,7 +4,7 @@ import shlex
 
 from feedline.analysis import cpu_use, next_limit
 from feedline.analysis.comm.model import Communication, LateRank, Prediction, RankParts
-from feedline.analysis.finding import Finding, Severity, interval
+from feedline.analysis.finding import BEFORE_TRACE, Finding, Severity, interval
 from feedline.analysis.finding import cost as cost_of
 from feedline.analysis.headline import how
 from feedline.analysis.model import FIRST_STEPS, Cost, Cpus, Hook, Report, Roofline, RunInfo, StepSummary, Throughput, Workers
@@ -56,6 +56,8 @@ NOISE = {
     "accumulation": "the micro-batches of gradient accumulation",
     "fsdp2": "FSDP2's reduce-scatter of gradients",
 }
+#: Phases of late ranks whose name is not what people call it.
+WHAT_TAKES_LONGER = {"wait": "its loader", "other": "what no stage accounts for", BEFORE_TRACE: "what came before its trace"}
 NO_STEP = "No training step was recorded, so there is nothing to split: no optimizer update, no backward pass, no batch in a training loop."
 NO_WORKERS = "No loader was seen, so there is no cost per sample to show."
 NO_FINDINGS = "No rule found a cause that holds this run back."
@@ -214,7 +216,7 @@ def tells(one: Prediction) -> bool:
 def late(one: LateRank) -> str:
     """One rank that others wait for."""
     costs = "" if one.cost_s is None else f", which costs {seconds(max(one.cost_s, 0.0))} per step"
-    what = {"wait": "its loader", "other": "what no stage accounts for"}.get(one.phase, one.phase)
+    what = WHAT_TAKES_LONGER.get(one.phase, one.phase)
     part = f" ({one.part})" if one.part else ""
     times = f"in {count(one.steps)} of {count(one.all_steps)} steps"
     return f"Rank {one.rank} is {seconds(one.late_s)} late {times}{costs}: {what}{part} takes {seconds(one.excess_s)} longer there."
