@@ -49,7 +49,7 @@ def check(facts: RankFacts) -> Finding | None:
     return Finding(
         CAUSE,
         Severity.of(exposed.share),
-        says=f"{_moved(exposed)} {seconds(exposed.s)} ({share(exposed.share)} of {facts.whole}) beyond {exposed.beyond}{exposed.where}"
+        says=f"{_moved(exposed)} {seconds(exposed.s)} ({share(exposed.share)} of {facts.whole}) that is not hidden behind {exposed.beyond}{exposed.where}"
         f"{_by_kind(exposed.kinds)}{_hidden(exposed)}{exposed.caveat}{_network(facts)}",
         evidence=exposed.evidence,
         fix=exposed.separate or _fix(best, exposed.kinds),
@@ -67,7 +67,7 @@ def slow(facts: RankFacts) -> Finding | None:
         SLOW,
         Severity.of(exposed.share),
         says=f"the network moves less than it should: {comm.network}; "
-        f"{seconds(exposed.s)} of each step is spent on it beyond {exposed.beyond}",
+        f"{seconds(exposed.s)} of each step is not hidden behind {exposed.beyond}",
         evidence=exposed.evidence,
         fix="check which transport and interface NCCL chose (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of "
         "NVLink), and look for other traffic on the link",
@@ -90,7 +90,7 @@ def _network(facts: RankFacts) -> str:
 def _hidden(exposed: Exposed) -> str:
     if exposed.hidden_share is None or exposed.separate:
         return ""
-    return f"; {share(exposed.hidden_share)} of the transfer overlaps with {exposed.beyond}"
+    return f"; {share(exposed.hidden_share)} of the transfer is hidden"
 
 
 def _gradients(kind: ExposedKind) -> bool:

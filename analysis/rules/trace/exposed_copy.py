@@ -21,7 +21,7 @@ def check(facts: TraceFacts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"copies that overlap with no computing take {share(part)} of {facts.whole}"
+        says=f"copies that overlap with no computation take {share(part)} of {facts.whole}"
         + (f"; {share(pageable / total)} of the time to the device is from pageable memory" if slow else ""),
         evidence=[
             Evidence("exposed_copy_share", "exposed copies", part, SHARE),
