@@ -13,13 +13,17 @@ from feedline.analysis.rules import (
     Rule,
     busy_neighbors,
     compute_bound,
+    epoch_restart,
     exposed_communication,
+    fewer_workers,
     input_bound_unexplained,
     late_rank,
     made_in_step,
     nothing_trained,
+    too_few_workers,
     too_short,
 )
+from feedline.analysis.rules.handover import as_code
 from feedline.analysis.rules.held import MIN_WAIT_SHARE, num_workers, steady_share
 
 MOST = 3  # findings that ask for a change: more is a list, not advice
@@ -110,8 +114,10 @@ BOUND_BY = {
     late_rank.SPREAD: "Bound by late ranks",
     exposed_communication.SLOW: "Bound by the network",
     exposed_communication.CAUSE: "Bound by communication",
-    busy_neighbors.CAUSE: "Held back by other programs",
+    busy_neighbors.CAUSE: "Slowed down by other programs",
 }
+#: Findings whose fix is nothing but settings of the loader: short enough for the verdict.
+BY_SETTINGS = (too_few_workers.CAUSE, fewer_workers.CAUSE, epoch_restart.CAUSE)
 #: What a finding about how the training is set up makes of it.
 WRONG_SET_UP = "Set up wrongly"
 WRONG = {"not_finite": "Training is lost"} | dict.fromkeys(GRAVE - {"not_finite"}, WRONG_SET_UP)
@@ -214,15 +220,16 @@ def verdict(findings: list[Finding], facts: Facts) -> str:
 def _verdict(findings: list[Finding], facts: Facts) -> str:
     top = leading(findings)
     if top is None:
-        return "There is nothing to say about this run."
+        return "Nothing can be said about this run."
     if top.severity is Severity.INFO:
         return f"{sentence(top.says)}."
     if top.cause in WRONG or top.cause in ASIDE:
         return f"{WRONG.get(top.cause, WRONG_SET_UP)}: {top.says}."
-    bound = f"Input-bound, {share(steady_share(facts))}{too_short.unsure(facts)} of each {seconds(facts.step.mean_s)} step"
-    if top.cause == input_bound_unexplained.CAUSE:
-        bound = "Input-bound"  # it says the share itself
-    return f"{BOUND_BY.get(top.cause, bound)}: {top.says}.{saving(top, facts.step.mean_s)}"
+    said, waits = top.says, f"{share(steady_share(facts))}{too_short.unsure(facts)} of each {seconds(facts.step.mean_s)} step"
+    if top.cause not in BOUND_BY and top.cause != input_bound_unexplained.CAUSE:  # which says the share itself
+        said = f"{waits} waits for data. {sentence(said)}"
+    change = f" Set {as_code(top.settings)}." if top.cause in BY_SETTINGS else ""
+    return f"{BOUND_BY.get(top.cause, 'Input-bound')}: {said}.{change}{saving(top, facts.step.mean_s)}"
 
 
 def _without_a_loader(facts: Facts) -> Finding:
@@ -237,18 +244,18 @@ def _without_a_loader(facts: Facts) -> Finding:
 def _input_not_seen(facts: Facts) -> Finding:
     """Without a loader that the steps ask themselves, nothing says which part of them the input is."""
     step = seconds(facts.step.mean_s)
-    says = f"no loader was seen, so which part of the {step} step the input takes is unknown"
-    disproof = "the program uses a DataLoader; in that case its hook failed (see hooks)"
+    says = f"no loader was seen, so how much of the {step} step is input is unknown"
+    disproof = "Check whether the program uses a DataLoader. If it does, its hook failed (see hooks) and this finding is wrong."
     if facts.making is not None:
         says, disproof = made_in_step.unsure(facts), made_in_step.DISPROOF
     elif facts.loader is not None:
-        says = f"{facts.loader.kind} is gone through in a thread of its own, so which part of the {step} step the input takes is unknown"
-        disproof = "a run with a plain DataLoader in its place shows how long the step waits for it"
+        says = f"{facts.loader.kind} is iterated in a thread of its own, so how much of the {step} step is input is unknown"
+        disproof = "Run with a plain DataLoader in its place: the report then shows how long the step waits for it."
     return Finding(
         "input_not_seen",
         Severity.INFO,
         says=says,
         evidence=[Evidence("other_s", "other per step", facts.step.stages.get("other", 0.0), "s")],
-        fix="put the code that gets a batch into a function that returns it, which feedline finds, or feedline.stage('input') around it",
+        fix="Put the code that gets a batch into a function that returns it (feedline finds it), or wrap it in feedline.stage('input').",
         disproof=disproof,
     )

@@ -23,18 +23,19 @@ SHOWN = 3  # kinds of collective in a sentence
 
 #: What a program can change by itself: no other machine, and not the late rank's finding.
 ADVICE: dict[QuestionId, str] = {
-    "half_gradients": "send gradients as bf16 (ddp_comm_hooks.default_hooks.bf16_compress_hook)",
-    "accumulation": "sum the gradients of several batches before they are sent (no_sync)",
-    "bucket_size": "change the size of the buckets (bucket_cap_mb)",
+    "half_gradients": "Send gradients as bf16 (ddp_comm_hooks.default_hooks.bf16_compress_hook).",
+    "accumulation": "Accumulate the gradients of several batches before sending them (no_sync).",
+    "bucket_size": "Change the bucket size (bucket_cap_mb): ",
 }
 #: Where not gradients but parameters take most: (operation, phase) -> what FSDP2 can do about it.
 GATHERED = {
-    ("all_gather", "forward"): "larger batches per rank, parameters in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)), "
-    "or a faster link",
-    ("all_gather", "backward"): "keep the parameters between forward and backward if memory allows (fully_shard(..., "
-    "reshard_after_forward=False)), or gather them in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16))",
+    ("all_gather", "forward"): "Use larger batches per rank, parameters in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)), "
+    "or a faster link.",
+    ("all_gather", "backward"): "Keep the parameters between forward and backward if memory allows (fully_shard(..., "
+    "reshard_after_forward=False)), or gather them in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)).",
 }
-ANY = "larger batches per rank, messages of a smaller dtype, or a faster link"
+ANY = "Use larger batches per rank, a smaller dtype for messages, or a faster link."
+ALONE = "Train one rank alone. If its step takes as long, this finding is wrong."
 
 
 def check(facts: Facts) -> Finding | None:
@@ -59,7 +60,7 @@ def least(facts: Facts) -> int:
 
 
 def _least(facts: Facts) -> str:
-    return f" on rank {least(facts)}, which has least of it" if len(facts.comm_parts) > 1 else ""
+    return f" on rank {least(facts)}, the rank with the least of it" if len(facts.comm_parts) > 1 else ""
 
 
 def _slow(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
@@ -67,11 +68,13 @@ def _slow(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
     return Finding(
         SLOW,
         Severity.of(exposed_s / facts.step.mean_s),
-        says=f"the network moves less than it should: {comm.network}; {seconds(exposed_s)} of each step is spent on it beyond backward",
+        says=f"the network is slower than it should be: {comm.network}; transfer that is not hidden behind backward takes "
+        f"{seconds(exposed_s)} per step",
         evidence=_evidence(facts, comm, exposed_s),
-        fix="check which transport and interface NCCL chose (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of "
-        "NVLink), and look for other traffic on the link",
-        disproof="a probe between the same hosts (feedline probe --parts all_reduce) is no faster than the run",
+        fix="Check which transport and interface NCCL chose (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of "
+        "NVLink), and look for other traffic on the link.",
+        disproof="Run `feedline probe --parts all_reduce` between the same hosts. If it is no faster than the training, this finding is "
+        "wrong.",
         cost_s=cost_s,
     )
 
@@ -80,10 +83,11 @@ def _untold(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
     return Finding(
         CAUSE,
         Severity.of(exposed_s / facts.step.mean_s),
-        says=f"collectives take {seconds(exposed_s)} of each step beyond backward; {comm.network}",
-        evidence=[Evidence("exposed_collectives_s", "in collectives beyond backward, per step", exposed_s, "s")],
-        fix="record all ranks in one run, on one clock: the notes say which are missing, or why their clocks cannot be compared",
-        disproof="the step takes as long when every rank trains alone",
+        says=f"collectives that are not hidden behind backward take {seconds(exposed_s)} per step; {comm.network}",
+        evidence=[Evidence("exposed_collectives_s", "exposed collectives per step", exposed_s, "s")],
+        fix="Record all ranks in one run, with clocks that can be compared: the notes say which rank is missing, or what is wrong with its "
+        "clock.",
+        disproof=ALONE,
         cost_s=exposed_s,
     )
 
@@ -96,11 +100,11 @@ def _exposed(facts: Facts, comm: Communication, exposed_s: float) -> Finding:
     return Finding(
         CAUSE,
         Severity.of(exposed_s / facts.step.mean_s),
-        says=f"{_moved(kinds)} {seconds(exposed_s)} of each step beyond backward{_least(facts)}{_by_kind(kinds)} "
-        f"({share(hidden_s / (hidden_s + exposed_s))} of the transfer is hidden behind it){network}",
+        says=f"{_moved(kinds)} {seconds(exposed_s)} per step{_least(facts)}{_by_kind(kinds)}; "
+        f"{share(hidden_s / (hidden_s + exposed_s))} of the transfer is hidden behind backward{network}",
         evidence=_evidence(facts, comm, exposed_s),
         fix=_fix(best, kinds),
-        disproof="the step takes as long when every rank trains alone",
+        disproof=ALONE,
         cost_s=exposed_s,
     )
 
@@ -116,7 +120,7 @@ def _of_gradients(kinds: Sequence[ExposedKind]) -> float:
 
 
 def _moved(kinds: Sequence[ExposedKind]) -> str:
-    return "moving gradients takes" if _of_gradients(kinds) >= ALL_OF_IT else "collectives move bytes for"
+    return "exposed transfer of gradients takes" if _of_gradients(kinds) >= ALL_OF_IT else "exposed collectives take"
 
 
 def _by_kind(kinds: Sequence[ExposedKind]) -> str:
@@ -145,17 +149,17 @@ def _fix(best: Prediction | None, kinds: Sequence[ExposedKind]) -> str:
     if best is None and kinds and not _gradients(kinds[0]):
         return GATHERED.get((kinds[0].name, kinds[0].phase), ANY)
     if best is None:
-        return "larger batches per rank, gradients in bf16, fewer updates (no_sync), or a faster link"
-    return f"{ADVICE[best.id]}: {best.what}" if best.id == "bucket_size" else ADVICE[best.id]
+        return "Use larger batches per rank, gradients in bf16, fewer updates (no_sync), or a faster link."
+    return f"{ADVICE[best.id]}{best.what}." if best.id == "bucket_size" else ADVICE[best.id]
 
 
 def _evidence(facts: Facts, comm: Communication, exposed_s: float) -> list[Evidence]:
-    found = [Evidence("exposed_transfer_s", "transfer beyond backward, per step", exposed_s, "s")]
+    found = [Evidence("exposed_transfer_s", "exposed transfer per step", exposed_s, "s")]
     found += [Evidence("share_of_step", "share of the step", exposed_s / facts.step.mean_s, SHARE)] if facts.step.mean_s else []
     moved = next((kind for kind in comm.collectives if kind.busbw_gbps), None)
     if moved and moved.busbw_gbps:
-        what = f"bus bandwidth of {moved.name} of {moved.bytes:,} B over {moved.n} ranks"
+        what = f"bus bandwidth, {moved.name} of {moved.bytes:,} B over {moved.n} ranks"
         found.append(Evidence("bus_bytes_per_s", what, moved.busbw_gbps * 1e9, "B/s", moved.name))
     if comm.network_share is not None:
-        found.append(Evidence("share_of_ceiling", "share of the ceiling", comm.network_share, SHARE))
+        found.append(Evidence("share_of_ceiling", "bandwidth, share of its ceiling", comm.network_share, SHARE))
     return found

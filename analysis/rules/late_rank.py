@@ -15,12 +15,12 @@ SPREAD = "late_ranks"
 FEWEST_STEPS = 4
 
 FIXES = {
-    "wait": "give that rank's loader what the others have: samples of the same size, as many workers, its own CPUs and disk",
-    "copy": "look at that rank's link to its device (PCIe generation and width, pinned memory)",
-    "forward": "look at that rank's device and its share of the work: clocks, temperature, other programs, longer sequences",
-    "backward": "look at that rank's device and its share of the work: clocks, temperature, other programs, longer sequences",
-    "optimizer": "look at what only that rank does around its update: logging, checkpoints, evaluation",
-    "other": "look at what only that rank does between its steps: logging, checkpoints, evaluation; name it with feedline.stage(...)",
+    "wait": "Give this rank's loader what the others have: samples of the same size, as many workers, its own CPUs and disk.",
+    "copy": "Check this rank's link to its device (PCIe generation and width) and whether it copies from pinned memory.",
+    "forward": "Check this rank's device (clocks, temperature, other programs) and its share of the work (longer sequences).",
+    "backward": "Check this rank's device (clocks, temperature, other programs) and its share of the work (longer sequences).",
+    "optimizer": "Check what only this rank does around its update: logging, checkpoints, evaluation.",
+    "other": "Check what only this rank does between its steps: logging, checkpoints, evaluation. Name it with feedline.stage(...).",
 }
 
 
@@ -39,20 +39,20 @@ def _one(facts: Facts, comm: Communication, late: LateRank) -> Finding | None:
     weight = Severity.of(cost_s / facts.step.mean_s)
     if weight is Severity.INFO:
         return None
-    what = late.part or ("waiting for its loader" if late.phase == "wait" else late.phase)
+    what = late.part or ("wait for data" if late.phase == "wait" else late.phase)
     what = f"time that no stage accounts for ({late.phase})" if late.phase == "other" else what
-    than = "on the other rank" if len(facts.comm_parts) == 2 else "on the median of the others"
+    than = "on the other rank" if len(facts.comm_parts) == 2 else "the median of the other ranks"
     why = f"; its {what} takes {seconds(late.excess_s)} longer than {than}" if late.excess_s > 0 else ""
-    host = "; all ranks of its host are late, and no other" if late.whole_host else ""
+    host = "; all ranks on its host are late, and no others" if late.whole_host else ""
     others = "the other rank waits" if len(facts.comm_parts) == 2 else f"the other {len(facts.comm_parts) - 1} ranks wait"
     return Finding(
         CAUSE,
         weight,
         says=f"rank {late.rank} is the straggler{f' (slow {late.part})' if late.part else ''}: {seconds(late.late_s)} late in "
-        f"{late.steps} of {late.all_steps} steps, in which {others} {seconds(late.waited_s)} for it{why}{host}. {innocent(facts)}",
+        f"{late.steps} of {late.all_steps} steps, and {others} {seconds(late.waited_s)} in each of them{why}{host}. {innocent(facts)}",
         evidence=_evidence(facts, comm, late),
-        fix=FIXES.get(late.phase, f"look at what rank {late.rank} does in {late.phase}"),
-        disproof=f"the waiting stays as long when rank {late.rank} runs on another machine with other data",
+        fix=FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}."),
+        disproof=f"Run rank {late.rank} on another machine with other data. If the others wait for it as long, this finding is wrong.",
         cost_s=cost_s,
         blame=Blame(late.rank, late.phase, late.part),
         **predicted(found),
@@ -73,11 +73,12 @@ def _changing(facts: Facts, comm: Communication) -> Finding | None:
     return Finding(
         SPREAD,
         weight,
-        says=f"the slow rank changes from step to step: most often it is rank {worst.rank}, in {worst.steps} of {worst.late_steps} steps "
-        f"with a late rank; what varies most is {'the loader' if phase == 'wait' else phase}. {innocent(facts)}",
+        says=f"the slow rank changes from step to step: most often it is rank {worst.rank}, in {worst.steps} of the {worst.late_steps} "
+        f"steps with a late rank; {'the loader' if phase == 'wait' else phase} varies most. {innocent(facts)}",
         evidence=_evidence(facts, comm, worst),
-        fix="make steps alike: group samples of similar size, prefetch more batches (prefetch_factor), keep other work off these CPUs",
-        disproof="the waiting stays as long when all ranks train on the same batch",
+        fix="Make steps more alike: group samples of similar size, prefetch more batches (prefetch_factor), keep other programs off these "
+        "CPUs.",
+        disproof="Train all ranks on the same batch. If they wait for each other as long, this finding is wrong.",
         cost_s=max(cost_s, 0.0),
         blame=Blame(None, phase),
         **predicted(found),
@@ -106,9 +107,9 @@ def predicted(found: Prediction | None) -> Interval:
 
 def _evidence(facts: Facts, comm: Communication, late: LateRank) -> list[Evidence]:
     found = [
-        Evidence("late_s", f"rank {late.rank} later than the median of the others", late.late_s, "s", str(late.rank)),
+        Evidence("late_s", f"rank {late.rank} behind the median of the others", late.late_s, "s", str(late.rank)),
         Evidence("waited_for_s", f"waiting for rank {late.rank}, mean of the others", late.waited_s, "s", str(late.rank)),
-        Evidence("share_of_late_steps", "share of the late steps in which it was this rank", late.steps / late.late_steps, SHARE),
+        Evidence("share_of_late_steps", f"rank {late.rank}, share of the steps with a late rank", late.steps / late.late_steps, SHARE),
         Evidence("transfer_s", f"data transfer per step, rank {waits_most(facts)}", transfer_s(facts), "s", str(waits_most(facts))),
     ]
     if comm.clock_bound_s is not None:
@@ -121,10 +122,10 @@ def innocent(facts: Facts) -> str:
     wait_s, move_s = waiting_s(facts), transfer_s(facts)
     if wait_s <= move_s:
         part = share(wait_s / max(wait_s + move_s, 1e-12))
-        return f"Of the {seconds(wait_s + move_s)} per step in collectives of rank {waits_most(facts)}, {part} is waiting"
+        return f"Of the {seconds(wait_s + move_s)} per step that rank {waits_most(facts)} spends in collectives, {part} is waiting"
     return (
-        f"The network is not the cause: only {seconds(move_s)} of the {seconds(wait_s + move_s)} per step in collectives of rank "
-        f"{waits_most(facts)} are data transfer"
+        f"The network is not the cause: only {seconds(move_s)} of the {seconds(wait_s + move_s)} per step that rank {waits_most(facts)} "
+        "spends in collectives is data transfer"
     )
 
 
