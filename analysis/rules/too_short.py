@@ -21,9 +21,9 @@ def check(facts: Facts) -> Finding | None:
     sure = facts.certainty
     if sure is None or not _too_short(sure, input_known(facts)):
         return None
-    aside_from = {"the loader's start": held(facts).start_s > 0, "waiting for a CPU": _queued(sure)}
-    left_out = [what for what, is_left in aside_from.items() if is_left]
-    aside = f", not counting {' and '.join(left_out)}" if left_out else ""
+    may_be = {"the loader's start": held(facts).start_s > 0, "waits for a CPU": _queued(sure)}
+    left_out = [what for what, is_left in may_be.items() if is_left]
+    aside = f", leaving out {' and '.join(left_out)}" if left_out else ""
     took = f"; the input takes {between(sure)} of the step{aside}" if input_known(facts) and sure.steps > 1 else ""
     return Finding(
         CAUSE,

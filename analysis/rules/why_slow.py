@@ -87,7 +87,7 @@ def _threads(facts: Facts, work: Work) -> Why | None:
     if beside:
         found.append(Evidence("model_s", "forward, loss, backward and optimizer per step, on the same threads", beside, "s"))
     return Why(
-        f"it {does} until {whose} get a CPU, which use {number(ratio - 1)} times its own CPU time; {cpus.use(facts)}",
+        f"it {does} until {whose} get a CPU (they use {number(ratio - 1)} times its own CPU time); {cpus.use(facts)}",
         _fewer_threads(facts, threads) if of_torch else ONE_THREAD,
         unless(f"Run with {f'OMP_NUM_THREADS={threads}' if of_torch else 'one thread'}", work),
         found,
@@ -112,7 +112,7 @@ def _page_faults(facts: Facts, work: Work) -> Why | None:
     if faults * PAGE_BYTES < FAR_OFF * (work.cost.bytes or 0.0) or system_s < MOST * total.cpu_s:  # a page at least
         return None
     return Why(
-        f"most of it are {count(faults)} page faults per sample, for new or mapped memory",
+        f"most of that is spent in {count(faults)} page faults per sample, for new or mapped memory",
         "Allocate large work arrays once and write into them again (out=). Open a memory map once, not per sample, and read adjacent rows.",
         "Allocate the arrays once. If the page faults per sample stay the same, this finding is wrong.",
         [

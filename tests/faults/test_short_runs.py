@@ -39,7 +39,7 @@ TRAINING = """
             optimizer.step()
 """
 RAISES = "raise ValueError('secret')"
-CONFIDENT = ("Input-bound", "does not hold the step back", "can be saved", "Limits", "small_files", "too_few_workers")
+CONFIDENT = ("Input-bound", "is not the bottleneck", "can be saved", "Limits", "small_files", "too_few_workers")
 
 
 def told(workshop, *program, code=0):
