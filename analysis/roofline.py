@@ -11,7 +11,7 @@ from feedline.analysis.quantities import number, share
 from feedline.profiler.ceilings import Ceilings
 
 MARGIN = 0.03  # the clocks of several processes, and steps that begin before their first batch was asked for
-NO_CEILINGS = "no file of ceilings: `feedline probe` makes one"
+NO_CEILINGS = "measure it with `feedline probe -o FILE`, then `feedline report RUN --ceilings FILE`"
 WARM = 3  # columns of a long series that are left out of its spread
 KNEE_SHARE = 0.95
 RATE = "samples/s"
@@ -35,12 +35,10 @@ def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | Non
     found.sort(key=lambda roof: roof.samples_per_s)
     peak = ceilings.peak_flops if ceilings else None
     mfu = rate * flop / peak if flop and peak else None
-    peak_source = roofs.peak_source(ceilings) if ceilings and peak else "no peak in the file of ceilings" if ceilings else NO_CEILINGS
+    peak_source = roofs.peak_source(ceilings) if ceilings and peak else "the ceilings file has no peak FLOP/s" if ceilings else NO_CEILINGS
     if mfu is not None and mfu > 1 + MARGIN:
-        mfu, peak_source = (
-            None,
-            f"{peak_source}; the run reached {mfu:.1f} times that, so something else used the machine when it was measured",
-        )
+        peak_source = f"{peak_source}; the run reached {mfu:.1f} times that, so the machine was busy when the peak was measured"
+        mfu = None
     low, high = spread(report)
     nearest, following = bounds(found, low or rate)
     return Roofline(
@@ -69,9 +67,9 @@ def flop_per_sample(report: Report, ceilings: Ceilings | None) -> tuple[float | 
     if counted is not None and counted.samples:
         return (counted.forward + counted.backward) / counted.samples, "counted in one step of this run"
     if ceilings is not None and ceilings.flop_per_sample:
-        return ceilings.flop_per_sample, "counted by feedline probe, of the model that was given to it"
+        return ceilings.flop_per_sample, "counted by `feedline probe` on the model given to it"
     hook = next((hook for hook in report.hooks if hook.name == "FLOP" and not hook.attached), None)
-    return None, hook.why if hook else "no step of this run was counted"
+    return None, hook.why if hook else "they were not counted in any step of this run"
 
 
 def spread(report: Report) -> tuple[float | None, float | None]:
@@ -112,12 +110,12 @@ def sentence(rate: float, nearest: Roof | None, following: Roof | None, unit: st
         return f"No limit is known above the {number(rate)} {unit} of this run."
     here = f"{number(rate)} {unit} is {share(min(rate / nearest.samples_per_s, 1.0))} of the binding limit, {_named(nearest)}."
     if following is None:
-        return f"{here} No other is known."
+        return f"{here} No other limit is known."
     return f"{here} The next limit is {_named(following)}: {number(rate)} -> at most {number(following.samples_per_s)} {unit}."
 
 
 def _named(roof: Roof) -> str:
-    return f"{roof.name} ({roof.says})"
+    return f"{'the step itself' if roof.id == 'step' else roof.name} ({roof.says})"
 
 
 def sweep(ceilings: Ceilings) -> Sweep | None:

@@ -54,7 +54,7 @@ def left_out(step: StepSummary, turns: bool, for_ranks: float) -> dict[str, floa
 def without(parts: dict[str, float], whole_s: float) -> str:
     """What a figure leaves out, in words: nobody takes it for the whole then."""
     named = [f"{seconds(spent)} {what}" for what, spent in parts.items() if spent >= LEAST * whole_s > 0]
-    return f" without {' and '.join([', '.join(named[:-1]), named[-1]] if len(named) > 1 else named)}" if named else ""
+    return f", excluding {' and '.join([', '.join(named[:-1]), named[-1]] if len(named) > 1 else named)}" if named else ""
 
 
 def cpus(report: Report) -> float | None:
@@ -65,14 +65,14 @@ def cpus(report: Report) -> float | None:
 
 def _of_step(report: Report, step: StepSummary, batch: float) -> Iterator[Roof]:
     turns, for_ranks = in_turns(report.workers, step), for_ranks_s(report)
-    parts, samples = left_out(step, turns, for_ranks), f"for {count(batch)} samples"
+    parts, per_step = left_out(step, turns, for_ranks), f"per step of {count(batch)} samples"
     alone = step.mean_s - sum(parts.values())
     if alone > 0:
-        yield _roof("step", "step", "step", batch / alone, f"a step takes {seconds(alone)} {samples}{without(parts, step.mean_s)}")
+        yield _roof("step", "step", "step", batch / alone, f"{seconds(alone)} {per_step}{without(parts, step.mean_s)}")
     if turns:
         both, apart = step.mean_s - for_ranks, {"waiting for other ranks": for_ranks}
-        says = f"no workers: making a batch and computing on it take turns, {seconds(both)} {samples}{without(apart, step.mean_s)}"
-        yield _roof("turns", "in turns", "turns", batch / both, says)
+        says = f"no workers: each step makes its batch, then computes on it, {seconds(both)} {per_step}{without(apart, step.mean_s)}"
+        yield _roof("turns", "serialized loading", "turns", batch / both, says)
     for name in MOVING:
         on_gpu = (step.gpu_stages or {}).get(name)
         took = on_gpu or step.stages.get(name, 0.0)
@@ -88,7 +88,7 @@ def _of_workers(workers: Workers | None, turns: bool) -> Iterator[Roof]:
     if busy > 0 and (workers.processes or turns):
         who = _workers(max(workers.processes, 1))
         says = f"{who}, {seconds(busy)} per sample{without({'waiting for a CPU': total.runqueue_s or 0.0}, total.wall_s)}"
-        yield _roof("workers", who if turns else "workers", "workers", max(workers.processes, 1) / busy, says)
+        yield _roof("workers", "loading in a worker" if turns else "workers", "workers", max(workers.processes, 1) / busy, says)
 
 
 def _of_cpus(report: Report, batch: float) -> Iterator[Roof]:
@@ -98,13 +98,13 @@ def _of_cpus(report: Report, batch: float) -> Iterator[Roof]:
     have = _cpus(cores, report)
     if step is not None and step.cpu_s:
         each = step.cpu_s / batch
-        yield _roof("all_cpus", "all CPUs", "cores", cores / each, f"{have}, {seconds(each)} CPU per sample for everything")
+        yield _roof("all_cpus", "all CPUs", "cores", cores / each, f"{have}; {seconds(each)} of CPU time per sample in total")
     costs = workers.per_sample if workers else {}
     for stage in ("total", *SAMPLE_STAGES):
         cost = costs.get(stage)
         if cost is not None and cost.cpu_s and stage not in MOVING:
             id, name, kind = ("loader_on_all_cpus", "loader on all CPUs", "cores") if stage == "total" else (stage, stage, "stage")
-            says = f"{have}, {seconds(cost.cpu_s)} CPU per sample"
+            says = f"{have}; {seconds(cost.cpu_s)} of CPU time per sample"
             yield _roof(id, name, kind, cores / cost.cpu_s, says, binds=stage == "total")
 
 
@@ -116,7 +116,7 @@ def _cpus(cores: float, report: Report) -> str:
     """How many there are for a rank; other programs' part is in it, for a limit is what the run could have."""
     have = "1 CPU" if cores == 1 else f"{count(cores)} CPUs"
     others = report.cpus.others if report.cpus else None
-    taken = f" of which other programs hold {number(others / max(report.run.ranks, 1))}" if others and others >= MIN_OTHERS else ""
+    taken = f", {number(others / max(report.run.ranks, 1))} used by other programs" if others and others >= MIN_OTHERS else ""
     return f"{have}{' per rank' if report.run.ranks > 1 else ''}{taken}"
 
 
@@ -128,7 +128,7 @@ def of_ceilings(report: Report, ceilings: Ceilings, flop_per_sample: float | Non
     """What was measured apart, in this run's samples."""
     found: list[Roof] = []
     if ceilings.peak_flops and flop_per_sample:
-        says = f"{number(ceilings.peak_flops / 1e12)} TFLOP/s over {number(flop_per_sample / 1e9)} GFLOP per sample"
+        says = f"{number(ceilings.peak_flops / 1e12)} TFLOP/s at {number(flop_per_sample / 1e9)} GFLOP per sample"
         found.append(
             Roof("device", "device", "device", ceilings.peak_flops / flop_per_sample, None, None, says, peak_source(ceilings), True)
         )
@@ -144,7 +144,7 @@ def of_ceilings(report: Report, ceilings: Ceilings, flop_per_sample: float | Non
 def peak_source(ceilings: Ceilings) -> str:
     """Where the peak is from: the ceiling of the same value, or with such a best round."""
     same = [one for one in ceilings.ceilings if one.unit == "FLOP/s" and ceilings.peak_flops in (one.value, one.high)]
-    return f"{same[0].name}: {same[0].source}" if same else "the file of ceilings"
+    return f"{same[0].name}: {same[0].source}" if same else "the ceilings file"
 
 
 def _disk(report: Report, ceilings: Ceilings, measured: list[Ceiling]) -> Iterator[Roof]:
@@ -202,7 +202,7 @@ def _in_samples(one: Ceiling, id: str, name: str, nbytes: float | None, binds: b
         says = f"{one.name}: {count(one.value)} samples/s"
     elif one.unit == "B/s" and nbytes:
         factor = 1 / nbytes
-        says = f"{one.name}: {size(one.value)}/s over {size(nbytes)} per sample"
+        says = f"{one.name}: {size(one.value)}/s at {size(nbytes)} per sample"
     else:
         return None
     low, high = (None if edge is None else edge * factor for edge in (one.low, one.high))

@@ -66,7 +66,7 @@ def with_step(**changes: Any) -> Callable[[Report], Report]:
         (with_finding("input_not_seen", 0.0, "reading is 12.3 % of it"), "input_not_seen says 12.3 %, which is none of its evidence"),
         (lambda made: replace(made, headline="It waited 7.77 ms for its disk."), "7.77 ms is read, and no figure of the report is it"),
         (lambda made: replace(made, headline="It trains on 123 samples/s."), "123 samples/s is read, and no figure of the report is it"),
-        (lambda made: replace(made, verdict="Input-bound, 1.0 % of it"), "1.0 % of the step is input"),
+        (lambda made: replace(made, verdict="Input-bound: 1.0 % of it"), "1.0 % of the step is input"),
         (lambda made: replace(made, verdict="Up to 10.0 ms per step (50.0 %) can be saved"), "are not 50.0 %"),
         (lambda made: replace(made, headline="The training ended after 3 steps."), "it ended after 3 steps"),
         (lambda made: replace(made, verdict="rank 1 is 5.00 ms late. Rank 1 is the straggler: 6.00 ms late"), "of 1 it says"),
