@@ -35,25 +35,30 @@ def disagreement(measured: Row, rates: dict[str, dict[int, float]]) -> list[str]
         if up and down:
             now = f"{number(most.samples_per_s)} {most.unit} with {_ranks(most.ranks)}"
             found.append(
-                f"the laws contradict each other for {_ranks(ranks)}: from {now} {', '.join(up)}, while {', '.join(down)}; "
-                "measure before you count on either"
+                f"predictions for {_ranks(ranks)} disagree: from {now}, {', '.join(up)}, but {', '.join(down)}; "
+                "measure before relying on either"
             )
     return found
 
 
 def _sentences(rows: Sequence[Row], unit: str, late: str) -> Iterator[str]:
     base = rows[0]
-    flagged = [row.point.ranks for row in rows if row.flagged]
+    flagged = [row for row in rows if row.flagged]
     if len(rows) < 2:
-        yield f"only {_ranks(base.point.ranks)} was measured: there is nothing to compare it with"
+        ranks, rate = base.point.ranks, f"{number(base.point.samples_per_s)} {unit}"
+        yield f"{_ranks(ranks)}: {rate}; to compare it, measure more with `feedline scale --ranks {ranks},{2 * ranks} -- SCRIPT`"
     elif flagged:
-        yield f"measure {_ranks(base.point.ranks)} again: {_ranks(flagged[0])} cannot be more than {flagged[0]:,} times as fast"
+        ranks, times = base.point.ranks, flagged[0].point.samples_per_s / base.point.samples_per_s
+        yield (
+            f"measure {_ranks(ranks)} again (`feedline scale --ranks {ranks} -- SCRIPT`): "
+            f"{_ranks(flagged[0].point.ranks)} cannot be {number(times)} times as fast"
+        )
     else:
         yield from _gain(rows, unit)
     if late:
         yield late
     if any(row.point.disturbed for row in rows):
-        yield "ranks waited for CPUs while this was measured (Notes): on an idle machine the figures may differ"
+        yield "ranks waited for CPUs during the measurement (see Notes): repeat it on an idle machine"
 
 
 def _predicted(last: Row, unit: str, predictions: Sequence[Prediction], contradictions: Sequence[str]) -> Iterator[str]:
@@ -61,8 +66,8 @@ def _predicted(last: Row, unit: str, predictions: Sequence[Prediction], contradi
     for one in predictions[:1] if not contradictions else ():
         if one.samples_per_s is not None and one.low is not None and one.high is not None:
             yield (
-                f"{_ranks(one.ranks)} would give {number(one.samples_per_s)} {unit} ({number(one.low)} to {number(one.high)}), "
-                f"{number(one.samples_per_s / last.point.samples_per_s)} times as many as {_ranks(last.point.ranks)} (predicted)"
+                f"prediction for {_ranks(one.ranks)}: {number(one.samples_per_s)} {unit} ({number(one.low)} to {number(one.high)}), "
+                f"{number(one.samples_per_s / last.point.samples_per_s)} times the rate of {_ranks(last.point.ranks)}"
             )
 
 
@@ -70,21 +75,17 @@ def _gain(rows: Sequence[Row], unit: str) -> Iterator[str]:
     base, last = rows[0], rows[-1]
     times = last.point.samples_per_s / base.point.samples_per_s
     yield (
-        f"{_ranks(last.point.ranks)} give {number(times)} times the {unit} of {_ranks(base.point.ranks)}: "
-        f"{share(last.efficiency)} of what as many ranks without any loss would give"
+        f"{_ranks(last.point.ranks)} make {number(times)} times the {unit} of {_ranks(base.point.ranks)}: "
+        f"{share(last.efficiency)} scaling efficiency"
     )
     fastest = max(rows, key=lambda row: row.point.samples_per_s)
     before = rows[-2]
     if fastest.point.samples_per_s > last.point.samples_per_s * (1 + SAME):
-        yield f"{_ranks(fastest.point.ranks)} {_are(fastest.point.ranks)} the fastest: more ranks give less"
+        yield f"use {_ranks(fastest.point.ranks)}: more ranks are slower"
     elif last.marginal is not None and last.marginal < WORTH:
         added = last.point.ranks - before.point.ranks
-        yield f"each of the {added:,} ranks added to {before.point.ranks:,} brings {share(max(last.marginal, 0.0))} of a rank alone"
+        yield f"each of the {added:,} ranks added to {before.point.ranks:,} contributes {share(max(last.marginal, 0.0))} of a single rank"
 
 
 def _ranks(count: int) -> str:
     return f"{count:,} rank{'' if count == 1 else 's'}"
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"

@@ -11,6 +11,7 @@ from feedline.analysis.scaling.shape import Shape, shape_of
 from feedline.analysis.scaling.time_to_accuracy import Noise, steps_factor, time_to_accuracy
 
 SCHEMA_VERSION = 1
+NO_BATCH = "the batch per rank is unknown: give it with --batch-size"
 
 
 @dataclass(frozen=True)
@@ -97,11 +98,9 @@ def study(
     notes = [f"{point.ranks} rank{'s' * (point.ranks > 1)}: {note}" for point in ordered for note in point.notes]
     unit = ordered[0].unit
     if unit == STEPS:
-        notes.insert(
-            0, "samples were not seen: steps/s are compared; if a rank's batch shrinks as ranks are added, efficiencies are too high"
-        )
+        notes.insert(0, "samples were not recorded: steps/s are compared; if the batch per rank shrinks with more ranks, they flatter them")
     if noise and not times:
-        notes.append(f"time to accuracy needs {'samples' if unit == STEPS else 'the batch of a rank: give it with --batch-size'}")
+        notes.append(f"time to accuracy: unknown, because {'samples were not recorded' if unit == STEPS else NO_BATCH}")
     contradictions = disagreement(compared[-1], {law.name: law.samples_per_s for law in laws})
     return Study(
         kind,
@@ -125,9 +124,8 @@ def _flags(compared: Sequence[Row]) -> Iterator[str]:
     for row in compared:
         if row.flagged:
             yield (
-                f"{row.point.ranks} ranks reach {share(row.efficiency)}: more than 100 % says that the base is too slow, not that "
-                f"{row.point.ranks} ranks are fast. Measure {base} rank{'s' * (base > 1)} again; until then every efficiency here is too "
-                "high, and fits and predictions leave that point out"
+                f"{row.point.ranks} ranks reach {share(row.efficiency)} efficiency: above 100 %, the baseline was measured too slow. Measure "
+                f"{base} rank{'s' * (base > 1)} again; until then all efficiencies are too high, and predictions leave the baseline out"
             )
 
 
