@@ -6,10 +6,7 @@ from feedline.analysis.quantities import count, number
 #: So many times beyond an end of the noise scale's range counts as far: at twice the upper end, two of three samples are spent for nothing;
 #: at a third of the lower end, doubling the batch still saves 37 % of the updates.
 FAR_ABOVE, FAR_BELOW = 2.0, 1 / 3
-DOUBT = (
-    "The noise scale is a proxy: Merrill and others, 2025 (arXiv:2505.23971) measured the critical batch by branching a training and found "
-    "that it need not follow the noise scale. Take it as an order of magnitude, and verify"
-)
+DOUBT = "The noise scale only approximates the critical batch size (Merrill et al., arXiv:2505.23971): trust only its order of magnitude"
 
 
 def price(noise: NoiseOverTraining, batch: float) -> BatchPrice:
@@ -50,13 +47,13 @@ def place(batch: float, low: float | None, high: float | None) -> str:
 
 def _says(noise: NoiseOverTraining, batch: float, where: str) -> str:
     if where == "unknown":
-        return f"the batch of {count(batch)} cannot be priced: {noise.why or 'the noise scale is not known well enough'}"
+        return f"the cost of the batch of {count(batch)} is unknown: {noise.why or 'the noise scale is too uncertain'}"
     if noise.value is None:
         bound = f"at least {number(noise.low)}" if noise.low is not None else f"at most {number(noise.high)}"
-        return f"the batch of {count(batch)} is {where} the critical batch, which is {bound} ({noise.why})"
+        return f"the batch of {count(batch)} is {where} the critical batch size, which is {bound} ({noise.why})"
     spent, saved = samples_factor(batch, noise.value), updates_factor(batch, noise.value)
     at = {"near": "in the range of"}.get(where, where)
     return (
-        f"the batch of {count(batch)} is {at} the critical batch, {number(noise.value)} ({number(noise.low)} to {number(noise.high)} over "
-        f"the training): it takes {number(spent)} times the fewest samples and {number(saved)} times the fewest updates"
+        f"the batch of {count(batch)} is {at} the critical batch size, {number(noise.value)} ({number(noise.low)} to {number(noise.high)} "
+        f"over the training): it needs {number(spent)} times the minimum samples and {number(saved)} times the minimum updates"
     )

@@ -24,12 +24,12 @@ def summarise(recorded: Recorded, scaling: Sequence[StepTime] | None = None) -> 
     found = checks.run_checks(recorded)
     over = noise.over_training(recorded)
     if cause := next((one.cause for one in found if one.cause in checks.OF_GRADIENTS), None):
-        why = f"its gradients are not those of a mean over distinct samples ({cause})"
+        why = f"the gradients are not a mean over distinct samples ({cause})"
         over = replace(over, value=None, low=None, high=None, windows=[], why=why)
     priced = price.price(over, recorded.batch) if recorded.batch else None
     notes = list(recorded.notes)
     if priced is None:
-        notes.append("the batch has no price: nobody knows how many samples an update has")
+        notes.append("the cost of the batch size is unknown: samples per update were not recorded")
     elif over.value is not None:
         notes.append(price.DOUBT)
     return ConvergenceSummary(

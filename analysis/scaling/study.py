@@ -98,7 +98,7 @@ def study(
     notes = [f"{point.ranks} rank{'s' * (point.ranks > 1)}: {note}" for point in ordered for note in point.notes]
     unit = ordered[0].unit
     if unit == STEPS:
-        notes.insert(0, "samples were not recorded: steps/s are compared; if the batch per rank shrinks with more ranks, they flatter them")
+        notes.insert(0, "samples were not recorded: steps/s are compared; if the batch per rank shrinks with more ranks, they are too high")
     if noise and not times:
         notes.append(f"time to accuracy: unknown, because {'samples were not recorded' if unit == STEPS else NO_BATCH}")
     contradictions = disagreement(compared[-1], {law.name: law.samples_per_s for law in laws})
@@ -124,8 +124,8 @@ def _flags(compared: Sequence[Row]) -> Iterator[str]:
     for row in compared:
         if row.flagged:
             yield (
-                f"{row.point.ranks} ranks reach {share(row.efficiency)} efficiency: above 100 %, the baseline was measured too slow. Measure "
-                f"{base} rank{'s' * (base > 1)} again; until then all efficiencies are too high, and predictions leave the baseline out"
+                f"{row.point.ranks} ranks reach {share(row.efficiency)} efficiency, so the baseline was measured too slow: measure {base} "
+                f"rank{'s' * (base > 1)} again. Until then all efficiencies are too high, and predictions leave the baseline out"
             )
 
 
