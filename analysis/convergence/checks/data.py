@@ -45,7 +45,7 @@ def missing_set_epoch(recorded: Recorded) -> Finding | None:
         return Finding(
             "missing_set_epoch",
             Severity.LOW,
-            says=f"{sampler.get('kind')} repeated the same order for {count(epochs)} epochs, because set_epoch() was not called: batches hold "
+            says=f"{sampler.get('kind')} repeated the same order for {count(epochs)} epochs: set_epoch() was not called, so batches hold "
             "the same samples in every epoch",
             evidence=[Evidence("epochs", "epochs", epochs, "epochs"), Evidence("orders", "different orders", 1, "orders")],
             fix="call sampler.set_epoch(epoch) before each epoch",
