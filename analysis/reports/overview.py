@@ -10,7 +10,7 @@ from markupsafe import escape
 from rich.table import Table
 from rich.text import Text
 
-from feedline.analysis.headline import how
+from feedline.analysis.text.headline import how
 from feedline.analysis.model import Report
 from feedline.analysis.quantities import BLANK, count, duration, number, seconds
 from feedline.analysis.reports import page, words

@@ -6,7 +6,7 @@ from feedline.analysis import cpu_use, next_limit
 from feedline.analysis.comm.model import Communication, LateRank, Prediction, RankParts
 from feedline.analysis.finding import Finding, Severity, interval
 from feedline.analysis.finding import cost as cost_of
-from feedline.analysis.headline import how
+from feedline.analysis.text.headline import how
 from feedline.analysis.model import FIRST_STEPS, Cost, Cpus, Hook, Report, Roofline, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.quantities import count, duration, number, seconds, sentence, share, size
 from feedline.analysis.stages import INPUT_STAGES

@@ -1,6 +1,6 @@
 """What a study says in the end."""
 
-from feedline.analysis.scaling.conclusion import conclude, disagreement
+from feedline.analysis.text.scaling import conclude, disagreement
 from feedline.analysis.scaling.efficiency import Point, rows
 from feedline.analysis.scaling.predict import Prediction
 
