@@ -7,14 +7,13 @@ import math
 
 from feedline.analysis import roofs
 from feedline.analysis.model import Report, Roof, Roofline, Sweep
-from feedline.analysis.quantities import number, share
+from feedline.analysis.text.limits import RATE, sentence
 from feedline.profiler.ceilings import Ceilings
 
 MARGIN = 0.03  # the clocks of several processes, and steps that begin before their first batch was asked for
 NO_CEILINGS = "measure it with `feedline probe -o FILE`, then `feedline report RUN --ceilings FILE`"
 WARM = 3  # columns of a long series that are left out of its spread
 KNEE_SHARE = 0.95
-RATE = "samples/s"
 
 
 def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | None:
@@ -98,24 +97,6 @@ def bounds(found: list[Roof], at_least: float) -> tuple[Roof | None, Roof | None
     """
     above = [roof for roof in found if roof.binds and (roof.high or roof.samples_per_s) >= at_least * (1 - MARGIN)]
     return (above[0] if above else None), (above[1] if len(above) > 1 else None)
-
-
-def sentence(rate: float, nearest: Roof | None, following: Roof | None, unit: str = RATE) -> str:
-    """Both roofs in words.
-
-    Args:
-        unit: of the rate.
-    """
-    if nearest is None:
-        return f"No limit is known above the {number(rate)} {unit} of this run."
-    here = f"{number(rate)} {unit} is {share(min(rate / nearest.samples_per_s, 1.0))} of the binding limit, {_named(nearest)}."
-    if following is None:
-        return f"{here} No other limit is known."
-    return f"{here} The next limit is {_named(following)}: {number(rate)} -> at most {number(following.samples_per_s)} {unit}."
-
-
-def _named(roof: Roof) -> str:
-    return f"{'the step itself' if roof.id == 'step' else roof.name} ({roof.says})"
 
 
 def sweep(ceilings: Ceilings) -> Sweep | None:

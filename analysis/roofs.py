@@ -7,16 +7,15 @@ waiting (as in Kuchnik et al., Plumber, MLSys 2022).
 import math
 from collections.abc import Iterator
 
-from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.model import Report, Roof, StepSummary, Workers
 from feedline.analysis.quantities import count, number, seconds, size
 from feedline.analysis.stages import MAKING_STAGES, SAMPLE_STAGES
+from feedline.analysis.text import limits
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 THIS_RUN = "this run"
 WAITING = ("wait", "epoch_start")  # of the main process
 MOVING = ("transport", "pin", "copy")  # in the main process
-LEAST = 1e-3  # of a figure: less than its last digit
 MOSTLY = 0.5  # a read that is blocked for so much of its time comes from a disk
 
 
@@ -51,12 +50,6 @@ def left_out(step: StepSummary, turns: bool, for_ranks: float) -> dict[str, floa
     }
 
 
-def without(parts: dict[str, float], whole_s: float) -> str:
-    """What a figure leaves out, in words: nobody takes it for the whole then."""
-    named = [f"{seconds(spent)} {what}" for what, spent in parts.items() if spent >= LEAST * whole_s > 0]
-    return f", excluding {' and '.join([', '.join(named[:-1]), named[-1]] if len(named) > 1 else named)}" if named else ""
-
-
 def cpus(report: Report) -> float | None:
     """CPUs that this run may use; ranks share them."""
     available = report.run.machine.get("effective_cpus") or report.run.machine.get("cpus")
@@ -68,10 +61,10 @@ def _of_step(report: Report, step: StepSummary, batch: float) -> Iterator[Roof]:
     parts, per_step = left_out(step, turns, for_ranks), f"per step of {count(batch)} samples"
     alone = step.mean_s - sum(parts.values())
     if alone > 0:
-        yield _roof("step", "step", "step", batch / alone, f"{seconds(alone)} {per_step}{without(parts, step.mean_s)}")
+        yield _roof("step", "step", "step", batch / alone, f"{seconds(alone)} {per_step}{limits.without(parts, step.mean_s)}")
     if turns:
         both, apart = step.mean_s - for_ranks, {"waiting for other ranks": for_ranks}
-        says = f"no workers: each step makes its batch, then computes on it, {seconds(both)} {per_step}{without(apart, step.mean_s)}"
+        says = f"no workers: each step makes its batch, then computes on it, {seconds(both)} {per_step}{limits.without(apart, step.mean_s)}"
         yield _roof("turns", "serialized loading", "turns", batch / both, says)
     for name in MOVING:
         on_gpu = (step.gpu_stages or {}).get(name)
@@ -86,8 +79,8 @@ def _of_workers(workers: Workers | None, turns: bool) -> Iterator[Roof]:
         return
     busy = total.wall_s - (total.runqueue_s or 0.0)
     if busy > 0 and (workers.processes or turns):
-        who = _workers(max(workers.processes, 1))
-        says = f"{who}, {seconds(busy)} per sample{without({'waiting for a CPU': total.runqueue_s or 0.0}, total.wall_s)}"
+        who = limits.workers(max(workers.processes, 1))
+        says = f"{who}, {seconds(busy)} per sample{limits.without({'waiting for a CPU': total.runqueue_s or 0.0}, total.wall_s)}"
         yield _roof("workers", "loading in a worker" if turns else "workers", "workers", max(workers.processes, 1) / busy, says)
 
 
@@ -95,7 +88,7 @@ def _of_cpus(report: Report, batch: float) -> Iterator[Roof]:
     step, workers, cores = report.step, report.workers, cpus(report)
     if not cores:
         return
-    have = _cpus(cores, report)
+    have = limits.cpus(cores, report)
     if step is not None and step.cpu_s:
         each = step.cpu_s / batch
         yield _roof("all_cpus", "all CPUs", "cores", cores / each, f"{have}; {seconds(each)} of CPU time per sample in total")
@@ -110,18 +103,6 @@ def _of_cpus(report: Report, batch: float) -> Iterator[Roof]:
 
 def _roof(id: str, name: str, kind: str, samples_per_s: float, says: str, binds: bool = True) -> Roof:
     return Roof(id, name, kind, samples_per_s, None, None, says, THIS_RUN, binds)
-
-
-def _cpus(cores: float, report: Report) -> str:
-    """How many there are for a rank; other programs' part is in it, for a limit is what the run could have."""
-    have = "1 CPU" if cores == 1 else f"{count(cores)} CPUs"
-    others = report.cpus.others if report.cpus else None
-    taken = f", {number(others / max(report.run.ranks, 1))} used by other programs" if others and others >= MIN_OTHERS else ""
-    return f"{have}{' per rank' if report.run.ranks > 1 else ''}{taken}"
-
-
-def _workers(processes: int) -> str:
-    return "1 worker" if processes == 1 else f"{processes} workers"
 
 
 def of_ceilings(report: Report, ceilings: Ceilings, flop_per_sample: float | None) -> list[Roof]:

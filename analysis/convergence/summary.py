@@ -8,6 +8,7 @@ from feedline.analysis.convergence.curves import thin
 from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.convergence.target import Reached, StepTime, time_to_target
+from feedline.analysis.text.batch import DOUBT
 
 #: First in a report; the others by name.
 ORDER = ("train loss", "eval loss", "lr")
@@ -31,7 +32,7 @@ def summarise(recorded: Recorded, scaling: Sequence[StepTime] | None = None) -> 
     if priced is None:
         notes.append("the cost of the batch size is unknown: samples per update were not recorded")
     elif over.value is not None:
-        notes.append(price.DOUBT)
+        notes.append(DOUBT)
     return ConvergenceSummary(
         [thin(name, recorded.curves[name]) for name in names],
         over,

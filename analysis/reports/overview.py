@@ -10,13 +10,13 @@ from markupsafe import escape
 from rich.table import Table
 from rich.text import Text
 
-from feedline.analysis.text.headline import how
 from feedline.analysis.model import Report
 from feedline.analysis.quantities import BLANK, count, duration, number, seconds
 from feedline.analysis.reports import page, words
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.json_report import plain as as_json
 from feedline.analysis.reports.terminal import WIDTH, plain, render
+from feedline.analysis.text.headline import how
 from feedline.profiler.printable import printable_in
 
 SCHEMA_VERSION = 1

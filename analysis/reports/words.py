@@ -3,13 +3,14 @@
 import shlex
 
 from feedline.analysis import cpu_use, next_limit
-from feedline.analysis.comm.model import Communication, LateRank, Prediction, RankParts
+from feedline.analysis.comm.model import Prediction, RankParts
 from feedline.analysis.finding import Finding, Severity, interval
 from feedline.analysis.finding import cost as cost_of
-from feedline.analysis.text.headline import how
 from feedline.analysis.model import FIRST_STEPS, Cost, Cpus, Hook, Report, Roofline, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.quantities import count, duration, number, seconds, sentence, share, size
 from feedline.analysis.stages import INPUT_STAGES
+from feedline.analysis.text.headline import how
+from feedline.analysis.text.ranks import changing, clocks, late
 from feedline.profiler import reasons
 from feedline.profiler.masks import MASK
 from feedline.profiler.message import id_of
@@ -56,8 +57,6 @@ NOISE = {
     "accumulation": "the micro-batches of gradient accumulation",
     "fsdp2": "FSDP2's reduce-scatter of gradients",
 }
-#: What takes a late rank longer, where the phase's own name does not say it.
-SLOWER = {"wait": "its loader", "other": "time outside all stages"}
 NO_STEP = "No training step was recorded: feedline saw no optimizer update, no backward pass and no batch in a training loop."
 NO_WORKERS = "Not measured: no loader was seen, so the cost per sample is unknown."
 NO_FINDINGS = "No rule found a cause that slows this run down."
@@ -206,7 +205,7 @@ def communication(report: Report, late_ranks: bool = True, in_short: bool = Fals
         return []
     said = [f"{sentence(comm.network)}."] if comm.network and not (in_short and comm.network_share is None) else []
     if late_ranks:
-        said += [late(one) for one in comm.late[:2] if one.persistent] or ([_changing(comm)] if comm.late else [])
+        said += [late(one) for one in comm.late[:2] if one.persistent] or ([changing(comm)] if comm.late else [])
     return [*said, clocks(comm.clocks, comm.clock_bound_s)] if comm.clock_bound_s and not in_short else said
 
 
@@ -215,30 +214,6 @@ def tells(one: Prediction) -> bool:
     if one.step_s is None or one.low is None or one.high is None:
         return False
     return not one.low <= one.step_s + one.gain_s <= one.high
-
-
-def late(one: LateRank) -> str:
-    """One rank that others wait for."""
-    costs = "" if one.cost_s is None else f", which costs {seconds(max(one.cost_s, 0.0))} per step"
-    what = SLOWER.get(one.phase, f"its {one.phase}")
-    part = f" ({one.part})" if one.part else ""
-    times = f"in {count(one.steps)} of {count(one.all_steps)} steps"
-    return f"Rank {one.rank} is {seconds(one.late_s)} late {times}{costs}: {what}{part} takes {seconds(one.excess_s)} longer."
-
-
-def _changing(comm: Communication) -> str:
-    most = comm.late[0]
-    if most.steps == most.late_steps:
-        steps = "one step" if most.steps == 1 else f"{most.steps} steps"
-        return f"Rank {most.rank} was {seconds(most.late_s)} late in {steps}: too few to tell whether it is always this rank."
-    of = f"{count(most.steps)} of {count(most.late_steps)} steps with a late rank"
-    return f"The slow rank changes from step to step: most often it is rank {most.rank}, in {of}."
-
-
-def clocks(how: str, bound_s: float) -> str:
-    """How well ranks can be compared."""
-    way = {"measured": "measured during the run", "collective ends": "estimated from the ends of collectives"}.get(how, how)
-    return f"Clock error between ranks: {seconds(bound_s)} ({way})."
 
 
 def cpus(use: Cpus) -> str:

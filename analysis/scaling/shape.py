@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.quantities import share
 from feedline.analysis.scaling.efficiency import Point
+from feedline.analysis.text.scaling import grows
 
 #: Growth of a sample's time below which there is nothing to explain.
 FLAT = 0.03
@@ -55,26 +55,10 @@ def shape_of(points: Sequence[Point], kind: str) -> Shape | None:
     misfit = {name: _misfit(np.array([curve(n) for n in ranks]), times) for name, curve in CURVES.items()}
     noise = max(point.error or 0.0 for point in points)
     if growth < max(FLAT, noise):
-        return Shape("flat", growth, misfit, f"the time per {_counted(points)} grows by only {share(max(growth, 0.0))}: nothing to explain")
+        return Shape("flat", growth, misfit, grows("flat", points, growth))
     best, other = sorted(misfit, key=lambda name: misfit[name])
     name = "unclear" if misfit[best] ** 2 > CLEARLY * misfit[other] ** 2 else best
-    return Shape(name, growth, misfit, f"{_grew(points, growth)}{SAYS[name]}")
-
-
-SAYS = {
-    "unclear": "; a straight line and the curve of a ring all-reduce fit equally well, so the cause is unclear",
-    "linear": ", in a straight line: the cause is something that all ranks share (CPUs, memory, PCIe, storage of the host) or latency, "
-    "not the bandwidth of a ring all-reduce, which would level off",
-    "saturating": ", levelling off as 2(n-1)/n: the cause is the bandwidth of a ring all-reduce",
-}
-
-
-def _grew(points: Sequence[Point], growth: float) -> str:
-    return f"from {points[0].ranks} to {points[-1].ranks} ranks, the time per {_counted(points)} on its rank grows by {share(growth)}"
-
-
-def _counted(points: Sequence[Point]) -> str:
-    return points[0].unit.removesuffix("s/s")
+    return Shape(name, growth, misfit, grows(name, points, growth))
 
 
 def _misfit(curve: np.ndarray, times: np.ndarray) -> float:

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from feedline.analysis.quantities import share
-from feedline.analysis.text.scaling import conclude, disagreement
 from feedline.analysis.scaling.efficiency import STEPS, Point, Row, rows, scaling_kind, sound
 from feedline.analysis.scaling.predict import Basis, Prediction, fit, held_out, predict
 from feedline.analysis.scaling.shape import Shape, shape_of
 from feedline.analysis.scaling.time_to_accuracy import Noise, steps_factor, time_to_accuracy
+from feedline.analysis.text.scaling import conclude, disagreement, flags
 
 SCHEMA_VERSION = 1
 NO_BATCH = "the batch per rank is unknown: give it with --batch-size"
@@ -105,7 +104,7 @@ def study(
     return Study(
         kind,
         compared,
-        list(_flags(compared)),
+        flags(compared),
         shape_of(usable, kind),
         predictions,
         laws,
@@ -117,16 +116,6 @@ def study(
         late,
         unit,
     )
-
-
-def _flags(compared: Sequence[Row]) -> Iterator[str]:
-    base = compared[0].point.ranks
-    for row in compared:
-        if row.flagged:
-            yield (
-                f"{row.point.ranks} ranks reach {share(row.efficiency)} efficiency, so the baseline was measured too slow: measure {base} "
-                f"rank{'s' * (base > 1)} again. Until then all efficiencies are too high, and predictions leave the baseline out"
-            )
 
 
 def _times(points: Sequence[Point], predictions: Sequence[Prediction], kind: str, noise: Noise) -> Iterator[Time]:

@@ -3,11 +3,18 @@
 from collections.abc import Iterator, Sequence
 
 from feedline.analysis.quantities import number, share
-from feedline.analysis.scaling.efficiency import Row
+from feedline.analysis.scaling.efficiency import Point, Row
 from feedline.analysis.scaling.predict import Prediction
 
 SAME = 0.03  # throughputs that differ by less are alike, where no error of the measurement is known
 WORTH = 0.5  # marginal efficiency below which most of an added rank is lost
+#: Shape of the growth of a sample's time -> what it says of the cause.
+CAUSES = {
+    "unclear": "; a straight line and the curve of a ring all-reduce fit equally well, so the cause is unclear",
+    "linear": ", in a straight line: the cause is something that all ranks share (CPUs, memory, PCIe, storage of the host) or latency, "
+    "not the bandwidth of a ring all-reduce, which would level off",
+    "saturating": ", levelling off as 2(n-1)/n: the cause is the bandwidth of a ring all-reduce",
+}
 
 
 def conclude(rows: Sequence[Row], unit: str, predictions: Sequence[Prediction], late: str, contradictions: Sequence[str]) -> str:
@@ -85,6 +92,30 @@ def _gain(rows: Sequence[Row], unit: str) -> Iterator[str]:
     elif last.marginal is not None and last.marginal < WORTH:
         added = last.point.ranks - before.point.ranks
         yield f"each of the {added:,} ranks added to {before.point.ranks:,} contributes {share(max(last.marginal, 0.0))} of a single rank"
+
+
+def flags(rows: Sequence[Row]) -> list[str]:
+    """Why measured points cannot be taken at their word."""
+    base = _ranks(rows[0].point.ranks)
+    return [
+        f"{_ranks(row.point.ranks)} reach {share(row.efficiency)} efficiency, so the baseline was measured too slow: measure {base} again. "
+        "Until then all efficiencies are too high, and predictions leave the baseline out"
+        for row in rows
+        if row.flagged
+    ]
+
+
+def grows(shape: str, points: Sequence[Point], growth: float) -> str:
+    """How the time of a sample grows, and what causes that.
+
+    Args:
+        shape: ``linear``, ``saturating``, ``flat``, or ``unclear``.
+    """
+    of = points[0].unit.removesuffix("s/s")
+    if shape == "flat":
+        return f"the time per {of} grows by only {share(max(growth, 0.0))}: nothing to explain"
+    between = f"from {points[0].ranks} to {points[-1].ranks} ranks"
+    return f"{between}, the time per {of} on its rank grows by {share(growth)}{CAUSES[shape]}"
 
 
 def _ranks(count: int) -> str:

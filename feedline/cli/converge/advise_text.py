@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from feedline.analysis.convergence import curves, price
+from feedline.analysis.convergence import curves
 from feedline.analysis.convergence.advise import Advice, Advised
 from feedline.analysis.convergence.classify import HEALTHY, TRAIN, WORDS, Verdict
 from feedline.analysis.convergence.model import TimeToTarget
@@ -17,6 +17,7 @@ from feedline.analysis.finding import Finding
 from feedline.analysis.quantities import BLANK, count, number, seconds
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import SEVERITY_COLORS, columns, plain
+from feedline.analysis.text.batch import DOUBT
 from feedline.profiler.printable import printable_in
 
 WIDTH = 80
@@ -112,7 +113,7 @@ def _price(found: Advised) -> Iterator[Text]:
         return
     yield plain(f"{_capital(found.price.says)}.")
     if found.noise.value is not None or found.noise.low is not None:
-        yield plain(f"{price.DOUBT}.", "dim")
+        yield plain(f"{DOUBT}.", "dim")
 
 
 def _advice(n: int, advice: Advice) -> Iterator[RenderableType]:
