@@ -116,7 +116,7 @@ def test_the_terminal_says_loss_price_and_mistakes_in_eight_lines() -> None:
     assert len(many) <= 8 and max(map(len, many)) <= 80
     assert many[0] == "9,800 updates (100 epochs): train loss 2.30 to 0.0217, eval loss 2.10 to 0.287."
     assert "it needs 2.07 times the minimum samples" in " ".join(many)
-    assert "- missing_set_epoch: call sampler.set_epoch(epoch) before each epoch" in many
+    assert "- missing_set_epoch: sampler.set_epoch(epoch) before each epoch's loop" in many
 
 
 def test_a_run_without_a_noise_scale_gets_two_lines_that_say_what_it_needs() -> None:
@@ -142,7 +142,7 @@ def test_a_mistake_that_is_a_finding_already_is_not_told_twice() -> None:
 
     assert page.count("all 4 ranks train on the same samples") + page.count("All 4 ranks train on the same samples") == 1
     assert "</code>: see the <a" in page
-    assert "set_epoch() was not called" in page
+    assert "set_epoch was not called" in page
     assert "is unknown: the gradients are not a mean over distinct samples" in page
 
 
