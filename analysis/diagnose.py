@@ -114,13 +114,13 @@ BOUND_BY = {
     late_rank.SPREAD: "Bound by late ranks",
     exposed_communication.SLOW: "Bound by the network",
     exposed_communication.CAUSE: "Bound by communication",
-    busy_neighbors.CAUSE: "Slowed down by other programs",
+    busy_neighbors.CAUSE: "CPU contention",
 }
 #: Findings whose fix is nothing but settings of the loader: short enough for the verdict.
 BY_SETTINGS = (too_few_workers.CAUSE, fewer_workers.CAUSE, epoch_restart.CAUSE)
 #: What a finding about how the training is set up makes of it.
-WRONG_SET_UP = "Set up wrongly"
-WRONG = {"not_finite": "Training is lost"} | dict.fromkeys(GRAVE - {"not_finite"}, WRONG_SET_UP)
+WRONG_SET_UP = "Misconfigured"
+WRONG = {"not_finite": "Training diverged"} | dict.fromkeys(GRAVE - {"not_finite"}, WRONG_SET_UP)
 #: Told among the findings, but no answer to what holds the run back: a run that is only measured ends before its schedule.
 ASIDE = ("schedule_in_steps", "skipped_steps")
 
@@ -220,14 +220,15 @@ def verdict(findings: list[Finding], facts: Facts) -> str:
 def _verdict(findings: list[Finding], facts: Facts) -> str:
     top = leading(findings)
     if top is None:
-        return "Nothing can be said about this run."
+        return "What limits this run is unknown: no rule applies to it."
     if top.severity is Severity.INFO:
         return f"{sentence(top.says)}."
     if top.cause in WRONG or top.cause in ASIDE:
         return f"{WRONG.get(top.cause, WRONG_SET_UP)}: {top.says}."
-    said, waits = top.says, f"{share(steady_share(facts))}{too_short.unsure(facts)} of each {seconds(facts.step.mean_s)} step"
-    if top.cause not in BOUND_BY and top.cause != input_bound_unexplained.CAUSE:  # which says the share itself
-        said = f"{waits} waits for data. {sentence(said)}"
+    waits = f"{share(steady_share(facts))}{too_short.unsure(facts)} of each {seconds(facts.step.mean_s)} step waits for data. "
+    if top.cause in BOUND_BY or top.cause == input_bound_unexplained.CAUSE:  # it says the share itself
+        waits = ""
+    said = f"{waits}{sentence(top.says)}" if waits else top.says
     change = f" Set {as_code(top.settings)}." if top.cause in BY_SETTINGS else ""
     return f"{BOUND_BY.get(top.cause, 'Input-bound')}: {said}.{change}{saving(top, facts.step.mean_s)}"
 

@@ -91,7 +91,7 @@ def _says(facts: Facts, workers: int) -> str:
     if workers == 0:
         making, step, receiving = seconds(held(facts).making_s), seconds(facts.step.mean_s), receiving_s(facts)
         instead = f"receiving it from workers would take {seconds(receiving.low)} to {seconds(receiving.high)}"
-        return f"there are no workers: the main process makes every batch itself, {making} of each {step} step; {instead}"
+        return f"no workers: the main process makes every batch itself, {making} of each {step} step; {instead}"
     batch = seconds(facts.workers.fetch_mean_s if facts.workers else None)
     pace = f"a batch takes {batch} to make, the step {seconds(compute_s(facts))} without its input"
     return f"{workers} worker{'s' * (workers > 1)} cannot keep up: {pace}"

@@ -21,7 +21,7 @@ def test_a_main_thread_that_waits_for_a_cpu_is_held_back_though_its_input_is_not
     found = diagnose(made_up_facts(**CROWDED, main_runqueue_share=0.3))
 
     assert [finding.cause for finding in found] == ["busy_neighbors", "compute_bound"]
-    assert verdict(found, made_up_facts(**CROWDED)).startswith("Slowed down by other programs: ")
+    assert verdict(found, made_up_facts(**CROWDED)).startswith("CPU contention: other programs use 1.60 of the 2 CPUs")
 
 
 def test_the_time_that_it_speaks_of_is_the_time_that_can_be_saved():
