@@ -9,7 +9,7 @@ from feedline.analysis.gather import Gathered, step_summary
 from feedline.analysis.gather import throughput as gather_throughput
 from feedline.analysis.model import Throughput
 from feedline.analysis.quantities import share
-from feedline.analysis.rules.exposed_communication import MIN_SHARE
+from feedline.analysis.rules.cross_rank.exposed_communication import MIN_SHARE
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError
 

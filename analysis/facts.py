@@ -1,8 +1,9 @@
-"""What the rules read: the measured run, reduced to the figures that a diagnosis needs."""
+"""What rules read: of a recorded run, and of ranks that were recorded or traced together. Of traces: traces/facts.py."""
 
 from dataclasses import dataclass, field
 
-from feedline.analysis.comm.model import Communication, RankParts
+from feedline.analysis.comm.model import Communication, ExposedKind, LateRank, RankParts
+from feedline.analysis.finding import Evidence
 from feedline.analysis.making import Making
 from feedline.analysis.model import Cpus, Loader, StepSummary, Throughput, Workers
 
@@ -116,3 +117,76 @@ class Facts:
     def setting(self, name: str, default: object = None) -> object:
         """A setting of the training loader, such as ``num_workers``."""
         return self.loader.settings.get(name, default) if self.loader else default
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """How long a rank waits for others.
+
+    Attributes:
+        rank: in a run, the one that waits most; of traces, the first that is not late itself.
+        s: seconds per step.
+        step_s: the step that costs are shares of.
+        share: of it that the rank waits, from 0 to 1.
+        parts: of the same rank's step; None: not known.
+        says: how long it waits, in a sentence, where its share decides.
+        evidence: of the source: what other sources do not measure.
+    """
+
+    rank: int
+    s: float
+    step_s: float
+    share: float
+    parts: RankParts | None
+    says: str = ""
+    evidence: list[Evidence] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """Communication of a rank during which nothing computes.
+
+    Attributes:
+        rank: in a run, the one that has least of it: what the others have more is waiting in disguise. Of traces, the one that is shown.
+        s: seconds per step; of a trace without steps, in all of it.
+        share: the same, from 0 to 1, of the step or the trace.
+        beyond: what covers the rest of it: "backward" in a run, "computing" where kernels were recorded.
+        kinds: it by what moves, most first.
+        hidden_share: of the transfer, from 0 to 1. None: not known.
+        where: which rank, where that has to be said; continues a sentence.
+        caveat: why waiting for other ranks may be part of it; continues a sentence.
+        separate: how to separate transfer from waiting; empty: they are.
+        evidence: of the source.
+    """
+
+    rank: int
+    s: float
+    share: float
+    beyond: str
+    kinds: list[ExposedKind]
+    hidden_share: float | None
+    where: str
+    caveat: str
+    separate: str
+    evidence: list[Evidence]
+
+
+@dataclass(frozen=True)
+class RankFacts:
+    """What ranks cost each other, whether they were recorded (rules/cross_rank/recorded.py) or traced (traces/facts.py).
+
+    Attributes:
+        ranks: how many were compared.
+        whole: what shares are of, in words.
+        comm: None: one rank was traced.
+        late: those that others waited for, most costly first. None of a run that has too few steps with a late rank.
+        waiting: None: nobody is late.
+        exposed: None: nothing is known of it.
+    """
+
+    ranks: int
+    whole: str
+    comm: Communication | None
+    late: list[LateRank]
+    waiting: Waiting | None
+    exposed: Exposed | None

@@ -50,6 +50,10 @@ def measured(rows: Iterable[tuple[str, str, float | None, str]]) -> list[Evidenc
     return [Evidence(id, what, value, unit) for id, what, value, unit in rows if value is not None]
 
 
+#: Phase of a rank that was late already when its trace began.
+BEFORE_TRACE = "before_trace"
+
+
 @dataclass(frozen=True)
 class Blame:
     """Whom a finding names, where ranks differ.
@@ -57,7 +61,7 @@ class Blame:
     Attributes:
         rank: the late one; None: it changes from step to step.
         phase: what it takes longer for than the others: ``wait`` (for its loader), ``copy``, ``forward``, ``backward``, ``optimizer``,
-            ``other``, or a stage that the user named.
+            ``other``, or a stage that the user named. Of traces also ``computing``, ``launching``, ``synchronising`` and ``BEFORE_TRACE``.
         part: of a sample, where the phase is ``wait`` and its workers tell: ``read``, ``decode``, ``augment``, ...
     """
 

@@ -7,7 +7,7 @@ from feedline.analysis.comm.model import Communication
 from feedline.analysis.finding import Finding, Severity, interval
 from feedline.analysis.gather import Gathered
 from feedline.analysis.quantities import seconds
-from feedline.analysis.rules.late_rank import CAUSE, answer, predicted
+from feedline.analysis.rules.cross_rank.late_rank import CAUSE, answer, predicted
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.text.ranks import slower
 from feedline.profiler.errors import FeedlineError

@@ -1,10 +1,11 @@
 """Ranks that others wait for, in words, and how far ranks can be compared."""
 
 from feedline.analysis.comm.model import Communication, LateRank
+from feedline.analysis.finding import BEFORE_TRACE
 from feedline.analysis.quantities import count, seconds
 
 #: What takes a late rank longer, where the phase's own name does not say it.
-SLOWER = {"wait": "its loader", "other": "time outside all stages"}
+SLOWER = {"wait": "its loader", "other": "time outside all stages", BEFORE_TRACE: "what came before its trace"}
 
 
 def slower(one: LateRank) -> str:

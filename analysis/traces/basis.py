@@ -42,7 +42,7 @@ class Basis:
             trace_ns: length of the trace.
         """
         if not self.steps:
-            return f"the whole trace ({seconds(trace_ns / 1e9)}): no steps were found in it"
+            return f"the whole trace ({seconds(trace_ns / 1e9)}), in which no steps were found"
         steps = f"{self.steps:,} step{'' if self.steps == 1 else 's'}"
         return f"the trace's {steps}: {seconds(self.ns / 1e9)} of {seconds(trace_ns / 1e9)}"
 

@@ -16,8 +16,8 @@ from feedline.profiler.message import Message, id_of
 
 #: Each moment belongs to the first of these that it is part of.
 PARTS = ("compute", "waiting_for_rank", "exposed_transfer", "exposed_copy", "input", "synchronisation", "host_launch", "unexplained")
-ONE_RANK = Message("one rank alone cannot tell waiting for another from transfer: all of it is in exposed_transfer", "one_rank")
-ON_HOST = "the trace holds no work of a device: compute is what operators did on the host outside of the loader"
+ONE_RANK = Message("one rank's trace cannot separate waiting for other ranks from transfer: exposed_transfer contains both", "one_rank")
+ON_HOST = "the trace contains no device activity: compute is what operators did on the host outside the loader"
 
 
 @dataclass(frozen=True, eq=False)

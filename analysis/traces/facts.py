@@ -1,11 +1,22 @@
-"""What the rules for traces look at."""
+"""What rules read of traces."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
+from feedline.analysis.comm.model import ExposedKind
+from feedline.analysis.comm.operations import operation
+from feedline.analysis.facts import Exposed, RankFacts, Waiting
+from feedline.analysis.finding import SHARE, Evidence
+from feedline.analysis.quantities import seconds, share
 from feedline.analysis.traces.between.compare import Between
 from feedline.analysis.traces.budget import Budget
+from feedline.analysis.traces.intervals import NONE, clip, joined, length, union, without
 from feedline.analysis.traces.summary import RankTrace
+
+MUCH_LESS = 0.5  # of the shown rank's: then waiting is most of it
+SHOWN = 3  # operations, one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +62,83 @@ class TraceFacts:
         budget = self.budgets[self.rank if rank is None else rank]
         return self.share(part, rank) * mean_step_s(budget)
 
+    @property
+    def ranks(self) -> RankFacts:
+        """What they cost each other."""
+        comm = self.between.communication if self.between else None
+        return RankFacts(len(self.budgets), self.whole, comm, comm.late if comm else [], _waiting(self), _exposed(self))
+
 
 def mean_step_s(budget: Budget) -> float:
     """Of the steps that it splits."""
     steps = max(len(budget.edges) - 1, 1)
     return float(budget.edges[-1] - budget.edges[0]) / 1e9 / steps if len(budget.edges) else 0.0
+
+
+def _waiting(facts: TraceFacts) -> Waiting | None:
+    """What the first rank waits that is not late itself."""
+    between = facts.between
+    if between is None or not between.communication.late:
+        return None
+    late = between.communication.late[0].rank
+    others = [rank for rank in facts.budgets if rank != late]
+    waiter, part = min(others), "waiting_for_rank"
+    most = max(others, key=lambda rank: facts.share(part, rank))
+    waited, last, met = facts.share(part, waiter), int((between.meetings.last == late).sum()), len(between.meetings.last)
+    return Waiting(
+        waiter,
+        facts.cost_s(part, waiter),
+        mean_step_s(facts.budgets[waiter]),
+        waited,
+        between.parts.get(waiter),
+        says=f"Rank {waiter} waits {share(waited)} of {facts.whole} for other ranks; rank {late} joins {last} of {met} collectives last",
+        evidence=[
+            Evidence("waiting_for_rank_share", f"rank {waiter} waits for other ranks", waited, SHARE, str(waiter)),
+            Evidence("last_in", f"collectives that rank {late} joined last", last, ""),
+            Evidence("longest_wait_share", f"the longest wait, of rank {most}", facts.share(part, most), SHARE, str(most)),
+        ],
+    )
+
+
+def _exposed(facts: TraceFacts) -> Exposed:
+    """The shown rank's; and the rank that has least, where that is far less: what the shown one has more is waiting that clocks hide."""
+    part, kinds, hidden = "exposed_transfer", _kinds(facts), facts.shown.gpu.overlap_pct_of_comm
+    own_s, least = facts.cost_s(part), min(facts.budgets, key=lambda rank: facts.cost_s(part, rank))
+    least_s, alone = facts.cost_s(part, least), facts.between is None or not facts.between.waiting
+    which = "one rank's trace" if facts.between is None else "these traces"
+    caveat = f"; this includes waiting for other ranks, which {which} cannot separate" if alone else ""
+    if least_s <= MUCH_LESS * own_s:
+        caveat += f"; on rank {least} it takes {seconds(least_s)}, so most of it is waiting for other ranks"
+    exposed = "exposed per step" if facts.shown.basis.steps else "exposed"
+    evidence = [Evidence("exposed_transfer_share", "exposed communication", facts.share(part), SHARE)]
+    if hidden is not None:
+        evidence.append(Evidence("hidden_transfer_share", "communication that overlaps with computing", hidden / 100, SHARE))
+    return Exposed(
+        facts.rank,
+        own_s,
+        facts.share(part),
+        beyond="computing",
+        kinds=kinds,
+        hidden_share=hidden / 100 if hidden is not None else None,
+        where="",
+        caveat=caveat,
+        separate="ingest all ranks' traces together: feedline can then separate transfer time from waiting time" if alone else "",
+        evidence=[*evidence, *(Evidence("exposed_s", f"{exposed}: {one.name}", one.transfer_s, "s", one.name) for one in kinds)],
+    )
+
+
+def _kinds(facts: TraceFacts) -> list[ExposedKind]:
+    """The shown rank's exposed transfer by operation, most first, then the others together. What two move at once is the first one's."""
+    shown, window = facts.shown, facts.shown.basis
+    seen, table = shown.collectives, shown.collectives.table
+    names = [operation(seen.names[row["said"] if row["said"] >= 0 else row["name"]]) for row in table]
+    taken = joined(seen.hidden, facts.between.waiting.get(facts.rank, NONE) if facts.between else NONE)
+    found = []
+    for name in sorted(set(names), key=names.index):
+        mine = np.array([one == name for one in names])
+        spans = without(clip(union(table["start"][mine], table["end"][mine]), window.begin, window.end), taken)
+        taken = joined(taken, spans)
+        found.append(ExposedKind(name, "", length(spans) / 1e9 / max(window.steps, 1)))
+    most = sorted((kind for kind in found if kind.transfer_s > 0), key=lambda kind: -kind.transfer_s)
+    rest_s = sum(kind.transfer_s for kind in most[SHOWN:])
+    return [*most[:SHOWN], *([ExposedKind("other", "", rest_s)] if rest_s else [])]

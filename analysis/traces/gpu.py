@@ -10,7 +10,7 @@ from feedline.analysis.traces.columns import Kind, Trace
 from feedline.analysis.traces.intervals import clip, common, joined, length, union
 from feedline.analysis.traces.kinds_of_work import BoolArray, communicates, of_kinds, on_device
 
-NO_WORK = "the trace holds no work of a device"
+NO_WORK = "the trace contains no device activity"
 NO_COMMUNICATION = "no communication ran"
 #: Of Gpu, for reports.
 FIGURES = ("span_s", "idle_pct", "compute_pct", "other_pct", "overlap_pct_of_comm", "exposed_comm_s", "exposed_comm_pct")
@@ -43,7 +43,7 @@ class Gpu:
     """Figures of one device, or of all in the trace, in the steps. Percentages are of the span; None where ``reasons`` says why.
 
     Attributes:
-        span_ns: the steps; without any, the whole trace. 0: the trace holds no work of a device.
+        span_ns: the steps; without any, the whole trace. 0: the trace contains no device activity.
         busy_ns: something ran.
         compute_ns: a kernel ran that is no communication.
         communication_ns: communication ran.

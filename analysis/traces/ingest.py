@@ -119,7 +119,7 @@ def _read_files(part: Sequence[tuple[str, Path]], limits: Limits) -> "list[_Stag
         except FeedlineError as error:
             found.append((path, str(error)))
         except OSError as error:
-            found.append((path, f"{path} cannot be read or kept ({error.strerror or error})"))
+            found.append((path, f"{path} cannot be read or stored ({error.strerror or error})"))
     return found
 
 
@@ -130,7 +130,7 @@ def _ranked(staged: Sequence[_Staged], given: Mapping[str, int]) -> dict[int, tu
         RankCollision: two claim one rank, or one of several has none.
     """
     if len(staged) > 1 and len({one.path for one in staged}) == 1 and all(one.about.rank is None for one in staged):
-        note = "the file says no rank: its devices are numbered as they come"
+        note = "the file contains no ranks: its devices are numbered in order"
         return {number: (replace(one.about, rank=number, notes=[*one.about.notes, note]), one) for number, one in enumerate(staged)}
     ranked = assign([(one.path, one.about) for one in staged], given)
     return {trace.rank or 0: (trace, staged[index]) for index, trace in ranked}

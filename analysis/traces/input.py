@@ -87,7 +87,7 @@ def find_input(trace: Trace, who: Threads, window: Basis, waits: IntArray, busy:
         why = _why_not(trace, who)
         return Input(window.ns, idle, None, None, 0, (), dict.fromkeys(("loader_pct", "stall_pct", "speedup_ceiling"), why))
     if not of_kinds(trace, Kind.KERNEL, Kind.COPY, Kind.SET).any():
-        why = f"{NO_WORK}, so whether it stood still while the loader was waited for cannot be said"
+        why = f"{NO_WORK}, so it is unknown whether the device was idle while the main thread waited for its loader"
         stalled = dict.fromkeys(("stall_pct", "speedup_ceiling"), why)
         return Input(window.ns, idle, length(waits), None, calls, names, stalled)
     return Input(window.ns, idle, length(waits), length(without(waits, busy)), calls, names, {})
@@ -101,8 +101,8 @@ def _waits(trace: Trace, who: Threads) -> BoolArray:
 
 def _why_not(trace: Trace, who: Threads) -> str:
     if who.main == UNKNOWN:
-        return "the trace holds no thread of the host"
+        return "the trace contains no host threads"
     own = of_kinds(trace, Kind.ANNOTATION) & (trace.events["track"] == who.main)
     similar = [name for number in np.unique(trace.events["name"][own]) if _SOUNDS_LIKE.search(name := trace.names[number])]
-    told = f" (ranges that may be: {', '.join(similar[:SHOWN])})" if similar else ""
-    return f"the trace does not say when the main thread waits for a batch: it holds no annotation of a loader{told}"
+    told = f" (candidates: {', '.join(similar[:SHOWN])})" if similar else ""
+    return f"the trace has no DataLoader range on the main thread, so waiting for batches cannot be measured{told}"

@@ -59,14 +59,14 @@ def assign(traces: Sequence[tuple[str, Trace]], given: Mapping[str, int] | None 
         if rank is None and len(traces) == 1:
             rank, how = 0, "alone"
         if rank is None:
-            raise RankCollision(f"{path} does not contain its rank, nor does its name: give it with --rank FILE=N")
+            raise RankCollision(f"neither {path} nor its name contains a rank: pass --rank FILE=N")
         if rank in owners:
             named = f"{owners[rank]} and {path}"
-            raise RankCollision(f"rank {rank} appears twice, in {named}: give the ranks with --rank FILE=N")
+            raise RankCollision(f"rank {rank} appears twice, in {named}: pass --rank FILE=N for one of them")
         owners[rank] = path
         said = {
-            "alone": ["neither the trace nor its name gives a rank: it is shown as rank 0"],
-            "file name": [f"rank {rank} is taken from the name of the file"],
+            "alone": ["neither the trace nor its file name contains a rank: it is shown as rank 0"],
+            "file name": [f"rank {rank} is taken from the file name"],
         }
         ranked.append((index, replace(trace, rank=rank, notes=[*trace.notes, *said.get(how, [])])))
     return sorted(ranked, key=lambda pair: pair[1].rank or 0)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from feedline.analysis.diagnose import diagnose_traces, verdict_of_traces
 from feedline.analysis.gather import series
 from feedline.analysis.many.crew import Crew, Tell, chunked, each
 from feedline.analysis.model import (
@@ -27,7 +28,6 @@ from feedline.analysis.traces.between.compare import Between, compare
 from feedline.analysis.traces.budget import Budget
 from feedline.analysis.traces.facts import TraceFacts, mean_step_s
 from feedline.analysis.traces.gpu import FIGURES as GPU
-from feedline.analysis.traces.rules import diagnose, verdict
 from feedline.analysis.traces.summary import RankTrace, summarise
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError
@@ -86,11 +86,11 @@ def _report(run: Run, traces: Mapping[int, RankTrace], budgets: Mapping[int, Bud
     first = min(traces)
     shown = traces[first]
     facts = TraceFacts(shown, budgets, between)
-    findings = diagnose(facts)
+    findings = diagnose_traces(facts)
     step = _step(shown, budgets[first])
     return Report(
         run=_run_info(run, traces),
-        verdict=verdict(findings, facts),
+        verdict=verdict_of_traces(findings, facts),
         findings=findings,
         throughput=_throughput(shown, budgets[first]),
         step=step,

@@ -41,10 +41,10 @@ class SharedClock:
 
     def says(self) -> str:
         """For a reader of the report: how well, and by what."""
-        bound = f"{self.clock.bound / 1000:.1f} us" if self.clock.bound < 1e6 else f"{self.clock.bound / 1e6:.1f} ms"
+        bound = f"{self.clock.bound / 1000:.1f} µs" if self.clock.bound < 1e6 else f"{self.clock.bound / 1e6:.1f} ms"
         if self.marks:
-            return f"within {bound}, by {self.marks} marks in its trace"
-        return f"within about {bound}, by the run's readings of both clocks: its trace holds no marks"
+            return f"within {bound} ({self.marks} clock marks in the trace)"
+        return f"within about {bound} (from the run's readings of both clocks: the trace has no clock marks)"
 
 
 def marks_in(trace: Trace) -> tuple[IntArray, IntArray]:

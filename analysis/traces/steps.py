@@ -21,8 +21,8 @@ _FEEDLINE_OPTIMIZER = re.compile(r"^feedline:optimizer$")
 _UPDATE = re.compile(r"^aten::_fused_(adam|adamw|sgd|adagrad)_?$|^Optimizer\.zero_grad#|multi_tensor_(adam|sgd|lamb)|FusedAdam", re.I)
 _FOREACH = re.compile(r"^aten::_foreach_(addcdiv|add|mul|lerp)_$")
 NO_STEPS = (
-    "no steps were found: there is no ProfilerStep, no range that repeats, and neither optimizer nor collectives come evenly; "
-    "figures are of the whole trace"
+    "no steps were found: there is no ProfilerStep and no range that repeats, and neither optimizer calls nor collectives recur evenly; "
+    "all figures are of the whole trace"
 )
 COVERS = 0.8  # share of its own extent that a range has to cover to be the step, if its name does not say so
 
@@ -63,11 +63,11 @@ def _profiler_steps(trace: Trace, who: Threads) -> Steps | None:
 
 
 def _feedline(trace: Trace, who: Threads) -> Steps | None:
-    return _after_updates(trace, who, named(trace, _FEEDLINE_OPTIMIZER), "feedline", "steps end with feedline's ranges of the optimizer")
+    return _after_updates(trace, who, named(trace, _FEEDLINE_OPTIMIZER), "feedline", "steps end with feedline's optimizer ranges")
 
 
 def _optimizer(trace: Trace, who: Threads) -> Steps | None:
-    return _after_updates(trace, who, named(trace, OPTIMIZER), "optimizer", "steps end with the calls of Optimizer.step")
+    return _after_updates(trace, who, named(trace, OPTIMIZER), "optimizer", "steps end with Optimizer.step calls")
 
 
 def _after_updates(trace: Trace, who: Threads, chosen: BoolArray, by: str, how: str) -> Steps | None:
@@ -79,7 +79,7 @@ def _after_updates(trace: Trace, who: Threads, chosen: BoolArray, by: str, how: 
         calls = calls[np.append(before[1:] > before[:-1], True)]
     if len(calls) < 2:
         return None
-    return Steps(calls[:, 1].copy(), by, f"{how}: {len(calls) - 1} whole ones; what came before the first and after the last is left out")
+    return Steps(calls[:, 1].copy(), by, f"{how}: {len(calls) - 1} complete steps; time before the first and after the last is left out")
 
 
 def _ranges(trace: Trace, who: Threads) -> Steps | None:
@@ -101,7 +101,7 @@ def _ranges(trace: Trace, who: Threads) -> Steps | None:
             best = said, share, family, np.append(start, end[-1])
     if best is None:
         return None
-    return Steps(best[3], "range", f"steps are the {len(best[3]) - 1} ranges '{best[2]}' of the main thread")
+    return Steps(best[3], "range", f"steps are the {len(best[3]) - 1} ranges '{best[2]}' on the main thread")
 
 
 def _updates(trace: Trace, who: Threads) -> Steps | None:
@@ -110,7 +110,7 @@ def _updates(trace: Trace, who: Threads) -> Steps | None:
         start, end = _on_main(trace, who, named(trace, pattern))
         last = bursts(start, end)
         if last is not None:
-            return Steps(np.unique(end[last]), "optimizer", f"steps end with {what}, which come evenly: {len(last) - 1} whole ones")
+            return Steps(np.unique(end[last]), "optimizer", f"steps end with {what}, which recur evenly: {len(last) - 1} complete steps")
     return None
 
 
@@ -131,7 +131,7 @@ def _collectives(trace: Trace, who: Threads) -> Steps | None:
         edges = start[np.append(0, last[:-1] + 1)]
     edges = np.unique(edges)
     return (
-        Steps(edges, "collectives", f"steps begin where the collectives begin anew: {len(edges) - 1} whole ones")
+        Steps(edges, "collectives", f"steps begin where the sequence of collectives repeats: {len(edges) - 1} complete steps")
         if len(edges) > 1
         else None
     )

@@ -48,12 +48,12 @@ def _numbers(found: dict[str, Any]) -> None:
     """Ranges of what the types of columns.py leave open."""
     devices = {track.device for track in found["tracks"]}
     if len(devices) > MOST_DEVICES or min(devices, default=0) < -1 or max(devices, default=0) >= 1 << 31:
-        raise ValueError(f"`tracks` name {len(devices):,} devices, or one that cannot be: at most {MOST_DEVICES:,} are read")
+        raise ValueError(f"`tracks` names {len(devices):,} devices, or an impossible one: at most {MOST_DEVICES:,} are read")
     sizes = {size for shape in found["shapes"] for sizes in shape.inputs for size in sizes}
     args = {number for one in found["collectives"] for number in (one.size, one.sequence, one.elements_in, one.elements_out)} - {None}
     for what, numbers in (("shapes", sizes), ("collectives", args)):
         if numbers and not (-MOST_NUMBER < min(numbers) and max(numbers) < MOST_NUMBER):
-            raise ValueError(f"`{what}` hold numbers that no recording has")
+            raise ValueError(f"`{what}` contains numbers that no recording can have")
     for ranks in {one.ranks for one in found["collectives"] if one.ranks}:
         checked(ranks, Ranks)
 
@@ -84,7 +84,7 @@ def check(trace: Trace) -> None:
     if len(unknown):
         raise ValueError(f"column kind: {events['kind'][unknown[0]]} in row {unknown[0]:,}")
     if len(events) and float(events["start"].max() - events["start"].min()) + float(events["wall"].max()) >= MOST_SPAN:
-        raise ValueError("columns start, wall: the trace lasts for months")
+        raise ValueError("columns start, wall: the trace spans months")
     later = np.diff(events["start"])
     if (later < 0).any() or (np.diff(events["wall"])[later == 0] > 0).any():
         raise ValueError("columns start, wall: the events are not in order")

@@ -57,7 +57,7 @@ def windows(run: Run) -> Windows:
             try:
                 _add(found, number, rank, path)
             except FeedlineError as error:
-                found.notes.append(run.named(f"rank {number}: what torch.profiler recorded is not in the trace for Perfetto: {error}"))
+                found.notes.append(run.named(f"rank {number}: the window of torch.profiler is missing from the Perfetto trace: {error}"))
     return found
 
 
@@ -65,11 +65,11 @@ def _add(found: Windows, number: int, rank: Rank, path: Path) -> None:
     trace = _read(path)
     clock = shared_clock(trace, rank.manifest.anchors)
     if clock is None or not _within(rank, clock.clock.to_reference(trace.origin_ns + trace.events["start"][:1])):
-        why = "has a clock of its own that nothing joins with feedline's" if clock is None else "was not recorded during this run"
-        found.notes.append(f"rank {number}: {path.name} {why}: it is not in the trace for Perfetto")
+        why = "cannot be aligned with feedline's clock" if clock is None else "was not recorded during this run"
+        found.notes.append(f"rank {number}: {path.name} {why}: it is missing from the Perfetto trace")
         return
     found.by_rank[number] = Window(path, clock)
-    found.notes.append(f"rank {number}: what torch.profiler recorded lies on feedline's clock {clock.says()}")
+    found.notes.append(f"rank {number}: the window of torch.profiler is aligned with feedline's clock to {clock.says()}")
     found.notes.extend(f"rank {number}: {path.name}: {note}" for note in trace.notes)
 
 
@@ -83,7 +83,7 @@ def _read(path: Path) -> Trace:
         with opened(path, MOST_WINDOW) as file:
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
-        raise RunDamaged(f"{path} cannot be read ({error.strerror}): you need permission to read it") from error
+        raise RunDamaged(f"{path} cannot be read ({error.strerror}): check its permissions") from error
     most = FREE_BYTES + PACKED * size
     return read_kineto(str(path), Limits(most // SMALLEST_EVENT, most, most))
 

@@ -247,5 +247,6 @@ def said_of(path: Path) -> list[Said]:
         samples = about.samples if about.samples or about.samples_per_s is not None else None
         first = report.findings[0].settings if report.findings else {}
         causes = tuple(finding.cause for finding in report.findings)
-        found.append(Said(about.steps, samples, report.verdict, causes, first, share, mean_s, tuple(report.notes)))
+        others_known = report.cpus is not None and report.cpus.others is not None
+        found.append(Said(about.steps, samples, report.verdict, causes, first, share, mean_s, tuple(report.notes), others_known))
     return found

@@ -34,6 +34,7 @@ class Said:
         settings: of a loader, that the first finding's fix names.
         share: of the step that is input, as its stages show it.
         step_s: mean step.
+        others_known: it was sampled what other programs used of the CPUs.
     """
 
     steps: int
@@ -44,6 +45,7 @@ class Said:
     share: float
     step_s: float
     notes: tuple[str, ...] = ()
+    others_known: bool = True
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,9 @@ def judge(program: Program, said: Said, facts: Facts) -> tuple[str, str]:
         return FALSE, f"a share of {over[0]} %"
     if cause in program.causes:
         return TRUE, "it is planted, or read in the program's source"
-    if cause in NOT_KNOWN or "too short" in said.verdict:
+    if cause in NOT_KNOWN or "too_short" in said.causes:
         return UNKNOWN, "it says that it does not know"
-    if "was not sampled" in said.verdict:
+    if cause == "input_bound_unexplained" and not said.others_known:
         return UNKNOWN, "it says that it does not know who uses the CPUs"
     if cause in OTHERS:
         right = facts.others_cpus >= 0.5

@@ -128,3 +128,10 @@ def test_a_share_above_all_is_false():
 def test_an_advice_without_workers_takes_what_needs_some_along():
     assert advised({"num_workers": 3}) == {"num_workers": 3}
     assert advised({"num_workers": 0}) == {"num_workers": 0, "prefetch_factor": None, "persistent_workers": False}
+
+
+@pytest.mark.parametrize(("others_known", "judgement"), [(True, TRUE), (False, UNKNOWN)])
+def test_an_unexplained_wait_is_no_verdict_where_nobody_sampled_who_uses_the_cpus(others_known, judgement):
+    unexplained = replace(said("input_bound_unexplained", 0.3, "x"), others_known=others_known)
+
+    assert judge(PROGRAM, unexplained, facts(0.3))[0] == judgement

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from truth import one_number
-from truth.costs import PART
+from truth.costs import PART, whose
 
 from feedline.analysis.quantities import share
 from feedline.cli import main
@@ -37,7 +37,7 @@ def one_basis(report: dict[str, Any], short: str, full: str) -> None:
         assert part_s == pytest.approx(report["ranks"][shown]["stages"][stage])
     for finding in report["findings"]:
         if finding["cause"] in PART:
-            finding_of(report, finding, shown)
+            finding_of(report, finding)
     pace, steps = report["throughput"], report["ranks"][shown]["steps"]
     assert pace["steps"] == steps
     assert pace["steps_per_s"] == (pytest.approx(1 / report["step"]["mean_s"]) if steps else None)
@@ -66,10 +66,9 @@ def device_of(own: dict[str, Any]) -> None:
         assert own["input"]["speedup_ceiling"] == pytest.approx(mean_s / (mean_s - stages["input"]))
 
 
-def finding_of(report: dict[str, Any], finding: dict[str, Any], shown: str) -> None:
+def finding_of(report: dict[str, Any], finding: dict[str, Any]) -> None:
     """A finding's cost, evidence and sentence against the bar of the rank that it names, or of the one that is shown."""
-    named = re.match(r"rank (\d+) waits", finding["says"])
-    own = report["ranks"][named[1] if named else shown]
+    own = report["ranks"][whose(report, finding)]
     part_s = own["stages"][PART[finding["cause"]]]
     wanted_s = part_s if own["steps"] and finding["severity"] != "info" else 0.0
     assert finding["cost_s"] == pytest.approx(wanted_s), finding["says"]

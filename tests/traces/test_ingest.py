@@ -62,7 +62,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_go_on(two, tmp_path,
 def test_two_files_of_one_rank_are_an_error_and_leave_no_folder(tmp_path):
     paths = [kineto(tmp_path / f"{name}.json", rank=3) for name in "ab"]
 
-    with pytest.raises(RankCollision, match="rank 3 appears twice, in .*a.json and .*b.json: give the ranks with --rank FILE=N"):
+    with pytest.raises(RankCollision, match="rank 3 appears twice, in .*a.json and .*b.json: pass --rank FILE=N for one of them"):
         ingested(paths, tmp_path / "run")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "b.json"]
 
@@ -87,7 +87,7 @@ def test_an_interrupted_ingest_leaves_no_folder(two, tmp_path):
 def test_nothing_readable_is_an_error_with_every_files_reason_at_hand(tmp_path):
     (tmp_path / "empty.json").write_text('{"traceEvents": []}')
 
-    with pytest.raises(TraceDamaged, match="empty.json holds no event"):
+    with pytest.raises(TraceDamaged, match="empty.json contains no event"):
         ingested([str(tmp_path / "empty.json")], tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -152,7 +152,7 @@ def test_a_trace_without_an_annotation_of_a_loader_abstains(tmp_path, capsys):
     report = json.loads((tmp_path / "out.json").read_text())
 
     assert report["ranks"]["0"]["input"]["stall_pct"] is None
-    assert "holds no annotation of a loader" in report["ranks"]["0"]["input"]["reasons"]["stall_pct"]
+    assert "has no DataLoader range" in report["ranks"]["0"]["input"]["reasons"]["stall_pct"]
     assert "input_not_seen" in [finding["cause"] for finding in report["findings"]]
 
 

@@ -55,7 +55,7 @@ def test_two_traces_of_one_rank_are_an_error_that_names_both():
     three = replace(NOBODY, rank=3)
     with pytest.raises(RankCollision) as error:
         assign([("a.json.gz", three), ("b.json.gz", three)])
-    assert str(error.value) == "rank 3 appears twice, in a.json.gz and b.json.gz: give the ranks with --rank FILE=N"
+    assert str(error.value) == "rank 3 appears twice, in a.json.gz and b.json.gz: pass --rank FILE=N for one of them"
 
 
 def test_naming_the_ranks_parts_two_traces_that_claim_one():
@@ -67,9 +67,9 @@ def test_naming_the_ranks_parts_two_traces_that_claim_one():
 def test_a_trace_alone_without_a_rank_is_rank_0_and_that_is_said():
     ((_, trace),) = assign([("trace.json", NOBODY)])
     assert trace.rank == 0
-    assert trace.notes == ["neither the trace nor its name gives a rank: it is shown as rank 0"]
+    assert trace.notes == ["neither the trace nor its file name contains a rank: it is shown as rank 0"]
 
 
 def test_one_of_several_without_a_rank_is_an_error():
-    with pytest.raises(RankCollision, match="b.json does not contain its rank"):
+    with pytest.raises(RankCollision, match="neither .*b.json nor its name contains a rank"):
         assign([("rank0.json", NOBODY), ("b.json", NOBODY)])

@@ -1,7 +1,6 @@
 """What each finding costs, worked out again from the figures of its report: seconds per step, by arithmetic of its own."""
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -372,6 +371,7 @@ COSTS: dict[str, Formula] = {
 PART = {
     "input_stall": "input",
     "late_rank": "waiting_for_rank",
+    "late_ranks": "waiting_for_rank",
     "exposed_communication": "exposed_transfer",
     "host_bound": "host_launch",
     "synchronisation": "synchronisation",
@@ -391,6 +391,12 @@ def allowed(told: Any, cause: str) -> float:
     return max(0.0, step_s - step_s * made["samples_per_s"] / min(kept, default=math.inf))
 
 
+def whose(told: Any, finding: Any) -> str:
+    """The rank that a finding about traces weighs: the one that waits, else the one that is shown."""
+    waits = [one["of"] for one in finding["evidence"] if one["id"] == "waiting_for_rank_share"]
+    return str(waits[0]) if waits else min(told["ranks"], key=int)
+
+
 def recomputed(told: Any, finding: Any) -> float | None:
     """What a finding costs; None: of its cause nothing is known here."""
     if told["traces"] is None:
@@ -398,6 +404,5 @@ def recomputed(told: Any, finding: Any) -> float | None:
         return min(COSTS[finding["cause"]](Bar(told, finding)), most) if finding["cause"] in COSTS else None
     if finding["cause"] not in PART:
         return 0.0 if finding["cause"] == "input_not_seen" else None
-    named = re.match(r"rank (\d+) waits", finding["says"])
-    own = told["ranks"][named[1] if named else min(told["ranks"], key=int)]
+    own = told["ranks"][whose(told, finding)]
     return float(own["stages"].get(PART[finding["cause"]], 0.0)) if own["steps"] and finding["severity"] != "info" else 0.0

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any
 
 import pytest
@@ -21,7 +21,6 @@ from feedline.analysis import rules
 from feedline.analysis.build import build
 from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.model import Report
-from feedline.analysis.traces import rules as of_traces
 from feedline.profiler.store.read import Run
 
 MS = 1e-3
@@ -126,11 +125,7 @@ def test_the_report_of_the_example_does_not_contradict_itself(warm_python: WarmP
 
 
 def test_what_every_cause_costs_is_worked_out_here_too() -> None:
-    modules = [
-        importlib.import_module(f"{package.__name__}.{one.name}")
-        for package in (rules, of_traces)
-        for one in iter_modules(package.__path__)
-    ]
+    modules = [importlib.import_module(one.name) for one in walk_packages(rules.__path__, f"{rules.__name__}.")]
     causes = {getattr(module, name) for module in modules for name in ("CAUSE", "SPREAD", "SLOW") if hasattr(module, name)}
 
     assert len(causes) > 25

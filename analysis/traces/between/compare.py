@@ -230,7 +230,10 @@ def _late(
 
 
 def _says(one: blame.Late, meetings: Meeting) -> str:
-    doing = ", ".join(f"{phase} {seconds(took)}" for phase, took in list(one.phases.items())[:3]) or "nothing that the traces show"
+    doing = (
+        ", ".join(f"{late.WORDS.get(phase, phase)} {seconds(took)}" for phase, took in list(one.phases.items())[:3])
+        or "nothing that the traces show"
+    )
     always = "the same rank each time" if one.persistent else "other ranks in other steps" if one.steps[1] >= FEWEST_STEPS else ""
     often = f" ({always or 'too few to tell whether it always is'})"
     last = f"last in {int((meetings.last == one.rank).sum())} of {len(meetings.last)} collectives"

@@ -8,6 +8,7 @@ from feedline.analysis.comm.blame import Blame
 from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.comm.match import MISSING, Matched
 from feedline.analysis.comm.partition import Meetings
+from feedline.analysis.finding import BEFORE_TRACE
 from feedline.analysis.timeline import IntArray
 from feedline.analysis.traces.budget import PARTS
 from feedline.analysis.traces.summary import RankTrace
@@ -23,7 +24,8 @@ PHASES = {
     "waiting_for_rank": "other communication",
     "unexplained": "other",
 }
-BEFORE = "what came before its trace"
+#: As sentences name it.
+WORDS = {BEFORE_TRACE: "what came before its trace"}
 
 
 def before(ranks: Sequence[Collectives], traces: Mapping[int, RankTrace], kept: Mapping[int, IntArray], matched: Matched) -> IntArray:
@@ -42,7 +44,7 @@ def before(ranks: Sequence[Collectives], traces: Mapping[int, RankTrace], kept: 
 
 def excess(blamed: Blame, matched: Matched, met: Meetings, spent: IntArray, first: Collectives, bound: float) -> dict[str, IntArray]:
     """How much longer the late rank of each step took for each phase than the median of the others, over all collectives at which it was
-    the last: what it was late with already when its trace began is BEFORE.
+    the last: what it was late with already when its trace began is BEFORE_TRACE.
 
     Args:
         spent: of ``before``.
@@ -51,7 +53,7 @@ def excess(blamed: Blame, matched: Matched, met: Meetings, spent: IntArray, firs
     Returns:
         phase -> int64 [steps], ns.
     """
-    found = {phase: np.zeros(len(blamed.column), np.int64) for phase in (*dict.fromkeys(PHASES.values()), BEFORE)}
+    found = {phase: np.zeros(len(blamed.column), np.int64) for phase in (*dict.fromkeys(PHASES.values()), BEFORE_TRACE)}
     step = first.step_at(matched.start[:, 0])
     row = np.flatnonzero(matched.whole & matched.together & (step >= 0))
     row = row[met.last_column[row] == blamed.column[step[row]]]
@@ -65,7 +67,7 @@ def excess(blamed: Blame, matched: Matched, met: Meetings, spent: IntArray, firs
         left -= more
     firsts = np.array([_first(matched, one) for one in range(len(matched.ranks))], np.int64)
     began = row == firsts[column]
-    np.add.at(found[BEFORE], step[row[began]], left[began])
+    np.add.at(found[BEFORE_TRACE], step[row[began]], left[began])
     return found
 
 

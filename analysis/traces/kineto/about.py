@@ -75,7 +75,7 @@ def _searched(text: bytes) -> tuple[dict[str, Any], list[str]]:
     found["base"] = int(base[1]) if base else None
     found["feedline"] = {"origin_ns": int(ours[1])} if ours else None
     found["distributed"] = {name: int(match[1]) for name, match in (("rank", rank), ("world_size", world)) if match}
-    return found, ["what the file says around its events is damaged: only its rank and time base were looked for"]
+    return found, ["the file's metadata is damaged: only its rank and time base were recovered"]
 
 
 def _value(text: bytes) -> Any:

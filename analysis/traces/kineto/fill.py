@@ -68,7 +68,7 @@ class Filled:
             spans, start, wall = [spans[number] for number in kept.tolist()], start[kept], wall[kept]
         if len(self.rows) + len(self._marks) + len(spans) > self.limits.events:
             raise TraceDamaged(
-                f"{self.path} holds more than {self.limits.events:,} events: raise the limit with --max-events if memory allows"
+                f"{self.path} contains more than {self.limits.events:,} events: raise --max-events if memory allows"
             )
         wrong = wall < 0
         self.negative += int(wrong.sum())

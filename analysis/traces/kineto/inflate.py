@@ -42,14 +42,14 @@ class Inflated:
                     if total > self.limits.inflated_bytes:
                         bound = self.limits.inflated_bytes / 1e9
                         raise TraceDamaged(
-                            f"{self.path} unpacks to more than {bound:,.3g} GB: raise the limit with --max-events if it is a trace"
+                            f"{self.path} unpacks to more than {bound:,.3g} GB: raise --max-events if it is a trace"
                         )
                     parts.append(part)
                     if held >= self.size:
                         yield b"".join(parts)
                         held, parts = 0, []
         except OSError as error:
-            raise TraceDamaged(f"{self.path} cannot be read ({error.strerror or error}): give a trace file") from error
+            raise TraceDamaged(f"{self.path} cannot be read ({error.strerror or error}): pass a trace file") from error
         if parts:
             yield b"".join(parts)
 
@@ -76,11 +76,11 @@ class Inflated:
             try:
                 yield inflater.decompress(packed, self.size)
             except (zlib.error, inflating.error) as error:
-                self.cut = f"its gzip is damaged ({error})"
+                self.cut = f"its gzip data is damaged ({error})"
                 return
             packed = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
         if not inflater.eof:
-            self.cut = "its gzip ends in the middle"
+            self.cut = "its gzip data is truncated"
 
 
 def opened(path: str) -> IO[bytes]:
@@ -98,4 +98,4 @@ def opened(path: str) -> IO[bytes]:
     except ImportError as error:
         raise MissingDependency(f"{path} needs a library that is not installed ({error})") from error
     except ValueError as error:
-        raise TraceDamaged(f"{path} is not an address that fsspec supports ({error})") from error
+        raise TraceDamaged(f"{path} is not a URL that fsspec supports ({error})") from error

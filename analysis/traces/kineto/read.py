@@ -45,15 +45,15 @@ def read_kineto(path: str, limits: Limits = DEFAULT, piece: int = PIECE) -> Trac
     filled.add_pairs()
     said = about(blocks.head, blocks.tail)
     rows, stray = _timed(filled.rows)
-    cut = inflated.cut or (None if blocks.whole else "its list of events has no end")
+    cut = inflated.cut or (None if blocks.whole else "its list of events is not closed")
     if not len(rows):
-        where = f": {cut}, and it was cut before the first" if cut else ": was the profiler stopped before its window began?"
-        raise TraceDamaged(f"{path} holds no event{where}")
-    notes = [f"the trace is cut ({cut}): what follows is of the {len(rows):,} events before that"] if cut else []
+        where = f": it was truncated before the first ({cut})" if cut else ": was the profiler stopped before its active steps began?"
+        raise TraceDamaged(f"{path} contains no event{where}")
+    notes = [f"the trace is truncated ({cut}): all figures are of the {len(rows):,} events before that"] if cut else []
     notes += _counted(blocks.dropped + filled.unreadable, "left out: not readable")
     notes += _counted(stray, "left out: at time 0")
-    notes += _counted(filled.negative, "taken as 0 ns long: the length is missing or negative")
-    notes += _counted(filled.alone, "left out: the other side, begin or end, is not there")
+    notes += _counted(filled.negative, "counted as 0 ns long: the duration is missing or negative")
+    notes += _counted(filled.alone, "left out: the begin or the end is missing")
     return _trace(path, rows, filled, said, notes + said.notes)
 
 

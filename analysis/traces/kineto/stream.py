@@ -78,14 +78,14 @@ class Blocks:
                 return head[head.index(b"[") + 1 :]
             if begin not in (b"{", b""):
                 raise TraceDamaged(
-                    f"{self.path} is not a trace: it is neither JSON nor gzipped JSON. Give a file written by torch.profiler"
+                    f"{self.path} is not a trace: it is neither JSON nor gzipped JSON. Pass a file written by torch.profiler"
                 )
             if list_begin(head) or len(head) > LARGEST:
                 break
         at = list_begin(head)
         if at is None:
             raise TraceDamaged(
-                f"{self.path} is not a trace: it has no list `traceEvents`. Give a file written by torch.profiler or feedline"
+                f"{self.path} is not a trace: it has no `traceEvents` list. Pass a file written by torch.profiler or feedline"
             )
         self.head = head[:at]
         return head[at:]
@@ -99,7 +99,7 @@ class Blocks:
             if block:
                 return block, self._rest(buffer, end, bracket is not None)
         if not boundary:
-            raise TraceDamaged(f"{self.path} has no event in {LARGEST >> 20} MB of text: it is damaged, or not a trace of torch.profiler")
+            raise TraceDamaged(f"{self.path} has no event in {LARGEST >> 20} MB of text: it is damaged, or not written by torch.profiler")
         events, dropped, bracket = one_by_one(buffer[: boundary.start() + 1])
         if len(buffer) < PATIENCE and all(type(event) is IGNORED[0] for event in events):
             return by_texts([]), buffer  # objects among the arguments of an event that is not yet whole look like events

@@ -25,7 +25,7 @@ class Budget:
         """Raises: TraceDamaged: that is too much."""
         self.left -= size
         if self.left < 0:
-            raise TraceDamaged(f"{self.path} has more names and arguments than allowed: raise the limit with --max-events if it is a trace")
+            raise TraceDamaged(f"{self.path} has more names and arguments than allowed: raise --max-events if it is a trace")
 
 
 class Numbered(dict[Key, int], Generic[Key]):

@@ -108,7 +108,7 @@ class Database:
             self._read += len(batch)
             if self._read > self._limits.events:
                 raise TraceDamaged(
-                    f"{self.path} holds more than {self._limits.events:,} events: raise the limit with --max-events if memory allows"
+                    f"{self.path} contains more than {self._limits.events:,} events: raise --max-events if memory allows"
                 )
             if seen > self._most_rows:
                 raise TraceDamaged(f"{self.path}: its table {table} is cyclic, so the file is damaged: export it again ({EXPORT})")
@@ -163,7 +163,7 @@ def _looked_at(path: str) -> tuple[bytes, int]:
     if path.endswith((".nsys-rep", ".qdrep")):
         target = Path(path).with_suffix(".sqlite")
         raise TraceDamaged(
-            f"{path} can be read by Nsight Systems only, export it first: nsys export --type sqlite --output {target} {path}"
+            f"{path} can only be read by Nsight Systems. Export it first: nsys export --type sqlite --output {target} {path}"
         )
     if not MAGIC.startswith(header[:16]) and header[:16] != MAGIC:
         raise TraceDamaged(f"{path} is not an SQLite file: Nsight Systems writes one with {EXPORT}")
@@ -202,9 +202,9 @@ def _text(cell: bytes) -> str:
 def _says(path: str, error: Exception) -> str:
     told = str(error)
     if "locked" in told or "busy" in told:
-        return f"{path} is being written by another program: wait until its export has ended"
+        return f"{path} is being written by another program: wait until its export has finished"
     if "not a database" in told:
-        return f"{path} is no SQLite file, or an encrypted one: Nsight Systems writes one with {EXPORT}"
+        return f"{path} is not an SQLite file, or is encrypted: Nsight Systems writes one with {EXPORT}"
     if "readonly" in told or "unable to open" in told:
-        return f"{path} was left by a writer that did not end ({told}): export it again ({EXPORT})"
+        return f"{path} was left unfinished by its writer ({told}): export it again ({EXPORT})"
     return f"{path} is damaged ({told}): copy or export it again ({EXPORT})"

@@ -93,9 +93,9 @@ def _whole(database: Database) -> _File:
 def _notes(database: Database, done: Rows) -> list[str]:
     notes = []
     if len(done) and not any(database.has(table) for table in host.RUNTIMES):
-        notes.append("no calls of CUDA were recorded: what the host did between kernels is not known")
+        notes.append("no CUDA API calls were recorded: what the host did between kernels is unknown")
     if database.has(device.GRAPHS) and database.read(device.GRAPHS, {"start": device.PLACE["start"]})["start"].size:
-        notes.append("CUDA graphs were recorded as a whole, so their kernels, collectives among them, are not told apart: "
+        notes.append("CUDA graphs were recorded as whole graphs, so their kernels, including collectives, cannot be distinguished: "
                      "record with nsys profile --cuda-graph-trace=node")  # fmt: skip
     return notes
 
@@ -138,7 +138,7 @@ def _trace(source: str, whole: _File, parts: list[tuple[int, list[int]]], number
     sort(events)
     notes = list(whole.notes)
     if shared:
-        notes.append(f"process {pid(process)} drives several devices: each is taken for a rank of its own, with the same host threads")
+        notes.append(f"process {pid(process)} drives several devices: each is treated as a separate rank with the same host threads")
     return Trace(
         source=source,
         maker="nsight",
@@ -160,7 +160,7 @@ def _numbered(traces: list[Trace], node: int) -> list[Trace]:
     if len(traces) < 2 or any(trace.rank is not None for trace in traces):
         return traces
     first = node * len(traces)
-    note = f"the file does not say which rank each process was: they are numbered from {first}, by device"
+    note = f"the file does not contain the ranks of its processes: they are numbered from {first}, in device order"
     return [replace(trace, rank=first + place, notes=[*trace.notes, note]) for place, trace in enumerate(traces)]
 
 

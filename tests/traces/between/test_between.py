@@ -187,7 +187,7 @@ def test_a_rank_that_was_late_when_its_trace_began_is_not_blamed_for_what_the_tr
     found = compare({**cut, 1: late_start(cut[1])})
     assert found is not None
     assert found.communication.late[0].rank == 1
-    assert found.communication.late[0].phase == "what came before its trace"
+    assert found.communication.late[0].phase == "before_trace"
 
 
 def late_start(trace):

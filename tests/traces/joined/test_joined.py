@@ -157,7 +157,7 @@ def test_a_trace_without_marks_is_joined_by_the_runs_own_readings(copy, tmp_path
 def test_report_into_a_file_of_ones_own_joins_too_and_says_how_well(run, tmp_path, capsys):
     assert main(["report", str(run), "-o", str(tmp_path / "x.trace.json.gz")]) == 0
 
-    assert "lies on feedline's clock within" in capsys.readouterr().err
+    assert "is aligned with feedline's clock to within" in capsys.readouterr().err
     assert (tmp_path / "x.trace.json.gz").read_bytes() == (run / "trace.json.gz").read_bytes()
 
 
@@ -181,7 +181,7 @@ def test_a_damaged_trace_is_named_and_the_rest_is_written(copy, tmp_path, conten
     assert main(["report", str(copy), "-q", "-f"]) == 0
 
     notes = json.loads((copy / "report.json").read_text())["notes"]
-    assert any("what torch.profiler recorded is not in the trace for Perfetto" in note and "kineto.json.gz" in note for note in notes)
+    assert any("the window of torch.profiler is missing from the Perfetto trace" in note and "kineto.json.gz" in note for note in notes)
     file = File(copy / "trace.json.gz")
     assert file.broken() == [] and len(forwards(file)) == SAMPLES // BATCH
     assert file.on("training, operators") == []
@@ -195,7 +195,7 @@ def test_of_a_trace_that_was_cut_the_beginning_is_joined_and_the_report_says_so(
     assert main(["report", str(copy), "-q", "-f"]) == 0
 
     notes = json.loads((copy / "report.json").read_text())["notes"]
-    assert any("kineto.json.gz: the trace is cut" in note for note in notes)
+    assert any("kineto.json.gz: the trace is truncated" in note for note in notes)
     file = File(copy / "trace.json.gz")
     assert file.broken() == [] and file.on("training, operators") != []
 

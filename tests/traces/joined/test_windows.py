@@ -121,7 +121,7 @@ def test_a_trace_of_another_day_is_not_taken_for_one_of_this_run(tmp_path):
     run = Run.open(joined(tmp_path, replace(on_a_gpu(), origin_ns=UNIX - 86_400 * 10**9)))
 
     assert windows(run).by_rank == {}
-    assert windows(run).notes == ["rank 0: kineto.json.gz was not recorded during this run: it is not in the trace for Perfetto"]
+    assert windows(run).notes == ["rank 0: kineto.json.gz was not recorded during this run: it is missing from the Perfetto trace"]
 
 
 @given(spans=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=40))

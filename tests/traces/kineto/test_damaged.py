@@ -76,7 +76,7 @@ def test_of_a_cut_archive_what_was_there_is_kept_and_the_cut_is_said(tmp_path, s
     packed = gzip.compress(text(*MANY).encode())
     trace = read(tmp_path, packed[: int(len(packed) * share)])
     assert share * 4000 < len(trace.events) < 5000
-    assert trace.notes[0].startswith("the trace is cut (its gzip ends in the middle)")
+    assert trace.notes[0].startswith("the trace is truncated (its gzip data is truncated)")
     assert rows(trace)[0] == ("op0", TS * 1000, 5000)
 
 
@@ -85,12 +85,12 @@ def test_of_cut_json_every_whole_event_is_kept(tmp_path, where):
     content = text(*MANY[:10])[:where]
     whole = content.count("}}")
     if not whole:
-        with pytest.raises(TraceDamaged, match="cut before the first"):
+        with pytest.raises(TraceDamaged, match="truncated before the first"):
             read(tmp_path, content)
         return
     trace = read(tmp_path, content)
     assert len(trace.events) == whole
-    assert trace.notes[0].startswith("the trace is cut (its list of events has no end)")
+    assert trace.notes[0].startswith("the trace is truncated (its list of events is not closed)")
 
 
 def test_a_damaged_archive_keeps_what_came_before(tmp_path):
@@ -104,16 +104,16 @@ def test_a_damaged_archive_keeps_what_came_before(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "no list `traceEvents`"),
+        (b"", "no `traceEvents` list"),
         (b"hello", "neither JSON nor"),
         (b"\x89PNG\r\n", "neither JSON nor"),
         (b"PK\x03\x04 and more", "compressed with zip"),
-        (b"{}", "no list `traceEvents`"),
-        (b'{"traceEvents": {}}', "no list `traceEvents`"),
-        (b'{"nested": {"traceEvents": [{"ph": "X", "ts": 1}]}}', "no list `traceEvents`"),
-        (b'{"traceEvents": []}', "holds no event"),
-        (b'{"traceEvents": [', "cut before the first"),
-        (b"[]", "holds no event"),
+        (b"{}", "no `traceEvents` list"),
+        (b'{"traceEvents": {}}', "no `traceEvents` list"),
+        (b'{"nested": {"traceEvents": [{"ph": "X", "ts": 1}]}}', "no `traceEvents` list"),
+        (b'{"traceEvents": []}', "contains no event"),
+        (b'{"traceEvents": [', "truncated before the first"),
+        (b"[]", "contains no event"),
         pytest.param(gzip.compress(b'{"traceEvents": [{"ph": "X"')[:-20], "trace", id="a gzip that is cut"),
     ],
 )

@@ -146,7 +146,7 @@ def test_a_length_that_is_missing_or_negative_is_nothing_and_counted(tmp_path):
     del without["dur"]
     trace = read(tmp_path, text(event("a", dur=-3), event("b", dur=None), without))
     assert [wall for _, _, wall in rows(trace)] == [0, 0, 0]
-    assert trace.notes == ["2 events were taken as 0 ns long: the length is missing or negative"]
+    assert trace.notes == ["2 events were counted as 0 ns long: the duration is missing or negative"]
 
 
 def test_begins_and_ends_are_joined_even_apart_and_out_of_order(tmp_path):
@@ -163,7 +163,7 @@ def test_begins_and_ends_are_joined_even_apart_and_out_of_order(tmp_path):
     ]
     trace = read(tmp_path, text(*marks), piece=50)
     assert rows(trace) == [("outer", NS, 9000), ("x", NS, 5000), ("inner", NS + 2000, 2000)]
-    assert trace.notes == ["1 event was left out: the other side, begin or end, is not there"]
+    assert trace.notes == ["1 event was left out: the begin or the end is missing"]
 
 
 def test_flows_counters_and_instants_are_no_events(tmp_path):

@@ -177,5 +177,5 @@ def test_a_log_that_is_too_long_is_not_even_looked_at(file, monkeypatch):
 
 
 def test_a_file_with_more_events_than_the_limit_is_refused_with_the_way_round(file):
-    with pytest.raises(TraceDamaged, match="more than 100 events: raise the limit with --max-events"):
+    with pytest.raises(TraceDamaged, match="more than 100 events: raise --max-events"):
         read_nsight(whole(file, 101), Limits.of(100))

@@ -66,7 +66,7 @@ def test_two_processes_with_a_device_each_are_two_traces_in_the_order_of_their_d
     assert [{track.device for track in trace.tracks if track.device >= 0} for trace in (first, second)] == [{0}, {1}]
     assert [{track.process for track in trace.tracks} for trace in (first, second)] == [{"144"}, {"145"}]
     assert (first.rank, second.rank) == (0, 1)
-    assert "numbered from 0, by device" in first.notes[-1]  # under one torchrun, nothing in the file says which is which
+    assert "numbered from 0, in device order" in first.notes[-1]  # under one torchrun, nothing in the file says which is which
 
 
 def test_operators_of_emit_nvtx_are_operators_without_their_numbers():

@@ -74,7 +74,7 @@ def test_without_a_device_operators_are_the_compute():
     found = budget(trace(STEP, operator("aten::mm", 40, 90), said(LOADER, 0, 30), operator("aten::stack", 10, 20)))
 
     assert {name: int(part[0]) // 1000 for name, part in found.parts.items() if part[0]} == {"compute": 50, "input": 30, "unexplained": 20}
-    assert any("no work of a device" in note for note in found.notes)
+    assert any("no device activity" in note for note in found.notes)
 
 
 def test_without_steps_the_budget_is_of_the_whole_trace():

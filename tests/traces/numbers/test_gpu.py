@@ -47,7 +47,7 @@ def test_without_work_of_a_device_every_figure_is_none_with_a_reason():
 
     for name in ("span_s", "idle_pct", "compute_pct", "other_pct", "overlap_pct_of_comm", "exposed_comm_s", "exposed_comm_pct"):
         assert getattr(found, name) is None
-        assert "no work of a device" in found.reasons[name]
+        assert "no device activity" in found.reasons[name]
 
 
 def test_each_device_has_figures_of_its_own():

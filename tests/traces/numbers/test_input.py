@@ -54,7 +54,7 @@ def test_without_an_annotation_of_a_loader_nothing_is_said_and_why():
     one = found(STEP, kernel(40, 80), said("## data_load ##", 0, 30))
 
     assert one.loader_pct is one.stall_pct is one.speedup_ceiling is None
-    assert "no annotation of a loader" in one.reasons["stall_pct"] and "## data_load ##" in one.reasons["stall_pct"]
+    assert "no DataLoader range" in one.reasons["stall_pct"] and "## data_load ##" in one.reasons["stall_pct"]
 
 
 def test_without_a_device_the_loaders_share_is_known_but_no_stall():
@@ -63,7 +63,7 @@ def test_without_a_device_the_loaders_share_is_known_but_no_stall():
     assert one.loader_pct == 30
     assert one.stall_pct is one.speedup_ceiling is None
     assert set(one.reasons) == {"stall_pct", "speedup_ceiling"}
-    assert "no work of a device" in one.reasons["stall_pct"]
+    assert "no device activity" in one.reasons["stall_pct"]
 
 
 def test_a_trace_of_the_device_alone_says_nothing_of_the_loader():

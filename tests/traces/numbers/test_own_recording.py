@@ -35,7 +35,7 @@ def test_without_a_schedule_there_is_no_profiler_step_and_the_optimizer_ends_the
 def test_its_loader_is_seen_and_a_stall_of_no_device_is_not_claimed(recorded):
     assert recorded.input.calls == STEPS - 1
     assert 0 < recorded.input.loader_pct < 100
-    assert recorded.input.stall_pct is None and "no work of a device" in recorded.input.reasons["stall_pct"]
+    assert recorded.input.stall_pct is None and "no device activity" in recorded.input.reasons["stall_pct"]
     assert recorded.gpu.idle_pct is None
 
 

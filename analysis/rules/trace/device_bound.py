@@ -15,14 +15,15 @@ def check(facts: TraceFacts) -> Finding | None:
         return None
     top = facts.shown.kernels[0] if facts.shown.kernels else None
     name = top.operator or top.name.split("(")[0][:60] if top else ""
-    where = f"; {share(top.busy_share)} of its busy time in {name}" if top else ""
+    where = f"; {share(top.busy_share)} of its busy time is {name}" if top else ""
     return Finding(
         CAUSE,
         Severity.INFO,
-        says=f"the device computes {share(part)} of {facts.whole}{where}: faster kernels or lower precision help, a faster input does not",
+        says=f"the device computes {share(part)} of {facts.whole}{where}",
         evidence=[
             Evidence("compute_share", "computing", part, SHARE),
             *([Evidence("kernel_share", f"busy time in {name}", top.busy_share, SHARE, name)] if top else []),
         ],
-        disproof="a device that draws far less than its power limit while it computes",
+        fix="no change to the input needed: only faster kernels or a lower precision shorten the step",
+        disproof="Watch the power draw with nvidia-smi. If it stays far below the limit, kernels wait for memory or are too small.",
     )

@@ -1,6 +1,6 @@
 """Copies between host and device run while nothing computes."""
 
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import share, size
 from feedline.analysis.traces.facts import TraceFacts
 
@@ -8,7 +8,7 @@ CAUSE = "exposed_copy"
 
 
 def check(facts: TraceFacts) -> Finding | None:
-    """Weigh copies that neither computing nor communication covers."""
+    """Weigh copies that overlap with neither computing nor communication."""
     part = facts.share("exposed_copy")
     weight = Severity.of(part)
     if weight is Severity.INFO:
@@ -21,15 +21,15 @@ def check(facts: TraceFacts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"copies take {share(part)} of {facts.whole} beyond computing"
-        + (f", {share(pageable / total)} of those to the device from pageable memory" if slow else ""),
+        says=f"copies that overlap with no computing take {share(part)} of {facts.whole}"
+        + (f"; {share(pageable / total)} of the time to the device is from pageable memory" if slow else ""),
         evidence=[
             Evidence("exposed_copy_share", "exposed copies", part, SHARE),
-            *([Evidence("copied_bytes", f"copied to the device {facts.in_steps}", nbytes, "B")] if nbytes else []),
+            *measured([("copied_bytes", f"copied to the device {facts.in_steps}", nbytes or None, "B")]),
         ],
-        fix="pin_memory=True in the loader and .to(device, non_blocking=True)"
+        fix="set pin_memory=True in the DataLoader, and copy with .to(device, non_blocking=True)"
         if slow
         else f"copy the next batch on a stream of its own while this one computes; send uint8 and convert on the device ({size(nbytes)})",
-        disproof="copies that are as long from pinned memory",
+        disproof="Train on batches that are on the device already. If the step takes as long, this finding is wrong.",
         cost_s=facts.cost_s("exposed_copy"),
     )

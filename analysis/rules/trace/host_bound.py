@@ -19,14 +19,15 @@ def check(facts: TraceFacts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"the device waits {share(part)} of {facts.whole} for the host, which runs operators and launches kernels one by one "
-        f"({kernels:,} kernels {facts.in_steps}, {seconds(mean)} on average)",
+        says=f"the device waits {share(part)} of {facts.whole} for the host to launch kernels "
+        f"({kernels:,} {facts.in_steps}, {seconds(mean)} each on average)",
         evidence=[
             Evidence("host_launch_share", "device idle while the host worked", part, SHARE),
             Evidence("kernels", f"kernels {facts.in_steps}", kernels, ""),
             Evidence("mean_kernel_s", "mean kernel", mean, "s"),
         ],
-        fix="torch.compile or CUDA graphs, fused optimizers (fused=True), larger batches; the table of operators shows which launches most",
-        disproof="a step that is as long with torch.compile(mode='reduce-overhead')",
+        fix="launch fewer and longer kernels: torch.compile, CUDA graphs, fused optimizers (fused=True), larger batches; "
+        "the table of operators shows which ones launch most",
+        disproof="Run the model under torch.compile(mode='reduce-overhead'). If the step takes as long, this finding is wrong.",
         cost_s=facts.cost_s("host_launch"),
     )

@@ -1,0 +1,136 @@
+"""Collectives move bytes while nothing computes: because the network is slow, or because there is that much to move."""
+
+from collections.abc import Sequence
+
+from feedline.analysis.comm.model import Communication, ExposedKind, Prediction
+from feedline.analysis.comm.question import QuestionId
+from feedline.analysis.facts import Exposed, RankFacts
+from feedline.analysis.finding import Finding, Severity
+from feedline.analysis.quantities import seconds, sentence, share
+
+SLOW = "slow_network"
+CAUSE = "exposed_communication"
+
+#: The same gate as for the input (analysis/rules/held.py).
+MIN_SHARE = 0.05
+
+#: A bandwidth below this share of the link's or the probe's is not the message's fault.
+SLOW_SHARE = 0.50
+
+#: Share of the exposed transfer that is gradients, from which on the rest of it is not worth a word.
+ALL_OF_IT = 0.99
+SHOWN = 3  # kinds of collective in a sentence
+
+#: What a program can change by itself: no other machine, and not the late rank's finding.
+ADVICE: dict[QuestionId, str] = {
+    "half_gradients": "Send gradients as bf16 (ddp_comm_hooks.default_hooks.bf16_compress_hook).",
+    "accumulation": "Accumulate the gradients of several batches before sending them (no_sync).",
+    "bucket_size": "Change the bucket size (bucket_cap_mb): ",
+}
+GRADIENTS = "Use larger batches per rank, gradients in bf16, fewer updates (no_sync), other buckets (bucket_cap_mb), or a faster link."
+PARAMETERS = "Use larger batches per rank, parameters in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)), or a faster link."
+#: By the operation and the phase that take most; of traces, the phase is unknown. FSDP2 gathers parameters.
+FIXES = {
+    **dict.fromkeys([(name, phase) for name in ("all_reduce", "reduce_scatter") for phase in ("backward", "")], GRADIENTS),
+    **dict.fromkeys([("all_gather", "forward"), ("all_gather", "")], PARAMETERS),
+    ("all_gather", "backward"): "Keep the parameters between forward and backward if memory allows (fully_shard(..., "
+    "reshard_after_forward=False)), or gather them in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)).",
+}
+ANY = "Use larger batches per rank, a smaller dtype for messages, or a faster link."
+ALONE = "Train each rank alone, without collectives. If the step takes as long, this finding is wrong."
+
+
+def check(facts: RankFacts) -> Finding | None:
+    """Weigh it where the network does what it should, or where that is not known."""
+    exposed = facts.exposed
+    if exposed is None or exposed.share < MIN_SHARE or _slow(facts):
+        return None
+    best = best_of(facts.comm)
+    return Finding(
+        CAUSE,
+        Severity.of(exposed.share),
+        says=f"{_moved(exposed)} {seconds(exposed.s)} ({share(exposed.share)} of {facts.whole}) not hidden behind {exposed.beyond}"
+        f"{exposed.where}{_by_kind(exposed.kinds)}{_hidden(exposed)}{exposed.caveat}{_network(facts)}",
+        evidence=exposed.evidence,
+        fix=exposed.separate or _fix(best, exposed.kinds),
+        disproof=ALONE,
+        cost_s=exposed.s,
+    )
+
+
+def slow(facts: RankFacts) -> Finding | None:
+    """Weigh it where the network gives less than half of what it should."""
+    exposed, comm = facts.exposed, facts.comm
+    if exposed is None or comm is None or exposed.share < MIN_SHARE or not _slow(facts):
+        return None
+    return Finding(
+        SLOW,
+        Severity.of(exposed.share),
+        says=f"the network is slower than it should be: {comm.network}; "
+        f"transfer takes {seconds(exposed.s)} per step not hidden behind {exposed.beyond}",
+        evidence=exposed.evidence,
+        fix="Check which transport and interface NCCL chose (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of "
+        "NVLink), and look for other traffic on the link.",
+        disproof="Run `feedline probe --parts all_reduce` between the same hosts. If it is no faster, this finding is wrong.",
+        cost_s=exposed.s * (1 - (comm.network_share or 0.0)),
+    )
+
+
+def _slow(facts: RankFacts) -> bool:
+    known = facts.exposed is not None and not facts.exposed.separate
+    return known and facts.comm is not None and facts.comm.network_share is not None and facts.comm.network_share < SLOW_SHARE
+
+
+def _network(facts: RankFacts) -> str:
+    comm = facts.comm
+    told = comm is not None and comm.network_share is not None and facts.exposed is not None and not facts.exposed.separate
+    return f". {sentence(comm.network)}" if comm is not None and told else ""
+
+
+def _hidden(exposed: Exposed) -> str:
+    if exposed.hidden_share is None or exposed.separate:
+        return ""
+    return f"; {share(exposed.hidden_share)} of the transfer is hidden"
+
+
+def _gradients(kind: ExposedKind) -> bool:
+    return kind.phase == "backward" and kind.name in ("all_reduce", "reduce_scatter")
+
+
+def _of_gradients(kinds: Sequence[ExposedKind]) -> float:
+    """Share (0 to 1) of the exposed transfer."""
+    total = sum(one.transfer_s for one in kinds)
+    return sum(one.transfer_s for one in kinds if _gradients(one)) / total if total else 0.0
+
+
+def _moved(exposed: Exposed) -> str:
+    return "transfer of gradients takes" if _of_gradients(exposed.kinds) >= ALL_OF_IT else "collectives take"
+
+
+def _by_kind(kinds: Sequence[ExposedKind]) -> str:
+    """``: all_gather in forward 30.2 ms, reduce_scatter in backward (gradients) 20.5 ms``; nothing where all of it is gradients."""
+    if not kinds or _of_gradients(kinds) >= ALL_OF_IT:
+        return ""
+    told = [f"{one.name} {_when(one)}{seconds(one.transfer_s)}" for one in kinds[:SHOWN]]
+    rest_s = sum(one.transfer_s for one in kinds[SHOWN:])
+    return f": {', '.join([*told, f'other {seconds(rest_s)}'] if rest_s else told)}"
+
+
+def _when(kind: ExposedKind) -> str:
+    return f"in {kind.phase} {'(gradients) ' if _gradients(kind) else ''}" if kind.phase not in ("", "other") else ""
+
+
+def best_of(comm: Communication | None) -> Prediction | None:
+    """What would win most of that which a program can change by itself. Only what wins something at both ends of its interval."""
+    told = comm.what_if if comm else []
+    return max((one for one in told if one.id in ADVICE and _wins(one)), key=lambda one: one.gain_s, default=None)
+
+
+def _wins(one: Prediction) -> bool:
+    return one.step_s is not None and one.high is not None and one.high < one.step_s + one.gain_s
+
+
+def _fix(best: Prediction | None, kinds: Sequence[ExposedKind]) -> str:
+    if best is None:
+        return FIXES.get((kinds[0].name, kinds[0].phase), ANY) if kinds else GRADIENTS
+    return f"{ADVICE[best.id]}{best.what}." if best.id == "bucket_size" else ADVICE[best.id]

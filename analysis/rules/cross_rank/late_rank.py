@@ -1,0 +1,166 @@
+"""The ranks wait for one of them, or for another one in each step. Of a recorded run and of traces alike."""
+
+from typing import TypedDict
+
+from feedline.analysis.comm.model import Communication, LateRank, Prediction
+from feedline.analysis.comm.question import QuestionId
+from feedline.analysis.facts import RankFacts, Waiting
+from feedline.analysis.finding import BEFORE_TRACE, SHARE, Blame, Evidence, Finding, Severity
+from feedline.analysis.quantities import seconds, share
+
+CAUSE = "late_rank"
+SPREAD = "late_ranks"
+
+#: Below it the median of few steps decides more than the ranks do: a run says nothing then, and traces, which have few steps, say so.
+FEWEST_STEPS = 4
+
+DEVICE = "Check this rank's device (clocks, temperature, other programs) and its share of the work (longer sequences)."
+FIXES = {
+    "wait": "Give this rank's loader what the others have: samples of the same size, as many workers, its own CPUs and disk.",
+    "copy": "Check this rank's link to its device (PCIe generation and width) and whether it copies from pinned memory.",
+    "forward": DEVICE,
+    "backward": DEVICE,
+    "computing": DEVICE,
+    "launching": "Check this rank's host: busy CPUs, garbage collection, Python code that only this rank runs.",
+    "synchronising": "Check what only this rank reads back from its device: .item(), logging, checkpoints.",
+    "optimizer": "Check what only this rank does around its update: logging, checkpoints, evaluation.",
+    "other": "Check what only this rank does between its steps: logging, checkpoints, evaluation. Name it with feedline.stage(...).",
+    BEFORE_TRACE: "Start all ranks' traces at the same step and record more steps: what made this rank late came before its trace.",
+}
+VARIES = {"wait": "the loader", BEFORE_TRACE: "what came before their traces"}
+
+
+def check(facts: RankFacts) -> Finding | None:
+    """The rank whose lateness costs most. Of few steps: the one that was late in them."""
+    late = facts.late[0] if facts.late else None
+    if late is None or _changes(late):
+        return None
+    told = answer(facts.comm, "rank_on_time", late.rank)
+    says = f"rank {late.rank} is the straggler{f' (slow {late.part})' if late.part else ''}: {seconds(late.late_s)} late in {_often(late)}"
+    others = "the other rank waits" if facts.ranks == 2 else f"the other {facts.ranks - 1} ranks wait"
+    host = "; all ranks on its host are late, and no others" if late.whole_host else ""
+    return _finding(
+        facts,
+        CAUSE,
+        late.cost_s if told is None else told.gain_s,
+        told,
+        says=f"{says}, in which {others} {seconds(late.waited_s)} for it{_why(facts, late)}{host}{_sure(late)}",
+        fix=FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase.replace('_', ' ')}."),
+        disproof=f"Run rank {late.rank} on another machine with other data. If the others wait for it as long, this finding is wrong.",
+        blame=Blame(late.rank, late.phase, late.part),
+    )
+
+
+def changing(facts: RankFacts) -> Finding | None:
+    """All ranks, where it is another one in each step."""
+    worst = facts.late[0] if facts.late else None
+    if worst is None or not _changes(worst):
+        return None
+    told = answer(facts.comm, "no_late_rank")
+    phases: dict[str, float] = {}
+    for late in facts.late:
+        phases[late.phase] = phases.get(late.phase, 0.0) + late.excess_s * late.steps
+    phase = max(phases, key=phases.__getitem__)
+    varies = VARIES.get(phase, phase)
+    return _finding(
+        facts,
+        SPREAD,
+        None if told is None else told.gain_s,
+        told,
+        says=f"the slow rank changes from step to step: most often it is rank {worst.rank}, in {worst.steps} of the {worst.late_steps} "
+        f"steps with a late rank; {varies} varies most",
+        fix="Make steps more alike: group samples of similar size, prefetch more batches (prefetch_factor), keep other programs off these "
+        "CPUs.",
+        disproof="Train all ranks on the same batch. If they wait for each other as long, this finding is wrong.",
+        blame=Blame(None, phase),
+    )
+
+
+def _finding(
+    facts: RankFacts, cause: str, cost_s: float | None, told: Prediction | None, says: str, fix: str, disproof: str, blame: Blame
+) -> Finding | None:
+    """Weigh what it costs: by the replay where there is one, else what the rank waits that is looked at."""
+    waiting = facts.waiting
+    assert waiting is not None  # somebody is late
+    cost_s, weight = (waiting.s, Severity.of(waiting.share)) if cost_s is None else (cost_s, Severity.of(cost_s / waiting.step_s))
+    if weight is Severity.INFO:
+        return None
+    told_too = [part for part in (says, waiting.says, innocent(waiting)) if part]
+    evidence = _evidence(facts, waiting, facts.late[0])
+    return Finding(cause, weight, ". ".join(told_too), evidence, fix, disproof, max(cost_s, 0.0), blame, **predicted(told))
+
+
+def _changes(late: LateRank) -> bool:
+    return not late.persistent and late.late_steps >= FEWEST_STEPS
+
+
+def _often(late: LateRank) -> str:
+    return "the only step" if late.all_steps == 1 else f"{late.steps} of {late.all_steps} steps"
+
+
+def _sure(late: LateRank) -> str:
+    if late.persistent:
+        return ""
+    return f"; {'one step is' if late.late_steps == 1 else f'{late.late_steps} steps are'} too few to tell whether it is always this rank"
+
+
+def _why(facts: RankFacts, late: LateRank) -> str:
+    if late.excess_s <= 0:
+        return ""
+    if late.phase == BEFORE_TRACE:
+        return f"; it was already {seconds(late.excess_s)} late when its trace began"
+    what = late.part or ("wait for data" if late.phase == "wait" else late.phase)
+    what = f"time that no stage accounts for ({late.phase})" if late.phase == "other" else what
+    than = "on the other rank" if facts.ranks == 2 else "the median of the other ranks"
+    return f"; its {what} takes {seconds(late.excess_s)} longer than {than}"
+
+
+def answer(comm: Communication | None, asked: QuestionId, rank: int | None = None) -> Prediction | None:
+    """What the replay says to a question, of this rank where it is about one; None where it refused."""
+    what_if = comm.what_if if comm else []
+    return next((one for one in what_if if one.id == asked and one.value == rank and one.step_s is not None), None)
+
+
+class Interval(TypedDict, total=False):
+    """Of a finding's cost."""
+
+    cost_low_s: float
+    cost_high_s: float
+
+
+def predicted(found: Prediction | None) -> Interval:
+    """The interval of what a cause costs: the measured step less the interval of the step without it."""
+    if found is None or found.step_s is None or found.low is None or found.high is None:
+        return {}
+    measured = found.step_s + found.gain_s
+    return {"cost_low_s": max(measured - found.high, 0.0), "cost_high_s": measured - found.low}
+
+
+def _evidence(facts: RankFacts, waiting: Waiting, late: LateRank) -> list[Evidence]:
+    found = [
+        *waiting.evidence,
+        Evidence("late_s", f"rank {late.rank} behind the median of the others", late.late_s, "s", str(late.rank)),
+        Evidence("waited_for_s", f"waiting for rank {late.rank}, mean of the others", late.waited_s, "s", str(late.rank)),
+        Evidence("share_of_late_steps", f"rank {late.rank}, share of the steps with a late rank", late.steps / late.late_steps, SHARE),
+    ]
+    if waiting.parts is not None:
+        what = f"data transfer per step, rank {waiting.rank}"
+        found.append(Evidence("transfer_s", what, waiting.parts.transfer_s, "s", str(waiting.rank)))
+    if facts.comm is not None and facts.comm.clock_bound_s is not None:
+        found.append(Evidence("clock_bound_s", "clock error between ranks", facts.comm.clock_bound_s, "s"))
+    return found
+
+
+def innocent(waiting: Waiting) -> str:
+    """That the network is not the cause, where collectives wait more than they move."""
+    parts = waiting.parts
+    if parts is None:
+        return ""
+    wait_s, move_s = parts.wait_s, parts.transfer_s
+    if wait_s <= move_s:
+        part = share(wait_s / max(wait_s + move_s, 1e-12))
+        return f"Of the {seconds(wait_s + move_s)} per step that rank {waiting.rank} spends in collectives, {part} is waiting"
+    return (
+        f"The network is not the cause: only {seconds(move_s)} of the {seconds(wait_s + move_s)} per step that rank {waiting.rank} "
+        "spends in collectives is data transfer"
+    )

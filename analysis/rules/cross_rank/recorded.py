@@ -1,0 +1,57 @@
+"""What the ranks of a recorded run cost each other."""
+
+from feedline.analysis.comm.model import Communication
+from feedline.analysis.facts import Exposed, Facts, RankFacts, Waiting
+from feedline.analysis.finding import SHARE, Evidence
+from feedline.analysis.rules.cross_rank.late_rank import FEWEST_STEPS
+
+
+def recorded(facts: Facts) -> RankFacts | None:
+    """None: one rank, or no collective was seen."""
+    comm, parts, step_s = facts.comm, facts.comm_parts, facts.step.mean_s
+    if comm is None:
+        return None
+    late = comm.late if comm.late and comm.late[0].late_steps >= FEWEST_STEPS else []
+    most = max(parts, key=lambda rank: parts[rank].wait_s, default=0)
+    wait_s = parts[most].wait_s if parts else 0.0
+    waiting = Waiting(most, wait_s, step_s, wait_s / step_s if step_s else 0.0, parts.get(most))
+    return RankFacts(len(parts), "the step", comm, late, waiting, _exposed(facts, comm))
+
+
+def _exposed(facts: Facts, comm: Communication) -> Exposed | None:
+    parts, step_s = facts.comm_parts, facts.step.mean_s
+    if not parts or not step_s:
+        return None
+    rank = min(parts, key=lambda rank: parts[rank].exposed_transfer_s or 0.0)
+    exposed_s, hidden_s = parts[rank].exposed_transfer_s or 0.0, parts[rank].hidden_transfer_s or 0.0
+    separated = any(kind.transfer_s is not None for kind in comm.collectives)
+    return Exposed(
+        rank,
+        exposed_s,
+        exposed_s / step_s,
+        beyond="backward",
+        kinds=comm.exposed.get(str(rank), []) if separated else [],
+        hidden_share=hidden_s / (hidden_s + exposed_s) if hidden_s + exposed_s else None,
+        where=f" on rank {rank}, the rank with the least of it" if len(parts) > 1 and separated else "",
+        caveat="" if separated else f"; {comm.network}",
+        separate=""
+        if separated
+        else "Record all ranks in one run, with comparable clocks: the notes say which rank is missing, or what is wrong with its clock.",
+        evidence=_evidence(comm, exposed_s, step_s)
+        if separated
+        else [Evidence("exposed_collectives_s", "exposed collectives per step", exposed_s, "s")],
+    )
+
+
+def _evidence(comm: Communication, exposed_s: float, step_s: float) -> list[Evidence]:
+    found = [
+        Evidence("exposed_transfer_s", "exposed transfer per step", exposed_s, "s"),
+        Evidence("share_of_step", "share of the step", exposed_s / step_s, SHARE),
+    ]
+    moved = next((kind for kind in comm.collectives if kind.busbw_gbps), None)
+    if moved and moved.busbw_gbps:
+        what = f"bus bandwidth, {moved.name} of {moved.bytes:,} B over {moved.n} ranks"
+        found.append(Evidence("bus_bytes_per_s", what, moved.busbw_gbps * 1e9, "B/s", moved.name))
+    if comm.network_share is not None:
+        found.append(Evidence("share_of_ceiling", "bandwidth, share of its ceiling", comm.network_share, SHARE))
+    return found

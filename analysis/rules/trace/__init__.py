@@ -1,0 +1,1 @@
+"""Rules about what the traces of other profilers show: where the time of the device went."""

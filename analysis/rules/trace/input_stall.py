@@ -1,0 +1,34 @@
+"""The device stands still because the main thread waits for its loader."""
+
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.quantities import number, share
+from feedline.analysis.traces.facts import TraceFacts
+
+CAUSE = "input_stall"
+
+
+def check(facts: TraceFacts) -> Finding | None:
+    """Weigh the time in which the main thread was in the loader and neither a device nor, without one, an operator worked."""
+    found, part = facts.shown.input, facts.share("input")
+    weight = Severity.of(part)
+    if found.loader_ns is None or weight is Severity.INFO:
+        return None
+    faster = f"; with batches always ready, it would run at most {number(1 / (1 - part))} times as fast" if part < 1 else ""
+    says = f"the device is idle {share(part)} of {facts.whole} while the main thread waits for its loader"
+    if found.stall_ns is None:
+        says = f"the main thread waits for its loader {share(part)} of {facts.whole}"
+    idle, each_s = found.idle_explained_pct, found.loader_ns / 1e9 / found.calls if found.calls else None
+    return Finding(
+        CAUSE,
+        weight,
+        says=f"{says}{faster}",
+        evidence=[
+            Evidence("input_share", "input stall", part, SHARE),
+            *measured([("share_of_idle", "share of the device's idle time", idle / 100 if idle is not None else None, SHARE)]),
+            Evidence("batches", f"batches waited for {facts.in_steps}", found.calls, ""),
+            *measured([("loader_s_per_batch", "in the loader per batch, whether or not the device works", each_s, "s")]),
+        ],
+        fix="record the training with `feedline run`: it shows what the loader's workers do meanwhile, and which setting to change",
+        disproof="Train on one batch that stays in memory. If the step takes as long, this finding is wrong.",
+        cost_s=facts.cost_s("input"),
+    )

@@ -1,0 +1,25 @@
+"""The host stands in a call that waits for the device, which then has nothing queued."""
+
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.quantities import share
+from feedline.analysis.traces.facts import TraceFacts
+
+CAUSE = "synchronisation"
+
+
+def check(facts: TraceFacts) -> Finding | None:
+    """Weigh the time in which the device was idle and the host in a synchronizing call."""
+    part = facts.share("synchronisation")
+    weight = Severity.of(part)
+    if weight is Severity.INFO:
+        return None
+    return Finding(
+        CAUSE,
+        weight,
+        says=f"the device is idle {share(part)} of {facts.whole} while the host is blocked in calls that synchronize with it",
+        evidence=[Evidence("synchronisation_share", "device idle while the host synchronized", part, SHARE)],
+        fix="read results back less often (.item(), .cpu(), printing the loss, boolean masks in the model), "
+        "and copy to the device with non_blocking=True",
+        disproof="Train without logging and metrics. If the step takes as long, this finding is wrong.",
+        cost_s=facts.cost_s("synchronisation"),
+    )
