@@ -19,19 +19,19 @@ from feedline.analysis.cpu_use import cpu_use, mean_of
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import Facts, Traffic
 from feedline.analysis.gather import Gathered
-from feedline.analysis.headline import headline
-from feedline.analysis.model import FIRST_STEPS, Cpus, Gauge, Hook, Loader, RankSummary, Report, RunInfo, StepSummary, Throughput, Workers
+from feedline.analysis.model import Cpus, Gauge, Hook, Loader, RankSummary, Report, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.next_limit import within
-from feedline.analysis.quantities import seconds
 from feedline.analysis.roofline import roofline
 from feedline.analysis.rules import nothing_trained, too_short
 from feedline.analysis.rules.held import steady_share
 from feedline.analysis.stages import INPUT_STAGES
+from feedline.analysis.text import notes as notes_of
+from feedline.analysis.text.headline import headline
 from feedline.profiler import masks
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
 from feedline.profiler.events import Stage
-from feedline.profiler.message import Message, reworded
+from feedline.profiler.message import reworded
 from feedline.profiler.samplers.gauges import Gauges, read_gauges
 from feedline.profiler.store.layout import GAUGES
 from feedline.profiler.store.read import Rank, Run
@@ -103,7 +103,7 @@ def _report(
     trained = convergence(run, notes)
     if len(gathered) == 1 and shown.rank.manifest.ended:
         pace, trained = trained_on(pace, trained)
-    notes = [*notes, *rank_notes(shown), *(note for rank in gathered.values() if rank is not shown for note in cut_note(rank))]
+    notes = [*notes, *notes_of.of_rank(shown), *(note for rank in gathered.values() if rank is not shown for note in notes_of.ending(rank))]
     findings = diagnose(facts, trained.checks if trained else ()) if facts else []
     report = Report(
         run=about,
@@ -283,67 +283,6 @@ def optimizers(training: dict[str, object]) -> str:
         rate = one["groups"][0].get("lr") if one["groups"] else None
         found.append(one["kind"] if rate is None else f"{one['kind']}, lr {rate:g}")
     return " + ".join(dict.fromkeys(found))
-
-
-def rank_notes(rank: Gathered) -> list[str]:
-    """What a reader has to know to judge the figures."""
-    notes = [*rank.rank.manifest.notes, *rank.rank.notes]
-    notes += cut_note(rank)
-    for process in [rank.main, *rank.workers]:
-        if "stopped" in process.header:
-            who = f"worker {process.header['worker']} of loader {process.header['loader']}" if process.is_worker else "the training process"
-            notes.append(f"{who} stopped recording ({process.header['stopped']}): what it recorded until then is shown")
-    if rank.main.stride > 1:
-        notes.append(f"a long run: one window of 64 batches in {rank.main.stride} was kept in detail, sums are exact")
-    if rank.rank.slice is not None and any(worker.stride > 1 for worker in rank.workers):
-        notes.append("workers forgot part of their records: sums of what they did in this training are estimated from the rest")
-    notes += sampled_note(rank)
-    if len(rank.main.of(Stage.PROFILED)):
-        notes.append(
-            "the steps that torch.profiler recorded are not in the figures, for it slows them: see kineto.json.gz in the run folder"
-        )
-    if rank.first:
-        first = "first step is" if rank.first == 1 else f"first {rank.first} steps are"
-        said = f"the {first} not in the means: workers start, caches warm up{', operations are counted' if rank.first > 1 else ''}"
-        notes.append(Message(said, FIRST_STEPS))
-    missing = missing_workers(rank)
-    if missing:
-        notes.append(f"{missing} workers left no records: a worker that ended before its first batch, or one that feedline could not watch")
-    return notes
-
-
-def sampled_note(rank: Gathered) -> list[str]:
-    """Of which steps the stages are known."""
-    estimate = rank.estimate
-    if estimate is None:
-        return []
-    known, counted = int(estimate.alike.sum()), rank.counted.number
-    note = f"shares are from {known:,} of {known + counted:,} alike steps; the others were counted and timed, to keep recording cheap"
-    if estimate.cost_ns:
-        note += f". Recording a step in full takes {seconds(estimate.cost_ns / 1e9)} longer, which is taken off"
-    sampled = estimate.sampled(rank.stages)
-    largest = max(sampled.share_high, key=lambda stage: sampled.share_high[stage])
-    between = f"{100 * sampled.share_low[largest]:.0f} to {100 * sampled.share_high[largest]:.0f} %"
-    return [f"{note}. The largest stage, {largest}, takes {between} of such a step (95 % interval)"]
-
-
-def missing_workers(rank: Gathered) -> int:
-    """Workers that loaders were to have and of which there are no records."""
-    expected = [int(about.get("num_workers") or 0) for about in rank.rank.manifest.loaders]  # type: ignore[call-overload]
-    there = {(int(str(one.header["loader"])), int(str(one.header["worker"]))) for one in rank.workers}
-    return sum(expected) - sum(loader < len(expected) and worker < expected[loader] for loader, worker in there)
-
-
-def cut_note(rank: Gathered) -> list[str]:
-    """A rank whose process was killed."""
-    if rank.rank.manifest.state == "ended":
-        return [f"rank {rank.rank.number} did not end by itself: the program ended its process; the figures end there"]
-    if rank.rank.manifest.state != "cut":
-        return []
-    by = rank.rank.manifest.ended_by
-    return [
-        f"rank {rank.rank.number} was cut off: its process was {f'killed by {by}' if by else 'killed or crashed'}; the figures end there"
-    ]
 
 
 def _rank_summary(rank: Gathered, compared: Compared | None) -> RankSummary:

@@ -15,13 +15,17 @@ from feedline.analysis.rules import (
     F,
     Rule,
     compute_bound,
+    epoch_restart,
+    fewer_workers,
     input_bound_unexplained,
     input_not_seen,
     made_in_step,
     nothing_trained,
+    too_few_workers,
     too_short,
 )
 from feedline.analysis.rules.cross_rank.recorded import recorded
+from feedline.analysis.rules.handover import as_code
 from feedline.analysis.rules.held import MIN_WAIT_SHARE, num_workers, steady_share
 from feedline.analysis.traces.budget import PARTS
 from feedline.analysis.traces.facts import TraceFacts, mean_step_s
@@ -33,6 +37,8 @@ RULES = (*INPUT, *MACHINE, *CROSS_RANK, *TRACE)
 BEFORE = {rule.cause: frozenset(rule.before.split()) for rule in RULES if rule.before}
 #: cause -> what a verdict calls a run that it holds back.
 BOUND_BY = {rule.cause: rule.bound for rule in RULES if rule.bound}
+#: Findings whose fix is nothing but settings of the loader: short enough for the verdict.
+BY_SETTINGS = (too_few_workers.CAUSE, fewer_workers.CAUSE, epoch_restart.CAUSE)
 
 #: These say why workers cannot keep pace, and their fix names more workers where that helps. Without workers, ``too_few_workers`` goes
 #: first: it gains more.
@@ -51,8 +57,8 @@ EXPLAINS_QUEUE = ("epoch_restart", "objects_in_queue", "custom_collate")
 MIN_PART = 1 / 3
 
 #: What a finding about how the training is set up makes of it.
-WRONG_SET_UP = "Set up wrongly"
-WRONG = {"not_finite": "Training is lost"} | dict.fromkeys(GRAVE - {"not_finite"}, WRONG_SET_UP)
+WRONG_SET_UP = "Misconfigured"
+WRONG = {"not_finite": "Training diverged"} | dict.fromkeys(GRAVE - {"not_finite"}, WRONG_SET_UP)
 #: Told among the findings, but no answer to what holds the run back: a run that is only measured ends before its schedule.
 ASIDE = ("schedule_in_steps", "skipped_steps")
 
@@ -174,13 +180,12 @@ def verdict(findings: list[Finding], facts: Facts) -> str:
 def _verdict(findings: list[Finding], facts: Facts) -> str:
     top = leading(findings)
     if top is None:
-        return "There is nothing to say about this run."
+        return "What limits this run is unknown: no rule applies to it."
     if top.cause in WRONG or top.cause in ASIDE:
         return f"{WRONG.get(top.cause, WRONG_SET_UP)}: {top.says}."
-    bound = f"Input-bound, {share(steady_share(facts))}{too_short.unsure(facts)} of each {seconds(facts.step.mean_s)} step"
-    if top.cause == input_bound_unexplained.CAUSE:
-        bound = "Input-bound"  # it says the share itself
-    return _sentences(top, bound, facts.step.mean_s)
+    waits = f"{share(steady_share(facts))}{too_short.unsure(facts)} of each {seconds(facts.step.mean_s)} step waits for data. "
+    own = top.cause in BOUND_BY or top.cause == input_bound_unexplained.CAUSE  # it says the share itself
+    return _sentences(top, facts.step.mean_s, "" if own else waits)
 
 
 def verdict_of_traces(findings: list[Finding], facts: TraceFacts) -> str:
@@ -188,18 +193,20 @@ def verdict_of_traces(findings: list[Finding], facts: TraceFacts) -> str:
     if not findings:
         most = max(PARTS, key=facts.share)
         return f"No single cause takes 5 % of {facts.whole}; {share(facts.share(most))} of it is {most.replace('_', ' ')}."
-    return _sentences(findings[0], "Input-bound", mean_step_s(facts.budgets[facts.rank])) + _unexplained(facts, findings[0])
+    return _sentences(findings[0], mean_step_s(facts.budgets[facts.rank])) + _unexplained(facts, findings[0])
 
 
-def _sentences(top: Finding, bound: str, mean_s: float) -> str:
-    """What holds it back, by how much, and what can be saved.
+def _sentences(top: Finding, mean_s: float, waits: str = "") -> str:
+    """What limits the training, by how much, what to change where that is a setting, and what can be saved.
 
     Args:
-        bound: what to call it where the rule does not say.
+        waits: a sentence about the input, where the finding does not say how much of the step it takes.
     """
     if top.severity is Severity.INFO:
         return f"{sentence(top.says)}."
-    return f"{BOUND_BY.get(top.cause, bound)}: {top.says}.{saving(top, mean_s)}"
+    said = f"{waits}{sentence(top.says)}" if waits else top.says
+    change = f" Set {as_code(top.settings)}." if top.cause in BY_SETTINGS else ""
+    return f"{BOUND_BY.get(top.cause, 'Input-bound')}: {said}.{change}{saving(top, mean_s)}"
 
 
 def _unexplained(facts: TraceFacts, top: Finding) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 NOT_MEASURED = "not measured"
 BLANK = "–"  # in table cells; every table that can hold one says what it means
 
-TINY = 1e-6
+TINY, HUGE = 1e-6, 1e15
 ROUNDED = 1 + 1e-9  # a sum of floats that should be 10 ms may be a little less, which must not decide on its digits
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _HERTZ = ((1e9, "GHz"), (1e6, "MHz"), (1e3, "kHz"), (1.0, "Hz"))
@@ -15,12 +15,12 @@ _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 
 def number(x: float | None, digits: int = 3) -> str:
-    """At least ``digits`` significant digits, thousands apart: 0.0123, 12.3, 1,234. An exponent only below a millionth: 1.66e-24."""
+    """At least ``digits`` significant digits, thousands apart: 0.0123, 12.3, 1,234. An exponent below a millionth and from 1e15 on: 1.66e-24."""
     if x is None or not math.isfinite(x):
         return NOT_MEASURED
     if x == 0:
         return "0"
-    if abs(x) < TINY:
+    if not TINY <= abs(x) < HUGE:
         return f"{x:.{digits - 1}e}"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(x) * ROUNDED)))
     return f"{x:,.{decimals}f}"

@@ -7,14 +7,13 @@ import math
 
 from feedline.analysis import roofs
 from feedline.analysis.model import Report, Roof, Roofline, Sweep
-from feedline.analysis.quantities import number, share
+from feedline.analysis.text.limits import RATE, sentence
 from feedline.profiler.ceilings import Ceilings
 
 MARGIN = 0.03  # the clocks of several processes, and steps that begin before their first batch was asked for
-NO_CEILINGS = "no file of ceilings: `feedline probe` makes one"
+NO_CEILINGS = "measure it with `feedline probe -o FILE`, then `feedline report RUN --ceilings FILE`"
 WARM = 3  # columns of a long series that are left out of its spread
 KNEE_SHARE = 0.95
-RATE = "samples/s"
 
 
 def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | None:
@@ -35,12 +34,10 @@ def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | Non
     found.sort(key=lambda roof: roof.samples_per_s)
     peak = ceilings.peak_flops if ceilings else None
     mfu = rate * flop / peak if flop and peak else None
-    peak_source = roofs.peak_source(ceilings) if ceilings and peak else "no peak in the file of ceilings" if ceilings else NO_CEILINGS
+    peak_source = roofs.peak_source(ceilings) if ceilings and peak else "the ceilings file has no peak FLOP/s" if ceilings else NO_CEILINGS
     if mfu is not None and mfu > 1 + MARGIN:
-        mfu, peak_source = (
-            None,
-            f"{peak_source}; the run reached {mfu:.1f} times that, so something else used the machine when it was measured",
-        )
+        peak_source = f"{peak_source}; the run reached {mfu:.1f} times that, so the machine was busy when the peak was measured"
+        mfu = None
     low, high = spread(report)
     nearest, following = bounds(found, low or rate)
     return Roofline(
@@ -69,9 +66,9 @@ def flop_per_sample(report: Report, ceilings: Ceilings | None) -> tuple[float | 
     if counted is not None and counted.samples:
         return (counted.forward + counted.backward) / counted.samples, "counted in one step of this run"
     if ceilings is not None and ceilings.flop_per_sample:
-        return ceilings.flop_per_sample, "counted by feedline probe, of the model that was given to it"
+        return ceilings.flop_per_sample, "counted by `feedline probe` on the model given to it"
     hook = next((hook for hook in report.hooks if hook.name == "FLOP" and not hook.attached), None)
-    return None, hook.why if hook else "no step of this run was counted"
+    return None, hook.why if hook else "they were not counted in any step of this run"
 
 
 def spread(report: Report) -> tuple[float | None, float | None]:
@@ -100,24 +97,6 @@ def bounds(found: list[Roof], at_least: float) -> tuple[Roof | None, Roof | None
     """
     above = [roof for roof in found if roof.binds and (roof.high or roof.samples_per_s) >= at_least * (1 - MARGIN)]
     return (above[0] if above else None), (above[1] if len(above) > 1 else None)
-
-
-def sentence(rate: float, nearest: Roof | None, following: Roof | None, unit: str = RATE) -> str:
-    """Both roofs in words.
-
-    Args:
-        unit: of the rate.
-    """
-    if nearest is None:
-        return f"No limit is known above the {number(rate)} {unit} of this run."
-    here = f"{number(rate)} {unit} is {share(min(rate / nearest.samples_per_s, 1.0))} of the binding limit, {_named(nearest)}."
-    if following is None:
-        return f"{here} No other is known."
-    return f"{here} The next limit is {_named(following)}: {number(rate)} -> at most {number(following.samples_per_s)} {unit}."
-
-
-def _named(roof: Roof) -> str:
-    return f"{roof.name} ({roof.says})"
 
 
 def sweep(ceilings: Ceilings) -> Sweep | None:

@@ -7,16 +7,15 @@ waiting (as in Kuchnik et al., Plumber, MLSys 2022).
 import math
 from collections.abc import Iterator
 
-from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.model import Report, Roof, StepSummary, Workers
 from feedline.analysis.quantities import count, number, seconds, size
 from feedline.analysis.stages import MAKING_STAGES, SAMPLE_STAGES
+from feedline.analysis.text import limits
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 THIS_RUN = "this run"
 WAITING = ("wait", "epoch_start")  # of the main process
 MOVING = ("transport", "pin", "copy")  # in the main process
-LEAST = 1e-3  # of a figure: less than its last digit
 MOSTLY = 0.5  # a read that is blocked for so much of its time comes from a disk
 
 
@@ -51,12 +50,6 @@ def left_out(step: StepSummary, turns: bool, for_ranks: float) -> dict[str, floa
     }
 
 
-def without(parts: dict[str, float], whole_s: float) -> str:
-    """What a figure leaves out, in words: nobody takes it for the whole then."""
-    named = [f"{seconds(spent)} {what}" for what, spent in parts.items() if spent >= LEAST * whole_s > 0]
-    return f" without {' and '.join([', '.join(named[:-1]), named[-1]] if len(named) > 1 else named)}" if named else ""
-
-
 def cpus(report: Report) -> float | None:
     """CPUs that this run may use; ranks share them."""
     available = report.run.machine.get("effective_cpus") or report.run.machine.get("cpus")
@@ -65,14 +58,14 @@ def cpus(report: Report) -> float | None:
 
 def _of_step(report: Report, step: StepSummary, batch: float) -> Iterator[Roof]:
     turns, for_ranks = in_turns(report.workers, step), for_ranks_s(report)
-    parts, samples = left_out(step, turns, for_ranks), f"for {count(batch)} samples"
+    parts, per_step = left_out(step, turns, for_ranks), f"per step of {count(batch)} samples"
     alone = step.mean_s - sum(parts.values())
     if alone > 0:
-        yield _roof("step", "step", "step", batch / alone, f"a step takes {seconds(alone)} {samples}{without(parts, step.mean_s)}")
+        yield _roof("step", "step", "step", batch / alone, f"{seconds(alone)} {per_step}{limits.without(parts, step.mean_s)}")
     if turns:
         both, apart = step.mean_s - for_ranks, {"waiting for other ranks": for_ranks}
-        says = f"no workers: making a batch and computing on it take turns, {seconds(both)} {samples}{without(apart, step.mean_s)}"
-        yield _roof("turns", "in turns", "turns", batch / both, says)
+        says = f"no workers: each step makes its batch, then computes on it, {seconds(both)} {per_step}{limits.without(apart, step.mean_s)}"
+        yield _roof("turns", "serialized loading", "turns", batch / both, says)
     for name in MOVING:
         on_gpu = (step.gpu_stages or {}).get(name)
         took = on_gpu or step.stages.get(name, 0.0)
@@ -86,25 +79,25 @@ def _of_workers(workers: Workers | None, turns: bool) -> Iterator[Roof]:
         return
     busy = total.wall_s - (total.runqueue_s or 0.0)
     if busy > 0 and (workers.processes or turns):
-        who = _workers(max(workers.processes, 1))
-        says = f"{who}, {seconds(busy)} per sample{without({'waiting for a CPU': total.runqueue_s or 0.0}, total.wall_s)}"
-        yield _roof("workers", who if turns else "workers", "workers", max(workers.processes, 1) / busy, says)
+        who = limits.workers(max(workers.processes, 1))
+        says = f"{who}, {seconds(busy)} per sample{limits.without({'waiting for a CPU': total.runqueue_s or 0.0}, total.wall_s)}"
+        yield _roof("workers", "loading in a worker" if turns else "workers", "workers", max(workers.processes, 1) / busy, says)
 
 
 def _of_cpus(report: Report, batch: float) -> Iterator[Roof]:
     step, workers, cores = report.step, report.workers, cpus(report)
     if not cores:
         return
-    have = _cpus(cores, report)
+    have = limits.cpus(cores, report)
     if step is not None and step.cpu_s:
         each = step.cpu_s / batch
-        yield _roof("all_cpus", "all CPUs", "cores", cores / each, f"{have}, {seconds(each)} CPU per sample for everything")
+        yield _roof("all_cpus", "all CPUs", "cores", cores / each, f"{have}; {seconds(each)} of CPU time per sample in total")
     costs = workers.per_sample if workers else {}
     for stage in ("total", *SAMPLE_STAGES):
         cost = costs.get(stage)
         if cost is not None and cost.cpu_s and stage not in MOVING:
             id, name, kind = ("loader_on_all_cpus", "loader on all CPUs", "cores") if stage == "total" else (stage, stage, "stage")
-            says = f"{have}, {seconds(cost.cpu_s)} CPU per sample"
+            says = f"{have}; {seconds(cost.cpu_s)} of CPU time per sample"
             yield _roof(id, name, kind, cores / cost.cpu_s, says, binds=stage == "total")
 
 
@@ -112,23 +105,11 @@ def _roof(id: str, name: str, kind: str, samples_per_s: float, says: str, binds:
     return Roof(id, name, kind, samples_per_s, None, None, says, THIS_RUN, binds)
 
 
-def _cpus(cores: float, report: Report) -> str:
-    """How many there are for a rank; other programs' part is in it, for a limit is what the run could have."""
-    have = "1 CPU" if cores == 1 else f"{count(cores)} CPUs"
-    others = report.cpus.others if report.cpus else None
-    taken = f" of which other programs hold {number(others / max(report.run.ranks, 1))}" if others and others >= MIN_OTHERS else ""
-    return f"{have}{' per rank' if report.run.ranks > 1 else ''}{taken}"
-
-
-def _workers(processes: int) -> str:
-    return "1 worker" if processes == 1 else f"{processes} workers"
-
-
 def of_ceilings(report: Report, ceilings: Ceilings, flop_per_sample: float | None) -> list[Roof]:
     """What was measured apart, in this run's samples."""
     found: list[Roof] = []
     if ceilings.peak_flops and flop_per_sample:
-        says = f"{number(ceilings.peak_flops / 1e12)} TFLOP/s over {number(flop_per_sample / 1e9)} GFLOP per sample"
+        says = f"{number(ceilings.peak_flops / 1e12)} TFLOP/s at {number(flop_per_sample / 1e9)} GFLOP per sample"
         found.append(
             Roof("device", "device", "device", ceilings.peak_flops / flop_per_sample, None, None, says, peak_source(ceilings), True)
         )
@@ -144,7 +125,7 @@ def of_ceilings(report: Report, ceilings: Ceilings, flop_per_sample: float | Non
 def peak_source(ceilings: Ceilings) -> str:
     """Where the peak is from: the ceiling of the same value, or with such a best round."""
     same = [one for one in ceilings.ceilings if one.unit == "FLOP/s" and ceilings.peak_flops in (one.value, one.high)]
-    return f"{same[0].name}: {same[0].source}" if same else "the file of ceilings"
+    return f"{same[0].name}: {same[0].source}" if same else "the ceilings file"
 
 
 def _disk(report: Report, ceilings: Ceilings, measured: list[Ceiling]) -> Iterator[Roof]:
@@ -202,7 +183,7 @@ def _in_samples(one: Ceiling, id: str, name: str, nbytes: float | None, binds: b
         says = f"{one.name}: {count(one.value)} samples/s"
     elif one.unit == "B/s" and nbytes:
         factor = 1 / nbytes
-        says = f"{one.name}: {size(one.value)}/s over {size(nbytes)} per sample"
+        says = f"{one.name}: {size(one.value)}/s at {size(nbytes)} per sample"
     else:
         return None
     low, high = (None if edge is None else edge * factor for edge in (one.low, one.high))

@@ -12,6 +12,7 @@ from types import TracebackType
 from feedline.profiler.plain import is_name, is_plain
 
 MASK = "***"
+PYTHON, FEEDLINE = "python", "feedline"  # as libraries
 
 #: Tokens known by their prefix alone: GitHub, GitLab, AWS, Slack, SendGrid and JWT as in detect-secrets 1.5, the others as seen in use.
 #: Lengths are lower bounds on purpose, and still long enough for ordinary names (``sk-learn``, ``global-batch``) to pass.
@@ -44,6 +45,7 @@ _QUOTED = re.compile(r"""'([^'\n]{1,300})'|"([^"\n]{1,300})\"""")
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/")
 _LIBRARY = re.compile(r".*?/((?:site|dist)-packages/.*|python3\.\d+/.*)")
+_PACKAGE = re.compile(r".*/(?:site|dist)-packages/(\w+)")
 _ENDING = re.compile(r"(?:\.[a-z][a-z0-9]{0,10}){1,2}\Z", re.IGNORECASE)
 
 
@@ -126,11 +128,19 @@ def _quoted(found: re.Match[str]) -> str:
     return f"{found[0][0]}{kept}{found[0][0]}"
 
 
+def library(file: str) -> str:
+    """The installed library that a source file belongs to, such as ``torch``, or PYTHON or FEEDLINE; empty for the program's own files."""
+    if file.startswith(_OURS):
+        return FEEDLINE
+    if found := _PACKAGE.match(file):
+        return found[1]
+    return PYTHON if file.startswith("<frozen") or _LIBRARY.match(file) else ""
+
+
 def _is_of_the_program(trace: TracebackType | None) -> bool:
     """Whether a frame of it is in no installed library, nor in feedline."""
     while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if not (_LIBRARY.match(file) or file.startswith((*_OURS, "<frozen"))):
+        if not library(trace.tb_frame.f_code.co_filename):
             return True
         trace = trace.tb_next
     return False

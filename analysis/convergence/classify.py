@@ -25,12 +25,12 @@ CLOSES = 0.5
 #: Running statistics with momentum 0.1 look back over 10 updates; with fewer than 100 in all, much of what they saw is a younger model.
 FEW_UPDATES = 100
 WORDS = {
-    DEFICIT: "optimisation deficit: it has not learned the training data as well",
-    LAG: "statistics lag: batch norm's running statistics are behind the weights",
-    GAP: "generalisation gap: it knows the training data as well, and others worse",
-    INSTABILITY: "instability: the loss broke out",
+    DEFICIT: "optimisation deficit: it fits the training data less well",
+    LAG: "statistics lag: batch norm's running statistics lag behind the weights",
+    GAP: "generalisation gap: it fits the training data as well, but held-out data less well",
+    INSTABILITY: "instability: the loss spiked or diverged",
     HEALTHY: "healthy: no difference beyond the noise",
-    UNKNOWN: "cannot be told",
+    UNKNOWN: "unknown",
 }
 
 
@@ -110,7 +110,7 @@ class Difference:
 
     def text(self) -> str:
         noise = f"differences up to {number(self.margin)} are noise"
-        return f"{self.name} {number(self.other.mean)} against {number(self.reference.mean)} ({noise})"
+        return f"{self.name} {number(self.other.mean)} instead of {number(self.reference.mean)} ({noise})"
 
     def evidence(self) -> list[Evidence]:
         return [
@@ -138,16 +138,16 @@ def classify(runs: Sequence[Recorded]) -> list[Verdict]:
     if not others:
         return [_alone(reference)]
     shaky = _unstable(reference)
-    first = [Verdict(reference.name, "", INSTABILITY, False, f"the reference itself is unstable: {shaky[0]}", shaky[1])] if shaky else []
+    first = [Verdict(reference.name, "", INSTABILITY, False, f"the smallest batch is unstable too: {shaky[0]}", shaky[1])] if shaky else []
     return first + [verdict for other in others for verdict in _against(reference, other)]
 
 
 def _alone(group: Group) -> Verdict:
-    needs = ["a run of the same training with a smaller batch, over as many samples: it tells a deficit from a generalisation gap"]
+    needs = ["a run of the same training with a smaller batch over as many samples, to tell a deficit from a generalisation gap"]
     broken = _unstable(group)
     if broken:
         return Verdict(group.name, "", INSTABILITY, False, broken[0], broken[1], needs)
-    said = "one run tells instability, mistakes in the set-up and the price of its batch, and shows none of the first"
+    said = "the loss is stable; whether the batch size costs accuracy needs a second run to compare with"
     return Verdict(group.name, "", UNKNOWN, False, said, [], needs)
 
 
@@ -158,7 +158,7 @@ def _against(reference: Group, other: Group) -> list[Verdict]:
         return [Verdict(other.name, reference.name, INSTABILITY, False, broken[0], broken[1], [], None, ratio)]
     samples, needs = _common(reference, other)
     if not samples:
-        return [Verdict(other.name, reference.name, UNKNOWN, False, "the two have no samples in common", [], needs, None, ratio)]
+        return [Verdict(other.name, reference.name, UNKNOWN, False, "the runs have no samples in common", [], needs, None, ratio)]
     train = _difference(TRAIN, reference, other, samples)
     held = _held_out(reference, other, samples)
     lag = _lag(reference, other, samples, held)
@@ -174,10 +174,10 @@ Kind = tuple[str, bool, str, list[Evidence]]
 def _kinds(other: Group, train: Difference | None, held: Difference | None, lag: float | None) -> list[Kind]:
     """Every kind that the differences show, the main one first."""
     if train is None and held is None:
-        return [(UNKNOWN, False, "neither a training nor an evaluation loss was recorded in both", [])]
+        return [(UNKNOWN, False, "neither a training nor an evaluation loss was recorded in both runs", [])]
     found: list[Kind] = []
     if lag is not None and held is not None and lag >= CLOSES:
-        said = f"with statistics recalibrated, {share(min(lag, 1.0))} of the gap in {held.name} closes: {held.text()}"
+        said = f"recalibrating the statistics closes {share(min(lag, 1.0))} of the gap in {held.name}: {held.text()}"
         found.append(
             (
                 LAG,
@@ -198,7 +198,7 @@ def _kinds(other: Group, train: Difference | None, held: Difference | None, lag:
     if not found:
         both = [one for one in (train, held) if one is not None]
         kind = UNKNOWN if any(one.unclear for one in both) else HEALTHY
-        said = "; ".join(one.text() for one in both) + ("; too noisy to tell, more seeds or evaluations would" if kind == UNKNOWN else "")
+        said = "; ".join(one.text() for one in both) + ("; too noisy to tell: record more seeds or evaluations" if kind == UNKNOWN else "")
         found.append((kind, False, said, [fact for one in both for fact in one.evidence()]))
     return found
 
@@ -216,7 +216,7 @@ def _common(reference: Group, other: Group) -> tuple[float, list[str]]:
     needs = []
     if samples < 0.9 * max(ends):
         longer = reference.name if ends[0] > ends[1] else other.name
-        needs.append(f"runs over as many samples: {longer} was compared before its end, where its rate was still high")
+        needs.append(f"runs over as many samples: {longer} was compared before its end, while its learning rate was still high")
     if not any(EVAL in group.runs[0].curves or _measures(group) for group in (reference, other)):
         needs.append("an evaluation loss, or an accuracy given to feedline.metric, to see a generalisation gap")
     return samples, needs
@@ -281,7 +281,7 @@ def _unstable(group: Group) -> tuple[str, list[Evidence]] | None:
         bad = np.flatnonzero(~np.isfinite(curve.values))
         if len(bad):
             at = int(curve.updates[bad[0]])
-            said = f"the loss of {run.name} was NaN or infinite {count(len(bad))} times, at first after {count(at)} updates"
+            said = f"the loss of {run.name} was NaN or infinite {count(len(bad))} times, first after {count(at)} updates"
             return said, [
                 Evidence("updates_before", "updates before", at, "updates"),
                 Evidence("not_finite", "values not finite", len(bad), "values"),

@@ -10,8 +10,8 @@ from feedline.profiler.message import Message, id_of
 from feedline.profiler.noise_scale import WINDOWS, Window, windows
 from feedline.profiler.reasons import ONE_GRADIENT
 
-NEEDS = Message("needs two ranks or more, or two micro-batches or more in an update (gradient accumulation)", ONE_GRADIENT)
-UNSEEN = "the gradients of single ranks were not seen before they were averaged"
+NEEDS = Message("needs two or more ranks, or gradient accumulation over two or more micro-batches", ONE_GRADIENT)
+UNSEEN = "the ranks' own gradients were not seen before they were averaged"
 #: A finite data set matters once the noise scale is a tenth of it.
 NEAR = 0.1
 PIECES = (WINDOWS, 7, 3, 1)

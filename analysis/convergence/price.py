@@ -1,15 +1,11 @@
 """What a batch costs in samples and saves in updates, against the critical batch."""
 
 from feedline.analysis.convergence.model import BatchPrice, NoiseOverTraining
-from feedline.analysis.quantities import count, number
+from feedline.analysis.text.batch import says
 
 #: So many times beyond an end of the noise scale's range counts as far: at twice the upper end, two of three samples are spent for nothing;
 #: at a third of the lower end, doubling the batch still saves 37 % of the updates.
 FAR_ABOVE, FAR_BELOW = 2.0, 1 / 3
-DOUBT = (
-    "The noise scale is a proxy: Merrill and others, 2025 (arXiv:2505.23971) measured the critical batch by branching a training and found "
-    "that it need not follow the noise scale. Take it as an order of magnitude, and verify"
-)
 
 
 def price(noise: NoiseOverTraining, batch: float) -> BatchPrice:
@@ -26,7 +22,7 @@ def price(noise: NoiseOverTraining, batch: float) -> BatchPrice:
     spent = [None if bound is None else samples_factor(batch, bound) for bound in (noise.value, noise.high, noise.low)]
     made = [None if bound is None else updates_factor(batch, bound) for bound in (noise.value, noise.low, noise.high)]
     where = place(batch, noise.low, noise.high)
-    return BatchPrice(batch, where, spent[0], spent[1], spent[2], made[0], made[1], made[2], _says(noise, batch, where))
+    return BatchPrice(batch, where, spent[0], spent[1], spent[2], made[0], made[1], made[2], says(noise, batch, where, spent[0], made[0]))
 
 
 def samples_factor(batch: float, critical: float) -> float | None:
@@ -46,17 +42,3 @@ def place(batch: float, low: float | None, high: float | None) -> str:
     if low is not None and batch < low:
         return "far below" if batch < FAR_BELOW * low else "below"
     return "unknown" if low is None or high is None else "near"
-
-
-def _says(noise: NoiseOverTraining, batch: float, where: str) -> str:
-    if where == "unknown":
-        return f"the batch of {count(batch)} cannot be priced: {noise.why or 'the noise scale is not known well enough'}"
-    if noise.value is None:
-        bound = f"at least {number(noise.low)}" if noise.low is not None else f"at most {number(noise.high)}"
-        return f"the batch of {count(batch)} is {where} the critical batch, which is {bound} ({noise.why})"
-    spent, saved = samples_factor(batch, noise.value), updates_factor(batch, noise.value)
-    at = {"near": "in the range of"}.get(where, where)
-    return (
-        f"the batch of {count(batch)} is {at} the critical batch, {number(noise.value)} ({number(noise.low)} to {number(noise.high)} over "
-        f"the training): it takes {number(spent)} times the fewest samples and {number(saved)} times the fewest updates"
-    )

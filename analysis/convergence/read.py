@@ -131,7 +131,7 @@ def read_norms(run: Run, values: Records, ranks: int) -> tuple[GradientNorms | N
             kept.append(other)
     sharded = bool(records["flags"][0] & Flag.SHARD)
     if sharded and len(kept) < ranks:
-        return None, f"with {how} each rank has a shard of the gradient, and only {len(kept)} of {ranks} ranks are in the run folder"
+        return None, f"with {how}, each rank holds a shard of the gradient, and only {len(kept)} of {ranks} ranks are in the run folder"
     if not len(shared):
         return None, "no update was measured by all ranks"
     rows = [rank[np.searchsorted(rank["updates"], shared)] for rank in kept]

@@ -8,6 +8,7 @@ from feedline.analysis.convergence.curves import thin
 from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.convergence.target import Reached, StepTime, time_to_target
+from feedline.analysis.text.batch import DOUBT
 
 #: First in a report; the others by name.
 ORDER = ("train loss", "eval loss", "lr")
@@ -24,14 +25,14 @@ def summarise(recorded: Recorded, scaling: Sequence[StepTime] | None = None) -> 
     found = checks.run_checks(recorded)
     over = noise.over_training(recorded)
     if cause := next((one.cause for one in found if one.cause in checks.OF_GRADIENTS), None):
-        why = f"its gradients are not those of a mean over distinct samples ({cause})"
+        why = f"the gradients are not a mean over distinct samples ({cause})"
         over = replace(over, value=None, low=None, high=None, windows=[], why=why)
     priced = price.price(over, recorded.batch) if recorded.batch else None
     notes = list(recorded.notes)
     if priced is None:
-        notes.append("the batch has no price: nobody knows how many samples an update has")
+        notes.append("the cost of the batch size is unknown: samples per update were not recorded")
     elif over.value is not None:
-        notes.append(price.DOUBT)
+        notes.append(DOUBT)
     return ConvergenceSummary(
         [thin(name, recorded.curves[name]) for name in names],
         over,

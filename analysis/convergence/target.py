@@ -74,7 +74,7 @@ def steps_to_target(curve: Curve, target: float, *, rising: bool = False, smooth
     updates, samples, at_s = (column[fine] for column in (curve.updates.astype(float), curve.samples, curve.at_s))
     if first[1] is None:
         best = float(smoothed.max() if rising else -smoothed.max())
-        return Reached(None, None, None, None, None, f"the curve never reaches {number(target)}: it comes to {number(best)}")
+        return Reached(None, None, None, None, None, f"the curve never reaches {number(target)}; its best value is {number(best)}")
     low, high = (None if one is None else float(updates[one]) for one in (first[0], first[2]))
     return Reached(float(updates[first[1]]), float(samples[first[1]]), float(at_s[first[1]]), low, high)
 
@@ -103,7 +103,7 @@ def time_to_target(reached: Reached, base_batch: float, batch: float, noise: Noi
     if reached.updates is None:
         return TimeToTarget(step.workers, batch, *nothing, step.source, reached.why)
     if noise.value is None and batch != base_batch:
-        return TimeToTarget(step.workers, batch, *nothing, step.source, f"the noise scale is not known: {noise.why}")
+        return TimeToTarget(step.workers, batch, *nothing, step.source, f"the noise scale is unknown: {noise.why}")
     value = noise.value or 0.0
     criticals = [value, (value if noise.low is None else noise.low) / PROXY, (value if noise.high is None else noise.high) * PROXY]
     updates = updates_at(reached.updates, base_batch, batch, criticals[0])
@@ -114,6 +114,6 @@ def time_to_target(reached: Reached, base_batch: float, batch: float, noise: Noi
     ]
     low, high = min(ends), max(ends)
     if step.step_s is None:
-        return TimeToTarget(step.workers, batch, updates, low, high, None, None, None, step.source, f"no time of a step: {step.source}")
+        return TimeToTarget(step.workers, batch, updates, low, high, None, None, None, step.source, f"unknown step time: {step.source}")
     fast, slow = step.low or step.step_s, step.high or step.step_s
     return TimeToTarget(step.workers, batch, updates, low, high, updates * step.step_s, low * fast, high * slow, step.source)

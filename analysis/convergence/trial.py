@@ -129,18 +129,18 @@ def judged(fix: str, control: str, branches: list[Branch], differences: list[Dif
         first = failed["fix"][0]
         return (
             "reject",
-            f"{len(failed['fix'])} of its trainings gave no result (seed {first.seed}: {first.failed}), and none without it failed",
+            f"{len(failed['fix'])} of the trainings with it failed (seed {first.seed}: {first.failed}), and none without it",
         )
     if failed["baseline"]:
         first = failed["baseline"][0]
-        return "inconclusive", f"the training as it is failed (seed {first.seed}: {first.failed})"
+        return "inconclusive", f"the unchanged training failed (seed {first.seed}: {first.failed})"
     samples = [branch.samples for branch in branches if not branch.failed]
     if max(samples) > (1 + SAME_SAMPLES) * min(samples):
-        return "inconclusive", f"the arms did not train on as many samples: {min(samples):,.0f} to {max(samples):,.0f}"
+        return "inconclusive", f"the arms trained on different numbers of samples: {min(samples):,.0f} to {max(samples):,.0f}"
     by_arm = {found.than: found for found in differences}
     base, beside = by_arm.get("baseline"), by_arm.get("control")
     if base is None:
-        return "inconclusive", "one seed does not show how much seeds differ: use --seeds 3 or more"
+        return "inconclusive", "a single seed does not show the spread between seeds: use --seeds 3 or more"
     if base.high < 0:
         return "reject", f"worse than without it by {-base.mean:.4g} [{-base.high:.4g}, {-base.low:.4g}]"
     if beside is not None and beside.high < 0:
@@ -148,13 +148,13 @@ def judged(fix: str, control: str, branches: list[Branch], differences: list[Dif
     if base.low <= margin:
         return (
             "inconclusive",
-            f"better than without it by {base.mean:.4g} [{base.low:.4g}, {base.high:.4g}], which {base.seeds} seeds do not settle",
+            f"better than without it by {base.mean:.4g} [{base.low:.4g}, {base.high:.4g}]: {base.seeds} seeds are too few to be sure",
         )
     gain = f"better than without it by {base.mean:.4g} [{base.low:.4g}, {base.high:.4g}]"
     if beside is not None and beside.low <= 0:
         return (
             "inconclusive",
-            f"{gain}, but not than its control ({control}): {beside.mean:.4g} [{beside.low:.4g}, {beside.high:.4g}]; take the simpler one",
+            f"{gain}, but not than its control ({control}): {beside.mean:.4g} [{beside.low:.4g}, {beside.high:.4g}]; use the simpler one",
         )
     return "accept", gain + (
         f", and than its control ({control}) by {beside.mean:.4g} [{beside.low:.4g}, {beside.high:.4g}]" if beside else ""

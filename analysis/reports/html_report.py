@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from feedline.analysis import quantities
 from feedline.analysis.convergence.model import ConvergenceSummary
+from feedline.analysis.diagnose import leading
 from feedline.analysis.model import Gauge, Loader, Report, Roofline, StepSeries, StepSummary, Traces, Workers
 from feedline.analysis.quantities import Scale
 from feedline.analysis.reports import of_convergence, of_traces, page, words
@@ -60,6 +61,7 @@ def render(report: Report) -> str:
         ranks=_ranks(report, made),
         loaders=[_loader(loader) for loader in report.loaders],
         gauges=[(gauge, gauge_figure(gauge), _span(gauge)) for gauge in report.gauges],
+        top=leading(report.findings),
         refused=words.refused_that_matter(report.hooks),
         data=embedded({"series": _columns(report.step.series, made) if report.step else None}),
     )

@@ -20,7 +20,7 @@ NEEDS = "Noise scale: not measured; it needs several ranks or gradient accumulat
 def progress(curve: CurvePoints) -> str:
     """``train loss 2.26 to 1.06``; for one value, that."""
     if not curve.values:
-        return f"{curve.name} never finite"
+        return f"{curve.name} has no finite value"
     first, last = number(curve.values[0]), number(curve.values[-1])
     return f"{curve.name} {last}" if len(curve.values) == 1 else f"{curve.name} {first} to {last}"
 
@@ -46,7 +46,7 @@ def told_curves(made: ConvergenceSummary) -> list[CurvePoints]:
 
 def price(made: ConvergenceSummary) -> str:
     """The batch against the noise scale in a sentence, or why there is none."""
-    said = made.price.says if made.price else f"the noise scale is not known: {made.noise.why}" if made.noise.why else ""
+    said = made.price.says if made.price else f"the noise scale is unknown: {made.noise.why}" if made.noise.why else ""
     return f"{sentence(said)}." if said else ""
 
 
@@ -57,16 +57,16 @@ def own_checks(report: Report) -> list[tuple[Finding, bool]]:
 
 
 def lines(report: Report, width: int) -> list[str]:
-    """For the terminal: at most eight lines of ``width`` characters, two where nothing is wrong and there is no noise scale."""
+    """For the terminal: at most eight lines of ``width`` characters, four where nothing is wrong and there is no noise scale."""
     made = report.convergence
     if made is None or not (made.curves or made.noise.windows or made.checks):
         return []
     curves = ", ".join(progress(curve) for curve in told_curves(made)[:MOST_CURVES])
-    text = f"{trained(made, report.throughput.steps, short=True)}: {curves or 'no number of it was seen'}."
+    text = f"{trained(made, report.throughput.steps, short=True)}: {curves or 'no metric was recorded'}."
     if made.noise.value is not None or (made.price and made.price.where != "unknown"):
         said = _at_most(text, width, 2) + _at_most(price(made), width, 3)
     else:
-        said = [cut(line, width) for line in (text, _no_scale(made)) if line]
+        said = [wrapped for line in (text, _no_scale(made)) for wrapped in _at_most(line, width, 2)]
     checks = own_checks(report)
     for finding, told in checks[:MOST_CHECKS]:
         said.append(cut(f"- {finding.cause}: {'see the findings' if told else finding.fix or finding.says}", width))
@@ -88,7 +88,7 @@ def short(report: Report) -> list[tuple[str, str]]:
 def _no_scale(made: ConvergenceSummary) -> str:
     if not made.noise.why:
         return ""
-    return NEEDS if made.noise.reason == ONE_GRADIENT else f"Noise scale: not measured, {made.noise.why}."
+    return NEEDS if made.noise.reason == ONE_GRADIENT else f"Noise scale: not measured: {made.noise.why}."
 
 
 def _at_most(text: str, width: int, most: int) -> list[str]:

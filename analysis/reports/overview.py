@@ -10,13 +10,13 @@ from markupsafe import escape
 from rich.table import Table
 from rich.text import Text
 
-from feedline.analysis.headline import how
 from feedline.analysis.model import Report
 from feedline.analysis.quantities import BLANK, count, duration, number, seconds
 from feedline.analysis.reports import page, words
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.json_report import plain as as_json
 from feedline.analysis.reports.terminal import WIDTH, plain, render
+from feedline.analysis.text.headline import how
 from feedline.profiler.printable import printable_in
 
 SCHEMA_VERSION = 1
@@ -123,7 +123,7 @@ def row(name: str, report: Report, path: Path) -> Row:
     )
 
 
-HEADS = ("training", "model", "optimizer", "steps", "epochs", "samples/s", "time", "first finding")
+HEADS = ("training", "model", "optimizer", "steps", "epochs", "samples/s", "time", "main finding")
 NUMBERED = 4  # of the columns in the terminal, that of the first figure
 
 
@@ -159,7 +159,7 @@ def show(overview: Overview, console: Console, alone: bool = True) -> None:
     if len(overview.rows) > SHOWN:
         console.print(plain(f"{len(overview.rows) - SHOWN} more trainings are in report.html and report.json.", "dim"), width=width)
     first, last = overview.rows[0].report, overview.rows[-1].report
-    here = "; one of them here: --training N" if overview.outside is not None else ""
+    here = "; show one here with --training N" if overview.outside is not None else ""
     if alone:
         console.print(plain(f"Reports: {first} to {last}{here}", "dim"), width=width)
     for line in [*verdicts(overview.rows), *overview.lines]:
@@ -184,7 +184,7 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
     said = []
     for cause, own in by_cause.items():
         names = f"Training {own[0].name}" if len(own) == 1 else f"Trainings {_names(own)}"
-        of_first = f" Figures are those of {own[0].name}." if len(own) > 1 else ""
+        of_first = f" (Figures of training {own[0].name}.)" if len(own) > 1 else ""
         said.append(f"{names}{f' ({cause})' if cause else ''}: {own[0].says}{of_first}")
     return [*said, *(f"Training {one.name} {ended}." for one in rows if (ended := ending(one)))]
 
@@ -262,13 +262,13 @@ def time_outside(outside: Outside, rows: Sequence[Row]) -> list[str]:
     """Where the time went that is in no step of any training, in sentences."""
     between = outside.between_s
     longest = max(between, default=0.0)
-    at = f" (the longest, {seconds(longest)}, before training {rows[between.index(longest) + 1].name})" if len(between) > 1 else ""
+    at = f" (at most {seconds(longest)}, before training {rows[between.index(longest) + 1].name})" if len(between) > 1 else ""
     total, evaluation_s = outside.before_s + sum(between) + outside.after_s, sum(one.evaluation_s for one in rows)
     said = [
         f"Outside the trainings: {seconds(total)} of {seconds(outside.whole_s)}: {seconds(outside.before_s)} before the first, "
         f"{seconds(sum(between))} between trainings{at}, {seconds(outside.after_s)} after the last. "
-        "Imports and preparing data happen there."
+        "This is where imports and data preparation happen."
     ]
     if evaluation_s > 0:
-        said.append(f"Evaluation or rollouts, within the trainings but in none of their steps: {seconds(evaluation_s)}.")
+        said.append(f"Evaluation or rollouts between the steps of the trainings: {seconds(evaluation_s)}.")
     return said

@@ -84,7 +84,7 @@ FIELDS: dict[str, dict[str, Field]] = {
     },
     "Communication": {
         "collectives": Field("", "By operation, message and group, most bytes first; at most 20"),
-        "clock_bound_s": Field("s", "Differences between ranks below it say nothing", "the ranks' clocks cannot be compared"),
+        "clock_bound_s": Field("s", "Clock error between ranks: smaller differences mean nothing", "the ranks' clocks cannot be compared"),
         "clocks": Field("", "How ranks were aligned: measured, collective ends, or none"),
         "late": Field("", "Ranks that others waited for, most costly first; at most 8"),
         "network": Field("", "The bandwidth against what it should be, in a sentence"),
@@ -99,6 +99,6 @@ FIELDS: dict[str, dict[str, Field]] = {
     "ExposedKind": {
         "name": Field("", "Operation: all_reduce, all_gather, ..."),
         "phase": Field("", "Of the step in which it was called: forward, backward, optimizer, loader, init or other"),
-        "transfer_s": Field("s", "Mean time a step in which it moved bytes and no backward ran, shared evenly while several move"),
+        "transfer_s": Field("s", "Mean time per step in which it moved bytes and no backward ran, shared evenly while several move"),
     },
 }

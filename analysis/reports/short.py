@@ -44,7 +44,7 @@ def parts(report: Report, width: int) -> Iterable[Part]:
     if report.step:
         body = [tables.step_table(folded(report.step), width), tables.spread(report.step, USUAL)]
         if report.traces and report.throughput.steps:
-            body.append(tables.plain(f"all figures are of {report.traces.basis}", "dim"))
+            body.append(tables.plain(f"figures cover {report.traces.basis}", "dim"))
         yield Part(words.step_title(report.step), Group(*body), 0)
     if report.traces:
         yield _traces(report)
@@ -125,9 +125,9 @@ def _certainty(made: Workers) -> list[str]:
     if not made.samples_in_detail:
         return []
     if None in errors:
-        return [f"split by {seen}, too few to tell how exactly"]
+        return [f"stages from {seen}, too few for an error estimate"]
     most = 2 * max(error for error in errors if error is not None)
-    return [f"split by {seen}, ± {seconds(most)} (95 %)"] if total is not None and most > UNCERTAIN * total.wall_s else []
+    return [f"stages from {seen}, ± {seconds(most)} (95 %)"] if total is not None and most > UNCERTAIN * total.wall_s else []
 
 
 def _findings(report: Report, width: int) -> Iterable[Part]:

@@ -168,7 +168,7 @@ def _named(files: Sequence[Path]) -> str:
 def _everything(report: Report, width: int) -> Iterable[Part]:
     """All parts, from the step to the notes; those that would say nothing are left out."""
     if report.step:
-        evaluated = [plain(f"evaluation or rollouts, outside the steps: {seconds(report.step.evaluation_s)} in all", "dim")]
+        evaluated = [plain(f"evaluation or rollouts between steps: {seconds(report.step.evaluation_s)} in total", "dim")]
         yield Part(
             words.step_title(report.step),
             Group(step_table(report.step, width), spread(report.step), *(evaluated if report.step.evaluation_s > 0 else [])),
@@ -191,14 +191,14 @@ def _everything(report: Report, width: int) -> Iterable[Part]:
         mean = report.step.mean_s if report.step else None
         yield Part("Findings", Group(*(_finding(n, finding, mean) for n, finding in enumerate(report.findings, 1))))
     if refused := words.refused_that_matter(report.hooks):
-        yield Part("Could not be attached", Group(*(item(hook.name, hook.why) for hook in refused)))
+        yield Part("Hooks that could not be attached", Group(*(item(hook.name, hook.why) for hook in refused)))
     if report.notes:
         yield Part("Notes", Group(*(item("", note) for note in report.notes)))
 
 
 def _traces(report: Report) -> Iterable[RenderableType]:
     if report.traces:
-        yield plain(f"All figures are of {report.traces.basis}.", "dim")
+        yield plain(f"Figures cover {report.traces.basis}.", "dim")
     yield traces(report, list(report.ranks))
     for why in of_traces.reasons(report):
         yield plain(f"{BLANK} {why}", "dim")
@@ -217,9 +217,9 @@ def _communication(report: Report, width: int) -> Iterable[RenderableType]:
     for one in answers[1:]:
         if one.step_s is not None and words.tells(one) and abs(one.gain_s) >= WORTH * one.step_s:
             between = "" if one.low is None or one.high is None else f" ({seconds(one.low)} to {seconds(one.high)})"
-            yield item(f"with {one.what}", f"{seconds(one.step_s)} per step{between}")
+            yield item(f"predicted with {one.what}", f"{seconds(one.step_s)} per step{between}")
     if answers and answers[0].step_s is None:
-        yield plain(f"Nothing is predicted: {answers[0].why}.", "dim")
+        yield plain(f"No predictions: {answers[0].why}.", "dim")
 
 
 def _finding(number: int, finding: Finding, mean_step_s: float | None) -> RenderableType:
@@ -232,5 +232,5 @@ def _finding(number: int, finding: Finding, mean_step_s: float | None) -> Render
     if finding.fix:
         body.append(plain(f"Fix: {finding.fix}", "bold"))
     if finding.disproof:
-        body.append(plain(f"Disproof: {finding.disproof}", "dim"))
+        body.append(plain(f"How to check: {finding.disproof}", "dim"))
     return Group(head, Padding(Group(*body), (0, 0, 0, 3)))

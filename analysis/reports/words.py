@@ -3,13 +3,14 @@
 import shlex
 
 from feedline.analysis import cpu_use, next_limit
-from feedline.analysis.comm.model import Communication, LateRank, Prediction, RankParts
-from feedline.analysis.finding import BEFORE_TRACE, Finding, Severity, interval
+from feedline.analysis.comm.model import Prediction, RankParts
+from feedline.analysis.finding import Finding, Severity, interval
 from feedline.analysis.finding import cost as cost_of
-from feedline.analysis.headline import how
 from feedline.analysis.model import FIRST_STEPS, Cost, Cpus, Hook, Report, Roofline, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.quantities import count, duration, number, seconds, sentence, share, size
 from feedline.analysis.stages import INPUT_STAGES
+from feedline.analysis.text.headline import how
+from feedline.analysis.text.ranks import changing, clocks, late
 from feedline.profiler import reasons
 from feedline.profiler.masks import MASK
 from feedline.profiler.message import id_of
@@ -18,34 +19,34 @@ STATES = {"live": "still running"}
 WAITS = {
     "starved": "no worker had finished a batch",
     "head_of_line": "a later batch was ready, but the next in order was not",
-    "handover": "the batch was ready, but the worker's thread that hands it over waited for Python's lock, a CPU or the pipe",
+    "handover": "the batch was ready, but the worker's sending thread waited for the GIL, a CPU or the pipe",
     "transport": "the batch was ready, but still on its way from the worker",
     "epoch_start": "workers were starting or making their first batch",
 }
 #: Replaces entries of WAITS in runs without workers.
 WAITS_ALONE = {
-    "starved": "the loader itself took it: it has no workers",
+    "starved": "the main process was making the batch itself (no workers)",
     "epoch_start": "the loader was starting or making its first batch",
 }
 SEVERITIES = {
-    Severity.HIGH: "20 % of a step or more, or half of an input that takes as much",
-    Severity.LOW: "5 to 20 % of a step, or half of an input that takes as much",
-    Severity.INFO: "less than 5 % of a step",
+    Severity.HIGH: "costs 20 % of the step or more, or half of an input that takes 20 % or more",
+    Severity.LOW: "costs 5 to 20 % of the step, or half of an input that takes 5 to 20 %",
+    Severity.INFO: "costs less than 5 % of the step",
 }
 #: Of what is wrong with a training's set-up, which costs no time.
 WRONG = {
-    Severity.HIGH: "the training is not what it was meant to be",
-    Severity.LOW: "the training is worse for it",
+    Severity.HIGH: "the training does something else than intended",
+    Severity.LOW: "the training suffers from it",
     Severity.INFO: "worth knowing",
 }
 BOUNDARIES = {
-    "optimizer": "steps are cut at optimizer updates",
-    "backward": "steps are cut at backward passes: no optimizer was seen",
-    "loader": "steps are cut at the loader's batches: neither an optimizer nor a backward pass was seen",
-    "profiler_step": "steps are the ProfilerStep ranges of torch.profiler",
-    "feedline": "steps end with feedline's ranges of the optimizer",
-    "range": "steps are a range of the program that repeats",
-    "collectives": "steps are where collectives come evenly",
+    "optimizer": "a step ends with each optimizer update",
+    "backward": "a step ends with each backward pass (no optimizer was seen)",
+    "loader": "a step is one batch of the loader (neither an optimizer nor a backward pass was seen)",
+    "profiler_step": "a step is one ProfilerStep range of torch.profiler",
+    "feedline": "a step ends with feedline's range of the optimizer",
+    "range": "a step is one repetition of a range that the program annotated",
+    "collectives": "step boundaries are inferred from evenly spaced collectives",
     "none": "no steps were found: this is the whole trace",
 }
 #: How the gradients behind the noise scale were seen.
@@ -56,15 +57,12 @@ NOISE = {
     "accumulation": "the micro-batches of gradient accumulation",
     "fsdp2": "FSDP2's reduce-scatter of gradients",
 }
-#: Phases of late ranks whose name is not what people call it.
-WHAT_TAKES_LONGER = {"wait": "its loader", "other": "what no stage accounts for", BEFORE_TRACE: "what came before its trace"}
-NO_STEP = "No training step was recorded, so there is nothing to split: no optimizer update, no backward pass, no batch in a training loop."
-NO_WORKERS = "No loader was seen, so there is no cost per sample to show."
-NO_FINDINGS = "No rule found a cause that holds this run back."
-NO_SAMPLES = "The loader made no sample that could be measured."
+NO_STEP = "No training step was recorded: feedline saw no optimizer update, no backward pass and no batch in a training loop."
+NO_WORKERS = "Not measured: no loader was seen, so the cost per sample is unknown."
+NO_FINDINGS = "No rule found a cause that slows this run down."
+NO_SAMPLES = "Not measured: the loader made no sample that could be timed."
 NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and what cannot"
 
-#: Stages of a step that belong to its input.
 #: Notes that nearly every run has are left to the full report.
 USUAL = frozenset({FIRST_STEPS})
 
@@ -131,8 +129,13 @@ def pace(throughput: Throughput) -> list[str]:
     if throughput.steps_per_s is not None:
         parts.append(f"{number(throughput.steps_per_s)} steps/s")
     if throughput.batch_size is not None:
-        parts.append(f"{count(throughput.batch_size)} samples per step{' and rank' * (throughput.ranks > 1)}")
-    return parts or ["throughput not measured"]
+        parts.append(f"{count(throughput.batch_size)} samples per step{' per rank' * (throughput.ranks > 1)}")
+    return parts or ["throughput not measured: no step was timed"]
+
+
+def no_samples(report: Report) -> str:
+    """Why samples/s and the batch size are unknown."""
+    return "not in a trace" if report.traces else "no step was recorded" if report.step is None else "no loader reported it"
 
 
 def of_ranks(throughput: Throughput) -> str:
@@ -202,7 +205,7 @@ def communication(report: Report, late_ranks: bool = True, in_short: bool = Fals
         return []
     said = [f"{sentence(comm.network)}."] if comm.network and not (in_short and comm.network_share is None) else []
     if late_ranks:
-        said += [late(one) for one in comm.late[:2] if one.persistent] or ([_changing(comm)] if comm.late else [])
+        said += [late(one) for one in comm.late[:2] if one.persistent] or ([changing(comm)] if comm.late else [])
     return [*said, clocks(comm.clocks, comm.clock_bound_s)] if comm.clock_bound_s and not in_short else said
 
 
@@ -213,48 +216,24 @@ def tells(one: Prediction) -> bool:
     return not one.low <= one.step_s + one.gain_s <= one.high
 
 
-def late(one: LateRank) -> str:
-    """One rank that others wait for."""
-    costs = "" if one.cost_s is None else f", which costs {seconds(max(one.cost_s, 0.0))} per step"
-    what = WHAT_TAKES_LONGER.get(one.phase, one.phase)
-    part = f" ({one.part})" if one.part else ""
-    times = f"in {count(one.steps)} of {count(one.all_steps)} steps"
-    return f"Rank {one.rank} is {seconds(one.late_s)} late {times}{costs}: {what}{part} takes {seconds(one.excess_s)} longer there."
-
-
-def _changing(comm: Communication) -> str:
-    most = comm.late[0]
-    if most.steps == most.late_steps:
-        steps = "the one step" if most.steps == 1 else f"all {most.steps} steps"
-        return f"Rank {most.rank} was late in {steps} with a late rank, by {seconds(most.late_s)}: too few to tell whether always."
-    of = f"{count(most.steps)} of {count(most.late_steps)} steps with a late rank"
-    return f"The slow rank changes from step to step: most often it is rank {most.rank}, in {of}."
-
-
-def clocks(how: str, bound_s: float) -> str:
-    """How well ranks can be compared."""
-    way = {"measured": "measured while it ran", "collective ends": "aligned on the ends of collectives"}.get(how, how)
-    return f"Clocks were {way}; differences between ranks below {seconds(bound_s)} are within their error."
-
-
 def cpus(use: Cpus) -> str:
     """Who used the CPUs while the steps ran."""
     return full_stop(f"{cpu_use.says(use)} (means while the steps ran)")
 
 
 def roofline(made: Roofline) -> str:
-    """The run among its roofs, in a short paragraph."""
+    """The run among its limits, in a short paragraph."""
     parts = [made.says]
     if made.mfu is not None:
         parts.append(f"That is {share(made.mfu)} of the device's peak (MFU).")
     elif made.peak_flops is None:
         parts.append(f"The device's own limit is unknown: {made.peak_source}.")
     elif made.flop_per_sample is not None:
-        parts.append(f"The device's peak is too low ({made.peak_source}).")
+        parts.append(f"The measured peak of the device is too low ({made.peak_source}).")
     if made.flop_per_sample is None:
         parts.append(f"FLOP per sample are unknown: {made.flop_source}.")
     if made.sweep is not None:
-        parts.append(f"Batches of more than {count(made.sweep.knee)} samples make the model alone less than 5 % faster.")
+        parts.append(f"Beyond batches of {count(made.sweep.knee)} samples, the model alone becomes less than 5 % faster.")
     return " ".join(parts)
 
 
@@ -284,12 +263,12 @@ def workers(made: Workers) -> list[str]:
     if made.idle_share is not None:
         facts.append(f"idle {share(made.idle_share)}")
     if made.fetch_mean_s is not None:
-        varies = "" if made.fetch_cv is None else f" (varies by {share(made.fetch_cv)})"
-        facts.append(f"a batch takes {seconds(made.fetch_mean_s)}{varies}")
+        varies = "" if made.fetch_cv is None else f" (standard deviation {share(made.fetch_cv)})"
+        facts.append(f"{seconds(made.fetch_mean_s)} per batch{varies}")
     total, read = (made.per_sample.get(stage) for stage in ("total", "read"))
     if total is not None and total.bytes is not None and not (read and read.bytes):  # else the table says it
         facts.append(f"{size(total.bytes)} read from files per sample")
-    facts.append(f"{made.samples_in_detail:,} of {made.samples:,} samples in detail")
+    facts.append(f"{made.samples_in_detail:,} of {made.samples:,} samples timed in detail")
     return facts
 
 

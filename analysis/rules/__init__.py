@@ -97,7 +97,7 @@ MACHINE: list[Rule[Facts]] = [
         busy_neighbors.check,
         before="too_few_workers fewer_workers made_one_by_one made_in_step epoch_restart small_files cold_storage swapping "
         "thread_oversubscription oversize_images decode_bound float32_on_host augmentation_bound cpu_saturated",
-        bound="Held back by other programs",
+        bound="CPU contention",
     ),
 ]
 

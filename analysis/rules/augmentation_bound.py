@@ -26,19 +26,20 @@ def check(facts: Facts) -> Finding | None:
     if weight is Severity.INFO:
         return None
     heaviest = _heaviest(facts)
-    names = f", {heaviest[0].name} most of all" if heaviest else ""
-    names += f" ({seconds(heaviest[0].cpu_s)} of CPU per sample)" if heaviest and heaviest[0].cpu_s else ""
+    mostly = f", most of it {heaviest[0].name}" if heaviest else ""
+    mostly += f" ({seconds(heaviest[0].cpu_s)} per sample)" if heaviest and heaviest[0].cpu_s else ""
+    left_out = " and ".join(op.name for op in heaviest) or "the augmentation"
     return Finding(
         CAUSE,
         weight,
-        says=f"augmentation takes {share(of_cpu)} of the CPU time of a sample{names}",
+        says=f"augmentation takes {share(of_cpu)} of the CPU time per sample{mostly}",
         evidence=[
-            Evidence("augment_share_of_cpu", "augmentation's share of the sample's CPU", of_cpu, SHARE),
-            Evidence("augment_share", "augmentation's share of the sample's time", of_wall, SHARE),
+            Evidence("augment_share_of_cpu", "augmentation, share of CPU time per sample", of_cpu, SHARE),
+            Evidence("augment_share", "augmentation, share of time per sample", of_wall, SHARE),
             *(Evidence("operation_s", f"{op.name} per sample", op.wall_s, "s", op.name) for op in heaviest),
         ],
-        fix="crop before the costly operations, use torchvision.transforms.v2 on uint8 tensors, or augment whole batches on the GPU",
-        disproof="samples per second do not change when the operations named here are left out",
+        fix="Crop before the expensive transforms, use torchvision.transforms.v2 on uint8 tensors, or augment whole batches on the GPU.",
+        disproof=f"Run without {left_out}. If samples/s do not rise, this finding is wrong.",
         cost_s=cost_s,
     )
 

@@ -4,7 +4,7 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules import cpus, slow_for_its_bytes
-from feedline.analysis.rules.handover import arguments, as_code
+from feedline.analysis.rules.handover import arguments, change
 from feedline.analysis.rules.held import severity
 from feedline.analysis.rules.storage import MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s
 from feedline.analysis.rules.too_few_workers import advised
@@ -12,23 +12,23 @@ from feedline.analysis.rules.too_few_workers import advised
 CAUSE = "blocked"
 SLEEP, LOCK, NETWORK, PROCESS, UNKNOWN = "sleep", "lock", "network", "another process", "unknown"
 
-#: What a sample does meanwhile, in a sentence that goes on with the share of its time.
-DOES = {
-    SLEEP: "sleep",
-    LOCK: "wait for a lock or for another thread",
-    NETWORK: "wait for the network",
-    PROCESS: "wait for another process",
-    UNKNOWN: "are blocked",
+DOING = {
+    SLEEP: "sleeping",
+    LOCK: "waiting for a lock or another thread",
+    NETWORK: "waiting for the network",
+    PROCESS: "waiting for another process",
+    UNKNOWN: "blocked",
 }
 FIX = {
-    SLEEP: "remove the sleep from the data set (time.sleep, a rate limit, a loop that polls)",
-    LOCK: "give each worker its own file handle, connection or client and hold locks for less time (workers queue for a shared one); "
-    "let a thread of the data set's own work on several samples at once",
-    NETWORK: "fetch the samples of a batch at once (threads or asyncio in __getitems__), keep connections open, or cache on a local disk",
-    PROCESS: "let the other process deliver whole batches ahead of time, or make the samples in the workers",
-    UNKNOWN: "find the call with `py-spy dump --pid PID` of a worker",
+    SLEEP: "Remove the sleep from the dataset (time.sleep, rate limiting, a polling loop)",
+    LOCK: "Give each worker its own file handle, connection or client, and hold locks for less time: workers queue for a shared lock. "
+    "If the dataset has a thread of its own, let it work on several samples at once",
+    NETWORK: "Fetch the samples of a batch concurrently (threads or asyncio in __getitems__), keep connections open, or cache the data on "
+    "a local disk",
+    PROCESS: "Have the other process deliver whole batches ahead of time, or make the samples in the workers",
+    UNKNOWN: "Find the blocking call: `py-spy dump --pid PID` on a worker",
 }
-#: What goes on side by side in more workers.
+#: What several workers do in parallel.
 OVERLAPS = (SLEEP, NETWORK, PROCESS)
 
 
@@ -51,7 +51,7 @@ def check(facts: Facts) -> Finding | None:
         says=_says(facts, kind, others[kind]),
         evidence=_evidence(facts, blocked, others),
         fix=_fix(facts, kind),
-        disproof="samples take just as long when the blocking call is replaced by a value from memory",
+        disproof="Replace the blocking call with a value from memory. If samples take just as long, this finding is wrong.",
         cost_s=cost_s,
         settings=arguments(facts, _overlapping(facts, kind)),
     )
@@ -65,22 +65,21 @@ def _reads(facts: Facts) -> bool:
 
 def _says(facts: Facts, kind: str, part: float) -> str:
     total = cpus.total(facts)
-    of = f", {seconds(part * total.wall_s)} of {seconds(total.wall_s)} each" if total else ""
-    if kind == UNKNOWN:
-        return f"samples are blocked {share(part)} of their time{of}, but not by storage; by what is unknown"
-    return f"samples {DOES[kind]} {share(part)} of their time{of}"
+    of = f" ({seconds(part * total.wall_s)} of {seconds(total.wall_s)})" if total else ""
+    unknown = ", but not by storage; the cause is unknown" if kind == UNKNOWN else ""
+    return f"{share(part)} of the time per sample is spent {DOING[kind]}{of}{unknown}"
 
 
 def _evidence(facts: Facts, blocked: float, others: dict[str, float]) -> list[Evidence]:
     traffic, workers = facts.traffic, facts.workers
     shares = [
-        Evidence("blocked_share", "blocked share of a sample's time", blocked, SHARE),
-        *(Evidence("blocked_by_share", f"of a sample's time: {kind}", part, SHARE, kind) for kind, part in others.items()),
+        Evidence("blocked_share", "blocked, share of time per sample", blocked, SHARE),
+        *(Evidence("blocked_by_share", f"blocked ({kind}), share of time per sample", part, SHARE, kind) for kind, part in others.items()),
     ]
     found = [
-        ("blocked_looks", "looks at blocked threads", workers.blocked_looks if workers else None, "looks"),
+        ("blocked_looks", "snapshots of blocked threads", workers.blocked_looks if workers else None, "snapshots"),
         ("read_bytes", "bytes read per sample", traffic.read_chars, "B"),
-        ("disk_bytes", "bytes from the disk per sample", traffic.disk_bytes, "B"),
+        ("disk_bytes", "bytes read from disk per sample", traffic.disk_bytes, "B"),
     ]
     return [*shares, *measured(found)]
 
@@ -92,6 +91,6 @@ def _overlapping(facts: Facts, kind: str) -> int | None:
 
 def _fix(facts: Facts, kind: str) -> str:
     number = _overlapping(facts, kind)
-    more = f"; workers overlap what must remain: set {as_code(arguments(facts, number))}" if number is not None else ""
-    where = "" if kind == UNKNOWN else "; `py-spy dump --pid PID` of a worker shows the line"
-    return FIX[kind] + where + more
+    where = "" if kind == UNKNOWN else " `py-spy dump --pid PID` on a worker shows the line."
+    more = f" More workers overlap the waiting that remains: {change(facts, arguments(facts, number))}" if number is not None else ""
+    return f"{FIX[kind]}.{where}{more}"

@@ -7,13 +7,13 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Finding, Severity, measured
 from feedline.analysis.quantities import number, seconds, share
 from feedline.analysis.rules import cpus
-from feedline.analysis.rules.handover import arguments, as_code
+from feedline.analysis.rules.handover import arguments, change
 from feedline.analysis.rules.held import MIN_WAIT_SHARE, held, num_workers
 from feedline.analysis.rules.too_few_workers import gained_s, needed
 from feedline.analysis.stages import MAKING_STAGES
 
 CAUSE = "busy_neighbors"
-NO_ROOM = "no CPU is left for workers to make batches on beside the step"
+NO_ROOM = "no CPU is left for loader workers"
 
 
 def check(facts: Facts) -> Finding | None:
@@ -26,27 +26,27 @@ def check(facts: Facts) -> Finding | None:
     weight, (queues, kept) = Severity.of(max(queues_s, kept_s) / mean_s), (part >= MIN_WAIT_SHARE * mean_s for part in (queues_s, kept_s))
     if weight is Severity.INFO:
         return None
-    held_by = f"other programs hold {number(use.others)} of the {use.affinity or use.allowed:g} CPUs that this training may run on"
-    waits = f"{seconds(queues_s)} of each {seconds(mean_s)} step ({share(queues_s / mean_s)}) is waiting for a CPU that they hold"
+    held_by = f"other programs use {number(use.others)} of the {use.affinity or use.allowed:g} CPUs that this training may run on"
+    waits = f"{seconds(queues_s)} of each {seconds(mean_s)} step ({share(queues_s / mean_s)}) is spent waiting for those CPUs"
     if kept_s > queues_s:  # what can be saved is the time of the other effect
-        waits = "its threads wait for a CPU that they hold"
+        waits = "its threads wait for those CPUs"
     effects = [effect for effect, has in ((waits, queues), (NO_ROOM, kept)) if has]
     advice = arguments(facts, needed(alone(facts)) if kept else None)
     found = [
-        ("cpus_of_others", "CPUs that other programs use", use.others, "CPUs"),
-        ("cpus_of_training", "CPUs that this training uses", use.own, "CPUs"),
-        ("cpus_allowed", "CPUs that may be used", use.allowed, "CPUs"),
-        ("cpus_in_affinity", "CPUs of the affinity mask", use.affinity, "CPUs"),
+        ("cpus_of_others", "CPUs used by other programs", use.others, "CPUs"),
+        ("cpus_of_training", "CPUs used by this training", use.own, "CPUs"),
+        ("cpus_allowed", "CPUs it may use", use.allowed, "CPUs"),
+        ("cpus_in_affinity", "CPUs in its affinity mask", use.affinity, "CPUs"),
         ("waiting_for_cpu_s", "waiting for a CPU per step", waits_s, "s"),
-        ("waiting_for_cpu_share", "share of a sample's time waiting for a CPU", cpus.runqueue_share(facts), SHARE),
+        ("waiting_for_cpu_share", "waiting for a CPU, share of time per sample", cpus.runqueue_share(facts), SHARE),
     ]
     return Finding(
         CAUSE,
         weight,
-        says=f"{held_by}, and {', and '.join(effects)}",
+        says=f"{held_by}: {', and '.join(effects)}",
         evidence=measured(found),
-        fix=f"end the other programs (top shows them) or keep them off these CPUs with taskset or a control group{_then(advice)}",
-        disproof="the step takes as long without the other programs",
+        fix=f"Stop the other programs (`top` shows them) or keep them off these CPUs with taskset or a cgroup. {_then(facts, advice)}",
+        disproof="Run without the other programs. If the step takes as long, this finding is wrong.",
         cost_s=max(queues_s, kept_s),
         settings=advice,
     )
@@ -86,5 +86,5 @@ def _making_sooner(facts: Facts, factor: float) -> Facts:
     return replace(facts, step=replace(step, mean_s=mean_s, stages=stages), wait_share=max(0.0, waits_s) / mean_s if mean_s > 0 else 0.0)
 
 
-def _then(advice: dict[str, int | bool]) -> str:
-    return f", then set {as_code(advice)}" if advice else ", and record again: they are part of every other figure here"
+def _then(facts: Facts, advice: dict[str, int | bool]) -> str:
+    return f"Then change {change(facts, advice)}" if advice else "Then record again: they distort all other numbers here."

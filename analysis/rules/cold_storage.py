@@ -4,7 +4,7 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import share, size
 from feedline.analysis.rules.cpus import saturated
-from feedline.analysis.rules.handover import arguments, as_code
+from feedline.analysis.rules.handover import arguments, change
 from feedline.analysis.rules.held import severity
 from feedline.analysis.rules.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
 from feedline.analysis.rules.swapping import from_swap
@@ -32,30 +32,29 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"samples wait for the disk {share(blocked)} of their time: {size(traffic.disk_bytes)} of each come from it"
+        says=f"{share(blocked)} of the time per sample is spent waiting for the disk, which delivers {size(traffic.disk_bytes)} of it"
         + (" through page faults" if mapped else ""),
         evidence=_evidence(facts, blocked, traffic.disk_bytes),
-        fix=_fix(arguments(facts, number)),
-        disproof="a second epoch, read from the page cache, waits as long as the first",
+        fix=_fix(facts, arguments(facts, number)),
+        disproof="Read the same samples again, from the page cache. If they wait as long, this finding is wrong.",
         cost_s=cost_s,
         settings=arguments(facts, number),
     )
 
 
-def _fix(workers_of: dict[str, int | bool]) -> str:
-    workers = f"set {as_code(workers_of)} if bytes/s grow with them; else " if workers_of else ""
-    return (
-        f"{workers}move the data to a faster or local disk, keep it in memory, or store fewer bytes; read large shards (tar, LMDB) in order"
-    )
+def _fix(facts: Facts, more: dict[str, int | bool]) -> str:
+    storage = "Move the data to a faster or local disk, keep it in memory, store fewer bytes, or read large shards (tar, LMDB) in order."
+    workers = f" First try more workers, which help if the disk then delivers more bytes/s: {change(facts, more)}" if more else ""
+    return storage + workers
 
 
 def _evidence(facts: Facts, blocked: float, disk_bytes: float) -> list[Evidence]:
     rate, traffic = facts.throughput.samples_per_s, facts.traffic
     found = [
-        ("blocked_by_storage_share", "share of a sample's time blocked by storage", blocked, SHARE),
-        ("disk_bytes", "bytes from the disk per sample", disk_bytes, "B"),
+        ("blocked_by_storage_share", "blocked by storage, share of time per sample", blocked, SHARE),
+        ("disk_bytes", "bytes read from disk per sample", disk_bytes, "B"),
         ("read_bytes", "bytes read per sample", traffic.read_chars, "B"),
         ("major_faults", "major page faults per sample", traffic.major_faults, "faults"),
-        ("disk_bytes_per_s", "bytes from the disk per second", disk_bytes * rate if rate is not None else None, "B/s"),
+        ("disk_bytes_per_s", "read from disk per second", disk_bytes * rate if rate is not None else None, "B/s"),
     ]
     return measured(found)

@@ -17,21 +17,21 @@ def check(facts: Facts) -> Finding | None:
     if not input_known(facts) or waiting >= MIN_WAIT_SHARE:
         return None
     work = sorted(((s, name) for name, s in facts.step.stages.items() if name not in INPUT_STAGES), reverse=True)
-    largest = f"; the largest part of the step is {work[0][1]} ({seconds(work[0][0])})" if work else ""
+    largest = f"; the largest stage is {work[0][1]} ({seconds(work[0][0])})" if work else ""
     start_s = held(facts).start_s
     starts = start_s >= MIN_WAIT_SHARE * facts.step.mean_s
     by = f" ({made_in_step.who(facts)})" if facts.loader is None else ""
-    once = f"apart from {seconds(start_s)} per step so far for the loader's only start, " if starts else ""
-    evidence = [Evidence("input_share", "share of the step waiting for input", waiting, SHARE)]
+    once = f"apart from starting the loader once ({seconds(start_s)} per step so far), " if starts else ""
+    evidence = [Evidence("input_share", "input, share of the step", waiting, SHARE)]
     if start_s > 0:
         evidence.append(Evidence("epoch_start_s", "starting the loader, per step so far", start_s, "s"))
     return Finding(
         CAUSE,
         Severity.INFO,
-        says=f"the input{by} does not hold the step back: {once}it takes {share(waiting)}{unsure(facts)} of the "
+        says=f"the input{by} is not the bottleneck: {once}it takes {share(waiting)}{unsure(facts)} of the "
         f"{seconds(facts.step.mean_s)} step{largest}",
         evidence=evidence + [Evidence("stage_s", f"{name} per step", s, "s", name) for s, name in work[:3]],
-        fix="no loader change needed: a faster loader could save at most that",
-        disproof="the step gets faster when every step uses the same batch",
+        fix=f"No input change needed: faster input could save at most {share(waiting)} of the step.",
+        disproof="Train on the same batch in every step. If the step gets much faster, this finding is wrong.",
         cost_s=waiting * facts.step.mean_s,
     )

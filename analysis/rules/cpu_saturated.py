@@ -2,12 +2,15 @@
 
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.quantities import number, share
+from feedline.analysis.quantities import number, sentence, share
 from feedline.analysis.rules import cpus
-from feedline.analysis.rules.held import held, severity
+from feedline.analysis.rules.held import held, num_workers, severity
 
 CAUSE = "cpu_saturated"
-FIX = "spend less CPU per sample (faster decoder, smaller images, augmentation on the GPU) or get more CPUs; more workers only queue"
+LESS = (
+    "spend less CPU per sample (faster decoder, smaller images, augmentation on the GPU) or get more CPUs. "
+    "More workers would only wait for the same CPUs."
+)
 
 
 def check(facts: Facts) -> Finding | None:
@@ -22,10 +25,10 @@ def check(facts: Facts) -> Finding | None:
         weight,
         says=_says(facts),
         evidence=_evidence(facts),
-        fix=FIX
+        fix=sentence(LESS)
         if facts.cpus and facts.cpus.others is not None
-        else f"see with top whether another program holds the CPUs; if none does, {FIX}",
-        disproof="samples per second grow with one more worker",
+        else f"Check with `top` whether other programs use the CPUs. If none does, {LESS}",
+        disproof=f"Run with num_workers={(num_workers(facts) or 0) + 1}. If samples/s rise, this finding is wrong.",
         cost_s=cost_s,
     )
 
@@ -33,8 +36,8 @@ def check(facts: Facts) -> Finding | None:
 def _says(facts: Facts) -> str:
     queued, used = cpus.runqueue_share(facts), cpus.own_cpus(facts)
     if queued is not None and queued > cpus.MAX_RUNQUEUE_SHARE:
-        return f"the CPUs are full: a sample spends {share(queued)} of its time waiting for one; {cpus.use(facts)}"
-    return f"the CPUs are full: this training uses {number(used)} of {cpus.may_use(facts)} on average"
+        return f"the CPUs are saturated: {share(queued)} of the time per sample is spent waiting for one; {cpus.use(facts)}"
+    return f"the CPUs are saturated: this training uses {number(used)} of {cpus.may_use(facts)} on average"
 
 
 def _evidence(facts: Facts) -> list[Evidence]:
@@ -42,11 +45,11 @@ def _evidence(facts: Facts) -> list[Evidence]:
     rate = facts.throughput.samples_per_s
     making = total.cpu_s * rate if total and total.cpu_s is not None and rate is not None else None
     found = [
-        ("waiting_for_cpu_share", "share of a sample's time waiting for a CPU", cpus.runqueue_share(facts), SHARE),
-        ("cpus_of_training", "CPUs that this training uses", cpus.own_cpus(facts), "CPUs"),
-        ("cpus_of_others", "CPUs that other programs use", facts.cpus.others if facts.cpus else None, "CPUs"),
-        ("cpus_of_making", "CPUs that the making of samples uses", making, "CPUs"),
-        ("cpus_allowed", "CPUs that may be used", facts.effective_cpus, "CPUs"),
-        ("sample_cpu_s", "CPU per sample", total.cpu_s if total else None, "s"),
+        ("waiting_for_cpu_share", "waiting for a CPU, share of time per sample", cpus.runqueue_share(facts), SHARE),
+        ("cpus_of_training", "CPUs used by this training", cpus.own_cpus(facts), "CPUs"),
+        ("cpus_of_others", "CPUs used by other programs", facts.cpus.others if facts.cpus else None, "CPUs"),
+        ("cpus_of_making", "CPUs used for making samples", making, "CPUs"),
+        ("cpus_allowed", "CPUs it may use", facts.effective_cpus, "CPUs"),
+        ("sample_cpu_s", "CPU time per sample", total.cpu_s if total else None, "s"),
     ]
     return measured(found)

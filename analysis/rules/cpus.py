@@ -143,7 +143,7 @@ def use(facts: Facts) -> str:
     own = own_cpus(facts)
     if own is None:
         return f"how many of {may_use(facts)} are free was not measured"
-    return f"making samples takes {number(own)} of {may_use(facts)}; what else is in use was not sampled"
+    return f"making samples uses {number(own)} of {may_use(facts)}; what other programs use was not sampled"
 
 
 def may_use(facts: Facts) -> str:

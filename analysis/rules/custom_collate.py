@@ -32,18 +32,19 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"{whose} returns {size(loader.batch_bytes)} per batch outside shared memory: each batch is copied once more",
+        says=f"{whose} returns {size(loader.batch_bytes)} per batch outside shared memory, so each batch is copied once more",
         evidence=[
             Evidence("batch_bytes", "bytes per batch", loader.batch_bytes, "B"),
             Evidence(
                 "collate_and_transport_share",
-                "collate's and transport's share of making a batch",
+                "collate and transport, share of making a batch",
                 making_share(facts, "collate", "transport"),
                 SHARE,
             ),
             Evidence("transport_s", "transport in the main process per step", held(facts).transport_s, "s"),
         ],
-        fix="use default_collate for the large tensors, or stack with out= into a tensor made by storage()._new_shared()",
-        disproof="the loader is no faster with default_collate on the same samples",
+        fix="Use default_collate for the large tensors, or stack them as it does: with torch.stack(..., out=) into shared memory "
+        "(storage()._new_shared()).",
+        disproof="Run with default_collate on the same samples. If the loader is no faster, this finding is wrong.",
         cost_s=cost_s,
     )

@@ -27,18 +27,18 @@ def check(facts: Facts) -> Finding | None:
         return None
     cost = facts.workers.per_sample.get("decode") if facts.workers else None
     evidence = [
-        Evidence("decode_share_of_cpu", "decode's share of the sample's CPU", of_cpu, SHARE),
-        Evidence("decode_share", "decode's share of the sample's time", of_wall, SHARE),
+        Evidence("decode_share_of_cpu", "decode, share of CPU time per sample", of_cpu, SHARE),
+        Evidence("decode_share", "decode, share of time per sample", of_wall, SHARE),
     ]
     if cost is not None:
         evidence.append(Evidence("decode_s", "decode per sample", cost.wall_s, "s"))
-    each = f", {seconds(cost.cpu_s)} of CPU each" if cost and cost.cpu_s else ""  # of wall time it may be ten times that, on full CPUs
+    each = f" ({seconds(cost.cpu_s)})" if cost and cost.cpu_s else ""  # of wall time it may be ten times that, on full CPUs
     return Finding(
         CAUSE,
         weight,
-        says=f"decoding takes {share(of_cpu)} of the CPU time of a sample{each}",
+        says=f"decoding takes {share(of_cpu)} of the CPU time per sample{each}",
         evidence=evidence,
-        fix="decode with libjpeg-turbo (simplejpeg, OpenCV, torchvision.io), on the GPU (nvJPEG, DALI), or only the region that is cropped",
-        disproof="samples per second stay the same when the data set returns the same decoded image every time",
+        fix="Decode with libjpeg-turbo (simplejpeg, OpenCV, torchvision.io) or on the GPU (nvJPEG, DALI), or decode only the crop.",
+        disproof="Have the dataset return the same decoded image every time. If samples/s do not rise, this finding is wrong.",
         cost_s=cost_s,
     )

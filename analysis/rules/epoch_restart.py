@@ -3,6 +3,7 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import Finding, Severity, measured
 from feedline.analysis.quantities import seconds
+from feedline.analysis.rules.handover import change
 from feedline.analysis.rules.held import held, num_workers, severity
 
 CAUSE = "epoch_restart"
@@ -20,21 +21,21 @@ def check(facts: Facts) -> Finding | None:
         return None
     method = facts.setting("start_method")
     found = [
-        ("restart_s", "restarts per step", held(facts).restart_s, "s"),
-        ("first_batch_s", "from asking for an epoch to its first batch", first, "s"),
+        ("restart_s", "worker restarts per step", held(facts).restart_s, "s"),
+        ("first_batch_s", "from the start of an epoch to its first batch", first, "s"),
         ("batch_s", "making a batch", batch, "s"),
-        ("epochs", "times the loader was iterated", float(facts.epochs), "times"),
+        ("epochs", "loader iterated", float(facts.epochs), "times"),
     ]
-    slow = method in ("spawn", "forkserver")
+    faster = "Start workers by forkserver with set_forkserver_preload(['torch']), which imports torch once, or keep them: "
+    settings: dict[str, int | bool] = {"persistent_workers": True}
     return Finding(
         CAUSE,
         weight,
         says=f"workers are restarted{f' ({method})' if method else ''} each time the loader is iterated, {facts.epochs} times here"
         + (f"; the first batch then takes {seconds(first)}" if first else ""),
         evidence=measured(found),
-        fix="persistent_workers=True"
-        + ("; forkserver with set_forkserver_preload(['torch']) starts without importing again" if slow else ""),
-        disproof="the first batch comes just as late with persistent_workers=True",
+        fix=(faster if method in ("spawn", "forkserver") else "") + change(facts, settings),
+        disproof="Run with persistent_workers=True. If later epochs take as long to their first batch, this finding is wrong.",
         cost_s=cost_s,
-        settings={"persistent_workers": True},
+        settings=settings,
     )

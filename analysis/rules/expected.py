@@ -49,7 +49,7 @@ class Work:
     Attributes:
         stage: as in the report, or KERNEL.
         per: ``sample``, ``batch`` or ``step``.
-        task: what it does, in a sentence that goes on after "collate takes 3 ms per sample".
+        task: what it does, to follow "collate takes 3 ms per sample".
         cost: seconds and bytes of one ``per``. Waiting for a CPU and being blocked are None where they were not measured.
         should_s: what the task takes at most on a CPU of its own.
         held_s: seconds of the mean step that the stage holds up.
@@ -109,7 +109,7 @@ def _reading(facts: Facts) -> Work | None:
         return None
     nbytes = max(cost.bytes, facts.traffic.read_chars or 0.0)  # what is unpacked from files, or the files themselves
     should_s = nbytes / READ_B_PER_S + calls(facts, "read") * PER_READ_S
-    task = f"to read {size(nbytes)}, which the page cache gives in less than {seconds(should_s)}"
+    task = f"to read {size(nbytes)}, which should take less than {seconds(should_s)} from the page cache"
     return _making(facts, "read", task, replace(cost, bytes=nbytes), should_s)
 
 
@@ -119,7 +119,7 @@ def _decoding(facts: Facts) -> Work | None:
         return None
     pixels = max(pixels, (cost.bytes or 0.0) / MOST_PIXEL_BYTES)  # several frames have the pixels of one
     should_s = calls(facts, "decode") * PER_IMAGE_S + pixels * PER_PIXEL_S
-    task = f"for {count(pixels)} pixels, which take a JPEG less than {seconds(should_s)}"
+    task = f"for {count(pixels)} pixels, which should take less than {seconds(should_s)} in a JPEG"
     return _making(facts, "decode", task, cost, should_s)
 
 
@@ -129,7 +129,7 @@ def _collating(facts: Facts) -> Work | None:
     if cost is None or facts.setting("collate", "default") != "default" or (cost.bytes or 0.0) < MEMORY_B_PER_S * PER_SAMPLE_S:
         return None
     should_s = copying_s(cost.bytes or 0.0, max(1.0, facts.batch_tensors or 0.0))
-    task = f"to copy {size(cost.bytes)}, which memory does in less than {seconds(should_s)}"
+    task = f"to copy {size(cost.bytes)}, which should take less than {seconds(should_s)}"
     return _making(facts, "collate", task, cost, should_s)
 
 
@@ -142,7 +142,7 @@ def _in_kernel(facts: Facts) -> Work | None:
     should_s = nbytes / MEMORY_B_PER_S + (calls(facts, "read") + 1) * PER_READ_S
     cost = Cost(system_s, system_s, 0.0, 0.0, nbytes, None)
     held_s = held(facts).making_s * min(1.0, system_s / total.cpu_s)
-    task = f"for the {size(nbytes)} that are read and made, which take it less than {seconds(should_s)}"
+    task = f"to read and allocate {size(nbytes)}, which should take less than {seconds(should_s)}"
     return Work(KERNEL, "sample", task, cost, should_s, held_s)
 
 
@@ -154,7 +154,7 @@ def _receiving(facts: Facts) -> Work | None:
     if (facts.loader.pickle_bytes or 0.0) > MAX_PICKLE_BYTES:
         return None
     should_s = at_best_s(facts).high / sent.times
-    task = f"to receive {size(facts.loader.batch_bytes)}, which takes less than {seconds(should_s)} in shared memory"
+    task = f"to receive {size(facts.loader.batch_bytes)}, which should take less than {seconds(should_s)} in shared memory"
     cost = replace(_per_time(sent, per_step), bytes=facts.loader.batch_bytes)
     return Work("transport", "batch", task, cost, should_s, per_step)
 
@@ -165,7 +165,7 @@ def _pinning(facts: Facts) -> Work | None:
         return None
     nbytes = pinned.nbytes / pinned.times
     should_s = nbytes / MEMORY_B_PER_S + PER_BATCH_S
-    task = f"to copy {size(nbytes)}, which memory does in less than {seconds(should_s)}"
+    task = f"to copy {size(nbytes)}, which should take less than {seconds(should_s)}"
     return Work("pin", "batch", task, _per_time(pinned, per_step), should_s, per_step)
 
 
@@ -175,7 +175,7 @@ def _copying(facts: Facts) -> Work | None:
     if copied is None or not device_s:
         return None
     should_s = copied.nbytes / MEMORY_B_PER_S + PER_BATCH_S
-    task = f"to move {size(copied.nbytes)} to the device, which a bus does in less than {seconds(should_s)}"
+    task = f"to move {size(copied.nbytes)} to the device, which should take less than {seconds(should_s)}"
     return Work("copy", "step", task, Cost(device_s, None, None, None, copied.nbytes, None), should_s, device_s)
 
 

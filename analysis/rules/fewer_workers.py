@@ -6,7 +6,7 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import seconds
 from feedline.analysis.rules import custom_collate, epoch_restart, objects_in_queue, too_few_workers
-from feedline.analysis.rules.handover import alone_s, at_best_s, crowded, making_s, receiving_s, with_workers_s
+from feedline.analysis.rules.handover import alone_s, at_best_s, change, crowded, making_s, receiving_s, with_workers_s
 from feedline.analysis.rules.held import MIN_WAIT_SHARE, held, num_workers, severity
 
 CAUSE = "fewer_workers"
@@ -28,16 +28,19 @@ def check(facts: Facts) -> Finding | None:
     if any(rule(facts) for rule in OTHERWISE) and _in_order_s(facts) <= alone:
         return None
     loading = held(facts).total_s - held(facts).start_s
+    settings: dict[str, int | bool] = {"num_workers": 0}
+    if facts.setting("persistent_workers"):  # torch refuses both together
+        settings["persistent_workers"] = False
     return Finding(
         CAUSE,
         weight,
-        says=f"workers cost more than they spare: the step spends {seconds(loading)} on getting its input from {workers} "
-        f"worker{'s' * (workers > 1)}, and making it takes only {seconds(making)}",
+        says=f"workers cost more than they save: each step spends {seconds(loading)} getting its input from {workers} "
+        f"worker{'s' * (workers > 1)}, but making it takes only {seconds(making)}",
         evidence=_evidence(facts, making),
-        fix="set num_workers=0",
-        disproof="samples per second do not rise with num_workers=0",
+        fix=change(facts, settings),
+        disproof="Run with num_workers=0. If samples/s do not rise, this finding is wrong.",
         cost_s=cost_s,
-        settings={"num_workers": 0},
+        settings=settings,
     )
 
 
@@ -51,10 +54,10 @@ def _in_order_s(facts: Facts) -> float:
 def _evidence(facts: Facts, making: float) -> list[Evidence]:
     parts = held(facts)
     found = [
-        ("making_s", "making a step's batches (S)", making, "s"),
+        ("making_s", "making the batches of one step", making, "s"),
         ("starved_s", "waiting for workers per step", parts.making_s, "s"),
         ("transport_s", "transport in the main process per step", parts.transport_s, "s"),
-        ("restart_s", "restarts per step", parts.restart_s or None, "s"),
+        ("restart_s", "worker restarts per step", parts.restart_s or None, "s"),
         ("batch_tensors", "tensors per batch", facts.batch_tensors, "tensors"),
         ("batch_bytes", "bytes per batch", facts.loader.batch_bytes if facts.loader else None, "B"),
     ]

@@ -26,22 +26,22 @@ def check(facts: Facts) -> Finding | None:
     if weight is Severity.INFO:
         return None
     evidence = [
-        Evidence("to_float32_share", "share of the sample's time in converting to float32", converting, SHARE),
-        Evidence("collate_share", "share of the sample's time in collate", making_share(facts, "collate"), SHARE),
+        Evidence("to_float32_share", "conversion to float32, share of time per sample", converting, SHARE),
+        Evidence("collate_share", "collate, share of time per sample", making_share(facts, "collate"), SHARE),
         Evidence("moving_s", "transport, pin and copy per step", moving_s, "s"),
     ]
     if loader.batch_bytes is not None:
         evidence += [
             Evidence("batch_bytes", "bytes per batch", loader.batch_bytes, "B"),
-            Evidence("batch_bytes_as_uint8", "the same as uint8", loader.batch_bytes / 4, "B"),
+            Evidence("batch_bytes_as_uint8", "bytes per batch as uint8", loader.batch_bytes / 4, "B"),
         ]
     return Finding(
         CAUSE,
         weight,
-        says=f"pictures become float32 on the host: batches are {size(loader.batch_bytes)} instead of "
+        says=f"images are converted to float32 on the host: batches are {size(loader.batch_bytes)} instead of "
         f"{size(loader.batch_bytes / 4 if loader.batch_bytes is not None else None)}",
         evidence=evidence,
-        fix="return uint8 tensors (PILToTensor, no Normalize), then convert and normalize the whole batch on the device",
-        disproof="the loader is no faster when it returns the uint8 tensors as they are",
+        fix="Return uint8 tensors (PILToTensor, no Normalize), then convert and normalize whole batches on the device.",
+        disproof="Have the loader return the uint8 tensors. If it is no faster, this finding is wrong.",
         cost_s=cost_s,
     )

@@ -105,6 +105,26 @@ def as_code(given: dict[str, int | bool]) -> str:
     return ", ".join(f"{name}={value}" for name, value in given.items())
 
 
+def change(facts: Facts, given: dict[str, int | bool]) -> str:
+    """The line to change: ``DataLoader(..., num_workers=3)  # now 1, train.py:31``."""
+    now: dict[str, int | bool] = {name: value for name in given if isinstance(value := facts.setting(name), int)}
+    values = as_code(now) if len(given) > 1 else "".join(map(str, now.values()))
+    return call(facts, as_code(given), f"now {values}" if values else "")
+
+
+def call(facts: Facts, arguments: str, now: str = "") -> str:
+    """The same for any arguments; the place is left out where the recorder did not see the call."""
+    kind = facts.loader.kind if facts.loader else "DataLoader"
+    comment = ", ".join(filter(None, (now, place(facts))))
+    return f"{kind}(..., {arguments})" + (f"  # {comment}" if comment else "")
+
+
+def place(facts: Facts) -> str:
+    """Where the program makes its loader: ``train.py:31``, ``train.py:88 via transformers``; empty where that is unknown."""
+    at, by = facts.setting("made_at"), facts.setting("made_by")
+    return " ".join(filter(None, (f"{at}" if at else "", f"via {by}" if by else "")))
+
+
 def _on_cpus_s(facts: Facts, making: float, receiving: float) -> float:
     """The step if the CPUs that it has, and those that are free, were busy all the time."""
     handing_over = 0.0 if num_workers(facts) else 2 * receiving  # both sides work on it

@@ -12,12 +12,13 @@ CAUSE = "input_bound_unexplained"
 #: Parts of what the step waits for (held.py) -> in words.
 PARTS = {
     "making_s": "making batches",
-    "restart_s": "the start of later epochs",
+    "restart_s": "starting later epochs",
     "handover_s": "workers that hand over their batches late",
     "transport_s": "transport",
     "sampler_s": "the sampler",
 }
-BY_WHOM = "look with top for other programs that hold the CPUs, and let the training run longer, so that feedline can sample who uses them"
+BY_WHOM = "Check with `top` whether other programs use the CPUs, and record a longer run: feedline then samples who uses them."
+INSIDE = "Look at the stages of a sample in the report. Wrap parts of your code in feedline.stage(...) to split them further."
 
 
 def check(facts: Facts) -> Finding:
@@ -27,29 +28,27 @@ def check(facts: Facts) -> Finding:
     name = PARTS[part]
     stage = max(MAKING_STAGES, key=lambda stage: making_share(facts, stage))
     of_sample = making_share(facts, stage)
-    inside = f", and the largest part of a sample is {stage} ({share(of_sample)})" if of_sample and part == "making_s" else ""
+    inside = f", mostly in {stage} ({share(of_sample)} of a sample)" if of_sample and part == "making_s" else ""
     queues = _queues(facts)
     if queues:
-        inside = f", and {queues}; which programs had the CPUs was not sampled"
+        inside = f"; {queues}, but which programs used the CPUs was not sampled"
     shares = [
-        ("blocked_share", "blocked share of a sample's time", cpus.blocked_share(facts), SHARE),
-        ("waiting_for_cpu_share", "share of a sample's time waiting for a CPU", cpus.runqueue_share(facts), SHARE),
-        ("main_thread_waiting_for_cpu_share", "share of the step that the main thread waited for a CPU", facts.main_runqueue_share, SHARE),
+        ("blocked_share", "blocked, share of time per sample", cpus.blocked_share(facts), SHARE),
+        ("waiting_for_cpu_share", "waiting for a CPU, share of time per sample", cpus.runqueue_share(facts), SHARE),
+        ("main_thread_waiting_for_cpu_share", "main thread waiting for a CPU, share of the step", facts.main_runqueue_share, SHARE),
     ]
     return Finding(
         CAUSE,
         Severity.of(waiting),
-        says=f"the step waits for its input {share(waiting)}{unsure(facts)} of the time, and no rule explains why: the "
+        says=f"{share(waiting)}{unsure(facts)} of each step waits for data, and no rule explains why; the "
         f"largest part is {name} ({seconds(part_s)} per step){inside}",
         evidence=[
-            Evidence("input_share", "share of the step waiting for input", waiting, SHARE),
+            Evidence("input_share", "input, share of the step", waiting, SHARE),
             Evidence(part, f"{name} per step", part_s, "s"),
             *measured(shares),
         ],
-        fix=BY_WHOM
-        if queues
-        else "look at the stages of a sample in the report, and name your own parts with feedline.stage(...) to split them",
-        disproof="the step is no faster when every step uses the same batch",
+        fix=BY_WHOM if queues else INSIDE,
+        disproof="Train on the same batch in every step. If the step is no faster, this finding is wrong.",
         cost_s=waiting * facts.step.mean_s,
     )
 
@@ -60,8 +59,8 @@ def _queues(facts: Facts) -> str:
         return ""
     of_sample, of_step = cpus.runqueue_share(facts) or 0.0, facts.main_runqueue_share or 0.0
     if of_sample > cpus.MAX_RUNQUEUE_SHARE:
-        return f"a sample waits for a CPU {share(of_sample)} of its time"
-    return f"the main thread waits for a CPU {share(of_step)} of the step" if of_step > cpus.MAX_RUNQUEUE_SHARE else ""
+        return f"{share(of_sample)} of the time per sample is spent waiting for a CPU"
+    return f"the main thread waits for a CPU during {share(of_step)} of the step" if of_step > cpus.MAX_RUNQUEUE_SHARE else ""
 
 
 def _largest(facts: Facts) -> tuple[str, float]:

@@ -12,19 +12,19 @@ CAUSE = "input_not_seen"
 def check(facts: Facts) -> Finding:
     """Of a run without a loader that the steps ask themselves."""
     step = seconds(facts.step.mean_s)
-    says = f"no loader was seen, so which part of the {step} step the input takes is unknown"
-    disproof = "the program uses a DataLoader; in that case its hook failed (see hooks)"
+    says = f"no loader was seen, so how much of the {step} step is input is unknown"
+    disproof = "Check whether the program uses a DataLoader. If it does, its hook failed (see hooks) and this finding is wrong."
     if facts.making is not None:
         says, disproof = made_in_step.unsure(facts), made_in_step.DISPROOF
     elif facts.loader is not None:
-        says = f"{facts.loader.kind} is gone through in a thread of its own, so which part of the {step} step the input takes is unknown"
-        disproof = "a run with a plain DataLoader in its place shows how long the step waits for it"
+        says = f"{facts.loader.kind} is iterated in a thread of its own, so how much of the {step} step is input is unknown"
+        disproof = "Run with a plain DataLoader in its place: the report then shows how long the step waits for it."
     return Finding(
         CAUSE,
         Severity.INFO,
         says=says,
         evidence=[Evidence("other_s", "other per step", facts.step.stages.get("other", 0.0), "s")],
-        fix="put the code that gets a batch into a function that returns it, which feedline finds, or feedline.stage('input') around it",
+        fix="Put the code that gets a batch into a function that returns it (feedline finds it), or wrap it in feedline.stage('input').",
         disproof=disproof,
     )
 
@@ -38,5 +38,5 @@ def traced(facts: TraceFacts) -> Finding | None:
         CAUSE,
         Severity.INFO,
         says=f"whether the loader limits this training is unknown: {reason}",
-        fix="trace a few steps with torch.profiler started around the loop over the DataLoader, or record the training with `feedline run`",
+        fix="Trace a few steps with torch.profiler around the loop over the DataLoader, or record the training with `feedline run`.",
     )

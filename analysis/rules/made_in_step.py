@@ -8,7 +8,7 @@ from feedline.analysis.rules.handover import receiving_s
 from feedline.analysis.rules.held import MIN_WAIT_SHARE
 
 CAUSE = "made_in_step"
-DISPROOF = "the step takes as long when every step uses one batch that was made before the loop"
+DISPROOF = "Use one batch, made before the loop, in every step. If the step takes as long, this finding is wrong."
 
 #: A function that has a CPU, or wants one, less of its time than this waits for its batch rather than makes it.
 MIN_WORKING_SHARE = 0.5
@@ -23,7 +23,7 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"{who(facts)} {_does(facts)} in the training's own thread, which takes {seconds(took)} per step",
+        says=f"{who(facts)} {_does(facts)} in the main thread, which takes {seconds(took)} per step",
         evidence=_evidence(facts, took),
         fix=_fix(facts, took),
         disproof=DISPROOF,
@@ -59,26 +59,26 @@ def _evidence(facts: Facts, took: float) -> list[Evidence]:
         ends = (("lower", facts.certainty.low), ("upper", facts.certainty.high))
         found += [Evidence("input_share_end", f"{end} end of the 95 % interval of its share", value, SHARE, end) for end, value in ends]
     if not _waits(facts) and not _full(facts, took):
-        found += [Evidence("receiving_s", "receiving what a worker made, per step, at most", _receiving_s(facts), "s")]
+        found += [Evidence("receiving_s", "receiving batches from a worker per step, at most", _receiving_s(facts), "s")]
     if facts.making is not None:
         found += [Evidence("timed_steps", "steps in which it was timed", float(facts.making.looked.sum()), "steps")]
         found += [Evidence("calls", "calls per step", facts.making.calls, "1")]
-        found += [Evidence("cpu_share", "share of its time that it has or wants a CPU, at most", facts.making.working_share, SHARE)]
+        found += [Evidence("cpu_share", "on a CPU or waiting for one, share of its time at most", facts.making.working_share, SHARE)]
     return found
 
 
 def _fix(facts: Facts, took: float) -> str:
     if _waits(facts):
-        return "ask for the next batch before the model is given this one, and see what it waits for: a queue, a file, a lock"
-    ways = ["make each batch with fewer calls (one indexing operation for all of its samples)"]
-    if not _full(facts, took):
-        ways.append("make the next one while the model computes, in a ThreadPoolExecutor(1) (with a random generator of its own)")
-        receiving = _receiving_s(facts)
-        if took - receiving >= MIN_WAIT_SHARE * facts.step.mean_s:
-            ways.append(f"or in a DataLoader with num_workers=1, from which receiving a batch takes up to {seconds(receiving)} per step")
-    device = "; from pinned memory, copy it with non_blocking=True" if facts.step.stages.get("copy") else ""
-    full = f"; a thread would not help while {cpus.use(facts)}" if _full(facts, took) else ""
-    return f"{', '.join(ways)}{device}{full}"
+        return "Request the next batch before calling the model on this one, and find out what it waits for: a queue, a file, a lock."
+    fewer = "Make each batch with fewer calls (one indexing operation for all of its samples)"
+    device = " Copy it from pinned memory with non_blocking=True." if facts.step.stages.get("copy") else ""
+    if _full(facts, took):
+        return f"{fewer}.{device} A thread would not help: {cpus.use(facts)}."
+    receiving = _receiving_s(facts)
+    worker = f", or in a DataLoader with num_workers=1 (receiving its batches takes up to {seconds(receiving)} per step)"
+    helps = took - receiving >= MIN_WAIT_SHARE * facts.step.mean_s
+    thread = "make the next one while the model computes, in a ThreadPoolExecutor(1) with a random generator of its own"
+    return f"{fewer}, or {thread}{worker if helps else ''}.{device}"
 
 
 def _receiving_s(facts: Facts) -> float:
@@ -97,5 +97,5 @@ def unsure(facts: Facts) -> str:
     mean = facts.step.mean_s
     return (
         f"the known part of the input takes {seconds(took)} of each {seconds(mean)} step ({share(took / mean)}): {who(facts)} "
-        f"{_does(facts)}; whether the {seconds(other)} that no stage accounts for ({share(other / mean)}) are input as well is unknown"
+        f"{_does(facts)}; whether the {seconds(other)} that no stage accounts for ({share(other / mean)}) are input too is unknown"
     )

@@ -2,14 +2,13 @@
 
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import Evidence, Finding, Severity
-from feedline.analysis.quantities import seconds
-from feedline.analysis.rules.handover import Between, receiving_s
+from feedline.analysis.quantities import count, seconds
+from feedline.analysis.rules.handover import Between, call, receiving_s
 from feedline.analysis.rules.held import MIN_WAIT_SHARE, held, num_workers, severity
 
 CAUSE = "made_one_by_one"
 IN_ONE_CALL = (
-    "make each batch in one call: index with all of its indices at once (sampler=BatchSampler(...), batch_size=None) "
-    "and transform the whole batch; or use larger batches"
+    "Use larger batches, or make each batch in one call: index the dataset with all of its indices at once and transform the whole batch. "
 )
 
 
@@ -27,27 +26,29 @@ def check(facts: Facts) -> Finding | None:
         weight,
         says=f"the main process makes each batch one sample at a time, in {seconds(making)} per step; {_with_workers(saved, receiving)}",
         evidence=_evidence(making, size, receiving, saved),
-        fix=f"keep num_workers=0 and {IN_ONE_CALL}" if saved.low <= 0 else IN_ONE_CALL,
-        disproof="an epoch over the loader alone takes as long when batches are made in one call",
+        fix=("Keep num_workers=0. " if saved.low <= 0 else "")
+        + IN_ONE_CALL
+        + call(facts, "sampler=BatchSampler(...), batch_size=None", f"now batch_size={count(size)}"),
+        disproof="Time an epoch over the loader alone, with batches made in one call. If it takes as long, this finding is wrong.",
         cost_s=making,
     )
 
 
 def _with_workers(saved: Between, receiving: Between) -> str:
-    taking = f"receiving a batch from one takes {seconds(receiving.low)} to {seconds(receiving.high)}"
+    taking = f"receiving a batch from a worker takes {seconds(receiving.low)} to {seconds(receiving.high)}"
     if saved.low > 0:
-        return f"workers would save {seconds(saved.low)} to {seconds(saved.high)} of that, because {taking}"
+        return f"workers would save {seconds(saved.low)} to {seconds(saved.high)} of that: {taking}"
     return f"workers {'would take longer' if saved.high <= 0 else 'may not help'}: {taking}"
 
 
 def _evidence(making: float, size: float, receiving: Between, saved: Between) -> list[Evidence]:
     found = [
-        Evidence("making_s", "making a step's batches (S)", making, "s"),
+        Evidence("making_s", "making the batches of one step", making, "s"),
         Evidence("sample_s", "making one sample", making / size, "s"),
-        Evidence("receiving_s", "receiving them from workers, at least (not measured in this run)", receiving.low, "s", "lower"),
-        Evidence("receiving_s", "receiving them from workers, at most (not measured in this run)", receiving.high, "s", "upper"),
+        Evidence("receiving_s", "receiving them from workers, at least (estimated)", receiving.low, "s", "lower"),
+        Evidence("receiving_s", "receiving them from workers, at most (estimated)", receiving.high, "s", "upper"),
     ]
     if saved.low > 0:
-        found.append(Evidence("saved_s", "what workers would save, at least", saved.low, "s", "lower"))
-        found.append(Evidence("saved_s", "what workers would save, at most", saved.high, "s", "upper"))
+        found.append(Evidence("saved_s", "saved by workers, at least", saved.low, "s", "lower"))
+        found.append(Evidence("saved_s", "saved by workers, at most", saved.high, "s", "upper"))
     return found

@@ -6,7 +6,7 @@ from feedline.analysis.quantities import count
 
 CAUSE = "nothing_trained"
 #: Before the verdict of a program that only calls its model.
-PREFIX = "Nothing was trained (no optimizer update, no backward pass was seen); steps are the loader's batches. "
+PREFIX = "Nothing was trained (no backward pass or optimizer update was seen); steps are the loader's batches. "
 
 
 def check(facts: Facts) -> Finding | None:
@@ -17,11 +17,11 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         Severity.INFO,
-        says=f"no training was seen: {count(batches)} batch{'es' * (batches != 1)} came from the loader, but no model was called, and "
-        "there was no backward pass and no optimizer update; what limits the training is unknown",
+        says=f"no training was seen: {count(batches)} batch{'es' * (batches != 1)} came from the loader, but no model call, backward pass "
+        "or optimizer update followed; what limits the training is unknown",
         evidence=[Evidence("batches", "batches", batches, "batches"), Evidence("batch_s", "time per batch", facts.step.mean_s, "s")],
-        fix="let it train for a few dozen steps; `feedline env` shows which calls feedline can see",
-        disproof="the program did call or update a model: then its hook failed (see hooks)",
+        fix="Let it train for a few dozen steps. `feedline env` shows which calls feedline can see.",
+        disproof="Check whether the program calls or updates a model. If it does, its hook failed (see hooks) and this finding is wrong.",
     )
 
 

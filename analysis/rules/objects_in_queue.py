@@ -30,13 +30,13 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"{size(loader.pickle_bytes)} per batch are pickled through the workers' queue",
+        says=f"{size(loader.pickle_bytes)} per batch are pickled and sent through the worker queue instead of shared memory",
         evidence=[
             Evidence("pickle_bytes", "pickled bytes per batch", loader.pickle_bytes, "B"),
-            Evidence("transport_share", "transport's share of making a batch", making_share(facts, "transport"), SHARE),
+            Evidence("transport_share", "transport, share of making a batch", making_share(facts, "transport"), SHARE),
             Evidence("transport_s", "transport in the main process per step", held(facts).transport_s, "s"),
         ],
-        fix="turn arrays into tensors in the worker (torch.from_numpy, default_collate): tensors travel in shared memory",
-        disproof="transport takes as long when the batch holds only tensors",
+        fix="Convert arrays to tensors in the worker (torch.from_numpy, default_collate): tensors are passed in shared memory.",
+        disproof="Run with batches that hold only tensors. If transport takes as long, this finding is wrong.",
         cost_s=cost_s,
     )

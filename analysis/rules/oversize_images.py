@@ -31,10 +31,11 @@ def check(facts: Facts) -> Finding | None:
         says=f"images are decoded at {number(ratio)}x the pixels that the model sees",
         evidence=[
             Evidence("decoded_pixels", "pixels decoded per sample", maker.decoded_pixels, "pixels"),
-            Evidence("output_pixels", "pixels handed on per sample", maker.output_pixels, "pixels"),
-            Evidence("by_pixels_share", "share of the sample's time in reading, decoding and resizing", by_pixels, SHARE),
+            Evidence("output_pixels", "pixels returned per sample", maker.output_pixels, "pixels"),
+            Evidence("by_pixels_share", "read, decode and resize, share of time per sample", by_pixels, SHARE),
         ],
-        fix="store the images near the training size once, or decode at 1/2, 1/4 or 1/8 of the size (Image.draft, IMREAD_REDUCED_COLOR_2)",
-        disproof="decode time per sample does not fall when 50 of the files are resized beforehand",
+        fix="Resize the stored images once to near the training size, or decode at 1/2, 1/4 or 1/8 scale (PIL's Image.draft, "
+        "cv2.IMREAD_REDUCED_COLOR_2).",
+        disproof="Resize 50 of the files and read only those. If decode time per sample does not fall, this finding is wrong.",
         cost_s=cost_s,
     )

@@ -51,10 +51,10 @@ def at_helpers(facts: Facts) -> bool:
 def _evidence(work: Work, cause: Why) -> list[Evidence]:
     cost = work.cost
     found = [
-        ("cpu_s", "of it on a CPU", cost.cpu_s, "s"),
-        ("runqueue_s", "of it waiting for a CPU", cost.runqueue_s, "s"),
-        ("blocked_s", "of it blocked", cost.blocked_s, "s"),
+        ("cpu_s", "of that on a CPU", cost.cpu_s, "s"),
+        ("runqueue_s", "of that waiting for a CPU", cost.runqueue_s, "s"),
+        ("blocked_s", "of that blocked", cost.blocked_s, "s"),
         ("bytes", f"bytes per {work.per}", cost.bytes, "B"),
-        ("expected_s", "what they take at most", work.should_s, "s"),
+        ("expected_s", "expected at most", work.should_s, "s"),
     ]
     return [Evidence("wall_s", f"{work.name} per {work.per}", cost.wall_s, "s", work.stage), *measured(found), *cause.evidence]

@@ -34,14 +34,14 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"{share(reading)} of a sample's time is reading, in {number(traffic.read_calls)} reads of {size(mean)}",
+        says=f"{share(reading)} of the time per sample is spent reading, in {number(traffic.read_calls)} reads of {size(mean)}",
         evidence=[
-            Evidence("read_share", "reading's share of a sample's time", reading, SHARE),
+            Evidence("read_share", "reading, share of time per sample", reading, SHARE),
             Evidence("reads", "reads per sample", traffic.read_calls, "reads"),
             Evidence("read_bytes", "bytes per read", mean, "B"),
         ],
-        fix="pack the samples into large files that are read in order (tar / webdataset, LMDB, RecordIO)",
-        disproof="read time per sample stays the same when 50 of the files are read from one tar",
+        fix="Pack the samples into large files that are read in order: LMDB or tar (`feedline pack` writes both for images), RecordIO.",
+        disproof="Read 50 of the files from one tar. If the read time per sample stays the same, this finding is wrong.",
         cost_s=cost_s,
     )
 

@@ -2,7 +2,8 @@
 
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.quantities import number, seconds
+from feedline.analysis.quantities import seconds, share
+from feedline.analysis.rules.handover import change
 from feedline.analysis.rules.held import held, num_workers, severity, shortage_s
 
 CAUSE = "straggler_in_order"
@@ -25,18 +26,20 @@ def check(facts: Facts) -> Finding | None:
     if weight is Severity.INFO:
         return None
     evidence = [
-        Evidence("fetch_cv", "variation of the time to make a batch (CV)", maker.fetch_cv or 0.0, SHARE),
-        Evidence("head_of_line_s", "wait per step while another batch was ready", blocked_s, "s"),
+        Evidence("fetch_cv", "time to make a batch, coefficient of variation", maker.fetch_cv or 0.0, SHARE),
+        Evidence("head_of_line_s", "waiting per step while another batch was ready", blocked_s, "s"),
     ]
     if facts.straggler_share is not None:
-        evidence.append(Evidence("idle_behind_straggler_share", "workers' idle share behind a straggler", facts.straggler_share, SHARE))
+        what = "workers idle behind a slow batch, share of their time"
+        evidence.append(Evidence("idle_behind_straggler_share", what, facts.straggler_share, SHARE))
     return Finding(
         CAUSE,
         weight,
-        says=f"batches that are ready wait {seconds(blocked_s)} per step behind slow ones "
-        f"(the time to make one varies by {number(maker.fetch_cv)} of its mean)",
+        says=f"finished batches wait {seconds(blocked_s)} per step behind slow ones, because batches are returned in order "
+        f"(the time to make one varies by {share(maker.fetch_cv)})",
         evidence=evidence,
-        fix="set in_order=False if the order may change, else raise prefetch_factor; make slow samples faster or spread them out",
-        disproof="samples per second stay the same with in_order=False",
+        fix="Raise prefetch_factor, and make slow samples faster or spread them out. If the order of batches may change: "
+        + change(facts, {"in_order": False}),
+        disproof="Run with in_order=False. If samples/s stay the same, this finding is wrong.",
         cost_s=cost_s,
     )

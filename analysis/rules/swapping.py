@@ -32,13 +32,13 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"samples wait {share(blocked)} of their time for memory that comes back from swap, {size(facts.swapped_in)}/s",
+        says=f"{share(blocked)} of the time per sample is spent waiting for memory to be read back from swap ({size(facts.swapped_in)}/s)",
         evidence=[
-            Evidence("blocked_by_storage_share", "share of a sample's time blocked by storage", blocked, SHARE),
+            Evidence("blocked_by_storage_share", "blocked by storage, share of time per sample", blocked, SHARE),
             Evidence("swapped_in_bytes_per_s", "read back from swap per second", facts.swapped_in, "B/s"),
             Evidence("major_faults", "major page faults per sample", facts.traffic.major_faults or 0.0, "faults"),
         ],
-        fix="keep less in memory (fewer workers, a smaller prefetch_factor, arrays instead of lists, a memory map), or get more memory",
-        disproof="samples that take as long after `swapoff -a`",
+        fix="Use less memory (fewer workers, a smaller prefetch_factor, arrays instead of lists, a memory map), or add memory.",
+        disproof="Run after `swapoff -a`. If samples take as long, this finding is wrong.",
         cost_s=cost_s,
     )

@@ -4,6 +4,7 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import number, share
 from feedline.analysis.rules import cpus
+from feedline.analysis.rules.handover import call
 from feedline.analysis.rules.held import held, num_workers, severity
 
 CAUSE = "thread_oversubscription"
@@ -24,14 +25,16 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"helper threads take {share(helpers)} of the CPU time of {num_workers(facts)} workers on {facts.effective_cpus:g} full CPUs",
+        says=f"helper threads take {share(helpers)} of the CPU time of {num_workers(facts)} workers, and all {facts.effective_cpus:g} CPUs "
+        "are saturated",
         evidence=[
-            Evidence("process_cpu_s", "CPU per sample of whole worker processes", process_s, "s"),
-            Evidence("thread_cpu_s", "CPU per sample of the threads that make and send it", accounted_s, "s"),
-            Evidence("process_cpu_over_thread_cpu", "process CPU over thread CPU", ratio, "1"),
-            Evidence("helper_threads_share", "share of the CPU time in helper threads", helpers, SHARE),
+            Evidence("process_cpu_s", "CPU time per sample, whole worker processes", process_s, "s"),
+            Evidence("thread_cpu_s", "CPU time per sample, threads that make and send it", accounted_s, "s"),
+            Evidence("process_cpu_over_thread_cpu", "ratio of both CPU times", ratio, "1"),
+            Evidence("helper_threads_share", "helper threads, share of CPU time", helpers, SHARE),
         ],
-        fix="run one thread per worker: set cv2.setNumThreads(0) and OMP_NUM_THREADS=1 in worker_init_fn",
-        disproof=f"process CPU stays {number(ratio)}x the thread CPU with cv2.setNumThreads(0)",
+        fix="Run one thread per worker: start the program with OMP_NUM_THREADS=1, and call cv2.setNumThreads(0) in worker_init_fn. "
+        + call(facts, "worker_init_fn=..."),
+        disproof=f"Run with one thread per worker. If the ratio of both CPU times stays at {number(ratio)}, this finding is wrong.",
         cost_s=cost_s,
     )

@@ -6,7 +6,7 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import seconds
 from feedline.analysis.rules import cpus
-from feedline.analysis.rules.handover import Between, alone_s, arguments, as_code, making_s, receiving_s, with_workers_s
+from feedline.analysis.rules.handover import Between, alone_s, arguments, change, making_s, receiving_s, with_workers_s
 from feedline.analysis.rules.held import MIN_WAIT_SHARE, compute_s, held, num_workers, severity
 from feedline.analysis.rules.storage import at_locks_s
 
@@ -21,17 +21,23 @@ MIN_COMPUTE_SHARE = 0.05
 
 def check(facts: Facts) -> Finding | None:
     """Compare the step as it is with the one that more workers would make; silent where the CPUs are full."""
-    workers, gain = num_workers(facts), gained_s(facts)
-    if workers is None or gain is None or advised(facts) is None or cpus.queueing(facts):
+    workers, gain, number = num_workers(facts), gained_s(facts), advised(facts)
+    if workers is None or gain is None or number is None or cpus.queueing(facts):
         return None
     weight = severity(facts, gain.low)
     if weight is Severity.INFO:
         return None
-    given = arguments(facts, needed(facts))
-    return Finding(CAUSE, weight, _says(facts, workers), _evidence(facts), _fix(facts, workers), _DISPROOF, gain.high, settings=given)
-
-
-_DISPROOF = "with one more worker, samples per second stay the same or CPU seconds per sample grow"
+    given = arguments(facts, number)
+    return Finding(
+        CAUSE,
+        weight,
+        says=f"{_says(facts, workers)}; {cpus.use(facts)}",
+        evidence=_evidence(facts),
+        fix=change(facts, given),
+        disproof=f"Run with num_workers={number}. If samples/s do not rise, this finding is wrong.",
+        cost_s=gain.high,
+        settings=given,
+    )
 
 
 def gained_s(facts: Facts) -> Between | None:
@@ -87,30 +93,23 @@ def _says(facts: Facts, workers: int) -> str:
         instead = f"receiving it from workers would take {seconds(receiving.low)} to {seconds(receiving.high)}"
         return f"no workers: the main process makes every batch itself, {making} of each {step} step; {instead}"
     batch = seconds(facts.workers.fetch_mean_s if facts.workers else None)
-    step = seconds(compute_s(facts))
-    return f"{workers} worker{'s' * (workers > 1)} cannot keep pace: a batch takes {batch} to make, a step without waiting {step}"
+    pace = f"a batch takes {batch} to make, the step {seconds(compute_s(facts))} without its input"
+    return f"{workers} worker{'s' * (workers > 1)} cannot keep up: {pace}"
 
 
 def _evidence(facts: Facts) -> list[Evidence]:
     maker, receiving, alone = facts.workers, receiving_s(facts), num_workers(facts) == 0
-    making = ("making_s", "making a step's batches (S)", making_s(facts), "s")
-    batch = ("batch_s", "making a batch (S)", maker.fetch_mean_s if maker else None, "s")
-    times = [making if alone else batch, ("compute_s", "step without waiting (C)", compute_s(facts), "s")]
+    making = ("making_s", "making the batches of one step", making_s(facts), "s")
+    batch = ("batch_s", "making a batch", maker.fetch_mean_s if maker else None, "s")
+    times = [making if alone else batch, ("compute_s", "step without its input", compute_s(facts), "s")]
     ends = (("at least", receiving.low, "lower"), ("at most", receiving.high, "upper")) if alone else ()
     shares = [
-        ("idle_share", "workers' idle share", maker.idle_share if maker else None, SHARE),
-        ("ready_share", "ready share of the requests for a batch", facts.ready_share, SHARE),
-        ("cpus_of_training", "CPUs that this training uses", cpus.own_cpus(facts), "CPUs"),
-        ("cpus_of_others", "CPUs that other programs use", facts.cpus.others if facts.cpus else None, "CPUs"),
-        ("cpus_allowed", "CPUs that may be used", facts.effective_cpus, "CPUs"),
+        ("idle_share", "workers idle, share of their time", maker.idle_share if maker else None, SHARE),
+        ("ready_share", "batches ready when asked for", facts.ready_share, SHARE),
+        ("cpus_of_training", "CPUs used by this training", cpus.own_cpus(facts), "CPUs"),
+        ("cpus_of_others", "CPUs used by other programs", facts.cpus.others if facts.cpus else None, "CPUs"),
+        ("cpus_allowed", "CPUs it may use", facts.effective_cpus, "CPUs"),
     ]
-    what = "receiving them from workers, {} (not measured in this run)"
+    what = "receiving them from workers, {} (estimated)"
     received = [Evidence("receiving_s", what.format(bound), value, "s", end) for bound, value, end in ends]
     return [*measured(times), *received, *measured(shares)]
-
-
-def _fix(facts: Facts, workers: int) -> str:
-    number = needed(facts)
-    if number is None:
-        return f"set num_workers to {workers + 1} or more and look again"
-    return f"set {as_code(arguments(facts, number))}; {cpus.use(facts)}"

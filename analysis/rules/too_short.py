@@ -21,16 +21,17 @@ def check(facts: Facts) -> Finding | None:
     sure = facts.certainty
     if sure is None or not _too_short(sure, input_known(facts)):
         return None
-    left_out = [what for what, is_left in (("the loader's start", held(facts).start_s > 0), ("waits for a CPU", _queued(sure))) if is_left]
-    aside = f", {' and '.join(left_out)} aside," if left_out else ""
-    took = f"the input{aside} took {between(sure)} of " if input_known(facts) and sure.steps > 1 else ""
+    may_be = {"the loader's start": held(facts).start_s > 0, "waits for a CPU": _queued(sure)}
+    left_out = [what for what, is_left in may_be.items() if is_left]
+    aside = f", leaving out {' and '.join(left_out)}" if left_out else ""
+    took = f"; the input takes {between(sure)} of the step{aside}" if input_known(facts) and sure.steps > 1 else ""
     return Finding(
         CAUSE,
         Severity.INFO,
-        says=f"too short to judge: {took}{_counted(facts, sure)}; what limits the training is unknown",
+        says=f"too short to judge, with {_counted(facts, sure)}{took}; what limits the training is unknown",
         evidence=_evidence(facts, sure),
-        fix=f"let it train for {count(needed(sure))} steps or more",
-        disproof="a longer run has the same shares",
+        fix=f"Train for {count(needed(sure))} steps or more.",
+        disproof="Record a longer run. If its shares are the same, this finding is wrong.",
     )
 
 
@@ -40,12 +41,9 @@ def _queued(sure: Certainty) -> bool:
 
 
 def _counted(facts: Facts, sure: Certainty) -> str:
-    """``the only step``, ``the 7 steps that count, of 10``."""
-    number, made = sure.steps, facts.throughput.steps
-    if made <= number:
-        return f"the {count(number)} steps there are" if number > 1 else "there is one step only"
-    warm_up = f", of {count(made)} (the first {'warms' if made - number == 1 else f'{count(made - number)} warm'} up)"
-    return f"the {count(number)} step{'s' * (number != 1)} that count{'s' * (number == 1)}{warm_up}"
+    """``1 step``, ``7 steps after 3 of warm-up``."""
+    number, warm_up = sure.steps, facts.throughput.steps - sure.steps
+    return f"{count(number)} step{'s' * (number != 1)}" + (f" after {count(warm_up)} of warm-up" if warm_up > 0 else "")
 
 
 def input_known(facts: Facts) -> bool:
@@ -67,8 +65,9 @@ def _evidence(facts: Facts, sure: Certainty) -> list[Evidence]:
     if not input_known(facts) or sure.steps < 2:
         return found
     ends = zip(("lower", "upper"), sure.own, strict=True)
-    shares = [Evidence("input_share_end", f"{end} end of the 95 % interval of the input's share", value, SHARE, end) for end, value in ends]
-    return [*found, Evidence("input_share", "share of the input so far", steady_share(facts), SHARE), *shares]
+    what = "input, share of the step so far"
+    shares = [Evidence("input_share_end", f"{what}, {end} end of its 95 % interval", value, SHARE, end) for end, value in ends]
+    return [*found, Evidence("input_share", what, steady_share(facts), SHARE), *shares]
 
 
 def needed(sure: Certainty) -> int:

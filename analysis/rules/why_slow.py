@@ -8,6 +8,7 @@ from feedline.analysis.finding import SHARE, Evidence
 from feedline.analysis.quantities import count, number, share, size
 from feedline.analysis.rules import cpus
 from feedline.analysis.rules.expected import FEW_OBJECTS_BYTES, KERNEL, TENSOR_PICKLE_BYTES, Work, heaviest
+from feedline.analysis.rules.handover import change
 from feedline.analysis.rules.held import num_workers
 from feedline.analysis.rules.storage import blocked_by
 
@@ -29,8 +30,8 @@ SLOW_FORMATS = ("jpeg2000", "jp2", "j2k")
 PAGE_BYTES = 4096
 
 ONE_THREAD = (
-    "have the library work with one thread: PIL.AvifImagePlugin.DEFAULT_MAX_THREADS = 1, cv2.setNumThreads(0), "
-    "numcodecs.blosc.use_threads = False, or OMP_NUM_THREADS=1"
+    "Let the library use one thread: PIL.AvifImagePlugin.DEFAULT_MAX_THREADS = 1, cv2.setNumThreads(0), "
+    "numcodecs.blosc.use_threads = False, or OMP_NUM_THREADS=1."
 )
 
 
@@ -39,7 +40,7 @@ class Why:
     """A cause of slowness.
 
     Attributes:
-        says: goes on after what the stage takes and should take.
+        says: follows what the stage takes and should take.
         also_s: seconds of the mean step that it costs elsewhere, at most.
     """
 
@@ -81,23 +82,27 @@ def _threads(facts: Facts, work: Work) -> Why | None:
     ratio, of_torch = cpus.process_ratio(facts) or 1.0, work.stage == "collate"
     does = "spins" if (work.cost.cpu_s or 0.0) >= (work.cost.blocked_s or 0.0) else "waits"
     whose = "torch's helper threads" if of_torch else "helper threads"
-    more = f"they use {number(ratio - 1)} times its own CPU time"
     threads, beside = enough_threads(facts), beside_s(facts) if of_torch else 0.0
-    found = [Evidence("process_cpu_over_thread_cpu", "process CPU over thread CPU", ratio, "1")]
+    found = [Evidence("process_cpu_over_thread_cpu", "CPU time of the process over that of the thread", ratio, "1")]
     if beside:
         found.append(Evidence("model_s", "forward, loss, backward and optimizer per step, on the same threads", beside, "s"))
     return Why(
-        f"it {does} until {whose} get a CPU, and {more}; {cpus.use(facts)}",
+        f"it {does} until {whose} get a CPU (they use {number(ratio - 1)} times its own CPU time); {cpus.use(facts)}",
         _fewer_threads(facts, threads) if of_torch else ONE_THREAD,
-        f"{work.name} that takes as long with {f'OMP_NUM_THREADS={threads}' if of_torch else 'one thread'}",
+        unless(f"Run with {f'OMP_NUM_THREADS={threads}' if of_torch else 'one thread'}", work),
         found,
         beside,
     )
 
 
+def unless(change: str, work: Work) -> str:
+    """How to check a cause by taking it away."""
+    return f"{change}. If {work.name} takes as long, this finding is wrong."
+
+
 def _fewer_threads(facts: Facts, threads: int) -> str:
     where = "worker_init_fn" if num_workers(facts) else "the main process"
-    return f"call torch.set_num_threads({threads}) in {where}, or start the program with OMP_NUM_THREADS={threads}"
+    return f"Call torch.set_num_threads({threads}) in {where}, or start the program with OMP_NUM_THREADS={threads}."
 
 
 def _page_faults(facts: Facts, work: Work) -> Why | None:
@@ -107,13 +112,12 @@ def _page_faults(facts: Facts, work: Work) -> Why | None:
     if faults * PAGE_BYTES < FAR_OFF * (work.cost.bytes or 0.0) or system_s < MOST * total.cpu_s:  # a page at least
         return None
     return Why(
-        f"{count(faults)} page faults per sample, for memory that is new or mapped, are most of what it does",
-        "make large work arrays once and write into them again (out=); open a memory map once instead of per sample, and read rows of it "
-        "that lie together",
-        "page faults per sample that stay the same when the arrays are made once",
+        f"most of that is spent in {count(faults)} page faults per sample, for new or mapped memory",
+        "Allocate large work arrays once and write into them again (out=). Open a memory map once, not per sample, and read adjacent rows.",
+        "Allocate the arrays once. If the page faults per sample stay the same, this finding is wrong.",
         [
-            Evidence("minor_faults", "page faults without reading per sample", faults, "faults"),
-            Evidence("kernel_share", "share of a sample's CPU time in the kernel", min(1.0, system_s / total.cpu_s), SHARE),
+            Evidence("minor_faults", "minor page faults per sample", faults, "faults"),
+            Evidence("kernel_share", "in the kernel, share of CPU time per sample", min(1.0, system_s / total.cpu_s), SHARE),
         ],
     )
 
@@ -123,9 +127,9 @@ def _format(facts: Facts, work: Work) -> Why | None:
     if work.stage != "decode" or part < MOST or not any(slow in name.lower() for slow in SLOW_FORMATS):
         return None
     return Why(
-        f"{share(part)} of it is {name}, whose format takes that long",
-        "store the images as JPEG, WebP or PNG once",
-        "decode time per sample that stays the same with 50 of the files stored as JPEG",
+        f"{share(part)} of it is {name}, whose format is slow to decode",
+        "Convert the images once to JPEG, WebP or PNG.",
+        unless("Convert 50 of the files to JPEG and read only those", work),
         [_part(work, name, part)],
     )
 
@@ -138,8 +142,8 @@ def _objects(facts: Facts, work: Work) -> Why | None:
         return None
     return Why(
         f"it unpickles {size(length)} of Python objects",
-        "turn what lists, dicts and strings hold into a few tensors in the worker, or leave out what the training does not use",
-        "transport that takes as long when the batch holds tensors only",
+        "In the worker, convert lists, dicts and strings to a few tensors, or drop what the training does not use.",
+        unless("Run with batches that hold only tensors", work),
         [Evidence("pickle_bytes", "pickled bytes per batch", length, "B")],
     )
 
@@ -148,10 +152,13 @@ def _pageable(facts: Facts, work: Work) -> Why | None:
     copied = facts.moved.get("copy")
     if work.stage != "copy" or copied is None or copied.pageable < MOST:
         return None
+    pins = "Pin the tensors first (Tensor.pin_memory())"
+    if facts.loader is None or not facts.setting("pin_memory"):
+        pins = f"Pin the batches: {change(facts, {'pin_memory': True})}"
     return Why(
-        f"{share(copied.pageable)} of the bytes come from pageable memory, which the CPU copies into pinned memory first",
-        "DataLoader(..., pin_memory=True) and .to(device, non_blocking=True)",
-        "copies that take as long from pinned memory",
+        f"{share(copied.pageable)} of the bytes come from pageable memory, which the CPU first copies into pinned memory",
+        f"Copy with .to(device, non_blocking=True) from pinned memory. {pins}",
+        unless("Copy from pinned memory", work),
         [
             Evidence("pageable_share", "share of the bytes from pageable memory", copied.pageable, SHARE),
             Evidence("copies", "copies per step", copied.times, "copies"),
@@ -165,15 +172,15 @@ def _unknown(facts: Facts, work: Work) -> Why | None:
         return None
     name, part = heaviest(facts, work.stage)
     return Why(
-        "why is unknown" + (f"; {share(part)} of it is {name}" if name else ""),
-        "find the call with `py-spy record --native --pid PID` of a worker",
-        f"{work.name} that takes as long when it returns what it made before",
+        "the cause is unknown" + (f"; {share(part)} of it is {name}" if name else ""),
+        "Find the call: `py-spy record --native --pid PID` on a worker.",
+        unless("Return a precomputed result", work),
         [_part(work, name, part)] if name else [],
     )
 
 
 def _part(work: Work, name: str, part: float) -> Evidence:
-    return Evidence("operation_share", f"share of {work.name} in {name}", part, SHARE, name)
+    return Evidence("operation_share", f"{name}, share of {work.name}", part, SHARE, name)
 
 
 CAUSES: tuple[Callable[[Facts, Work], Why | None], ...] = (

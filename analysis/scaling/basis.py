@@ -22,17 +22,17 @@ def basis_of(launches: Sequence[Sequence[Run]]) -> Basis:
     """
     smallest, largest = launches[0], launches[-1]
     if world_size(largest) < 2:
-        return Basis((), "unknown", why="no run of two ranks or more: nothing was moved")
+        return Basis((), "unknown", why="needs a run of two ranks or more, to see collectives")
     lowest = min((rank for run in smallest for rank in run.ranks.values()), key=lambda rank: rank.number)
     one = collectives(lowest)
     if one is None or not len(one.table):
-        return Basis((), "unknown", why=f"no collectives were recorded in {lowest.folder}: wrap the model with one rank as with several")
+        return Basis((), "unknown", why=f"no collectives were recorded in {lowest.folder}: wrap the model in DDP on a single rank too")
     pace = pace_of(lowest)
     anatomy = anatomy_of(one, pace.step_s) if pace else None
     if anatomy is None:
         return Basis((), "unknown", why=f"no backward was recorded in {lowest.folder}")
     if not anatomy.buckets:
-        return Basis((), "unknown", why=f"no collective runs beside the backward in {lowest.folder}: a training that sums in other places")
+        return Basis((), "unknown", why=f"no collective overlaps the backward pass in {lowest.folder}, so there are no buckets to replay")
     together = [found for run in largest for _, rank in sorted(run.ranks.items())[:MOST] if (found := collectives(rank)) is not None]
     link = link_of(together)
     if link is None:

@@ -9,11 +9,11 @@ from feedline.analysis.gather import Gathered
 from feedline.analysis.quantities import seconds
 from feedline.analysis.rules.cross_rank.late_rank import CAUSE, answer, predicted
 from feedline.analysis.scaling.efficiency import Point
+from feedline.analysis.text.ranks import slower
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Run
 
 MATTERS = 0.05  # of the step, as everywhere
-STAGES = {"wait": "its loader", "other": "what no stage accounts for"}
 
 
 def late_of(launch: Sequence[Run], point: Point) -> str:
@@ -48,6 +48,6 @@ def sentence(comm: Communication, point: Point) -> str:
     saved = f"{seconds(cost_s)} of each {seconds(point.step_s)} step can be saved"
     return (
         f"with {point.ranks} ranks, rank {late.rank} is {seconds(late.late_s)} late in {late.steps} of {late.all_steps} steps "
-        f"({STAGES.get(late.phase, late.phase)} takes {seconds(late.excess_s)} longer there), which is not communication: "
+        f"({slower(late)}), which is not communication: "
         + (f"the replay predicts that {saved} ({interval(finding)})" if finding.predicted else f"up to {saved}")
     )

@@ -84,18 +84,18 @@ def point_of(runs: Sequence[Run]) -> Point:
                 notes.append(f"rank {number}: {error}")
                 continue
             if one is None:
-                notes.append(f"rank {number} made no step")
+                notes.append(f"rank {number}: no step was recorded")
             else:
                 found[number] = one
-                notes += [f"rank {number} was cut"] if rank.manifest.state == "cut" else []
+                notes += [f"rank {number} was killed or crashed"] if rank.manifest.state == "cut" else []
     size = world_size(runs)
     notes += _crowded(runs)
     where = ", ".join(str(run.path) for run in runs)
     if not found:
-        raise RunDamaged(f"{where}: no rank made a step: record the training with more steps, or give another run")
+        raise RunDamaged(f"{where}: no rank recorded a step: record more steps, or give another run")
     if len(found) < size:
         missing = sorted(set(range(size)) - set(found))
-        notes.append(f"{len(missing)} of {size} ranks are missing ({numbers(missing)}): taken to be as fast as the others")
+        notes.append(f"{len(missing)} of {size} ranks are missing ({numbers(missing)}): assumed to be as fast as the others")
     return _point(size, list(found.values()), notes)
 
 
@@ -123,7 +123,7 @@ def _repeated(points: list[Point]) -> Point:
     low, high = (ordered[0].low or 0.0), (ordered[-1].high or 0.0)
     notes = tuple(dict.fromkeys(note for point in points for note in point.notes))
     stood = max(point.without_cpu for point in points)
-    return replace(middle, low=low, high=high, notes=(f"measured {len(points)} times", *notes), without_cpu=stood)
+    return replace(middle, low=low, high=high, notes=(f"median of {len(points)} measurements", *notes), without_cpu=stood)
 
 
 def _crowded(runs: Sequence[Run]) -> list[str]:
@@ -133,7 +133,7 @@ def _crowded(runs: Sequence[Run]) -> list[str]:
     cpus = float(str(machines[0][0].get("effective_cpus") or here))
     if here <= cpus or any("gpus" in machine for machine, _ in machines):
         return []
-    return [f"{here} ranks shared {cpus:g} CPUs: this says what the machine gives, and little about machines with more"]
+    return [f"{here} ranks shared {cpus:g} CPUs: the result holds for this machine, not for one with more CPUs"]
 
 
 def _point(size: int, paces: list[Pace], notes: list[str]) -> Point:
@@ -147,12 +147,12 @@ def _point(size: int, paces: list[Pace], notes: list[str]) -> Point:
     stood = max((one.runqueue_s / one.step_s for one in paces if one.runqueue_s is not None), default=0.0)
     if stood > DISTURBED:
         notes.append(
-            f"a main thread stood without a CPU for {share(stood)} of its steps: other programs, or too few CPUs, slow this measurement"
+            f"a main thread waited for a CPU in {share(stood)} of its step time: other programs or too few CPUs slowed the measurement"
         )
     if fewest < FEWEST:
         notes.append(f"only {fewest} steps")
     if fewest < most:
-        notes.append(f"ranks of different length: {fewest} to {most} steps")
+        notes.append(f"ranks recorded different numbers of steps: {fewest} to {most}")
     unit, batch = (SAMPLES, batch) if batch else (STEPS, 1.0)  # no DataLoader: tensors, or a loader of the user's own
     rate = size * batch / step
     return Point(size, rate, rate / (1 + error), rate / (1 - min(error, 0.9)), batch, tuple(notes), unit, stood)

@@ -29,7 +29,7 @@ class Basis:
     kind: str
     anatomy: Anatomy | None = None
     link: Ring | None = None
-    why: str = "no recorded run: throughputs alone tell nothing of the collectives"
+    why: str = "needs recorded runs, because throughputs say nothing about collectives"
 
 
 @dataclass(frozen=True)
@@ -47,20 +47,20 @@ class Prediction:
 def fit(basis: Basis) -> tuple[list[Model], list[str]]:
     """All laws that these measurements allow, the most trusted first, and why the others are left out."""
     if len(basis.points) < 2:
-        return [], ["a law needs throughputs of two numbers of ranks"]
+        return [], ["scaling laws need the throughput of at least two numbers of ranks"]
     found, refused = [], []
     last = basis.points[-1]
     if basis.anatomy is None or basis.link is None:
         refused.append(f"bucket replay: {basis.why}")
     elif basis.kind != "weak" or last.batch is None:
-        refused.append("bucket replay: it needs one batch per rank throughout, and here the batch of a rank changes with the ranks")
+        refused.append("bucket replay: needs a constant batch per rank, and here it changes with the number of ranks")
     else:
         replayed = models.bucket_replay(basis.anatomy, basis.link, last)
         unexplained = replayed.parameters["constant_s"] / (last.rank_s * last.batch)
         if abs(unexplained) <= models.UNEXPLAINED:
             found.append(replayed)
         else:
-            refused.append(f"bucket replay: it leaves {share(abs(unexplained))} of the step of {last.ranks} ranks unexplained")
+            refused.append(f"bucket replay: leaves {share(abs(unexplained))} of the step of {last.ranks} ranks unexplained")
         if (normed := models.p_norm(basis.anatomy, basis.link, last)) is not None:
             found.append(normed)
         else:
@@ -80,7 +80,7 @@ def predict(basis: Basis, ranks: int) -> Prediction:
     fitted, _ = fit(basis)
     reason = refusal(basis, ranks)
     if reason or not fitted:
-        return Prediction(ranks, None, None, None, "", reason or "fewer than two numbers of ranks were measured")
+        return Prediction(ranks, None, None, None, "", reason or "needs the throughput of at least two numbers of ranks")
     model, last = fitted[0], basis.points[-1]
     time = model.rank_s(ranks)
     distance = max(NEAR, ranks / last.ranks - 1)
@@ -94,12 +94,12 @@ def predict(basis: Basis, ranks: int) -> Prediction:
 def refusal(basis: Basis, ranks: int) -> str:
     """Why nothing can be said of so many ranks; empty when it can."""
     if len(basis.points) < 2:
-        return "predictions need throughputs of two numbers of ranks, apart from one that is flagged as a bad baseline"
+        return "needs the throughput of at least two numbers of ranks, not counting a flagged baseline"
     if basis.kind == "mixed":
-        return "neither the batch of a rank nor that of all ranks stayed the same: repeat the measurements with one of them fixed"
+        return "neither the batch per rank nor the total batch is constant: repeat the measurements with one of them fixed"
     most = basis.points[-1].ranks
     if ranks > REACH * most:
-        return f"{ranks} ranks are more than {REACH} times the {most} that were measured: measure {-(-ranks // REACH)} or more"
+        return f"{ranks} ranks are more than {REACH} times the {most} measured: measure {-(-ranks // REACH)} or more"
     return ""
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.quantities import share
 from feedline.analysis.scaling.efficiency import Point
+from feedline.analysis.text.scaling import grows
 
 #: Growth of a sample's time below which there is nothing to explain.
 FLAT = 0.03
@@ -55,28 +55,10 @@ def shape_of(points: Sequence[Point], kind: str) -> Shape | None:
     misfit = {name: _misfit(np.array([curve(n) for n in ranks]), times) for name, curve in CURVES.items()}
     noise = max(point.error or 0.0 for point in points)
     if growth < max(FLAT, noise):
-        return Shape(
-            "flat", growth, misfit, f"the time of a {_counted(points)} grows by {share(max(growth, 0.0))} only: nothing to explain"
-        )
+        return Shape("flat", growth, misfit, grows("flat", points, growth))
     best, other = sorted(misfit, key=lambda name: misfit[name])
-    if misfit[best] ** 2 > CLEARLY * misfit[other] ** 2:
-        return Shape("unclear", growth, misfit, f"{_grew(points, growth)}; these points fit a straight line as well as a ring's curve")
-    return Shape(best, growth, misfit, f"{_grew(points, growth)}{SAYS[best]}")
-
-
-SAYS = {
-    "linear": ", in a straight line: something that all ranks share (CPUs, memory, PCIe, storage of the host) or latency; not the "
-    "bandwidth of a ring, which would level off",
-    "saturating": " and levels off as 2(n-1)/n: the bandwidth of a ring all-reduce",
-}
-
-
-def _grew(points: Sequence[Point], growth: float) -> str:
-    return f"from {points[0].ranks} to {points[-1].ranks} ranks the time of a {_counted(points)} on its rank grows by {share(growth)}"
-
-
-def _counted(points: Sequence[Point]) -> str:
-    return points[0].unit.removesuffix("s/s")
+    name = "unclear" if misfit[best] ** 2 > CLEARLY * misfit[other] ** 2 else best
+    return Shape(name, growth, misfit, grows(name, points, growth))
 
 
 def _misfit(curve: np.ndarray, times: np.ndarray) -> float:

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from feedline.analysis.quantities import share
-from feedline.analysis.scaling.conclusion import conclude, disagreement
 from feedline.analysis.scaling.efficiency import STEPS, Point, Row, rows, scaling_kind, sound
 from feedline.analysis.scaling.predict import Basis, Prediction, fit, held_out, predict
 from feedline.analysis.scaling.shape import Shape, shape_of
 from feedline.analysis.scaling.time_to_accuracy import Noise, steps_factor, time_to_accuracy
+from feedline.analysis.text.scaling import conclude, disagreement, flags
 
 SCHEMA_VERSION = 1
+NO_BATCH = "the batch per rank is unknown: give it with --batch-size"
 
 
 @dataclass(frozen=True)
@@ -97,16 +97,14 @@ def study(
     notes = [f"{point.ranks} rank{'s' * (point.ranks > 1)}: {note}" for point in ordered for note in point.notes]
     unit = ordered[0].unit
     if unit == STEPS:
-        notes.insert(
-            0, "samples were not seen: steps/s are compared; if a rank's batch shrinks as ranks are added, efficiencies are too high"
-        )
+        notes.insert(0, "samples were not recorded: steps/s are compared; if the batch per rank shrinks with more ranks, they are too high")
     if noise and not times:
-        notes.append(f"time to accuracy needs {'samples' if unit == STEPS else 'the batch of a rank: give it with --batch-size'}")
+        notes.append(f"time to accuracy: unknown, because {'samples were not recorded' if unit == STEPS else NO_BATCH}")
     contradictions = disagreement(compared[-1], {law.name: law.samples_per_s for law in laws})
     return Study(
         kind,
         compared,
-        list(_flags(compared)),
+        flags(compared),
         shape_of(usable, kind),
         predictions,
         laws,
@@ -118,17 +116,6 @@ def study(
         late,
         unit,
     )
-
-
-def _flags(compared: Sequence[Row]) -> Iterator[str]:
-    base = compared[0].point.ranks
-    for row in compared:
-        if row.flagged:
-            yield (
-                f"{row.point.ranks} ranks reach {share(row.efficiency)}: more than 100 % says that the base is too slow, not that "
-                f"{row.point.ranks} ranks are fast. Measure {base} rank{'s' * (base > 1)} again; until then every efficiency here is too "
-                "high, and fits and predictions leave that point out"
-            )
 
 
 def _times(points: Sequence[Point], predictions: Sequence[Prediction], kind: str, noise: Noise) -> Iterator[Time]:

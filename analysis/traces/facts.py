@@ -122,7 +122,7 @@ def _exposed(facts: TraceFacts) -> Exposed:
         hidden_share=hidden / 100 if hidden is not None else None,
         where="",
         caveat=caveat,
-        separate="ingest all ranks' traces together: feedline can then separate transfer time from waiting time" if alone else "",
+        separate="Ingest all ranks' traces together: feedline can then separate transfer time from waiting time." if alone else "",
         evidence=[*evidence, *(Evidence("exposed_s", f"{exposed}: {one.name}", one.transfer_s, "s", one.name) for one in kinds)],
     )
 

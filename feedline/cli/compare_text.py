@@ -122,15 +122,15 @@ def remarks(rows: Sequence[Row]) -> Iterable[str]:
     """What the tables cannot hold: reasons, faults, and what is missing."""
     for row in rows:
         if row.why:
-            yield f"{row.name} is left out: {row.why}"
+            yield f"{row.name}: not measured: {row.why}"
             continue
         if row.epoch and row.epoch.wrong:
             yield f"{row.name}: {row.epoch.wrong}"
         if row.pixels and row.pixels.outside:
-            yield f"{row.name}: its images are not equal: {row.pixels.outside}"
+            yield f"{row.name}: its images differ: {row.pixels.outside}"
         if row.pixels_why:
             yield f"{row.name}: images not compared: {row.pixels_why}"
         if row.stages_why:
             yield f"{row.name}: steps not timed: {row.stages_why}"
     for operation in dict.fromkeys(operation for row in rows for operation in row.missing):
-        yield f"left out by {', '.join(row.name for row in rows if operation in row.missing)}: {operation}"
+        yield f"not supported by {', '.join(row.name for row in rows if operation in row.missing)}: {operation}"

@@ -39,8 +39,8 @@ def _sentences(cores: float, known: dict[str, Ceiling], stages: dict[str, float]
     left_out = f" ({', '.join(missing)} not measured)" if missing else ""
     rate = cores / total
     yield (
-        f"Making a sample as ImageFolder and DataLoader do costs {seconds(total)} of CPU time{left_out}, {seconds(stages[most])} of it to "
-        f"{most}: {cores:g} cores make at most {number(rate)} samples/s"
+        f"{cores:g} cores load at most {number(rate)} samples/s: with ImageFolder and DataLoader, a sample costs {seconds(total)} of CPU "
+        f"time{left_out}, {seconds(stages[most])} of it to {most}"
     )
     yield from _model(known.get("compute/model"), cores, total, rate)
     yield from _instead(known, most, stages[most])
@@ -56,11 +56,10 @@ def _model(model: Ceiling | None, cores: float, total: float, rate: float) -> It
     if str(model.settings.get("device", "cpu")) == "cpu" and model.cpu_s:
         larger = "the model" if model.cpu_s > total else "the input"
         both = number(cores / (total + model.cpu_s))
-        yield f"The model costs {seconds(model.cpu_s)} on the same cores: at most {both} samples/s together, most of it for {larger}"
-    elif rate < model.value:
-        yield f"The model takes {number(model.value)} samples/s: the input limits this training"
+        yield f"The model needs {seconds(model.cpu_s)} on the same cores: together at most {both} samples/s, and {larger} takes most of it"
     else:
-        yield f"The model takes {number(model.value)} samples/s: it limits this training, the input does not"
+        limit = "input" if rate < model.value else "model"
+        yield f"The model alone makes {number(model.value)} samples/s, so the {limit} limits this training"
 
 
 def _instead(known: dict[str, Ceiling], part: str, cost: float) -> Iterator[str]:
@@ -74,7 +73,7 @@ def _instead(known: dict[str, Ceiling], part: str, cost: float) -> Iterator[str]
         return
     best = min(ways, key=lambda name: ways[name])
     if cost > WORTH * ways[best]:
-        yield f"{best.removeprefix(INSTEAD[part])} {part}s in {seconds(ways[best])}"
+        yield f"{best.removeprefix(INSTEAD[part])} {part}s in {seconds(ways[best])} (whole loaders: `feedline compare --data FOLDER`)"
 
 
 def batch_size(sweep: Ceiling) -> str:
@@ -87,7 +86,7 @@ def batch_size(sweep: Ceiling) -> str:
     near = [rate >= NEAR * max(rates) for rate in rates]
     knee = batches[near.index(True)]
     if knee == largest:
-        return f"Batch size: throughput was best at {tried}: a larger one may bring more"
+        return f"Batch size: throughput was best at {tried}: a larger one may be faster"
     if best == largest:
         return f"Batch size: {knee:,} is within 5 % of the best, which was at {tried}"
     after = near[batches.index(knee) :]

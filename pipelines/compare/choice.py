@@ -54,7 +54,7 @@ def choose(rows: Sequence[Row], compute: Compute | None, cores: float) -> Choice
     if now is not None and now in alike:
         return Choice(f"Keep {now.name}: {_keep(now, rows, candidates, rates)}.{less}")
     if now is None and len(rates) == 1:
-        return Choice(f"Only {best.name} was measured, {rates[best.name]:,.0f} samples/s: there is nothing to compare it with.")
+        return Choice(f"Only {best.name} was measured ({rates[best.name]:,.0f} samples/s), so there is nothing to compare it with.")
     chosen = min(alike, key=lambda row: row.cpu_s)
     return Choice(f"Take {chosen.name}: {_gains(chosen, now, rates, compute)}{_fewest(chosen, alike)}.{less}", chosen.name)
 
@@ -74,7 +74,8 @@ def _if_less_will_do(rows: Sequence[Row], rates: dict[str, float], best: float) 
         return ""
     chosen = max(more, key=lambda row: rates[row.name])
     gain = rates[chosen.name] / best
-    return f" {chosen.name} would give {gain:.2f} times that, but leaves out {', '.join(one.partition(':')[0] for one in chosen.missing)}."
+    missing = ", ".join(one.partition(":")[0] for one in chosen.missing)
+    return f" {chosen.name} would be {gain:.2f} times as fast, but does not support {missing}."
 
 
 def _keep(now: Row, rows: Sequence[Row], candidates: Sequence[Row], rates: dict[str, float]) -> str:
@@ -84,15 +85,12 @@ def _keep(now: Row, rows: Sequence[Row], candidates: Sequence[Row], rates: dict[
         same = "no other loader was measured"
     elif not rivals:
         names = ", ".join(row.name for row in others)
-        same = f"no other loader that was measured does all of the transform without a fault ({names})"
+        same = f"no other measured loader supports the full transform without a fault ({names})"
     else:
         ratio = {row.name: rates[row.name] / rates[now.name] for row in rivals}
         fastest = max(ratio, key=lambda name: ratio[name])
-        names = f"none of the {len(rivals)} others" if len(rivals) > 1 else "the other one that does all of the transform"
-        verb = "brings" if now.feeds else "is"
-        gain = f"over {100 * ALIKE:.0f} % more" if now.feeds else "clearly faster"
-        denied = f"{names} {verb} {gain}" if len(rivals) > 1 else f"{names} {'does not bring' if now.feeds else 'is not'} {gain}"
-        same = f"{denied} ({fastest}: {ratio[fastest]:.2f} times as many)"
+        gain = f"more than {100 * ALIKE:.0f} %" if now.feeds else "clearly"
+        same = f"no other loader that supports the full transform is {gain} faster ({fastest}: {ratio[fastest]:.2f} times as fast)"
     if now.feeds is None or now.feeds.limit == "loader":
         return f"{now.samples_per_s:,.0f} samples/s; {same}"
     model = now.feeds.limits["compute"]
@@ -105,17 +103,17 @@ def _gains(chosen: Row, now: Row | None, rates: dict[str, float], compute: Compu
     if now is None or now is chosen:
         said = what
     else:
-        said = f"{what}, {rate / rates[now.name]:.2f} times as many as with {now.name}"
+        said = f"{what}, {rate / rates[now.name]:.2f} times as fast as {now.name}"
     if compute is None or chosen.feeds is None:
         return said
     why = {
-        "loader": "the loader is then still the limit",
-        "compute": "the model's own speed is then the limit",
-        "cores": "loader and model then share the cores fully",
+        "loader": "the loader then still is the limit",
+        "compute": "the model itself is then the limit",
+        "cores": "loader and model then use all cores",
     }
     return f"{said}; {why[chosen.feeds.limit]}"
 
 
 def _fewest(chosen: Row, alike: Sequence[Row]) -> str:
     others = [row.name for row in alike if row is not chosen]
-    return f", with the fewest CPU seconds of those that are not clearly slower ({', '.join(others)})" if others else ""
+    return f"; of the loaders that are about as fast ({', '.join(others)}) it needs the least CPU time" if others else ""

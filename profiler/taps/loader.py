@@ -25,6 +25,7 @@ from feedline.profiler.events import UNMEASURED, Flag, Stage, batch_key
 from feedline.profiler.record.recorder import Inside, Span, recorder
 from feedline.profiler.store.segment import window_of
 from feedline.profiler.taps.batch import describe, rows
+from feedline.profiler.taps.call_site import CallSites
 from feedline.profiler.taps.loader_settings import settings
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.rests import pace
@@ -39,6 +40,7 @@ class Library:
     single: str
     multi: str
     base: str
+    loader: str
     worker_module: str  # the module whose ``_worker_loop`` the iterator looks up when it starts workers
 
 
@@ -47,6 +49,7 @@ TORCH = Library(
     "_SingleProcessDataLoaderIter",
     "_MultiProcessingDataLoaderIter",
     "_BaseDataLoaderIter",
+    "DataLoader",
     "torch.utils.data._utils.worker",
 )
 TORCHDATA = Library(
@@ -54,6 +57,7 @@ TORCHDATA = Library(
     "_StatefulSingleProcessDataLoaderIter",
     "_StatefulMultiProcessingDataLoaderIter",
     "_StatefulBaseDataLoaderIter",
+    "StatefulDataLoader",
     "torchdata.stateful_dataloader.stateful_dataloader",
 )
 
@@ -72,6 +76,7 @@ class LoaderTaps:
         self._folder = folder
         self._tell = tell
         self._loaders: list[Known] = []
+        self._sites = CallSites()
         self._starting = threading.RLock()
 
     def attach(self, library: Library, patches: Patches) -> None:
@@ -82,6 +87,8 @@ class LoaderTaps:
         """
         module = importlib.import_module(library.module)
         single, multi, base = (getattr(module, name) for name in (library.single, library.multi, library.base))
+        loader = getattr(module, library.loader)
+        patches.set(loader, "__init__", self._sites.watched(loader.__init__))
         patches.set(single, "__init__", self._watched_init(single.__init__, None))
         patches.set(multi, "__init__", self._watched_init(multi.__init__, library))
         patches.set(multi, "_reset", self._watched_reset(multi._reset))
@@ -97,7 +104,7 @@ class LoaderTaps:
 
     def _meet(self, loader: Any) -> "Known":
         """Number a loader. One that takes the place of another (made anew each epoch, with the same settings) goes on under its number."""
-        about = (type(loader).__name__, settings(loader))
+        about = (type(loader).__name__, {**settings(loader), **self._sites.of(loader)})
         for known in self._loaders:
             if known.about == about and known.loader() is None and known.iterator() is None:
                 known.loader = weakref.ref(loader)

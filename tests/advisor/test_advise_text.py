@@ -48,9 +48,10 @@ def test_what_is_found_is_told_in_order():
         "optimisation deficit",
         "critical batch",
         "lr_rule=noise:batch_factor=8",
-        "must beat",
+        "control:",
         "feedline converge verify",
         "Time to train loss",
+        "Try first:",
     ]
     places = [text.index(part) for part in parts]
     assert places == sorted(places)

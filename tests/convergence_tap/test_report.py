@@ -13,7 +13,7 @@ def test_a_training_whose_ranks_see_the_same_data_hears_it_first(two_ranks):
     report = build(Run.open(two_ranks / "same_data"))
 
     assert report.findings[0].cause == "same_data"
-    assert report.verdict.startswith("Set up wrongly: all 2 ranks train on the same samples")
+    assert report.verdict.startswith("Misconfigured: both ranks train on the same samples")
     assert "same_data" in report.convergence.noise.why
 
 

@@ -102,8 +102,8 @@ def test_the_lowest_roof_is_the_nearest_and_the_one_above_it_the_next() -> None:
 
     assert (found.nearest, found.next, found.becomes) == ("workers", "step", pytest.approx(250))
     assert found.says == (
-        "100 samples/s is 100.0 % of the binding limit, workers (2 workers, 20.0 ms per sample). The next limit is step "
-        "(a step takes 40.0 ms for 10 samples without 60.0 ms waiting for batches): 100 -> at most 250 samples/s."
+        "100 samples/s is 100.0 % of the binding limit, workers (2 workers, 20.0 ms per sample). The next limit is the step "
+        "itself (40.0 ms per step of 10 samples, excluding 60.0 ms waiting for batches): 100 -> at most 250 samples/s."
     )
 
 
@@ -126,24 +126,22 @@ def test_what_a_figure_leaves_out_is_in_its_sentence_and_sums_to_the_whole() -> 
     full = run({"wait": 40, "forward": 60}, {"total": cost(36, 16, 20)}, cpus=1, batch=4, runqueue_ms=20)
     says = {one.name: one.says for one in made(full).roofs}
 
-    assert says["workers"] == "2 workers, 16.0 ms per sample without 20.0 ms waiting for a CPU"  # of a sample of 36 ms
-    assert (
-        says["step"]
-        == "a step takes 40.0 ms for 4 samples without 40.0 ms waiting for batches and 20.0 ms waiting for a CPU in forward and backward"
-    )
+    assert says["workers"] == "2 workers, 16.0 ms per sample, excluding 20.0 ms waiting for a CPU"  # of a sample of 36 ms
+    left_out = "40.0 ms waiting for batches and 20.0 ms waiting for a CPU in forward and backward"
+    assert says["step"] == f"40.0 ms per step of 4 samples, excluding {left_out}"
 
 
 def test_limits_of_the_cpus_say_what_other_programs_hold_of_them() -> None:
     beside = replace(INPUT_BOUND, cpus=Cpus(4, None, 4, 1.0, 1.6, 1.4))
 
-    assert "4 CPUs of which other programs hold 1.60, 12.0 ms CPU per sample" in [one.says for one in made(beside).roofs]
+    assert "4 CPUs, 1.60 used by other programs; 12.0 ms of CPU time per sample" in [one.says for one in made(beside).roofs]
 
 
 def test_without_workers_making_and_computing_take_turns_until_there_is_one() -> None:
     inline = run({"decode": 60, "collate": 5, "forward": 35}, {"decode": cost(6, 6), "total": cost(6.5, 6.5)}, processes=0)
     found = made(inline)
 
-    assert (found.nearest, found.next) == ("in turns", "1 worker")
+    assert (found.nearest, found.next) == ("serialized loading", "loading in a worker")
     assert found.becomes == pytest.approx(1 / (6.5 * MS))
     assert roof(inline, "step") == pytest.approx(10 / (35 * MS))
 
@@ -270,8 +268,8 @@ def test_waiting_for_a_late_rank_is_no_turn_of_the_loader():
     alone = run({"decode": 50, "forward": 50}, {"total": cost(5, 5)}, processes=0)
     late = replace(alone, ranks={"0": waits(20)})
 
-    assert roof(alone, "in turns") == pytest.approx(100)
-    assert roof(late, "in turns") == pytest.approx(125)
+    assert roof(alone, "serialized loading") == pytest.approx(100)
+    assert roof(late, "serialized loading") == pytest.approx(125)
 
 
 def test_the_step_leaves_out_what_the_shown_rank_waits_for_others():

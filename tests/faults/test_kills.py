@@ -49,7 +49,7 @@ def test_the_training_process_is_killed(workshop):
 
     assert report["run"]["state"] == "cut"
     assert report["run"]["exit_code"] is None
-    assert any("was cut" in note for note in report["notes"])
+    assert any("figures cover the run until then" in note for note in report["notes"])
     check_updates(report, logged)
     assert report["workers"]["processes"] == 2
 
@@ -101,7 +101,7 @@ def test_a_whole_torchrun_is_killed(workshop):
 
     assert report["run"]["state"] == "cut"
     assert {name: rank["state"] for name, rank in report["ranks"].items()} == {"0": "cut", "1": "cut"}
-    assert {note.split()[1] for note in report["notes"] if "was cut" in note} == {"0", "1"}
+    assert {note.split()[1] for note in report["notes"] if "figures cover the run until then" in note} == {"0", "1"}
     for rank in report["ranks"].values():
         assert rank["steps"] >= 4 * 6
         assert sum(rank["stages"].values()) == pytest.approx(rank["mean_s"], rel=0.01)
@@ -128,7 +128,7 @@ def test_one_rank_is_killed_and_the_other_still_reports(workshop):
 
     report = workshop.report()
     assert {name: (rank["steps"], rank["state"]) for name, rank in report["ranks"].items()} == {"0": (20, "finished"), "1": (11, "cut")}
-    assert [note for note in report["notes"] if "was cut" in note][0].startswith("rank 1 ")
+    assert [note for note in report["notes"] if "figures cover the run until then" in note][0].startswith("rank 1 ")
 
 
 def test_records_are_in_the_folder_the_moment_they_are_made(workshop):

@@ -39,7 +39,7 @@ TRAINING = """
             optimizer.step()
 """
 RAISES = "raise ValueError('secret')"
-CONFIDENT = ("Input-bound", "does not hold the step back", "can be saved", "Limits", "small_files", "too_few_workers")
+CONFIDENT = ("Input-bound", "is not the bottleneck", "can be saved", "Limits", "small_files", "too_few_workers")
 
 
 def told(workshop, *program, code=0):
@@ -87,7 +87,7 @@ def test_a_crash_in_the_first_step_is_the_headline(workshop):
 
     made, text, page = told(workshop, script, 40, 0, 1, code=1)
 
-    said = "The training failed with ValueError (exit code 1) after 1 step; the figures end there."
+    said = "The training failed with ValueError (exit code 1) after 1 step; figures cover the run until then."
     assert (made.headline, made.run.ended_by) == (said, "ValueError")
     assert text.rindex(said) < text.rindex("Too short to judge") and page.index(said) < page.index("Too short to judge")
     assert "secret" not in (workshop.run / "rank0" / "manifest.json").read_text()
@@ -98,7 +98,7 @@ def test_a_crash_after_enough_steps_is_the_headline_above_the_verdict(workshop):
 
     made, text, _ = told(workshop, script, 40, 0, 30, code=1)
 
-    assert made.headline == "The training failed with ValueError (exit code 1) after 30 steps; the figures end there."
+    assert made.headline == "The training failed with ValueError (exit code 1) after 30 steps; figures cover the run until then."
     assert text.rindex(made.headline) < text.rindex(made.verdict[:20])
     assert made.findings[0].cause not in ("too_short", "nothing_trained")
 
@@ -119,7 +119,9 @@ def test_a_command_that_was_killed_is_named_with_its_signal(workshop):
     done = workshop.execute(*FEEDLINE, "run", "-o", workshop.run, "--", sys.executable, script, 40, 0, 20)
 
     assert done.returncode == 128 + signal.SIGKILL
-    assert "The training was killed by SIGKILL after 20 steps; the figures end there." in " ".join((done.stdout + done.stderr).split())
+    assert "The training was killed by SIGKILL after 20 steps; figures cover the run until then." in " ".join(
+        (done.stdout + done.stderr).split()
+    )
 
 
 def test_a_full_disk_is_the_headline(workshop, own_mounts):
@@ -132,7 +134,7 @@ def test_a_full_disk_is_the_headline(workshop, own_mounts):
     assert done.returncode == 0, done.stderr
     report = workshop.report()
     steps = report["throughput"]["steps"]
-    said = f"Recording stopped after {steps} of 200 steps: the disk is full (No space left on device). The figures end there."
+    said = f"Recording stopped after {steps} of 200 steps: the disk is full (No space left on device). Figures cover the run until then."
     assert report["headline"] == said
     assert said in " ".join((done.stdout + done.stderr).split())
     assert os.path.exists(workshop.json) and 0 < steps < 200

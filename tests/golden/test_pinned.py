@@ -56,7 +56,7 @@ def test_a_number_that_moves_is_named_with_what_it_was(stored, change, says):
 
 def test_other_words_move_no_number(stored):
     told = copy.deepcopy(TOLD)
-    told["notes"] = ["the first 3 steps are not in the means"]
+    told["notes"] = ["the first 3 steps are excluded from the means"]
     told["verdict"] = told["findings"][0]["says"] = told["findings"][0]["evidence"][0]["what"] = told["hooks"][0]["name"] = "x"
 
     stored.numbers("run", told)

@@ -31,21 +31,21 @@ def sweep(rates: dict[int, float], stopped: str = "saturation") -> str:
 
 def test_the_costliest_part_is_named_with_what_the_cores_make_and_what_does_it_faster():
     assert probed() == (
-        "Making a sample as ImageFolder and DataLoader do costs 4.00 ms of CPU time, 3.00 ms of it to decode: 4 cores make at most "
-        "1,000 samples/s. simplejpeg decodes in 1.50 ms."
+        "4 cores load at most 1,000 samples/s: with ImageFolder and DataLoader, a sample costs 4.00 ms of CPU time, 3.00 ms of it to "
+        "decode. simplejpeg decodes in 1.50 ms (whole loaders: `feedline compare --data FOLDER`)."
     )
 
 
 @pytest.mark.parametrize(
     ("rate", "says"),
-    [(2000.0, "The model takes 2,000 samples/s: the input limits this training."), (300.0, "The model takes 300 samples/s: it limits")],
+    [(2000.0, "2,000 samples/s, so the input limits this training."), (300.0, "300 samples/s, so the model limits this training.")],
 )
 def test_a_model_on_a_device_is_held_against_what_the_cores_make(rate, says):
     assert says in probed(model(rate, "cuda:0", 0.1 * MS))
 
 
 def test_a_model_on_the_cpu_shares_the_cores_with_the_input():
-    assert "on the same cores: at most 500 samples/s together, most of it for the input" in probed(model(250.0, "cpu", 4 * MS - 1e-9))
+    assert "on the same cores: together at most 500 samples/s, and the input takes most of it" in probed(model(250.0, "cpu", 4 * MS - 1e-9))
 
 
 def test_a_cold_page_cache_is_named_where_it_gives_less():
@@ -67,7 +67,7 @@ def test_larger_batches_are_never_said_to_bring_nothing_where_the_largest_was_th
 
     assert said == (
         "Batch size: throughput was best at 16, the largest that was tried (two doublings gained less than 3 % in a first look): "
-        "a larger one may bring more"
+        "a larger one may be faster"
     )
     assert (
         sweep({1: 10, 2: 20, 4: 96, 8: 100}, "largest")

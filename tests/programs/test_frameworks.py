@@ -1,6 +1,7 @@
 """Programs whose loop belongs to a library."""
 
 import importlib.util
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,11 @@ def needs(module: str, package: str) -> None:
     """Skip where a library is not installed, without importing it: that takes seconds."""
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"{package} is not installed (pip install feedline[programs])")
+
+
+def made_at(loader: dict[str, Any]) -> tuple[str, str | None]:
+    """File and line of the program's call, and the library that it calls if it does not make the loader itself."""
+    return loader["settings"]["made_at"].rpartition("/")[2], loader["settings"].get("made_by")
 
 
 def test_a_lightning_trainer(record):
@@ -20,6 +26,7 @@ def test_a_lightning_trainer(record):
     done.check_workers(processes=2, batches=20, samples=160)
     assert done.roles() == [("DataLoader", "evaluation", 8), ("DataLoader", "training", 20)]
     assert done.report["step"]["evaluation_s"] > 0
+    assert [made_at(loader) for loader in done.report["loaders"]] == [("lightning_trainer.py:42", None), ("lightning_trainer.py:41", None)]
 
 
 def test_a_transformers_trainer(record):
@@ -32,6 +39,7 @@ def test_a_transformers_trainer(record):
     done.check_workers(processes=2, batches=12, samples=48)
     assert done.roles() == [("DataLoader", "training", 12), ("DataLoader", "evaluation", 2), ("DataLoader", "evaluation", 2)]
     assert done.report["step"]["evaluation_s"] > 0
+    assert made_at(done.report["loaders"][0]) == ("transformers_trainer.py:83", "transformers")
 
 
 def test_a_timm_model_with_timms_loader(record, photographs):
@@ -41,6 +49,7 @@ def test_a_timm_model_with_timms_loader(record, photographs):
 
     done.check_split(steps=8, samples=32, hooks=["PIL.Image"])
     assert done.roles() == [("MultiEpochsDataLoader", "training", 8)]
+    assert made_at(done.report["loaders"][0]) == ("timm_loader.py:15", "timm")
     workers = done.report["workers"]
     assert workers["processes"] == 2
     assert 8 <= workers["batches"] <= 12  # it goes on fetching ahead when the training is over

@@ -88,7 +88,7 @@ def without_scale() -> ConvergenceSummary:
 
 def mistaken() -> ConvergenceSummary:
     """Ranks that see the same data: nothing is said of the batch. The loss is below 0, and one evaluation was made."""
-    why = "its gradients are not those of a mean over distinct samples (same_data)"
+    why = "the gradients are not a mean over distinct samples (same_data)"
     unseen = NoiseOverTraining(None, None, None, why, "ddp", [], 0)
     found = [curve("train loss", [-index / 40 for index in range(40)]), curve("eval loss", [-0.5]), curve("lr", [])]
     return replace(summary(), curves=found, noise=unseen, price=price(unseen, BATCH), workers=[], checks=wrong())

@@ -29,6 +29,10 @@ def test_what_is_missing_is_said_in_words(function, missing) -> None:
     assert function(missing) == "not measured"
 
 
+def test_a_number_that_nobody_reads_digit_by_digit_has_an_exponent() -> None:
+    assert [number(1.66e-24), number(2.877e39), number(1e14)] == ["1.66e-24", "2.88e+39", "100,000,000,000,000"]
+
+
 def test_bytes_come_in_powers_of_1000() -> None:
     assert [size(24.0), size(52.625), size(110_592), size(1.24e6)] == ["24 B", "52.6 B", "111 kB", "1.24 MB"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from reports.made_up import VARIANTS, nasty, report, unmeasured, without_steps
 
-from feedline.analysis.headline import headline
+from feedline.analysis.text.headline import headline
 from feedline.analysis.reports import to_terminal
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.progress import building

@@ -4,7 +4,7 @@ from rules.made_up import SAMPLE, made_up_facts, waiting, without_workers
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.finding import Severity
 from feedline.analysis.quantities import seconds
-from feedline.analysis.rules.busy_neighbors import check
+from feedline.analysis.rules.busy_neighbors import NO_ROOM, check
 
 CROWDED = {"used_cpus": 0.7, "others": 1.6, "effective_cpus": 2.0}
 
@@ -13,7 +13,7 @@ def test_other_programs_that_hold_the_cpus_are_named_with_what_they_hold():
     finding = check(waiting(90.0, **CROWDED, sample={"decode": (2.0, 4.8, 0.0)}))
 
     assert (finding.cause, finding.severity) == ("busy_neighbors", Severity.HIGH)
-    assert finding.says.startswith("other programs hold 1.60 of the 2 CPUs")
+    assert finding.says.startswith("other programs use 1.60 of the 2 CPUs")
     assert finding.cost_s == pytest.approx(45e-3, rel=0.02)  # half of a wait of 90 ms, all of which 1.6 CPUs would end
 
 
@@ -21,15 +21,15 @@ def test_a_main_thread_that_waits_for_a_cpu_is_held_back_though_its_input_is_not
     found = diagnose(made_up_facts(**CROWDED, main_runqueue_share=0.3))
 
     assert [finding.cause for finding in found] == ["busy_neighbors", "compute_bound"]
-    assert verdict(found, made_up_facts(**CROWDED)).startswith("Held back by other programs: other programs hold 1.60 of the 2 CPUs")
+    assert verdict(found, made_up_facts(**CROWDED)).startswith("CPU contention: other programs use 1.60 of the 2 CPUs")
 
 
 def test_the_time_that_it_speaks_of_is_the_time_that_can_be_saved():
     some = check(waiting(others=0.4, sample={"decode": (2.0, 4.8, 0.0)}))  # half of what waits does so for them
     kept = check(without_workers(effective_cpus=2.0, used_cpus=1.0, others=1.0, main_runqueue_share=0.1))
 
-    assert f"{seconds(some.cost_s)} of each 160 ms step (9.4 %) is waiting for a CPU that they hold" in some.says
-    assert "no CPU is left for workers" in kept.says and " ms " not in kept.says
+    assert f"{seconds(some.cost_s)} of each 160 ms step (9.4 %) is spent waiting for those CPUs" in some.says
+    assert "no CPU is left for loader workers" in kept.says and " ms " not in kept.says
 
 
 def test_what_would_wait_without_them_too_is_not_their_cost():
@@ -48,8 +48,8 @@ def test_cpus_that_workers_would_need_are_what_a_neighbor_takes_from_a_training_
     beside = diagnose(without_workers(**facts, others=1.0))[0]
 
     assert diagnose(without_workers(**facts))[0].cause == "too_few_workers"
-    assert beside.cause == "busy_neighbors" and "no CPU is left for workers" in beside.says
-    assert beside.fix.endswith("then set num_workers=2")
+    assert beside.cause == "busy_neighbors" and NO_ROOM in beside.says
+    assert beside.fix.endswith("Then change DataLoader(..., num_workers=2)  # now 0")
 
 
 def test_samples_that_only_wait_for_a_cpu_are_no_work_for_workers():
@@ -57,7 +57,7 @@ def test_samples_that_only_wait_for_a_cpu_are_no_work_for_workers():
     queueing = dict.fromkeys(SAMPLE, (0.005, 0.02, 0.0))  # 4 ms a batch, 0.8 with a CPU: at most 1.4 from a worker
     finding = check(without_workers(**CROWDED, main_runqueue_share=0.4, stages=step, sample=queueing, batch_tensors=3.0))
 
-    assert "no CPU is left for workers" not in finding.says and "num_workers" not in finding.fix
+    assert NO_ROOM not in finding.says and "num_workers" not in finding.fix
 
 
 def test_it_goes_before_what_the_training_would_be_told_alone():

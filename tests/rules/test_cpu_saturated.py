@@ -12,7 +12,7 @@ def test_samples_that_queue_for_a_cpu_are_a_finding():
 
     assert (finding.cause, finding.severity) == ("cpu_saturated", Severity.HIGH)
     assert finding.evidence[0].value == pytest.approx(1.2 / 6.0)
-    assert "20.0 % of its time waiting for one; this training uses 3.00 of 8 CPUs" in finding.says
+    assert "20.0 % of the time per sample is spent waiting for one; this training uses 3.00 of 8 CPUs" in finding.says
 
 
 def test_cpus_that_are_all_in_use_are_a_finding():

@@ -10,7 +10,7 @@ def test_decode_that_takes_most_of_the_cpu_is_a_finding():
 
     assert (finding.cause, finding.severity) == ("decode_bound", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 8.4 / 11.2)
-    assert "75.0 % of the CPU time of a sample, 8.40 ms of CPU each" in finding.says
+    assert "75.0 % of the CPU time per sample (8.40 ms)" in finding.says
 
 
 def test_it_is_silent_just_below_half_of_the_cpu():

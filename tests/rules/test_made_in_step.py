@@ -28,7 +28,9 @@ def test_the_function_is_named_with_what_it_takes():
     (finding, *_) = diagnose(found)
 
     assert finding.cause == "made_in_step" and finding.cost_s == pytest.approx(0.020)
-    assert verdict([finding], found).startswith("Input-bound, 16.7 % of each 120 ms step: get_batch (train.py:116) makes each batch")
+    assert verdict([finding], found).startswith(
+        "Input-bound: 16.7 % of each 120 ms step waits for data. get_batch (train.py:116) makes each batch in the main thread"
+    )
     assert "ThreadPoolExecutor" in finding.fix and "num_workers=1" in finding.fix
 
 
@@ -41,13 +43,13 @@ def test_below_what_a_worker_spares_none_is_advised():
 
 
 def test_without_a_free_cpu_a_thread_is_not_advised():
-    assert "would not help while" in check(given(20.0, used_cpus=8.0)).fix
+    assert "would not help" in check(given(20.0, used_cpus=8.0)).fix
 
 
 def test_a_function_that_sleeps_is_said_to_wait():
     finding = check(given(20.0, working=0.1))
 
-    assert "waits for each batch" in finding.says and finding.fix.startswith("ask for the next batch")
+    assert "waits for each batch" in finding.says and finding.fix.startswith("Request the next batch")
 
 
 def test_below_the_gate_the_input_is_acquitted_only_if_nothing_else_can_be_input():

@@ -51,7 +51,7 @@ def test_what_the_figures_do_not_show_is_not_said(facts):
     ],
 )
 def test_where_no_figure_shows_the_cause_it_is_unknown(facts):
-    assert "why is unknown" in check(facts).says
+    assert "the cause is unknown" in check(facts).says
 
 
 def test_threads_are_named_where_the_scheduler_lets_them_spin_only_a_little():

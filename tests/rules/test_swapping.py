@@ -16,7 +16,7 @@ def swapping(bytes_per_s: float | None) -> Facts:
 def test_memory_that_comes_back_from_swap_is_not_taken_for_cold_files():
     found = {finding.cause: finding for finding in diagnose(swapping(90e6))}
 
-    assert "comes back from swap, 90.0 MB/s" in found["swapping"].says and "keep less in memory" in found["swapping"].fix
+    assert "read back from swap (90.0 MB/s)" in found["swapping"].says and "Use less memory" in found["swapping"].fix
     assert "cold_storage" not in found
 
 

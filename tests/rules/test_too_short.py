@@ -36,7 +36,7 @@ def test_below_eight_steps_or_with_an_interval_from_not_at_all_to_highly_nothing
 def test_a_verdict_of_an_uncertain_share_gives_its_interval():
     unsure, sure = (waiting(60.0, certainty=Certainty(30, low, high)) for low, high in ((0.20, 0.56), (0.35, 0.41)))
 
-    assert "37.7 % (20 to 56 % with 95 % confidence) of the time" in verdict(diagnose(unsure), unsure)
+    assert "37.7 % (20 to 56 % with 95 % confidence) of each step" in verdict(diagnose(unsure), unsure)
     assert "with 95 % confidence" not in verdict(diagnose(sure), sure)
 
 
@@ -66,7 +66,7 @@ def test_waits_for_a_cpu_make_no_run_too_short():
     short = waiting(60.0, certainty=Certainty(394, 0.0, 0.41, 0.02, 0.31))
 
     assert diagnose(facts)[0].cause != "too_short" and "(0 to 41 % with 95 % confidence)" in verdict(diagnose(facts), facts)
-    assert "the input, waits for a CPU aside, took 2 to 31 % (95 % interval) of" in verdict(diagnose(short), short)
+    assert "the input takes 2 to 31 % (95 % interval) of the step, leaving out waits for a CPU" in verdict(diagnose(short), short)
 
 
 def test_the_interval_of_steps_that_lost_their_cpu_a_few_times_is_that_of_the_others(tmp_path):

@@ -110,7 +110,7 @@ def test_the_interval_grows_with_the_distance():
     [
         (Basis(points({1: 100}), "weak"), 2, "two numbers of ranks"),
         (Basis(points({1: 100, 2: 190}), "weak"), 9, "more than 4 times the 2"),
-        (Basis(points({1: 100, 2: 190}), "mixed"), 4, "batch of a rank"),
+        (Basis(points({1: 100, 2: 190}), "mixed"), 4, "batch per rank"),
     ],
 )
 def test_what_cannot_be_known_is_refused_with_its_reason(basis, ranks, why):
@@ -132,7 +132,7 @@ def test_the_replay_is_refused_for_strong_scaling():
     fitted, refused = fit(Basis([Point(1, 80, batch=16), Point(2, 150, batch=8)], "strong", ANATOMY, LINK))
 
     assert [law.name for law in fitted] == ["Amdahl"]
-    assert "the batch of a rank changes" in refused[0]
+    assert "constant batch per rank" in refused[0]
 
 
 def test_a_study_says_that_a_flagged_base_is_left_out():

@@ -20,7 +20,7 @@ def test_the_source_table_is_shown_with_its_flag_and_its_shape(capsys):
     assert main(["scale", "--throughput", TABLE, "--predict", "16"]) == 0
 
     said = capsys.readouterr().out
-    for figure in ("100.0 %", "105.3 % !", "86.8 %", "70.3 %", "-0.050", "predicted by Amdahl"):
+    for figure in ("100.0 %", "105.3 % !", "86.8 %", "70.3 %", "-0.050", "predicted with Amdahl"):
         assert figure in said
     assert "straight line" in said
     assert max(map(len, said.splitlines())) <= 80
@@ -100,7 +100,7 @@ def test_options_may_follow_the_run_folders(recorded):
     ended = feedline(recorded[1].parent, "scale", "n1", "n2", "n4", "--predict", "8,16")
 
     assert ended.returncode == 0, ended.stderr
-    assert "predicted by bucket replay" in " ".join(ended.stdout.split())
+    assert "predicted with bucket replay" in " ".join(ended.stdout.split())
 
 
 @pytest.mark.parametrize("words", [["n1", "n3"], ["n3", "--predict", "8"], ["n3", "--epochs", "1"]])
@@ -145,9 +145,9 @@ def test_where_samples_of_one_run_were_not_seen_steps_of_all_are_compared(record
     found = json.loads((out / "scale.json").read_text())
     assert [row["point"]["samples_per_s"] for row in found["rows"]] == pytest.approx([10, 20, 40])
     assert [row["efficiency"] for row in found["rows"]] == pytest.approx([1, 1, 1])
-    assert found["unit"] == "steps/s" and found["notes"][0].startswith("samples were not seen: steps/s are compared")
-    assert "time to accuracy needs samples" in found["notes"] and found["times"] == []
-    assert "ranks steps/s interval" in said and "No samples were recorded" in said and "time of a step" in said
+    assert found["unit"] == "steps/s" and found["notes"][0].startswith("samples were not recorded: steps/s are compared")
+    assert "time to accuracy: unknown, because samples were not recorded" in found["notes"] and found["times"] == []
+    assert "ranks steps/s interval" in said and "No samples were recorded" in said and "time per step" in said
     assert "<h2>Steps per second</h2>" in page and "1 ranks: 10.0 steps/s" in page
     assert "samples/s" not in said + page and "samples per second" not in page.lower()
 
@@ -224,14 +224,14 @@ def test_a_study_ends_with_what_it_comes_to(tmp_path, capsys):
 
     found, page = json.loads((tmp_path / "out" / "scale.json").read_text()), (tmp_path / "out" / "scale.html").read_text()
     assert found["conclusion"] == (
-        "8 ranks give 2.40 times the samples/s of 1 rank: 30.0 % of what as many ranks without any loss would give. "
-        "4 ranks are the fastest: more ranks give less."
+        "8 ranks make 2.40 times the samples/s of 1 rank: 30.0 % scaling efficiency. Use 4 ranks: more ranks are slower."
     )
     assert found["conclusion"] in " ".join(capsys.readouterr().out.split())
-    assert "<h1>8 ranks give 2.40 times the samples/s of 1 rank" in page and "4 ranks are the fastest" in page
+    assert "<h1>8 ranks make 2.40 times the samples/s of 1 rank" in page and "Use 4 ranks" in page
 
 
 def test_a_bad_baseline_is_the_conclusion(capsys):
     assert main(["scale", "--throughput", TABLE]) == 0
 
-    assert "Measure 1 rank again: 2 ranks cannot be more than 2 times as fast." in " ".join(capsys.readouterr().out.split())
+    said = "Measure 1 rank again (`feedline scale --ranks 1 -- SCRIPT`): 2 ranks cannot be 2.11 times as fast."
+    assert said in " ".join(capsys.readouterr().out.split())

@@ -169,10 +169,10 @@ def sentences(told: Any, text: str) -> Iterator[str]:
     for said in re.findall(rf"of (?:each|the) {TIME} step\b", text):
         if not printed_as(said, bar.mean):
             yield f"it speaks of a step of {said}, the mean step takes {bar.mean}"
-    for said in re.findall(rf"Input-bound, {SHARE}", text) + re.findall(rf"waits for its input {SHARE}", text):
+    for said in re.findall(rf"Input-bound: {SHARE}", text):
         if not printed_as(said, (bar.input - bar.once) / bar.mean):
             yield f"it says that {said} of the step is input, by the stages that is {bar.input / bar.mean}"
-    for stage, said in re.findall(rf"largest part of the step is (\w+) \({TIME}\)", text):
+    for stage, said in re.findall(rf"largest stage is (\w+) \({TIME}\)", text):
         if not printed_as(said, bar.stage(stage)):
             yield f"it says that {stage} takes {said}, the bar says {bar.stage(stage)}"
     for cost, part in re.findall(rf"{TIME} per step \({SHARE}\)", text):
@@ -208,7 +208,7 @@ def limits(told: Any, text: str) -> Iterator[str]:
         for said in re.findall(rf"{TIME} {what}", text):
             if not printed_as(said, part):
                 yield f"it leaves out {said} {what}, the step has {part}"
-    for said in re.findall(rf"take turns, {TIME}", text):
+    for said in re.findall(rf"then computes on it, {TIME}", text):
         if not printed_as(said, bar.mean - parts["waiting for other ranks"]):
             yield f"making and computing take turns for {said} of {bar.mean}"
 
@@ -222,7 +222,7 @@ def shown(told: Any) -> str:
 ONE_THING = (
     rf"[Rr]ank (\d+) is the straggler[^:]*: {TIME} late",
     rf"[Rr]ank (\d+) is {TIME} late",
-    r"Input-(bound), ([\d.]+ %)",
+    r"Input-(bound): ([\d.]+ %)",
     rf"(late_rank|late_ranks|\w+_bound|\w+_communication|\w+_workers) costs (?:up to|about) {TIME}",
 )
 

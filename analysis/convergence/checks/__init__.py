@@ -1,4 +1,4 @@
-"""Correctness first: what is wrong with how a training is set up, before anybody prices its batch. One small function a mistake."""
+"""Correctness first: what is wrong with how a training is set up, before its batch size is judged. One small function per mistake."""
 
 from collections.abc import Callable
 
@@ -43,5 +43,5 @@ def run_checks(recorded: Recorded) -> list[Finding]:
 
 
 def stops(finding: Finding) -> bool:
-    """Whether nothing else should be advised before this is mended."""
+    """Whether nothing else should be advised before this is fixed."""
     return finding.cause in STOPS and finding.severity is not Severity.INFO

@@ -19,24 +19,19 @@ def whole_data(recorded: Recorded) -> Finding | None:
             continue
         ratio = ratio_of(recorded)
         apart = len(ratio) >= FEWEST and float(np.abs(ratio - 1).max()) > SAME
-        order = (
-            "in an order of its own, so that its gradients are good, but an epoch"
-            if apart
-            else "and nothing shows that it is in an order of its own; an epoch"
-        )
+        order = "in different orders" if apart else "perhaps in the same order"
         return Finding(
             "whole_data_on_every_rank",
             Severity.INFO if apart else Severity.HIGH,
-            says=f"each of {recorded.ranks} ranks draws all {count(of)} samples of its data set in an epoch "
-            f"({sampler.get('kind')}), {order} "
-            f"of all ranks is {recorded.ranks} epochs, and schedules in epochs are as much too long. "
-            "It is right where the program gave each rank a part of its own",
+            says=f"each of the {recorded.ranks} ranks draws all {count(of)} samples of its data set per epoch ({sampler.get('kind')}), "
+            f"{order}: one epoch trains on {recorded.ranks} times the data, and schedules that count epochs run {recorded.ranks} times too "
+            "long. Ignore this if the program gives each rank its own part of the data",
             evidence=[
-                Evidence("epoch_samples_of_rank", "samples drawn by a rank in an epoch", drawn, "samples"),
-                Evidence("dataset_samples", "in its data set", of, "samples"),
+                Evidence("epoch_samples_of_rank", "samples that a rank draws per epoch", drawn, "samples"),
+                Evidence("dataset_samples", "samples in its data set", of, "samples"),
             ],
-            fix="DataLoader(..., sampler=DistributedSampler(dataset)), and sampler.set_epoch(epoch) each epoch",
-            disproof="data sets of the ranks that have no sample in common",
+            fix="use DataLoader(..., sampler=DistributedSampler(dataset)) and call sampler.set_epoch(epoch) before each epoch",
+            disproof="print a few indices of each rank's data set; if no sample is on two ranks, this finding is wrong",
         )
     return None
 
@@ -50,10 +45,10 @@ def missing_set_epoch(recorded: Recorded) -> Finding | None:
         return Finding(
             "missing_set_epoch",
             Severity.LOW,
-            says=f"{sampler.get('kind')} was gone through {count(epochs)} times in one and the same order: set_epoch was not called, "
-            "so every batch holds the same samples in every epoch",
-            evidence=[Evidence("epochs", "epochs", epochs, "epochs"), Evidence("orders", "orders", 1, "orders")],
-            fix="sampler.set_epoch(epoch) before each epoch's loop",
-            disproof="indices that differ between two epochs",
+            says=f"{sampler.get('kind')} repeated the same order for {count(epochs)} epochs: set_epoch() was not called, so batches hold "
+            "the same samples in every epoch",
+            evidence=[Evidence("epochs", "epochs", epochs, "epochs"), Evidence("orders", "different orders", 1, "orders")],
+            fix="call sampler.set_epoch(epoch) before each epoch",
+            disproof="print the indices of two epochs; if they differ, this finding is wrong",
         )
     return None

@@ -19,21 +19,22 @@ def same_data(recorded: Recorded) -> Finding | None:
         return None
     assert recorded.norms is not None
     micro = recorded.norms.how == "accumulation"
-    who = "the micro-batches of an update hold" if micro else f"all {recorded.norms.parts} ranks train on"
+    ranks = "both ranks" if recorded.norms.parts == 2 else f"all {recorded.norms.parts} ranks"
+    who = "the micro-batches of an update hold" if micro else f"{ranks} train on"
     return Finding(
         "same_data",
         Severity.HIGH,
-        says=f"{who} the same samples: |g_part|^2 / |g_mean|^2 is 1.000 in all {count(len(ratio))} updates, and distinct samples make it "
-        "larger. What was meant as a larger batch is the small one, made several times",
+        says=f"{who} the same samples: |g_part|^2 / |g_mean|^2 is 1.000 in all {count(len(ratio))} updates, and would be larger with "
+        "different samples. The larger batch only repeats the small one",
         evidence=[
             Evidence("part_over_mean", "|g_part|^2 / |g_mean|^2, median", float(np.median(ratio)), "1"),
-            Evidence("largest_distance", "its largest distance from 1", float(np.abs(ratio - 1).max()), "1"),
+            Evidence("largest_distance", "largest deviation from 1", float(np.abs(ratio - 1).max()), "1"),
             Evidence("updates", "updates", len(ratio), "updates"),
         ],
         fix="draw a new micro-batch for each backward"
         if micro
-        else "give each rank its own samples: DataLoader(..., sampler=DistributedSampler(dataset)), and set_epoch each epoch",
-        disproof="indices of the ranks' samples that differ within an update",
+        else "give each rank its own samples: DataLoader(..., sampler=DistributedSampler(dataset)), sampler.set_epoch(epoch) each epoch",
+        disproof="print the sample indices of each part of one update; if they differ, this finding is wrong",
     )
 
 
@@ -42,7 +43,7 @@ def sum_not_mean(recorded: Recorded) -> Finding | None:
     ratio = ratio_of(recorded)
     norms = recorded.norms
     if norms is None or norms.how == "accumulation" or len(ratio) < FEWEST or norms.parts < 2:
-        return None  # of micro-batches nobody knows whether the program divides their losses
+        return None  # whether the program divides the losses of micro-batches is unknown
     kept = usable(recorded)
     longer = float(norms.big_sq[kept].mean() / norms.small_sq[kept].mean())
     # a sum of parts with gradients all noise is as many times as long (squared) as there are parts, one without noise that times more;
@@ -52,10 +53,9 @@ def sum_not_mean(recorded: Recorded) -> Finding | None:
     return Finding(
         "sum_not_mean",
         Severity.HIGH,
-        says=f"gradients are added up over {norms.parts} ranks, not averaged: "
-        f"|g_whole|^2 is {number(longer)} times |g_part|^2, and a mean is never longer than its parts. The rate is {norms.parts} times "
-        "what it says",
+        says=f"gradients are summed over the {norms.parts} ranks, not averaged: |g_whole|^2 is {number(longer)} times |g_part|^2, and "
+        f"a mean is never longer than its parts. The effective learning rate is {norms.parts} times the one that is set",
         evidence=[Evidence("whole_over_part", "|g_whole|^2 / |g_part|^2", longer, "1"), Evidence("parts", "parts", norms.parts, "parts")],
-        fix=f"divide by {norms.parts}: ReduceOp.AVG, or grad.div_(world_size), or divide the rate by it and say so",
-        disproof="a loss that is meant as a sum over the samples, with a rate made for that",
+        fix=f"average instead: ReduceOp.AVG or grad.div_(world_size); or divide the learning rate by {norms.parts} and document it",
+        disproof="if the loss is a sum over samples by design and the learning rate is tuned for it, this finding is wrong",
     )

@@ -9,8 +9,6 @@ from feedline.analysis.quantities import count, share
 SKIPPED = 0.05
 FEWEST_SKIPPED = 5  # a GradScaler begins too high and skips a few updates in any healthy run
 
-#: Causes that make every other figure say something about the mistake instead of the training.
-
 
 def not_finite(recorded: Recorded) -> Finding | None:
     """The loss was NaN or infinite."""
@@ -21,10 +19,10 @@ def not_finite(recorded: Recorded) -> Finding | None:
     return Finding(
         "not_finite",
         Severity.HIGH,
-        says=f"the loss was NaN or infinite {count(len(bad))} times, at first after {count(int(curve.updates[bad[0]]))} updates",
-        evidence=[Evidence("not_finite", "values that are not finite", len(bad), "values"), _last_finite(curve, int(bad[0]))],
-        fix="warm the rate up, clip gradients, and look for log(0), division by 0 and float16 overflow at that update",
-        disproof="a batch whose own loss is not finite at a fresh model: then it is the data",
+        says=f"the loss was NaN or infinite {count(len(bad))} times, first after {count(int(curve.updates[bad[0]]))} updates",
+        evidence=[Evidence("not_finite", "NaN or infinite values", len(bad), "values"), _last_finite(curve, int(bad[0]))],
+        fix="warm up the learning rate, clip gradients, and look for log(0), division by 0 and float16 overflow at that update",
+        disproof="run that batch through the untrained model; if its loss is not finite either, the data is the cause",
     )
 
 
@@ -43,9 +41,8 @@ def skipped_steps(recorded: Recorded) -> Finding | None:
     return Finding(
         "skipped_steps",
         Severity.of(skipped / tried),
-        says=f"the gradient scaler skipped {count(skipped)} of {count(tried)} updates ({share(skipped / tried)}), "
-        "because gradients overflowed",
+        says=f"GradScaler skipped {count(skipped)} of {count(tried)} updates ({share(skipped / tried)}) because gradients overflowed",
         evidence=[Evidence("skipped_share", "share of updates skipped", skipped / tried, SHARE)],
-        fix="bfloat16 instead of float16, clip gradients after unscale_, or warm the rate up",
-        disproof="skipped updates that all lie in the first hundred",
+        fix="use bfloat16 instead of float16, clip gradients after unscale_(), or warm up the learning rate",
+        disproof="log scaler.get_scale(); if it only falls in the first hundred updates, this finding is wrong",
     )

@@ -26,11 +26,11 @@ def layerwise_without_decay(recorded: Recorded) -> Finding | None:
         return Finding(
             "layerwise_without_decay",
             Severity.LOW,
-            says=f"{kind} of {module} runs with weight decay 0 on {len(bare)} of {len(groups)} groups that hold matrices: "
-            f"several libraries leave out the trust ratio then, and it is {plain} under another name",
+            says=f"{kind} of {module} has weight decay 0 in {len(bare)} of {len(groups)} parameter groups with matrices: several libraries "
+            f"then skip the trust ratio, which turns it into plain {plain}",
             evidence=[Evidence("groups_without_decay", "groups without weight decay", len(bare), "groups")],
-            fix="give it a weight decay, however small, or always_adapt=True where the library has it; feedline's adapts either way",
-            disproof="layers whose update divided by their weight's norm is the same",
+            fix="set a weight decay, however small, or always_adapt=True if the library has it; feedline's version always adapts",
+            disproof="compare |update| / |weight| of two layers; if it is the same, the trust ratio is applied and this finding is wrong",
         )
     return None
 
@@ -45,10 +45,10 @@ def rate_outside_momentum(recorded: Recorded) -> Finding | None:
         return Finding(
             "rate_outside_momentum",
             Severity.INFO,
-            says=f"{optimizer.get('kind')} multiplies the rate outside its momentum, and the paper (You and others, arXiv:1708.03888) "
-            "inside: while the rate rises, old gradients are taken at the new rate",
-            fix="feedline.convergence.fixes.lars.Lars, or a longer warm-up",
-            disproof="a constant rate, at which both are the same",
+            says=f"{optimizer.get('kind')} applies the learning rate outside its momentum, the paper (You et al., arXiv:1708.03888) "
+            "inside: while the learning rate rises, old gradients count with the new one",
+            fix="use feedline.convergence.fixes.lars.Lars, or a longer warm-up",
+            disproof="if the learning rate is constant, both are the same and this finding does not matter",
         )
     return None
 
@@ -60,16 +60,16 @@ def sync_batch_norm(recorded: Recorded) -> Finding | None:
     wanted = "ghost_bn" in recorded.fixes
     if not synced or recorded.ranks < 2 or not (wanted or part >= GHOST):
         return None
-    why = "while ghost_bn asks for those of small groups" if wanted else f"although each rank has {number(part)} samples of its own"
+    why = "but ghost_bn needs those of small groups" if wanted else f"although each rank has {number(part)} samples of its own"
     return Finding(
         "sync_batch_norm",
         Severity.LOW if wanted else Severity.INFO,
-        says=f"{synced} SyncBatchNorm layers take their statistics over all {recorded.ranks} ranks, {why}: the noise of small groups, "
-        "which regularises, is gone, each layer waits for all ranks, and the ranks' gradients are not independent",
+        says=f"{synced} SyncBatchNorm layers compute their statistics over all {recorded.ranks} ranks, {why}: this removes the "
+        "regularising noise of small groups, makes each layer wait for all ranks, and makes the ranks' gradients dependent",
         evidence=[
             Evidence("sync_batchnorm_layers", "SyncBatchNorm layers", synced, "layers"),
-            Evidence("samples_of_rank", "samples of a rank in an update", part, "samples"),
+            Evidence("samples_of_rank", "samples per rank and update", part, "samples"),
         ],
-        fix="leave out convert_sync_batchnorm: BatchNorm over a rank's own samples is ghost batch norm already",
-        disproof="a validation loss that is worse without it at equal samples",
+        fix="remove convert_sync_batchnorm: BatchNorm over a rank's own samples already is ghost batch norm",
+        disproof="train without it over as many samples; if the validation loss is worse, this finding is wrong",
     )

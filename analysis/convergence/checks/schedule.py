@@ -28,17 +28,20 @@ def schedule_in_steps(recorded: Recorded) -> Finding | None:
             continue
         times = horizon / steps
         what = (
-            f"ended {number(1 / times)} times too early: it was told {count(horizon)} steps"
+            f"ended {number(1 / times)} times too early: it is set to {count(horizon)} steps"
             if over
-            else f"never came to its end: it was told {count(horizon)} steps"
+            else f"did not reach its end: it is set to {count(horizon)} steps"
         )
         return Finding(
             "schedule_in_steps",
             Severity.HIGH,
-            says=f"{kind} {what}, and the training made {count(steps)}. A schedule in steps does not know that the batch has changed",
-            evidence=[Evidence("schedule_steps", "steps it was told", horizon, "steps"), Evidence("steps", "steps made", steps, "steps")],
-            fix=f"count in samples or epochs: {kind} over len(loader) * epochs steps, here {count(steps)}",
-            disproof="a training that was meant to stop before its schedule does",
+            says=f"{kind} {what}, but the training made {count(steps)}. A schedule that counts steps does not follow the batch size",
+            evidence=[
+                Evidence("schedule_steps", "steps of the schedule", horizon, "steps"),
+                Evidence("steps", "steps of the training", steps, "steps"),
+            ],
+            fix=f"derive the length from the data: {kind} over len(loader) * epochs steps, here {count(steps)}",
+            disproof="if the training was meant to stop before its schedule ends, this finding is wrong",
         )
     return None
 
@@ -55,12 +58,12 @@ def rate_at_top(recorded: Recorded) -> Finding | None:
     return Finding(
         "rate_at_top",
         Severity.INFO,
-        says=f"the training ended at {share(values[-1] / values.max())} of its highest rate, although {', '.join(kinds)} is there to "
-        "take it down: the loss still has the noise of a high rate in it",
+        says=f"the training ended at {share(values[-1] / values.max())} of its highest learning rate, although {', '.join(kinds)} should "
+        "have lowered it: the final loss still contains the noise of a high learning rate",
         evidence=[
-            Evidence("last_rate", "last rate", float(values[-1]), "1"),
-            Evidence("highest_rate", "highest rate", float(values.max()), "1"),
+            Evidence("last_rate", "last learning rate", float(values[-1]), "1"),
+            Evidence("highest_rate", "highest learning rate", float(values.max()), "1"),
         ],
-        fix="call scheduler.step() as often as the schedule counts, or shorten it to the training",
-        disproof="a loss that does not fall when the rate goes down for the last tenth",
+        fix="call scheduler.step() once per step that the schedule counts, or set the schedule to the length of the training",
+        disproof="lower the learning rate over the last tenth; if the loss does not fall, this finding is wrong",
     )

@@ -41,7 +41,7 @@ def batch_efficiency(noise: NoiseOverTraining, batch: float) -> Markup | None:
     parts += [stretched(WIDTH, HEIGHT, tag("path", class_="line", d=_path(spent)))]
     parts += log_columns(left, right, HEIGHT, thousands, "batch, samples of all ranks together", 6)
     parts += [*_own(x(batch), batch), *_points(noise, batch, left, right, x, upward)]
-    label = "Samples and updates over the fewest possible by batch. Left and right arrow keys read out batches."
+    label = "Samples and updates needed, over the minimum, by batch. Left and right arrow keys read out batches."
     return tag("svg", *parts, width="100%", height=HEIGHT + AXIS, role="img", tabindex=0, class_="marks", aria_label=label)
 
 
@@ -77,6 +77,6 @@ def _tip(noise: NoiseOverTraining, size: float, mine: bool) -> str:
     between = f" ({number(ends[0])} to {number(ends[1])})" if len(ends) == 2 else ""
     who = "this run's batch of" if mine else "a batch of"
     return (
-        f"{who} {count(size)}: {number(samples_factor(size, critical))} times the fewest samples{between}, "
-        f"{number(updates_factor(size, critical))} times the fewest updates"
+        f"{who} {count(size)}: {number(samples_factor(size, critical))} times the minimum samples{between}, "
+        f"{number(updates_factor(size, critical))} times the minimum updates"
     )

@@ -60,7 +60,7 @@ def roofline_figure(made: Roofline) -> Markup | None:
     place = {index: label for label, (_, index) in zip(labels, ends, strict=True)}
     roofs = [_roof(frame, made, index, place[index]) for index in range(len(made.roofs))]
     parts = [*log_rows(frame.bottom, frame.top, frame.height, count), *_flop_axis(frame), *roofs, _run(frame, made, run)]
-    label = "Roofline of the run. Left and right arrow keys read out the roofs, the lowest first, then the run."
+    label = "Roofline of the run. Left and right arrow keys read out the limits, the lowest first, then the run."
     height = round(frame.height) + AXIS
     return tag("svg", *parts, width="100%", height=height, role="img", tabindex=0, class_="marks", aria_label=label)
 
@@ -91,7 +91,7 @@ def _roof(frame: Frame, made: Roofline, index: int, label: float) -> Markup:
         reaches = max(rate_flops / frame.top, frame.left)
         begin, left = frame.y(rate_flops / reaches), frame.x(reaches)
     ends = {"x1": percent(left), "y1": begin, "x2": "100%", "y2": end}
-    mark = {"nearest": "nearest roof", "next": "next roof"}.get(role(made, roof))
+    mark = {"nearest": "binding limit", "next": "next limit"}.get(role(made, roof))
     tip = f"{index + 1} {roof.name}: {number(roof.samples_per_s)} samples/s{f', the {mark}' if mark else ''}. {roof.says}; {roof.source}"
     beside = tag(
         "svg",

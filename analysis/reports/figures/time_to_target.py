@@ -36,7 +36,7 @@ def time_to_target(rows: Sequence[TimeToTarget]) -> Markup | None:
     parts = [*_rows(upward), stretched(WIDTH, HEIGHT, tag("path", class_="interval", d=_path(band) + "z"))]
     parts += [stretched(WIDTH, HEIGHT, tag("path", class_="line", d=_path(line))), base_line(HEIGHT), *_workers(known, places)]
     parts += [_point(row, place, upward) for row, place in zip(known, places, strict=True)]
-    label = "Time to the target by number of workers. Left and right arrow keys read out the points."
+    label = "Time to the target by number of ranks. Left and right arrow keys read out the points."
     return tag("svg", *parts, width="100%", height=HEIGHT + AXIS, role="img", tabindex=0, class_="marks", aria_label=label)
 
 
@@ -55,12 +55,13 @@ def _point(row: TimeToTarget, x: float, upward: Upward) -> Markup:
     dot = tag("circle", class_="dot" if measured else "ring", cx=percent(x), cy=y, r=4 if measured else 5)
     hit = tag("circle", class_="hit", cx=percent(x), cy=y, r=12)
     between = "" if row.low_s is None or row.high_s is None else f" ({seconds(row.low_s)} to {seconds(row.high_s)})"
-    tip = f"{count(row.workers)} workers, batch {count(row.batch)}: {seconds(row.time_s)}{between}; time of a step: {row.source}"
+    ranks = f"{count(row.workers)} rank{'s' * (row.workers != 1)}"
+    tip = f"{ranks}, batch {count(row.batch)}: {seconds(row.time_s)}{between}; step time: {row.source}"
     return tag("g", bar, dot, hit, class_="point", data_tip=tip)
 
 
 def _workers(known: Sequence[TimeToTarget], places: Sequence[float]) -> list[Markup]:
-    marks, last = [tag("text", "workers", class_="tick x", x="50%", y=HEIGHT + 32)], -1.0
+    marks, last = [tag("text", "ranks", class_="tick x", x="50%", y=HEIGHT + 32)], -1.0
     for row, x in zip(known, places, strict=True):
         if x - last >= 1 / MOST_LABELS:
             marks.append(tag("text", count(row.workers), class_="tick x", x=percent(x), y=HEIGHT + 16))

@@ -23,20 +23,20 @@ SHOWN = 3  # kinds of collective in a sentence
 
 #: What a program can change by itself: no other machine, and not the late rank's finding.
 ADVICE: dict[QuestionId, str] = {
-    "half_gradients": "send gradients as bf16 (ddp_comm_hooks.default_hooks.bf16_compress_hook)",
-    "accumulation": "sum the gradients of several batches before they are sent (no_sync)",
-    "bucket_size": "change the size of the buckets (bucket_cap_mb)",
+    "half_gradients": "Send gradients as bf16 (ddp_comm_hooks.default_hooks.bf16_compress_hook).",
+    "accumulation": "Accumulate the gradients of several batches before sending them (no_sync).",
+    "bucket_size": "Change the bucket size (bucket_cap_mb): ",
 }
-GRADIENTS = "use larger batches per rank, gradients in bf16, fewer updates (no_sync), other buckets (bucket_cap_mb), or a faster link"
-PARAMETERS = "use larger batches per rank, parameters in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)), or a faster link"
+GRADIENTS = "Use larger batches per rank, gradients in bf16, fewer updates (no_sync), other buckets (bucket_cap_mb), or a faster link."
+PARAMETERS = "Use larger batches per rank, parameters in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)), or a faster link."
 #: By the operation and the phase that take most; of traces, the phase is unknown. FSDP2 gathers parameters.
 FIXES = {
     **dict.fromkeys([(name, phase) for name in ("all_reduce", "reduce_scatter") for phase in ("backward", "")], GRADIENTS),
     **dict.fromkeys([("all_gather", "forward"), ("all_gather", "")], PARAMETERS),
-    ("all_gather", "backward"): "keep the parameters between forward and backward if memory allows (fully_shard(..., "
-    "reshard_after_forward=False)), or gather them in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16))",
+    ("all_gather", "backward"): "Keep the parameters between forward and backward if memory allows (fully_shard(..., "
+    "reshard_after_forward=False)), or gather them in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)).",
 }
-ANY = "use larger batches per rank, messages of a smaller dtype, or a faster link"
+ANY = "Use larger batches per rank, a smaller dtype for messages, or a faster link."
 ALONE = "Train each rank alone, without collectives. If the step takes as long, this finding is wrong."
 
 
@@ -49,8 +49,8 @@ def check(facts: RankFacts) -> Finding | None:
     return Finding(
         CAUSE,
         Severity.of(exposed.share),
-        says=f"{_moved(exposed)} {seconds(exposed.s)} ({share(exposed.share)} of {facts.whole}) that is not hidden behind {exposed.beyond}{exposed.where}"
-        f"{_by_kind(exposed.kinds)}{_hidden(exposed)}{exposed.caveat}{_network(facts)}",
+        says=f"{_moved(exposed)} {seconds(exposed.s)} ({share(exposed.share)} of {facts.whole}) not hidden behind {exposed.beyond}"
+        f"{exposed.where}{_by_kind(exposed.kinds)}{_hidden(exposed)}{exposed.caveat}{_network(facts)}",
         evidence=exposed.evidence,
         fix=exposed.separate or _fix(best, exposed.kinds),
         disproof=ALONE,
@@ -66,11 +66,11 @@ def slow(facts: RankFacts) -> Finding | None:
     return Finding(
         SLOW,
         Severity.of(exposed.share),
-        says=f"the network moves less than it should: {comm.network}; "
-        f"{seconds(exposed.s)} of each step is not hidden behind {exposed.beyond}",
+        says=f"the network is slower than it should be: {comm.network}; "
+        f"transfer takes {seconds(exposed.s)} per step not hidden behind {exposed.beyond}",
         evidence=exposed.evidence,
-        fix="check which transport and interface NCCL chose (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of "
-        "NVLink), and look for other traffic on the link",
+        fix="Check which transport and interface NCCL chose (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of "
+        "NVLink), and look for other traffic on the link.",
         disproof="Run `feedline probe --parts all_reduce` between the same hosts. If it is no faster, this finding is wrong.",
         cost_s=exposed.s * (1 - (comm.network_share or 0.0)),
     )
@@ -104,7 +104,7 @@ def _of_gradients(kinds: Sequence[ExposedKind]) -> float:
 
 
 def _moved(exposed: Exposed) -> str:
-    return "moving gradients takes" if _of_gradients(exposed.kinds) >= ALL_OF_IT else "collectives take"
+    return "transfer of gradients takes" if _of_gradients(exposed.kinds) >= ALL_OF_IT else "collectives take"
 
 
 def _by_kind(kinds: Sequence[ExposedKind]) -> str:
@@ -133,4 +133,4 @@ def _wins(one: Prediction) -> bool:
 def _fix(best: Prediction | None, kinds: Sequence[ExposedKind]) -> str:
     if best is None:
         return FIXES.get((kinds[0].name, kinds[0].phase), ANY) if kinds else GRADIENTS
-    return f"{ADVICE[best.id]}: {best.what}" if best.id == "bucket_size" else ADVICE[best.id]
+    return f"{ADVICE[best.id]}{best.what}." if best.id == "bucket_size" else ADVICE[best.id]

@@ -14,18 +14,18 @@ SPREAD = "late_ranks"
 #: Below it the median of few steps decides more than the ranks do: a run says nothing then, and traces, which have few steps, say so.
 FEWEST_STEPS = 4
 
-DEVICE = "check that rank's device and its share of the work: clocks, temperature, other programs, longer sequences"
+DEVICE = "Check this rank's device (clocks, temperature, other programs) and its share of the work (longer sequences)."
 FIXES = {
-    "wait": "give that rank's loader what the others have: samples of the same size, as many workers, its own CPUs and disk",
-    "copy": "check that rank's link to its device (PCIe generation and width, pinned memory)",
+    "wait": "Give this rank's loader what the others have: samples of the same size, as many workers, its own CPUs and disk.",
+    "copy": "Check this rank's link to its device (PCIe generation and width) and whether it copies from pinned memory.",
     "forward": DEVICE,
     "backward": DEVICE,
     "computing": DEVICE,
-    "launching": "check that rank's host: busy CPUs, garbage collection, Python code that only this rank runs",
-    "synchronising": "check what only that rank reads back from its device: .item(), logging, checkpoints",
-    "optimizer": "check what only that rank does around its update: logging, checkpoints, evaluation",
-    "other": "check what only that rank does between its steps: logging, checkpoints, evaluation; name it with feedline.stage(...)",
-    BEFORE_TRACE: "start all ranks' traces at the same step and record more steps: what made this rank late came before its trace",
+    "launching": "Check this rank's host: busy CPUs, garbage collection, Python code that only this rank runs.",
+    "synchronising": "Check what only this rank reads back from its device: .item(), logging, checkpoints.",
+    "optimizer": "Check what only this rank does around its update: logging, checkpoints, evaluation.",
+    "other": "Check what only this rank does between its steps: logging, checkpoints, evaluation. Name it with feedline.stage(...).",
+    BEFORE_TRACE: "Start all ranks' traces at the same step and record more steps: what made this rank late came before its trace.",
 }
 VARIES = {"wait": "the loader", BEFORE_TRACE: "what came before their traces"}
 
@@ -38,15 +38,15 @@ def check(facts: RankFacts) -> Finding | None:
     told = answer(facts.comm, "rank_on_time", late.rank)
     says = f"rank {late.rank} is the straggler{f' (slow {late.part})' if late.part else ''}: {seconds(late.late_s)} late in {_often(late)}"
     others = "the other rank waits" if facts.ranks == 2 else f"the other {facts.ranks - 1} ranks wait"
-    host = "; all ranks of its host are late, and no other" if late.whole_host else ""
+    host = "; all ranks on its host are late, and no others" if late.whole_host else ""
     return _finding(
         facts,
         CAUSE,
         late.cost_s if told is None else told.gain_s,
         told,
         says=f"{says}, in which {others} {seconds(late.waited_s)} for it{_why(facts, late)}{host}{_sure(late)}",
-        fix=FIXES.get(late.phase, f"check what rank {late.rank} does in {late.phase.replace('_', ' ')}"),
-        disproof=f"Run rank {late.rank}'s process on another machine with other data. If the others wait as long, this finding is wrong.",
+        fix=FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}."),
+        disproof=f"Run rank {late.rank} on another machine with other data. If the others wait for it as long, this finding is wrong.",
         blame=Blame(late.rank, late.phase, late.part),
     )
 
@@ -67,10 +67,11 @@ def changing(facts: RankFacts) -> Finding | None:
         SPREAD,
         None if told is None else told.gain_s,
         told,
-        says=f"the slow rank changes from step to step: most often it is rank {worst.rank}, in {worst.steps} of {worst.late_steps} steps "
-        f"with a late rank; what varies most is {varies}",
-        fix="make steps alike: group samples of similar size, prefetch more batches (prefetch_factor), keep other work off these CPUs",
-        disproof="Train all ranks on the same batch in every step. If they wait as long, this finding is wrong.",
+        says=f"the slow rank changes from step to step: most often it is rank {worst.rank}, in {worst.steps} of the {worst.late_steps} "
+        f"steps with a late rank; {varies} varies most",
+        fix="Make steps more alike: group samples of similar size, prefetch more batches (prefetch_factor), keep other programs off these "
+        "CPUs.",
+        disproof="Train all ranks on the same batch. If they wait for each other as long, this finding is wrong.",
         blame=Blame(None, phase),
     )
 
@@ -108,9 +109,9 @@ def _why(facts: RankFacts, late: LateRank) -> str:
         return ""
     if late.phase == BEFORE_TRACE:
         return f"; it was already {seconds(late.excess_s)} late when its trace began"
-    what = late.part or ("waiting for its loader" if late.phase == "wait" else late.phase)
+    what = late.part or ("wait for data" if late.phase == "wait" else late.phase)
     what = f"time that no stage accounts for ({late.phase})" if late.phase == "other" else what
-    than = "on the other rank" if facts.ranks == 2 else "on the median of the others"
+    than = "on the other rank" if facts.ranks == 2 else "the median of the other ranks"
     return f"; its {what} takes {seconds(late.excess_s)} longer than {than}"
 
 
@@ -138,9 +139,9 @@ def predicted(found: Prediction | None) -> Interval:
 def _evidence(facts: RankFacts, waiting: Waiting, late: LateRank) -> list[Evidence]:
     found = [
         *waiting.evidence,
-        Evidence("late_s", f"rank {late.rank} later than the median of the others", late.late_s, "s", str(late.rank)),
+        Evidence("late_s", f"rank {late.rank} behind the median of the others", late.late_s, "s", str(late.rank)),
         Evidence("waited_for_s", f"waiting for rank {late.rank}, mean of the others", late.waited_s, "s", str(late.rank)),
-        Evidence("share_of_late_steps", "share of the late steps in which it was this rank", late.steps / late.late_steps, SHARE),
+        Evidence("share_of_late_steps", f"rank {late.rank}, share of the steps with a late rank", late.steps / late.late_steps, SHARE),
     ]
     if waiting.parts is not None:
         what = f"data transfer per step, rank {waiting.rank}"
@@ -158,8 +159,8 @@ def innocent(waiting: Waiting) -> str:
     wait_s, move_s = parts.wait_s, parts.transfer_s
     if wait_s <= move_s:
         part = share(wait_s / max(wait_s + move_s, 1e-12))
-        return f"Of the {seconds(wait_s + move_s)} per step in collectives of rank {waiting.rank}, {part} is waiting"
+        return f"Of the {seconds(wait_s + move_s)} per step that rank {waiting.rank} spends in collectives, {part} is waiting"
     return (
-        f"The network is not the cause: only {seconds(move_s)} of the {seconds(wait_s + move_s)} per step in collectives of rank "
-        f"{waiting.rank} are data transfer"
+        f"The network is not the cause: only {seconds(move_s)} of the {seconds(wait_s + move_s)} per step that rank {waiting.rank} "
+        "spends in collectives is data transfer"
     )

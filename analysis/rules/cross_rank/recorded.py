@@ -32,26 +32,26 @@ def _exposed(facts: Facts, comm: Communication) -> Exposed | None:
         beyond="backward",
         kinds=comm.exposed.get(str(rank), []) if separated else [],
         hidden_share=hidden_s / (hidden_s + exposed_s) if hidden_s + exposed_s else None,
-        where=f" on rank {rank}, which has least of it" if len(parts) > 1 and separated else "",
+        where=f" on rank {rank}, the rank with the least of it" if len(parts) > 1 and separated else "",
         caveat="" if separated else f"; {comm.network}",
         separate=""
         if separated
-        else "record all ranks in one run, on one clock: the notes say which are missing, or why their clocks cannot be compared",
+        else "Record all ranks in one run, with comparable clocks: the notes say which rank is missing, or what is wrong with its clock.",
         evidence=_evidence(comm, exposed_s, step_s)
         if separated
-        else [Evidence("exposed_collectives_s", "in collectives beyond backward, per step", exposed_s, "s")],
+        else [Evidence("exposed_collectives_s", "exposed collectives per step", exposed_s, "s")],
     )
 
 
 def _evidence(comm: Communication, exposed_s: float, step_s: float) -> list[Evidence]:
     found = [
-        Evidence("exposed_transfer_s", "transfer beyond backward, per step", exposed_s, "s"),
+        Evidence("exposed_transfer_s", "exposed transfer per step", exposed_s, "s"),
         Evidence("share_of_step", "share of the step", exposed_s / step_s, SHARE),
     ]
     moved = next((kind for kind in comm.collectives if kind.busbw_gbps), None)
     if moved and moved.busbw_gbps:
-        what = f"bus bandwidth of {moved.name} of {moved.bytes:,} B over {moved.n} ranks"
+        what = f"bus bandwidth, {moved.name} of {moved.bytes:,} B over {moved.n} ranks"
         found.append(Evidence("bus_bytes_per_s", what, moved.busbw_gbps * 1e9, "B/s", moved.name))
     if comm.network_share is not None:
-        found.append(Evidence("share_of_ceiling", "share of the ceiling", comm.network_share, SHARE))
+        found.append(Evidence("share_of_ceiling", "bandwidth, share of its ceiling", comm.network_share, SHARE))
     return found

@@ -1,4 +1,4 @@
-"""What is advised, in the terminal: 80 columns, the evidence under each sentence."""
+"""What is advised, in the terminal: 80 columns, the evidence under each sentence, and at the end what to do first."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from feedline.analysis.convergence import curves, price
+from feedline.analysis.convergence import curves
 from feedline.analysis.convergence.advise import Advice, Advised
 from feedline.analysis.convergence.classify import HEALTHY, TRAIN, WORDS, Verdict
 from feedline.analysis.convergence.model import TimeToTarget
@@ -17,6 +17,7 @@ from feedline.analysis.finding import Finding
 from feedline.analysis.quantities import BLANK, count, number, seconds
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import SEVERITY_COLORS, columns, plain
+from feedline.analysis.text.batch import DOUBT
 from feedline.profiler.printable import printable_in
 
 WIDTH = 80
@@ -41,23 +42,28 @@ def show(runs: Sequence[Recorded], found: Advised, to: ToTarget | None, console:
 def _parts(runs: Sequence[Recorded], found: Advised, to: ToTarget | None) -> Iterator[RenderableType]:
     yield _runs(runs)
     wrong = [part for name, one in found.findings for part in _finding(len(runs) > 1, name, one)]
-    yield from _section("Correctness", wrong or [plain("no mistake found")])
+    yield from _section("Set-up", wrong or [plain("no mistake found")])
+    if not found.stopped:
+        yield from _section("Diagnosis", [_verdict(one) for one in found.verdicts])
+        yield from _section("Batch size", list(_price(found)))
+        yield from _section("To try, cheapest first", [part for n, one in enumerate(found.advice, 1) for part in _advice(n, one)])
+        if to is not None:
+            yield from _section(f"Time to {to.name} = {number(to.value)}, from {to.run}", list(_target(to)))
+        if found.needs:
+            yield from _section("Record for a better answer", [_item(need) for need in found.needs])
+    yield Text()
+    yield from (plain(line, "bold") for line in conclusion(found))
+
+
+def conclusion(found: Advised) -> list[str]:
+    """What to do first and what it would give, then the line that tries it, if there is one."""
     if found.stopped:
-        yield plain("Mend this first: until then every other figure is about the mistake, and nothing else is advised.", "bold")
-        return
-    yield from _section("Kind of loss", [_verdict(one) for one in found.verdicts])
-    yield from _section("The batch", list(_price(found)))
-    yield from _section("To try, the cheapest first", [part for n, one in enumerate(found.advice, 1) for part in _advice(n, one)])
+        return ["Fix this first; until then all other numbers reflect the misconfiguration, and nothing else is advised."]
     if not found.advice:
-        yield plain("nothing: the batch costs no more than it should" if _all_well(found) else "nothing, from what was recorded")
-    if to is not None:
-        yield from _section(f"Time to {to.name} = {number(to.value)}, from {to.run}", list(_target(to)))
-    if found.needs:
-        yield from _section("To tell more", [_item(need) for need in found.needs])
-
-
-def _all_well(found: Advised) -> bool:
-    return all(one.kind == HEALTHY for one in found.verdicts)
+        healthy = all(one.kind == HEALTHY for one in found.verdicts)
+        return ["No change needed: the batch size is not too large." if healthy else "No advice possible from what was recorded."]
+    first = found.advice[0]
+    return [f"Try first: {first.what}. Expected gain: {first.gain}.", *([first.verify] if first.verify else [])]
 
 
 def _section(title: str, parts: Iterable[RenderableType]) -> Iterator[RenderableType]:
@@ -84,7 +90,7 @@ def _finding(several: bool, name: str, finding: Finding) -> Iterator[RenderableT
     head = Text.assemble((f"{finding.severity.value} ", SEVERITY_COLORS[finding.severity.value]), (f"{finding.cause} ", "bold"))
     yield Text.assemble(head, plain(f"{name}: " if several else ""), plain(finding.says))
     yield _under("fix", finding.fix)
-    yield _under("would disprove it", finding.disproof)
+    yield _under("how to check", finding.disproof)
 
 
 def _under(label: str, text: str) -> Padding:
@@ -92,7 +98,7 @@ def _under(label: str, text: str) -> Padding:
 
 
 def _verdict(verdict: Verdict) -> Text:
-    who = f"{verdict.run} against {verdict.reference}" if verdict.reference else verdict.run
+    who = f"{verdict.run} compared with {verdict.reference}" if verdict.reference else verdict.run
     maybe = "suspected " if verdict.suspected else ""
     return Text.assemble(plain(f"{who}: "), (maybe, "yellow"), plain(WORDS[verdict.kind], "bold"), plain(f". {_capital(verdict.says)}."))
 
@@ -103,11 +109,11 @@ def _capital(text: str) -> str:
 
 def _price(found: Advised) -> Iterator[Text]:
     if found.price is None:
-        yield plain("the number of samples per update is unknown")
+        yield plain("unknown: samples per update were not recorded")
         return
     yield plain(f"{_capital(found.price.says)}.")
     if found.noise.value is not None or found.noise.low is not None:
-        yield plain(f"{price.DOUBT}.", "dim")
+        yield plain(f"{DOUBT}.", "dim")
 
 
 def _advice(n: int, advice: Advice) -> Iterator[RenderableType]:
@@ -116,7 +122,7 @@ def _advice(n: int, advice: Advice) -> Iterator[RenderableType]:
         yield _under("fix", f"--fix {advice.fix}")
     yield _under("why", advice.why)
     yield _under("expected gain", advice.gain)
-    yield _under("must beat", advice.control)
+    yield _under("control", advice.control)
     if advice.verify:
         yield _under("verify", advice.verify)
 
@@ -132,7 +138,7 @@ def _target(to: ToTarget) -> Iterator[RenderableType]:
             band = f"{seconds(row.low_s)} {BLANK} {seconds(row.high_s)}" if row.low_s is not None and row.high_s is not None else BLANK
             made.add_row(str(row.workers), count(row.batch), *cells, band, faster)
         yield made
-    for why in dict.fromkeys(f"{count(row.workers)} ranks: {row.why}" for row in to.rows if row.why):
+    for why in dict.fromkeys(f"{count(row.workers)} rank{'s' * (row.workers != 1)}: {row.why}" for row in to.rows if row.why):
         yield _item(why)
 
 

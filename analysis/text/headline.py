@@ -38,13 +38,13 @@ def how(state: str, exit_code: int | None, ended_by: str = "") -> str:
 
 def _ended(run: RunInfo, steps: int, who: str) -> str:
     if run.state == "live":
-        return "The training is still running; the figures are those up to now."
+        return "The training is still running; figures cover the run so far."
     if not (ended := how(run.state, run.exit_code, run.ended_by)):
         return ""
-    cut = " (out of memory, kill -9 or a segmentation fault leave no exit code)" if run.state == "cut" and not run.ended_by else ""
+    cut = " (no exit code: out of memory, kill -9 or a segmentation fault)" if run.state == "cut" and not run.ended_by else ""
     if not steps:
         return f"{who} {ended}{cut} before its first step."
-    return f"{who} {ended}{cut} after {'1 step' if steps == 1 else f'{count(steps)} steps'}; the figures end there."
+    return f"{who} {ended}{cut} after {'1 step' if steps == 1 else f'{count(steps)} steps'}; figures cover the run until then."
 
 
 def _stopped(run: RunInfo, steps: int, updates: int) -> str:
@@ -52,4 +52,4 @@ def _stopped(run: RunInfo, steps: int, updates: int) -> str:
         return ""
     why = f"the disk is full ({FULL})" if FULL in run.stopped else run.stopped
     of = f" of {count(updates)}" if updates > steps else ""
-    return f"Recording stopped after {count(steps)}{of} step{'s' * (max(steps, updates) != 1)}: {why}. The figures end there."
+    return f"Recording stopped after {count(steps)}{of} step{'s' * (max(steps, updates) != 1)}: {why}. Figures cover the run until then."

@@ -1,0 +1,45 @@
+"""The limits of a run's throughput in words: how close the run is to them, and what their figures hold and leave out."""
+
+from feedline.analysis.cpu_use import MIN_OTHERS
+from feedline.analysis.model import Report, Roof
+from feedline.analysis.quantities import count, number, seconds, share
+
+LEAST = 1e-3  # of a figure: less than its last digit
+RATE = "samples/s"
+
+
+def sentence(rate: float, nearest: Roof | None, following: Roof | None, unit: str = RATE) -> str:
+    """The binding limit and the next.
+
+    Args:
+        unit: of the rate.
+    """
+    if nearest is None:
+        return f"No limit is known above the {number(rate)} {unit} of this run."
+    here = f"{number(rate)} {unit} is {share(min(rate / nearest.samples_per_s, 1.0))} of the binding limit, {_named(nearest)}."
+    if following is None:
+        return f"{here} No other limit is known."
+    return f"{here} The next limit is {_named(following)}: {number(rate)} -> at most {number(following.samples_per_s)} {unit}."
+
+
+def _named(roof: Roof) -> str:
+    return f"{'the step itself' if roof.id == 'step' else roof.name} ({roof.says})"
+
+
+def without(parts: dict[str, float], whole_s: float) -> str:
+    """What a figure leaves out, in words: nobody takes it for the whole then."""
+    named = [f"{seconds(spent)} {what}" for what, spent in parts.items() if spent >= LEAST * whole_s > 0]
+    return f", excluding {' and '.join([', '.join(named[:-1]), named[-1]] if len(named) > 1 else named)}" if named else ""
+
+
+def cpus(cores: float, report: Report) -> str:
+    """How many there are for a rank; other programs' part is in it, for a limit is what the run could have."""
+    have = "1 CPU" if cores == 1 else f"{count(cores)} CPUs"
+    others = report.cpus.others if report.cpus else None
+    taken = f", {number(others / max(report.run.ranks, 1))} used by other programs" if others and others >= MIN_OTHERS else ""
+    return f"{have}{' per rank' if report.run.ranks > 1 else ''}{taken}"
+
+
+def workers(processes: int) -> str:
+    """``1 worker``, ``4 workers``."""
+    return "1 worker" if processes == 1 else f"{processes} workers"

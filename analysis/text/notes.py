@@ -1,0 +1,59 @@
+"""What a reader has to know to judge the figures of one rank: what is missing, what is estimated, what is left out."""
+
+from feedline.analysis.gather import Gathered
+from feedline.analysis.model import FIRST_STEPS
+from feedline.analysis.quantities import seconds
+from feedline.analysis.text.headline import how
+from feedline.profiler.events import Stage
+from feedline.profiler.message import Message
+
+
+def of_rank(rank: Gathered) -> list[str]:
+    """All notes, those of the recording first."""
+    notes = [*rank.rank.manifest.notes, *rank.rank.notes, *ending(rank)]
+    for process in [rank.main, *rank.workers]:
+        if "stopped" in process.header:
+            who = f"worker {process.header['worker']} of loader {process.header['loader']}" if process.is_worker else "the training process"
+            notes.append(f"{who} stopped recording ({process.header['stopped']}); figures cover what it recorded until then")
+    if rank.main.stride > 1:
+        notes.append(f"long run: details were kept for one window of 64 batches in every {rank.main.stride}; sums are exact")
+    if rank.rank.slice is not None and any(worker.stride > 1 for worker in rank.workers):
+        notes.append("workers dropped part of their records, so what they did in this training is estimated from the rest")
+    notes += sampled(rank)
+    if len(rank.main.of(Stage.PROFILED)):
+        notes.append("steps that torch.profiler recorded are excluded, because it slows them: see kineto.json.gz in the run folder")
+    if rank.first:
+        first = "first step is" if rank.first == 1 else f"first {rank.first} steps are"
+        said = f"the {first} excluded from the means: workers start, caches warm up{', operations are counted' if rank.first > 1 else ''}"
+        notes.append(Message(said, FIRST_STEPS))
+    if missing := missing_workers(rank):
+        notes.append(f"{missing} workers left no records: they ended before their first batch, or feedline could not attach to them")
+    return notes
+
+
+def sampled(rank: Gathered) -> list[str]:
+    """Of which steps the stages are known."""
+    estimate = rank.estimate
+    if estimate is None:
+        return []
+    known, counted = int(estimate.alike.sum()), rank.counted.number
+    note = f"stages were recorded in {known:,} of {known + counted:,} similar steps; to keep the overhead low, the others were only timed"
+    if estimate.cost_ns:
+        note += f". Recording a step in full takes {seconds(estimate.cost_ns / 1e9)} longer, which is subtracted"
+    found = estimate.sampled(rank.stages)
+    largest = max(found.share_high, key=lambda stage: found.share_high[stage])
+    between = f"{100 * found.share_low[largest]:.0f} to {100 * found.share_high[largest]:.0f} %"
+    return [f"{note}. The largest stage, {largest}, takes {between} of such a step (95 % interval)"]
+
+
+def missing_workers(rank: Gathered) -> int:
+    """Workers that loaders were to have and of which there are no records."""
+    expected = [int(about.get("num_workers") or 0) for about in rank.rank.manifest.loaders]  # type: ignore[call-overload]
+    there = {(int(str(one.header["loader"])), int(str(one.header["worker"]))) for one in rank.workers}
+    return sum(expected) - sum(loader < len(expected) and worker < expected[loader] for loader, worker in there)
+
+
+def ending(rank: Gathered) -> list[str]:
+    """How a rank ended whose process was killed, or ended by its own program."""
+    ended = how(rank.rank.manifest.state, None, rank.rank.manifest.ended_by)
+    return [f"rank {rank.rank.number} {ended}; figures cover the run until then"] if ended else []

@@ -1,0 +1,37 @@
+"""Ranks that others wait for, in words, and how far ranks can be compared."""
+
+from feedline.analysis.comm.model import Communication, LateRank
+from feedline.analysis.finding import BEFORE_TRACE
+from feedline.analysis.quantities import count, seconds
+
+#: What takes a late rank longer, where the phase's own name does not say it.
+SLOWER = {"wait": "its loader", "other": "time outside all stages", BEFORE_TRACE: "what came before its trace"}
+
+
+def slower(one: LateRank) -> str:
+    """``its loader (decode) takes 12.7 ms longer``."""
+    part = f" ({one.part})" if one.part else ""
+    return f"{SLOWER.get(one.phase, f'its {one.phase}')}{part} takes {seconds(one.excess_s)} longer"
+
+
+def late(one: LateRank) -> str:
+    """One rank that others wait for."""
+    costs = "" if one.cost_s is None else f", which costs {seconds(max(one.cost_s, 0.0))} per step"
+    times = f"in {count(one.steps)} of {count(one.all_steps)} steps"
+    return f"Rank {one.rank} is {seconds(one.late_s)} late {times}{costs}: {slower(one)}."
+
+
+def changing(comm: Communication) -> str:
+    """Another rank in each step, or too few steps to tell."""
+    most = comm.late[0]
+    if most.steps == most.late_steps:
+        steps = "one step" if most.steps == 1 else f"{most.steps} steps"
+        return f"Rank {most.rank} was {seconds(most.late_s)} late in {steps}: too few to tell whether it is always this rank."
+    of = f"{count(most.steps)} of {count(most.late_steps)} steps with a late rank"
+    return f"The slow rank changes from step to step: most often it is rank {most.rank}, in {of}."
+
+
+def clocks(how: str, bound_s: float) -> str:
+    """How well ranks can be compared."""
+    way = {"measured": "measured during the run", "collective ends": "estimated from the ends of collectives"}.get(how, how)
+    return f"Clock error between ranks: {seconds(bound_s)} ({way})."

@@ -1,0 +1,122 @@
+"""What a study of scaling comes to, in a few sentences for those who read nothing else."""
+
+from collections.abc import Iterator, Sequence
+
+from feedline.analysis.quantities import number, share
+from feedline.analysis.scaling.efficiency import Point, Row
+from feedline.analysis.scaling.predict import Prediction
+
+SAME = 0.03  # throughputs that differ by less are alike, where no error of the measurement is known
+WORTH = 0.5  # marginal efficiency below which most of an added rank is lost
+#: Shape of the growth of a sample's time -> what it says of the cause.
+CAUSES = {
+    "unclear": "; a straight line and the curve of a ring all-reduce fit equally well, so the cause is unclear",
+    "linear": ", in a straight line: the cause is something that all ranks share (CPUs, memory, PCIe, storage of the host) or latency, "
+    "not the bandwidth of a ring all-reduce, which would level off",
+    "saturating": ", levelling off as 2(n-1)/n: the cause is the bandwidth of a ring all-reduce",
+}
+
+
+def conclude(rows: Sequence[Row], unit: str, predictions: Sequence[Prediction], late: str, contradictions: Sequence[str]) -> str:
+    """How much more the most ranks give, where the fastest is, what stands in the way, and what is predicted.
+
+    Args:
+        contradictions: of ``disagreement``: then nothing is predicted here.
+    """
+    return " ".join(
+        f"{one[:1].upper()}{one[1:]}." for one in (*_sentences(rows, unit, late), *_predicted(rows[-1], unit, predictions, contradictions))
+    )
+
+
+def disagreement(measured: Row, rates: dict[str, dict[int, float]]) -> list[str]:
+    """A sentence for each predicted number of ranks for which one law says more than was measured and another one less.
+
+    Args:
+        measured: the most ranks.
+        rates: law -> predicted number of ranks -> samples/s; the most trusted law first.
+    """
+    most, found = measured.point, []
+    for ranks in sorted({ranks for of in rates.values() for ranks in of if ranks > most.ranks}):
+        up = [f"{law} rises to {number(of[ranks])}" for law, of in rates.items() if of[ranks] > most.samples_per_s * (1 + SAME)]
+        down = [f"{law} falls to {number(of[ranks])}" for law, of in rates.items() if of[ranks] < most.samples_per_s * (1 - SAME)]
+        if up and down:
+            now = f"{number(most.samples_per_s)} {most.unit} with {_ranks(most.ranks)}"
+            found.append(
+                f"predictions for {_ranks(ranks)} disagree: from {now}, {', '.join(up)}, but {', '.join(down)}; "
+                "measure before relying on either"
+            )
+    return found
+
+
+def _sentences(rows: Sequence[Row], unit: str, late: str) -> Iterator[str]:
+    base = rows[0]
+    flagged = [row for row in rows if row.flagged]
+    if len(rows) < 2:
+        ranks, rate = base.point.ranks, f"{number(base.point.samples_per_s)} {unit}"
+        yield f"{_ranks(ranks)}: {rate}; to compare it, measure more with `feedline scale --ranks {ranks},{2 * ranks} -- SCRIPT`"
+    elif flagged:
+        ranks, times = base.point.ranks, flagged[0].point.samples_per_s / base.point.samples_per_s
+        yield (
+            f"measure {_ranks(ranks)} again (`feedline scale --ranks {ranks} -- SCRIPT`): "
+            f"{_ranks(flagged[0].point.ranks)} cannot be {number(times)} times as fast"
+        )
+    else:
+        yield from _gain(rows, unit)
+    if late:
+        yield late
+    if any(row.point.disturbed for row in rows):
+        yield "ranks waited for CPUs during the measurement (see Notes): repeat it on an idle machine"
+
+
+def _predicted(last: Row, unit: str, predictions: Sequence[Prediction], contradictions: Sequence[str]) -> Iterator[str]:
+    yield from contradictions[:1]
+    for one in predictions[:1] if not contradictions else ():
+        if one.samples_per_s is not None and one.low is not None and one.high is not None:
+            yield (
+                f"prediction for {_ranks(one.ranks)}: {number(one.samples_per_s)} {unit} ({number(one.low)} to {number(one.high)}), "
+                f"{number(one.samples_per_s / last.point.samples_per_s)} times the rate of {_ranks(last.point.ranks)}"
+            )
+
+
+def _gain(rows: Sequence[Row], unit: str) -> Iterator[str]:
+    base, last = rows[0], rows[-1]
+    times = last.point.samples_per_s / base.point.samples_per_s
+    yield (
+        f"{_ranks(last.point.ranks)} make {number(times)} times the {unit} of {_ranks(base.point.ranks)}: "
+        f"{share(last.efficiency)} scaling efficiency"
+    )
+    fastest = max(rows, key=lambda row: row.point.samples_per_s)
+    before = rows[-2]
+    if fastest.point.samples_per_s > last.point.samples_per_s * (1 + SAME):
+        yield f"use {_ranks(fastest.point.ranks)}: more ranks are slower"
+    elif last.marginal is not None and last.marginal < WORTH:
+        added = last.point.ranks - before.point.ranks
+        yield f"each of the {added:,} ranks added to {before.point.ranks:,} contributes {share(max(last.marginal, 0.0))} of a single rank"
+
+
+def flags(rows: Sequence[Row]) -> list[str]:
+    """Why measured points cannot be taken at their word."""
+    base = _ranks(rows[0].point.ranks)
+    return [
+        f"{_ranks(row.point.ranks)} reach {share(row.efficiency)} efficiency, so the baseline was measured too slow: measure {base} again. "
+        "Until then all efficiencies are too high, and predictions leave the baseline out"
+        for row in rows
+        if row.flagged
+    ]
+
+
+def grows(shape: str, points: Sequence[Point], growth: float) -> str:
+    """How the time of a sample grows, and what causes that.
+
+    Args:
+        shape: ``linear``, ``saturating``, ``flat``, or ``unclear``.
+    """
+    of = points[0].unit.removesuffix("s/s")
+    if shape == "flat":
+        return f"the time per {of} grows by only {share(max(growth, 0.0))}: nothing to explain"
+    between = f"from {points[0].ranks} to {points[-1].ranks} ranks"
+    return f"{between}, the time per {of} on its rank grows by {share(growth)}{CAUSES[shape]}"
+
+
+def _ranks(count: int) -> str:
+    return f"{count:,} rank{'' if count == 1 else 's'}"

@@ -1,0 +1,70 @@
+"""The line of the program that makes a DataLoader: file and line of the call, which a fix names."""
+
+import functools
+import os
+import sys
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from feedline.profiler import masks
+
+#: Their frames say nothing about the caller. Lightning's Fabric wraps ``DataLoader.__init__``.
+PASSED_THROUGH = ("torch", "torchdata", "lightning_fabric", masks.PYTHON, masks.FEEDLINE)
+
+
+class CallSites:
+    """Where each loader was made, for as long as it lives."""
+
+    def __init__(self) -> None:
+        self._of: weakref.WeakKeyDictionary[Any, dict[str, object]] = weakref.WeakKeyDictionary()
+
+    def watched(self, original: Callable[..., None]) -> Callable[..., None]:
+        """What takes the place of a loader's ``__init__``."""
+
+        @functools.wraps(original)
+        def __init__(loader: Any, *args: Any, **kwargs: Any) -> None:
+            original(loader, *args, **kwargs)
+            with suppress(Exception):  # its line stays unknown
+                self._of[loader] = self._line_to_change(loader, call_site(sys._getframe(1)))
+
+        return __init__
+
+    def of(self, loader: Any) -> dict[str, object]:
+        """As ``call_site``; empty where the loader was made before feedline could see it."""
+        try:
+            return self._of.get(loader, {})
+        except TypeError:  # a subclass that cannot be hashed
+            return {}
+
+    def _line_to_change(self, loader: Any, made: dict[str, object]) -> dict[str, object]:
+        """The program's own line, where a library rebuilds its loader: Lightning and accelerate do, with a sampler of their own."""
+        if "made_by" not in made:
+            return made
+        before = [known for other, known in self._of.items() if other.dataset is loader.dataset]
+        return before[0] if before and all(known == before[0] for known in before) else made
+
+
+def call_site(frame: Any) -> dict[str, object]:
+    """Which line of the program led to a call.
+
+    Args:
+        frame: of the caller.
+
+    Returns:
+        ``made_at``: ``train.py:31``; left out where the file's name has to be masked. ``made_by``: the installed library that the line
+        calls, such as ``transformers``; left out where it makes the call itself.
+    """
+    found: dict[str, object] = {}
+    while frame is not None:
+        file = frame.f_code.co_filename
+        library = masks.library(file)
+        if not library:
+            path = masks.path(file)
+            named = not os.path.basename(path).startswith(masks.MASK)
+            return {"made_at": f"{path}:{frame.f_lineno}", **found} if named else found
+        if library not in PASSED_THROUGH:
+            found["made_by"] = library
+        frame = frame.f_back
+    return found

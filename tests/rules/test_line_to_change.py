@@ -1,0 +1,31 @@
+"""A fix that is arguments of the DataLoader is the line to change, as far as the recorder saw it."""
+
+import pytest
+from rules.made_up import without_workers
+
+from feedline.analysis.rules.handover import call, change
+
+
+@pytest.mark.parametrize(
+    ("settings", "comment"),
+    [
+        ({"made_at": "train.py:31"}, "  # now 0, train.py:31"),
+        ({"made_at": "train.py:88", "made_by": "transformers"}, "  # now 0, train.py:88 via transformers"),
+        ({"made_by": "transformers"}, "  # now 0, via transformers"),
+        ({}, "  # now 0"),
+    ],
+)
+def test_it_says_what_the_line_says_now_and_where_it_is(settings, comment):
+    assert change(without_workers(settings=settings), {"num_workers": 3}) == f"DataLoader(..., num_workers=3){comment}"
+
+
+def test_several_arguments_are_named_with_their_present_values():
+    facts = without_workers(settings={"made_at": "train.py:31"}, loader={"kind": "StatefulDataLoader"})
+
+    assert change(facts, {"num_workers": 3, "persistent_workers": True}) == (
+        "StatefulDataLoader(..., num_workers=3, persistent_workers=True)  # now num_workers=0, persistent_workers=False, train.py:31"
+    )
+
+
+def test_without_a_place_or_a_value_there_is_no_comment():
+    assert call(without_workers(), "worker_init_fn=...") == "DataLoader(..., worker_init_fn=...)"
