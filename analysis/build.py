@@ -22,8 +22,8 @@ from feedline.analysis.gather import Gathered
 from feedline.analysis.model import Cpus, Gauge, Hook, Loader, RankSummary, Report, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.next_limit import within
 from feedline.analysis.roofline import roofline
-from feedline.analysis.rules import nothing_trained, too_short
-from feedline.analysis.rules.held import steady_share
+from feedline.analysis.rules.input import nothing_trained, too_short
+from feedline.analysis.rules.input.held import steady_share
 from feedline.analysis.stages import INPUT_STAGES
 from feedline.analysis.text import notes as notes_of
 from feedline.analysis.text.headline import headline

@@ -7,13 +7,9 @@ from feedline.analysis.convergence.checks import GRAVE
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Finding, Severity, saving
 from feedline.analysis.quantities import seconds, sentence, share
-from feedline.analysis.rules import (
-    CROSS_RANK,
-    INPUT,
-    MACHINE,
-    TRACE,
-    F,
-    Rule,
+from feedline.analysis.rules import CROSS_RANK, INPUT, MACHINE, TRACE, F, Rule
+from feedline.analysis.rules.cross_rank.recorded import recorded
+from feedline.analysis.rules.input import (
     compute_bound,
     epoch_restart,
     fewer_workers,
@@ -24,9 +20,8 @@ from feedline.analysis.rules import (
     too_few_workers,
     too_short,
 )
-from feedline.analysis.rules.cross_rank.recorded import recorded
-from feedline.analysis.rules.handover import as_code
-from feedline.analysis.rules.held import MIN_WAIT_SHARE, num_workers, steady_share
+from feedline.analysis.rules.input.handover import as_code
+from feedline.analysis.rules.input.held import MIN_WAIT_SHARE, num_workers, steady_share
 from feedline.analysis.traces.budget import PARTS
 from feedline.analysis.traces.facts import TraceFacts, mean_step_s
 

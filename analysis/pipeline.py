@@ -7,10 +7,10 @@ from pathlib import Path
 
 from feedline.analysis.between_ranks import NOTHING, Beside
 from feedline.analysis.build import build
+from feedline.analysis.build_traces import build as build_of_traces
+from feedline.analysis.build_traces import holds_traces
 from feedline.analysis.many import crew
 from feedline.analysis.model import Report
-from feedline.analysis.traces.report import build as build_of_traces
-from feedline.analysis.traces.report import holds_traces
 from feedline.profiler.ceilings import FILE, Ceilings
 from feedline.profiler.store.parts import part, parts, place_of
 from feedline.profiler.store.read import Run

@@ -10,7 +10,8 @@ from typing import Generic, TypeVar
 
 from feedline.analysis.facts import Facts, RankFacts
 from feedline.analysis.finding import Finding
-from feedline.analysis.rules import (
+from feedline.analysis.rules.cross_rank import exposed_communication, late_rank
+from feedline.analysis.rules.input import (
     augmentation_bound,
     blocked,
     busy_neighbors,
@@ -32,7 +33,6 @@ from feedline.analysis.rules import (
     thread_oversubscription,
     too_few_workers,
 )
-from feedline.analysis.rules.cross_rank import exposed_communication, late_rank
 from feedline.analysis.rules.trace import device_bound, exposed_copy, host_bound, input_stall, synchronisation
 from feedline.analysis.traces.facts import TraceFacts
 

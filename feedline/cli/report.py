@@ -168,8 +168,8 @@ def told_of(
     Of several that the process made one after the other: a report for each, and an overview.
     """
     from feedline.analysis import trace
+    from feedline.analysis.build_traces import holds_traces
     from feedline.analysis.pipeline import ceilings_of, of_process, report_of
-    from feedline.analysis.traces.report import holds_traces
     from feedline.analysis.traces.windows import windows as find_windows
     from feedline.cli.report_parts import one_training, several_trainings
     from feedline.profiler.store.trainings import TRAINING

@@ -21,6 +21,7 @@ from scaling.conftest import synthetic as synthetic
 from traces.kineto_made import kineto
 
 from feedline.analysis import build as of_runs
+from feedline.analysis import build_traces as of_traces
 from feedline.analysis.comm.model import Prediction
 from feedline.analysis.comm.summary import compare
 from feedline.analysis.convergence.advise import advise
@@ -37,7 +38,6 @@ from feedline.analysis.reports.json_report import plain
 from feedline.analysis.roofline import roofline
 from feedline.analysis.scaling.measured import point_of
 from feedline.analysis.scaling.study import study
-from feedline.analysis.traces import report as of_traces
 from feedline.analysis.traces.budget import Budget
 from feedline.cli import main
 from feedline.profiler import reasons

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from reports.made_up import VARIANTS, nasty, report, unmeasured, without_steps
 
-from feedline.analysis.text.headline import headline
 from feedline.analysis.reports import to_terminal
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.progress import building
 from feedline.analysis.reports.terminal import render
+from feedline.analysis.text.headline import headline
 
 FILES = [Path(f"runs/resnet-0412/{name}") for name in ("report.html", "report.json", "trace.json.gz")]
 COPIED = ("Report", "Next", "More")  # paths and commands are not cut, so that they can be copied

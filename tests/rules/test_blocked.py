@@ -4,7 +4,7 @@ from rules.made_up import made_up_facts, waiting, without_workers
 from feedline.analysis.diagnose import diagnose
 from feedline.analysis.facts import Traffic
 from feedline.analysis.finding import Severity
-from feedline.analysis.rules.blocked import FIX, check
+from feedline.analysis.rules.input.blocked import FIX, check
 
 BLOCKED = {"dataset": (0.5, 0.0, 12.0)}  # 71 % of the sample
 NOTHING = Traffic(read_chars=0.0, read_calls=0.0, disk_bytes=0.0, major_faults=0.0)

@@ -3,7 +3,7 @@ from rules.made_up import made_up_facts, waiting
 
 from feedline.analysis.facts import Traffic
 from feedline.analysis.finding import Severity
-from feedline.analysis.rules.cold_storage import check
+from feedline.analysis.rules.input.cold_storage import check
 
 BLOCKED = {"read": (0.3, 0.0, 7.2)}  # 60 % of the sample
 COLD = Traffic(read_chars=110e3, read_calls=3.0, disk_bytes=100e3, major_faults=0.0)

@@ -2,7 +2,7 @@ import pytest
 from rules.made_up import made_up_facts, waiting
 
 from feedline.analysis.finding import Severity
-from feedline.analysis.rules.compute_bound import check
+from feedline.analysis.rules.input.compute_bound import check
 
 
 def test_a_step_that_hardly_waits_is_bound_by_its_own_work():

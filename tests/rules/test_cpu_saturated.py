@@ -4,7 +4,7 @@ import pytest
 from rules.made_up import made_up_facts, waiting
 
 from feedline.analysis.finding import Severity
-from feedline.analysis.rules.cpu_saturated import check
+from feedline.analysis.rules.input.cpu_saturated import check
 
 
 def test_samples_that_queue_for_a_cpu_are_a_finding():

@@ -2,7 +2,7 @@ import pytest
 from rules.made_up import made_up_facts, waiting
 
 from feedline.analysis.finding import Severity
-from feedline.analysis.rules.custom_collate import check
+from feedline.analysis.rules.input.custom_collate import check
 
 ORDINARY = {"flags": [], "batch_bytes": 38.5e6, "pickle_bytes": 900.0}
 SENDING = {"transport": (3.6, 0.0, 0.0)}  # three quarters as long as the making of a sample

@@ -2,7 +2,7 @@ import pytest
 from rules.made_up import made_up_facts, waiting, without_workers
 
 from feedline.analysis.finding import Severity
-from feedline.analysis.rules.decode_bound import check
+from feedline.analysis.rules.input.decode_bound import check
 
 
 def test_decode_that_takes_most_of_the_cpu_is_a_finding():

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from rules.made_up import made_up_facts, waiting, without_workers
 
-from feedline.analysis.diagnose import diagnose, rank, verdict
+from feedline.analysis.diagnose import BEFORE, RULES, diagnose, rank, verdict
 from feedline.analysis.finding import Finding, Severity
+from feedline.analysis.rules.input import made_in_step
 
 DECODING = {"decode": (30.0, 0.0, 0.0)}  # 32.8 ms a sample: a batch takes 1.05 s, four workers make one every 262 ms
 LARGE = {"decoded_pixels": 1_800_000.0, "output_pixels": 64.0 * 64.0}
@@ -172,3 +173,10 @@ def test_a_lost_training_is_called_lost():
     facts = made_up_facts()
 
     assert verdict(diagnose(facts, [check("not_finite")]), facts) == "Training diverged: not_finite is there."
+
+
+def test_what_a_finding_goes_before_are_causes_of_findings():
+    known = {rule.cause for rule in RULES} | {made_in_step.CAUSE}
+
+    assert {later for causes in BEFORE.values() for later in causes} <= known
+    assert len({rule.cause for rule in RULES}) == len(RULES), "two rules have one cause"

@@ -2,7 +2,7 @@ import pytest
 from rules.made_up import made_up_facts, waiting
 
 from feedline.analysis.finding import Severity
-from feedline.analysis.rules.epoch_restart import check
+from feedline.analysis.rules.input.epoch_restart import check
 
 #: Ten epochs of 20 steps, each of which takes 1 s to its first batch: 50 ms a step.
 RESTARTING = {

@@ -4,7 +4,7 @@ import pytest
 from rules.made_up import made_up_facts, waiting
 
 from feedline.analysis.diagnose import diagnose
-from feedline.analysis.rules.input_bound_unexplained import BY_WHOM, check
+from feedline.analysis.rules.input.input_bound_unexplained import BY_WHOM, check
 
 
 def test_it_names_the_stage_that_takes_most_of_a_sample():

@@ -3,7 +3,7 @@
 import pytest
 from rules.made_up import without_workers
 
-from feedline.analysis.rules.handover import call, change
+from feedline.analysis.rules.input.handover import call, change
 
 
 @pytest.mark.parametrize(

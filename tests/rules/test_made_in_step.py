@@ -6,7 +6,7 @@ from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import Certainty
 from feedline.analysis.making import Making
 from feedline.analysis.quantities import sentence
-from feedline.analysis.rules.made_in_step import check
+from feedline.analysis.rules.input.made_in_step import check
 
 
 def facts(input_ms: float, other: float = 1.0, working: float = 1.0, named: bool = True, **changes):

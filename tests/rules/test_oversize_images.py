@@ -2,7 +2,7 @@ import pytest
 from rules.made_up import made_up_facts, waiting
 
 from feedline.analysis.finding import Severity
-from feedline.analysis.rules.oversize_images import check
+from feedline.analysis.rules.input.oversize_images import check
 
 LARGE = {"decoded_pixels": 1_800_000.0, "output_pixels": 64.0 * 64.0}
 

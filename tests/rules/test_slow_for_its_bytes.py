@@ -5,7 +5,7 @@ from rules.made_up import waiting, without_workers
 
 from feedline.analysis.diagnose import diagnose
 from feedline.analysis.facts import Facts, Moved, Traffic
-from feedline.analysis.rules.slow_for_its_bytes import check
+from feedline.analysis.rules.input.slow_for_its_bytes import check
 
 
 def spinning(collate: tuple[float, float, float] = (2.0, 2.0, 0.0), **changes: object) -> Facts:

@@ -3,7 +3,7 @@ from rules.made_up import made_up_facts, waiting
 
 from feedline.analysis.facts import Traffic
 from feedline.analysis.finding import Severity
-from feedline.analysis.rules.small_files import check
+from feedline.analysis.rules.input.small_files import check
 
 READING = {"read": (0.18, 0.0, 5.32)}  # 53 % of the sample
 SMALL = Traffic(read_chars=24_000.0, read_calls=6.0, disk_bytes=0.0, major_faults=0.0)

@@ -2,7 +2,7 @@ from rules.made_up import waiting
 
 from feedline.analysis.diagnose import diagnose
 from feedline.analysis.facts import Facts, Traffic
-from feedline.analysis.rules.swapping import check
+from feedline.analysis.rules.input.swapping import check
 
 BLOCKED = {"dataset": (0.5, 0, 20.0)}
 FAULTS = Traffic(read_chars=0.0, read_calls=0.0, disk_bytes=400e3, major_faults=100.0)

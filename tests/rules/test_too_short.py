@@ -9,7 +9,7 @@ from feedline.analysis.certainty import certainty, interval
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import Certainty
 from feedline.analysis.gather import Gathered
-from feedline.analysis.rules import too_short
+from feedline.analysis.rules.input import too_short
 from feedline.profiler.events import Stage, batch_key
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest

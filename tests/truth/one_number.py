@@ -11,12 +11,12 @@ from truth.costs import Bar, recomputed
 from truth.figures import of_finding, of_report, unknown
 
 from feedline.analysis.build import build
+from feedline.analysis.build_traces import build as of_traces
+from feedline.analysis.build_traces import holds_traces
 from feedline.analysis.many.crew import here
 from feedline.analysis.model import Report
 from feedline.analysis.reports import html_report, terminal
 from feedline.analysis.reports.json_report import plain
-from feedline.analysis.traces.report import build as of_traces
-from feedline.analysis.traces.report import holds_traces
 from feedline.profiler.store import parts as trained
 from feedline.profiler.store.trainings import trainings
 

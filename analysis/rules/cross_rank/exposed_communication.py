@@ -11,7 +11,7 @@ from feedline.analysis.quantities import seconds, sentence, share
 SLOW = "slow_network"
 CAUSE = "exposed_communication"
 
-#: The same gate as for the input (analysis/rules/held.py).
+#: The same gate as for the input (analysis/rules/input/held.py).
 MIN_SHARE = 0.05
 
 #: A bandwidth below this share of the link's or the probe's is not the message's fault.

@@ -3,9 +3,9 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import seconds
-from feedline.analysis.rules.expected import Work, works
-from feedline.analysis.rules.held import severity
-from feedline.analysis.rules.why_slow import Why, spins, waits_for_helpers, why
+from feedline.analysis.rules.input.expected import Work, works
+from feedline.analysis.rules.input.held import severity
+from feedline.analysis.rules.input.why_slow import Why, spins, waits_for_helpers, why
 
 CAUSE = "slow_for_its_bytes"
 

@@ -3,12 +3,12 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import share, size
-from feedline.analysis.rules.cpus import saturated
-from feedline.analysis.rules.handover import arguments, change
-from feedline.analysis.rules.held import severity
-from feedline.analysis.rules.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
-from feedline.analysis.rules.swapping import from_swap
-from feedline.analysis.rules.too_few_workers import carried
+from feedline.analysis.rules.input.cpus import saturated
+from feedline.analysis.rules.input.handover import arguments, change
+from feedline.analysis.rules.input.held import severity
+from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
+from feedline.analysis.rules.input.swapping import from_swap
+from feedline.analysis.rules.input.too_few_workers import carried
 
 CAUSE = "cold_storage"
 

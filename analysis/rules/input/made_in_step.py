@@ -3,9 +3,9 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
-from feedline.analysis.rules import cpus
-from feedline.analysis.rules.handover import receiving_s
-from feedline.analysis.rules.held import MIN_WAIT_SHARE
+from feedline.analysis.rules.input import cpus
+from feedline.analysis.rules.input.handover import receiving_s
+from feedline.analysis.rules.input.held import MIN_WAIT_SHARE
 
 CAUSE = "made_in_step"
 DISPROOF = "Use one batch, made before the loop, in every step. If the step takes as long, this finding is wrong."

@@ -3,7 +3,7 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import size
-from feedline.analysis.rules.held import held, making_share, operations_share, severity
+from feedline.analysis.rules.input.held import held, making_share, operations_share, severity
 
 CAUSE = "float32_on_host"
 

@@ -5,10 +5,10 @@ import math
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import seconds
-from feedline.analysis.rules import cpus
-from feedline.analysis.rules.handover import Between, alone_s, arguments, change, making_s, receiving_s, with_workers_s
-from feedline.analysis.rules.held import MIN_WAIT_SHARE, compute_s, held, num_workers, severity
-from feedline.analysis.rules.storage import at_locks_s
+from feedline.analysis.rules.input import cpus
+from feedline.analysis.rules.input.handover import Between, alone_s, arguments, change, making_s, receiving_s, with_workers_s
+from feedline.analysis.rules.input.held import MIN_WAIT_SHARE, compute_s, held, num_workers, severity
+from feedline.analysis.rules.input.storage import at_locks_s
 
 CAUSE = "too_few_workers"
 

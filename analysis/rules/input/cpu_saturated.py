@@ -3,8 +3,8 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import number, sentence, share
-from feedline.analysis.rules import cpus
-from feedline.analysis.rules.held import held, num_workers, severity
+from feedline.analysis.rules.input import cpus
+from feedline.analysis.rules.input.held import held, num_workers, severity
 
 CAUSE = "cpu_saturated"
 LESS = (

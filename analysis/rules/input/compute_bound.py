@@ -3,9 +3,9 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
-from feedline.analysis.rules import made_in_step
-from feedline.analysis.rules.held import MIN_WAIT_SHARE, held, steady_share
-from feedline.analysis.rules.too_short import input_known, unsure
+from feedline.analysis.rules.input import made_in_step
+from feedline.analysis.rules.input.held import MIN_WAIT_SHARE, held, steady_share
+from feedline.analysis.rules.input.too_short import input_known, unsure
 from feedline.analysis.stages import INPUT_STAGES
 
 CAUSE = "compute_bound"

@@ -14,8 +14,8 @@ benchmarks/queue_cost.py.
 from dataclasses import dataclass
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.rules import cpus
-from feedline.analysis.rules.held import batches_per_step, compute_s, held, num_workers
+from feedline.analysis.rules.input import cpus
+from feedline.analysis.rules.input.held import batches_per_step, compute_s, held, num_workers
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.model import Operation
 from feedline.analysis.quantities import seconds, share
-from feedline.analysis.rules.cpus import cost_share, cpu_share_of, making_s
-from feedline.analysis.rules.held import making_share, severity
+from feedline.analysis.rules.input.cpus import cost_share, cpu_share_of, making_s
+from feedline.analysis.rules.input.held import making_share, severity
 
 CAUSE = "augmentation_bound"
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from feedline.analysis.facts import Facts, Moved
 from feedline.analysis.model import Cost
 from feedline.analysis.quantities import count, seconds, size
-from feedline.analysis.rules.handover import at_best_s
-from feedline.analysis.rules.held import held, making_share
-from feedline.analysis.rules.objects_in_queue import MAX_PICKLE_BYTES
+from feedline.analysis.rules.input.handover import at_best_s
+from feedline.analysis.rules.input.held import held, making_share
+from feedline.analysis.rules.input.objects_in_queue import MAX_PICKLE_BYTES
 
 #: What any memory moves, into pages that are touched for the first time.
 MEMORY_B_PER_S = 2e9

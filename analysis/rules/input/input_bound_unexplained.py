@@ -3,9 +3,9 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import seconds, share
-from feedline.analysis.rules import cpus
-from feedline.analysis.rules.held import held, making_share, steady_share
-from feedline.analysis.rules.too_short import unsure
+from feedline.analysis.rules.input import cpus
+from feedline.analysis.rules.input.held import held, making_share, steady_share
+from feedline.analysis.rules.input.too_short import unsure
 from feedline.analysis.stages import MAKING_STAGES
 
 CAUSE = "input_bound_unexplained"

@@ -3,9 +3,9 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
-from feedline.analysis.rules import slow_for_its_bytes
-from feedline.analysis.rules.cpus import cost_share, cpu_share_of, making_s
-from feedline.analysis.rules.held import making_share, severity
+from feedline.analysis.rules.input import slow_for_its_bytes
+from feedline.analysis.rules.input.cpus import cost_share, cpu_share_of, making_s
+from feedline.analysis.rules.input.held import making_share, severity
 
 CAUSE = "decode_bound"
 

@@ -5,9 +5,9 @@ import math
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import seconds
-from feedline.analysis.rules import custom_collate, epoch_restart, objects_in_queue, too_few_workers
-from feedline.analysis.rules.handover import alone_s, at_best_s, change, crowded, making_s, receiving_s, with_workers_s
-from feedline.analysis.rules.held import MIN_WAIT_SHARE, held, num_workers, severity
+from feedline.analysis.rules.input import custom_collate, epoch_restart, objects_in_queue, too_few_workers
+from feedline.analysis.rules.input.handover import alone_s, at_best_s, change, crowded, making_s, receiving_s, with_workers_s
+from feedline.analysis.rules.input.held import MIN_WAIT_SHARE, held, num_workers, severity
 
 CAUSE = "fewer_workers"
 

@@ -3,8 +3,8 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import Finding, Severity, measured
 from feedline.analysis.quantities import seconds
-from feedline.analysis.rules.handover import change
-from feedline.analysis.rules.held import held, num_workers, severity
+from feedline.analysis.rules.input.handover import change
+from feedline.analysis.rules.input.held import held, num_workers, severity
 
 CAUSE = "epoch_restart"
 

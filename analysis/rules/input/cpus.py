@@ -4,7 +4,7 @@ from feedline.analysis import cpu_use
 from feedline.analysis.facts import Facts
 from feedline.analysis.model import Cost
 from feedline.analysis.quantities import number
-from feedline.analysis.rules.held import held, making_share
+from feedline.analysis.rules.input.held import held, making_share
 from feedline.analysis.stages import MAKING_STAGES
 
 #: A sample that waits longer than this for a CPU competes for it (docs/rules.md). With a CPU to itself the share is below 1 %.

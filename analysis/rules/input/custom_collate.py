@@ -3,8 +3,8 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import size
-from feedline.analysis.rules.held import batches_per_step, held, making_share, num_workers, severity
-from feedline.analysis.rules.objects_in_queue import MAX_PICKLE_BYTES
+from feedline.analysis.rules.input.held import batches_per_step, held, making_share, num_workers, severity
+from feedline.analysis.rules.input.objects_in_queue import MAX_PICKLE_BYTES
 
 CAUSE = "custom_collate"
 

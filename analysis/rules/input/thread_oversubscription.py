@@ -3,9 +3,9 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import number, share
-from feedline.analysis.rules import cpus
-from feedline.analysis.rules.handover import call
-from feedline.analysis.rules.held import held, num_workers, severity
+from feedline.analysis.rules.input import cpus
+from feedline.analysis.rules.input.handover import call
+from feedline.analysis.rules.input.held import held, num_workers, severity
 
 CAUSE = "thread_oversubscription"
 

@@ -3,8 +3,8 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding
 from feedline.analysis.quantities import number
-from feedline.analysis.rules.cpus import cost_share, making_s
-from feedline.analysis.rules.held import operations_share, severity
+from feedline.analysis.rules.input.cpus import cost_share, making_s
+from feedline.analysis.rules.input.held import operations_share, severity
 
 CAUSE = "oversize_images"
 

@@ -3,7 +3,7 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import size
-from feedline.analysis.rules.held import batches_per_step, held, making_share, num_workers, severity
+from feedline.analysis.rules.input.held import batches_per_step, held, making_share, num_workers, severity
 
 CAUSE = "objects_in_queue"
 

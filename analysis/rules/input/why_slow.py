@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence
 from feedline.analysis.quantities import count, number, share, size
-from feedline.analysis.rules import cpus
-from feedline.analysis.rules.expected import FEW_OBJECTS_BYTES, KERNEL, TENSOR_PICKLE_BYTES, Work, heaviest
-from feedline.analysis.rules.handover import change
-from feedline.analysis.rules.held import num_workers
-from feedline.analysis.rules.storage import blocked_by
+from feedline.analysis.rules.input import cpus
+from feedline.analysis.rules.input.expected import FEW_OBJECTS_BYTES, KERNEL, TENSOR_PICKLE_BYTES, Work, heaviest
+from feedline.analysis.rules.input.handover import change
+from feedline.analysis.rules.input.held import num_workers
+from feedline.analysis.rules.input.storage import blocked_by
 
 #: A slower machine, or copying twice, does not explain a stage that takes this many times as long.
 FAR_OFF = 10

@@ -5,7 +5,7 @@ import math
 from feedline.analysis.facts import Certainty, Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import count, share
-from feedline.analysis.rules.held import MIN_WAIT_SHARE, held, steady_share
+from feedline.analysis.rules.input.held import MIN_WAIT_SHARE, held, steady_share
 
 CAUSE = "too_short"
 

@@ -6,10 +6,10 @@ from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Finding, Severity, measured
 from feedline.analysis.quantities import number, seconds, share
-from feedline.analysis.rules import cpus
-from feedline.analysis.rules.handover import arguments, change
-from feedline.analysis.rules.held import MIN_WAIT_SHARE, held, num_workers
-from feedline.analysis.rules.too_few_workers import gained_s, needed
+from feedline.analysis.rules.input import cpus
+from feedline.analysis.rules.input.handover import arguments, change
+from feedline.analysis.rules.input.held import MIN_WAIT_SHARE, held, num_workers
+from feedline.analysis.rules.input.too_few_workers import gained_s, needed
 from feedline.analysis.stages import MAKING_STAGES
 
 CAUSE = "busy_neighbors"

@@ -3,8 +3,8 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.quantities import count, seconds
-from feedline.analysis.rules.handover import Between, call, receiving_s
-from feedline.analysis.rules.held import MIN_WAIT_SHARE, held, num_workers, severity
+from feedline.analysis.rules.input.handover import Between, call, receiving_s
+from feedline.analysis.rules.input.held import MIN_WAIT_SHARE, held, num_workers, severity
 
 CAUSE = "made_one_by_one"
 IN_ONE_CALL = (

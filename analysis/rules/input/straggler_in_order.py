@@ -3,8 +3,8 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
-from feedline.analysis.rules.handover import change
-from feedline.analysis.rules.held import held, num_workers, severity, shortage_s
+from feedline.analysis.rules.input.handover import change
+from feedline.analysis.rules.input.held import held, num_workers, severity, shortage_s
 
 CAUSE = "straggler_in_order"
 

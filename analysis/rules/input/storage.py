@@ -1,9 +1,9 @@
 """What part of a sample's time storage takes, what else it is blocked by, and what sparing a part would give."""
 
 from feedline.analysis.facts import Facts
-from feedline.analysis.rules.cpus import blocked_share
-from feedline.analysis.rules.handover import making_s
-from feedline.analysis.rules.held import compute_s, held, num_workers, supply_s
+from feedline.analysis.rules.input.cpus import blocked_share
+from feedline.analysis.rules.input.handover import making_s
+from feedline.analysis.rules.input.held import compute_s, held, num_workers, supply_s
 
 #: Waiting for bytes of files: in a call that reads or opens one, or in a page fault outside of any call (memory maps).
 STORAGE = ("file", "page fault")

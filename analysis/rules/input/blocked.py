@@ -3,11 +3,11 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import seconds, share
-from feedline.analysis.rules import cpus, slow_for_its_bytes
-from feedline.analysis.rules.handover import arguments, change
-from feedline.analysis.rules.held import severity
-from feedline.analysis.rules.storage import MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s
-from feedline.analysis.rules.too_few_workers import advised
+from feedline.analysis.rules.input import cpus, slow_for_its_bytes
+from feedline.analysis.rules.input.handover import arguments, change
+from feedline.analysis.rules.input.held import severity
+from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s
+from feedline.analysis.rules.input.too_few_workers import advised
 
 CAUSE = "blocked"
 SLEEP, LOCK, NETWORK, PROCESS, UNKNOWN = "sleep", "lock", "network", "another process", "unknown"

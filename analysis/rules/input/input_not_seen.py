@@ -3,7 +3,7 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds
-from feedline.analysis.rules import made_in_step
+from feedline.analysis.rules.input import made_in_step
 from feedline.analysis.traces.facts import TraceFacts
 
 CAUSE = "input_not_seen"

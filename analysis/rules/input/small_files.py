@@ -3,8 +3,8 @@
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import number, share, size
-from feedline.analysis.rules.held import making_share, severity
-from feedline.analysis.rules.storage import MIN_BLOCKED_SHARE, spared_s, storage_share
+from feedline.analysis.rules.input.held import making_share, severity
+from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, spared_s, storage_share
 
 CAUSE = "small_files"
 
