@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from feedline.analysis.convergence.checks import GRAVE
 from feedline.analysis.facts import Facts
@@ -27,7 +28,7 @@ from feedline.analysis.traces.facts import TraceFacts, mean_step_s
 
 MOST = 3  # findings that ask for a change: more is a list, not advice
 
-RULES = (*INPUT, *MACHINE, *CROSS_RANK, *TRACE)
+RULES: tuple[Rule[Any], ...] = (*INPUT, *MACHINE, *CROSS_RANK, *TRACE)
 #: cause -> causes whose fix should wait for it.
 BEFORE = {rule.cause: frozenset(rule.before.split()) for rule in RULES if rule.before}
 #: cause -> what a verdict calls a run that it holds back.
