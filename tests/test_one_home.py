@@ -45,4 +45,4 @@ def test_options_of_several_commands_are_added_in_one_module():
         for word in call.args
         if isinstance(word, ast.Constant) and word.value in OPTIONS
     }
-    assert added == {("feedline/cli/options.py", word) for word in OPTIONS} | {("feedline/cli/converge/table.py", "--processes")}
+    assert added == {("feedline/cli/options.py", word) for word in OPTIONS}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from feedline.convergence.table.model import Norm
+from acceptance.model import Norm
 
 SMALL, LARGE = 32, 256
 EPOCHS = 12

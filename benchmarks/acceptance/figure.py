@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from markupsafe import Markup
 
+from acceptance.claims import p_text
+from acceptance.result import Row, Table
+from acceptance.text import test
 from feedline.analysis.reports.figures.svg import percent, tag
-from feedline.cli.converge.table_text import test
-from feedline.convergence.table.claims import p_text
-from feedline.convergence.table.result import Row, Table
 
 #: letter -> percent: CIFAR-10, 12 epochs, one GPU against eight; how often each was trained is not known.
 SOURCE = {"A": 71.0, "B": 44.0, "C": 64.0, "E": 65.0, "H": 81.0}
@@ -22,7 +22,7 @@ STYLE = f"""
 text{{font:12px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;fill:var(--ink)}}
 .tick{{fill:var(--quiet);font-size:11.5px}}.tick.x{{text-anchor:middle}}.grid{{stroke:var(--grid)}}.axis{{stroke:var(--total)}}
 """
-#: For marks that only this figure has; the page takes them, too.
+#: For marks that only this figure has.
 MARKS = """
 .ours .shape,.ours .sd{stroke:var(--ours)}.ours .shape{stroke-width:1.25;stroke-opacity:.6}.ours .sd{stroke-width:3}
 .ours .mean{fill:var(--ours)}.ours .seed{fill:var(--ours);fill-opacity:.35}.ours .figure{fill:var(--ink);text-anchor:end}
@@ -30,11 +30,6 @@ MARKS = """
 .source .mean{fill:var(--bg);stroke:var(--source);stroke-width:2}
 .row:hover .hit,.row.at .hit{fill:var(--ink);fill-opacity:.05}.hit{fill:transparent}
 """
-
-
-def figure(table: Table) -> Markup:
-    """For a page: as wide as its place. Dots are seeds; the thick line is a standard deviation to both sides of the mean."""
-    return tag("svg", *_marks(table), width="100%", height=_height(table), role="img", tabindex=0, class_="marks", aria_label=_label(table))
 
 
 def standalone(table: Table) -> str:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from feedline.convergence.table.arms import REFERENCE
-from feedline.convergence.table.result import Claim, Comparison, Row
-from feedline.convergence.table.statistics import LEVEL
+from acceptance.arms import REFERENCE
+from acceptance.result import Claim, Comparison, Row
+from acceptance.statistics import LEVEL
 
 
 def claims_of(rows: Sequence[Row], comparisons: Sequence[Comparison]) -> list[Claim]:

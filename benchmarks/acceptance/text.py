@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from rich.table import Table as Grid
 from rich.text import Text
 
+from acceptance.gates import Gate
+from acceptance.result import Row, Table
 from feedline.analysis.quantities import BLANK, duration
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import columns, plain
-from feedline.convergence.table.gates import Gate
-from feedline.convergence.table.result import Row, Table
 
 
 def show(table: Table, console: Console) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from importlib import metadata
 
-from feedline.convergence.table import gates, model
-from feedline.convergence.table.arms import REFERENCE, Arm
-from feedline.convergence.table.claims import claims_of
-from feedline.convergence.table.data import Data, Recipe
-from feedline.convergence.table.result import Comparison, Row, Table
-from feedline.convergence.table.statistics import difference, holm
-from feedline.convergence.table.train import Run
+from acceptance import gates, model
+from acceptance.arms import REFERENCE, Arm
+from acceptance.claims import claims_of
+from acceptance.data import Data, Recipe
+from acceptance.result import Comparison, Row, Table
+from acceptance.statistics import difference, holm
+from acceptance.train import Run
 
 
 def summarize(

@@ -70,7 +70,7 @@ def make(recipe: Recipe | None = None) -> Data:
     try:
         from mnist1d.data import make_dataset
     except ImportError as error:
-        raise MissingDependency(f"the table needs mnist1d, which generates its data ({error}): pip install 'feedline[converge]'") from error
+        raise MissingDependency(f"the table needs mnist1d, which generates its data ({error}): pip install 'feedline[bench]'") from error
     python, numpy = random.getstate(), np.random.get_state()
     try:
         made = make_dataset(SimpleNamespace(**asdict(recipe or Recipe())))

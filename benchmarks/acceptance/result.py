@@ -3,10 +3,10 @@
 import math
 from dataclasses import asdict, dataclass, field
 
-from feedline.convergence.table.arms import Arm
-from feedline.convergence.table.gates import Gate
-from feedline.convergence.table.statistics import Difference
-from feedline.convergence.table.train import Run
+from acceptance.arms import Arm
+from acceptance.gates import Gate
+from acceptance.statistics import Difference
+from acceptance.train import Run
 
 SCHEMA = 1
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from feedline.convergence.table.arms import Arm
-from feedline.convergence.table.data import Data
-from feedline.convergence.table.train import Run, train
+from acceptance.arms import Arm
+from acceptance.data import Data
+from acceptance.train import Run, train
 from feedline.profiler.errors import WorkersLost
 from feedline.profiler.pool import pool
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import ge, le
 
-from feedline.convergence.table.arms import REFERENCE
+from acceptance.arms import REFERENCE
 
 Means = Mapping[str, float]  # letter -> test accuracy, percent
 SEEDS = 5  # that the bounds are meant for

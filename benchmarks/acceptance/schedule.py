@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import torch
 
+from acceptance.arms import SMALL, Arm
 from feedline.convergence.fixes.lr_rule import scaled_rate
 from feedline.convergence.fixes.warmup import warmup_factor
-from feedline.convergence.table.arms import SMALL, Arm
 
 
 @dataclass(frozen=True)

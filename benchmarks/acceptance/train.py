@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from acceptance import model as models
+from acceptance.arms import Arm
+from acceptance.data import Data
+from acceptance.optimizers import OPTIMIZERS
+from acceptance.schedule import Schedule
 from feedline.convergence.fixes.gradient_noise import GradientNoise
-from feedline.convergence.table import model as models
-from feedline.convergence.table.arms import Arm
-from feedline.convergence.table.data import Data
-from feedline.convergence.table.optimizers import OPTIMIZERS
-from feedline.convergence.table.schedule import Schedule
 
 
 @dataclass(frozen=True)
