@@ -28,7 +28,6 @@ ALLOWED = {
     "pipelines/probes/storage.py: os.open": "images of the user, for reading",
     "analysis/reports/publish.py: (folder / 'report.schema.json').write_text": "docs/, by a contributor",
     "analysis/reports/publish.py: text.write_text": "docs/, by a contributor",
-    "analysis/traces/kineto/write.py: path.open": "a trace made by a test; no command calls it",
     "analysis/many/sources.py: tempfile.TemporaryDirectory": "copies of remote files, in the folder for temporary files",
     "pipelines/probes/all_reduce.py: tempfile.TemporaryDirectory": "the meeting point of its ranks, in the folder for temporary files",
     "pipelines/probes/storage.py: tempfile.TemporaryFile": "a file without a name on the disk that is probed",

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces.joined.rules import File
+from traces.kineto_writer import write_kineto
 from traces.strategies import made, traces
 
 from feedline.analysis import trace
 from feedline.analysis.traces.columns import Kind, Trace, Track
-from feedline.analysis.traces.kineto.write import write_kineto
 from feedline.analysis.traces.lanes import MOST, NOWHERE, lanes
 from feedline.analysis.traces.windows import windows
 from feedline.profiler.events import UNMEASURED, Stage

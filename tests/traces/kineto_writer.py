@@ -7,22 +7,10 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from feedline.analysis.traces.columns import CollectiveArgs, Kind, Shape, Trace, Track
+from feedline.analysis.traces.columns import Trace
+from feedline.analysis.traces.windows import Texts
+from feedline.analysis.tracks import micros
 
-CATEGORIES = {
-    Kind.KERNEL: "kernel",
-    Kind.COPY: "gpu_memcpy",
-    Kind.SET: "gpu_memset",
-    Kind.RUNTIME: "cuda_runtime",
-    Kind.OPERATOR: "cpu_op",
-    Kind.ANNOTATION: "user_annotation",
-    Kind.DEVICE_ANNOTATION: "gpu_user_annotation",
-    Kind.PYTHON: "python_function",
-    Kind.SYNC: "cuda_sync",
-    Kind.OVERHEAD: "overhead",
-    Kind.SYSTEM: "system",
-    Kind.OTHER: "Trace",
-}
 #: Times count from a multiple of this, as in libkineto, so that those of ranks stay comparable and a double holds their nanoseconds.
 BASE_NS = 30 * 86_400 * 10**9
 #: No event is at 0, which is how broken rows look.
@@ -77,67 +65,8 @@ def _events(trace: Trace, base_ns: int) -> Iterator[str]:
         yield f'{{"ph": "X", {texts.categories[kind]}, {texts.names[name]}, {places[track_]}, {times}, "args": {{{args_}}}}}'
 
 
-class Texts:
-    """What Kineto's JSON says of events besides where and when: each distinct thing put into words once.
-
-    Attributes:
-        names: of Trace.names, as members of an object.
-        categories: of each Kind, the same.
-    """
-
-    def __init__(self, trace: Trace) -> None:
-        self.names = [f'"name": {json.dumps(name)}' for name in trace.names]
-        self.categories = {int(kind): f'"cat": "{category}"' for kind, category in CATEGORIES.items()}
-        self._streams = [_inner(_stream(track)) for track in trace.tracks]
-        self._shapes = [_inner(_shape(shape)) for shape in trace.shapes]
-        self._collectives = [_inner(_collective(collective)) for collective in trace.collectives]
-
-    def args(self, track: int, correlation: int, nbytes: int, shape: int, collective: int) -> str:
-        """The members of an event's ``args``."""
-        args = [self._streams[track]] if self._streams[track] else []
-        args += [f'"correlation": {correlation}'] if correlation != -1 else []
-        args += [f'"bytes": {nbytes}'] if nbytes != -1 else []
-        args += [self._shapes[shape]] if shape >= 0 else []
-        args += [self._collectives[collective]] if collective >= 0 else []
-        return ", ".join(args)
-
-
-def micros(nanoseconds: int) -> str:
-    """Nanoseconds as microseconds, exactly."""
-    return f"{nanoseconds // 1000}.{nanoseconds % 1000:03}" if nanoseconds >= 0 else f"-{micros(-nanoseconds)}"
-
-
 def _identity(text: str) -> str:
     """A number where the text is one, as Kineto writes processes and threads."""
     digits = text.removeprefix("-")
     number = digits.isascii() and digits.isdigit() and len(digits) < 19 and str(int(text)) == text
     return text if number else json.dumps(text)
-
-
-def _inner(args: dict[str, Any]) -> str:
-    return json.dumps(args)[1:-1]
-
-
-def _stream(track: Track) -> dict[str, Any]:
-    if track.device < 0:
-        return {}
-    thread = int(track.thread) if track.thread.isascii() and track.thread.isdigit() else None
-    return {"device": track.device} | ({"stream": thread} if thread is not None else {})
-
-
-def _shape(shape: Shape) -> dict[str, Any]:
-    return {"Input Dims": shape.inputs, "Input type": shape.dtypes}
-
-
-def _collective(collective: CollectiveArgs) -> dict[str, Any]:
-    said = {
-        "Collective name": collective.operation,
-        "Process Group Name": collective.group,
-        "Process Group Ranks": None if collective.ranks is None else json.dumps(collective.ranks),
-        "Group size": collective.size,
-        "Seq": collective.sequence,
-        "In msg nelems": collective.elements_in,
-        "Out msg nelems": collective.elements_out,
-        "dtype": collective.dtype,
-    }
-    return {name: value for name, value in said.items() if value is not None}
