@@ -90,6 +90,7 @@ class Run:
             return 1
 
         from feedline.profiler import ranks
+        from feedline.profiler.follow import start as python_start
         from feedline.profiler.follow.noticing import follow
         from feedline.profiler.follow.reporting import report
         from feedline.profiler.record.session import Session
@@ -126,6 +127,7 @@ class Run:
         if speaks and fixes is not None:
             say(fixes.lines(), lines=True)
         recording = asked(args, session.path, session.manifest.launch, start, first)
+        python_start.stop()
         follow(recording, session)
         ended = run_recorded(program, session)
         show(ended)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from feedline.profiler.follow.start import RUN
+from feedline.profiler.follow import RUN
 
 ON_PATH = str(Path(__file__).parent / "on_path")
 

@@ -18,7 +18,7 @@ from feedline.profiler import masks
 from feedline.profiler.arrivals import arrivals
 from feedline.profiler.files import owned
 from feedline.profiler.files.lists import INNER
-from feedline.profiler.follow import leaving, processes, reporting, start
+from feedline.profiler.follow import leaving, processes, reporting
 from feedline.profiler.follow.asked import Asked
 from feedline.profiler.follow.groups import Group, attach_groups, holds, launch_of, place_of
 from feedline.profiler.record import privacy
@@ -173,7 +173,6 @@ def follow(asked: Asked, session: "Session | None" = None) -> None:
     if outer is not None and outer.run != asked.run:
         processes.note(outer, unseen=f"another feedline records it, into {masks.path(asked.run)}")
     asked.export()
-    start.stop()
     if first:
         os.register_at_fork(after_in_child=_forked)
         atexit.register(_at_exit)

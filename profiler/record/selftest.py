@@ -12,7 +12,7 @@ from feedline.profiler.clock import counters
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Stage
 from feedline.profiler.pool import sheltered
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.segment_reader import Process, read_segment
 
 START_METHODS = ("fork", "spawn", "forkserver")
@@ -81,7 +81,7 @@ def record(program: Callable[[], None]) -> tuple[list[Process], list[dict[str, o
             program()
         finally:
             session.stop()
-        rank = Run.open(Path(folder) / "run").ranks[session.place.rank]
+        rank = open_run(Path(folder) / "run").ranks[session.place.rank]
         return [read_segment(path) for path in sorted((rank.folder / "segments").glob("*.seg"))], rank.manifest.hooks
 
 
