@@ -129,7 +129,7 @@ class LoadedRun:
         return f"<feedline run {printable(self._said())}>"
 
     def _repr_html_(self) -> str:
-        from feedline.profiler.record.notebook import Shown
+        from feedline.profiler.session.notebook import Shown
 
         return Shown(self._said(), self._html)._repr_html_()
 

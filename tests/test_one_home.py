@@ -28,7 +28,7 @@ def texts(tree: ast.Module) -> Iterator[str]:
     ("text", "homes"),
     [
         (" already exists", {"profiler/errors.py"}),
-        ("cannot write ", {"profiler/errors.py", "profiler/record/trace_ready.py"}),  # the second: whatever torch raises
+        ("cannot write ", {"profiler/errors.py", "profiler/session/trace_ready.py"}),  # the second: whatever torch raises
         (" cannot be written", set()),
     ],
 )

@@ -206,7 +206,7 @@ def machine() -> dict[str, object]:
     """What the figures depend on, without the machine's name."""
     import torch
 
-    from feedline.profiler.record import session
+    from feedline.profiler.session import session
 
     facts = {**session.machine(), "python": platform.python_version(), "torch": torch.__version__}
     return facts | ({"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {})

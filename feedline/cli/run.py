@@ -16,9 +16,9 @@ from feedline.profiler.say import say
 
 if TYPE_CHECKING:
     from feedline.convergence.apply.outside import Outside
-    from feedline.profiler.record.hooks import Hooks
-    from feedline.profiler.record.session import Session
     from feedline.profiler.record.window import Window
+    from feedline.profiler.session.hooks import Hooks
+    from feedline.profiler.session.session import Session
 
 DASHES = "\0--"  #: stands for ``--`` while argparse looks at a command line: no argument can hold a null byte
 
@@ -93,7 +93,7 @@ class Run:
         from feedline.profiler.follow import start as python_start
         from feedline.profiler.follow.noticing import follow
         from feedline.profiler.follow.reporting import report
-        from feedline.profiler.record.session import Session
+        from feedline.profiler.session.session import Session
 
         fixes = Fixes(args.fix) if args.fix is not None else None
 

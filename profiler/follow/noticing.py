@@ -26,7 +26,7 @@ from feedline.profiler.say import say
 from feedline.profiler.taps.patch import Patches
 
 if TYPE_CHECKING:  # imported when a training begins: most processes make none
-    from feedline.profiler.record.session import Room, Session
+    from feedline.profiler.session.session import Room, Session
 
 
 class Following:
@@ -79,8 +79,8 @@ class Following:
             self._record()
 
     def _record(self) -> None:
-        from feedline.profiler.record.session import Session
         from feedline.profiler.record.window import Window
+        from feedline.profiler.session.session import Session
 
         asked, group = self.asked, self._group
         place = place_of(group)

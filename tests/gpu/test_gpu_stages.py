@@ -11,7 +11,7 @@ from feedline.analysis.build import build
 from feedline.analysis.reports import html_report, terminal
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.record.session import Session
+from feedline.profiler.session.session import Session
 from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.read import Run
 

@@ -21,6 +21,7 @@ import torch.distributed as dist
 from feedline.profiler import clock, masks
 from feedline.profiler.events import UNMEASURED, Flag
 from feedline.profiler.record.recorder import recorder
+from feedline.profiler.record.unseen import NoFunctions
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.collectives.cuda import CudaEnds
 from feedline.profiler.taps.collectives.ends import COLLECTIVE, Ends, Row
@@ -28,7 +29,6 @@ from feedline.profiler.taps.collectives.groups import Channel, Group, Groups
 from feedline.profiler.taps.collectives.operations import Operation, operations
 from feedline.profiler.taps.collectives.unseen import NAME
 from feedline.profiler.taps.patch import Patches
-from feedline.profiler.taps.unseen import NoFunctions
 
 KEY = "BackendSelect"
 ENGINE = "torch.autograd.graph"  # the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from feedline.profiler.record.hooks import Hooks
 from feedline.profiler.record.window import Window
+from feedline.profiler.session.hooks import Hooks
 from feedline.profiler.taps import operations
 
 NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> the loader's number

@@ -17,15 +17,15 @@ from feedline.profiler.errors import ELSEWHERE, OVERWRITE, OutputError, PlaceTak
 from feedline.profiler.files import owned, removal
 from feedline.profiler.message import id_of
 from feedline.profiler.record import privacy
-from feedline.profiler.record.hooks import Hooks
-from feedline.profiler.record.libraries import attach_in_main
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.record.versions import versions
 from feedline.profiler.record.window import Window
 from feedline.profiler.samplers.looks import Looks
 from feedline.profiler.samplers.sampler import Sampler
 from feedline.profiler.samplers.sources import default_sources
 from feedline.profiler.samplers.unfollowed import Unfollowed
+from feedline.profiler.session.hooks import Hooks
+from feedline.profiler.session.libraries import attach_in_main
+from feedline.profiler.session.versions import versions
 from feedline.profiler.store.layout import GAUGES, RESERVE, main_segment, rank_folder
 from feedline.profiler.store.manifest import Manifest, process_started
 from feedline.profiler.store.segment import Segment

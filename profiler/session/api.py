@@ -12,10 +12,10 @@ from typing import Any
 from feedline.profiler import printable
 from feedline.profiler.errors import OutputError
 from feedline.profiler.events import Stage
-from feedline.profiler.record import notebook
 from feedline.profiler.record.recorder import Span, recorder
-from feedline.profiler.record.session import Session
 from feedline.profiler.say import say
+from feedline.profiler.session import notebook
+from feedline.profiler.session.session import Session
 
 
 class record(ContextDecorator):

@@ -73,7 +73,7 @@ def _counters() -> list[Result]:
 
 def record(program: Callable[[], None]) -> tuple[list[Process], list[dict[str, object]]]:
     """Record a function; returns its processes and what the hooks said."""
-    from feedline.profiler.record.session import Session
+    from feedline.profiler.session.session import Session
 
     with tempfile.TemporaryDirectory() as folder:
         session = Session(Path(folder) / "run", ["selftest"])
