@@ -26,8 +26,6 @@ ALLOWED = {
     "pipelines/stores/destination.py: os.open": "the store's folder, to lock it",
     "pipelines/stores/manifest.py: os.open": "the store's folder, to bring its names on disk",
     "pipelines/probes/storage.py: os.open": "images of the user, for reading",
-    "analysis/reports/publish.py: (folder / 'report.schema.json').write_text": "docs/, by a contributor",
-    "analysis/reports/publish.py: text.write_text": "docs/, by a contributor",
     "analysis/many/sources.py: tempfile.TemporaryDirectory": "copies of remote files, in the folder for temporary files",
     "pipelines/probes/all_reduce.py: tempfile.TemporaryDirectory": "the meeting point of its ranks, in the folder for temporary files",
     "pipelines/probes/storage.py: tempfile.TemporaryFile": "a file without a name on the disk that is probed",

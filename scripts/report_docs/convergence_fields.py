@@ -1,6 +1,6 @@
 """What the fields of report.json's ``convergence`` mean."""
 
-from feedline.analysis.reports.field import Field
+from report_docs.field import Field
 
 FIELDS: dict[str, dict[str, Field]] = {
     "ConvergenceSummary": {

@@ -6,7 +6,7 @@ import types
 import typing
 
 from feedline.analysis.model import REPORT_SCHEMA_VERSION, Report
-from feedline.analysis.reports.fields import FIELDS
+from report_docs.fields import FIELDS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _SIMPLE = {str: "string", bool: "boolean", int: "integer", type(None): "null"}
@@ -61,7 +61,7 @@ def _hint(hint: typing.Any, definitions: dict[str, Node]) -> Node:
             definitions[hint.__name__] = {}  # before its fields, so that a class may hold itself
             definitions[hint.__name__] = _dataclass(hint, definitions)
         return {"$ref": f"#/$defs/{hint.__name__}"}
-    raise TypeError(f"no JSON Schema for the type hint {hint!r}: add it to analysis/reports/schema.py")
+    raise TypeError(f"no JSON Schema for the type hint {hint!r}: add it to scripts/report_docs/schema.py")
 
 
 def _union(parts: list[Node]) -> Node:

@@ -1,7 +1,7 @@
 """What each field of the JSON report means: the source of the schema's descriptions and of the tables in docs/report.md."""
 
 from feedline.analysis.reports import convergence_fields, rank_fields
-from feedline.analysis.reports.field import Field
+from report_docs.field import Field
 
 _NO_SCHEDSTAT = "the kernel does not tell (no schedstat)"
 _NO_SIZE = "no step, or batches whose size could not be told"

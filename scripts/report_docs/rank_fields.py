@@ -1,6 +1,6 @@
 """What the fields of report.json's ``ranks`` and ``comm`` mean."""
 
-from feedline.analysis.reports.field import Field
+from report_docs.field import Field
 
 _UNTOLD = "no end was seen, a rank of its group left no records, or clocks cannot be compared"
 _RECORDED = "feedline recorded the run itself"

@@ -1,6 +1,6 @@
 """Writes what docs say of fields and columns: ``docs/report.schema.json`` and the tables of ``docs/report.md`` and ``docs/api.md``.
 
-``python -m feedline.analysis.reports.publish docs``
+``scripts/docs-fields``
 """
 
 import dataclasses
@@ -13,11 +13,11 @@ from feedline.analysis import finding, model
 from feedline.analysis.comm import model as communication
 from feedline.analysis.convergence import model as convergence
 from feedline.analysis.frames import FRAMES
-from feedline.analysis.reports.fields import FIELDS
-from feedline.analysis.reports.schema import schema
+from report_docs.fields import FIELDS
+from report_docs.schema import schema
 
 DESCRIBED = (model, communication, convergence, finding)
-MARK = "<!-- from here on written by analysis/reports/publish.py -->\n"
+MARK = "<!-- from here on written by scripts/report_docs -->\n"
 
 
 def schema_text() -> str:
