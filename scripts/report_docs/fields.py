@@ -1,6 +1,6 @@
 """What each field of the JSON report means: the source of the schema's descriptions and of the tables in docs/report.md."""
 
-from feedline.analysis.reports import convergence_fields, rank_fields
+from report_docs import convergence_fields, rank_fields
 from report_docs.field import Field
 
 _NO_SCHEDSTAT = "the kernel does not tell (no schedstat)"
