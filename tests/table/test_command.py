@@ -3,9 +3,10 @@ import sys
 from dataclasses import replace
 from xml.etree import ElementTree
 
+import acceptance_table as command
 import pytest
-from acceptance import arms, command, data, race
-from acceptance.command import chosen
+from acceptance import arms, data, race
+from acceptance_table import chosen
 
 from feedline.profiler.errors import Interrupted, MissingDependency, OutputError, ScriptError
 
