@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from feedline.pipelines.loaders import decode
-from feedline.pipelines.probes.measure import Refused
+from feedline.pipelines.probes.measure import Refused, see_gpu
 
 Images = Iterable[Any]  # whatever the library gives; ``pixels`` makes arrays of it
 DecodeAll = Callable[[], Images]
-NO_GPU = "needs a CUDA device, and there is none"
 BATCH = 16  # of the libraries that take several images at once
 COMMON = frozenset({"JPEG", "PNG", "WEBP", "BMP", "TIFF"})
 
@@ -58,8 +57,7 @@ def nvimagecodec_cpu(blobs: Sequence[bytes]) -> DecodeAll:
 
 
 def nvimagecodec_gpu(blobs: Sequence[bytes]) -> DecodeAll:
-    if not _has_gpu():
-        raise Refused(NO_GPU)
+    see_gpu()
     return nvimagecodec(blobs, -1, None)
 
 
@@ -84,8 +82,7 @@ def dali_cpu(blobs: Sequence[bytes]) -> DecodeAll:
 
 
 def dali_mixed(blobs: Sequence[bytes]) -> DecodeAll:
-    if not _has_gpu():
-        raise Refused(NO_GPU)
+    see_gpu()
     return _dali(blobs, "mixed")
 
 
@@ -123,16 +120,10 @@ def pixels(image: Any) -> "np.ndarray[Any, Any]":
     return array.transpose(1, 2, 0) if array.ndim == 3 and array.shape[0] == 3 and array.shape[2] != 3 else array
 
 
-def _has_gpu() -> bool:
+def _wait_for_gpu() -> None:
     import torch
 
-    return torch.cuda.is_available()
-
-
-def _wait_for_gpu() -> None:
-    if _has_gpu():
-        import torch
-
+    if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
