@@ -22,6 +22,7 @@ from feedline.profiler.errors import FeedlineError, OutputError, RunDamaged, Run
 from feedline.profiler.files import output
 from feedline.profiler.printable import printable
 from feedline.profiler.store import processes
+from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.read import Run
 from feedline.profiler.store.trainings import Training, trainings, workers
 
@@ -128,7 +129,7 @@ class LoadedRun:
         return f"<feedline run {printable(self._said())}>"
 
     def _repr_html_(self) -> str:
-        from feedline.profiler.record.notebook import Shown
+        from feedline.profiler.session.notebook import Shown
 
         return Shown(self._said(), self._html)._repr_html_()
 
@@ -201,7 +202,7 @@ def load_all(path: "str | Path", training: int | None = None) -> list[LoadedRun]
     folder, number = pipeline.place(Path(path), training)
     found = trainings(folder)
     if len(found) > 1 and number is not None:
-        Run.open(folder)  # raises: of which process?
+        open_run(folder)  # raises: of which process?
     ceilings = pipeline.ceilings_of(folder)
     runs = [(one.run, run) for one in found for run in pipeline.of_process(one.run, number)]
     for _, run in runs:

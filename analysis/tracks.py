@@ -6,8 +6,6 @@ Times are microseconds with three decimals. On one track the outer of two events
 import json
 from collections.abc import Iterator
 
-from feedline.analysis.traces.kineto.write import micros
-
 FIRST = 1  # Perfetto takes thread 0 for the idle one
 
 
@@ -76,3 +74,8 @@ def arrow(phase: str, number: int, pid: int, tid: int, at: int) -> str:
 
 def _says(what: str, pid: int, tid: int, args: str) -> str:
     return f'{{"ph": "M", "name": "{what}", "pid": {pid}, "tid": {tid}, "args": {{{args}}}}}'
+
+
+def micros(nanoseconds: int) -> str:
+    """Nanoseconds as microseconds, exactly."""
+    return f"{nanoseconds // 1000}.{nanoseconds % 1000:03}" if nanoseconds >= 0 else f"-{micros(-nanoseconds)}"

@@ -15,7 +15,8 @@ import torch
 from torch import nn
 from twins import Estimate, in_turns, table, write_json
 
-from feedline.convergence.fixes.ghost_bn import convert_ghost_batchnorm, ghosts
+from feedline.convergence import ghosts
+from feedline.convergence.fixes.ghost_bn import convert_ghost_batchnorm
 
 #: (shape, ghost, layout): the acceptance table's, a ResNet's on 32 pixels from first to last stage, a multilayer perceptron's.
 CASES = [

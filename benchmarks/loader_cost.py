@@ -26,7 +26,7 @@ from torchvision.datasets import ImageFolder
 from twins import Estimate, in_turns, machine, table, tree_cpu_s, wait_for_quiet, write_json
 
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.record.session import Session
+from feedline.profiler.session.session import Session
 
 NEVER = 1 << 30  # one sample in so many is looked at
 OPERATIONS = 8

@@ -2,7 +2,7 @@
 
     python benchmarks/noise_scale_truth.py --json out.json
 
-Truth: the network of `feedline converge table` is trained at batch 32; at four moments its weights are held (rate 0), the exact noise scale
+Truth: the network of acceptance_table.py is trained at batch 32; at four moments its weights are held (rate 0), the exact noise scale
 is worked out from every sample's own gradient, and four gloo ranks with 16 samples each go through the data for six epochs as
 DistributedDataParallel, recorded; a single process that accumulates four micro-batches of 16 does the same. Samples are drawn without
 replacement, so feedline's estimator is told the size of the data set.
@@ -25,12 +25,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from acceptance import data as table_data
+from acceptance.model import make
 from twins import Estimate, machine, table, write_json
 
 import feedline
 from feedline.analysis.convergence.read import read
-from feedline.convergence.table import data as table_data
-from feedline.convergence.table.model import make
 from feedline.profiler.noise_scale import noise_scale
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence.norms import Norms

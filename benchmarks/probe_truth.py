@@ -32,7 +32,7 @@ import torch
 from twins import Estimate, in_turns, table, wait_for_quiet, write_json
 
 from feedline.pipelines.photos import scan
-from feedline.pipelines.probes import decode, decoders, device_copy, pagecache, peak, storage
+from feedline.pipelines.probes import compute, decode, decoders, device_copy, pagecache, storage
 from feedline.pipelines.probes.measure import Plan, Work, one_core, one_round
 from feedline.pipelines.probes.reading import ADVISED, MMAP, READ, Readers, readers
 
@@ -172,7 +172,7 @@ def torch_pairs() -> Iterator[Pair]:
     size = device_copy.MEMORY_BYTES
     one, other = torch.zeros(size, dtype=torch.uint8), torch.ones(size, dtype=torch.uint8)
     yield Pair("memory/copy", rate_of(device_copy.memory_copy(size), SECONDS), lambda: looped(lambda: one.copy_(other), size), 0.05)
-    work, n = peak.matmul(torch.float32, "cpu")
+    work, n = compute.matmul(torch.float32, "cpu")
     left, right = torch.randn(n, n), torch.randn(n, n)
     out = torch.empty(n, n)
     yield Pair(f"compute/matmul {n}", rate_of(work, SECONDS), lambda: looped(lambda: torch.mm(left, right, out=out), 2 * n**3), 0.05)

@@ -20,7 +20,7 @@ from twins import table, write_json
 from feedline.analysis.scaling import measured
 from feedline.analysis.scaling.basis import basis_of
 from feedline.analysis.scaling.study import study
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 PROGRAM = Path(__file__).resolve().parent / "programs" / "paced_ddp.py"
 MODELS = {
@@ -65,14 +65,14 @@ def hold(net: Lab, folder: Path, model: str, mbit: int) -> list[Held]:
     """Predict from the smaller numbers of ranks, and compare."""
     net.set_rate(mbit)
     runs = {ranks: record(net, folder, model, mbit, ranks) for ranks in (*KNOWN, *ASKED)}
-    launches = [[Run.open(runs[ranks])] for ranks in KNOWN]
+    launches = [[open_run(runs[ranks])] for ranks in KNOWN]
     found = study(measured.points_of(launches), ASKED, basis_of(launches))
     held = []
     for one in found.predictions:
-        true = measured.point_of([Run.open(runs[one.ranks])]).samples_per_s
+        true = measured.point_of([open_run(runs[one.ranks])]).samples_per_s
         laws = {law.name: law.samples_per_s[one.ranks] for law in found.laws if one.ranks in law.samples_per_s}
         why = one.why or "; ".join(found.left_out)
-        notes = [note for ranks in runs for note in measured.point_of([Run.open(runs[ranks])]).notes]
+        notes = [note for ranks in runs for note in measured.point_of([open_run(runs[ranks])]).notes]
         held.append(Held(model, mbit, one.ranks, true, one.samples_per_s, one.low, one.high, one.model, laws, why, notes))
     return held
 

@@ -35,7 +35,7 @@ from feedline.analysis.comm.of_run import collectives_of
 from feedline.analysis.comm.partition import meet, partition
 from feedline.analysis.comm.what_if import WhatIf
 from feedline.analysis.timeline import IntArray
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 PROGRAM = Path(__file__).resolve().parent / "programs" / "straggling_ddp.py"
 AHEAD_S = (0, 5_000, 31, 777_777)  # each rank's clock
@@ -98,7 +98,7 @@ def time_namespaces() -> bool:
 
 def read(path: Path) -> list[Collectives]:
     """The collectives of all ranks, in their own time."""
-    found = [collectives_of(rank) for _, rank in sorted(Run.open(path).ranks.items())]
+    found = [collectives_of(rank) for _, rank in sorted(open_run(path).ranks.items())]
     return [one for one in found if one is not None]
 
 

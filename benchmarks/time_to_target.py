@@ -2,7 +2,7 @@
 
     python benchmarks/time_to_target.py [--seeds 5] [--target 70] [--keep FOLDER] [--json time_to_target.json]
 
-The model of ``feedline converge table`` without norms (with batch norm a sample's gradient depends on its batch, which the theory does not
+The model of acceptance_table.py without norms (with batch norm a sample's gradient depends on its batch, which the theory does not
 cover), SGD with momentum at a constant rate. Batch 32 is trained as two micro-batches of 16, whose gradient norms give the noise scale on
 the way. Rates of all batches, 32 included, are tuned for the fewest updates on other seeds; no prediction sees anything but its one run at
 batch 32. With --keep, trainings that are there already are not repeated.
@@ -21,6 +21,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from acceptance import data as table_data
+from acceptance import model as models
+from acceptance.data import Data
 from torch import nn
 from twins import table, write_json
 
@@ -28,9 +31,6 @@ from feedline.analysis.convergence.model import NoiseOverTraining, TimeToTarget
 from feedline.analysis.convergence.noise import over_training
 from feedline.analysis.convergence.recorded import Curve, GradientNorms, Recorded
 from feedline.analysis.convergence.target import Reached, StepTime, steps_to_target, time_to_target
-from feedline.convergence.table import data as table_data
-from feedline.convergence.table import model as models
-from feedline.convergence.table.data import Data
 
 BASE, LARGER = 32, (64, 128, 256, 512, 1024)
 #: Of each batch the best is inside, or the next larger one does not come to the target with every seed.

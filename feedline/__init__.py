@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from feedline.analysis.loaded import LoadedRun, load, load_all
     from feedline.profiler.errors import FeedlineError
-    from feedline.profiler.record.api import metric, record, stage
-    from feedline.profiler.record.trace_ready import on_trace_ready
+    from feedline.profiler.session.api import metric, record, stage
+    from feedline.profiler.session.trace_ready import on_trace_ready
 
 __version__ = "0.1.0"
 __all__ = ["FeedlineError", "LoadedRun", "__version__", "load", "load_all", "metric", "on_trace_ready", "record", "stage"]
@@ -25,10 +25,10 @@ _HOMES = {
     "LoadedRun": "feedline.analysis.loaded",
     "load": "feedline.analysis.loaded",
     "load_all": "feedline.analysis.loaded",
-    "metric": "feedline.profiler.record.api",
-    "on_trace_ready": "feedline.profiler.record.trace_ready",
-    "record": "feedline.profiler.record.api",
-    "stage": "feedline.profiler.record.api",
+    "metric": "feedline.profiler.session.api",
+    "on_trace_ready": "feedline.profiler.session.trace_ready",
+    "record": "feedline.profiler.session.api",
+    "stage": "feedline.profiler.session.api",
 }
 
 

@@ -6,16 +6,37 @@ What the loaders cannot all read alike (CMYK, 16 bits, animations, ...) is left 
 import os
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
 
-from feedline.pipelines.folders import walk
 from feedline.pipelines.photo_check import ENDINGS, Checked, check
 from feedline.profiler.errors import DataError, MissingDependency
+
+
+def walk(folder: str | os.PathLike[str], cannot: Callable[[OSError], None] | None = None) -> Iterator[str]:
+    """All files below, in the order of torchvision's ImageFolder: folder by folder, each sorted. Links are followed.
+
+    A link to a folder above itself is not, which ImageFolder follows until the operating system ends it: 40 times every file.
+
+    Args:
+        cannot: called with the error of a folder that cannot be listed; the others go on.
+    """
+    above: dict[str, frozenset[str]] = {}  # folder, as walked -> the real folders on the way to it
+    found: list[tuple[str, list[str]]] = []
+    for place, below, names in os.walk(os.fspath(folder), onerror=cannot, followlinks=True):
+        real, before = os.path.realpath(place), above.pop(place, frozenset())
+        if real in before:
+            below.clear()
+            continue
+        above |= {os.path.join(place, name): before | {real} for name in below}
+        found.append((place, sorted(names)))
+    for place, names in sorted(found):
+        yield from (os.path.join(place, name) for name in names)
+
 
 # Files with other endings are not looked at, as torchvision does; .gif is, to be named.
 LOOKED_AT = {ending for endings in ENDINGS.values() for ending in endings} | {".gif"}

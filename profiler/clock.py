@@ -15,8 +15,8 @@ import time
 from typing import NamedTuple
 
 from feedline.profiler import masks
-from feedline.profiler.descriptor import Descriptor
 from feedline.profiler.events import UNMEASURED
+from feedline.profiler.files.descriptor import Descriptor
 
 #: Begins the name of an annotation in a trace of torch.profiler; ``wall_ns``, read just before it, follows (taps/clock_marks.py).
 MARK = "feedline:clock:"

@@ -90,7 +90,6 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         (["report", "run", "--link-bandwidth", "25"], "argument --link-bandwidth: expected a bandwidth with its unit, such as 25GB/s or"),
         (["report", "run", "--link-bandwidth", "0GB/s"], "argument --link-bandwidth: expected a number above 0, got '0'"),
         (["converge", "verify", "--fix", "warmup=1ep", "--margin", "inf"], "argument --margin: expected a number, got 'inf'"),
-        (["converge", "table", "--arms", ","], "argument --arms: expected names separated by commas, got ','"),
         (["compare", "--data", ".", "--loaders", ""], "argument --loaders: expected names separated by commas, got ''"),
     ],
 )
@@ -153,8 +152,6 @@ def test_a_misspelled_option_is_what_the_error_is_about(command, flag, value, ca
         (["report"], "--processes"),
         (["ingest"], "--processes"),
         (["ingest"], "--max-events"),
-        (["converge", "table"], "--seeds"),
-        (["converge", "table"], "--processes"),
         (["converge", "verify"], "--seeds"),
         (["converge", "verify"], "--ranks"),
     ],

@@ -1,7 +1,9 @@
-"""Imports go only downwards, through the layers below, and in no new circle."""
+"""Imports go only downwards, through the layers below, and in no circle."""
 
 import ast
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = {"feedline": "feedline", **{name: f"feedline.{name}" for name in ("profiler", "analysis", "pipelines", "convergence")}}
@@ -10,20 +12,18 @@ LAYERS = [  # the highest first; a module belongs to the longest name that begin
     ["feedline"],
     ["feedline.analysis", "feedline.pipelines", "feedline.convergence"],
     ["feedline.profiler.follow"],
-    ["feedline.profiler.record", "feedline.profiler.taps", "feedline.profiler.samplers"],
+    ["feedline.profiler.session"],
+    ["feedline.profiler.taps", "feedline.profiler.samplers"],
+    ["feedline.profiler.record"],
     ["feedline.profiler.store"],
     ["feedline.profiler"],
 ]
 HEIGHT = {name: -number for number, layer in enumerate(LAYERS) for name in layer}
 APART = set(LAYERS[2])  # of one height, and none imports another
 NEVER = {"feedline.analysis": {"torch", "nvidia", "torchvision"}}
-#: Modules that import each other, inside functions too. To be opened: no line comes in, and those that are opened go out.
-CIRCLES = [
-    {"feedline.cli.report", "feedline.cli.report_parts"},
-    {f"feedline.profiler.follow.{name}" for name in ("asked", "noticing", "processes", "reporting", "start")},
-    {f"feedline.profiler.store.{name}" for name in ("parts", "read", "trainings")},
-    {"feedline.profiler.taps.collectives", "feedline.profiler.taps.collectives.tap"},
-]
+#: Packages inside analysis, the highest first: none reaches one above it, by whatever modules.
+ANALYSIS = ["reports", "scaling", "frames", "traces", "many", "rules", "convergence", "comm"]
+INSIDE = ("feedline.analysis.", "feedline.profiler.")
 
 
 def modules() -> dict[str, Path]:
@@ -69,11 +69,43 @@ def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
     return {frozenset(other for other in others if module in reach[other]) for module, others in reach.items() if module in others}
 
 
-def test_modules_import_each_other_in_no_circle_but_those_that_are_known():
-    known = modules()
-    graph = {module: {name for name in imports(path, known) if name in known} - {module} for module, path in known.items()}
+def graph_of(known: dict[str, Path]) -> dict[str, set[str]]:
+    """Module -> those that it imports, inside functions too."""
+    return {module: {name for name in imports(path, known) if name in known} - {module} for module, path in known.items()}
 
-    assert circles(graph) == {frozenset(circle) for circle in CIRCLES}
+
+def packages(graph: dict[str, set[str]], depth: int) -> dict[str, set[str]]:
+    """The same of packages that many levels down; a module that lies higher stands for itself."""
+
+    def package(module: str) -> str:
+        return ".".join(module.split(".")[: depth + 1])
+
+    found: dict[str, set[str]] = {package(module): set() for module in graph}
+    for module, others in graph.items():
+        found[package(module)] |= {package(other) for other in others} - {package(module)}
+    return found
+
+
+def test_modules_import_each_other_in_no_circle():
+    assert circles(graph_of(modules())) == set()
+
+
+@pytest.mark.parametrize("depth", [2, 3])
+def test_packages_import_each_other_in_no_circle(depth):
+    """A package's ``__init__`` is what its modules are reached through, and counts as one of them."""
+    inside = {module: others for module, others in graph_of(modules()).items() if module.startswith(INSIDE)}
+
+    assert circles(packages({module: others & inside.keys() for module, others in inside.items()}, depth)) == set()
+
+
+def test_no_package_of_analysis_reaches_a_higher_one():
+    graph = packages(graph_of(modules()), 2)
+    there = {path.name for path in (ROOT / "analysis").iterdir() if (path / "__init__.py").exists()}
+    assert there == set(ANALYSIS)
+
+    for number, name in enumerate(ANALYSIS):
+        above = {f"feedline.analysis.{other}" for other in ANALYSIS[:number]}
+        assert not reached(graph, f"feedline.analysis.{name}") & above
 
 
 def test_no_module_imports_one_of_a_higher_layer_or_a_sibling_kept_apart():

@@ -28,7 +28,7 @@ def texts(tree: ast.Module) -> Iterator[str]:
     ("text", "homes"),
     [
         (" already exists", {"profiler/errors.py"}),
-        ("cannot write ", {"profiler/errors.py", "profiler/record/trace_ready.py"}),  # the second: whatever torch raises
+        ("cannot write ", {"profiler/errors.py", "profiler/session/trace_ready.py"}),  # the second: whatever torch raises
         (" cannot be written", set()),
     ],
 )
@@ -45,4 +45,4 @@ def test_options_of_several_commands_are_added_in_one_module():
         for word in call.args
         if isinstance(word, ast.Constant) and word.value in OPTIONS
     }
-    assert added == {("feedline/cli/options.py", word) for word in OPTIONS} | {("feedline/cli/converge/table.py", "--processes")}
+    assert added == {("feedline/cli/options.py", word) for word in OPTIONS}

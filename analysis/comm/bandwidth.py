@@ -14,7 +14,6 @@ from feedline.profiler.ceilings import Ceiling, Ceilings
 
 GOOD = 0.80  # of the ceiling: nccl-tests on a quiet network vary by this much with the message's size
 POOR = 0.50
-SMALL_S = 0.5  # share of a transfer that a fixed latency may be before its bandwidth says nothing about the link
 LIKE = 4.0  # a probe's message is like a run's if neither is more than so many times as large
 
 

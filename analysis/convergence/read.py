@@ -11,6 +11,7 @@ from feedline.profiler.events import Flag, Stage
 from feedline.profiler.message import Message
 from feedline.profiler.reasons import in_old_run
 from feedline.profiler.store.columns import Records
+from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.parts import only
 from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.segment_reader import Process
@@ -22,9 +23,9 @@ def read(path: Path) -> Recorded:
     """Read a run folder, of one rank or many.
 
     Raises:
-        RunNotFound, RunDamaged, SchemaTooNew: as ``Run.open``, and for a folder that holds several trainings.
+        RunNotFound, RunDamaged, SchemaTooNew: as ``open_run``, and for a folder that holds several trainings.
     """
-    return of_run(only(Run.open(path)))
+    return of_run(only(open_run(path)))
 
 
 def of_run(run: Run) -> Recorded:

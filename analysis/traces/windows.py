@@ -1,17 +1,18 @@
 """The steps of a run that torch.profiler recorded beside feedline (profiler/taps/kineto_window.py), on feedline's clock."""
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from feedline.analysis.timeline import IntArray
-from feedline.analysis.traces.columns import Trace, Track
+from feedline.analysis.traces.columns import CollectiveArgs, Kind, Shape, Trace, Track
 from feedline.analysis.traces.kineto.limits import Limits
 from feedline.analysis.traces.kineto.read import read_kineto
-from feedline.analysis.traces.kineto.write import Texts
 from feedline.analysis.traces.lanes import NOWHERE, lanes
 from feedline.analysis.traces.shared_clock import SharedClock, marks_in, shared_clock
 from feedline.analysis.traces.threads import UNKNOWN, threads
@@ -25,6 +26,20 @@ ROWS = 1 << 14  # events turned into Python's numbers at a time
 FREE_BYTES, PACKED = 64 << 20, 64  # a window may unpack to so much, and so many times its size: JSON of events shrinks by 10 to 25
 SMALLEST_EVENT = 40  # bytes of JSON
 NEAR_NS = 3600 * 10**9  # of a run: the time of day may have been set on the way
+CATEGORIES = {
+    Kind.KERNEL: "kernel",
+    Kind.COPY: "gpu_memcpy",
+    Kind.SET: "gpu_memset",
+    Kind.RUNTIME: "cuda_runtime",
+    Kind.OPERATOR: "cpu_op",
+    Kind.ANNOTATION: "user_annotation",
+    Kind.DEVICE_ANNOTATION: "gpu_user_annotation",
+    Kind.PYTHON: "python_function",
+    Kind.SYNC: "cuda_sync",
+    Kind.OVERHEAD: "overhead",
+    Kind.SYSTEM: "system",
+    Kind.OTHER: "Trace",
+}
 
 
 @dataclass(frozen=True)
@@ -169,3 +184,57 @@ class _Made:
                     yield arrow("s", self._rank.arrow_of(row), pid, tids[in_lane], begin)
                 elif launcher >= 0:
                     yield arrow("f", self._rank.arrow_of(launcher), pid, tids[in_lane], begin)
+
+
+class Texts:
+    """What Kineto's JSON says of events besides where and when: each distinct thing put into words once.
+
+    Attributes:
+        names: of Trace.names, as members of an object.
+        categories: of each Kind, the same.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.names = [f'"name": {json.dumps(name)}' for name in trace.names]
+        self.categories = {int(kind): f'"cat": "{category}"' for kind, category in CATEGORIES.items()}
+        self._streams = [_inner(_stream(track)) for track in trace.tracks]
+        self._shapes = [_inner(_shape(shape)) for shape in trace.shapes]
+        self._collectives = [_inner(_collective(collective)) for collective in trace.collectives]
+
+    def args(self, track: int, correlation: int, nbytes: int, shape: int, collective: int) -> str:
+        """The members of an event's ``args``."""
+        args = [self._streams[track]] if self._streams[track] else []
+        args += [f'"correlation": {correlation}'] if correlation != -1 else []
+        args += [f'"bytes": {nbytes}'] if nbytes != -1 else []
+        args += [self._shapes[shape]] if shape >= 0 else []
+        args += [self._collectives[collective]] if collective >= 0 else []
+        return ", ".join(args)
+
+
+def _inner(args: dict[str, Any]) -> str:
+    return json.dumps(args)[1:-1]
+
+
+def _stream(track: Track) -> dict[str, Any]:
+    if track.device < 0:
+        return {}
+    thread = int(track.thread) if track.thread.isascii() and track.thread.isdigit() else None
+    return {"device": track.device} | ({"stream": thread} if thread is not None else {})
+
+
+def _shape(shape: Shape) -> dict[str, Any]:
+    return {"Input Dims": shape.inputs, "Input type": shape.dtypes}
+
+
+def _collective(collective: CollectiveArgs) -> dict[str, Any]:
+    said = {
+        "Collective name": collective.operation,
+        "Process Group Name": collective.group,
+        "Process Group Ranks": None if collective.ranks is None else json.dumps(collective.ranks),
+        "Group size": collective.size,
+        "Seq": collective.sequence,
+        "In msg nelems": collective.elements_in,
+        "Out msg nelems": collective.elements_out,
+        "dtype": collective.dtype,
+    }
+    return {name: value for name, value in said.items() if value is not None}

@@ -24,7 +24,7 @@ from feedline.convergence.apply.request import Request
 from feedline.convergence.fix import Progress
 from feedline.convergence.rates import Changed, multiply, put_back
 from feedline.profiler import ranks
-from feedline.profiler.record.hooks import Tell
+from feedline.profiler.session.hooks import Tell
 from feedline.profiler.taps.convergence.watch import is_model, samples_of
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import hide_from_dynamo, in_backward

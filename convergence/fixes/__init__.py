@@ -1,4 +1,4 @@
-"""The fixes, one folder each: README.md (when it helps, when not, what it costs, where it is from), a function or class, its ``FIX``."""
+"""The fixes, one module each: a function or class, and its ``FIX``; the page beside it says when it helps, what it costs and its source."""
 
 from feedline.convergence.fix import Fix
 from feedline.convergence.fixes import (

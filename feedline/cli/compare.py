@@ -4,8 +4,8 @@ import argparse
 import dataclasses
 import json
 import platform
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,12 +80,14 @@ def measure(args: argparse.Namespace, folder: Path) -> int:
     from feedline.analysis.reports.console import Console
     from feedline.cli.compare_lines import lines
     from feedline.cli.compare_text import show
+    from feedline.cli.work import working
     from feedline.pipelines.compare.side_by_side import FULL, Contest, compare
 
     console = Console(quiet=args.quiet)
-    with progress(args.quiet) as told:
+    with working(args.quiet, "comparing") as tell:
+        steps = count(1)
         plan = dataclasses.replace(FULL, cold=args.cold)
-        comparison = compare(Contest(task, kinds, plan, told), compute_of(args.model, task))
+        comparison = compare(Contest(task, kinds, plan, lambda what, of: tell(what, next(steps), of)), compute_of(args.model, task))
     comparison.machine.update(machine())
     if comparison.takes:
         program = lines(
@@ -188,25 +190,11 @@ def compute_of(spec: str | None, task: "Task") -> "Callable[[], Compute] | None"
     return prepared(user_code.load_model(spec), task)
 
 
-@contextmanager
-def progress(quiet: bool) -> Iterator[Callable[[str, int], None]]:
-    """Show on standard error what is being done, if that is a terminal; it goes away at the end."""
-    from rich.progress import BarColumn, Progress
-
-    from feedline.analysis.reports.console import Console, Count, Words
-
-    console = Console(stderr=True, quiet=quiet)
-    columns = (Words("{task.description}"), BarColumn(bar_width=20), Count())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
-        bar = shown.add_task("comparing", total=None)
-        yield lambda what, of: shown.update(bar, description=what, total=of, advance=1)
-
-
 def machine() -> dict[str, object]:
     """What the figures depend on, without the machine's name."""
     import torch
 
-    from feedline.profiler.record import session
+    from feedline.profiler.session import session
 
     facts = {**session.machine(), "python": platform.python_version(), "torch": torch.__version__}
     return facts | ({"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {})

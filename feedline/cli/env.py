@@ -28,7 +28,7 @@ class Env:
         if args.json != STDOUT:
             check_json(args)
         from feedline.analysis.reports.console import Console
-        from feedline.profiler.record.selftest import run
+        from feedline.profiler.session.selftest import run
 
         with only_errors():
             results = run()

@@ -112,12 +112,12 @@ def refuse_copies(files: list[str]) -> None:
 def waits_for_report(run: Path, command: list[str]) -> bool:
     """Whether a run folder is what this very command made before it was interrupted in the report."""
     from feedline.profiler.record.privacy import mask_argv
-    from feedline.profiler.store.read import Run
+    from feedline.profiler.store.opening import open_run
 
     if os.path.lexists(run / "report.json"):
         return False
     try:
-        return any(rank.manifest.command == mask_argv(command) for rank in Run.open(run).ranks.values())
+        return any(rank.manifest.command == mask_argv(command) for rank in open_run(run).ranks.values())
     except (FeedlineError, OSError):
         return False
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from feedline.cli.arguments import bandwidth, gigabytes_per_s
 from feedline.cli.options import add_crew, add_old_name, add_output
-from feedline.cli.output import check_files, into_run_if_possible, name_files, save
+from feedline.cli.output import check_files, name_files, save
 from feedline.cli.parser import Parser
 from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
 from feedline.profiler.files import owned, removal
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from feedline.profiler.store.trainings import Training
 
 TRACE_FILE = "trace.json.gz"
-FILES = ("report.html", "report.json")
 BY_RANK_ONLY = ("dask", "processes")
 REPORT_ONLY = ("full", "training", "ceilings", "link_bandwidth", "nccl_log")
 STEPS = ("compacting records", "reading records", "writing the report", "writing the trace")
@@ -95,8 +94,8 @@ class Report:
         from feedline.analysis.reports.progress import building
         from feedline.analysis.trace import is_trace
         from feedline.cli.report_parts import write_overview
+        from feedline.profiler.store.opening import open_run
         from feedline.profiler.store.parts import PARTS
-        from feedline.profiler.store.read import Run
         from feedline.profiler.store.trainings import trainings, workers
 
         console = Console(quiet=args.quiet)
@@ -107,7 +106,7 @@ class Report:
             done()
             found = trainings(path)
             if len(found) > 1 and (number is not None or args.output is not None and is_trace(args.output)):
-                Run.open(path)  # raises: which of them?
+                open_run(path)  # raises: which of them?
             notes = processes.notes(path, {one.name for one in found}, workers(found))
             told = [told_of(args, path, number, one, len(found) > 1, notes, done) for one in found]
             rows = [row for own in told for row in own.rows]
@@ -244,19 +243,6 @@ def ended(run: "Run") -> bool:
     ranks = run.ranks.values()
     world = max(int(str(rank.manifest.place.get("world_size", 1))) for rank in ranks)
     return len(ranks) >= world and all(rank.manifest.state != "live" for rank in ranks)
-
-
-def write(folder: Path, report: "ReportModel", args: argparse.Namespace) -> list[Path]:
-    """Write the files that were asked for; a run folder that is read-only gets none, and the terminal shows the report still."""
-    from feedline.analysis import reports, trace
-
-    written: list[Path] = []
-    if args.output is not None and not trace.is_trace(args.output):
-        reports.write(report, args.output)
-        written.append(args.output)
-    if args.output is None:
-        written += into_run_if_possible(folder, ((name, reports.text(report, Path(name))) for name in FILES))
-    return written
 
 
 def write_trace(folder: Path, run: "Run", args: argparse.Namespace, windows: "Windows") -> list[Path]:

@@ -46,10 +46,22 @@ def one_training(root: Path, folder: Path, report: "Report", name: str, args: ar
         name: of the process, where the run has several: a file that was asked for is then that of all.
     """
     from feedline.analysis.reports.overview import row
-    from feedline.cli.report import write as write_report
 
     written = [] if name and args.output is not None else write_report(folder, report, args)
     return Told([row(name, report, Path(os.path.relpath(folder / FILES[0], linked_from(args, root))))], [report], written)
+
+
+def write_report(folder: Path, report: "Report", args: argparse.Namespace) -> list[Path]:
+    """Write the files that were asked for; a run folder that is read-only gets none, and the terminal shows the report still."""
+    from feedline.analysis import reports, trace
+
+    written: list[Path] = []
+    if args.output is not None and not trace.is_trace(args.output):
+        reports.write(report, args.output)
+        written.append(args.output)
+    if args.output is None:
+        written += into_run_if_possible(folder, ((name, reports.text(report, Path(name))) for name in FILES))
+    return written
 
 
 def linked_from(args: argparse.Namespace, folder: Path) -> Path:

@@ -16,9 +16,9 @@ from feedline.profiler.say import say
 
 if TYPE_CHECKING:
     from feedline.convergence.apply.outside import Outside
-    from feedline.profiler.record.hooks import Hooks
-    from feedline.profiler.record.session import Session
     from feedline.profiler.record.window import Window
+    from feedline.profiler.session.hooks import Hooks
+    from feedline.profiler.session.session import Session
 
 DASHES = "\0--"  #: stands for ``--`` while argparse looks at a command line: no argument can hold a null byte
 
@@ -90,9 +90,10 @@ class Run:
             return 1
 
         from feedline.profiler import ranks
+        from feedline.profiler.follow import start as python_start
         from feedline.profiler.follow.noticing import follow
         from feedline.profiler.follow.reporting import report
-        from feedline.profiler.record.session import Session
+        from feedline.profiler.session.session import Session
 
         fixes = Fixes(args.fix) if args.fix is not None else None
 
@@ -126,6 +127,7 @@ class Run:
         if speaks and fixes is not None:
             say(fixes.lines(), lines=True)
         recording = asked(args, session.path, session.manifest.launch, start, first)
+        python_start.stop()
         follow(recording, session)
         ended = run_recorded(program, session)
         show(ended)

@@ -41,8 +41,8 @@ def run_command(args: argparse.Namespace, command: list[str]) -> int:
         raise ScriptError("-m takes a module and `--` takes a command: use only one of them")
     from feedline.profiler import ranks
     from feedline.profiler.follow.reporting import report_what_was_made
-    from feedline.profiler.record.session import run_folder
     from feedline.profiler.samplers.unfollowed import Unfollowed
+    from feedline.profiler.session.session import run_folder
 
     start, launch = Start(), f"command-{os.getpid()}-{ranks.started_at()}"
     path = start.folder / (args.output or below_runs(Path(command[0]).stem, ranks.started_at()))

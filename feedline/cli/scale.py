@@ -184,10 +184,10 @@ def from_runs(paths: list[Path]) -> "tuple[list[Point], Basis, str]":
         RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.
     """
     from feedline.analysis.scaling import basis, late, measured
+    from feedline.profiler.store.opening import open_run
     from feedline.profiler.store.parts import only
-    from feedline.profiler.store.read import Run
 
-    launches = measured.launches([only(Run.open(path)) for path in paths])
+    launches = measured.launches([only(open_run(path)) for path in paths])
     points = measured.points_of(launches)
     return points, basis.basis_of(launches), late.late_of(launches[-1], points[-1])
 

@@ -32,10 +32,11 @@ def opencv(data: bytes) -> Pixels:
     """
     import cv2
 
-    found = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
+    rgb = getattr(cv2, "IMREAD_COLOR_RGB", None)  # OpenCV 4.11
+    found = cv2.imdecode(np.frombuffer(data, np.uint8), (cv2.IMREAD_COLOR if rgb is None else rgb) | cv2.IMREAD_IGNORE_ORIENTATION)
     if found is None:
         raise ValueError("OpenCV cannot decode it")
-    return cv2.cvtColor(found, cv2.COLOR_BGR2RGB, dst=found)  # type: ignore[return-value,no-any-return,unused-ignore]
+    return found if rgb is not None else cv2.cvtColor(found, cv2.COLOR_BGR2RGB, dst=found)  # type: ignore[return-value,no-any-return,unused-ignore]
 
 
 def libjpeg_turbo(data: bytes) -> Pixels:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-PACKAGES = {"PIL": "pillow", "cv2": "opencv-python-headless", "nvidia.dali": "nvidia-dali-cuda120", "spdl.pipeline": "spdl"}
+from feedline.pipelines.translate.missing import PACKAGES
 
 
 def needs(*modules: str, gpu: bool = False) -> Callable[[str], str | None]:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from feedline.pipelines.probes import dali_images
-from feedline.pipelines.probes.measure import Refused
+from feedline.pipelines.probes.measure import Refused, see_gpu
 from feedline.pipelines.translate import albumentations, pillow
 from feedline.pipelines.translate.dice import Dice
 from feedline.pipelines.translate.draw import draw
@@ -110,8 +110,7 @@ def _v2() -> ModuleType:
 
 
 def _on_gpu(image: Any) -> torch.Tensor:
-    if not torch.cuda.is_available():
-        raise Refused("needs a CUDA device, and there is none")
+    see_gpu()
     return tensor(image).cuda()
 
 

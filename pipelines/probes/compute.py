@@ -4,6 +4,7 @@ MFU (model FLOP utilization) is the FLOP of forward and backward a second over t
 appendix B, but with the FLOP as torch.utils.flop_counter counts them (matrix products, convolutions, attention).
 """
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,13 +12,58 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from feedline.pipelines.probes import peak, peaks
+from feedline.pipelines.probes import peaks
 from feedline.pipelines.probes.measure import Measured, Refused, Work, ceiling, in_turns, reason
 from feedline.pipelines.probes.subject import Subject
 from feedline.pipelines.probes.training_step import Step, cached_batch
 from feedline.profiler.ceilings import Ceiling
 
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+LONG_ENOUGH_S = 0.02  # a product that takes this long hides what its launch costs
+SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384)
 SOURCE = "torch.mm, 2 n^3 FLOP a product"
+
+
+def matmul(dtype: torch.dtype, device: str) -> tuple[Work, int]:
+    """Square matrices, the smallest of ``SIZES`` that keeps the device busy for long enough.
+
+    Returns:
+        The work, whose unit is FLOP (2 n^3 a product), and n.
+
+    Raises:
+        Refused: the result is wrong. RuntimeError: torch cannot multiply these.
+    """
+    for size in SIZES:
+        work = product(size, dtype, device)
+        took = min(_seconds(work) for _ in range(3))  # who else uses the machine makes it longer, never shorter
+        if took >= LONG_ENOUGH_S:
+            break
+    return work, size
+
+
+def product(size: int, dtype: torch.dtype, device: str) -> Work:
+    """One product of two matrices, checked: all ones times all ones is ``size`` everywhere."""
+    dice = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(size, size, generator=dice).to(device, dtype) for _ in range(2))
+    out = torch.empty(size, size, dtype=dtype, device=device)
+    row = (left[0].double() @ right.double()).float().cpu()
+    torch.mm(left, right, out=out)
+    if not torch.allclose(out[0].float().cpu(), row, rtol=0.05, atol=0.05 * size**0.5):
+        raise Refused(f"the product of two {dtype} matrices of {size} x {size} is wrong")
+
+    def run() -> int:
+        torch.mm(left, right, out=out)
+        if device != "cpu":
+            torch.cuda.synchronize()
+        return 2 * size**3
+
+    return Work(run)
+
+
+def _seconds(work: Work) -> float:
+    start = time.perf_counter()
+    work.run()
+    return time.perf_counter() - start
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
@@ -69,12 +115,12 @@ def _products(device: str) -> tuple[dict[str, dict[str, object]], dict[str, Work
     """By name: settings of every matrix product, and those that can be done."""
     about: dict[str, dict[str, object]] = {}
     works = {}
-    for name, dtype in peak.DTYPES.items():
+    for name, dtype in DTYPES.items():
         settings: dict[str, object] = {"dtype": name, "threads": torch.get_num_threads(), "device": device}
         if device != "cpu":
             settings["tf32"] = torch.backends.cuda.matmul.allow_tf32
         try:
-            works[f"compute/matmul {name}"], settings["n"] = peak.matmul(dtype, device)
+            works[f"compute/matmul {name}"], settings["n"] = matmul(dtype, device)
         except (RuntimeError, Refused) as error:
             settings["why"] = reason(error)
         about[f"compute/matmul {name}"] = settings
@@ -87,7 +133,7 @@ def _specified(device: str) -> Iterator[Ceiling]:
         return
     name = torch.cuda.get_device_name(device)
     tf32 = torch.backends.cuda.matmul.allow_tf32
-    for dtype in peak.DTYPES:
+    for dtype in DTYPES:
         figure = peaks.of(name, dtype, tf32)
         settings: dict[str, object] = {"dtype": dtype, "device": name, "tf32": tf32}
         why = "" if figure.flops else f"{name} with {dtype} is not in the table (pipelines/probes/peaks.py)"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from feedline.pipelines.probes.measure import Refused
+from feedline.pipelines.probes.measure import Refused, see_gpu
 from feedline.pipelines.translate import dali
 from feedline.pipelines.translate.missing import load
 from feedline.pipelines.translate.operations import Operation
@@ -51,14 +51,8 @@ def make(operations: Sequence[Operation], device: str) -> Changed:
         Refused: DALI cannot do one of them, or has no GPU. MissingDependency: DALI is not installed.
     """
     load("nvidia.dali.fn")
-    if device == "gpu" and not _has_gpu():
-        raise Refused("needs a CUDA device, and there is none")
+    if device == "gpu":
+        see_gpu()
     if refused := [f"{operation.name}: {why}" for operation in operations if (why := dali.refuses(operation))]:
         raise Refused("; ".join(refused))
     return Changed(operations, device)
-
-
-def _has_gpu() -> bool:
-    import torch
-
-    return torch.cuda.is_available()

@@ -4,18 +4,17 @@ None of them turns an image by its EXIF orientation, as Pillow's ``open`` does n
 """
 
 import importlib
-import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from feedline.pipelines.probes.measure import Refused
+from feedline.pipelines.loaders import decode
+from feedline.pipelines.probes.measure import Refused, see_gpu
 
 Images = Iterable[Any]  # whatever the library gives; ``pixels`` makes arrays of it
 DecodeAll = Callable[[], Images]
-NO_GPU = "needs a CUDA device, and there is none"
 BATCH = 16  # of the libraries that take several images at once
 COMMON = frozenset({"JPEG", "PNG", "WEBP", "BMP", "TIFF"})
 
@@ -34,33 +33,12 @@ class Decoder:
     per: str = "core"
 
 
-def pillow(blobs: Sequence[bytes]) -> DecodeAll:
-    from PIL import Image
-
-    return lambda: (Image.open(io.BytesIO(blob)).convert("RGB") for blob in blobs)
-
-
-def simplejpeg(blobs: Sequence[bytes]) -> DecodeAll:
-    import simplejpeg
-
-    return lambda: (simplejpeg.decode_jpeg(blob) for blob in blobs)
+def _each(one: Callable[[bytes], Any]) -> Callable[[Sequence[bytes]], DecodeAll]:
+    """As a loader decodes: file by file."""
+    return lambda blobs: lambda: map(one, blobs)
 
 
-def opencv(blobs: Sequence[bytes]) -> DecodeAll:
-    import cv2
-
-    arrays = [np.frombuffer(blob, np.uint8) for blob in blobs]
-    if hasattr(cv2, "IMREAD_COLOR_RGB"):
-        rgb = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-        return lambda: (cv2.imdecode(array, rgb) for array in arrays)
-    bgr = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
-    return lambda: (_exchanged(cv2.imdecode(array, bgr)) for array in arrays)
-
-
-def _exchanged(image: Any) -> Any:
-    import cv2
-
-    return None if image is None else cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+pillow = _each(decode.pillow)
 
 
 def torchvision(blobs: Sequence[bytes]) -> DecodeAll:
@@ -79,8 +57,7 @@ def nvimagecodec_cpu(blobs: Sequence[bytes]) -> DecodeAll:
 
 
 def nvimagecodec_gpu(blobs: Sequence[bytes]) -> DecodeAll:
-    if not _has_gpu():
-        raise Refused(NO_GPU)
+    see_gpu()
     return nvimagecodec(blobs, -1, None)
 
 
@@ -91,13 +68,13 @@ def nvimagecodec(blobs: Sequence[bytes], device: int, backends: "list[Any] | Non
     how = nvimgcodec.DecodeParams(apply_exif_orientation=False, color_spec=nvimgcodec.ColorSpec.SRGB)
     batches = [blobs[at : at + BATCH] for at in range(0, len(blobs), BATCH)]
 
-    def decode() -> Iterator[Any]:
+    def decoded() -> Iterator[Any]:
         for batch in batches:
             images = decoder.decode([nvimgcodec.CodeStream(blob) for blob in batch], params=how)
             _wait_for_gpu()
             yield from images
 
-    return decode
+    return decoded
 
 
 def dali_cpu(blobs: Sequence[bytes]) -> DecodeAll:
@@ -105,8 +82,7 @@ def dali_cpu(blobs: Sequence[bytes]) -> DecodeAll:
 
 
 def dali_mixed(blobs: Sequence[bytes]) -> DecodeAll:
-    if not _has_gpu():
-        raise Refused(NO_GPU)
+    see_gpu()
     return _dali(blobs, "mixed")
 
 
@@ -126,12 +102,12 @@ def _dali(blobs: Sequence[bytes], device: str) -> DecodeAll:
     pipeline = decoding(batch_size=BATCH, num_threads=1, device_id=None if device == "cpu" else 0, prefetch_queue_depth=1)
     pipeline.build()
 
-    def decode() -> Iterator[Any]:
+    def decoded() -> Iterator[Any]:
         for batch in batches:
             (images,) = pipeline.run()
             yield from (images[number] for number in range(len(batch)))
 
-    return decode
+    return decoded
 
 
 def pixels(image: Any) -> "np.ndarray[Any, Any]":
@@ -144,23 +120,17 @@ def pixels(image: Any) -> "np.ndarray[Any, Any]":
     return array.transpose(1, 2, 0) if array.ndim == 3 and array.shape[0] == 3 and array.shape[2] != 3 else array
 
 
-def _has_gpu() -> bool:
+def _wait_for_gpu() -> None:
     import torch
 
-    return torch.cuda.is_available()
-
-
-def _wait_for_gpu() -> None:
-    if _has_gpu():
-        import torch
-
+    if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
 DECODERS = [
     Decoder("Pillow", pillow),
-    Decoder("simplejpeg", simplejpeg, frozenset({"JPEG"})),
-    Decoder("OpenCV", opencv, COMMON),
+    Decoder("simplejpeg", _each(decode.libjpeg_turbo), frozenset({"JPEG"})),
+    Decoder("OpenCV", _each(decode.opencv), COMMON),
     Decoder("torchvision.io", torchvision, frozenset({"JPEG", "PNG", "WEBP"})),
     Decoder("nvImageCodec CPU", nvimagecodec_cpu, COMMON),
     Decoder("nvImageCodec GPU", nvimagecodec_gpu, COMMON, "device"),

@@ -163,6 +163,14 @@ def ceiling(
     return Ceiling(name, part, found.value, found.low, found.high, unit, per, found.cpu_s, source, about)
 
 
+def see_gpu() -> None:
+    """Raises Refused: there is no CUDA device."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise Refused("needs a CUDA device, and there is none")
+
+
 @contextmanager
 def one_core() -> Iterator[None]:
     """Keep this thread, and the threads that start in it, on one core; torch's and OpenCV's own threads are sent away meanwhile."""

@@ -6,8 +6,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from feedline.pipelines.folders import walk
-from feedline.pipelines.photos import Photos
+from feedline.pipelines.photos import Photos, walk
 from feedline.pipelines.stores.protocol import LeftOut
 from feedline.profiler.errors import DataError
 

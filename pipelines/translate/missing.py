@@ -8,7 +8,7 @@ from feedline.pipelines.translate.operations import Operation, RandomApply, Unkn
 from feedline.pipelines.translate.recipe import Recipe
 from feedline.profiler.errors import MissingDependency
 
-PACKAGES = {"PIL": "pillow", "nvidia.dali": "nvidia-dali-cuda120", "cv2": "opencv-python-headless"}
+PACKAGES = {"PIL": "pillow", "cv2": "opencv-python-headless", "nvidia.dali": "nvidia-dali-cuda120", "spdl.pipeline": "spdl"}
 
 
 def load(*names: str) -> ModuleType:

@@ -1,7 +1,6 @@
 """Open the files of a run folder, which another may have made or changed: regular files of a bounded size, never through a link."""
 
 import json
-import math
 import os
 import stat
 from pathlib import Path
@@ -111,8 +110,3 @@ def one_line(error: object) -> str:
     """What an error says, for a sentence of ours: without line breaks, and not longer than a few lines."""
     text = " ".join(str(error).split())
     return text if len(text) <= 300 else text[:300] + "..."
-
-
-def is_finite(value: float) -> bool:
-    """Whether a number can be calculated with: neither NaN nor infinite."""
-    return math.isfinite(value)

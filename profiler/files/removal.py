@@ -9,9 +9,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from feedline.profiler.descriptor import Descriptor
 from feedline.profiler.errors import ELSEWHERE, PlaceTaken
 from feedline.profiler.files import single
+from feedline.profiler.files.descriptor import Descriptor
 from feedline.profiler.files.lists import INNER, LIST, article, read_list, some
 
 

@@ -3,3 +3,6 @@
 ``start`` runs when Python starts, ``noticing`` once the program imports torch, and a Session begins with the first batch, forward,
 backward or update. A process that does none of this pays for nothing but the start.
 """
+
+RUN = "FEEDLINE_RUN"  # what is recorded, and how (asked.py); set by ``feedline run`` for the processes below it
+ASKED = "FEEDLINE"  # set by a person: as ``feedline run``, without the command

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from feedline.profiler.follow.start import RUN
+from feedline.profiler.follow import RUN
 
 ON_PATH = str(Path(__file__).parent / "on_path")
 
@@ -21,7 +21,7 @@ class Asked:
         top: pid of the process whose end makes the report.
         run: the run folder, absolute.
         launch: of the run folder's list; see files/owned.claim.
-        every, window, record_argv: as of record/session.Session; the window as it was typed.
+        every, window, record_argv: as of session/session.Session; the window as it was typed.
         report: arguments of ``feedline report`` at the end.
         folder: working directory at the start.
         path: sys.path at the start.

@@ -18,7 +18,7 @@ from feedline.profiler import masks
 from feedline.profiler.arrivals import arrivals
 from feedline.profiler.files import owned
 from feedline.profiler.files.lists import INNER
-from feedline.profiler.follow import leaving, processes, reporting, start
+from feedline.profiler.follow import leaving, processes, reporting
 from feedline.profiler.follow.asked import Asked
 from feedline.profiler.follow.groups import Group, attach_groups, holds, launch_of, place_of
 from feedline.profiler.record import privacy
@@ -26,7 +26,7 @@ from feedline.profiler.say import say
 from feedline.profiler.taps.patch import Patches
 
 if TYPE_CHECKING:  # imported when a training begins: most processes make none
-    from feedline.profiler.record.session import Room, Session
+    from feedline.profiler.session.session import Room, Session
 
 
 class Following:
@@ -79,8 +79,8 @@ class Following:
             self._record()
 
     def _record(self) -> None:
-        from feedline.profiler.record.session import Session
         from feedline.profiler.record.window import Window
+        from feedline.profiler.session.session import Session
 
         asked, group = self.asked, self._group
         place = place_of(group)
@@ -173,7 +173,6 @@ def follow(asked: Asked, session: "Session | None" = None) -> None:
     if outer is not None and outer.run != asked.run:
         processes.note(outer, unseen=f"another feedline records it, into {masks.path(asked.run)}")
     asked.export()
-    start.stop()
     if first:
         os.register_at_fork(after_in_child=_forked)
         atexit.register(_at_exit)

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from feedline.profiler import ranks
+from feedline.profiler.follow import ASKED, RUN
 from feedline.profiler.follow.asked import ON_PATH, Asked
-from feedline.profiler.follow.start import ASKED, RUN
 from feedline.profiler.say import say
 from feedline.profiler.store.empty import is_empty
 

@@ -1,14 +1,13 @@
 """What a Python process does at its start: nothing, or wait until the program imports torch.
 
-Called from feedline.pth in site-packages, and from on_path/sitecustomize.py where PYTHONPATH says so. Imports nothing: every Python process
-of a training pays for it.
+Called from feedline.pth in site-packages, and from on_path/sitecustomize.py where PYTHONPATH says so. Imports nothing more: every
+Python process of a training pays for it.
 """
 
 import os
 import sys
 
-RUN = "FEEDLINE_RUN"  # what is recorded, and how (asked.py); set by ``feedline run`` for the processes below it
-ASKED = "FEEDLINE"  # set by a person: as ``feedline run``, without the command
+from feedline.profiler.follow import ASKED, RUN
 
 
 class _Waiting:

@@ -1,1 +1,1 @@
-"""The recorder of one process, and the session that starts and ends it."""
+"""What the taps write with: the recorder of one process, and what they share about the moment and the program."""

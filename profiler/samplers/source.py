@@ -3,7 +3,7 @@
 import os
 
 from feedline.profiler import clock, masks
-from feedline.profiler.descriptor import Descriptor
+from feedline.profiler.files.descriptor import Descriptor
 
 READ_BYTES = 16384
 

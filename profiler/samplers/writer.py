@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from feedline.profiler.descriptor import Descriptor, Mapping
 from feedline.profiler.files import owned, single
+from feedline.profiler.files.descriptor import Descriptor, Mapping
 from feedline.profiler.samplers.gauges import HEADER, MAGIC, ROW, ROW_DTYPE, SCHEMA_VERSION
 
 CHUNK_BYTES = 64 * 1024

@@ -26,6 +26,7 @@ from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.read import Part, Rank, Run, Slice, rank_folders
 from feedline.profiler.store.segment_reader import Process
 from feedline.profiler.store.sums import sums_of
+from feedline.profiler.store.trainings import inner_folders, is_own
 
 PARTS = "parts"
 FEWEST = 2  # updates on both sides of a boundary that no loader's pass marks: a GAN that is tried for one batch is one training
@@ -110,8 +111,6 @@ def place_of(path: Path) -> tuple[Path, int] | None:
     Raises:
         RunDamaged: the folder cannot be listed.
     """
-    from feedline.profiler.store.trainings import inner_folders, is_own
-
     if path.parent.name != PARTS or not re.fullmatch(r"[1-9]\d{0,5}", path.name, re.ASCII):
         return None
     run = path.parent.parent

@@ -111,25 +111,6 @@ class Run:
         return note.replace(f"{self.folder}{os.sep}", "")
 
     @classmethod
-    def open(cls, path: Path) -> "Run":
-        """Open a run folder that holds one training, be it of a process below the program's own; or by ``RUN/parts/2`` the second of
-        several that one process made.
-
-        Raises:
-            RunNotFound: there is none, or it holds several trainings.
-            RunDamaged, SchemaTooNew: as ``of_folder``.
-        """
-        from feedline.profiler.store import parts
-        from feedline.profiler.store.trainings import trainings
-
-        if (place := parts.place_of(path)) is not None:
-            return parts.part(cls.open(place[0]), place[1])
-        found = trainings(path)
-        if len(found) > 1:
-            raise RunNotFound(f"{path} holds {len(found)} trainings: name one of them, {' or '.join(str(one.folder) for one in found[:4])}")
-        return found[0].run
-
-    @classmethod
     def of_folder(cls, path: Path) -> "Run":
         """The ranks whose folders lie in this folder.
 

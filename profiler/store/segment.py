@@ -31,9 +31,9 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.profiler import masks
-from feedline.profiler.descriptor import Descriptor, Mapping
 from feedline.profiler.events import RECORD, RECORD_DTYPE, UNMEASURED, Stage
 from feedline.profiler.files import single
+from feedline.profiler.files.descriptor import Descriptor, Mapping
 from feedline.profiler.store.bins import bin_of
 from feedline.profiler.store.own_file import own_file
 from feedline.profiler.store.sums import FIELDS, STAGES, sums_of

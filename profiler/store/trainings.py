@@ -43,7 +43,7 @@ def trainings(path: Path) -> list[Training]:
     """The trainings of a run, in the order in which they began. Processes that made no step are left out where others did.
 
     Raises:
-        RunNotFound, RunDamaged, SchemaTooNew: as ``Run.open``.
+        RunNotFound, RunDamaged, SchemaTooNew: as ``open_run``.
     """
     found = _trainings(path)
     by_program = processes.ended(path.parent if path.name.startswith(TRAINING) else path)

@@ -7,9 +7,9 @@ import torch
 from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import Inside, inside, recorder
+from feedline.profiler.record.unseen import NoDispatch, unasked
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.patch import Patches, passed_by
-from feedline.profiler.taps.unseen import NoDispatch, unasked
 
 moving = Inside()  # torch gives a subclass's __torch_function__ what stands at torch.Tensor.to: it calls us again
 

@@ -13,10 +13,10 @@ from torch.nn.modules.loss import _Loss
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.beginnings import Beginnings
 from feedline.profiler.record.recorder import ConvergenceTap, Span, inside, recorder
+from feedline.profiler.record.unseen import unasked
 from feedline.profiler.store.segment import WINDOW, window_of
 from feedline.profiler.taps.patch import Patches, passed_by
 from feedline.profiler.taps.rests import pace, switches
-from feedline.profiler.taps.unseen import unasked
 from feedline.profiler.taps.updates import updates
 from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo, is_traced
 

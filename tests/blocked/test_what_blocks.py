@@ -21,7 +21,7 @@ from feedline.analysis.model import Report
 from feedline.profiler.events import Stage
 from feedline.profiler.samplers import system_calls
 from feedline.profiler.samplers.looks import Looks
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 SAMPLES, BATCH, WAIT_S = 96, 8, 0.01
 FORK = multiprocessing.get_context("fork")
@@ -53,7 +53,7 @@ def trained(folder: Path, loader: DataLoader) -> Report:
             optimizer.zero_grad()
             model(batch).mean().backward()
             optimizer.step()
-    return build(Run.open(folder / "run"))
+    return build(open_run(folder / "run"))
 
 
 def causes(report: Report) -> list[str]:
@@ -173,7 +173,7 @@ def test_waiting_without_files_is_named_and_is_not_reading(what, workers, places
 def test_a_sample_that_reads_nothing_has_no_reads(workers, places, tmp_path):
     recorded(tmp_path, places.sleep(), workers)
 
-    traffic = [process.of(Stage.TRAFFIC) for process in Run.open(tmp_path / "run").ranks[0].processes]
+    traffic = [process.of(Stage.TRAFFIC) for process in open_run(tmp_path / "run").ranks[0].processes]
     assert sum(len(rows) for rows in traffic) == SAMPLES // BATCH
     assert sum(int(rows["extra"].sum() + rows["nbytes"].sum()) for rows in traffic) == 0
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from feedline.analysis.comm.collectives import PHASES, Collectives
 from feedline.analysis.comm.of_run import buckets, collectives_of
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 PROGRAMS = Path(__file__).with_name("programs")
 LIMIT_S = 120
@@ -60,14 +60,14 @@ class Rank:
 
     @property
     def collectives(self) -> Collectives:
-        found = collectives_of(Run.open(self._folder / "run").ranks[self.number])
+        found = collectives_of(open_run(self._folder / "run").ranks[self.number])
         assert found is not None
         return found
 
     def seen(self, section: str | None = None, until: int = np.iinfo(np.int64).max) -> list[Seen]:
         """The collectives begun within a section of the program, or up to some time."""
         found = self.collectives
-        index = buckets(Run.open(self._folder / "run").ranks[self.number].main)
+        index = buckets(open_run(self._folder / "run").ranks[self.number].main)
         begin, end = self.said["sections"][section] if section is not None else (0, until)
         return [
             Seen(
@@ -89,7 +89,7 @@ class Rank:
 
     @property
     def hooks(self) -> dict[str, dict[str, object]]:
-        return {str(hook["name"]): hook for hook in Run.open(self._folder / "run").ranks[self.number].manifest.hooks}
+        return {str(hook["name"]): hook for hook in open_run(self._folder / "run").ranks[self.number].manifest.hooks}
 
 
 def launch(folder: Path, program: str, ranks: int, *args: object, recorded: bool = True) -> list[Rank]:

@@ -9,8 +9,8 @@ from gpu.made_up import MS, MadeUpGpu, on_its_clock
 
 from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
-from feedline.profiler.record.session import Session
-from feedline.profiler.store.read import Run
+from feedline.profiler.session.session import Session
+from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
 from feedline.profiler.taps.collectives.cuda import CudaEnds
@@ -175,7 +175,7 @@ def test_nccl_with_one_rank_is_timed(tmp_path):
     dist.destroy_process_group()
     session.stop()
 
-    rank = Run.open(tmp_path / "run").ranks[0]
+    rank = open_run(tmp_path / "run").ranks[0]
     assert not any("missing" in str(hook["why"]) for hook in rank.manifest.hooks)
     found = rank.main.of(Stage.COLLECTIVE)[:5]
     assert (found["nbytes"] == 4 << 24).all()

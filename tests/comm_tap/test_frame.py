@@ -5,14 +5,14 @@ import pytest
 
 from feedline.analysis.frames.collectives import COLLECTIVES
 from feedline.analysis.loaded import LoadedRun
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 KIND = ["operation", "bytes", "group_size", "backend"]
 
 
 @pytest.fixture(scope="module")
 def run(two):
-    return LoadedRun(Run.open(two[0].run))  # all of its trainings as one
+    return LoadedRun(open_run(two[0].run))  # all of its trainings as one
 
 
 def test_collectives_are_those_of_the_report(run):

@@ -10,12 +10,12 @@ from feedline.analysis.quantities import seconds
 from feedline.analysis.reports import terminal
 from feedline.analysis.scaling.late import late_of
 from feedline.analysis.scaling.measured import point_of
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 
 def test_the_rank_that_decodes_larger_images_is_named_with_its_decoding(tmp_path):
     say_what_went_wrong(launch(tmp_path, "larger_images.py", 3))
-    run = Run.open(tmp_path / "run")
+    run = open_run(tmp_path / "run")
 
     report = build(run)
 
@@ -35,7 +35,7 @@ def test_the_rank_that_decodes_larger_images_is_named_with_its_decoding(tmp_path
 def test_a_late_rank_of_two_costs_one_number_and_the_throughput_is_of_both(tmp_path, phase):
     say_what_went_wrong(launch(tmp_path, "late_rank.py", 2, phase))
 
-    run = Run.open(tmp_path / "run")
+    run = open_run(tmp_path / "run")
     report = build(run)
     one_number.check(report)
 
@@ -65,7 +65,7 @@ def check_waits(path):
 def test_the_rank_that_failed_first_is_the_headline_and_not_those_that_missed_it(tmp_path):
     launch(tmp_path, "late_rank.py", 2, "fails")
 
-    report = build(Run.open(tmp_path / "run"))
+    report = build(open_run(tmp_path / "run"))
 
     assert report.headline.startswith("Rank 1 failed with ValueError (exit code 1) after 12 steps")
     one_number.check(report)

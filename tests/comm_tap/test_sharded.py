@@ -5,14 +5,14 @@ from comm_tap.launching import launch, say_what_went_wrong
 
 from feedline.analysis import diagnose
 from feedline.analysis.build import build
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 
 def test_gathered_parameters_are_not_called_gradients(tmp_path, monkeypatch):
     monkeypatch.setattr(diagnose, "MOST", 10)  # on a busy machine, three others may cost more
     say_what_went_wrong(launch(tmp_path, "sharded.py", 2))
 
-    report = build(Run.open(tmp_path / "run"))
+    report = build(open_run(tmp_path / "run"))
 
     for rank, kinds in report.comm.exposed.items():
         comm = report.ranks[rank].comm

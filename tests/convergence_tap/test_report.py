@@ -6,11 +6,11 @@ import pytest
 
 from feedline.analysis import trace
 from feedline.analysis.build import build
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 
 def test_a_training_whose_ranks_see_the_same_data_hears_it_first(two_ranks):
-    report = build(Run.open(two_ranks / "same_data"))
+    report = build(open_run(two_ranks / "same_data"))
 
     assert report.findings[0].cause == "same_data"
     assert report.verdict.startswith("Misconfigured: both ranks train on the same samples")
@@ -18,14 +18,14 @@ def test_a_training_whose_ranks_see_the_same_data_hears_it_first(two_ranks):
 
 
 def test_a_healthy_training_hears_of_its_speed_and_has_curves(two_ranks):
-    report = build(Run.open(two_ranks / "ddp"))
+    report = build(open_run(two_ranks / "ddp"))
 
     assert report.convergence.checks == []
     assert {"train loss", "lr"} <= {curve.name for curve in report.convergence.curves}
 
 
 def test_the_trace_draws_the_loss_as_a_curve_and_no_number_as_a_span(two_ranks, tmp_path):
-    run = Run.open(two_ranks / "ddp")
+    run = open_run(two_ranks / "ddp")
     trace.write(run, tmp_path / "one.trace.json")
     events = json.loads((tmp_path / "one.trace.json").read_text())["traceEvents"]
 

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import feedline
 from feedline.analysis.build import build
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 SAMPLES = 24
 DATA = TensorDataset(torch.randn(SAMPLES, 5), torch.randint(3, (SAMPLES,)))
@@ -26,7 +26,7 @@ def report_of(tmp_path):
         folder = tmp_path / str(next(numbers))
         with feedline.record(folder, strict=True):
             train()
-        return build(Run.open(folder))
+        return build(open_run(folder))
 
     return recorded
 

@@ -9,7 +9,7 @@ from explain.made_up_records import MadeUp
 import feedline
 from feedline.analysis.build import build
 from feedline.analysis.steps import partition
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 
 def trained(main, at):
@@ -99,7 +99,7 @@ def test_a_batch_that_is_fetched_before_backward_is_not_taken_for_the_loss(tmp_p
             batch = get_batch()
             found.backward()
             optimizer.step()
-    report = build(Run.open(tmp_path / "run"))
+    report = build(open_run(tmp_path / "run"))
 
     assert report.step.stages.get("loss", 0.0) < 0.002
     assert report.step.stages["input"] + report.step.stages["other"] > 0.005

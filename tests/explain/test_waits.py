@@ -12,7 +12,7 @@ from feedline.analysis.build import build
 from feedline.analysis.steps import partition
 from feedline.analysis.waits import classify, ready_share, ready_times, sent_times
 from feedline.profiler.events import Flag, Stage, batch_key
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 
 def waits(made: dict[int, int], asks: list[tuple[int, int]], flags: dict[int, int] | None = None) -> dict[str, int]:
@@ -111,7 +111,7 @@ def test_a_worker_that_holds_pythons_lock_hands_over_late_and_its_transport_is_s
         for images, labels in DataLoader(HoldsPythonsLock(), batch_size=2, num_workers=1, prefetch_factor=4):
             torch.nn.functional.cross_entropy(net(images), labels).backward()
             optimizer.step()
-    step = build(Run.open(tmp_path / "run")).step
+    step = build(open_run(tmp_path / "run")).step
 
     assert step.waits["handover"] > 0.5 * step.mean_s
     assert step.stages["transport"] < 0.3 * step.waits["handover"]

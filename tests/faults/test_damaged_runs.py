@@ -17,7 +17,7 @@ from feedline.analysis import build, reports, trace
 from feedline.analysis.model import Report
 from feedline.analysis.reports.console import Console
 from feedline.profiler.errors import FeedlineError
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 UPDATES = 12
 
@@ -52,7 +52,7 @@ def files(run: Path) -> list[Path]:
 def look(run: Path) -> Report | FeedlineError:
     """Everything that ``feedline report`` makes of a run, or what it refuses with."""
     try:
-        opened = Run.open(run)
+        opened = open_run(run)
         report = build.build(opened)
     except FeedlineError as error:
         return error

@@ -12,7 +12,7 @@ from faults.conftest import kill_tree
 
 from feedline.profiler.events import Stage
 from feedline.profiler.samplers.processes import descendants
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 FEEDLINE = [sys.executable, "-m", "feedline"]
 
@@ -26,7 +26,7 @@ def wait_for(happened: Callable[[], bool], seconds: float = 60) -> None:
 
 def recorded_samples(run: Path) -> int:
     """Samples in the batches that workers wrote down."""
-    return sum(int(worker.batches["samples"].sum()) for worker in Run.open(run).ranks[0].processes if worker.is_worker)
+    return sum(int(worker.batches["samples"].sum()) for worker in open_run(run).ranks[0].processes if worker.is_worker)
 
 
 def check_updates(report: dict, logged: int) -> None:
@@ -148,7 +148,7 @@ def test_records_are_in_the_folder_the_moment_they_are_made(workshop):
     done = workshop.recorded_warm(script)
 
     assert (done.returncode, done.stderr) == (-9, "")
-    main = Run.open(workshop.run).ranks[0].main
+    main = open_run(workshop.run).ranks[0].main
     assert len(main.of(Stage.OPTIMIZER)) == 30
     report = workshop.report_again()
     assert (report["run"]["state"], report["throughput"]["steps"]) == ("cut", 30)

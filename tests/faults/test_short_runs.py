@@ -9,7 +9,7 @@ from truth.one_number import check, text_of
 
 from feedline.analysis.build import build
 from feedline.analysis.reports import html_report, terminal
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 FEEDLINE = [sys.executable, "-m", "feedline"]
 #: python train.py STEPS WORKERS FAILS_AT
@@ -46,7 +46,7 @@ def told(workshop, *program, code=0):
     """The report of a program, which does not contradict itself, and its text in the terminal and as a page."""
     done = workshop.recorded_warm(*program)
     assert done.returncode == code, done.stderr
-    made = build(Run.open(workshop.run))
+    made = build(open_run(workshop.run))
     check(made)
     return made, " ".join(terminal.render(made).split()), text_of(html_report.render(made))
 

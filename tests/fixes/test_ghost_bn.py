@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from feedline.convergence.fixes.ghost_bn import FIX, GhostBatchNorm1d, GhostBatchNorm2d, GhostBatchNorm3d, convert_ghost_batchnorm, ghosts
-from feedline.convergence.fixes.ghost_bn.ghosts import ghost_sizes
+from feedline.convergence import ghosts
+from feedline.convergence.fixes.ghost_bn import FIX, GhostBatchNorm1d, GhostBatchNorm2d, GhostBatchNorm3d, convert_ghost_batchnorm
+from feedline.convergence.ghosts import ghost_sizes
 
 NORMS = {0: nn.BatchNorm1d, 1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 SETTINGS = {

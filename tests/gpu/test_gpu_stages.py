@@ -11,7 +11,8 @@ from feedline.analysis.build import build
 from feedline.analysis.reports import html_report, terminal
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.record.session import Session
+from feedline.profiler.session.session import Session
+from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.read import Run
 
 STEP = {Stage.FORWARD: (10, 20), Stage.BACKWARD: (10, 40), Stage.OPTIMIZER: (5, 2)}  # ms on the host, on the GPU
@@ -37,7 +38,7 @@ def record(folder: Path, steps: int = 6, untimed: tuple[int, ...] = (), timed: b
     for stage, start, wall, number, extra in late:
         segment.add(stage, start, wall, number=number, extra=extra)
     session.stop()
-    return Run.open(folder)
+    return open_run(folder)
 
 
 def test_the_mean_step_has_the_gpus_seconds_beside_the_hosts(tmp_path):

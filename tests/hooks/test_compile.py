@@ -11,7 +11,7 @@ from torch._dynamo.callback import CallbackTrigger, callback_handler
 
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
 from feedline.profiler.taps.compile import CompileTap, graph_number
@@ -26,7 +26,7 @@ def compiled(tmp_path_factory):
     run = tmp_path_factory.mktemp("compiled") / "run"
     command = [sys.executable, "-m", "feedline", "run", "-q", "-o", run, PROGRAM, "fork", "0", "compiled"]
     subprocess.run([str(part) for part in command], check=True, timeout=120, stdout=subprocess.DEVNULL)
-    return Run.open(run).ranks[0].main
+    return open_run(run).ranks[0].main
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import json
 import os
 
 from feedline.cli import main
-from feedline.profiler.record import selftest
+from feedline.profiler.session import selftest
 
 
 def test_what_libraries_print_of_themselves_is_no_part_of_the_answer(monkeypatch, capfd):

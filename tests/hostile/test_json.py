@@ -9,7 +9,7 @@ from feedline.cli import main
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import CeilingsDamaged, RunDamaged
 from feedline.profiler.store.manifest import Manifest
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 MEMBERS = {
     "place.rank": "0",
@@ -86,7 +86,7 @@ def test_edited_gauges_cost_the_gauges_only(finished):
     legend = finished / "rank0" / "gauges.json"
     legend.write_text(json.dumps({**json.loads(legend.read_text()), "gauges": [["cpu/machine"]]}))
 
-    seen = build.build(Run.open(finished))
+    seen = build.build(open_run(finished))
 
     assert seen.gauges == []
     assert any("gauges.json" in note and "$.gauges[0]" in note for note in seen.notes)
@@ -107,4 +107,4 @@ def test_a_run_without_its_anchors_is_shown(finished):
     file = finished / "rank0" / "manifest.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "anchors": []}))
 
-    assert build.build(Run.open(finished)).run.state == "finished"
+    assert build.build(open_run(finished)).run.state == "finished"

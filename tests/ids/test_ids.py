@@ -43,7 +43,7 @@ from feedline.cli import main
 from feedline.profiler import reasons
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 SAMPLES = {rank: {"read": 1e-3, "decode": 30e-3 if rank == 3 else 4e-3} for rank in range(4)}
 REASONS = {value for name, value in vars(reasons).items() if name.isupper() and isinstance(value, str)}
@@ -108,7 +108,7 @@ def test_replays_answer_the_same_questions_whatever_their_words(plan):
 
 def of_trace_folder(path: Path) -> Report:
     with crew.here() as here:
-        return of_traces.build(Run.open(path), here)
+        return of_traces.build(open_run(path), here)
 
 
 def with_hooks(run: Path) -> Path:
@@ -138,7 +138,7 @@ def traces(tmp_path: Path) -> Path:
 
 
 def test_a_run_has_the_same_report_whatever_its_words(run):
-    usual, blank = same(lambda: of_runs.build(Run.open(run)))
+    usual, blank = same(lambda: of_runs.build(open_run(run)))
 
     assert [hook.name for hook in words.refused_that_matter(usual.hooks)] == [*sorted(REASONS - words.NO_LOSS), "cv2"]
     assert usual.comm.what_if[1].id == "rank_on_time" and any(map(words.is_usual, usual.notes))
@@ -220,7 +220,7 @@ def test_advice_is_the_same_whatever_its_words(changed, without_a_fix):
 
 def test_a_study_of_scaling_is_the_same_whatever_its_words(run):
     def studied():
-        point = replace(point_of([Run.open(run)]), without_cpu=0.2)
+        point = replace(point_of([open_run(run)]), without_cpu=0.2)
         return study([replace(point, ranks=1, samples_per_s=point.samples_per_s / 3), point], [8])
 
     usual, _ = same(studied)

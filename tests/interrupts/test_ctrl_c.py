@@ -21,7 +21,6 @@ COMMANDS = {
     "scale": ["scale", "--ranks", "1,2", "-o", "scaled", "--json", "scaled.json", "--", "train.py", "7"],
     "verify": ["converge", "verify", "--fix", "lr_rule=linear:5", "--seeds", "2", "--json", "trial.json", "--", "train.py", "{seed}"],
     "advise": ["converge", "advise", "run", "--json", "advice.json"],
-    "table": ["converge", "table", "--arms", "A,B", "--seeds", "2", "--json", "table.json"],
 }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from feedline.profiler.record.session import Session
+from feedline.profiler.session.session import Session
 
 session = Session(Path("run"), ["program"])
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

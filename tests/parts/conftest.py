@@ -12,6 +12,7 @@ from truth import one_number
 import feedline
 from feedline.analysis.build import build
 from feedline.analysis.model import Report
+from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.parts import parts
 from feedline.profiler.store.read import Run
 
@@ -48,7 +49,7 @@ def record(tmp_path: Path) -> Record:
     def recorded(train: Callable[..., Any], *args: object) -> Trained:
         with feedline.record(tmp_path / "run"):
             train(*args)
-        runs = parts(Run.open(tmp_path / "run"))
+        runs = parts(open_run(tmp_path / "run"))
         reports = [build(run) for run in runs]
         for report in reports:
             one_number.check(report)

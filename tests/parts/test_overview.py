@@ -11,7 +11,7 @@ import pytest
 from feedline.analysis.convergence.read import read
 from feedline.profiler.errors import RunNotFound
 from feedline.profiler.files.lists import names
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 SWEEP = Path(__file__).parent / "programs" / "sweep.py"
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -76,7 +76,7 @@ def test_what_wants_one_training_does_not_take_three_for_one(crashed):
     with pytest.raises(RunNotFound, match="holds 3 trainings"):
         read(folder / "run")
     with pytest.raises(RunNotFound, match="no training 4"):
-        Run.open(folder / "run" / "parts" / "4")
+        open_run(folder / "run" / "parts" / "4")
 
 
 def test_the_reports_are_on_feedlines_list(crashed):

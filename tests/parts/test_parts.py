@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from feedline.profiler import reasons
 from feedline.profiler.events import Stage
-from feedline.profiler.record import session
+from feedline.profiler.session import session
 from feedline.profiler.store.segment import Segment
 
 sys.path.insert(0, str(Path(__file__).with_name("programs")))

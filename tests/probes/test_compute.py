@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torchvision import transforms
 
-from feedline.pipelines.probes import compute, peak, peaks
+from feedline.pipelines.probes import compute, peaks
 from feedline.pipelines.probes.measure import Refused
 from feedline.pipelines.probes.training_step import Step, cached_batch, loss_of
 from feedline.pipelines.translate.recipe import read
@@ -15,7 +15,7 @@ OWN = transforms.Compose([transforms.Resize((8, 8)), transforms.ToTensor()])
 
 @pytest.fixture(autouse=True)
 def small_products(monkeypatch):
-    monkeypatch.setattr(peak, "SIZES", (64,))
+    monkeypatch.setattr(compute, "SIZES", (64,))
 
 
 def linear() -> nn.Module:
@@ -117,4 +117,4 @@ def test_tf32_counts_for_float32_only_where_torch_may_use_it():
 
 
 def test_a_product_does_the_flop_that_it_says():
-    assert peak.product(32, torch.float32, "cpu").run() == 2 * 32**3
+    assert compute.product(32, torch.float32, "cpu").run() == 2 * 32**3

@@ -15,7 +15,7 @@ from torchvision.transforms import v2
 import feedline
 from feedline.analysis.build import build
 from feedline.analysis.costs import CLOCKS, Details
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 SAMPLES, BATCH, DECODE_S, AUGMENT_S, IMPORT_S = 192, 16, 2e-3, 4e-3, 0.3
 
@@ -75,7 +75,7 @@ def test_first_use_belongs_to_no_part_of_a_sample(workers, plugin, tmp_path):
             model(batch).mean().backward()
             optimizer.step()
 
-    made = build(Run.open(tmp_path / "run")).workers
+    made = build(open_run(tmp_path / "run")).workers
     cost = made.per_sample
     assert 24 <= made.samples_in_detail < SAMPLES / 2
     assert cost["read"].wall_s < 0.2 * IMPORT_S * max(workers, 1) / SAMPLES + cost["read"].cpu_s + cost["read"].runqueue_s

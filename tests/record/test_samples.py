@@ -12,7 +12,7 @@ import feedline
 from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.bins import SAMPLE_HISTOGRAM, bin_of
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 from feedline.profiler.taps.fetch import EARLY
 
 SAMPLES, BATCH = 63, 10  # the last batch is short; no more than DENSE in any case
@@ -74,7 +74,7 @@ LOADERS = {
 def recorded(folder, hours, loader):
     with feedline.record(folder):
         batches = [batch.reshape(-1).tolist() for batch in loader]
-    main = Run.open(folder).ranks[0].main
+    main = open_run(folder).ranks[0].main
     return sum(batches, []), main
 
 
@@ -178,7 +178,7 @@ def test_the_next_epoch_goes_on_where_the_last_one_ended(kind, hours, tmp_path):
         for _ in range(6):
             assert len(list(loader)) == SAMPLES
 
-    main = Run.open(tmp_path / "run").ranks[0].main
+    main = open_run(tmp_path / "run").ranks[0].main
     assert (main.of(Stage.SAMPLE)["extra"] == 1).sum() == EARLY  # the first ones of all, and of no other epoch
     opened = np.bincount(main.of(Stage.TRAFFIC)["number"] >> 32)
     assert opened[0] == SAMPLES

@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, Dataset
 import feedline
 from feedline.profiler.clock import counters
 from feedline.profiler.events import Stage
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 from feedline.profiler.taps.fetch import DENSE, OPENED
 
 SIZE, BATCH = 3000, 2
@@ -36,7 +36,7 @@ def test_the_sums_are_those_of_all_batches(tmp_path):
         for _ in DataLoader(Files(file, BATCH * batches), batch_size=BATCH):
             pass
 
-    rank = Run.open(tmp_path / "run").ranks[0]
+    rank = open_run(tmp_path / "run").ranks[0]
     records = rank.main.of(Stage.TRAFFIC)
     assert len(records) == pytest.approx(DENSE + 50, abs=8)
     samples = rank.main.of(Stage.BATCH)["extra"].sum()

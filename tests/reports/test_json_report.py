@@ -10,12 +10,12 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
+from report_docs import publish
+from report_docs.fields import FIELDS
+from report_docs.schema import schema
 from reports.made_up import VARIANTS, nasty, report, unmeasured
 
-from feedline.analysis.reports import publish
-from feedline.analysis.reports.fields import FIELDS
 from feedline.analysis.reports.json_report import render
-from feedline.analysis.reports.schema import schema
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TRAINING = """
@@ -30,7 +30,7 @@ for inputs, targets in DataLoader(data, batch_size=8, num_workers=1):
     torch.nn.functional.cross_entropy(model(inputs), targets).backward()
     optimizer.step()
 """
-RENEW = "renew it: python -m feedline.analysis.reports.publish docs"
+RENEW = "renew it: scripts/docs-fields"
 VALIDATOR = jsonschema.Draft202012Validator(json.loads((DOCS / "report.schema.json").read_text(encoding="utf-8")))
 
 

@@ -12,7 +12,7 @@ from truth import one_number
 import feedline
 from feedline.analysis.build import build
 from feedline.analysis.model import Report
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.segment_reader import Process
 
 
@@ -34,7 +34,7 @@ def recorded(tmp_path: Path) -> Callable[[Callable[[], Any]], tuple[Report, Proc
         folder = tmp_path / f"run{next(numbers)}"
         with feedline.record(folder, strict=True):
             train()
-        run = Run.open(folder)
+        run = open_run(folder)
         report = build(run)
         one_number.check(report)
         return report, run.ranks[0].main

@@ -17,8 +17,8 @@ import feedline
 from feedline.analysis.build import build
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
+from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.parts import parts
-from feedline.profiler.store.read import Run
 from feedline.profiler.taps import rests
 
 STEPS = 1200
@@ -160,7 +160,7 @@ def test_trainings_that_follow_each_other_have_their_own_steps(tmp_path, loader)
         for _ in range(3):
             train()
 
-    run = Run.open(tmp_path / "run")
+    run = open_run(tmp_path / "run")
     assert rested(run.ranks[0].main) > 300
     assert [build(part).throughput.steps for part in parts(run)] == [400, 400, 400]
 
@@ -239,7 +239,7 @@ def test_a_killed_training_has_told_of_all_but_the_last_steps(tmp_path):
     done = subprocess.run([sys.executable, "-m", "feedline", "run", "-q", "-o", run, PROGRAM, said], capture_output=True, timeout=120)
 
     assert done.returncode == -signal.SIGKILL
-    main, made = Run.open(run).ranks[0].main, int(said.read_text())
+    main, made = open_run(run).ranks[0].main, int(said.read_text())
     found = int(main.totals[Stage.OPTIMIZER, 0]) + rested(main)
     assert made - rests.STRETCH <= found <= made
     assert rested(main) > 500

@@ -10,7 +10,7 @@ from feedline.analysis.quantities import seconds
 from feedline.analysis.scaling import late
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.measured import point_of
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 RANKS, STEPS, LATE = 10, 24, 7
 
@@ -26,7 +26,7 @@ def test_one_of_ten_ranks_that_is_always_late_is_named(synthetic, tmp_path, monk
     for number in range(RANKS):
         synthetic.write_rank(tmp_path / "run", Always(RANKS, STEPS, 4, per_host=RANKS), number)
     monkeypatch.setattr(late, "MATTERS", 0.0)
-    run = Run.open(tmp_path / "run")
+    run = open_run(tmp_path / "run")
 
     said = late.late_of([run], point_of([run]))
 

@@ -20,7 +20,8 @@ from feedline.analysis.many.passes import survey
 from feedline.analysis.many.sources import sources
 from feedline.cli import main
 from feedline.profiler.errors import RunDamaged, RunNotFound, WorkersLost
-from feedline.profiler.store.read import Rank, Run
+from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.read import Rank
 
 RANKS, STEPS, BUCKETS, HALF_WAY = 6, 12, 4, 7
 
@@ -83,7 +84,7 @@ def test_what_a_run_forgot_is_in_no_step(whole):
 
 
 def test_a_rank_is_split_as_the_report_of_all_ranks_at_once_splits_it(whole):
-    every = [one for _, one in sorted(Run.open(whole).ranks.items())]
+    every = [one for _, one in sorted(open_run(whole).ranks.items())]
     loaded = [found for one in every if (found := reduce.of_rank(one)) is not None]
     matched = match(loaded)
     alignment = align(loaded, matched)

@@ -6,6 +6,7 @@ import pytest
 
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
+from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.read import Run
 
 
@@ -13,7 +14,7 @@ def opened(path: Path, *places: tuple[int, int]) -> Run:
     for place in places:
         rank_folder(path, *place).mkdir()
         Manifest().write(rank_folder(path, *place))
-    return Run.open(path)
+    return open_run(path)
 
 
 def test_a_rank_that_did_not_come_back_is_named_and_left_out(tmp_path):

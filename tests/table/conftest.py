@@ -1,10 +1,17 @@
+"""benchmarks/acceptance is the table."""
+
+import sys
+from pathlib import Path
+
 import pytest
 
-from feedline.convergence.table import arms, data
-from feedline.convergence.table.data import Data
-from feedline.convergence.table.result import Table
-from feedline.convergence.table.summary import summarize
-from feedline.convergence.table.train import Run
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from acceptance import arms, data
+from acceptance.data import Data
+from acceptance.result import Table
+from acceptance.summary import summarize
+from acceptance.train import Run
 
 
 @pytest.fixture(scope="session")

@@ -1,37 +1,34 @@
-import argparse
 import json
 import sys
 from dataclasses import replace
 from xml.etree import ElementTree
 
+import acceptance_table as command
 import pytest
+from acceptance import arms, data, race
+from acceptance_table import chosen
 
-from feedline.cli.converge.table import Table
-from feedline.convergence.table import arms, data, race
 from feedline.profiler.errors import Interrupted, MissingDependency, OutputError, ScriptError
 
 
 def table(*words: str) -> int:
-    parser = argparse.ArgumentParser()
-    command = Table()
-    command.prepare_parser(parser)
-    return command.run(parser.parse_args([*words, "--processes", "1"]))
+    return command.run(command.parser().parse_args([*words, "--processes", "1"]))
 
 
 @pytest.fixture
 def short(monkeypatch, small):
     """One epoch over an eighth of the data."""
     shorter = tuple(replace(arm, epochs=1) for arm in arms.ARMS)
-    monkeypatch.setattr(arms, "ARMS", shorter)
-    monkeypatch.setattr(arms, "BY_LETTER", {arm.letter: arm for arm in shorter})
+    monkeypatch.setattr(command, "ARMS", shorter)
+    monkeypatch.setattr(command, "BY_LETTER", {arm.letter: arm for arm in shorter})
     monkeypatch.setattr(data, "make", lambda: small)
 
 
-def test_two_arms_with_two_seeds_give_a_table_a_page_a_figure_and_json(short, tmp_path, capsys, monkeypatch):
+def test_two_arms_with_two_seeds_give_a_table_and_json(short, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    page, kept = tmp_path / "table.html", tmp_path / "table.json"
+    kept = tmp_path / "table.json"
 
-    assert table("--arms", "E,h", "--seeds", "2", "-o", str(page), "--json", str(kept)) == 0
+    assert table("--arms", "E,h", "--seeds", "2", "--json", str(kept)) == 0
 
     shown = capsys.readouterr().out
     assert "H  C + LAMB" in shown and "Not supported" in shown
@@ -42,7 +39,6 @@ def test_two_arms_with_two_seeds_give_a_table_a_page_a_figure_and_json(short, tm
     assert {"name", "test_mean", "test_sd", "train_loss", "p_vs_control", "control", "updates", "epochs", "batch"} <= set(lamb)
     assert lamb["test_mean"] == pytest.approx(sum(lamb["test"]) / 2) and lamb["updates"] == 2 and len(lamb["train_losses"]) == 2
     assert found["comparisons"][0]["against"] == "E" and found["versions"]["torch"]
-    assert "C + LAMB" in page.read_text() and "<script src" not in page.read_text()
 
 
 def test_the_figure_alone_is_well_formed_and_for_light_and_dark(short, tmp_path):
@@ -103,8 +99,6 @@ def test_an_interrupt_while_the_data_are_made_ends_it(capsys, monkeypatch):
 def test_muon_is_left_out_where_torch_has_none(monkeypatch):
     import torch
 
-    from feedline.cli.converge.table import chosen
-
     monkeypatch.delattr(torch.optim, "Muon", raising=False)
 
     assert "K" not in {arm.letter for arm in chosen(None, False)}
@@ -123,10 +117,9 @@ def test_what_is_there_already_is_kept_without_f(short, tmp_path):
     assert json.loads(kept.read_text())["arms"]["A"]["test_sd"] is None
 
 
-@pytest.mark.parametrize("where", ["table.png", "nowhere/table.html"])
-def test_a_place_that_cannot_be_written_is_refused_before_training(where, tmp_path):
+def test_a_place_that_cannot_be_written_is_refused_before_training(tmp_path):
     with pytest.raises(OutputError):
-        table("-o", str(tmp_path / where))
+        table("-o", str(tmp_path / "nowhere" / "table.svg"))
 
 
 def test_an_unknown_arm_lists_them_all():
@@ -137,13 +130,11 @@ def test_an_unknown_arm_lists_them_all():
 def test_without_mnist1d_the_command_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mnist1d.data", None)
 
-    with pytest.raises(MissingDependency, match=r"feedline\[converge\]"):
+    with pytest.raises(MissingDependency, match=r"feedline\[bench\]"):
         table("-q")
 
 
 def test_the_arms_of_the_gates_are_trained_unless_others_are_named():
-    from feedline.cli.converge.table import chosen
-
     assert {"A", "B", "C", "E", "F", "H", "I", "J", "L"} <= {arm.letter for arm in chosen(None, False)}
     assert len(chosen(None, True)) == len(arms.ARMS)
     assert [arm.letter for arm in chosen(["L", "A"], False)] == ["A", "L"]

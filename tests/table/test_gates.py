@@ -1,4 +1,4 @@
-from feedline.convergence.table.gates import check
+from acceptance.gates import check
 
 GOOD = {"A": 87.3, "B": 47.4, "C": 82.6, "D": 86.0, "E": 89.1, "F": 89.6, "H": 90.2, "I": 90.3, "J": 89.0, "L": 92.7}
 

@@ -1,7 +1,6 @@
 import pytest
+from acceptance.statistics import difference, holm
 from scipy import stats
-
-from feedline.convergence.table.statistics import difference, holm
 
 OURS, THEIRS = [89.1, 90.4, 86.2, 91.0, 88.8], [82.6, 80.1, 85.0, 83.3, 81.9]
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from acceptance import data, model, race
+from acceptance.arms import ARMS, BY_LETTER
+from acceptance.schedule import Schedule
+from acceptance.train import Run, train
 
-from feedline.convergence.table import data, model, race
-from feedline.convergence.table.arms import ARMS, BY_LETTER
-from feedline.convergence.table.schedule import Schedule
-from feedline.convergence.table.train import Run, train
 from feedline.profiler.errors import MissingDependency
 
 SHORT = {letter: replace(arm, epochs=1) for letter, arm in BY_LETTER.items()}
@@ -52,7 +52,7 @@ def test_making_data_asks_no_network_and_leaves_random_states_alone(monkeypatch)
 def test_without_mnist1d_the_way_out_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "mnist1d.data", None)
 
-    with pytest.raises(MissingDependency, match=r"pip install 'feedline\[converge\]'"):
+    with pytest.raises(MissingDependency, match=r"pip install 'feedline\[bench\]'"):
         data.make()
 
 

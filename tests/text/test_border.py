@@ -26,8 +26,6 @@ ALLOWED = {
     ("analysis/reports/figures/svg.py", "Markup"): "the one place that makes elements; their texts and attributes are made printable there",
     ("analysis/reports/html_report.py", "Markup"): "embedded(): JSON",
     ("analysis/reports/page.py", "Markup"): "our own style sheet and script",
-    ("feedline/cli/converge/table_figure.py", "Markup"): "our own style sheet",
-    ("feedline/cli/converge/table_page.py", "Markup"): "our own style sheet",
 }
 NAMES = ("print", "Markup", "pprint")
 ATTRIBUTES = (

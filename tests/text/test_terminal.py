@@ -167,8 +167,6 @@ HOSTILE_ARGUMENTS = [
     ["converge", NAME],
     ["converge", "advise", NAME],
     ["converge", "advise", ".", "--target", NAME],
-    ["converge", "table", "--arms", NAME],
-    ["converge", "table", "-o", NAME],
     ["converge", "verify", "--fix", NAME, "--", "x.py"],
     ["converge", "verify", "--fix", "warmup=5ep", "--checkpoint", NAME, "--", "x.py"],
 ]
@@ -219,11 +217,10 @@ def test_a_file_name_cannot_begin_a_line_of_its_own(tmp_path: Path) -> None:
 
 def test_lines_that_belong_to_an_error_stay_lines(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
-    (_, fix), (_, arms) = each([["run", "--fix", "local_sgd=4", "train.py"], ["converge", "table", "--arms", "?"]], folder=tmp_path)
+    ((_, fix),) = each([["run", "--fix", "local_sgd=4", "train.py"]], folder=tmp_path)
 
-    assert "\r\n  A   " in arms
     assert "add it to the program:\r\n\r\nfrom feedline.convergence" in fix
-    assert r"\n" not in arms
+    assert r"\n" not in fix
 
 
 def test_traces_of_torch_profiler_are_announced_harmlessly(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from feedline.analysis import rules
 from feedline.analysis.build import build
 from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.model import Report
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 MS = 1e-3
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train_imagefolder.py"
@@ -105,7 +105,7 @@ def test_the_first_batch_is_in_no_mean_of_what_a_batch_takes(tmp_path: Path) -> 
             model(batch).sum().backward()
             optimizer.step()
 
-    made = build(Run.open(tmp_path / "run"))
+    made = build(open_run(tmp_path / "run"))
 
     assert made.workers is not None and made.step is not None
     assert made.workers.fetch_mean_s == pytest.approx(sum(made.step.stages[name] for name in ("dataset", "collate")), rel=0.05)

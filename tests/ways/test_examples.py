@@ -20,7 +20,7 @@ from planted import photos
 from ways.bench import PATH, recorded
 
 from feedline.analysis.build import build
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 EXAMPLES = os.environ.get("PYTORCH_EXAMPLES")
 LIMIT_S = 400
@@ -86,7 +86,7 @@ def check_two_ranks(path: Path) -> None:
     (found,) = recorded(path)
     assert [(rank.rank, rank.steps, rank.samples) for rank in found[0]] == [(0, 10, 40), (1, 10, 40)]
     assert found[1] == {"finished"}
-    report = build(Run.open(path))
+    report = build(open_run(path))
     assert set(report.ranks) == {"0", "1"}
     for rank in report.ranks.values():
         assert rank.stages["wait"] > 0 and rank.stages["backward"] > 0

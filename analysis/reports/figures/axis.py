@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from feedline.analysis.quantities import count
 from feedline.analysis.reports.figures.svg import WIDTHS, percent, tag
 
 WIDEST = 1080  # px, a figure on the widest page (report.css)
@@ -116,11 +117,8 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
 
 def log_rows(low: float, high: float, height: float, words: Callable[[float], str]) -> list[Markup]:
     """Level lines with their numbers on the left, of an axis that goes upwards from ``height`` (px) to 0."""
-    marks: list[Markup] = []
-    for tick in log_ticks(low, high, round(height / 40)):
-        y = height * (1 - log_share(tick, low, high))
-        marks += [tag("line", class_="grid", x1=0, x2="100%", y1=y, y2=y), tag("text", words(tick), class_="tick y", x=-8, y=y + 4)]
-    return marks
+    found = log_ticks(low, high, round(height / 40))
+    return [mark for tick in found for mark in level_line(height * (1 - log_share(tick, low, high)), words(tick))]
 
 
 def log_columns(low: float, high: float, y: float, words: Callable[[float], str], name: str, most: int) -> list[Markup]:
@@ -137,3 +135,45 @@ def log_columns(low: float, high: float, y: float, words: Callable[[float], str]
 def base_line(y: float) -> Markup:
     """The line of an axis across, without ticks."""
     return tag("line", class_="axis", x1=0, x2="100%", y1=y, y2=y)
+
+
+def level_line(y: float, words: str) -> list[Markup]:
+    """A level line at ``y`` px, with its number on the left."""
+    return [tag("line", class_="grid", x1=0, x2="100%", y1=y, y2=y), tag("text", words, class_="tick y", x=-8, y=y + 4)]
+
+
+def count_rows(top: float, height: float, most: int = 4) -> list[Markup]:
+    """The rows of an axis of counts from 0, at ``height`` px, up to ``top``."""
+    return [mark for tick in ticks(top, most) for mark in level_line(height * (1 - tick / top), count(tick))]
+
+
+def count_columns(counts: Sequence[float], places: Sequence[float], y: float, name: str, most: int = 8) -> list[Markup]:
+    """Counts at their places (0 to 1) below a line at ``y`` px, as many as have room, and the name of the axis."""
+    marks, last = [base_line(y), tag("text", name, class_="tick x", x="50%", y=y + 32)], -1.0
+    for number, x in zip(counts, places, strict=True):
+        if x - last >= 1 / most:
+            marks.append(tag("text", count(number), class_="tick x", x=percent(x), y=y + 16))
+            last = x
+    return marks
+
+
+def drop(x: float, height: float, words: str) -> list[Markup]:
+    """An upright line at ``x`` (0 to 1) with words at its foot, on the side that has more room."""
+    left = x < 0.5
+    label = tag("text", words, class_=f"tick {'first' if left else 'last'}", x=percent(x), dx=6 if left else -6, y=height - 8)
+    return [tag("line", class_="drop", x1=percent(x), x2=percent(x), y1=0, y2=height), label]
+
+
+def interval(x: float, low: float, high: float) -> Markup:
+    """An upright bar at ``x`` (0 to 1) between two heights in px."""
+    return tag("line", class_="spread", x1=percent(x), x2=percent(x), y1=low, y2=high)
+
+
+def doublings(values: Sequence[float], edge: float = 0.0) -> Callable[[float], float]:
+    """Places (0 to 1) on an axis of doublings from the first to the last value; a single one stands in the middle.
+
+    Args:
+        edge: room left and right of them, as a share of the width.
+    """
+    low, high = math.log(values[0]), math.log(values[-1])
+    return lambda value: edge + (1 - 2 * edge) * ((math.log(value) - low) / (high - low) if high > low else 0.5)

@@ -8,8 +8,8 @@ from markupsafe import Markup
 from feedline.analysis.convergence.model import NoiseOverTraining
 from feedline.analysis.convergence.price import samples_factor, updates_factor
 from feedline.analysis.quantities import count, number
-from feedline.analysis.reports.figures.axis import log_columns, log_share
-from feedline.analysis.reports.figures.svg import percent, stretched, tag
+from feedline.analysis.reports.figures.axis import drop, log_columns, log_share
+from feedline.analysis.reports.figures.svg import figure, line_path, percent, stretched, tag
 from feedline.analysis.reports.figures.upward import Upward, thousands
 
 HEIGHT, AXIS, WIDTH = 180, 36, 1000
@@ -36,23 +36,13 @@ def batch_efficiency(noise: NoiseOverTraining, batch: float) -> Markup | None:
     low, high = noise.low or 0.0, noise.high or math.inf
     upper = [(x(size), upward.y(1 + size / low if low > 0 else math.inf)) for size in at]
     lower = [(x(size), upward.y(1 + size / high)) for size in at]
-    parts = [*upward.rows(), stretched(WIDTH, HEIGHT, tag("path", class_="interval", d=_path(upper + lower[::-1]) + "z"))]
-    parts += [tag("g", stretched(WIDTH, HEIGHT, tag("path", class_="line", d=_path(made))), class_="roof part")]
-    parts += [stretched(WIDTH, HEIGHT, tag("path", class_="line", d=_path(spent)))]
+    parts = [*upward.rows(), stretched(WIDTH, HEIGHT, tag("path", class_="interval", d=line_path(upper + lower[::-1]) + "z"))]
+    parts += [tag("g", stretched(WIDTH, HEIGHT, tag("path", class_="line", d=line_path(made))), class_="roof part")]
+    parts += [stretched(WIDTH, HEIGHT, tag("path", class_="line", d=line_path(spent)))]
     parts += log_columns(left, right, HEIGHT, thousands, "batch, samples of all ranks together", 6)
-    parts += [*_own(x(batch), batch), *_points(noise, batch, left, right, x, upward)]
+    parts += [*drop(x(batch), HEIGHT, f"this run: {count(batch)}"), *_points(noise, batch, left, right, x, upward)]
     label = "Samples and updates needed, over the minimum, by batch. Left and right arrow keys read out batches."
-    return tag("svg", *parts, width="100%", height=HEIGHT + AXIS, role="img", tabindex=0, class_="marks", aria_label=label)
-
-
-def _path(points: list[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{WIDTH * x:.0f} {10 * y:.0f}" for x, y in points)
-
-
-def _own(x: float, batch: float) -> list[Markup]:
-    side = "first" if x < 0.5 else "last"
-    words = tag("text", f"this run: {count(batch)}", class_=f"tick {side}", x=percent(x), dx=6 if x < 0.5 else -6, y=HEIGHT - 8)
-    return [tag("line", class_="drop", x1=percent(x), x2=percent(x), y1=0, y2=HEIGHT), words]
+    return figure(parts, HEIGHT + AXIS, label)
 
 
 def _points(noise: NoiseOverTraining, batch: float, left: float, right: float, x: Callable[[float], float], upward: Upward) -> list[Markup]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from feedline.analysis.quantities import count, seconds, share
-from feedline.analysis.reports.figures.axis import round_up, ticks
-from feedline.analysis.reports.figures.svg import percent, tag
+from feedline.analysis.reports.figures.axis import base_line, count_rows, round_up
+from feedline.analysis.reports.figures.svg import figure, percent, tag
 
 HEIGHT, AXIS = 120, 22  # px
 MOST_LABELS = 4
@@ -41,10 +41,7 @@ def histogram(bins: Bins) -> Markup | None:
         return None
     total = sum(samples for _, _, samples in shown)
     top = round_up(max(samples for _, _, samples in shown), 3)
-    parts: list[Markup] = []
-    for tick in ticks(top, 3):
-        y = HEIGHT * (1 - tick / top)
-        parts += [tag("line", class_="grid", x1=0, x2="100%", y1=y, y2=y), tag("text", count(tick), class_="tick y", x=-8, y=y + 4)]
+    parts = count_rows(top, HEIGHT, 3)
     for index, (low, high, samples) in enumerate(shown):
         span = f"up to {_edge(high)}" if low is None else f"{_edge(low)} to {_edge(high)}"
         tip = f"{span}: {count(samples)} samples, {share(samples / total)}"
@@ -53,8 +50,7 @@ def histogram(bins: Bins) -> Markup | None:
         parts.append(tag("rect", class_="bin", y=HEIGHT - height, height=height, **place))
         parts.append(tag("rect", class_="hit", y=0, height=HEIGHT, data_tip=tip, **place))
     parts += _edges(shown)
-    label = "Wall time of single samples"
-    return tag("svg", *parts, width="100%", height=HEIGHT + AXIS, role="img", tabindex=0, class_="marks", aria_label=label)
+    return figure(parts, HEIGHT + AXIS, "Wall time of single samples")
 
 
 def _edge(edge: float) -> str:
@@ -63,7 +59,7 @@ def _edge(edge: float) -> str:
 
 def _edges(shown: list[tuple[float | None, float, int]]) -> list[Markup]:
     parts = min(MOST_LABELS, len(shown))
-    marks = [tag("line", class_="axis", x1=0, x2="100%", y1=HEIGHT, y2=HEIGHT)]
+    marks = [base_line(HEIGHT)]
     for index in (round((part + 1) * len(shown) / parts) for part in range(parts)):
         edge = shown[index - 1][1]
         marks.append(tag("text", _edge(edge), class_="tick x", x=percent(index / len(shown)), y=HEIGHT + 16))

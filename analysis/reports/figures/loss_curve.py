@@ -11,7 +11,7 @@ from feedline.analysis.convergence.curves import words
 from feedline.analysis.convergence.model import CurvePoints
 from feedline.analysis.quantities import count, number, seconds
 from feedline.analysis.reports.figures.axis import base_line, spread, ticks
-from feedline.analysis.reports.figures.svg import cut, percent, stretched, tag
+from feedline.analysis.reports.figures.svg import cut, figure, percent, stretched, tag
 from feedline.analysis.reports.figures.upward import DECADE, Upward, thousands
 
 LOSSES, OTHERS, RATE = 190, 110, 56  # px: heights of panels
@@ -97,7 +97,7 @@ def _figure(drawn: list[Panel], across: Across, colors: dict[str, str], samples_
     y -= GAP
     parts += [*_axis(end, y, across.name), *_read_out(drawn, places, end, y, samples_known)]
     label = f"Numbers of the training by {across.key}. Left and right arrow keys read them out."
-    return tag("svg", *parts, width="100%", height=y + AXIS, role="img", tabindex=0, class_=f"marks across-{across.key}", aria_label=label)
+    return figure(parts, y + AXIS, label, f"marks across-{across.key}")
 
 
 def _panel(panel: Panel, places: dict[str, list[float]], end: float, colors: dict[str, str]) -> list[Markup]:

@@ -4,8 +4,8 @@ from markupsafe import Markup
 
 from feedline.analysis.convergence.model import NoiseOverTraining, NoiseWindow
 from feedline.analysis.quantities import count, number
-from feedline.analysis.reports.figures.axis import base_line, ticks
-from feedline.analysis.reports.figures.svg import percent, tag
+from feedline.analysis.reports.figures.axis import base_line, interval, ticks
+from feedline.analysis.reports.figures.svg import figure, percent, tag
 from feedline.analysis.reports.figures.upward import Upward, thousands
 
 HEIGHT, AXIS = 180, 36
@@ -31,7 +31,7 @@ def noise_scale(noise: NoiseOverTraining, batch: float | None, samples: float) -
     parts += [_window(window, window.samples / end, upward) for window in known]
     parts += _batch(batch, upward) if batch else []
     label = "Gradient noise scale over the training. Left and right arrow keys read out its parts."
-    return tag("svg", *parts, width="100%", height=HEIGHT + AXIS, role="img", tabindex=0, class_="marks", aria_label=label)
+    return figure(parts, HEIGHT + AXIS, label)
 
 
 def _positive(window: NoiseWindow) -> list[float]:
@@ -52,7 +52,7 @@ def _window(window: NoiseWindow, x: float, upward: Upward) -> Markup:
         said, low, high = f"at most {number(bound)} ({window.why})", upward.low, bound
         mark = _arrow(x, upward.y(high), 180)
     y1, y2 = upward.y(low), upward.y(high)
-    bar = tag("line", class_="spread", x1=percent(x), x2=percent(x), y1=y1, y2=y2)
+    bar = interval(x, y1, y2)
     hit = tag("svg", tag("rect", class_="hit", x=-9, width=18, y=y2 - 6, height=y1 - y2 + 12), x=percent(x), class_="beside")
     return tag("g", bar, mark, hit, class_="point", data_tip=f"noise scale {said}, {where}")
 

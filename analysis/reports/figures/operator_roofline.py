@@ -10,7 +10,7 @@ from feedline.analysis.model import OperatorTime
 from feedline.analysis.quantities import count, number, seconds
 from feedline.analysis.reports.figures.axis import Box, clear_from, log_columns, log_rows, log_share
 from feedline.analysis.reports.figures.roofline import flops
-from feedline.analysis.reports.figures.svg import WIDTHS, cut, percent, tag, text_px
+from feedline.analysis.reports.figures.svg import WIDTHS, cut, figure, percent, tag, text_px
 
 HEIGHT, AXIS = 240, 36  # px
 AROUND = 3.0  # how far the axes reach beyond the outermost operators, as a factor
@@ -48,7 +48,7 @@ def operator_roofline(operators: Sequence[OperatorTime]) -> Markup | None:
     axes = [*log_rows(*upward, HEIGHT, lambda tick: flops(tick, "")), *log_columns(*across, HEIGHT, count, "FLOP/byte", 6)]
     marks = [_mark(point, label) for point, label in zip(points, place(points), strict=True)]
     label = "Operators by FLOP per byte and FLOP per second. Left and right arrow keys read out the operators, the longest first."
-    return tag("svg", *axes, *marks, width="100%", height=HEIGHT + AXIS, role="img", tabindex=0, class_="marks", aria_label=label)
+    return figure([*axes, *marks], HEIGHT + AXIS, label)
 
 
 def place(points: Sequence[Point]) -> list[Label | None]:

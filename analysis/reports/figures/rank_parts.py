@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from feedline.analysis.comm.model import RankParts
 from feedline.analysis.quantities import Scale, share
-from feedline.analysis.reports.figures.svg import percent, tag
+from feedline.analysis.reports.figures.svg import figure, percent, tag
 
 ROW, BAR = 22, 14  # px
 
@@ -46,4 +46,4 @@ def rank_parts(parts: Mapping[str, RankParts]) -> Markup | None:
             start += width
         marks.append(tag("text", scale.full(totals[rank]), class_="tick amount", x="100%", dx=8, y=y + 11))
     label = "Mean step of each rank by what it goes to. Left and right arrow keys read out the parts."
-    return tag("svg", *marks, width="100%", height=ROW * len(parts), role="img", tabindex=0, class_="marks", aria_label=label)
+    return figure(marks, ROW * len(parts), label)

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from feedline.analysis.model import Roof, Roofline
 from feedline.analysis.quantities import count, number
 from feedline.analysis.reports.figures.axis import base_line, log_columns, log_rows, log_share, spread
-from feedline.analysis.reports.figures.svg import cut, percent, tag
+from feedline.analysis.reports.figures.svg import cut, figure, percent, tag
 from feedline.analysis.reports.palette import COLORS
 
 LOWEST, LABEL_PX, AXIS = 280, 14, 36  # px
@@ -62,7 +62,7 @@ def roofline_figure(made: Roofline) -> Markup | None:
     parts = [*log_rows(frame.bottom, frame.top, frame.height, count), *_flop_axis(frame), *roofs, _run(frame, made, run)]
     label = "Roofline of the run. Left and right arrow keys read out the limits, the lowest first, then the run."
     height = round(frame.height) + AXIS
-    return tag("svg", *parts, width="100%", height=height, role="img", tabindex=0, class_="marks", aria_label=label)
+    return figure(parts, height, label)
 
 
 def frame_of(made: Roofline) -> Frame:

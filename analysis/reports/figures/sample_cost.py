@@ -4,7 +4,7 @@ from markupsafe import Markup
 
 from feedline.analysis.model import Cost, Workers
 from feedline.analysis.quantities import Scale
-from feedline.analysis.reports.figures.svg import cut, percent, tag
+from feedline.analysis.reports.figures.svg import cut, figure, percent, tag
 from feedline.analysis.reports.palette import Palette
 
 ROW, BAR = 24, 14  # px
@@ -26,7 +26,7 @@ def sample_cost(workers: Workers, palette: Palette) -> Markup | None:
         rows.append(tag("g", *bars, class_=palette.css_class(stage), data_tip=tip))
         rows.append(tag("text", scale.full(cost.wall_s), class_="tick amount", x=percent(cost.wall_s / longest), dx=6, y=y + ROW / 2 + 4))
     label = "Wall time of one sample in a worker, by stage"
-    return tag("svg", *rows, width="100%", height=ROW * len(costs), role="img", tabindex=0, class_="marks", aria_label=label)
+    return figure(rows, ROW * len(costs), label)
 
 
 def is_split(cost: Cost) -> bool:

@@ -1,13 +1,12 @@
 """Throughput against the number of ranks: what was measured, what is predicted with its interval, and the line of N times one."""
 
-import math
 from collections.abc import Callable
 
 from markupsafe import Markup
 
 from feedline.analysis.quantities import count, number, share
-from feedline.analysis.reports.figures.axis import round_up, ticks
-from feedline.analysis.reports.figures.svg import percent, stretched, tag
+from feedline.analysis.reports.figures.axis import count_columns, count_rows, doublings, interval, round_up
+from feedline.analysis.reports.figures.svg import figure, line_path, percent, stretched, tag
 from feedline.analysis.scaling.efficiency import Row
 from feedline.analysis.scaling.predict import Prediction
 from feedline.analysis.scaling.study import Study
@@ -15,6 +14,7 @@ from feedline.analysis.scaling.study import Study
 Scale = Callable[[float], float]
 HEIGHT, AXIS, WIDTH = 220, 36, 1000
 EDGE = 0.04  # room left and right of the points, as a share of the width
+MOST = 1000  # labels: all
 
 
 def scaling(study: Study) -> Markup:
@@ -24,35 +24,27 @@ def scaling(study: Study) -> Markup:
     first = study.rows[0].point
     peaks = [first.samples_per_s / first.ranks * ranks[-1], *(row.point.high or row.point.samples_per_s for row in study.rows)]
     top = round_up(max([*peaks, *(one.high or 0.0 for one in drawn)]))
-    low, high = math.log(ranks[0]), math.log(ranks[-1])
-
-    def x(n: float) -> float:
-        return EDGE + (1 - 2 * EDGE) * ((math.log(n) - low) / (high - low) if high > low else 0.5)
+    x = doublings(ranks, EDGE)
 
     def y(rate: float) -> float:
         return HEIGHT * (1 - rate / top)
 
     ideal = [(x(n), y(first.samples_per_s / first.ranks * n)) for n in _between(ranks[0], ranks[-1])]
-    parts = [*_grid(top), tag("g", stretched(WIDTH, HEIGHT, tag("path", class_="line", d=_path(ideal))), class_="roof part")]
+    path = tag("path", class_="line", d=line_path(ideal))
+    parts = [*count_rows(top, HEIGHT), tag("g", stretched(WIDTH, HEIGHT, path), class_="roof part")]
     line = [(x(row.point.ranks), y(row.point.samples_per_s)) for row in study.rows]
-    parts.append(stretched(WIDTH, HEIGHT, tag("path", class_="line", d=_path(line))))
+    parts.append(stretched(WIDTH, HEIGHT, tag("path", class_="line", d=line_path(line))))
     parts += [_measured(row, x(row.point.ranks), y, study.unit) for row in study.rows]
     parts += [_predicted(one, x(one.ranks), y, study.unit) for one in drawn]
-    parts += [tag("line", class_="axis", x1=0, x2="100%", y1=HEIGHT, y2=HEIGHT)]
-    parts += [tag("text", count(n), class_="tick x", x=percent(x(n)), y=HEIGHT + 16) for n in ranks]
-    parts.append(tag("text", "ranks", class_="tick x", x="50%", y=HEIGHT + 32))
+    parts += count_columns(ranks, list(map(x, ranks)), HEIGHT, "ranks", MOST)
     what = study.unit.replace("/s", " per second").capitalize()
     label = f"{what} by number of ranks. Left and right arrow keys read out the points, measured ones first."
-    return tag("svg", *parts, width="100%", height=HEIGHT + AXIS, role="img", tabindex=0, class_="marks", aria_label=label)
+    return figure(parts, HEIGHT + AXIS, label)
 
 
 def _between(low: int, high: int, steps: int = 40) -> list[float]:
     """A straight line bends on an axis of doublings."""
     return [low * (high / low) ** (index / steps) for index in range(steps + 1)]
-
-
-def _path(points: list[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{WIDTH * x:.0f} {10 * y:.0f}" for x, y in points)
 
 
 def _measured(row: Row, x: float, y: Scale, unit: str) -> Markup:
@@ -75,16 +67,8 @@ def _predicted(one: Prediction, x: float, y: Scale, unit: str) -> Markup:
 def _bar(x: float, y: Scale, low: float | None, high: float | None) -> Markup | None:
     if low is None or high is None:
         return None
-    return tag("line", class_="spread", x1=percent(x), x2=percent(x), y1=y(low), y2=y(high))
+    return interval(x, y(low), y(high))
 
 
 def _point(x: float, y: float, bar: Markup | None, tip: str, mark: Markup) -> Markup:
     return tag("g", bar, mark, tag("circle", class_="hit", cx=percent(x), cy=y, r=12), class_="point", data_tip=tip)
-
-
-def _grid(top: float) -> list[Markup]:
-    marks: list[Markup] = []
-    for tick in ticks(top):
-        y = HEIGHT * (1 - tick / top)
-        marks += [tag("line", class_="grid", x1=0, x2="100%", y1=y, y2=y), tag("text", count(tick), class_="tick y", x=-8, y=y + 4)]
-    return marks

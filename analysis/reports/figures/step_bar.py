@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from feedline.analysis.model import StepSummary
 from feedline.analysis.quantities import Scale, share
-from feedline.analysis.reports.figures.svg import percent, room, tag, text_px
+from feedline.analysis.reports.figures.svg import figure, percent, room, tag, text_px
 from feedline.analysis.reports.palette import Palette
 
 HEIGHT = 46
@@ -32,7 +32,7 @@ def step_bar(step: StepSummary, palette: Palette) -> Markup | None:
         parts += _labels(index, stage, scale.full(seconds), start, width, palette.css_class(stage))
         start += width
     words = "Mean step of " + scale.full(step.mean_s)
-    return tag("svg", *parts, width="100%", height=HEIGHT, role="img", tabindex=0, class_="marks", aria_label=f"{words}, by stage")
+    return figure(parts, HEIGHT, f"{words}, by stage")
 
 
 def thin_bar(stages: Mapping[str, float], full: float, palette: Palette) -> Markup | None:

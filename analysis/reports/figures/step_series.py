@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from feedline.analysis.model import StepSeries
 from feedline.analysis.quantities import Scale, count
-from feedline.analysis.reports.figures.axis import clip_level, round_up, spread, ticks
+from feedline.analysis.reports.figures.axis import base_line, clip_level, level_line, round_up, spread, ticks
 from feedline.analysis.reports.figures.svg import cut, percent, staircase, stretched, tag
 from feedline.analysis.reports.palette import Palette
 
@@ -55,12 +55,8 @@ def beyond(series: StepSeries) -> int:
 
 def _grid(top: float, height: int, y: float, most: int) -> list[Markup]:
     scale = Scale.of_seconds(top, digits=1)
-    marks = []
-    for tick in ticks(top / scale.factor, most):
-        at = y + height * (1 - tick * scale.factor / top)
-        marks.append(tag("line", class_="grid", x1=0, x2="100%", y1=at, y2=at))
-        marks.append(tag("text", f"{tick:g} {scale.unit}", class_="tick y", x=-8, y=at + 4))
-    return marks
+    found = ticks(top / scale.factor, most)
+    return [mark for tick in found for mark in level_line(y + height * (1 - tick * scale.factor / top), f"{tick:g} {scale.unit}")]
 
 
 def _levels(values: Sequence[float], top: float, height: int) -> list[float]:
@@ -116,7 +112,7 @@ def _names(series: StepSeries, palette: Palette, top: float, y: float) -> list[M
 
 
 def _steps_axis(total: int, y: float) -> list[Markup]:
-    marks = [tag("line", class_="axis", x1=0, x2="100%", y1=y, y2=y)]
+    marks = [base_line(y)]
     for tick in ticks(total, most=5):
         if tick / total <= 0.97 and tick == int(tick):
             words = f"step {count(tick)}" if tick == 0 else count(tick)

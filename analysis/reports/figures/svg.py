@@ -67,3 +67,13 @@ def staircase(widths: Sequence[float], levels: Sequence[float], close_at: int | 
     steps = [f"h{_plain(float(widths[0]))}"]
     steps += [f"{f'v{b - a}' if b != a else ''}h{_plain(float(width))}" for a, b, width in zip(at, at[1:], widths[1:], strict=False)]
     return f"M0 {at[0]}{''.join(steps)}" if close_at is None else f"M0 {close_at}V{at[0]}{''.join(steps)}V{close_at}z"
+
+
+def figure(parts: Sequence[Markup], height: float, label: str, kind: str = "marks") -> Markup:
+    """The whole of a figure, as wide as its place. ``label``: for those who hear it."""
+    return tag("svg", *parts, width="100%", height=height, role="img", tabindex=0, class_=kind, aria_label=label)
+
+
+def line_path(points: Sequence[tuple[float, float]], width: float = 1000) -> str:
+    """Straight lines through points (x from 0 to 1, y in px), for a path in ``stretched``."""
+    return "M" + "L".join(f"{width * x:.0f} {10 * y:.0f}" for x, y in points)

@@ -7,13 +7,12 @@ from markupsafe import Markup
 
 from feedline.analysis.convergence.model import TimeToTarget
 from feedline.analysis.quantities import Scale, count, seconds
-from feedline.analysis.reports.figures.axis import base_line, log_share, log_ticks, nice_step
-from feedline.analysis.reports.figures.svg import percent, stretched, tag
+from feedline.analysis.reports.figures.axis import count_columns, doublings, interval, level_line, log_ticks, nice_step
+from feedline.analysis.reports.figures.svg import figure, line_path, percent, stretched, tag
 from feedline.analysis.reports.figures.upward import Upward
 
 HEIGHT, AXIS, WIDTH = 200, 36, 1000
 EDGE = 0.04  # room left and right of the points, as a share of the width
-MOST_LABELS = 8
 UNITS = ((3600.0, "h"), (60.0, "min"))
 
 
@@ -23,34 +22,26 @@ def time_to_target(rows: Sequence[TimeToTarget]) -> Markup | None:
     if not known:
         return None
     upward = Upward.over([bound for row in known for bound in _bounds(row)], HEIGHT)
-    fewest, most = math.log(known[0].workers), math.log(known[-1].workers)
-
-    def x(row: TimeToTarget) -> float:
-        return EDGE + (1 - 2 * EDGE) * ((math.log(row.workers) - fewest) / (most - fewest) if most > fewest else 0.5)
-
-    places = [x(row) for row in known]
+    workers = [row.workers for row in known]
+    places = list(map(doublings(workers, EDGE), workers))
     ends = [_bounds(row) for row in known]
     band = [(place, upward.y(max(end))) for place, end in zip(places, ends, strict=True)]
     band += [(place, upward.y(min(end))) for place, end in zip(places[::-1], ends[::-1], strict=True)]
     line = [(place, upward.y(row.time_s or 0.0)) for place, row in zip(places, known, strict=True)]
-    parts = [*_rows(upward), stretched(WIDTH, HEIGHT, tag("path", class_="interval", d=_path(band) + "z"))]
-    parts += [stretched(WIDTH, HEIGHT, tag("path", class_="line", d=_path(line))), base_line(HEIGHT), *_workers(known, places)]
+    parts = [*_rows(upward), stretched(WIDTH, HEIGHT, tag("path", class_="interval", d=line_path(band) + "z"))]
+    parts += [stretched(WIDTH, HEIGHT, tag("path", class_="line", d=line_path(line))), *count_columns(workers, places, HEIGHT, "ranks")]
     parts += [_point(row, place, upward) for row, place in zip(known, places, strict=True)]
     label = "Time to the target by number of ranks. Left and right arrow keys read out the points."
-    return tag("svg", *parts, width="100%", height=HEIGHT + AXIS, role="img", tabindex=0, class_="marks", aria_label=label)
+    return figure(parts, HEIGHT + AXIS, label)
 
 
 def _bounds(row: TimeToTarget) -> list[float]:
     return [bound for bound in (row.low_s, row.time_s, row.high_s) if bound is not None and bound > 0]
 
 
-def _path(points: list[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{WIDTH * x:.0f} {10 * y:.0f}" for x, y in points)
-
-
 def _point(row: TimeToTarget, x: float, upward: Upward) -> Markup:
     y, ends = upward.y(row.time_s or 0.0), _bounds(row)
-    bar = tag("line", class_="spread", x1=percent(x), x2=percent(x), y1=upward.y(min(ends)), y2=upward.y(max(ends)))
+    bar = interval(x, upward.y(min(ends)), upward.y(max(ends)))
     measured = row.source == "measured"
     dot = tag("circle", class_="dot" if measured else "ring", cx=percent(x), cy=y, r=4 if measured else 5)
     hit = tag("circle", class_="hit", cx=percent(x), cy=y, r=12)
@@ -58,15 +49,6 @@ def _point(row: TimeToTarget, x: float, upward: Upward) -> Markup:
     ranks = f"{count(row.workers)} rank{'s' * (row.workers != 1)}"
     tip = f"{ranks}, batch {count(row.batch)}: {seconds(row.time_s)}{between}; step time: {row.source}"
     return tag("g", bar, dot, hit, class_="point", data_tip=tip)
-
-
-def _workers(known: Sequence[TimeToTarget], places: Sequence[float]) -> list[Markup]:
-    marks, last = [tag("text", "ranks", class_="tick x", x="50%", y=HEIGHT + 32)], -1.0
-    for row, x in zip(known, places, strict=True):
-        if x - last >= 1 / MOST_LABELS:
-            marks.append(tag("text", count(row.workers), class_="tick x", x=percent(x), y=HEIGHT + 16))
-            last = x
-    return marks
 
 
 def _rows(upward: Upward) -> list[Markup]:
@@ -80,8 +62,4 @@ def _rows(upward: Upward) -> list[Markup]:
     else:
         step = nice_step(high - low, round(HEIGHT / 40))
         found = [step * index for index in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
-    marks: list[Markup] = []
-    for tick in found:
-        y = HEIGHT * (1 - log_share(tick, low, high)) if upward.log else HEIGHT * (1 - (tick - low) / (high - low))
-        marks += [tag("line", class_="grid", x1=0, x2="100%", y1=y, y2=y), tag("text", f"{tick:g} {unit}", class_="tick y", x=-8, y=y + 4)]
-    return marks
+    return [mark for tick in found for mark in level_line(upward.y(tick * factor), f"{tick:g} {unit}")]

@@ -7,8 +7,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from feedline.analysis.quantities import number
-from feedline.analysis.reports.figures.axis import log_rows, log_share, nice_step
-from feedline.analysis.reports.figures.svg import tag
+from feedline.analysis.reports.figures.axis import level_line, log_rows, log_share, nice_step
 
 DECADE = 10.0
 ROOM = 1.15  # of a logarithmic axis beyond the outermost values, as a factor
@@ -58,7 +57,7 @@ class Upward(NamedTuple):
         for index in range(round((self.high - self.low) / step) + 1):
             tick, y = self.low + index * step, self.height * (1 - index * step / (self.high - self.low))
             words = f"{tick:,.{decimals}f}" if decimals < 6 else f"{tick:.1e}"
-            marks += [tag("line", class_="grid", x1=0, x2="100%", y1=y, y2=y), tag("text", words, class_="tick y", x=-8, y=y + 4)]
+            marks += level_line(y, words)
         return marks
 
 

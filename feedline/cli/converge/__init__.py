@@ -3,11 +3,10 @@
 import argparse
 
 from feedline.cli.converge.advise import Advise
-from feedline.cli.converge.table import Table
 from feedline.cli.converge.verify import Verify
 from feedline.cli.parser import Command, Parser, overview
 
-COMMANDS: dict[str, type[Command]] = {"advise": Advise, "verify": Verify, "table": Table}
+COMMANDS: dict[str, type[Command]] = {"advise": Advise, "verify": Verify}
 
 
 class Converge:

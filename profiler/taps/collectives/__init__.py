@@ -10,9 +10,10 @@ import torch.distributed as dist
 
 from feedline.profiler import masks
 from feedline.profiler.record.recorder import recorder
+from feedline.profiler.taps.collectives.unseen import NAME
 from feedline.profiler.taps.patch import Patches
 
-NAME, GIVES = "collectives", "bytes, group, start and end of every collective, once torch.distributed is initialised"
+GIVES = "bytes, group, start and end of every collective, once torch.distributed is initialised"
 Tell = Callable[[str, bool, str], None]
 
 

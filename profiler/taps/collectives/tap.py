@@ -21,13 +21,14 @@ import torch.distributed as dist
 from feedline.profiler import clock, masks
 from feedline.profiler.events import UNMEASURED, Flag
 from feedline.profiler.record.recorder import recorder
+from feedline.profiler.record.unseen import NoFunctions
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.collectives.cuda import CudaEnds
 from feedline.profiler.taps.collectives.ends import COLLECTIVE, Ends, Row
 from feedline.profiler.taps.collectives.groups import Channel, Group, Groups
 from feedline.profiler.taps.collectives.operations import Operation, operations
+from feedline.profiler.taps.collectives.unseen import NAME
 from feedline.profiler.taps.patch import Patches
-from feedline.profiler.taps.unseen import NoFunctions
 
 KEY = "BackendSelect"
 ENGINE = "torch.autograd.graph"  # the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
@@ -220,8 +221,6 @@ class CollectiveTap:
     def _failed(self, error: Exception) -> None:
         self._errors += 1
         if self._errors == 1:
-            from feedline.profiler.taps.collectives import NAME
-
             self._tell(NAME, False, f"some collectives are missing, {masks.error(error)}")
         if self._errors > MOST_ERRORS:
             self.detach()

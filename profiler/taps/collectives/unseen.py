@@ -5,6 +5,7 @@ from collections.abc import Callable
 from feedline.profiler import reasons
 from feedline.profiler.message import Message
 
+NAME = "collectives"  # of the hook
 UNSEEN = {
     "horovod.torch": ("Horovod", "it has queues and threads of its own"),
     "byteps.torch": ("BytePS", "it has queues and threads of its own"),

@@ -26,9 +26,9 @@ from feedline.profiler.events import Flag
 from feedline.profiler.message import Message
 from feedline.profiler.ranks import place
 from feedline.profiler.record.recorder import recorder
+from feedline.profiler.record.unseen import unseen
 from feedline.profiler.taps.convergence.later import Later
 from feedline.profiler.taps.patch import Patches
-from feedline.profiler.taps.unseen import unseen
 
 SHARE, FIRST_S = 0.015, 60.0  # of the training's time, and seconds until it is halved
 SELDOM = 64  # one update in so many is measured whatever it costs

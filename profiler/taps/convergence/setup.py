@@ -30,9 +30,9 @@ from feedline.profiler import clock
 from feedline.profiler.message import id_of
 from feedline.profiler.record.beginnings import Numbers
 from feedline.profiler.record.recorder import recorder
+from feedline.profiler.record.unseen import unasked
 from feedline.profiler.taps.loader_settings import length
 from feedline.profiler.taps.patch import Patches
-from feedline.profiler.taps.unseen import unasked
 
 HORIZONS = ("total_steps", "T_max", "total_iters")  # OneCycleLR, CosineAnnealingLR, LinearLR and its like
 FEW = 4  # schedulers, which are looked at on every update

@@ -19,12 +19,12 @@ import torch
 
 from feedline.profiler import masks
 from feedline.profiler.record.recorder import recorder
+from feedline.profiler.record.unseen import unseen
 from feedline.profiler.taps.convergence.later import Later
 from feedline.profiler.taps.convergence.norms import Norms, WhenImported
 from feedline.profiler.taps.convergence.samples import Samples
 from feedline.profiler.taps.convergence.setup import Setup
 from feedline.profiler.taps.patch import Patches
-from feedline.profiler.taps.unseen import unseen
 from feedline.profiler.torch_internals import in_backward
 
 NAME, GIVES = "convergence", "losses, learning rate, and gradient norms where there are several ranks or micro-batches"

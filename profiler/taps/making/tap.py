@@ -16,9 +16,9 @@ import torch
 
 from feedline.profiler.events import Flag
 from feedline.profiler.record.recorder import recorder
+from feedline.profiler.record.unseen import NoFunctions
 from feedline.profiler.taps.making.finding import Finder
 from feedline.profiler.taps.making.timing import Timer
-from feedline.profiler.taps.unseen import NoFunctions
 from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo
 
 NAME = "batches without a loader"

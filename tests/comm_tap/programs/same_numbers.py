@@ -12,7 +12,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from feedline.profiler.record.session import Session
+from feedline.profiler.session.session import Session
 
 
 def network():

@@ -17,7 +17,7 @@ from feedline.analysis.traces.windows import windows
 from feedline.cli import main
 from feedline.profiler.clock import MARK
 from feedline.profiler.errors import OutputError
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 
 PROGRAM = Path(__file__).with_name("training.py")
 ACTIVE, CONVOLUTIONS = 5, 2
@@ -39,7 +39,7 @@ def file(run: Path) -> File:
 
 @pytest.fixture(scope="module")
 def bound_ns(run: Path) -> float:
-    return windows(Run.open(run)).by_rank[0].clock.clock.bound
+    return windows(open_run(run)).by_rank[0].clock.clock.bound
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_the_bound_is_said_in_the_report_and_in_the_file(run, file, bound_ns):
 
 
 def test_the_marks_and_the_runs_own_readings_agree(run):
-    opened = Run.open(run).ranks[0]
+    opened = open_run(run).ranks[0]
     trace = read_kineto(str(opened.folder / "kineto.json.gz"))
     by_marks = shared_clock(trace, opened.manifest.anchors)
     rows, _ = marks_in(trace)
@@ -145,8 +145,8 @@ def test_the_marks_and_the_runs_own_readings_agree(run):
 
 def test_a_trace_without_marks_is_joined_by_the_runs_own_readings(copy, tmp_path):
     rewritten(copy / "rank0" / "kineto.json.gz", lambda event: not str(event.get("name")).startswith(MARK))
-    found = windows(Run.open(copy))
-    trace.write(Run.open(copy), tmp_path / "trace.json.gz", found)
+    found = windows(open_run(copy))
+    trace.write(open_run(copy), tmp_path / "trace.json.gz", found)
     file = File(tmp_path / "trace.json.gz")
 
     assert "within about 10." in found.notes[0] and "no clock marks" in found.notes[0]
@@ -207,5 +207,5 @@ def test_a_full_disk_leaves_no_half_of_a_trace(run, tmp_path, monkeypatch):
 
     monkeypatch.setattr(trace, "lines_of", fails)
     with pytest.raises(OutputError, match="No space left on device"):
-        trace.write(Run.open(run), tmp_path / "trace.json.gz")
+        trace.write(open_run(run), tmp_path / "trace.json.gz")
     assert list(tmp_path.iterdir()) == []

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces.joined.rules import File
+from traces.kineto_writer import write_kineto
 from traces.strategies import made, traces
 
 from feedline.analysis import trace
 from feedline.analysis.traces.columns import Kind, Trace, Track
-from feedline.analysis.traces.kineto.write import write_kineto
 from feedline.analysis.traces.lanes import MOST, NOWHERE, lanes
 from feedline.analysis.traces.windows import windows
 from feedline.profiler.events import UNMEASURED, Stage
 from feedline.profiler.store.layout import KINETO, SEGMENTS, main_segment
 from feedline.profiler.store.manifest import Manifest
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.segment import Segment
 
 UNIX, BOOT, PID = 1_790_000_000_000_000_000, 4_000_000_000_000, 77
@@ -39,7 +39,7 @@ def joined(folder: Path, window: Trace, rank: int = 0) -> Path:
 
 
 def written(folder: Path) -> File:
-    run = Run.open(folder)
+    run = open_run(folder)
     notes = trace.write(run, folder / "trace.json.gz", windows(run))
     assert notes == []
     return File(folder / "trace.json.gz")
@@ -108,7 +108,7 @@ def test_ranks_do_not_share_arrows(tmp_path):
 def test_whatever_torch_profiler_wrote_the_file_keeps_the_rules(window):
     window = replace(window, origin_ns=window.origin_ns and UNIX)
     with tempfile.TemporaryDirectory() as folder:
-        run = Run.open(joined(Path(folder), window))
+        run = open_run(joined(Path(folder), window))
         found = windows(run)
         notes = trace.write(run, Path(folder) / "trace.json", found)
         file = File(Path(folder) / "trace.json")
@@ -118,7 +118,7 @@ def test_whatever_torch_profiler_wrote_the_file_keeps_the_rules(window):
 
 
 def test_a_trace_of_another_day_is_not_taken_for_one_of_this_run(tmp_path):
-    run = Run.open(joined(tmp_path, replace(on_a_gpu(), origin_ns=UNIX - 86_400 * 10**9)))
+    run = open_run(joined(tmp_path, replace(on_a_gpu(), origin_ns=UNIX - 86_400 * 10**9)))
 
     assert windows(run).by_rank == {}
     assert windows(run).notes == ["rank 0: kineto.json.gz was not recorded during this run: it is missing from the Perfetto trace"]
@@ -150,7 +150,7 @@ def test_what_needs_more_lanes_than_anybody_looks_at_is_left_out():
 
 def test_events_that_were_left_out_are_said(tmp_path):
     rows = [event("kernel", STREAM, start, 1000, Kind.KERNEL) for start in range(MOST + 3)]
-    run = Run.open(joined(tmp_path, made(rows, rank=0, world_size=1, origin_ns=UNIX)))
+    run = open_run(joined(tmp_path, made(rows, rank=0, world_size=1, origin_ns=UNIX)))
 
     assert trace.write(run, tmp_path / "trace.json.gz", windows(run)) == [
         "rank 0: 3 events are not in the trace: more overlap than there are tracks"

@@ -1,0 +1,98 @@
+"""The acceptance table in the terminal, 80 columns wide."""
+
+from collections.abc import Sequence
+
+from rich.table import Table as Grid
+from rich.text import Text
+
+from acceptance.gates import Gate
+from acceptance.result import Row, Table
+from feedline.analysis.quantities import BLANK, duration
+from feedline.analysis.reports.console import Console
+from feedline.analysis.reports.tables import columns, plain
+
+
+def show(table: Table, console: Console) -> None:
+    """Print it."""
+    console.print(plain(about(table)))
+    heading("Arms", console)
+    console.print(arms(table))
+    console.print(plain("mean ± standard deviation over the seeds; p: Welch's test against the control", "dim"))
+    heading("Gates", console)
+    console.print(gates(table.gates))
+    for title, says in statements(table):
+        heading(title, console)
+        for one in says:
+            console.print(item(one))
+
+
+def about(table: Table) -> str:
+    """What was trained."""
+    seeds = f"{len(table.seeds)} seeds" if len(table.seeds) != 1 else "one seed"
+    return f"MNIST-1D, {len(table.rows)} arms, {seeds}, {duration(table.wall_s)}. Batch 32 stands for one GPU, 256 for eight."
+
+
+def heading(title: str, console: Console) -> None:
+    """A line of its own, with one free before it."""
+    console.print()
+    console.print(Text(title, style="bold underline"))
+
+
+def item(text: str) -> Grid:
+    """A line of a list, indented where it wraps."""
+    grid = Grid.grid(padding=(0, 1))
+    grid.add_column(width=1)
+    grid.add_column(overflow="fold")
+    grid.add_row("-", plain(text))
+    return grid
+
+
+def arms(table: Table) -> Grid:
+    """A row an arm."""
+    grid = columns("", "test %", "train loss", "control", "points", "p")
+    for row in table.rows:
+        grid.add_row(plain(f"{row.arm.letter:2} {row.arm.name}"), test(row), loss(row), *against(table, row))
+    return grid
+
+
+def test(row: Row) -> str:
+    """``87.3 ± 1.9``"""
+    return f"{row.test_mean:.1f}" if row.test_sd is None else f"{row.test_mean:.1f} ± {row.test_sd:.1f}"
+
+
+def loss(row: Row) -> str:
+    """``0.19``"""
+    return "diverged" if row.train_loss is None else f"{row.train_loss:.2f}"
+
+
+def against(table: Table, row: Row) -> tuple[str, str, str]:
+    """Control, points, p; blank where there is none."""
+    found = table.against_control(row)
+    if found is None:
+        return "", "", ""
+    p = found.difference.p
+    return found.against, f"{found.difference.mean:+.1f}", BLANK if p is None else "<.001" if p < 0.001 else f"{p:.3f}"
+
+
+def gates(found: Sequence[Gate]) -> Grid:
+    """A row a gate."""
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    for gate in found:
+        grid.add_row(plain(gate.says), BLANK if gate.figure is None else f"{gate.figure:.1f}", came_out(gate))
+    return grid
+
+
+def came_out(gate: Gate) -> str:
+    """In a word."""
+    return "not asked" if gate.passed is None else "pass" if gate.passed else "FAIL"
+
+
+def statements(table: Table) -> list[tuple[str, list[str]]]:
+    """(title, sentences) of what there is to say."""
+    questions = sum(one.family == "control" for one in table.comparisons)
+    parts = [
+        (f"Supported (p < 0.05 after Holm's correction for {questions} questions)", [one.says for one in table.claims if one.supported]),
+        ("Not supported", [one.says for one in table.claims if not one.supported]),
+        ("Notes", table.notes),
+    ]
+    return [(title, says) for title, says in parts if says]

@@ -1,0 +1,31 @@
+"""torch's AdamW with decay where LAMB has it, so that the trust ratio is all that differs."""
+
+from typing import Any
+
+import torch
+
+from feedline.convergence.layerwise import without_small_decay
+from feedline.convergence.optimizer_fix import optimizer_fix
+
+__all__ = ["FIX", "adamw"]
+
+
+def adamw(
+    params: Any, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.01, **more: Any
+) -> torch.optim.AdamW:
+    """``torch.optim.AdamW`` without weight decay on tensors of at most one dimension.
+
+    Args:
+        params: tensors, (name, tensor) pairs or groups. A group with both kinds of tensors becomes two.
+        lr, betas, eps, weight_decay, more: as for ``torch.optim.AdamW``.
+    """
+    return torch.optim.AdamW(without_small_decay(params, weight_decay), lr, betas, eps, weight_decay, **more)
+
+
+FIX = optimizer_fix(
+    "adamw",
+    adamw,
+    keys=("wd", "beta1", "beta2", "eps"),
+    says="torch's AdamW, without decay of biases and normalisation weights: the control of lamb and soap",
+    control="lr_rule=linear,warmup=5ep",
+)

@@ -1,0 +1,114 @@
+"""Multiplicative noise: each sample's gradient times 1 + sigma z, z normal (Hoffer, Hubara, Soudry 2017, arXiv 1705.08741, section 4)."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from feedline.convergence.fix import Fix, Training
+from feedline.convergence.value import Value, number
+
+__all__ = ["FIX", "GradientNoise"]
+
+
+class GradientNoise:
+    """Multiplies the gradient that comes back into each sample's row of an output::
+
+        noise = GradientNoise(0.5)
+        for images, labels in loader:
+            loss(noise(model(images)), labels).backward()
+
+    For a loss that is a mean or a sum over samples that is the gradient of the loss with sample i weighted by ``1 + sigma * z[i]``. The
+    loss itself does not change.
+
+    The numbers are drawn on the CPU from a generator of its own: torch's random states stay what they are, and the noise is the same
+    on every device.
+
+    Args:
+        sigma: standard deviation of a weight, at least 0. To give a batch k times larger the noise of the small one, about sqrt(k - 1).
+        seed: of the noise. To it the rank is added, so that no two ranks draw the same.
+
+    Raises:
+        ValueError: a sigma that cannot be one.
+    """
+
+    def __init__(self, sigma: float, seed: int = 0) -> None:
+        if not 0 <= sigma < math.inf:
+            raise ValueError(f"the noise cannot have a standard deviation of {sigma}")
+        self.sigma, self.seed = sigma, seed
+        self._generator: torch.Generator | None = None
+
+    @property
+    def generator(self) -> torch.Generator:
+        """Made when first asked for: only then is the rank known for sure."""
+        if self._generator is None:
+            ranked = torch.distributed.is_available() and torch.distributed.is_initialized()
+            self._generator = torch.Generator().manual_seed(self.seed + (torch.distributed.get_rank() if ranked else 0))
+        return self._generator
+
+    def __call__(self, output: torch.Tensor) -> torch.Tensor:
+        """Put the noise on what will come back into ``output`` [samples, ...]. Without a gradient to come, nothing is drawn.
+
+        Returns:
+            The output itself.
+
+        Raises:
+            ValueError: an output without a dimension of samples.
+        """
+        if output.ndim == 0:
+            raise ValueError("noise for each sample needs an output with a first dimension of samples, and this one is a single number")
+        if not (self.sigma and output.requires_grad and torch.is_grad_enabled()):
+            return output
+        weights = 1 + self.sigma * torch.randn(len(output), generator=self.generator)
+        weights = weights.to(output.device, output.dtype).view(-1, *[1] * (output.ndim - 1))
+        output.register_hook(lambda grad: grad * weights)
+        return output
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """The state of the generator; of this rank."""
+        return {"generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
+        self.generator.set_state(state["generator"].cpu())
+
+
+VALUE = "0.5 (standard deviation of a sample's weight), 0.5:seed=1"
+
+
+@dataclass(frozen=True)
+class Setting:
+    sigma: float
+    seed: int
+
+
+def parse(text: str) -> Setting:
+    value = Value.of(text, VALUE, ("seed",))
+    sigma = number(value.words[0] if len(value.words) == 1 else "", VALUE)
+    if sigma <= 0:
+        raise ValueError(f"{text!r} is not a noise level: expected {VALUE}")
+    return Setting(sigma, int(value.options.get("seed", 0)))
+
+
+def lines(setting: Setting) -> str:
+    seed = f", seed={setting.seed}" if setting.seed else ""
+    return (
+        "from feedline.convergence.fixes.gradient_noise import GradientNoise\n\n"
+        f"noise = GradientNoise({setting.sigma:g}{seed})\n"
+        "# in the loop:\n"
+        "output = noise(model(inputs))"
+    )
+
+
+def attach(setting: Setting, training: Training) -> None:
+    training.output(GradientNoise(setting.sigma, setting.seed))
+
+
+FIX = Fix(
+    name="gradient_noise",
+    value=VALUE,
+    says="each sample's gradient times a random weight around 1, which puts the noise of a small batch into a large one",
+    control="",
+    parse=parse,
+    lines=lines,
+    attach=attach,
+)

@@ -1,6 +1,0 @@
-"""Statistics of batch norm for inference, exact over some batches."""
-
-from feedline.convergence.fixes.recalibrate_bn.fix import FIX
-from feedline.convergence.fixes.recalibrate_bn.recalibrate import recalibrate
-
-__all__ = ["FIX", "recalibrate"]

@@ -1,0 +1,147 @@
+"""Warm-up in samples, beside any scheduler."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from feedline.convergence.fix import Fix, Progress, Training
+from feedline.convergence.rates import Changed, multiply, put_back
+from feedline.convergence.value import Value, number
+
+__all__ = ["FIX", "Warmup", "warmup_factor"]
+
+
+def warmup_factor(share: float, start: float = 0.0) -> float:
+    """What to multiply the rate by, linear from ``start`` to 1.
+
+    Args:
+        share: of the warm-up that lies behind, the samples of this update included, so that the first update is not lost at ``start=0``.
+    """
+    return start + (1 - start) * min(1.0, max(0.0, share))
+
+
+class Warmup:
+    """Multiplies the rates of an optimizer while it makes an update, and puts them back after it: no scheduler ever sees the factor.
+
+    A scheduler therefore may be of any kind (chainable, closed form, in epochs or in steps), and counts through the warm-up::
+
+        warmup = Warmup(optimizer, samples=20_000)
+        for images, labels in loader:
+            loss(model(images), labels).backward()
+            warmup.count(len(images) * ranks)  # once for each micro-batch where gradients are accumulated
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
+
+    Args:
+        optimizer: one whose ``register_step_pre_hook`` works; of a wrapper that has none, the optimizer inside.
+        samples: how long, in samples of all ranks together.
+        start: factor at the beginning, 0 to 1. After scaling the rate by k, ``1 / k`` starts from the old rate.
+
+    Raises:
+        ValueError: a number that cannot be one, or an optimizer without hooks.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, samples: int, start: float = 0.0) -> None:
+        if not 0 <= samples < math.inf:
+            raise ValueError(f"a warm-up cannot last {samples} samples")
+        if not 0 <= start <= 1:
+            raise ValueError(f"a warm-up cannot start at {start} times the rate: 0 to 1")
+        try:
+            self._hooks = [optimizer.register_step_pre_hook(self._before), optimizer.register_step_post_hook(self._after)]
+        except AttributeError as error:
+            raise ValueError(f"{type(optimizer).__name__} has no step hooks: give the optimizer inside it") from error
+        self.samples, self.start, self.counted = samples, start, 0
+        self._changed: Changed = []
+
+    def count(self, samples: int) -> None:
+        """Say, before the update, how many samples go into it, on all ranks together.
+
+        Raises:
+            ValueError: fewer than none.
+        """
+        if not samples >= 0:
+            raise ValueError(f"an update cannot have {samples} samples")
+        self.counted += samples
+
+    @property
+    def factor(self) -> float:
+        """What the rate of the next update is multiplied by, with the samples counted so far."""
+        return warmup_factor(self.counted / self.samples if self.samples else 1.0, self.start)
+
+    def _before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        self._after(optimizer)  # the last update may have raised
+        if self.counted == 0 and self.samples:
+            raise ValueError("no sample was counted before this update: call warmup.count(samples) before optimizer.step()")
+        if self.factor != 1:
+            self._changed = multiply(optimizer, self.factor)
+
+    def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        changed, self._changed = self._changed, []
+        put_back(changed)
+
+    def remove(self) -> None:
+        """Leave the optimizer."""
+        for hook in self._hooks:
+            hook.remove()
+
+    def state_dict(self) -> dict[str, int]:
+        """What a checkpoint needs; the length and the start come from the program."""
+        return {"counted": self.counted}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.counted = int(state["counted"])
+
+
+VALUE = "5ep (epochs), 20000 (samples of all ranks), 5ep:from=0.125 (from an eighth of the rate; without it from 0)"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One of epochs and samples is None."""
+
+    epochs: float | None
+    samples: int | None
+    start: float
+
+
+def parse(text: str) -> Setting:
+    value = Value.of(text, VALUE, ("from",))
+    length, start = value.words[0] if len(value.words) == 1 else "", value.options.get("from", 0.0)
+    in_epochs = length.endswith("ep")
+    amount = number(length.removesuffix("ep"), VALUE)
+    if amount <= 0 or not 0 <= start <= 1 or not (in_epochs or amount.is_integer()):
+        raise ValueError(f"{text!r} is not a warm-up: expected {VALUE}")
+    return Setting(amount if in_epochs else None, None if in_epochs else int(amount), start)
+
+
+def lines(setting: Setting) -> str:
+    length = f"{setting.samples}" if setting.epochs is None else f"int({setting.epochs:g} * len(loader.dataset))"
+    start = f", start={setting.start:g}" if setting.start else ""
+    return (
+        "from feedline.convergence.fixes.warmup import Warmup\n\n"
+        f"warmup = Warmup(optimizer, samples={length}{start})\n"
+        "# in the loop, before each optimizer.step():\n"
+        "warmup.count(len(batch))  # times the number of ranks"
+    )
+
+
+def attach(setting: Setting, training: Training) -> None:
+    def factor(progress: Progress) -> float:
+        with_this_update = replace(progress, samples=progress.samples + progress.batch)
+        return warmup_factor(with_this_update.after(setting.epochs, setting.samples), setting.start)
+
+    training.rate(factor)
+
+
+FIX = Fix(
+    name="warmup",
+    value=VALUE,
+    says="a learning rate that grows linearly over the first epochs or samples",
+    control="",
+    parse=parse,
+    lines=lines,
+    attach=attach,
+)

@@ -1,0 +1,147 @@
+"""The public API inside a program: ``feedline.record``, ``feedline.stage`` and ``feedline.metric``."""
+
+import functools
+import shlex
+import sys
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from feedline.profiler import printable
+from feedline.profiler.errors import OutputError
+from feedline.profiler.events import Stage
+from feedline.profiler.record.recorder import Span, recorder
+from feedline.profiler.say import say
+from feedline.profiler.session import notebook
+from feedline.profiler.session.session import Session
+
+
+class record(ContextDecorator):
+    """Record what happens inside, as ``feedline run`` does for a whole program::
+
+        with feedline.record("runs/mine"):
+            train()
+
+        @feedline.record("runs/mine")
+        def train(): ...
+
+    A notebook shows the report below the cell. A plain program gets one line that says where the run is: ``feedline report runs/mine``
+    shows it. Loaders have to be iterated inside; they may be made before.
+
+    A folder that holds something already is left as it is: the run goes into ``runs/mine-2``, as when a cell is run again. Where nothing
+    can be recorded, the program runs all the same. Either is said in one line on standard error.
+
+    Args:
+        path: the run folder to make.
+        overwrite: replace an older run there.
+        strict: raise rather than record elsewhere or not at all.
+
+    Raises:
+        OutputError: (on entry, if ``strict``) the folder is taken or cannot be written, or this process is already being recorded.
+    """
+
+    def __init__(self, path: str | Path, overwrite: bool = False, strict: bool = False) -> None:
+        self._path, self._overwrite, self._strict = Path(path), overwrite, strict
+        self._session: Session | None = None
+
+    def __enter__(self) -> "record":
+        try:
+            command = sys.argv if notebook.shell() is None else ["notebook"]  # a kernel's own arguments say nothing
+            self._session = Session(self._path, command, self._overwrite, self._strict)
+        except OutputError as error:
+            error.for_call()
+            if self._strict:
+                raise
+            tell(f"not recording: {error}")
+        else:
+            if self._session.refused is not None:
+                tell(f"{self._session.refused.what}, recording into {self._session.path}")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        session, self._session = self._session, None
+        if session is None:
+            return
+        code = 0 if kind is None else 130 if issubclass(kind, KeyboardInterrupt) else 1
+        try:
+            session.stop(code)
+        except KeyboardInterrupt:  # of the cell: the next one has to find nothing that still records
+            session.stop(code)
+            raise
+        if session.is_mine and session.place.rank == 0:
+            show(session.path)
+
+
+def show(run: Path) -> None:
+    """Show a finished run in a notebook; a plain program gets the one line that it costs nothing to print."""
+    if notebook.shell() is None:
+        say(f"recorded into {run}: feedline report {shlex.quote(str(run))}")
+        return
+    try:
+        notebook.show(run)
+    except BaseException as error:
+        why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
+        tell(f"recorded into {run}, but the report was not built ({why}): feedline report {shlex.quote(str(run))}")
+        if not isinstance(error, Exception):
+            raise
+
+
+def tell(text: str) -> None:
+    """One line to the user: in a notebook below the cell, else on the standard error that the process began with."""
+    (say if notebook.shell() is None else printable.say)(text)
+
+
+class stage:
+    """Give a part of the training step its own line in the report, as a context manager or decorator::
+
+        with feedline.stage("mixup"):
+            images, labels = mixup(images, labels)
+
+    Costs a few hundred nanoseconds when nothing records. Works in the training and in a loader's workers; may be nested and used again.
+
+    Args:
+        name: at most 56 bytes; other characters than the stages' own names.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._spans: list[Span | None] = []
+
+    def __enter__(self) -> "stage":
+        segment = recorder.segment
+        span = None
+        if segment is not None:
+            span = Span(segment, Stage.USER, segment.name_id(self._name), recorder.batch, name=self._name).__enter__()
+        self._spans.append(span)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        span = self._spans.pop()
+        if span is not None:
+            span.__exit__(kind, error, trace)
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with stage(self._name):
+                return function(*args, **kwargs)
+
+        return wrapper
+
+
+def metric(name: str, value: float) -> None:
+    """Write a number of the training down, such as an accuracy after an evaluation, as of the updates made so far::
+
+        feedline.metric("val accuracy", correct / total)
+
+    Does nothing when nothing records. The training's loss, and what loss modules return in an evaluation, are seen without it.
+
+    Args:
+        name: at most 56 bytes; the same each time. ``converge`` takes one with "loss" or "error" in its name to be better when lower.
+        value: a number, or a tensor of one element on the CPU.
+    """
+    watch = recorder.convergence
+    if watch is not None:
+        watch.metric(name, float(getattr(value, "detach", lambda: value)()))

@@ -1,0 +1,171 @@
+"""Does every hook see what it should, on this machine and with these versions? A tiny training is recorded and its records are looked at.
+
+For a process of its own: it imports what is installed, and starts worker processes.
+"""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from feedline.profiler.clock import counters
+from feedline.profiler.errors import FeedlineError
+from feedline.profiler.events import Stage
+from feedline.profiler.pool import sheltered
+from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.segment_reader import Process, read_segment
+
+START_METHODS = ("fork", "spawn", "forkserver")
+WORKER_STAGES = (Stage.START, Stage.IDLE, Stage.FETCH, Stage.SAMPLE, Stage.COLLATE, Stage.PICKLE)
+LOADER_STAGES = (Stage.EPOCH, Stage.NEXT, Stage.SAMPLER, Stage.ARRIVE, Stage.TRANSPORT)
+TRAINING_STAGES = {
+    "nn.Module": (Stage.FORWARD, Stage.LOSS),
+    "autograd": (Stage.BACKWARD,),
+    "optimizer": (Stage.OPTIMIZER,),
+    "torch.save": (Stage.CHECKPOINT,),
+    "Tensor.to": (Stage.COPY,),
+}
+
+
+class Result(NamedTuple):
+    """One hook or counter: what it gives if it works, else what is wrong."""
+
+    name: str
+    works: bool
+    says: str
+
+
+class Numbers:
+    """A map-style data set that can be pickled."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> float:
+        return float(index)
+
+
+def run() -> list[Result]:
+    """Try everything once; a part that cannot be tried says why."""
+    results = [*_counters()]
+    try:
+        import torch
+    except ImportError as error:
+        results.append(Result("torch", False, f"cannot be imported: {error}"))
+    else:
+        results += [*_training(), _collectives(), *(_workers(method) for method in START_METHODS)]
+        results.append(Result("torch", True, torch.__version__))
+    from feedline.profiler.taps.operations.selftest import selftests
+
+    results += [Result(*found) for found in selftests()]
+    results += _sampled()
+    return results
+
+
+def _counters() -> list[Result]:
+    queue, traffic = counters.runqueue_ns() >= 0, counters.traffic() is not None
+    absent = counters.absent
+    return [
+        Result("run queue", queue, "time without a CPU, per thread" if queue else str(absent)),
+        Result("file traffic", traffic, "bytes read, from the disk too, and major faults" if traffic else str(absent)),
+    ]
+
+
+def record(program: Callable[[], None]) -> tuple[list[Process], list[dict[str, object]]]:
+    """Record a function; returns its processes and what the hooks said."""
+    from feedline.profiler.session.session import Session
+
+    with tempfile.TemporaryDirectory() as folder:
+        session = Session(Path(folder) / "run", ["selftest"])
+        try:
+            program()
+        finally:
+            session.stop()
+        rank = open_run(Path(folder) / "run").ranks[session.place.rank]
+        return [read_segment(path) for path in sorted((rank.folder / "segments").glob("*.seg"))], rank.manifest.hooks
+
+
+def train(loader: Any) -> None:
+    """One epoch of a model with one parameter."""
+    import torch
+
+    model, criterion = torch.nn.Linear(1, 1, dtype=torch.float64), torch.nn.MSELoss()
+    optimizer = torch.optim.SGD(model.parameters())
+    with sheltered():
+        batches = iter(loader)
+    for batch in batches:
+        batch.to("meta")
+        loss = criterion(model(batch[:, None]), batch[:, None])
+        loss.backward()
+        optimizer.step()
+    with tempfile.TemporaryFile() as file:
+        torch.save(model.state_dict(), file)
+
+
+def missing(processes: list[Process], stages: tuple[Stage, ...]) -> list[str]:
+    """Names of the stages that none of these processes has a record of."""
+    return [stage.name for stage in stages if not any(len(process.of(stage)) for process in processes)]
+
+
+def _training() -> list[Result]:
+    from torch.utils.data import DataLoader
+
+    try:
+        processes, hooks = record(lambda: train(DataLoader(Numbers(), 2)))  # type: ignore[arg-type]
+    except FeedlineError as error:
+        return [Result("recording", False, str(error))]
+    results = []
+    for hook in hooks:
+        lost = missing(processes, TRAINING_STAGES.get(str(hook["name"]), ()))
+        if hook["name"] in (*TRAINING_STAGES, "DataLoader", "fetcher", "pin_memory"):
+            results.append(Result(str(hook["name"]), bool(hook["attached"]) and not lost, f"saw no {lost}" if lost else str(hook["why"])))
+    return results
+
+
+def _collectives() -> Result:
+    """One all_reduce in a world of one rank, which needs no network."""
+    import torch
+    import torch.distributed as dist
+
+    from feedline.profiler.taps.collectives import NAME
+
+    def program() -> None:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        try:
+            dist.all_reduce(torch.ones(10))
+        finally:
+            dist.destroy_process_group()
+
+    if not dist.is_available() or not dist.is_gloo_available():
+        return Result(NAME, False, "this torch is built without torch.distributed or gloo")
+    try:
+        processes, hooks = record(program)
+    except Exception as error:
+        return Result(NAME, False, f"{type(error).__name__}: {error}")
+    said = next((hook for hook in hooks if hook["name"] == NAME), {"attached": False, "why": "not tried"})
+    found = processes[-1].of(Stage.COLLECTIVE)
+    if not said["attached"] or len(found) != 1 or found["nbytes"][0] != 40 or found["wall"][0] < 0:
+        return Result(NAME, False, f"saw {len(found)} of 1 all_reduce ({said['why']})")
+    return Result(NAME, True, str(said["why"]))
+
+
+def _workers(method: str) -> Result:
+    from torch.utils.data import DataLoader
+
+    name = f"workers by {method}"
+    try:
+        processes, _ = record(lambda: train(DataLoader(Numbers(), 2, num_workers=2, multiprocessing_context=method)))  # type: ignore[arg-type]
+    except Exception as error:
+        return Result(name, False, f"{type(error).__name__}: {error}")
+    main, workers = processes[-1:], processes[:-1]
+    batches = sum(len(worker.of(Stage.FETCH)) for worker in workers)
+    lost = missing(workers, WORKER_STAGES) + missing(main, LOADER_STAGES)
+    if lost or batches != 4:
+        return Result(name, False, f"saw {batches} of 4 batches, and no {lost}")
+    return Result(name, True, "every batch: made, collated, pickled, transported")
+
+
+def _sampled() -> list[Result]:
+    from feedline.profiler.samplers.sources import default_sources
+
+    return [Result(source.name, (why := source.probe()) is None, why or "sampled once a second") for source in default_sources()]

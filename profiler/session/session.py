@@ -1,0 +1,306 @@
+"""One recording, from its start in the main process to its end."""
+
+import errno
+import os
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from feedline.profiler import clock, masks, ranks
+from feedline.profiler.clock import counters
+from feedline.profiler.errors import ELSEWHERE, OVERWRITE, OutputError, PlaceTaken
+from feedline.profiler.files import owned, removal
+from feedline.profiler.message import id_of
+from feedline.profiler.record import privacy
+from feedline.profiler.record.recorder import recorder
+from feedline.profiler.record.window import Window
+from feedline.profiler.samplers.looks import Looks
+from feedline.profiler.samplers.sampler import Sampler
+from feedline.profiler.samplers.sources import default_sources
+from feedline.profiler.samplers.unfollowed import Unfollowed
+from feedline.profiler.session.hooks import Hooks
+from feedline.profiler.session.libraries import attach_in_main
+from feedline.profiler.session.versions import versions
+from feedline.profiler.store.layout import GAUGES, RESERVE, main_segment, rank_folder
+from feedline.profiler.store.manifest import Manifest, process_started
+from feedline.profiler.store.segment import Segment
+
+RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
+MOST_NAMES = 1000  # RUN, RUN-2, RUN-3, ...
+
+Taken = TypeVar("Taken")
+Room = tuple[Path, Callable[[], None]]  # a run folder, and how to claim it; raises PlaceTaken, OSError
+
+
+class Changes(Protocol):
+    """Fixes that change the training itself (``feedline run --fix``).
+
+    Attributes:
+        text: as they were asked for.
+        failed: fix -> why it did not act.
+    """
+
+    text: str
+
+    @property
+    def failed(self) -> dict[str, str]: ...
+
+    def attach(self, hooks: Hooks) -> None: ...
+
+
+class Session:
+    """Records this process and its loaders' workers into a run folder.
+
+    Args:
+        path: the run folder; other ranks of the launch use the same one.
+        command: what is recorded, for the manifest.
+        overwrite: remove an older run in that place first.
+        strict: where the folder is taken, record nothing rather than into RUN-2, RUN-3, ...
+        every: look at one sample in so many in detail; None: as many as stay cheap.
+        window: which steps torch.profiler is to record; None: a few where a GPU is used.
+        changes: to the training itself, attached before anything else.
+        record_argv: which values of ``command`` the manifest keeps: one of privacy.WAYS.
+        rooms: run folders to try, best first, with how to claim each; None: ``path``, then RUN-2, RUN-3, ...
+        place: of this process; None: what its environment says.
+        launch: what the ranks of its launch have in common; None: what its environment says.
+        group: name of its process group, if it made it itself.
+        follows: processes below this one record themselves; name those that cannot.
+
+    Attributes:
+        path: the run folder that was made, perhaps under the next free name.
+        refused: why it is not the first one that was tried; None where it is.
+
+    Raises:
+        OutputError: the folder is taken, read-only, or the disk is full. Nothing was attached then.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        command: list[str],
+        overwrite: bool = False,
+        strict: bool = False,
+        every: int | None = None,
+        window: Window | None = None,
+        changes: Changes | None = None,
+        record_argv: str = "masked",
+        rooms: Iterator[Room] | None = None,
+        place: ranks.Place | None = None,
+        launch: str | None = None,
+        group: str = "",
+        follows: bool = False,
+    ) -> None:
+        if recorder.awake() is not None:
+            raise OutputError("this process is already being recorded", "end that recording first")
+        self.place = place or ranks.place()
+        self.manifest = Manifest(
+            launch=launch or ranks.launch_id(),
+            group=group,
+            command=privacy.recorded_argv(command, record_argv),
+            place=asdict(self.place),
+            environment=privacy.environment(),
+            machine=machine(),
+            pid=os.getpid(),
+            pid_started=process_started(os.getpid()),
+            parent=[os.getppid(), process_started(os.getppid())],
+            anchors=[clock.anchor()],
+        )
+        try:
+            rooms = rooms or beside(path, self.place, self.manifest.launch, overwrite)
+            (self.folder, self._holds), self.refused = make_room(rooms, self.place, strict)
+            self.path = self.folder.parent
+            self.manifest.write(self.folder)
+            reserve(self.folder)
+            segment = Segment(main_segment(self.folder), {"role": "main", "pid": os.getpid()})
+        except OSError as error:
+            raise unwritable(path, error) from error
+        self._every, self._window, self._changes = every, window, changes
+        sources = default_sources() + ([Unfollowed(self.path, record_argv)] if follows else [])
+        self._looks = Looks()
+        self._sampler = Sampler(self.folder / GAUGES, sources, early=40, looks=self._looks)
+        self._hooks, self._changing = (Hooks(self._tell_hook, self._write_manifest) for _ in range(2))
+        try:
+            self._begin(segment)
+        except BaseException:  # a notebook's cell was interrupted: nothing may go on recording
+            self.stop(1)
+            raise
+
+    def _begin(self, segment: Segment) -> None:
+        recorder.open_main(segment, self._every)
+        recorder.looks = self._looks
+        if self._changes is not None:
+            self._changes.attach(self._changing)
+        attach_in_main(self._hooks, self.folder, self._tell_loader, self._tell_setup, self._window)
+        with suppress(Exception):
+            self._sampler.start()
+
+    def stop(self, exit_code: int | None = 0, ended_by: str = "") -> None:
+        """Detach, and complete the manifest. Never raises: the training's own end is more important.
+
+        Args:
+            ended_by: what ended the program, where that was an exception: its type.
+        """
+        if not self.is_mine or self.manifest.ended:
+            return
+        self._hooks.detach()
+        self._changing.detach()
+        with suppress(Exception):
+            self._sampler.stop()
+            self.manifest.machine.update(self._sampler.machine)
+            for name, why in {**self._sampler.absent, **counters.absent}.items():
+                self._tell_hook(name, False, why)
+        recorder.close()
+        self.manifest.versions = versions()
+        self.manifest.exit_code, self.manifest.ended_by = exit_code, ended_by
+        self.manifest.ended = True
+        self.manifest.anchors.append(clock.anchor())
+        with suppress(OSError):
+            owned.discard(self.folder, RESERVE)
+        self._write_manifest()
+        for hold in self._holds:
+            hold.release()
+
+    def join(self, place: ranks.Place, group: str) -> None:
+        """The process becomes a rank of a group. Its folder keeps its name, which must be that rank's."""
+        if place.rank == self.place.rank:
+            self.place, self.manifest.place, self.manifest.group = place, asdict(place), group
+            self._write_manifest()
+
+    def leave(self) -> None:
+        """In a fork of the process: take the taps away, which write for the parent. Changes to the training stay."""
+        self._hooks.detach()
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this is the process that is recorded, and no fork of it."""
+        return self.manifest.pid == os.getpid()
+
+    def _tell_hook(self, name: str, attached: bool, why: str) -> None:
+        self.manifest.hooks = [hook for hook in self.manifest.hooks if hook["name"] != name]
+        self.manifest.hooks.append({"name": name, "attached": attached, "why": masks.text(why), "reason": id_of(why)})
+        if not self._hooks.arriving:
+            self._write_manifest()
+
+    def _tell_loader(self, kind: str, settings: dict[str, object]) -> int:
+        self.manifest.loaders.append({"kind": kind, **settings})
+        self.manifest.versions = versions()
+        self._write_manifest()
+        return len(self.manifest.loaders) - 1
+
+    def _tell_setup(self, training: dict[str, object]) -> None:
+        if self._changes is not None:
+            failed = {name: masks.text(why) for name, why in self._changes.failed.items()}
+            training = {**training, "fixes": self._changes.text, "fixes_failed": failed}
+        self.manifest.training = training
+        self._write_manifest()
+
+    def _write_manifest(self) -> None:
+        if not self.is_mine:  # a library that is imported in a fork only
+            return
+        with suppress(OSError, PlaceTaken):  # a full disk: the last manifest that fitted stays
+            self.manifest.write(self.folder)
+
+
+def beside(path: Path, place: ranks.Place, launch: str, overwrite: bool) -> Iterator[Room]:
+    """A run folder of that name, or of the next one that is free. All ranks of a launch come to the same."""
+
+    def claim(run: Path, replaces: bool) -> None:
+        (owned.replace if replaces else owned.claim)(run, "run", launch)
+        old = rank_folder(run, place.rank, place.restart)
+        if replaces and old.exists():
+            removal.remove(old)  # of an earlier recording of this process
+
+    for number in range(1, MOST_NAMES + 1):
+        run = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        yield run, partial(claim, run, overwrite and number == 1)
+
+
+def run_folder(path: Path, launch: str, overwrite: bool, strict: bool) -> tuple[tuple[Path, removal.Hold], PlaceTaken | None]:
+    """Make a run folder for processes below this one, and what keeps it from being removed. Returns as ``first_with_room``.
+
+    Raises:
+        OutputError: it is taken, or cannot be made.
+    """
+    try:
+        return first_with_room(beside(path, ranks.Place(), launch, overwrite), strict, lambda run: (run, removal.Hold(run)))
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: Path, error: OSError) -> OutputError:
+    """What to raise where a run folder cannot be made."""
+    ways = [ELSEWHERE, "make room"] if error.errno in (errno.ENOSPC, errno.EDQUOT) else [ELSEWHERE]
+    return OutputError.unwritable(f"the run folder {path}", error, *ways)
+
+
+def make_room(rooms: Iterator[Room], place: ranks.Place, strict: bool) -> tuple[tuple[Path, list[removal.Hold]], PlaceTaken | None]:
+    """Make a folder for this rank, and what keeps it and its run folder from being removed. Returns and raises as ``first_with_room``."""
+
+    def take(run: Path) -> tuple[Path, list[removal.Hold]]:
+        folder = new_folder(run, rank_folder(run, place.rank, place.restart).name)
+        return folder, [removal.Hold(run), removal.Hold(folder)]
+
+    return first_with_room(rooms, strict, take)
+
+
+def first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path], Taken]) -> tuple[Taken, PlaceTaken | None]:
+    """What ``take`` makes of the first run folder that can be claimed and has room; and what was wrong with the very first.
+
+    Args:
+        strict: only look at the first.
+
+    Raises:
+        PlaceTaken: none has room.
+        OSError: it cannot be made.
+    """
+    taken: PlaceTaken | None = None
+    for run, claim in islice(rooms, 1 if strict else MOST_NAMES):
+        try:
+            claim()
+            return take(run), taken
+        except PlaceTaken as error:
+            taken = taken or error
+    raise taken or AssertionError("unreachable")
+
+
+def new_folder(run: Path, name: str) -> Path:
+    """A rank's folder. Raises PlaceTaken, OSError."""
+    try:
+        return owned.subfolder(run, name)
+    except FileExistsError as error:
+        raise PlaceTaken(f"{run} already holds a run", ELSEWHERE, OVERWRITE) from error
+
+
+def reserve(folder: Path) -> None:
+    """Set room aside for the manifest that says how the run ended, should the disk be full by then.
+
+    Raises:
+        OSError: it is full already.
+    """
+    fd = owned.create(folder, RESERVE)
+    try:
+        os.posix_fallocate(fd, 0, RESERVE_BYTES)
+    finally:
+        os.close(fd)
+
+
+def machine() -> dict[str, object]:
+    """What the machine has, without its name."""
+    from feedline.profiler.samplers.cgroup import cpu_quota, effective_cpus
+
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    shm = os.statvfs("/dev/shm") if os.path.isdir("/dev/shm") else None
+    return {
+        "cpus": os.cpu_count(),
+        "effective_cpus": effective_cpus(),
+        "affinity_cpus": len(os.sched_getaffinity(0)),
+        "cpu_quota": cpu_quota(),
+        "memory_bytes": pages,
+        "shm_bytes": shm.f_frsize * shm.f_blocks if shm else None,
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+    }

@@ -1,0 +1,1 @@
+"""What the documentation says of the fields of the report and of the data frames. No command of feedline needs it."""

@@ -1,0 +1,69 @@
+"""What the fields of report.json's ``convergence`` mean."""
+
+from report_docs.field import Field
+
+FIELDS: dict[str, dict[str, Field]] = {
+    "ConvergenceSummary": {
+        "curves": Field("", "Numbers of the training as it went on: train loss, eval loss, lr, then what feedline.metric was given"),
+        "noise": Field("", "The gradient noise scale over the training"),
+        "price": Field("", "What the batch costs in samples and saves in updates", "samples per update are not known"),
+        "workers": Field("", "Time to reach the final loss of this run, by number of ranks; empty if other step times are unknown"),
+        "checks": Field("", "What is wrong with how the training is set up, most severe first; of severity high: among findings, too"),
+        "samples": Field("", "Trained on in all, all ranks together", "no loader that says how many it hands over feeds the training"),
+        "samples_per_epoch": Field(
+            "", "Samples in an epoch, all ranks together", "the loader has no len(), or more than one loader feeds the training"
+        ),
+        "updates": Field("", "Optimizer updates in all"),
+        "fixes": Field("", "The --fix text that it was run with, else empty"),
+        "notes": Field("", "What a reader should know about these figures"),
+    },
+    "CurvePoints": {
+        "name": Field("", "train loss, eval loss, lr, or the name that feedline.metric was given"),
+        "updates": Field("", "Per point: optimizer updates made before; at most 200 points"),
+        "samples": Field("", "Per point: samples that all ranks together had trained on; rows of the models' input where samples is null"),
+        "at_s": Field("s", "Per point: since the first update"),
+        "values": Field("", "Per point: mean over the values that it stands for"),
+        "not_finite": Field("", "Values left out because they were NaN or infinite"),
+    },
+    "NoiseOverTraining": {
+        "value": Field("samples", "Of the whole training: each window counts as the progress that was made in it", "why says why"),
+        "low": Field("samples", "The smallest window; without a value, a bound", "not known"),
+        "high": Field("samples", "The largest window; without a value, a bound", "not known"),
+        "why": Field("", "Why the value is missing; empty if it is not"),
+        "how": Field("", "How gradients were seen: ddp, hook, manual, accumulation or fsdp2; empty: not at all"),
+        "windows": Field("", "Parts of the training, in their order"),
+        "dropped": Field("", "Updates left out: not finite, of unknown size, or their part was as large as the whole"),
+        "reason": Field("", "Why the value is missing, as a stable name: one_gradient; empty where no code depends on it"),
+    },
+    "NoiseWindow": {
+        "samples": Field("", "Trained on by the middle of the window, all ranks together"),
+        "updates": Field("", "Updates that it is made from"),
+        "value": Field("samples", "The noise scale", "why says why"),
+        "low": Field("samples", "Lower end of the 95 % interval; without a value: it is at least this", "not known"),
+        "high": Field("samples", "Upper end of the 95 % interval; without a value: it is at most this", "not known"),
+        "why": Field("", "Why the value is missing; empty if it is not"),
+    },
+    "BatchPrice": {
+        "batch": Field("samples", "Samples per update, all ranks together"),
+        "where": Field("", "Against the critical batch: far above, above, near, below, far below or unknown"),
+        "samples_factor": Field("1", "E/Emin: samples needed to reach a loss, over the minimum", "the noise scale is not known"),
+        "samples_low": Field("1", "The same at the upper end of the noise scale's range", "that end is not known"),
+        "samples_high": Field("1", "The same at the lower end of the noise scale's range", "that end is not known"),
+        "updates_factor": Field("1", "S/Smin: updates needed to reach a loss, over the minimum", "the noise scale is not known"),
+        "updates_low": Field("1", "The same at the lower end of the noise scale's range", "that end is not known"),
+        "updates_high": Field("1", "The same at the upper end of the noise scale's range", "that end is not known"),
+        "says": Field("", "All of it in a sentence"),
+    },
+    "TimeToTarget": {
+        "workers": Field("", "Processes"),
+        "batch": Field("samples", "Samples per update, all ranks together"),
+        "updates": Field("", "Updates to the target", "why says why"),
+        "updates_low": Field("", "The same, from the noise scale's range", "as updates"),
+        "updates_high": Field("", "The same, from the noise scale's range", "as updates"),
+        "time_s": Field("s", "Updates times the time of one", "why says why"),
+        "low_s": Field("s", "Lower end of its band", "as time_s"),
+        "high_s": Field("s", "Upper end of its band", "as time_s"),
+        "source": Field("", "Of the step time: measured, or the scaling law that predicts it"),
+        "why": Field("", "Why something is not known, else empty"),
+    },
+}

@@ -1,0 +1,328 @@
+"""What each field of the JSON report means: the source of the schema's descriptions and of the tables in docs/report.md."""
+
+from report_docs import convergence_fields, rank_fields
+from report_docs.field import Field
+
+_NO_SCHEDSTAT = "the kernel does not tell (no schedstat)"
+_NO_SIZE = "no step, or batches whose size could not be told"
+_NO_DETAIL = "no sample was looked at in detail"
+_NO_INPUT = "no loader was seen, or only threads of the program's own ask it; or the figures are a trace's"
+_NO_READING = "nothing was sampled while the steps ran: a run of less than a quarter of a second, or no /proc"
+
+FIELDS: dict[str, dict[str, Field]] = {
+    "Report": {
+        "run": Field("", "What was run, when, where"),
+        "verdict": Field("", "One sentence: what holds the training back, or that nothing measured does"),
+        "findings": Field("", "Causes with evidence and fix, most important first; at most three that are not of severity info"),
+        "throughput": Field("", "How fast the training went"),
+        "step": Field("", "The mean training step, split into stages", "no step was recorded"),
+        "workers": Field("", "What making samples costs in the training loader's processes", "no loader was seen"),
+        "loaders": Field("", "Every loader that the program made"),
+        "ranks": Field(
+            "",
+            "Rank number (as text) -> that rank in short. All other figures are those of the rank `shown`",
+        ),
+        "gauges": Field("", "Sampled quantities of the machine: CPU, memory, disk, GPU"),
+        "hooks": Field("", "What was attached to the training, and what could not be"),
+        "notes": Field("", "What a reader should know about these figures: what is missing and why, what was left out"),
+        "roofline": Field("", "The limits of the run's throughput", "no step, too few of them, or batches of unknown size"),
+        "comm": Field("", "What the ranks did together", "one rank, or no collective was seen: hooks and notes say why"),
+        "traces": Field("", "What traces of other tools hold", "feedline recorded the run itself"),
+        "convergence": Field(
+            "", "How the training got on, apart from how fast its steps were", "nothing was trained, or an older feedline recorded it"
+        ),
+        "cpus": Field("", "Who used the CPUs while the steps ran", "the number of CPUs is unknown, or no step was recorded"),
+        "shown": Field("", "The rank that all figures are of: the one that the others wait for, else the lowest", "the lowest"),
+        "headline": Field("", "What has to be known before the verdict: a crash, a kill, a full disk; empty where the run ended well"),
+        "schema_version": Field("", "Version of this structure. It changes when a field goes or means something else, not when one comes"),
+    },
+    "RunInfo": {
+        "name": Field("", "Name of the run folder"),
+        "path": Field("", "The run folder"),
+        "state": Field(
+            "",
+            "finished; ended (the program itself ended the process, as multiprocessing.Pool does with its workers); "
+            "cut (its process was killed; everything up to then is here); or live (still going)",
+        ),
+        "command": Field("", "The command line, one item an argument. Values that look like secrets are masked"),
+        "started": Field("", "When recording began, ISO 8601"),
+        "duration_s": Field("s", "From the beginning to the end of recording"),
+        "exit_code": Field("", "The script's exit code", "the run was cut or is live"),
+        "ranks": Field("", "How many processes trained together"),
+        "versions": Field("", "Name -> version: feedline, python, torch and others"),
+        "machine": Field(
+            "", "Name -> value: cpus, effective_cpus (affinity and quota), affinity_cpus, cpu_quota, memory_bytes, shm_bytes, system"
+        ),
+        "model": Field("", "Class of the outermost module that was trained; empty: not seen"),
+        "optimizer": Field("", "Class of each optimizer and its first learning rate, as in `SGD, lr 0.1`; empty: not seen"),
+        "ended_by": Field("", "What ended it: the type of an exception, or the name of a signal where that is known; else empty"),
+        "stopped": Field("", "Why recording ended before the training did, as in No space left on device; else empty"),
+    },
+    "Throughput": {
+        "samples_per_s": Field(
+            "samples/s", "Samples per second in training steps of the shown rank. All means leave out the first of four or more", _NO_SIZE
+        ),
+        "steps_per_s": Field("steps/s", "Steps (optimizer updates) per second", "no step"),
+        "samples": Field("samples", "Samples in all training steps"),
+        "steps": Field("steps", "Training steps"),
+        "steps_in_detail": Field("steps", "Steps whose records were all kept; splits into stages are means over these"),
+        "batch_size": Field("samples", "Mean samples per step and rank", _NO_SIZE),
+        "ranks": Field("", "Whose samples are in all_ranks_samples_per_s"),
+        "all_ranks_samples_per_s": Field("samples/s", "Samples per second of all ranks together", "one rank, or not measured on all"),
+    },
+    "StepSummary": {
+        "mean_s": Field("s", "Mean wall time of a step"),
+        "median_s": Field("s", "Median wall time of a step"),
+        "p95_s": Field("s", "95 % of the steps took at most this long"),
+        "stages": Field("s", "Stage -> mean time per step, in the order they happen; they sum to mean_s. other: outside all stages"),
+        "waits": Field("s", "Why the main process waited -> mean time per step; they sum to stages.wait"),
+        "boundary": Field(
+            "",
+            "What cut the run into steps: optimizer, backward or loader; of traces profiler_step, feedline, range, optimizer, "
+            "collectives or none",
+        ),
+        "evaluation_s": Field("s", "Time in loops that only infer (evaluation, rollouts) over the whole run, outside all steps"),
+        "series": Field("", "Step by step over the run"),
+        "gpu_stages": Field(
+            "s",
+            "Stage -> mean time per step from when the GPU reached its work until it had done it, gaps included. Stages may overlap",
+            "no GPU was timed: the hook CUDA events says why",
+        ),
+        "flop": Field("", "Floating-point operations of one step", "they were not counted: the hook FLOP says why"),
+        "cpu_s": Field("s", "CPU time per step of the training process and all it started, threads included", "fewer than three readings"),
+        "runqueue_s": Field("s", "Time per step that the main thread could run but had no CPU, in forward and backward", _NO_SCHEDSTAT),
+        "sampled": Field("", "How the stages are known where steps were so short that most were only counted", "every step was recorded"),
+        "main_runqueue_share": Field(
+            "1", "Share (0 to 1) of the step that the main thread could run but had no CPU, in loading, forward and backward", _NO_SCHEDSTAT
+        ),
+        "input_share": Field("1", "Share (0 to 1) of the step that its input takes, the loader's only start aside", _NO_INPUT),
+        "input_share_low": Field("1", "Lower end of its 95 % interval (Student's t over the steps, or bootstrap over windows)", _NO_INPUT),
+        "input_share_high": Field("1", "Upper end", _NO_INPUT),
+    },
+    "Sampled": {
+        "counted": Field("steps", "Steps that were only counted and timed"),
+        "recorded": Field("steps", "Steps recorded in full from which their stages are known"),
+        "windows": Field("windows", "Stretches of neighboring steps that those are from"),
+        "share_low": Field("1", "Stage -> lower end of the 95 % interval of its share of such a step (bootstrap over the windows)"),
+        "share_high": Field("1", "Stage -> upper end"),
+        "recording_s": Field("s", "Extra time that recording a step in full takes; subtracted from all figures"),
+    },
+    "Flop": {
+        "forward": Field("FLOP", "Of all forwards in training mode, as torch.utils.flop_counter counts"),
+        "backward": Field("FLOP", "Of all backwards"),
+        "samples": Field("samples", "In that step"),
+    },
+    "StepSeries": {
+        "start_s": Field("s", "Start of the column's first step, since the first step's start. All lists have one length, at most 600"),
+        "steps": Field("steps", "How many steps the column stands for"),
+        "wall_min_s": Field("s", "Shortest step in the column"),
+        "wall_s": Field("s", "Median step in the column"),
+        "wall_max_s": Field("s", "Longest step in the column"),
+        "stages": Field("s", "Stage -> mean time per step in the column. samples: making them in the main process, split in step.stages"),
+    },
+    "Workers": {
+        "processes": Field("processes", "How many processes made samples; 0: the main process itself did (num_workers=0)"),
+        "busy_share": Field("1", "Share (0 to 1) of the workers' time, first to last batch, spent making batches", "no workers"),
+        "idle_share": Field("1", "Share (0 to 1) of that time spent waiting for indices", "no workers"),
+        "batches": Field("batches", "Batches made"),
+        "samples": Field("samples", "Samples made"),
+        "samples_in_detail": Field("samples", "Samples whose operations were timed one by one"),
+        "per_sample": Field("", "Stage -> mean cost of one sample; total is all of them"),
+        "operations": Field("", "Single operations inside a sample, the longest first"),
+        "fetch_mean_s": Field(
+            "s", "Mean time to make one batch, of those from the first step that counts on where there are others", "no batch was made"
+        ),
+        "fetch_cv": Field("1", "Standard deviation of that time over its mean", "fewer than two batches"),
+        "decoded_pixels": Field("pixels", "Pixels decoded per sample", "no decoder was seen"),
+        "output_pixels": Field("pixels", "Pixels per sample of the last picture before the tensor", "no picture was seen"),
+        "sample_wall_histogram": Field(
+            "s, samples",
+            "Pairs (upper edge, samples that took that long at most, and longer than the edge before); estimated in long runs",
+        ),
+        "blocked_by": Field(
+            "1",
+            "What the makers of batches waited for -> share (0 to 1) of their blocked time, from looks at their threads: sleep, lock, "
+            "network, another process, file, page fault, unknown. Empty: not seen",
+        ),
+        "blocked_looks": Field("looks", "Looks that found one blocked while it made a batch; few make blocked_by uncertain"),
+        "process_cpu_s": Field(
+            "s", "CPU time per sample of the whole processes that make samples, helper threads included", "/proc does not tell"
+        ),
+        "batch_tensors": Field("tensors", "Tensors in a batch as collate made it", "no batch was looked into"),
+    },
+    "Cost": {
+        "wall_s": Field("s", "Wall time per sample; cpu_s + runqueue_s + blocked_s where all three are measured"),
+        "cpu_s": Field("s", "CPU time of the thread that made the sample", _NO_DETAIL),
+        "runqueue_s": Field("s", "Time runnable but without a CPU", _NO_SCHEDSTAT),
+        "blocked_s": Field("s", "The rest: waiting for a disk, the network, a lock, a sleep", _NO_SCHEDSTAT),
+        "bytes": Field("B", "Bytes read, decoded, collated or sent, by stage; of total: what read calls returned", "the stage counts none"),
+        "error_s": Field(
+            "s", "Standard error of wall_s from timing one sample in N (Student's t); 0: all timed", "too few samples to tell"
+        ),
+    },
+    "Operation": {
+        "stage": Field("", "The stage it belongs to"),
+        "name": Field("", "Its name, e.g. RandomResizedCrop"),
+        "wall_s": Field("s", "Wall time per sample"),
+        "cpu_s": Field("s", "CPU time per sample", "not measured for this operation"),
+        "calls": Field("calls", "Calls per sample"),
+    },
+    "Loader": {
+        "name": Field("", "loader 0, loader 1, ... in the order they were made"),
+        "kind": Field("", "Class name"),
+        "settings": Field("", "num_workers, batch_size, prefetch_factor, in_order, ... as the program set them"),
+        "role": Field("", "training, evaluation, or unused: no model was given its batches"),
+        "batches": Field("batches", "Batches handed to the program"),
+        "samples": Field("samples", "Samples in them"),
+        "batch_bytes": Field("B", "Mean bytes of a batch's tensors", "no tensor was seen in a batch"),
+        "flags": Field("", "What its batches are: float32, shared (in shared memory), pinned, objects (no tensors)"),
+        "pickle_bytes": Field("B", "Mean bytes pickled to send one batch", "nothing was pickled (num_workers=0)"),
+        "first_batch_s": Field("s", "From asking for an iterator to its first batch, mean over epochs", "no epoch handed over a batch"),
+        "epochs": Field("epochs", "Epochs that were begun and handed over a batch"),
+    },
+    "Gauge": {
+        "name": Field("", "Source and quantity, e.g. cpu/used, gpu0/sm"),
+        "unit": Field("", "Unit of all its figures; 1 for ratios"),
+        "mean": Field("see unit", "Mean over the run"),
+        "minimum": Field("see unit", "Smallest value sampled"),
+        "maximum": Field("see unit", "Largest value sampled"),
+        "at_s": Field("s", "When each value was taken, since recording began; at most 600"),
+        "values": Field("see unit", "One value for each time in at_s", "an element that could not be read at that time"),
+    },
+    "Cpus": {
+        "allowed": Field("CPUs", "CPUs that the run may use: those of its affinity mask, capped by the quota"),
+        "quota": Field("CPUs", "CPU quota of the control group", "it has none, or it cannot be seen"),
+        "affinity": Field("CPUs", "CPUs in the affinity mask, which other programs may use as well", "an older feedline recorded the run"),
+        "own": Field(
+            "CPUs", "CPU seconds per second of the training's processes on this machine, of all ranks, with helper threads", _NO_READING
+        ),
+        "others": Field("CPUs", "CPU seconds per second of other programs on the CPUs of the affinity mask", _NO_READING),
+        "free": Field("CPUs", "CPUs that were idle and that the run may use", _NO_READING),
+        "ranks": Field("ranks", "Ranks of the run on this machine, which share the CPUs"),
+    },
+    "Hook": {
+        "name": Field("", "What is attached to"),
+        "attached": Field("", "Whether it could be attached"),
+        "why": Field("", "What it gives, or why it could not be attached"),
+        "reason": Field("", "Why it could not be attached, as a stable name, e.g. no_gpu; empty where no code depends on it"),
+    },
+    "Roofline": {
+        "samples_per_s": Field("samples/s", "Throughput of the run"),
+        "low": Field("samples/s", "Two standard errors of the mean step below it", "fewer than four steps"),
+        "high": Field("samples/s", "Two standard errors of the mean step above it", "fewer than four steps"),
+        "flop_per_sample": Field("FLOP", "Forward and backward", "not known: flop_source says why"),
+        "flop_source": Field("", "How flop_per_sample is known, or why it is not"),
+        "peak_flops": Field("FLOP/s", "Peak of the device", "no file of ceilings with one was given"),
+        "peak_source": Field("", "Where the peak is from, or why there is none"),
+        "mfu": Field(
+            "1",
+            "FLOP/s of the run over the peak (0 to 1)",
+            "one of the two is not known, or the measured peak is too low: peak_source says so",
+        ),
+        "roofs": Field("", "Limits of the throughput, lowest first"),
+        "nearest": Field("", "The binding limit: the lowest one at or above the rate of the run", "none is known"),
+        "next": Field("", "The one after it", "none is known"),
+        "becomes": Field("samples/s", "Throughput at most without the binding limit", "no next one is known"),
+        "says": Field("", "The binding and the next limit in a sentence"),
+        "sweep": Field("", "Throughput of the model alone by batch size", "no file of ceilings with a sweep was given"),
+        "nearest_id": Field("", "The id of nearest", "none is known"),
+        "next_id": Field("", "The id of next", "none is known"),
+    },
+    "Roof": {
+        "id": Field("", "Stable name, once in a report, e.g. workers, decode, cold_disk"),
+        "name": Field("", "What it is called in the figure"),
+        "kind": Field("", "device, step, turns, workers, cores, stage, ceiling or loader"),
+        "samples_per_s": Field("samples/s", "How far it lets the run go, at the run's FLOP per sample"),
+        "low": Field("samples/s", "Slowest round of its measurement", "not measured in rounds"),
+        "high": Field("samples/s", "Fastest round of its measurement", "not measured in rounds"),
+        "says": Field("", "What it is made of, with figures"),
+        "source": Field("", "this run, or where the ceiling is from"),
+        "binds": Field("", "true: it can limit this run; false: a stage, which is a part of its loader, or an alternative"),
+    },
+    "Sweep": {
+        "batch_sizes": Field("samples", "Batch sizes, ascending. All lists have one length"),
+        "samples_per_s": Field("samples/s", "Throughput with each"),
+        "low": Field("samples/s", "Slowest round"),
+        "high": Field("samples/s", "Fastest round"),
+        "knee": Field("samples", "The smallest batch size with at least 95 % of the best throughput"),
+        "source": Field("", "How it was measured"),
+    },
+    **rank_fields.FIELDS,
+    "Traces": {
+        "files": Field("", "Rank by rank, the trace that it is from"),
+        "basis": Field(
+            "", "What every figure of the report is of: the steps of the shown rank, or its whole trace where no steps were found"
+        ),
+        "budget_notes": Field("", "What has to be known to read the budget"),
+        "kernels": Field("", "Kernels of the shown rank in its steps by name, the longest first"),
+        "operators": Field("", "Operators, ranges and Python functions of its host that began in the steps, most device time first"),
+        "copies": Field("", "Copies in the steps by direction and kind of memory"),
+    },
+    "TraceFile": {
+        "rank": Field("", "Its number"),
+        "source": Field("", "Name of the file"),
+        "maker": Field("", "kineto or nsight"),
+        "events": Field("", "How many it holds"),
+        "span_s": Field("s", "From its first to its last event"),
+        "steps": Field("", "How steps were found in it"),
+    },
+    "KernelTime": {
+        "name": Field("", "Of the kernel"),
+        "count": Field("", "How many ran"),
+        "total_s": Field("s", "Their durations summed; those that overlap count twice"),
+        "busy_share": Field("1", "total_s over the time in the steps in which the device was busy"),
+        "communication": Field("", "true: it moves bytes between ranks"),
+        "operator": Field("", "What launched most of it; empty: the trace does not say"),
+    },
+    "OperatorTime": {
+        "name": Field("", "Of the operator, range or function"),
+        "kind": Field("", "operator, annotation or python"),
+        "count": Field("calls", "Calls"),
+        "total_s": Field("s", "Host time, with what they called"),
+        "own_s": Field("s", "Host time without what they called"),
+        "device_s": Field("s", "Device time of what they and those they called launched"),
+        "flop": Field("FLOP", "Of the calls whose cost is known", "none is"),
+        "bytes": Field("B", "Operands and results of these", "the trace does not say their types"),
+        "flop_per_s": Field("FLOP/s", "flop over their device time; host time where there is no device", "flop is null"),
+        "flop_per_byte": Field("FLOP/B", "Arithmetic intensity", "flop or bytes are null"),
+    },
+    "CopyTime": {
+        "direction": Field("", "HtoD, DtoH, DtoD, PtoP or HtoH; empty: the trace does not say"),
+        "memory": Field("", "pageable, pinned or managed; empty: the trace does not say"),
+        "count": Field("", "How many"),
+        "total_s": Field("s", "Their durations summed"),
+        "bytes": Field("B", "Moved by them", "the trace does not say"),
+        "gb_per_s": Field("GB/s", "bytes over the time of those whose bytes are known, 1 GB = 1e9 B", "bytes is null"),
+    },
+    **convergence_fields.FIELDS,
+    "Finding": {
+        "cause": Field("", "The rule's name, stable between versions, e.g. decode_bound"),
+        "severity": Field(
+            "",
+            "",
+            "info: costs less than 5 % of a step; low: from 5 %; high: from 20 %. Of what is wrong with a training's set-up (cost_s 0): "
+            "high: it is not the training that was meant",
+        ),
+        "says": Field("", "One sentence with the figures"),
+        "evidence": Field("", "What was measured"),
+        "fix": Field("", "What to change"),
+        "disproof": Field("", "How to check the finding: an experiment, and the outcome that would prove it wrong"),
+        "cost_s": Field("s", "What the cause costs per step: an upper bound of what the fix can gain; with cost_low_s, a prediction of it"),
+        "blame": Field("", "The rank and its phase", "the finding is not about one rank against the others"),
+        "cost_low_s": Field("s", "Lower end of the prediction, in 19 of 20 cases", "cost_s is an upper bound"),
+        "cost_high_s": Field("s", "Its upper end", "cost_s is an upper bound"),
+        "settings": Field("", "Arguments of the DataLoader that the fix names -> their new values, e.g. num_workers"),
+    },
+    "Blame": {
+        "rank": Field("", "The late rank", "it changes from step to step"),
+        "phase": Field("", "What takes it longer: wait (for its loader), copy, forward, backward, optimizer, other, or a user's stage"),
+        "part": Field("", "The stage of a sample that takes longer: read, decode, augment, ...", "phase is not wait, or not measured"),
+    },
+    "Evidence": {
+        "id": Field("", "What was measured, as a name that is stable between versions, e.g. decode_share"),
+        "what": Field("", "The same in words"),
+        "value": Field("see unit", "The figure"),
+        "unit": Field("", "s, B, samples/s and so on; share for shares from 0 to 1, 1 for other ratios"),
+        "of": Field("", "Which one, where a finding has several of one id: a rank, an operation, the lower or upper end; else empty"),
+    },
+}

@@ -1,0 +1,79 @@
+"""Writes what docs say of fields and columns: ``docs/report.schema.json`` and the tables of ``docs/report.md`` and ``docs/api.md``.
+
+``scripts/docs-fields``
+"""
+
+import dataclasses
+import json
+import sys
+import typing
+from pathlib import Path
+
+from feedline.analysis import finding, model
+from feedline.analysis.comm import model as communication
+from feedline.analysis.convergence import model as convergence
+from feedline.analysis.frames import FRAMES
+from report_docs.fields import FIELDS
+from report_docs.schema import schema
+
+DESCRIBED = (model, communication, convergence, finding)
+MARK = "<!-- from here on written by scripts/report_docs -->\n"
+
+
+def schema_text() -> str:
+    """What docs/report.schema.json holds."""
+    return json.dumps(schema(), indent=2) + "\n"
+
+
+def tables() -> str:
+    """One Markdown section per dataclass, in the order of ``FIELDS``."""
+    return "\n".join(_table(name) for name in FIELDS)
+
+
+def frames() -> str:
+    """One Markdown section per data frame."""
+    return "\n".join(table.markdown() for table in FRAMES)
+
+
+def page(current: str, written: str) -> str:
+    """A page with what is below its mark renewed; what people wrote above it stays."""
+    return current.partition(MARK)[0] + MARK + "\n" + written
+
+
+def _table(name: str) -> str:
+    cls = next(getattr(module, name) for module in DESCRIBED if hasattr(module, name))
+    hints = typing.get_type_hints(cls)
+    rows = ["| field | type | unit | meaning | null when |", "|---|---|---|---|---|"]
+    for field in dataclasses.fields(cls):
+        described = FIELDS[name][field.name]
+        rows.append(f"| `{field.name}` | {_type(hints[field.name])} | {described.unit} | {described.meaning} | {described.null} |")
+    return f"## {name}\n\n" + "\n".join(rows) + "\n"
+
+
+def _type(hint: typing.Any) -> str:
+    """The JSON type in words; null is in a column of its own."""
+    arguments = [argument for argument in typing.get_args(hint) if argument is not type(None)]
+    origin = typing.get_origin(hint)
+    if origin is list:
+        return f"list of {_type(arguments[0])}"
+    if origin is dict:
+        return f"object of {_type(arguments[1])}"
+    if origin is tuple:
+        return "[" + ", ".join(_type(argument) for argument in arguments) + "]"
+    if arguments:
+        return _type(arguments[0])
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return f"[{hint.__name__}](#{hint.__name__.lower()})"
+    return {str: "string", int: "integer", float: "number", bool: "true or false", object: "any"}.get(hint, "string")
+
+
+def main(folder: Path) -> None:
+    """Write them into the docs folder."""
+    (folder / "report.schema.json").write_text(schema_text(), encoding="utf-8")
+    for name, written in (("report.md", tables()), ("api.md", frames())):
+        text = folder / name
+        text.write_text(page(text.read_text(encoding="utf-8"), written), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

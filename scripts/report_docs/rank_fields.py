@@ -1,0 +1,104 @@
+"""What the fields of report.json's ``ranks`` and ``comm`` mean."""
+
+from report_docs.field import Field
+
+_UNTOLD = "no end was seen, a rank of its group left no records, or clocks cannot be compared"
+_RECORDED = "feedline recorded the run itself"
+_NO_PARTS = "no step of this rank counts"
+_UNMET = "none of its collectives can be compared with another rank's: its transfer then holds the waiting"
+_REASON = "`reasons` says why"
+
+FIELDS: dict[str, dict[str, Field]] = {
+    "RankSummary": {
+        "steps": Field("steps", "Recorded and counted"),
+        "mean_s": Field("s", "Mean time of a step", "the rank made no step"),
+        "stages": Field("s", "Stage -> mean seconds per step; they sum to mean_s. From traces: those of the budget, see traces.md"),
+        "state": Field("", "As in RunInfo"),
+        "comm": Field("", "What its mean step goes to between ranks", "the report's comm is, or this rank was left out of the comparison"),
+        "gpu": Field("", "Its device in the trace", _RECORDED),
+        "input": Field("", "Its waits for batches in the trace", _RECORDED),
+        "budget": Field("", "What its steps' time went to -> share of it, 0 to 1; they sum to 1", _RECORDED),
+    },
+    "RankParts": {
+        "compute_s": Field("s", "Everything else: what is neither transfer nor waiting", _NO_PARTS),
+        "hidden_transfer_s": Field("s", "Per step: bytes moved while the rank's own backward ran", _NO_PARTS),
+        "exposed_transfer_s": Field("s", "Per step: bytes moved, and no backward ran", _NO_PARTS),
+        "hidden_wait_s": Field("s", "Per step: waiting for another rank while backward ran", _UNMET),
+        "exposed_wait_s": Field("s", "Per step: waiting for another rank, and no backward ran", _UNMET),
+        "queue_s": Field("s", "Per step: collectives queued behind one that waited", _UNMET),
+    },
+    "RankGpu": {
+        "span_s": Field("s", "The steps; without any, the whole trace", _REASON),
+        "idle_pct": Field("%", "Of the span: nothing ran", _REASON),
+        "compute_pct": Field("%", "Of the span: a kernel ran that is not communication", _REASON),
+        "other_pct": Field("%", "Of the span: something ran, but no such kernel", _REASON),
+        "overlap_pct_of_comm": Field("%", "Of all communication: a kernel computed at the same time", _REASON),
+        "exposed_comm_s": Field("s", "Communication while no kernel computed", _REASON),
+        "exposed_comm_pct": Field("%", "The same, of the span", _REASON),
+        "reasons": Field("", "Field -> why it is null"),
+    },
+    "RankInput": {
+        "loader_pct": Field("%", "Of the steps: the main thread waited for a batch", _REASON),
+        "stall_pct": Field("%", "Of the steps: it did, and the device had no work", _REASON),
+        "speedup_ceiling": Field("", "How many times faster the steps would be if batches were always ready", _REASON),
+        "reasons": Field("", "Field -> why it is null"),
+    },
+    "CollectiveKind": {
+        "name": Field("", "Operation: all_reduce, reduce_scatter, all_gather, ..., send_recv (a message of one rank to another)"),
+        "bytes": Field("B", "The full message; of all_gather and reduce_scatter the larger side"),
+        "n": Field("ranks", "Size of its group"),
+        "backend": Field("", "gloo, nccl, ..."),
+        "count": Field("", "How many, each counted once for all ranks"),
+        "transfer_s": Field("s", "Median time in which its bytes moved, waiting for ranks not in it", _UNTOLD),
+        "algbw_gbps": Field("GB/s", "bytes over transfer time, 1 GB = 1e9 B", "as transfer_s, or no bytes"),
+        "busbw_gbps": Field("GB/s", "The same times the factor of the operation and n (nccl-tests, PERFORMANCE.md)", "as algbw_gbps"),
+    },
+    "LateRank": {
+        "rank": Field("", "Its number"),
+        "steps": Field("steps", "In which it was the late one"),
+        "late_steps": Field("steps", "In which any rank was late by more than the clocks' error"),
+        "all_steps": Field("steps", "Looked at"),
+        "late_s": Field("s", "How much later than the median of the others it began, mean over its late steps"),
+        "waited_s": Field("s", "How long each other rank waited for it, mean over its late steps"),
+        "phase": Field("", "What took it longer: wait (for its loader), copy, forward, backward, optimizer, other, or a user's stage"),
+        "excess_s": Field("s", "So much longer than the median of the others, mean over its late steps"),
+        "part": Field("", "The stage of a sample that takes longer there", "phase is not wait, or samples were not measured on two ranks"),
+        "cost_s": Field("s", "What the mean step would be shorter by if it were as fast as the median of the others", "no replay"),
+        "persistent": Field("", "true: the same rank again and again; false: another one in each step, or too few steps"),
+        "whole_host": Field("", "true: all ranks of its host are late, and no other"),
+    },
+    "Prediction": {
+        "id": Field("", "Stable name of what is different. The first, as_it_was, is the run itself, replayed"),
+        "value": Field(
+            "",
+            "The rank that is on time (rank_on_time), how many times as fast the link is (faster_link), the buckets' MiB (bucket_size), or "
+            "batches per update (accumulation)",
+            "id says all",
+        ),
+        "what": Field("", "The same in words"),
+        "step_s": Field("s", "Mean step then", "refused: why says why"),
+        "low": Field("s", "Lower end of where it should lie in 19 of 20 cases", "refused"),
+        "high": Field("s", "Upper end", "refused"),
+        "gain_s": Field("s", "The measured mean step less step_s"),
+        "why": Field("", "Why it was refused, else empty"),
+    },
+    "Communication": {
+        "collectives": Field("", "By operation, message and group, most bytes first; at most 20"),
+        "clock_bound_s": Field("s", "Clock error between ranks: smaller differences mean nothing", "the ranks' clocks cannot be compared"),
+        "clocks": Field("", "How ranks were aligned: measured, collective ends, or none"),
+        "late": Field("", "Ranks that others waited for, most costly first; at most 8"),
+        "network": Field("", "The bandwidth against what it should be, in a sentence"),
+        "network_share": Field(
+            "1", "Bus bandwidth of the largest collectives over the link's or the probe's", "neither is known, or no transfer_s is"
+        ),
+        "what_if": Field("", "Replays of the bucket timeline"),
+        "nccl": Field("", "What the NCCL_DEBUG output says that was given, in sentences"),
+        "unseen": Field("", "Whose collectives are missing, and why; notes say what share of the step no stage explains"),
+        "exposed": Field("", "Rank number (as text) -> its exposed_transfer_s (ranks) by operation and phase, most first"),
+    },
+    "ExposedKind": {
+        "name": Field("", "Operation: all_reduce, all_gather, ..."),
+        "phase": Field("", "Of the step in which it was called: forward, backward, optimizer, loader, init or other"),
+        "transfer_s": Field("s", "Mean time per step in which it moved bytes and no backward ran, shared evenly while several move"),
+    },
+}
