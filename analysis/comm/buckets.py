@@ -1,14 +1,14 @@
 """The bucket timeline of data parallel training: for every step, when each rank had each bucket ready, since all were last together."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from feedline.analysis.comm.collectives import PHASES, Collectives
+from feedline.analysis.comm.cross_rank import CrossRank
 from feedline.analysis.comm.match import MISSING, Matched
 from feedline.analysis.comm.operations import SLOTS, bus_factor, operation
-from feedline.analysis.comm.partition import BACKWARD, Meetings
+from feedline.analysis.comm.partition import BACKWARD
 from feedline.analysis.timeline import IntArray, overlap
 
 INIT = PHASES.index("init")
@@ -55,16 +55,16 @@ class NoTimeline(Exception):
     """Why this run has no such timeline, in words."""
 
 
-def timeline(ranks: Sequence[Collectives], matched: Matched, met: Meetings, first: int = 0) -> Timeline:
+def timeline(together: CrossRank, first: int = 0) -> Timeline:
     """Cut the run at the moments at which the last bucket of a step had arrived everywhere.
 
     Args:
-        ranks: those of ``matched``, in its order.
         first: steps before it are left out.
 
     Raises:
         NoTimeline: it is not data parallel training of steps that look alike.
     """
+    ranks, matched = together.ranks, together.matched
     if len(ranks) < 2 or len(ranks[0].steps) < FEWEST + 1:
         raise NoTimeline("there are too few steps or ranks")
     rows = _rows(ranks[0], matched)
@@ -87,7 +87,7 @@ def timeline(ranks: Sequence[Collectives], matched: Matched, met: Meetings, firs
             f"{1 - nbytes[gradients].sum() / max(nbytes.sum(), 1):.0%} of the bytes are {', '.join(names)} outside backward: "
             "what waits for what is known of data parallel all-reduces only"
         )
-    return _cut(ranks, matched, met, usual, numbers, gradients)
+    return _cut(together, usual, numbers, gradients)
 
 
 def _rows(first: Collectives, matched: Matched) -> IntArray:
@@ -120,9 +120,8 @@ def _gradients(first: Collectives, matched: Matched, shape: IntArray) -> np.ndar
     return reduced & (phase[shape] == BACKWARD)
 
 
-def _cut(
-    ranks: Sequence[Collectives], matched: Matched, met: Meetings, usual: IntArray, numbers: IntArray, gradients: np.ndarray
-) -> Timeline:
+def _cut(together: CrossRank, usual: IntArray, numbers: IntArray, gradients: np.ndarray) -> Timeline:
+    ranks, matched, met = together.ranks, together.matched, together.met
     synchronous = ~gradients | _last_of_backward(ranks[0], matched.start[usual[0], 0])
     start, end = met.start[usual], met.end[usual]  # [steps, buckets, ranks]
     release = end.max((1, 2))

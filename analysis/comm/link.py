@@ -1,20 +1,17 @@
 """What this run's own collectives say about the link: its bandwidth, and what a collective costs whatever its size."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from feedline.analysis.comm.buckets import Timeline
-from feedline.analysis.comm.match import Matched
-from feedline.analysis.comm.partition import Partition, moving
+from feedline.analysis.comm.cross_rank import CrossRank
 from feedline.analysis.comm.replay import Link
 
 APART = 4.0  # largest over smallest size from which on latency and bandwidth can be told apart
 
 
-def fit(made: Timeline, matched: Matched, partitions: Sequence[Partition]) -> Link:
+def fit(made: Timeline, together: CrossRank) -> Link:
     """Bytes over the time in which they moved; the measured steps have no part in it, so that a replay can be held against them."""
-    moved = _moved(made, matched, partitions)
+    moved = together.moving()[made.rows].max(2) / 1e9  # [steps, buckets], of the rank whose bytes moved longest; nan: not told
     sizes = np.broadcast_to(made.bus_bytes, moved.shape)
     told = moved > 0  # nan is not
     if not told.any():
@@ -22,11 +19,6 @@ def fit(made: Timeline, matched: Matched, partitions: Sequence[Partition]) -> Li
     alpha, known = _latency(moved[told], sizes[told])
     bytes_per_s = float(sizes[told].sum() / max((moved[told] - alpha).sum(), 1e-9))
     return Link(bytes_per_s, alpha, known, np.where(told, moved / (alpha + sizes / bytes_per_s), 1.0))
-
-
-def _moved(made: Timeline, matched: Matched, partitions: Sequence[Partition]) -> np.ndarray:
-    """float64 [steps, buckets], s: in which bytes moved, by the rank whose moved longest; nan: not told."""
-    return np.asarray(moving(matched, partitions)[made.rows].max(2) / 1e9)
 
 
 def _latency(moved: np.ndarray, sizes: np.ndarray) -> tuple[float, bool]:

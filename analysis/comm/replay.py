@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.comm.buckets import Timeline
-from feedline.analysis.comm.question import Question
+from feedline.analysis.comm.model import Prediction
+from feedline.analysis.comm.question import Question, text
 from feedline.analysis.timeline import IntArray
 
 FloatArray = npt.NDArray[np.float64]
@@ -41,27 +42,9 @@ class Link:
     slowness: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
-@dataclass(frozen=True)
-class Replayed:
-    """A step as it would be.
-
-    Attributes:
-        step_s: None: refused, ``why`` says why.
-        low, high: where it should lie, in 19 of 20 cases.
-        gain_s: measured mean step less this.
-    """
-
-    asked: Question
-    step_s: float | None
-    low: float | None
-    high: float | None
-    gain_s: float
-    why: str = ""
-
-
-def refused(asked: Question, why: str) -> Replayed:
+def refused(asked: Question, why: str) -> Prediction:
     """An answer that is not given."""
-    return Replayed(asked, None, None, None, 0.0, why)
+    return Prediction(asked.id, asked.value, text(asked), None, None, None, 0.0, why)
 
 
 def thinned(made: Timeline) -> Timeline:
@@ -137,7 +120,7 @@ def level(ready: IntArray) -> IntArray:
     return np.minimum(ready, np.median(ready, 2, keepdims=True).astype(np.int64))
 
 
-def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArray, off_s: float, spread: float = 0.0) -> Replayed:
+def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArray, off_s: float, spread: float = 0.0) -> Prediction:
     """The measured mean step, moved by what the replay says.
 
     Args:
@@ -157,4 +140,4 @@ def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArra
     deviation = float(errors.std(ddof=1)) / np.sqrt(len(errors)) if len(errors) > 1 else 0.0
     half = off_s * min(1.0, abs(gain) / mean * 2 + 0.1) + 2 * deviation + spread
     step = mean - gain
-    return Replayed(asked, step, float(max(step - half, 0.0)), float(step + half), gain)
+    return Prediction(asked.id, asked.value, text(asked), step, float(max(step - half, 0.0)), float(step + half), gain, "")

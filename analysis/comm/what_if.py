@@ -7,10 +7,11 @@ import numpy as np
 
 from feedline.analysis.comm.buckets import Timeline
 from feedline.analysis.comm.collectives import Collectives
+from feedline.analysis.comm.model import Prediction
 from feedline.analysis.comm.partition import computing, without
 from feedline.analysis.comm.phases import phase_spans
 from feedline.analysis.comm.question import Question
-from feedline.analysis.comm.replay import FloatArray, Link, Replayed, answer, level, refused, simulate, without_rank
+from feedline.analysis.comm.replay import FloatArray, Link, answer, level, refused, simulate, without_rank
 from feedline.analysis.timeline import overlap
 
 MIB = 1 << 20
@@ -38,12 +39,12 @@ class WhatIf:
         self.base: FloatArray = simulate(made.ready, made, link)
         self.even: FloatArray = simulate(made.ready, made, replace(link, slowness=np.zeros(0)))
 
-    def as_it_was(self) -> Replayed:
+    def as_it_was(self) -> Prediction:
         """The replay of the run itself, to be held against the measured step."""
         replayed = float(self.base.mean())
         return replace(self._answer(Question("as_it_was"), self.base), step_s=replayed)
 
-    def no_straggler(self, column: int | None = None, rank: int | None = None) -> Replayed:
+    def no_straggler(self, column: int | None = None, rank: int | None = None) -> Prediction:
         """One rank as fast as the median of the others; without ``column``, no rank later than the median.
 
         Args:
@@ -57,7 +58,7 @@ class WhatIf:
         """float64 [steps], s: what a rank's lateness costs each step."""
         return np.asarray(self.base - simulate(without_rank(self.made.ready, column), self.made, self.link))
 
-    def faster_link(self, times: float) -> Replayed:
+    def faster_link(self, times: float) -> Prediction:
         """A link with so many times the bandwidth and the same latency."""
         asked = Question("faster_link", times)
         if not 1 / FASTER_MOST <= times <= FASTER_MOST:
@@ -67,7 +68,7 @@ class WhatIf:
             asked, rate = replace(asked, limit=self.limit), max(self.limit, self.link.bytes_per_s)
         return self._asked(asked, self.made.ready, self.made, replace(self.link, bytes_per_s=rate))
 
-    def half_gradients(self) -> Replayed:
+    def half_gradients(self) -> Prediction:
         """The fp16 or bf16 compression hook: half the bytes. What the two casts cost is not in it."""
         asked = Question("half_gradients")
         if self.made.dtype.removeprefix("torch.").lower() not in WIDE:
@@ -75,7 +76,7 @@ class WhatIf:
         smaller = replace(self.made, nbytes=np.where(self.made.gradients, self.made.nbytes // 2, self.made.nbytes))
         return self._asked(asked, self.made.ready, smaller, self.link)
 
-    def bucket_size(self, mib: float) -> Replayed:
+    def bucket_size(self, mib: float) -> Prediction:
         """``bucket_cap_mb``; gradients become ready evenly between two of the measured buckets."""
         asked = Question("bucket_size", mib)
         buckets = self.made.gradients
@@ -94,7 +95,7 @@ class WhatIf:
         of_step = np.average(self.link.slowness, 1, self.made.nbytes)[:, None]  # which bytes were slow, no new bucket can tell
         return self._asked(asked, ready, made, replace(self.link, slowness=np.repeat(of_step, len(edges) - 1, 1)))
 
-    def accumulate(self, times: int, micro_s: FloatArray) -> Replayed:
+    def accumulate(self, times: int, micro_s: FloatArray) -> Prediction:
         """An update of the parameters every so many batches (``no_sync`` in between); per batch, like all others.
 
         Args:
@@ -106,14 +107,14 @@ class WhatIf:
         changed = (self.base + (times - 1) * float(micro_s.max())) / times
         return self._answer(asked, changed, float(micro_s.std()) * (times - 1) / times)
 
-    def _asked(self, asked: Question, ready: np.ndarray, made: Timeline, link: Link) -> Replayed:
+    def _asked(self, asked: Question, ready: np.ndarray, made: Timeline, link: Link) -> Prediction:
         changed = simulate(ready, made, link)
         slower = replace(link, bytes_per_s=link.bytes_per_s * (1 - LINK_ERROR))
         before = replace(self.link, bytes_per_s=self.link.bytes_per_s * (1 - LINK_ERROR))
         moved = float((simulate(self.made.ready, self.made, before) - simulate(ready, made, slower)).mean())
         return self._answer(asked, changed, abs(moved - float((self.base - changed).mean())))
 
-    def _answer(self, asked: Question, changed: FloatArray, spread: float = 0.0) -> Replayed:
+    def _answer(self, asked: Question, changed: FloatArray, spread: float = 0.0) -> Prediction:
         off_s = abs(float(self.even.mean()) - float(self.made.period.mean()) / 1e9)
         return answer(asked, self.made, self.base, changed, off_s, spread)
 

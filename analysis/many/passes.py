@@ -4,11 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-import numpy as np
-
 from feedline.analysis.comm.collectives import UNKNOWN_HOST, Collectives
-from feedline.analysis.comm.partition import PARTS, meet, partition
-from feedline.analysis.many.envelope import Envelope, alone, own_clock
+from feedline.analysis.comm.partition import PARTS, partition
+from feedline.analysis.many.envelope import Envelope
 from feedline.analysis.many.sources import Source
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Rank
@@ -146,17 +144,8 @@ def spend(chunk: Sequence[Source], everybody: Survey, load: Load, bound: float) 
 
 
 def _spend(one: Collectives, envelope: Envelope, bound: float) -> Spent:
-    matched = alone(one)
-    rows = envelope.rows_of(one)
-    last, column = np.unique(rows["last"], return_inverse=True)
-    columns = [one.rank, *last.tolist()]  # the first, its own, is what a broadcast that waited for nobody counts for
-    met = replace(
-        meet(matched, own_clock(one)),
-        last=rows["start_max"].astype(np.int64),
-        last_column=column.astype(np.int64) + 1,
-        free=rows["free"].astype(np.int64),
-    )
-    made = partition(one, 0, replace(matched, ranks=columns), met, bound)
+    others = envelope.arrivals(one, bound)
+    made = partition(one, others)
     first = warm_up(one)
     blamed = made.blamed[first:].sum(0).tolist()
     return Spent(
@@ -164,5 +153,5 @@ def _spend(one: Collectives, envelope: Envelope, bound: float) -> Spent:
         len(one.steps) - first,
         int(one.walls[first:].sum()),
         {name: int(made.parts[name][first:].sum()) for name in PARTS},
-        {rank: spent for rank, spent in zip(columns[1:], blamed[1:], strict=True) if spent},
+        {rank: spent for rank, spent in zip(others.ranks, blamed, strict=True) if spent},
     )

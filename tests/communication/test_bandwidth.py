@@ -4,19 +4,13 @@ import pytest
 from communication.made_up import MB, Training, always, train
 
 from feedline.analysis.comm import bandwidth
-from feedline.analysis.comm.clocks import align
-from feedline.analysis.comm.match import match
+from feedline.analysis.comm.cross_rank import combine
 from feedline.analysis.comm.operations import bus_factor, operation
-from feedline.analysis.comm.partition import meet, partition
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 
 def kinds(ranks):
-    matched = match(ranks)
-    alignment = align(ranks, matched)
-    met = meet(matched, alignment)
-    parts = [partition(one, column, matched, met, alignment.bound) for column, one in enumerate(ranks)]
-    return bandwidth.kinds(matched, parts, alignment.bound)
+    return bandwidth.kinds(combine(ranks))
 
 
 @pytest.mark.parametrize("name,meant,factor", [
@@ -34,14 +28,14 @@ def test_bus_bandwidth_is_the_links_however_late_a_rank_is(ms):
 
     (kind,) = kinds(made.ranks)
 
-    assert kind.busbw == pytest.approx(1e9, rel=0.01) and kind.algbw == pytest.approx(1e9 / 1.5, rel=0.01)
-    assert (kind.count, kind.ranks, kind.nbytes) == (30, 4, 20 * MB)
+    assert kind.busbw_gbps == pytest.approx(1.0, rel=0.01) and kind.algbw_gbps == pytest.approx(1 / 1.5, rel=0.01)
+    assert (kind.count, kind.n, kind.bytes) == (30, 4, 20 * MB)
 
 
 def test_buckets_that_queue_behind_each_other_are_not_slower_for_it():
     made = train(Training(ranks=2, buckets=(30 * MB, 30 * MB, 30 * MB), backward=6.0))
 
-    assert kinds(made.ranks)[0].busbw == pytest.approx(1e9, rel=0.02)
+    assert kinds(made.ranks)[0].busbw_gbps == pytest.approx(1.0, rel=0.02)
 
 
 def probe(rate, nbytes=25 * MB):

@@ -9,21 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedline.analysis.comm.buckets import NoTimeline, timeline
-from feedline.analysis.comm.clocks import align
+from feedline.analysis.comm.cross_rank import combine
 from feedline.analysis.comm.link import fit
-from feedline.analysis.comm.match import match
-from feedline.analysis.comm.partition import meet, partition
 from feedline.analysis.comm.replay import _share
 from feedline.analysis.comm.what_if import WhatIf, bucket_edges, micro_batches, split_ready
 
 
 def asked(ranks, **more):
-    matched = match(ranks)
-    alignment = align(ranks, matched)
-    met = meet(matched, alignment)
-    parts = [partition(one, column, matched, met, alignment.bound) for column, one in enumerate(ranks)]
-    made = timeline(ranks, matched, met)
-    return WhatIf(made, fit(made, matched, parts), **more)
+    together = combine(ranks)
+    made = timeline(together)
+    return WhatIf(made, fit(made, together), **more)
 
 
 def truth(plan):
