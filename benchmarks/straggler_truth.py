@@ -29,9 +29,9 @@ from feedline.analysis.comm import blame
 from feedline.analysis.comm.buckets import timeline
 from feedline.analysis.comm.collectives import Collectives, RankClock
 from feedline.analysis.comm.cross_rank import combine
-from feedline.analysis.comm.link import fit
 from feedline.analysis.comm.match import MISSING, Matched
 from feedline.analysis.comm.of_run import collectives_of
+from feedline.analysis.comm.replay import fit
 from feedline.analysis.comm.what_if import WhatIf
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.store.read import Run

@@ -110,30 +110,30 @@ def network(
     if largest:
         return verdict(largest, ceilings, link_bytes_per_s)
     if not np.isfinite(together.bound):
-        return Against(None, "the ranks' clocks cannot be compared, so what of a collective is transfer cannot be told from waiting")
+        return Against(None, "the ranks' clocks cannot be compared, so transfer cannot be separated from waiting")
     if len(together.matched.whole) and not together.matched.whole.any():
-        return Against(None, "no group left the records of all its ranks, so what of a collective is transfer cannot be told from waiting")
-    return Against(None, "how many bytes collectives moved is not known, so their bandwidth is not either")
+        return Against(None, "no process group has records of all its ranks, so transfer cannot be separated from waiting")
+    return Against(None, "message sizes are unknown, and so is the bandwidth of collectives")
 
 
 def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: float | None = None) -> Against:
     """What the largest collectives say about the network."""
     if kind.busbw_gbps is None or kind.transfer_s is None:
-        return Against(None, "no collective with a known end moved bytes, so there is no bandwidth to judge")
+        return Against(None, "no collective with a known end moved any bytes, so there is no bandwidth to judge")
     busbw = kind.busbw_gbps * GIGA
     what, each = f"{kind.name} of {size(kind.bytes)} over {kind.n} ranks", seconds(kind.transfer_s)
-    here = f"{what} moves {size(busbw)}/s on the bus ({each} each)"
+    here = f"{what} reaches a bus bandwidth of {size(busbw)}/s ({each} each)"
     link = link_bytes_per_s or specified_link(ceilings)
     if link:
         return _against(here, busbw / link, f"the link's {size(link)}/s")
     found = measured_ceiling(ceilings, kind)
     if found is None:
-        return Against(None, f"{here}; whether that is much is not known without a probe between these hosts or the link's speed")
+        return Against(None, f"{here}; to judge it, probe the network between these hosts or give the speed of its links")
     return _against(here, busbw / found[0], f"the {size(found[0])}/s of the probe ({found[1].name})")
 
 
 def _against(here: str, part: float, what: str) -> Against:
     if part >= 1.15:
-        return Against(part, f"{here}, more than {what}: that is not the ceiling of this network")
-    word = "as much as it can give" if part >= GOOD else "less than it should" if part >= POOR else "far less than it should"
+        return Against(part, f"{here}, above {what}, which is therefore not the limit of this network")
+    word = "as fast as the network allows" if part >= GOOD else "slower than it should be" if part >= POOR else "much too slow"
     return Against(part, f"{here}, {share(part)} of {what}: {word}")

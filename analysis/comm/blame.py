@@ -10,8 +10,7 @@ from feedline.analysis.comm.cross_rank import CrossRank
 from feedline.analysis.comm.match import MISSING, BoolArray, Matched
 from feedline.analysis.comm.model import LateRank
 from feedline.analysis.comm.operations import operation
-from feedline.analysis.comm.partition import BACKWARD
-from feedline.analysis.comm.phases import OTHER, phase_spans
+from feedline.analysis.comm.partition import BACKWARD, OTHER, phase_spans
 from feedline.analysis.timeline import IntArray, overlap
 
 BEHIND = 256  # collectives to look back for the last moment that all ranks had in common

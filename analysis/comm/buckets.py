@@ -72,20 +72,20 @@ def timeline(together: CrossRank, first: int = 0) -> Timeline:
     inside = step >= max(first - 1, 0)  # the one before tells where the first begins
     rows, step = rows[inside], step[inside]
     if not len(rows):
-        raise NoTimeline("no collective of all ranks lies in a step")
+        raise NoTimeline("no step has a collective of all ranks")
     usual, numbers = _usual(matched, rows, step)
     if not len(usual):
         raise NoTimeline(f"fewer than {USUAL:.0%} of the steps have the same collectives")
     shape = usual[0]
     nbytes = matched.nbytes[shape]
     if not nbytes.any():
-        raise NoTimeline("no bytes move in its collectives")
+        raise NoTimeline("its collectives move no bytes")
     gradients = _gradients(ranks[0], matched, shape)
     if nbytes[gradients].sum() < ENOUGH * nbytes.sum():
         names = sorted({operation(matched.names[int(matched.name[row])]) for row in shape[~gradients]})
         raise NoTimeline(
             f"{1 - nbytes[gradients].sum() / max(nbytes.sum(), 1):.0%} of the bytes are {', '.join(names)} outside backward: "
-            "what waits for what is known of data parallel all-reduces only"
+            "only data-parallel all-reduces can be replayed"
         )
     return _cut(together, usual, numbers, gradients)
 
@@ -127,7 +127,7 @@ def _cut(together: CrossRank, usual: IntArray, numbers: IntArray, gradients: np.
     release = end.max((1, 2))
     following = _following(ranks[0], matched.start[usual[:, -1], 0], numbers)
     if len(following) < FEWEST:
-        raise NoTimeline("there are too few steps in a row")
+        raise NoTimeline("there are too few consecutive steps")
     ready = np.empty_like(start[following])
     since = release[following - 1][:, None] + np.zeros(start.shape[2], np.int64)
     for bucket in range(start.shape[1]):

@@ -15,6 +15,7 @@ from feedline.analysis.comm.arrivals import Arrivals
 from feedline.analysis.comm.collectives import PHASES, Collectives
 from feedline.analysis.comm.match import MISSING
 from feedline.analysis.comm.operations import operation
+from feedline.analysis.stages import PHASE_OF
 from feedline.analysis.timeline import IntArray
 
 PARTS = ("compute", "hidden_transfer", "exposed_transfer", "hidden_wait", "exposed_wait", "queue")
@@ -22,6 +23,10 @@ BETWEEN = ("hidden_wait", "exposed_wait", "queue")  # known only by comparison w
 BLOCKED = "blocked"  # a stage that a recorder may have: the main thread stands in Work.wait
 TAIL = 0.9  # share of the end of a backward in which collectives are in flight, from which on it is taken for waiting and not for computing
 BACKWARD = PHASES.index("backward")
+OTHER = "other"  # the phase of time that no stage claims
+
+#: Which phase claims a moment first, where spans nest: a copy inside a forward, a forward inside a backward (checkpointing).
+_INNER_FIRST = ("checkpoint", "compile", "copy", "wait", "forward", "optimizer", "backward")
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,22 @@ def computing(one: Collectives) -> IntArray:
         waits = (stop > enqueued) & (latest - enqueued >= TAIL * (stop - enqueued))
         ends[some] = np.where(waits, enqueued, stop)
     return np.stack([spans[:, 0], ends], 1)
+
+
+def phase_spans(one: Collectives) -> dict[str, IntArray]:
+    """Phase -> int64 [k, 2], ns, own time: disjoint and in order, within a phase and between them."""
+    together: dict[str, list[IntArray]] = {}
+    for stage, spans in one.stages.items():
+        if stage != BLOCKED:
+            together.setdefault(PHASE_OF.get(stage, stage), []).append(spans.reshape(-1, 2))
+    own = [phase for phase in together if phase not in _INNER_FIRST]
+    claimed = np.zeros((0, 2), np.int64)
+    found = {}
+    for phase in [*own, *(phase for phase in _INNER_FIRST if phase in together)]:
+        spans = np.concatenate(together[phase])
+        found[phase] = without(spans, claimed)
+        claimed = np.concatenate([claimed, spans])
+    return found
 
 
 def without(spans: IntArray, holes: IntArray) -> IntArray:

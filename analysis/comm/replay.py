@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.comm.buckets import Timeline
+from feedline.analysis.comm.cross_rank import CrossRank
 from feedline.analysis.comm.model import Prediction
 from feedline.analysis.comm.question import Question, text
 from feedline.analysis.timeline import IntArray
@@ -20,6 +21,8 @@ Job = tuple[float, float, float]  # ready at, alpha, what the link alone takes: 
 
 #: How far the replayed mean step may be from the measured one before nothing is predicted from it.
 MOST_OFF = 0.10
+
+APART = 4.0  # largest over smallest message from which on latency and bandwidth can be told apart
 
 #: Steps that a replay looks at: evenly chosen from longer runs.
 MOST_STEPS = 400
@@ -45,6 +48,28 @@ class Link:
 def refused(asked: Question, why: str) -> Prediction:
     """An answer that is not given."""
     return Prediction(asked.id, asked.value, text(asked), None, None, None, 0.0, why)
+
+
+def fit(made: Timeline, together: CrossRank) -> Link:
+    """Bytes over the time in which they moved; the measured steps have no part in it, so that a replay can be held against them."""
+    moved = together.moving()[made.rows].max(2) / 1e9  # [steps, buckets], of the rank whose bytes moved longest; nan: not told
+    sizes = np.broadcast_to(made.bus_bytes, moved.shape)
+    told = moved > 0  # nan is not
+    if not told.any():
+        return Link(float("inf"), 0.0, False)
+    alpha, known = _latency(moved[told], sizes[told])
+    bytes_per_s = float(sizes[told].sum() / max((moved[told] - alpha).sum(), 1e-9))
+    return Link(bytes_per_s, alpha, known, np.where(told, moved / (alpha + sizes / bytes_per_s), 1.0))
+
+
+def _latency(moved: np.ndarray, sizes: np.ndarray) -> tuple[float, bool]:
+    """(seconds, whether sizes differ enough): the line through the medians of the smallest and the largest size."""
+    small, large = sizes.min(), sizes.max()
+    if large < APART * max(small, 1):
+        return 0.0, False
+    low, high = float(np.median(moved[sizes == small])), float(np.median(moved[sizes == large]))
+    slope = max(high - low, 0.0) / (large - small)
+    return max(low - slope * small, 0.0), True
 
 
 def thinned(made: Timeline) -> Timeline:
@@ -133,7 +158,7 @@ def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArra
     bias = float((base - measured).mean())
     if abs(bias) > MOST_OFF * mean:
         return refused(
-            asked, f"the replay of this run is {abs(bias) / mean:.0%} off its measured step: something else than its buckets decides it"
+            asked, f"the replay misses the measured step by {abs(bias) / mean:.0%}: something other than gradient buckets determines it"
         )
     gain = float((base - changed).mean())
     errors = base - changed - gain

@@ -8,8 +8,7 @@ import numpy as np
 from feedline.analysis.comm.buckets import Timeline
 from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.comm.model import Prediction
-from feedline.analysis.comm.partition import computing, without
-from feedline.analysis.comm.phases import phase_spans
+from feedline.analysis.comm.partition import computing, phase_spans, without
 from feedline.analysis.comm.question import Question
 from feedline.analysis.comm.replay import FloatArray, Link, answer, level, refused, simulate, without_rank
 from feedline.analysis.timeline import overlap
@@ -17,7 +16,7 @@ from feedline.analysis.timeline import overlap
 MIB = 1 << 20
 FIRST_BUCKET = MIB  # torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
 WIDE = ("float32", "float", "f32")
-FASTER_MOST = 20.0  # a link so many times faster is beyond everything that was measured here
+FASTER_MOST = 20.0  # no link so much faster was ever measured
 LINK_ERROR = 0.10  # of the bandwidth, where a change stands or falls with it
 
 
@@ -62,7 +61,7 @@ class WhatIf:
         """A link with so many times the bandwidth and the same latency."""
         asked = Question("faster_link", times)
         if not 1 / FASTER_MOST <= times <= FASTER_MOST:
-            return refused(asked, f"further than {FASTER_MOST:.0f} times from the measured link nothing is known")
+            return refused(asked, f"links more than {FASTER_MOST:.0f} times as fast or slow as the measured one are not predicted")
         rate = self.link.bytes_per_s * times
         if self.limit is not None and times > 1 and rate > self.limit:
             asked, rate = replace(asked, limit=self.limit), max(self.limit, self.link.bytes_per_s)
@@ -82,11 +81,11 @@ class WhatIf:
         buckets = self.made.gradients
         total = int(self.made.nbytes[buckets].sum())
         if not self.link.known:
-            return refused(asked, "all buckets are about as large, so what one more costs cannot be told")
+            return refused(asked, "all buckets have about the same size, so the cost of one more is unknown")
         if buckets.sum() < 2 and mib * MIB < total:
-            return refused(asked, "there is one bucket only: when its gradients became ready was not seen")
+            return refused(asked, "there is only one bucket: when each of its gradients became ready is unknown")
         if self.made.synchronous[:-1].any():
-            return refused(asked, "other collectives stand between the buckets")
+            return refused(asked, "other collectives run between the buckets")
         edges = bucket_edges(total, int(mib * MIB))
         ready = split_ready(self.made.ready, self.made.nbytes, edges)
         synchronous = np.zeros(len(edges) - 1, bool)
@@ -103,7 +102,7 @@ class WhatIf:
         """
         asked = Question("accumulation", times)
         if not len(micro_s) or not micro_s.max() > 0:
-            return refused(asked, "the stages of a step are not known")
+            return refused(asked, "the stages of the step are unknown")
         changed = (self.base + (times - 1) * float(micro_s.max())) / times
         return self._answer(asked, changed, float(micro_s.std()) * (times - 1) / times)
 

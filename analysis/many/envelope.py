@@ -84,7 +84,7 @@ def empty(length: int) -> np.ndarray:
         RunDamaged: more than fit into the memory of one process.
     """
     if length > MOST_ROWS:
-        raise RunDamaged(f"the collectives of a group are numbered over a range of {length:,}, and at most {MOST_ROWS:,} are compared")
+        raise RunDamaged(f"the collectives of a group are numbered over a range of {length:,}; at most {MOST_ROWS:,} can be compared")
     rows = np.zeros(length, EXTENT_DTYPE)
     rows["start_min"] = rows["end_min"] = NEVER
     rows["start_max"] = rows["end_max"] = rows["free"] = rows["root"] = -1

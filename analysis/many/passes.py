@@ -1,4 +1,4 @@
-"""The two looks at a rank: what all must know of it, then what it cost in the light of all. Each works on one rank at a time."""
+"""The two passes over the ranks, one rank at a time: what the others need to know of it, then where its own time went."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -81,7 +81,7 @@ def _survey(source: Source, load: Load) -> Survey:
         with source.opened() as rank:
             one = load(rank)
             if one is None:
-                return Survey(unread={source.rank: "it holds no collectives"})
+                return Survey(unread={source.rank: "it has no collectives"})
             return Survey(Envelope.of(one), {source.rank: _seen(rank, one)})
     except (FeedlineError, OSError) as error:
         return Survey(unread={source.rank: str(error)})
@@ -123,7 +123,7 @@ def foreign(seen: Mapping[int, Seen]) -> dict[int, str]:
         most = max(by_launch.values(), key=len)
         for ranks in by_launch.values():
             if ranks is not most:
-                found |= dict.fromkeys(ranks, f"its folder is of another launch than that of {named(most)} on its host")
+                found |= dict.fromkeys(ranks, f"its folder is of a different launch than that of {named(most)} on the same host")
     return found
 
 

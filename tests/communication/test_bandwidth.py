@@ -44,7 +44,8 @@ def probe(rate, nbytes=25 * MB):
 
 
 @pytest.mark.parametrize(
-    "rate,words", [(1.05e9, "as much as it can give"), (1.6e9, "less than it should"), (4e9, "far less"), (0.5e9, "not the ceiling")]
+    "rate,words",
+    [(1.05e9, "as fast as the network allows"), (1.6e9, "slower than it should be"), (4e9, "much too slow"), (0.5e9, "not the limit")],
 )
 def test_the_verdict_is_in_words(rate, words):
     (kind,) = kinds(train(Training(ranks=4, buckets=(20 * MB,))).ranks)
@@ -73,4 +74,4 @@ def test_without_anything_to_compare_with_nothing_is_judged():
 
     against = bandwidth.verdict(kind, None)
 
-    assert against.share is None and "not known without a probe" in against.says
+    assert against.share is None and "to judge it, probe the network" in against.says

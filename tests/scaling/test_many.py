@@ -203,7 +203,7 @@ def test_a_rank_of_another_launch_on_the_same_host_is_named_and_left_out(synthet
 
     found = reduced(copied)
 
-    assert found.notes == ["rank 2 is left out: its folder is of another launch than that of ranks 0, 1 on its host"]
+    assert found.notes == ["rank 2 is left out: its folder is of a different launch than that of ranks 0, 1 on the same host"]
     assert (found.ranks, found.incomplete) == (without.ranks, STEPS * BUCKETS)
 
 
@@ -256,7 +256,7 @@ def test_a_shorter_rank_is_named(synthetic, plan, copied):
 
     found = reduced(copied)
 
-    assert f"rank 4 made {HALF_WAY} of {STEPS} steps" in found.notes
+    assert f"rank 4 completed {HALF_WAY} of {STEPS} steps" in found.notes
     assert any(note.startswith("rank 4 was killed") for note in found.notes)
     assert found.incomplete == (STEPS - HALF_WAY) * BUCKETS
 
@@ -269,7 +269,7 @@ def test_a_rank_that_forgot_more_windows_is_named_and_not_taken_for_a_shorter_on
     with here() as crew:
         found = reduce.reduce_ranks([str(whole)], crew, load)
 
-    assert [note.partition(":")[0] for note in found.notes] == ["rank 4 kept one window of 64 batches in 2, others one in 1"]
+    assert [note.partition(":")[0] for note in found.notes] == ["rank 4 kept 1 of 2 windows of 64 batches, others all"]
 
 
 def test_a_run_that_goes_on_while_it_is_read_is_taken_as_it_was_at_the_first_look(synthetic, plan, tmp_path):

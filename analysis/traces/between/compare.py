@@ -1,4 +1,4 @@
-"""All ranks' traces together: transfer and waiting, who was late, and what that costs each budget."""
+"""All ranks' traces together: transfer and waiting, which rank was late, and how much of each budget that takes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -126,8 +126,8 @@ def _aligned(ranks: Sequence[Collectives], matched: Matched, made: Numbered, tra
         if (traces[rank].maker, traces[rank].source, traces[rank].origin_ns) == ("nsight", first.source, first.origin_ns):
             bound = max(bound, moved)
         if moved > CLOCKS_APART_NS:
-            notes.append(f"the collectives of ranks {matched.ranks[0]} and {rank} lie {moved / GIGA:.3g} s apart by their own clocks: "
-                         "their traces may be of different steps")  # fmt: skip
+            notes.append(f"the collectives of ranks {matched.ranks[0]} and {rank} are {moved / GIGA:.3g} s apart on their own clocks: "
+                         "the traces may be of different steps")  # fmt: skip
     return replace(found, bound=bound, notes=[*notes, *found.notes])
 
 
@@ -188,10 +188,10 @@ def _gaps(matched: Matched, waiting: Mapping[int, IntArray]) -> list[str]:
     listed = f"{', '.join(map(str, missing[:SHOWN_RANKS]))}{', ...' if len(missing) > SHOWN_RANKS else ''}"
     notes = [
         f"{len(missing)} of {len(missing) + len(matched.ranks)} ranks left no trace ({listed}): "
-        "who was late, and what of a collective was transfer, cannot be told"
+        "which rank was late, and how much of a collective was transfer, is unknown"
     ]
     if waiting:
-        notes.append("waiting for a rank is a lower bound: it counts only until the last of the ranks that are there had begun")
+        notes.append("waiting for a rank is a lower bound: it is counted until the last of the ranks with a trace had begun")
     return notes
 
 
@@ -211,11 +211,10 @@ def _late(made: Numbered, together: CrossRank, traces: Mapping[int, RankTrace]) 
 
 def _says(one: LateRank, phases: Mapping[str, float], meetings: Meeting) -> str:
     most = [f"{phase} {seconds(took / one.steps)}" for phase, took in list(phases.items())[:3] if took > 0]
-    doing = ", ".join(most) or "nothing that the traces show"
-    always = "the same rank each time" if one.persistent else "other ranks in other steps" if one.late_steps >= FEWEST_STEPS else ""
-    often = f" ({always or 'too few to tell whether it always is'})"
-    last = f"last in {int((meetings.last == one.rank).sum())} of {len(meetings.last)} collectives"
+    doing = f", with more time than the median of the others in: {', '.join(most)}" if most else ""
+    again = "other ranks in other steps" if one.late_steps >= FEWEST_STEPS else "too few to tell whether it always is"
+    often = "the same rank each time" if one.persistent else again
     return (
-        f"rank {one.rank} was waited for in {one.steps} of {one.all_steps} steps{often}, {last}; "
-        f"against the median of the others it took longer for: {doing}"
+        f"rank {one.rank} was waited for in {one.steps} of {one.all_steps} steps ({often}) and came last in "
+        f"{int((meetings.last == one.rank).sum())} of {len(meetings.last)} collectives{doing}"
     )

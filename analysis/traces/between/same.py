@@ -121,7 +121,7 @@ def _send_recv(ones: Sequence[_One], notes: list[str]) -> None:
     if not total or len(ones) < 2 or any(count != Counter(send_recv=total) for count in counts):
         return
     notes.append(
-        f"{total} kernel{'s' * (total > 1)} called SendRecv counted as all_to_all: every rank has as many, and no range says otherwise"
+        f"{total} SendRecv kernel{'s' * (total > 1)} counted as all_to_all: every rank has as many, and no annotation says otherwise"
     )
     for one in ones:
         one.groups = [(name.replace("send_recv", "all_to_all"), ranks) for name, ranks in one.groups]
@@ -141,7 +141,7 @@ def _own_groups(ones: Sequence[_One], world: int, notes: list[str]) -> None:
     for one in ones:
         one.keep &= np.array([bool(ranks) or name not in many for name, ranks in one.groups] or [], bool)
         one.groups = [(name, ranks or _filled(members[name], sizes[name], world)) for name, ranks in one.groups]
-    notes += [f"several groups of {sizes[name]} ranks are called '{name}', and whose they are the traces do not say: they are left out"
+    notes += [f"several groups of {sizes[name]} ranks are named '{name}', and the traces do not say who is in which: they are left out"
               for name in sorted(many)]  # fmt: skip
 
 
@@ -179,8 +179,8 @@ def _unequal(ones: Sequence[_One], notes: list[str]) -> None:
         one.keep &= ~wrong
     if left:
         what = ", ".join(sorted({key[2] for key in odd})[:4])
-        notes.append(f"{left} collectives ({what}) are left out: their ranks have unequally many in a step, "
-                     "and without numbers nobody can tell which belong together")  # fmt: skip
+        notes.append(f"{left} collectives ({what}) are left out: ranks have different numbers of them in a step, "
+                     "and without sequence numbers they cannot be matched")  # fmt: skip
 
 
 def _collectives(one: _One, since: int) -> Collectives:

@@ -155,7 +155,7 @@ def test_groups_of_one_name_with_their_ranks_known_are_kept_apart():
 def test_groups_of_one_name_whose_ranks_nobody_knows_are_left_out_and_said():
     found = compared(Training(args=[CollectiveArgs("allreduce", "1", None, 2)] * 4))
     assert found.meetings.names == []
-    assert "several groups of 2 ranks are called '1'" in found.notes[0]
+    assert "several groups of 2 ranks are named '1'" in found.notes[0]
 
 
 def test_a_single_collective_still_tells_by_how_long_each_rank_was_in_it():
@@ -169,7 +169,7 @@ def test_a_single_collective_still_tells_by_how_long_each_rank_was_in_it():
 
 def test_traces_of_different_times_are_doubted():
     found = compared(Training(clocks={2: 30_000 * MS}))
-    assert any("ranks 0 and 2 lie 30 s apart" in note for note in found.notes)
+    assert any("ranks 0 and 2 are 30 s apart" in note for note in found.notes)
 
 
 def test_traces_that_cannot_belong_together_say_nothing_across_ranks():
