@@ -33,31 +33,14 @@ CLOCKS_APART_NS = 1e9
 
 
 @dataclass(frozen=True, eq=False)
-class Meeting:
-    """The collectives that all ranks of their group left traces of, in order of start.
-
-    Attributes:
-        names: operation of each.
-        step: int64 [m]: of the first rank; -1: before its first, or after its last.
-        transfer: int64 [m], ns: the least that any rank spent in it: needs no clocks.
-        waits: int64 [m, ranks], ns: from a rank's start until the last one's, 0 where it is not more than the bound; MISSING: not in it.
-        last: int64 [m]: rank that began last, by more than the bound after the median of the others; -1: nobody by so much.
-    """
-
-    names: list[str]
-    step: IntArray
-    transfer: IntArray
-    waits: IntArray
-    last: IntArray
-
-
-@dataclass(frozen=True, eq=False)
 class Between:
     """What several traces say together.
 
     Attributes:
         communication: for the report.
-        ranks: the columns of ``meetings.waits``.
+        together: the ranks on one clock.
+        last: int64 [m]: the rank that began last, by more than the bound after the median of the others, -1: none by so much; of the
+            collectives that all ranks of their group left traces of, in order of start.
         waiting: rank -> a set (intervals.py), ns since RankTrace.origin_ns: a collective ran, and another rank had not begun it.
         budgets: rank -> its budget with ``waiting_for_rank``; only for ranks of which that can be told.
         parts: by rank.
@@ -67,8 +50,8 @@ class Between:
     """
 
     communication: Communication
-    ranks: list[int]
-    meetings: Meeting
+    together: CrossRank
+    last: IntArray
     waiting: dict[int, IntArray]
     budgets: dict[int, Budget]
     parts: dict[int, RankParts]
@@ -91,14 +74,14 @@ def compare(traces: Mapping[int, RankTrace]) -> Between | None:
     waiting = {
         one.rank: _waiting(one, column, together, made.since[one.rank]) for column, one in enumerate(ordered)
     } if np.isfinite(together.bound) else {}  # fmt: skip
-    meetings = _meetings(together)
+    last = _last(together)
     complete = len(matched.whole) > 0 and {rank for group in matched.groups for rank in group.ranks} <= set(matched.ranks)
     lates, phases = _late(made, together, traces) if complete and np.isfinite(together.bound) else ([], {})
-    told = [_says(one, phases[one.rank], meetings) for one in lates[:1]]
+    told = [_says(one, phases[one.rank], last) for one in lates[:1]]
     return Between(
         communication=communication(together, lates),
-        ranks=matched.ranks,
-        meetings=meetings,
+        together=together,
+        last=last,
         waiting=waiting,
         budgets={rank: _budget(traces[rank], spans) for rank, spans in waiting.items()},
         parts={one.rank: means(together.partitions[one.rank], 0) for one in ordered},
@@ -151,21 +134,12 @@ def _on_few_ends(matched: Matched) -> Alignment | None:
     return found if met.all() else None
 
 
-def _meetings(together: CrossRank) -> Meeting:
-    matched, met, bound = together.matched, together.met, together.bound
+def _last(together: CrossRank) -> IntArray:
+    matched, met = together.matched, together.met
     rows = np.flatnonzero(matched.whole & matched.together)
     rows = rows[np.argsort(matched.start[rows].max(1, initial=MISSING), kind="stable")]
-    took = np.where(matched.end[rows] != MISSING, matched.end[rows] - matched.start[rows], np.iinfo(np.int64).max)
-    transfer = took.min(1, initial=np.iinfo(np.int64).max)
-    step = together.ranks[0].step_at(matched.start[rows, 0])
-    there = met.start[rows] != MISSING
-    waits, last = np.where(there, 0, MISSING), np.full(len(rows), -1, np.int64)
-    if np.isfinite(bound):
-        earlier = np.where(there, met.last[rows, None] - met.start[rows], 0)
-        waits = np.where(there, np.where(earlier > bound, earlier, 0), MISSING)
-        late_ns = behind(met.start[rows], met.last_column[rows])
-        last = np.where(late_ns > bound, np.array(matched.ranks)[met.last_column[rows]], -1)
-    return Meeting([matched.names[name] for name in matched.name[rows].tolist()], step, transfer, waits, last)
+    column = met.last_column[rows]
+    return np.where(behind(met.start[rows], column) > together.bound, np.array(matched.ranks)[column], -1)
 
 
 def _waiting(one: Collectives, column: int, together: CrossRank, since: int) -> IntArray:
@@ -209,12 +183,12 @@ def _late(made: Numbered, together: CrossRank, traces: Mapping[int, RankTrace]) 
     return found, phases
 
 
-def _says(one: LateRank, phases: Mapping[str, float], meetings: Meeting) -> str:
+def _says(one: LateRank, phases: Mapping[str, float], last: IntArray) -> str:
     most = [f"{phase} {seconds(took / one.steps)}" for phase, took in list(phases.items())[:3] if took > 0]
     doing = f", with more time than the median of the others in: {', '.join(most)}" if most else ""
     again = "other ranks in other steps" if one.late_steps >= FEWEST_STEPS else "too few to tell whether it always is"
     often = "the same rank each time" if one.persistent else again
     return (
         f"rank {one.rank} was waited for in {one.steps} of {one.all_steps} steps ({often}) and came last in "
-        f"{int((meetings.last == one.rank).sum())} of {len(meetings.last)} collectives{doing}"
+        f"{int((last == one.rank).sum())} of {len(last)} collectives{doing}"
     )

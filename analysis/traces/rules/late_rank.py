@@ -28,14 +28,14 @@ def check(facts: TraceFacts) -> Finding | None:
         return None
     doing = next(iter(between.phases.get(late.rank, {}).items()), None)
     why = _why(doing[0], doing[1] / max(late.steps, 1)) if doing else ""
-    last = int((between.meetings.last == late.rank).sum())
+    last = int((between.last == late.rank).sum())
     sure = "" if late.persistent else f" ({_sure(late.late_steps)})"
     most = max(others, key=lambda rank: facts.share("waiting_for_rank", rank))
     return Finding(
         recorded.CAUSE,
         weight,
         says=f"rank {waiter} waits {share(part)} of {facts.whole} for other ranks, above all for rank {late.rank}{sure}, which is the last "
-        f"in {last} of {len(between.meetings.last)} collectives, {seconds(late.late_s)} late{why}",
+        f"in {last} of {len(between.last)} collectives, {seconds(late.late_s)} late{why}",
         evidence=[
             Evidence("waiting_for_rank_share", f"rank {waiter} waits for other ranks", part, SHARE, str(waiter)),
             Evidence("last_in", "collectives in which the late rank was the last", last, ""),
