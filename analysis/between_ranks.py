@@ -58,7 +58,7 @@ def compared(
 
 
 def unseen(gathered: Mapping[int, Gathered]) -> list[str]:
-    """Whose communication was not recorded, and what part of a step, on the rank where it is largest, it may be behind."""
+    """Libraries whose communication was not recorded, and how much of the step is unexplained on the rank where that is most."""
     shares: dict[str, list[float]] = {}
     for rank in gathered.values():
         for why in unseen_of(rank.rank):

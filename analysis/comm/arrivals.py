@@ -55,7 +55,7 @@ class Arrivals:
 
 
 def meet(matched: Matched, alignment: Alignment) -> Meetings:
-    """When everybody was there, and when bytes could move."""
+    """When all ranks had come to each collective, and when its bytes could move."""
     start, end = alignment.reference(matched.start), alignment.reference(matched.end)
     last = start.max(1, initial=MISSING)
     free = last.copy()
@@ -117,7 +117,7 @@ def arrived(
     """Of a rank, from differences on the reference clock, which its own clock shows as well.
 
     Args:
-        there: bool [n]: the entries of its table that were matched; the others waited for nobody. ``behind``, ``queued`` and ``late`` have
+        there: bool [n]: the entries of its table that were matched; the others waited for no rank. ``behind``, ``queued`` and ``late`` have
             one entry for each.
         behind: ns from its start until the last rank's.
         queued: ns from then on until a slot was free.

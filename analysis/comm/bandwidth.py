@@ -16,12 +16,12 @@ from feedline.profiler.ceilings import Ceiling, Ceilings
 GIGA = 1e9
 GOOD = 0.80  # of the ceiling: nccl-tests on a quiet network vary by this much with the message's size
 POOR = 0.50
-LIKE = 4.0  # a probe's message is like a run's if neither is more than so many times as large
+LIKE = 4.0  # the messages of a probe and a run are alike up to this ratio of their sizes
 
 
 def kinds(together: CrossRank) -> list[CollectiveKind]:
     """By total bytes, the most first. Times and bandwidths are those of the link, without waiting; None where an end was not seen, or
-    where waiting cannot be told from transfer (a rank of the group left no records, or clocks cannot be compared)."""
+    where waiting cannot be separated from transfer (a rank of the group left no records, or clocks cannot be compared)."""
     matched, took = together.matched, together.moving()
     with np.errstate(all="ignore"):
         longest = np.nanmax(np.where(np.isnan(took), -1.0, took), 1, initial=-1.0)
@@ -94,14 +94,14 @@ def measured_ceiling(ceilings: Ceilings | None, kind: CollectiveKind) -> tuple[f
 
 
 def specified_link(ceilings: Ceilings | None) -> float | None:
-    """bytes/s of a link that somebody wrote down: a ceiling of part ``link``."""
+    """bytes/s of a link as given by hand: a ceiling of part ``link``."""
     return next((one.value for one in ceilings.ceilings if one.part == "link" and one.value), None) if ceilings else None
 
 
 def network(
     found: Sequence[CollectiveKind], together: CrossRank, ceilings: Ceilings | None = None, link_bytes_per_s: float | None = None
 ) -> Against:
-    """What the largest collectives of which that can be told say about the network, or why none can.
+    """What the largest collectives with a known bandwidth say about the network, or why there are none.
 
     Args:
         found: of ``kinds``.

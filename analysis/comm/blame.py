@@ -26,11 +26,11 @@ class Blame:
 
     Attributes:
         ranks: rank of each column.
-        column: int64 [steps]: the late rank; -1: nobody, or less than the clocks can tell.
+        column: int64 [steps]: the late rank; -1: none, or by less than the error of the clocks.
         late: int64 [steps], ns: how much later it began than the median of the others.
         waited: int64 [steps], ns: waiting for it, mean over the other ranks.
         excess: phase -> int64 [steps], ns: how much more of this phase it had than the median of the others, since all were last together.
-        row: int64 [steps]: the row of Matched at which it was latest; -1: nobody was late.
+        row: int64 [steps]: the row of Matched at which it was latest; -1: no rank was late.
     """
 
     ranks: list[int]
@@ -131,7 +131,7 @@ def _excess(ranks: Sequence[Collectives], matched: Matched, row: IntArray, colum
 
 
 def _ongoing(first: Collectives, matched: Matched) -> IntArray:
-    """For each row, the step of which it is a bucket that nobody waits for before the step's backward ends; -1: it is none."""
+    """For each row, the step of which it is a bucket that no rank waits for before the step's backward ends; -1: it is no bucket."""
     reduced = np.array([operation(name) == "all_reduce" for name in matched.names] or [False])[matched.name]
     found = np.full(len(matched.group), -1, np.int64)
     row = matched.rows[0]

@@ -32,10 +32,10 @@ class Matched:
         group, name: int64 [m].
         nbytes: int64 [m].
         member: bool [m, ranks]: the rank belongs to the group.
-        start, end: int64 [m, ranks], ns, each column in its rank's own time; MISSING: not there, or nobody could tell.
+        start, end: int64 [m, ranks], ns, each column in its rank's own time; MISSING: not there, or unknown.
         rows: for each column, int64 [k]: the row of each entry in that rank's table, -1 where it cannot be matched.
         whole: bool [m]: every rank of the group is there.
-        together: bool [m]: nobody ends before everybody has begun.
+        together: bool [m]: no rank ends before all have begun.
         notes: ranks that are missing, killed or foreign, in words.
     """
 
@@ -97,7 +97,7 @@ def _join(ranks: Sequence[Collectives]) -> Matched:
 
 
 def _from_anybody(one: Collectives, unnumbered: BoolArray) -> bool:
-    """Whether a rank received from whoever came first: which of a sender's numbers that took, nobody can tell.
+    """Whether a rank received from any source: which message of a sender that took is unknown.
 
     Args:
         unnumbered: bool [n]: messages whose group does not number them on both sides. Those beyond the names that a rank keeps
@@ -153,7 +153,7 @@ def _filled(
 
 
 def generations(numbers: IntArray) -> IntArray:
-    """How often a group's numbers have begun anew: a group that was destroyed and made again under the same name.
+    """How often a group's numbers have started again: a group that was destroyed and made again under the same name.
 
     They do with the first number that was there before. A number that is only smaller than the last tells nothing: streams of a GPU may
     swap neighbors, on one rank and not on another.

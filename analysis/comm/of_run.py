@@ -21,7 +21,7 @@ ENQUEUED_IN = {  # stage -> what the rank was doing when it asked for a collecti
     Stage.NEXT: "loader",
     Stage.EPOCH: "loader",
 }
-DISTURBED = 4.0  # a measurement whose round trip is so many times the median's waited for something on the way
+DISTURBED = 4.0  # a measurement with a round trip of more than this many medians was delayed on the way
 FASTEST_DRIFT = 5e-4  # what two clocks part at most: NTP slews no faster (adjtimex(2): 500 ppm)
 
 

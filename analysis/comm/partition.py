@@ -1,7 +1,7 @@
 """A rank's step as a line that is swept: at each moment it computes, moves bytes, waits for a late rank, or stands in a queue.
 
 While any collective in flight has all its ranks and a free slot, bytes move: transfer. Else, while any has all its ranks, it stands in a
-queue, behind one that waits. Else the rank waits for whoever is missing. What its own backward covers is hidden. Summing waits over
+queue, behind one that waits. Else the rank waits for the ranks that are missing. What its own backward covers is hidden. Summing waits over
 collectives instead counts the same moment several times.
 """
 
@@ -38,7 +38,7 @@ class Partition:
         blamed: int64 [steps, ranks], ns: waiting, by the rank that was waited for (Arrivals.ranks).
         exposed: (operation, phase in which it was called) -> float64 [steps], ns: exposed_transfer, shared evenly while several move.
         moving: float64 [k]: ns that bytes moved for each entry of the rank's table, shared evenly while several move; nan: end unknown.
-        unended: entries whose end nobody could tell: they are in ``compute``.
+        unended: entries whose end is unknown: they are in ``compute``.
         met: whether any of its collectives can be compared with another rank's. Else nothing separates waiting from transfer.
     """
 

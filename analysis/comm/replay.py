@@ -22,7 +22,7 @@ Job = tuple[float, float, float]  # ready at, alpha, what the link alone takes: 
 #: How far the replayed mean step may be from the measured one before nothing is predicted from it.
 MOST_OFF = 0.10
 
-APART = 4.0  # largest over smallest message from which on latency and bandwidth can be told apart
+APART = 4.0  # largest over smallest message from which on latency and bandwidth can be distinguished
 
 #: Steps that a replay looks at: evenly chosen from longer runs.
 MOST_STEPS = 400
@@ -33,9 +33,9 @@ class Link:
     """What carries the buckets.
 
     Attributes:
-        bytes_per_s: bus bandwidth: bytes that a rank's link carries a second, of all buckets together.
+        bytes_per_s: bus bandwidth: bytes per second that a rank's link carries, of all buckets together.
         alpha_s: what a collective costs whatever its size; 0 where ``known`` is False.
-        known: sizes differed enough to tell both apart.
+        known: sizes differed enough to distinguish the two.
         slowness: float64 [steps, buckets]: how many times as long as this says the bytes of each moved; empty: not measured.
     """
 
@@ -52,7 +52,7 @@ def refused(asked: Question, why: str) -> Prediction:
 
 def fit(made: Timeline, together: CrossRank) -> Link:
     """Bytes over the time in which they moved; the measured steps have no part in it, so that a replay can be held against them."""
-    moved = together.moving()[made.rows].max(2) / 1e9  # [steps, buckets], of the rank whose bytes moved longest; nan: not told
+    moved = together.moving()[made.rows].max(2) / 1e9  # [steps, buckets], of the rank whose bytes moved longest; nan: unknown
     sizes = np.broadcast_to(made.bus_bytes, moved.shape)
     told = moved > 0  # nan is not
     if not told.any():

@@ -58,7 +58,7 @@ class WhatIf:
         return np.asarray(self.base - simulate(without_rank(self.made.ready, column), self.made, self.link))
 
     def faster_link(self, times: float) -> Prediction:
-        """A link with so many times the bandwidth and the same latency."""
+        """A link with ``times`` the bandwidth and the same latency."""
         asked = Question("faster_link", times)
         if not 1 / FASTER_MOST <= times <= FASTER_MOST:
             return refused(asked, f"links more than {FASTER_MOST:.0f} times as fast or slow as the measured one are not predicted")
@@ -95,7 +95,7 @@ class WhatIf:
         return self._asked(asked, ready, made, replace(self.link, slowness=np.repeat(of_step, len(edges) - 1, 1)))
 
     def accumulate(self, times: int, micro_s: FloatArray) -> Prediction:
-        """An update of the parameters every so many batches (``no_sync`` in between); per batch, like all others.
+        """An update of the parameters every ``times`` batches (``no_sync`` in between); per batch, like all others.
 
         Args:
             micro_s: float64 [ranks]: seconds of a batch without communication and without the optimizer.
@@ -146,7 +146,7 @@ def split_ready(ready: np.ndarray, nbytes: np.ndarray, edges: np.ndarray) -> np.
 
 
 def micro_batches(ranks: Sequence[Collectives]) -> FloatArray:
-    """float64 [ranks]: mean seconds a step in input, copy, forward and backward, without waiting for buckets at its end."""
+    """float64 [ranks]: mean seconds per step in input, copy, forward and backward, without waiting for buckets at its end."""
     found = []
     for one in ranks:
         if not len(one.steps):

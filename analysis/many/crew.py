@@ -18,7 +18,7 @@ Tell = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Crew:
-    """Who does the work, and how something that all of them need gets there (once per worker, where that can be had).
+    """What runs the work, and how an argument that all of it needs gets there (once per worker, where that is possible).
 
     Attributes:
         stop: ends workers that were started for this, so that they write nothing more.
@@ -65,7 +65,7 @@ def dask(address: str, wait_s: float = 20.0) -> Iterator[Crew]:
         wait_s: for the scheduler to answer.
 
     Raises:
-        MissingDependency: dask.distributed is not installed. WorkersLost: nobody answers at this address.
+        MissingDependency: dask.distributed is not installed. WorkersLost: no scheduler responds there.
     """
     try:
         from distributed import Client

@@ -38,7 +38,7 @@ _TOGETHER = [KINDS.index(name) for name in sorted(TOGETHER)]
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """A group; ``generation`` counts how often its numbers began anew before."""
+    """A group; ``generation`` counts how often its numbers started again before."""
 
     name: str
     ranks: tuple[int, ...]
@@ -51,7 +51,7 @@ class Extents:
 
     Attributes:
         first: sequence number of the first row.
-        rows: EXTENT_DTYPE, one row for each number from there on; ``ranks`` 0: nobody had this number.
+        rows: EXTENT_DTYPE, one row for each number from there on; ``ranks`` 0: no rank had this number.
     """
 
     first: int
@@ -78,7 +78,7 @@ class Extents:
 
 
 def empty(length: int) -> np.ndarray:
-    """Rows that nobody had.
+    """Rows of no rank.
 
     Raises:
         RunDamaged: more than fit into the memory of one process.
@@ -161,7 +161,7 @@ class Envelope:
         rank it counts as transfer.
 
         Args:
-            bound: ns: waiting shorter than this is not claimed; inf: none can be told.
+            bound: ns: shorter waiting counts as transfer; inf: all of it does.
         """
         if not np.isfinite(bound):
             return nobody(one, [one.rank])

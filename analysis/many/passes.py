@@ -12,7 +12,7 @@ from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Rank
 from feedline.profiler.store.restarts import named
 
-WARM_UP = 2  # steps left out: buckets are made anew, caches fill
+WARM_UP = 2  # steps left out: DistributedDataParallel rebuilds its buckets, caches fill
 Load = Callable[[Rank], Collectives | None]
 
 
@@ -23,7 +23,7 @@ class Seen:
     Attributes:
         stride: as of Collectives.
         until: ns, its own clock: where its last step ends.
-        started_by: what all ranks have in common that one launcher started on one host; None: nobody can tell.
+        started_by: what all ranks have in common that one launcher started on one host; None: unknown.
         launch: the same for these ranks.
     """
 
@@ -42,7 +42,7 @@ class Seen:
 
 @dataclass
 class Survey:
-    """The first look, at one rank or at several."""
+    """The first pass, over one rank or several."""
 
     envelope: Envelope = field(default_factory=Envelope)
     seen: dict[int, Seen] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Survey:
 
 @dataclass(frozen=True)
 class Spent:
-    """The second look.
+    """The second pass.
 
     Attributes:
         steps: how many count.
@@ -72,7 +72,7 @@ class Spent:
 
 
 def survey(chunk: Sequence[Source], load: Load) -> Survey:
-    """Look at ranks one after the other; one that cannot be read is named."""
+    """Read ranks one after the other; one that cannot be read is named."""
     return reduce(Survey.merge, (_survey(source, load) for source in chunk), Survey())
 
 
@@ -128,10 +128,10 @@ def foreign(seen: Mapping[int, Seen]) -> dict[int, str]:
 
 
 def spend(chunk: Sequence[Source], everybody: Survey, load: Load, bound: float) -> list[Spent]:
-    """Split the steps that the first look has seen, one rank after the other: a run that goes on has made more since.
+    """Split the steps that the first pass has seen, one rank after the other: a live run has made more since.
 
     Args:
-        bound: ns: waiting shorter than this is not claimed.
+        bound: ns: shorter waiting counts as transfer.
     """
     found = []
     for source in chunk:

@@ -42,7 +42,7 @@ class Between:
         last: int64 [m]: the rank that began last, by more than the bound after the median of the others, -1: none by so much; of the
             collectives that all ranks of their group left traces of, in order of start.
         waiting: rank -> a set (intervals.py), ns since RankTrace.origin_ns: a collective ran, and another rank had not begun it.
-        budgets: rank -> its budget with ``waiting_for_rank``; only for ranks of which that can be told.
+        budgets: rank -> its budget with ``waiting_for_rank``; only of ranks for which waiting is known.
         parts: by rank.
         phases: rank that was late -> phase -> seconds that it took longer than the median of the others, most first, over all steps.
         complete: every rank of every group left a trace: who was late can be said.

@@ -22,7 +22,7 @@ ELEMENT_BYTES = {
     **dict.fromkeys(("Byte", "Char", "Bool", "Float8_e4m3fn", "Float8_e5m2", "Float8_e4m3fnuz", "Float8_e5m2fnuz"), 1),
     "ComplexDouble": 16,
 }
-IN_A_STEP = 1 << 24  # more collectives than a step has: numbers are step x this + order
+IN_A_STEP = 1 << 24  # more collectives than a step has: numbers are step * this + order
 _SHARDED = ("all_gather", "reduce_scatter")
 _UNSAID = (None, "", "coalesced")
 
@@ -64,7 +64,7 @@ def numbered(ranks: Mapping[int, RankTrace]) -> Numbered:
     """Give every collective a group and a number that are the same on all ranks.
 
     The number is the trace's own; else its place among those of the same operation, group and stream in its step. Where ranks have
-    unequally many, which belong together cannot be told: they are left out and said.
+    unequally many, they cannot be matched: they are left out, with a note.
     """
     notes: list[str] = []
     world = max([*(trace.world_size or 0 for trace in ranks.values()), *(number + 1 for number in ranks)], default=0)
@@ -107,7 +107,7 @@ def _operation(args: CollectiveArgs, said: str | None, name: str) -> str:
 
 
 def _group(args: CollectiveArgs, trace: RankTrace, world: int, otherwise: str) -> tuple[str, tuple[int, ...]]:
-    """(name, ranks). Without ranks: whoever has a group of this name."""
+    """(name, ranks). Without ranks: all that have a group of this name."""
     if args.group is None:
         return otherwise, tuple(range(world))
     ranks = args.ranks or trace.groups.get(args.group) or (tuple(range(world)) if args.size in (None, world) else ())
@@ -115,7 +115,7 @@ def _group(args: CollectiveArgs, trace: RankTrace, world: int, otherwise: str) -
 
 
 def _send_recv(ones: Sequence[_One], notes: list[str]) -> None:
-    """NCCL's SendRecv kernels carry out all_to_all, too. Those that nobody named are it where every rank has as many of them."""
+    """NCCL's SendRecv kernels carry out all_to_all, too. Those without an annotation count as that where every rank has as many."""
     counts = [Counter(what for what in one.operations if what in BETWEEN_TWO) for one in ones]
     total = counts[0]["send_recv"] if counts else 0
     if not total or len(ones) < 2 or any(count != Counter(send_recv=total) for count in counts):
