@@ -24,6 +24,7 @@ from feedline.analysis.traces.summary import RankTrace
 
 GIGA = 1e9
 FEWEST_STEPS = 4  # as rules/late_rank.py
+NAMES = {"wait": "input", "other": "unexplained"}  # phases in the words of a trace's budget
 SHOWN_RANKS = 8
 #: ns: what an end is worth as a clock where too few are there to see how far they scatter: the most that alignment on ends was off with
 #: three ranks over gloo (8 to 144 us).
@@ -184,11 +185,11 @@ def _late(made: Numbered, together: CrossRank, traces: Mapping[int, RankTrace]) 
 
 
 def _says(one: LateRank, phases: Mapping[str, float], last: IntArray) -> str:
-    most = [f"{phase} {seconds(took / one.steps)}" for phase, took in list(phases.items())[:3] if took > 0]
-    doing = f", with more time than the median of the others in: {', '.join(most)}" if most else ""
+    most = [f"{NAMES.get(phase, phase)} {seconds(took / one.steps)}" for phase, took in list(phases.items())[:3] if took > 0]
+    doing = f" and took longer than the median of the others for: {', '.join(most)}" if most else ""
     again = "other ranks in other steps" if one.late_steps >= FEWEST_STEPS else "too few to tell whether it always is"
     often = "the same rank each time" if one.persistent else again
     return (
-        f"rank {one.rank} was waited for in {one.steps} of {one.all_steps} steps ({often}) and came last in "
+        f"the others waited for rank {one.rank} in {one.steps} of {one.all_steps} steps ({often}); it came last in "
         f"{int((last == one.rank).sum())} of {len(last)} collectives{doing}"
     )
