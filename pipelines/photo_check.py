@@ -79,13 +79,13 @@ def unreadable(image: "Image", kind: str) -> tuple[str, str] | None:
     """Why loaders would not all read this image alike, before it is decoded."""
     frames = getattr(image, "n_frames", 1)
     if frames > 1 and image.format != "MPO":
-        return "animated", f"{frames} frames or pages; loaders take one, and not all the same"
+        return "animated", f"{frames} frames or pages; loaders take one of them, and not all the same one"
     if kind not in ENDINGS:
         return "other_format", f"{kind} is not read by all loaders"
     if image.mode == "CMYK":
-        return "cmyk", "CMYK colors; loaders convert them in different ways"
+        return "cmyk", "CMYK colors; loaders convert them differently"
     if image.mode in SIXTEEN_BITS or deep(image):
-        return "16_bit", "more than 8 bits a channel; loaders cut them in different ways"
+        return "16_bit", "more than 8 bits per channel; loaders reduce them differently"
     if image.mode not in EIGHT_BITS:
         return "other_format", f"its colors are {image.mode}, which not all loaders read"
     return None

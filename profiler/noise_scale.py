@@ -86,7 +86,7 @@ def noise_scale(
         ValueError: arrays that differ in length, or decay outside 0 to 1.
     """
     if decay is not None and not 0 < decay < 1:
-        raise ValueError(f"decay is a number between 0 and 1, not {decay}")
+        raise ValueError(f"decay must be between 0 and 1, not {decay}")
     S, G2, dropped, why = _split(small_sq, big_sq, b, B)
     if not len(S):
         return NoiseScale(None, None, None, why, 0, math.nan, math.nan, dropped)
@@ -96,8 +96,8 @@ def noise_scale(
     mean_S, mean_G2 = float(np.average(S, weights=weights)), float(np.average(G2, weights=weights))
     counted = float(weights.sum() ** 2 / (weights**2).sum())
     if counted < FEWEST:
-        said = f"{len(S)} updates" if decay is None else f"{counted:.0f} updates that count"
-        return NoiseScale(None, None, None, f"too few: {said}, and {FEWEST} are needed", len(S), mean_S, mean_G2, dropped)
+        said = f"{len(S)} updates" if decay is None else f"an effective {counted:.0f} updates"
+        return NoiseScale(None, None, None, f"too few updates: {said}, but {FEWEST} are needed", len(S), mean_S, mean_G2, dropped)
     left_out = _left_out(S, G2, weights, min(BLOCKS, int(counted)))
     return _interval(NoiseScale(None, None, None, "", len(S), mean_S, mean_G2, dropped), left_out)
 
@@ -106,7 +106,7 @@ def _split(small_sq: npt.ArrayLike, big_sq: npt.ArrayLike, b: npt.ArrayLike, B: 
     """S and |G|^2 of each update that can be used, how many cannot, and why none can."""
     small, big = np.atleast_1d(np.asarray(small_sq, float)), np.atleast_1d(np.asarray(big_sq, float))
     if small.ndim != 1 or small.shape != big.shape:
-        raise ValueError(f"small_sq and big_sq are columns of one length, not of shapes {small.shape} and {big.shape}")
+        raise ValueError(f"small_sq and big_sq must be columns of the same length, not of shapes {small.shape} and {big.shape}")
     part, whole = np.broadcast_to(np.asarray(b, float), small.shape), np.broadcast_to(np.asarray(B, float), small.shape)
     sized = np.isfinite(part) & np.isfinite(whole) & (part > 0)
     finite = np.isfinite(small) & np.isfinite(big)
@@ -117,13 +117,13 @@ def _split(small_sq: npt.ArrayLike, big_sq: npt.ArrayLike, b: npt.ArrayLike, B: 
         S, G2 = (small - big) / (1 / part - 1 / whole), (whole * big - part * small) / (whole - part)
     fits = np.isfinite(S) & np.isfinite(G2)
     if not len(finite):
-        why = "no update was seen"
+        why = "no update was recorded"
     elif not finite.any():
-        why = "the gradient was finite in no update"
+        why = "no update had a finite gradient"
     elif not sized.any():
-        why = "nobody knows how many samples are behind the gradients"
+        why = "the number of samples behind the gradients is unknown"
     elif not smaller.any():
-        why = "the part is as large as the whole: it takes two ranks, or two micro-batches in an update"
+        why = "the part is as large as the whole: two ranks, or two micro-batches per update, are needed"
     else:
         why = "no update was finite and had a part smaller than the whole"
     return S[fits], G2[fits], int(len(finite) - fits.sum()), why
@@ -146,18 +146,18 @@ def _interval(found: NoiseScale, left_out: tuple[FloatArray, FloatArray]) -> Noi
     if S == 0 and not S_less.any():
         return _but(found, 0.0, 0.0, "the parts have the same gradient as the whole: they saw the same data")
     if noise[1] < 0:
-        return _but(found, None, None, "the whole's gradient is longer than its parts' on average, which a mean never is: it may be a sum")
+        return _but(found, None, None, "the gradient of the whole is longer than those of its parts on average, so it is not their mean: it may be a sum")
     if noise[0] <= 0:
         if _ends(G2, G2_less)[0] <= 0:
-            return _but(found, None, None, "neither the gradient nor its noise stands out of the other")
+            return _but(found, None, None, "the gradient and its noise cannot be separated")
         most = max(0.0, _ends(S / G2, S_less / G2_less)[1])
-        return _but(found, 0.0, most, "the noise is too small to be seen beside the gradient")
+        return _but(found, 0.0, most, "the noise is too small compared with the gradient")
     low, high = _ends(G2 / S, G2_less / S_less)
     reach = (high - low) / 2
     if high <= -reach:
-        return _but(found, None, None, "the gradient does not stand out of its noise, and is below what noise alone leaves")
+        return _but(found, None, None, "the gradient is too small compared with its noise: smaller than noise alone would leave it")
     if low <= 0:
-        return _but(found, 1 / max(high, reach), None, "the gradient does not stand out of its noise: its interval holds 0")
+        return _but(found, 1 / max(high, reach), None, "the gradient is too small compared with its noise: its interval includes 0")
     return NoiseScale(S / G2, 1 / high, 1 / low, "", found.updates, S, G2, found.dropped)
 
 

@@ -94,7 +94,7 @@ def _attach() -> Ranges | str:
             return f"NVTX could not load the tool at {INJECTION}={masks.path(os.environ[INJECTION])}"
         return Ranges(domain)
     except Exception as error:
-        return f"this nvtx does not offer what is needed ({masks.error(error)}): pip install -U nvtx"
+        return f"this version of nvtx lacks what is needed ({masks.error(error)}): pip install -U nvtx"
 
 
 class _Attributes(dict[str, Any]):

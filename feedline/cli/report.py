@@ -236,7 +236,7 @@ def finish(path: Path, wait_s: float) -> None:
                 compact(rank.folder)
             except (OSError, FeedlineError) as error:
                 why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
-                say(f"cannot compact {rank.folder} ({why}): nothing is lost, but reading it takes longer")
+                say(f"cannot compact {rank.folder} ({why}): no data is lost, but reading takes longer")
 
 
 def ended(run: "Run") -> bool:

@@ -81,7 +81,7 @@ def several_trainings(
     if unwritten is not None:
         say(unwritten)
     if len(trainings) > MOST:
-        notes.append(f"Only the first {MOST} trainings have a page. For the next: feedline report {folder} --training {MOST + 1}")
+        notes.append(f"Only the first {MOST} trainings have a page. To see the next: feedline report {folder} --training {MOST + 1}")
 
     def rows(base: Path) -> "list[Row]":
         places = [Path(os.path.relpath(training.path / FILES[0], base)) for training in trainings]

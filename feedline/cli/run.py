@@ -165,7 +165,7 @@ class Fixes:
 
     def lines(self) -> str:
         """What the user would write, were it for good."""
-        return "\n\n".join(f"{request.text}: {request.fix.says}. To have it for good:\n\n{request.lines}" for request in self._requests)
+        return "\n\n".join(f"{request.text}: {request.fix.says}. To keep it, add to the program:\n\n{request.lines}" for request in self._requests)
 
     def attach(self, hooks: "Hooks") -> None:
         """Change the training once torch is imported."""
@@ -181,7 +181,7 @@ class Fixes:
     @property
     def failed(self) -> dict[str, str]:
         """Fixes that did not act, with the reason."""
-        return {"any fix": "it never imported torch"} if self._outside is None else self._outside.failed
+        return {"--fix": "the program never imported torch"} if self._outside is None else self._outside.failed
 
 
 def window(text: str) -> "Window":

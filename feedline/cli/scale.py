@@ -121,7 +121,7 @@ def throughput(text: str) -> dict[int, float]:
         if not 1 <= number <= MOST_RANKS or not 0 < value <= MOST_RATE:
             raise argparse.ArgumentTypeError(f"invalid entry {part[:40]!r}: expected RANKS=SAMPLES_PER_S, for example 2=142704")
         if number in found:
-            raise argparse.ArgumentTypeError(f"the throughput of {number} ranks is given twice")
+            raise argparse.ArgumentTypeError(f"the throughput of {number} ranks is given twice: give each number of ranks once")
         found[number] = value
     return found
 

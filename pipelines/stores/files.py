@@ -24,7 +24,7 @@ class FileStore:
         self.classes = listing.classes
         self._sources = listing.sources if listing.checked else [one for one in listing.sources if is_image(self.path, one)]
         if not self._sources:
-            raise DataError(f"{self.path}: none of its {len(listing.sources):,} files is a readable image")
+            raise DataError(f"{self.path}: none of its {len(listing.sources):,} files is a readable image: give a folder with images")
 
     def __len__(self) -> int:
         return len(self._sources)
@@ -36,7 +36,7 @@ class FileStore:
             with open(self.path / source.path, "rb", buffering=0) as file:
                 return file.read(), source.label
         except OSError as error:
-            raise DataError(f"{self.path / source.path} cannot be read ({error.strerror})") from error
+            raise DataError(f"{self.path / source.path} cannot be read ({error.strerror}): restore it, or open the folder again") from error
 
     def name(self, number: int) -> str:
         """The file's path, relative to the folder."""

@@ -82,9 +82,9 @@ def list_folder(root: Path) -> Listing:
             if stat.S_ISREG(found.st_mode):
                 sources.append(Source(relative, label, found.st_size, found.st_mtime_ns))
             else:
-                left_out.append(LeftOut(relative, "no regular file"))
+                left_out.append(LeftOut(relative, "not a regular file"))
         if len(sources) == before:
-            left_out.append(LeftOut(name, "a class without a file"))
+            left_out.append(LeftOut(name, "a class without files"))
     if not sources:
         raise DataError(f"{root} has no class folder with a file in it: put the images into one subfolder per class")
     return Listing(Path(root), classes, sources, left_out)

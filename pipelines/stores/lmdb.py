@@ -117,8 +117,8 @@ class LMDBStore(IndexedStore):
         if file_crc32(self.path / DATA) == self.manifest.files[DATA].crc32:
             return None
         done = subprocess.run([sys.executable, "-c", LOOK, str(self.path)], capture_output=True, text=True)
-        lost = done.stdout.strip() if done.returncode == 0 else "so much that LMDB cannot walk through it any more"
-        return f"{DATA}: its checksum differs (damaged: {lost or 'nothing that a sample needs'})"
+        lost = done.stdout.strip() if done.returncode == 0 else "too much for LMDB to read it"
+        return f"{DATA}: its checksum differs (damaged: {lost or 'no sample'})"
 
     def _read(self, number: int) -> bytes:
         with self._transaction() as transaction:

@@ -106,7 +106,7 @@ class Manifest:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreDamaged(f"{folder / MANIFEST} cannot be read ({error}): {redo(folder)}") from error
         if schema > SCHEMA:
-            raise SchemaTooNew(f"{folder} was packed by a newer feedline (schema {schema}, this one reads up to {SCHEMA})")
+            raise SchemaTooNew(f"{folder} was packed by a newer feedline (schema {schema}, this one reads up to {SCHEMA}): pip install -U feedline")
         if checksum(body) != crc32:
             raise StoreDamaged(f"{folder / MANIFEST} does not match its checksum: {redo(folder)}")
         sums = {name: FileSum(**entry) for name, entry in body["files"].items()}
@@ -123,11 +123,11 @@ def not_whole(folder: Path) -> str:
     """What to say of a store without a manifest, and how to go on."""
     plan = Plan.read(folder)
     if plan is None:
-        return f"{folder} is no whole store (no {MANIFEST}): {redo(folder)}"
+        return f"{folder} is not a complete store (no {MANIFEST}): {redo(folder)}"
     done = (folder / INDEX).stat().st_size // RECORD.itemsize if (folder / INDEX).exists() else 0
     return (
-        f"{folder} is not whole: its packing stopped after {done:,} of {plan.files:,} files. "
-        f"Go on where it stopped with {plan.command(folder)}, or begin anew with -f"
+        f"{folder} is incomplete: packing stopped after {done:,} of {plan.files:,} files. "
+        f"Continue with {plan.command(folder)}, or start over with -f"
     )
 
 

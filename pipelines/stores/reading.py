@@ -49,7 +49,7 @@ def read(listing: Listing, source: Source, max_bytes: int) -> Image | LeftOut:
             if not head:
                 return LeftOut(source.path, "zero bytes")
             if kind is None and not listing.checked:
-                return LeftOut(source.path, "no image by its content")
+                return LeftOut(source.path, "not an image, by its content")
             if source.bytes > max_bytes:
                 return LeftOut(source.path, f"{source.bytes:,} bytes, and the format holds {max_bytes:,}")
             value = head + file.readall()
@@ -58,5 +58,5 @@ def read(listing: Listing, source: Source, max_bytes: int) -> Image | LeftOut:
     if len(value) != source.bytes:
         return LeftOut(source.path, f"changed while it was packed: {len(value):,} bytes, {source.bytes:,} when it was listed")
     if is_cut_off(value, kind):
-        return LeftOut(source.path, f"the file ends too early, after {len(value):,} bytes: copy it again from where it came")
+        return LeftOut(source.path, f"the file ends too early, after {len(value):,} bytes: copy it again from its source")
     return Image(value, kind or os.path.splitext(source.path)[1][1:].lower()[:8] or "bin")

@@ -94,7 +94,7 @@ def payload(frame: bytes) -> bytes:
         at += WORDS.size + length + -length % 4
         if word >> 29 in (WHOLE, LAST):
             return MAGIC.join(parts)
-    raise ValueError("no whole RecordIO record there")
+    raise ValueError("no complete RecordIO record at this place")
 
 
 def stored_bytes(size: int, path_bytes: int) -> int:

@@ -18,13 +18,13 @@ def refuses(operation: Operation) -> str | None:
     """Why DALI cannot do an operation, or None."""
     match operation:
         case of.RandAugment() | of.TrivialAugmentWide():
-            return "DALI has it ready-made, with other ranges and only under conditional execution"
+            return "DALI's own version has other ranges and needs conditional execution"
         case of.Tone() | of.Adjust(kind="sharpness"):
-            return "DALI does it in other ways than Pillow"
+            return "DALI's result differs from Pillow's"
         case of.Pad() | of.PadToSize() | of.RandomCrop() if operation.mode != "constant":
             return f"DALI pads with one color, not by {operation.mode}"
         case of.Rotate() | of.RandomRotation() if operation.expand:
-            return "expand=True makes every image another size"
+            return "expand=True gives every image a different size"
         case of.Affine() | of.Rotate() | of.RandomAffine() | of.RandomRotation() if len(set(operation.fill)) > 1:
             return "DALI fills with one grey level, not with a color"
         case of.RandomErasing() | of.Erase() if operation.value is None:
@@ -48,11 +48,11 @@ def differs(operation: Operation) -> str | None:
     """What DALI does with the same parameters and other pixels, or None."""
     match operation:
         case of.ColorJitter() if operation.hue is not None:
-            return "hue is turned in YIQ, not HSV; the four adjustments come in one order"
+            return "hue is rotated in YIQ, not HSV; the four adjustments are applied in a fixed order"
         case of.ColorJitter():
-            return "the adjustments come in one order"
+            return "the adjustments are applied in a fixed order"
         case of.Adjust(kind="hue"):
-            return "hue is turned in YIQ, not HSV"
+            return "hue is rotated in YIQ, not HSV"
         case of.Resize() | of.RandomResizedCrop() if operation.interpolation in ("box", "hamming"):
             return f"DALI has no {operation.interpolation} filter; bilinear is used"
         case of.Affine() | of.Rotate() | of.RandomAffine() | of.RandomRotation() if operation.interpolation == "bilinear":

@@ -57,7 +57,7 @@ def _resize(transform: Any, _: bool) -> Operation:
 
 def _grayscale(transform: Any, _: bool) -> Operation:
     if transform.num_output_channels != OUR_CHANNELS:
-        return Unknown("Grayscale(1)", f"it makes one channel, and every loader hands over {OUR_CHANNELS}")
+        return Unknown("Grayscale(1)", f"it outputs one channel, but every loader outputs {OUR_CHANNELS}")
     return of.Grayscale()
 
 

@@ -39,7 +39,7 @@ def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                 raise
     if not path.is_dir():
-        raise PlaceTaken(f"{path} is {'a link to nowhere' if path.is_symlink() else 'a file'}", ELSEWHERE)
+        raise PlaceTaken(f"{path} is {'a broken link' if path.is_symlink() else 'a file'}", ELSEWHERE)
     if not os.listdir(path):
         with suppress(FileExistsError):
             begin(path, kind, launch)

@@ -41,7 +41,7 @@ def pages(file: BinaryIO, begin: int, end: int) -> list[Page]:
         begin += page.header + page.packed
         found.append(page)
     if begin != end:
-        raise ValueError("a page reaches beyond its column")
+        raise ValueError("a page extends beyond its column")
     return found
 
 
@@ -56,7 +56,7 @@ def _page(data: bytes) -> Page:
     except (LookupError, TypeError) as error:
         raise ValueError("a page has no header") from error
     if values < 0 or encoding not in (PLAIN, DELTA_BINARY_PACKED):
-        raise ValueError("a page is encoded as feedline does not write it")
+        raise ValueError("a page has an encoding that feedline does not write")
     if not (0 <= packed and 0 <= unpacked <= MOST_PAGE):
         raise ValueError(f"a page unpacks to {unpacked:,} bytes")
     return Page(values, reader.at, packed, unpacked)
@@ -70,7 +70,7 @@ class _Reader:
 
     def struct(self, depth: int) -> dict[int, Any]:
         if not depth:
-            raise ValueError("a page's header nests too deeply")
+            raise ValueError("a page's header is nested too deeply")
         found: dict[int, Any] = {}
         number = 0
         while head := self._byte():
@@ -86,7 +86,7 @@ class _Reader:
         if kind == STRUCT:
             return self.struct(depth - 1)
         if kind not in (BYTE, DOUBLE, BINARY):
-            raise ValueError("a page's header holds what no page's does")
+            raise ValueError("a page's header has a field of an unexpected type")
         size = {BYTE: 1, DOUBLE: 8}.get(kind) or self._varint()
         self.at += size
         return None
@@ -101,7 +101,7 @@ class _Reader:
             value |= (byte & 0x7F) << shift
             shift += 7
             if shift > 63:
-                raise ValueError("a page's header holds a number without end")
+                raise ValueError("a page's header contains an endless number")
         return value | byte << shift
 
     def _zigzag(self) -> int:

@@ -79,7 +79,7 @@ def _refuse(path: Path, about: os.stat_result, most: int) -> None:
 
 
 def _says(path: Path, kind: str) -> str:
-    return f"{path} is {kind}: a run folder is read from regular files and folders only; put the file itself in its place"
+    return f"{path} is {kind}: run folders are read from regular files and folders only; replace it with the file itself"
 
 
 def json_of(data: bytes | str) -> Any:
@@ -91,7 +91,7 @@ def json_of(data: bytes | str) -> Any:
     try:
         return json.loads(data, parse_int=_integer, object_pairs_hook=_once)
     except RecursionError as error:
-        raise ValueError("it nests too deeply") from error
+        raise ValueError("it is nested too deeply") from error
 
 
 def _integer(text: str) -> int:

@@ -36,7 +36,7 @@ def reopen(path: Path) -> int:
     if stat.S_ISREG(about.st_mode) and about.st_nlink == 1:
         return fd
     os.close(fd)
-    raise OSError(errno.EINVAL, "not a file of its own", str(path))
+    raise OSError(errno.EINVAL, "not a regular file, or a hard link", str(path))
 
 
 @contextmanager

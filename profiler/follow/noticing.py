@@ -171,7 +171,7 @@ def follow(asked: Asked, session: "Session | None" = None) -> None:
     following = _following = Following(asked, session)
     outer = Asked.read()
     if outer is not None and outer.run != asked.run:
-        processes.note(outer, unseen=f"another feedline records it, into {masks.path(asked.run)}")
+        processes.note(outer, unseen=f"it is recorded by another feedline, into {masks.path(asked.run)}")
     asked.export()
     start.stop()
     if first:

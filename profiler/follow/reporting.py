@@ -38,7 +38,7 @@ def report(asked: Asked) -> None:
             check=False,
         )
     except (OSError, ValueError, KeyboardInterrupt) as error:
-        say(f"the report could not be built ({error or type(error).__name__}): feedline report {asked.run}")
+        say(f"the report could not be built ({error or type(error).__name__}); try again with: feedline report {asked.run}")
 
 
 def report_what_was_made(asked: Asked) -> None:

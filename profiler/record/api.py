@@ -77,13 +77,13 @@ class record(ContextDecorator):
 def show(run: Path) -> None:
     """Show a finished run in a notebook; a plain program gets the one line that it costs nothing to print."""
     if notebook.shell() is None:
-        say(f"recorded into {run}: feedline report {shlex.quote(str(run))}")
+        say(f"recorded into {run}; to see it: feedline report {shlex.quote(str(run))}")
         return
     try:
         notebook.show(run)
     except BaseException as error:
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
-        tell(f"recorded into {run}, but the report was not built ({why}): feedline report {shlex.quote(str(run))}")
+        tell(f"recorded into {run}, but the report was not built ({why}); try again with: feedline report {shlex.quote(str(run))}")
         if not isinstance(error, Exception):
             raise
 

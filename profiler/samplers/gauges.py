@@ -115,5 +115,5 @@ def read_gauges(path: Path) -> Gauges:
         not ((rows["time"] >= 0) & (rows["time"] < MOST_NS) & (np.abs(rows["value"]) < MOST_VALUE)).all()
         or (np.diff(rows["time"]) < 0).any()
     ):
-        raise RunDamaged(f"{path} holds times or values that no sampler writes: delete it to see the run without gauges")
+        raise RunDamaged(f"{path} contains times or values that no sampler writes: delete it to see the run without gauges")
     return Gauges(legend.gauges, rows["time"].astype(np.int64), rows["gauge"].astype(np.int64), rows["value"].astype(np.float64))

@@ -79,7 +79,7 @@ class Sampler(threading.Thread):
         allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         try:
             if 0 <= allowed < FEW_DESCRIPTORS:
-                raise RuntimeError(f"the process may have only {allowed} file descriptors (ulimit -n)")
+                raise RuntimeError(f"the process may open only {allowed} file descriptors (ulimit -n)")
             super().start()
         except RuntimeError as error:
             self._give_up(error)

@@ -27,7 +27,7 @@ class CgroupThrottling(Source):
     def prepare(self) -> str | None:
         found = levels(self._root)
         if not found:
-            return f"{self._root / 'proc/self/cgroup'}: no group with a CPU controller that can be seen from here"
+            return f"{self._root / 'proc/self/cgroup'}: no visible control group with a CPU controller"
         for level in found:
             try:
                 if level.quota_cpus() is not None:

@@ -58,7 +58,7 @@ class Unfollowed(Source):
         if not any(variable.startswith(VARIABLE) for variable in environ):
             why = "its environment was replaced"
         elif any(word.startswith("-") and not word.startswith("--") and "S" in word for word in command[1:3]):
-            why = "python -S reads no start-up hook"
+            why = "python -S runs no start-up hooks"
         elif not any(process.pid == pid for process in processes.read(self._run)):
             why = "its Python has no feedline, or it may not write to the run folder"
         else:

@@ -19,7 +19,7 @@ from feedline.profiler.store.layout import EVENTS, SEGMENTS, TOTALS
 from feedline.profiler.store.segment_reader import Process, read_segment
 from feedline.profiler.store.shapes import Processes
 
-AGAIN = "it was cut off or changed, and the run has to be recorded again"
+AGAIN = "it was truncated or changed; record the run again"
 Sums = npt.NDArray[np.int64]
 PROCESSES = b"feedline.processes"  # key in the Parquet file's metadata: header and names of each process
 

@@ -100,11 +100,11 @@ def notes(run: Path, trained: set[str], workers: set[int]) -> list[str]:
     still = [process for process in idle if process_started(process.pid) == process.started != 0]
     if still:
         said.append(
-            f"still running, {some(still)}: `feedline report` shows what {'they' if len(still) > 1 else 'it'} did once that has ended"
+            f"still running: {some(still)}; `feedline report` will show {'them' if len(still) > 1 else 'it'} after the end"
         )
     idle = [process for process in idle if process not in still]
     if idle:
-        said.append(f"{len(idle)} other process{'es' * (len(idle) > 1)} imported torch and made no training step: {some(idle)}")
+        said.append(f"{len(idle)} other process{'es' * (len(idle) > 1)} imported torch but made no training step: {some(idle)}")
     return said
 
 

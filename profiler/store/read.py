@@ -77,7 +77,7 @@ class Rank:
         for process in self.processes:
             if not process.is_worker:
                 return process
-        raise RunDamaged(f"{self.folder} holds no records of the training process: there is nothing to report")
+        raise RunDamaged(f"{self.folder} contains no records of the training process: record the run again")
 
 
 class Run:

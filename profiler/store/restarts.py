@@ -12,7 +12,7 @@ def said(places: Iterable[tuple[int, int]], last: int) -> list[str]:
     """
     if not last:
         return []
-    notes = [f"torchrun restarted the ranks {last} time{'s' * (last > 1)}: what follows is of the last start"]
+    notes = [f"torchrun restarted the ranks {last} time{'s' * (last > 1)}: only the last start is shown"]
     places = set(places)
     gone = sorted({rank for rank, _ in places} - {rank for rank, restart in places if restart == last})
     return [*notes, f"{named(gone)} did not come back after the last restart"] if gone else notes

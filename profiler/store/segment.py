@@ -346,7 +346,7 @@ class Segment:
             self._stride_mask = self._stride_mask * 2 + 1
             keep = (windows & self._stride_mask == 0) | forever
             if self._stride_mask > 65535:
-                raise OSError(errno.EFBIG, "records that may not be forgotten fill the segment", str(self.path))
+                raise OSError(errno.EFBIG, "the segment is full of records that must be kept", str(self.path))
         slices = [slice(begin, begin + SLICE) for begin in range(0, len(records), SLICE)]
         forgotten = np.asarray(self._totals).reshape(STAGES, FIELDS)
         for part in slices:

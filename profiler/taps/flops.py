@@ -224,7 +224,7 @@ def shape(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         sizes = value.shape
         if not all(type(size) is int for size in sizes):
-            raise TypeError("its shapes are symbols, not numbers")
+            raise TypeError("its shapes are symbolic")
         return sizes
     return shapes(value) if type(value) is tuple else value
 

@@ -77,7 +77,7 @@ class KinetoWindow:
         if self._done or not self._attached:
             return
         if self._profiler is None:
-            self._end(self._why_not() or f"the training ended after {self._steps} steps, before the window after {self._plan.skip}")
+            self._end(self._why_not() or f"the training ended after {self._steps} steps, before its window, which begins after {self._plan.skip}")
         else:
             steps = max(self._steps - self._plan.skip - 1, 0)
             self._close(f"the training ended in its window, after {steps} of {self._plan.active} steps")
@@ -135,9 +135,9 @@ class KinetoWindow:
         if self._asked is None and not on_gpu:
             return Message("no GPU was used: `feedline run --torch-profiler SKIP:ACTIVE` records the CPU's operators", reasons.NO_GPU)
         if self._others or is_profiled():
-            return "the program runs torch.profiler itself, and there can be only one"
+            return "the program runs torch.profiler itself, and only one can run at a time"
         if on_gpu and nvtx_ranges.listening():
-            return "a tool that listens to NVTX may hold CUPTI, and there can be only one"
+            return "a tool that listens to NVTX may use CUPTI, and only one tool can"
         return None
 
     def _export(self, profiler: torch.profiler.profile) -> None:
@@ -181,7 +181,7 @@ class KinetoWindow:
                 self._others = True
                 if self._profiler is not None:
                     self._profiler.on_trace_ready = None
-                    self._close("the program began torch.profiler in the window, and there can be only one")
+                    self._close("the program started torch.profiler in the window, and only one can run at a time")
             return original(*args, **kwargs)
 
         return begin

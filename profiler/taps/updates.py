@@ -56,7 +56,7 @@ class Updates:
         """
         if not self._hooked:
             if steps_now():
-                raise RuntimeError("the recording began inside an optimizer's step, when torch takes no new hooks")
+                raise RuntimeError("the recording began inside an optimizer's step, where torch accepts no new hooks")
             self._places = (
                 torch_optimizer.register_optimizer_step_pre_hook(self.tell_before).id,
                 torch_optimizer.register_optimizer_step_post_hook(self._tell_after).id,

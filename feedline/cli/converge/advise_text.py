@@ -43,17 +43,17 @@ def _parts(runs: Sequence[Recorded], found: Advised, to: ToTarget | None) -> Ite
     wrong = [part for name, one in found.findings for part in _finding(len(runs) > 1, name, one)]
     yield from _section("Correctness", wrong or [plain("no mistake found")])
     if found.stopped:
-        yield plain("Mend this first: until then every other figure is about the mistake, and nothing else is advised.", "bold")
+        yield plain("Fix this first; until then all other numbers reflect the misconfiguration, and nothing else is advised.", "bold")
         return
     yield from _section("Kind of loss", [_verdict(one) for one in found.verdicts])
     yield from _section("The batch", list(_price(found)))
-    yield from _section("To try, the cheapest first", [part for n, one in enumerate(found.advice, 1) for part in _advice(n, one)])
+    yield from _section("To try, cheapest first", [part for n, one in enumerate(found.advice, 1) for part in _advice(n, one)])
     if not found.advice:
         yield plain("nothing: the batch costs no more than it should" if _all_well(found) else "nothing, from what was recorded")
     if to is not None:
         yield from _section(f"Time to {to.name} = {number(to.value)}, from {to.run}", list(_target(to)))
     if found.needs:
-        yield from _section("To tell more", [_item(need) for need in found.needs])
+        yield from _section("To find out more", [_item(need) for need in found.needs])
 
 
 def _all_well(found: Advised) -> bool:
@@ -84,7 +84,7 @@ def _finding(several: bool, name: str, finding: Finding) -> Iterator[RenderableT
     head = Text.assemble((f"{finding.severity.value} ", SEVERITY_COLORS[finding.severity.value]), (f"{finding.cause} ", "bold"))
     yield Text.assemble(head, plain(f"{name}: " if several else ""), plain(finding.says))
     yield _under("fix", finding.fix)
-    yield _under("would disprove it", finding.disproof)
+    yield _under("how to check", finding.disproof)
 
 
 def _under(label: str, text: str) -> Padding:

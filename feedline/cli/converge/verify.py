@@ -115,7 +115,7 @@ def check(program: list[str], checkpoint: Path | None) -> None:
     if not program:
         raise FixError("no training given: add it after `--`, as in feedline converge verify --fix ... -- train.py ARGS")
     if checkpoint is not None and not checkpoint.is_file():
-        raise FixError(f"checkpoint {checkpoint} does not exist")
+        raise FixError(f"checkpoint {checkpoint} does not exist: give the path of the file that the training loads")
     if checkpoint is not None and not any("{checkpoint}" in word for word in program):
         raise FixError("the training is not told which checkpoint to load: add {checkpoint} to its arguments, as in --resume {checkpoint}")
 

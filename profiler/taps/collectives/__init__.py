@@ -59,7 +59,7 @@ class Collectives:
         self._clock, self._left = None, []
         tap, self._tap = self._tap, None
         if tap is not None and (unknown := tap.stop()):
-            self._tell(NAME, True, f"{self._gives}; {unknown:,} ends on a GPU are not known")
+            self._tell(NAME, True, f"{self._gives}; {unknown:,} ends on a GPU are unknown")
 
     def _initialised(self) -> None:
         if recorder.awake() is None:

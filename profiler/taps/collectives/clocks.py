@@ -180,7 +180,7 @@ def start_clock(tell: Callable[[str, bool, str], None], before: bool = False) ->
         store = dist.PrefixStore(f"{PREFIX}/{next(_lives)}", dist.distributed_c10d._get_default_store().clone())  # type: ignore[attr-defined]
         store.set_timeout(datetime.timedelta(seconds=BLOCKED_S))
     except Exception as error:
-        tell(NAME, False, f"the process group's store gives no connection of our own, {masks.error(error)}")
+        tell(NAME, False, f"cannot open a separate connection to the process group's store, {masks.error(error)}")
         return None
     thread = Clock(store, rank, size, tell, before)
     thread.start()

@@ -19,7 +19,7 @@ def attach(when_imported: Callable[[str, Callable[[], None]], None], tell: Calla
     """Have each of them told once it is imported."""
 
     def told(name: str, why: str) -> Callable[[], None]:
-        said = f"not seen, {why}: its time counts as the stage that it happens in, or as none"
+        said = f"not recorded, {why}: its time is part of the stage in which it occurs, or of none"
         return lambda: tell(f"communication by {name}", False, Message(said, reasons.OTHER_LIBRARY))
 
     for module, (name, why) in UNSEEN.items():

@@ -188,7 +188,7 @@ class Norms:
             return
         if self._small:
             if self._how == "fsdp2" and not all(is_one_shard(parameter) for parameter in self._parameters()):
-                raise RuntimeError("parameters that are replicated as well as sharded, or outside fully_shard: shards do not add up")
+                raise RuntimeError("some parameters are replicated as well as sharded, or outside fully_shard: the shards do not add up to the gradient")
             whole, small = self._gradient(), torch.stack(self._small).sum()
             self._small = []
             self._write(small, whole, self._counts.fresh, self._parts, Flag.SHARD if self._how == "fsdp2" else 0)
@@ -213,7 +213,7 @@ class Norms:
     def _manual(self) -> None:
         assert self._local is not None
         if self.scaled:
-            raise RuntimeError("the program sums gradients itself and a GradScaler scales them: before and after are of different scales")
+            raise RuntimeError("the program sums gradients itself and a GradScaler scales them: they have different scales before and after")
         self._how = "manual"
         self._write(self._local, self._gradient(), self._samples, self._ranks, 0)
 
@@ -228,7 +228,7 @@ class Norms:
         if known is None:
             self._optimizer = weakref.ref(optimizer)
         elif known is not optimizer:
-            self.wanted, self._lost, self.why = False, True, "several optimizers take turns: whose gradient it is cannot be told"
+            self.wanted, self._lost, self.why = False, True, "several optimizers alternate: a gradient cannot be assigned to one of them"
         same = self.backwards == self._before
         if self.wanted and not self._done and not self._stale and self._local is not None and same:
             if self._ranks == 1 and self._last_samples > self._samples:  # else two losses of one batch

@@ -96,7 +96,7 @@ class Tap:
             return names
         held = taken(module, names, [_given[place] for name in names if (place := f"{module.__name__}:{name}") in _given])
         for name, holder in held.items():
-            self.left.append(f"{module.__name__}.{name} was taken by {holder} before feedline could see it: not told apart")
+            self.left.append(f"{module.__name__}.{name} was taken by {holder} before feedline could replace it: not timed separately")
         return [name for name in names if name not in held]
 
     def undo(self) -> None:

@@ -153,7 +153,7 @@ def selftest() -> str | None:
 LIBRARY = Library(
     "PIL.ImageFile",
     "PIL.ImageFile",
-    "decoding, with the file reads in it told apart (compressed TIFF files are read by libtiff: one span)",
+    "decoding, with its file reads timed separately (compressed TIFF files are read by libtiff: one span)",
     install,
     selftest,
 )
