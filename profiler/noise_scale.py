@@ -146,7 +146,7 @@ def _interval(found: NoiseScale, left_out: tuple[FloatArray, FloatArray]) -> Noi
     if S == 0 and not S_less.any():
         return _but(found, 0.0, 0.0, "the parts have the same gradient as the whole: they saw the same data")
     if noise[1] < 0:
-        return _but(found, None, None, "the gradient of the whole is longer than those of its parts on average, so it is not their mean: it may be a sum")
+        return _but(found, None, None, "the gradient is longer than those of its parts, so it is not their mean: it may be a sum")
     if noise[0] <= 0:
         if _ends(G2, G2_less)[0] <= 0:
             return _but(found, None, None, "the gradient and its noise cannot be separated")

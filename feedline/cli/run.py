@@ -165,7 +165,7 @@ class Fixes:
 
     def lines(self) -> str:
         """What the user would write, were it for good."""
-        return "\n\n".join(f"{request.text}: {request.fix.says}. To keep it, add to the program:\n\n{request.lines}" for request in self._requests)
+        return "\n\n".join(f"{request.text}: {request.fix.says}. To keep it, write:\n\n{request.lines}" for request in self._requests)
 
     def attach(self, hooks: "Hooks") -> None:
         """Change the training once torch is imported."""

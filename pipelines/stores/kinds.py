@@ -51,7 +51,9 @@ def open_store(path: Path | str) -> Store:
     folder = Path(path)
     if not (folder / MANIFEST).exists() and not (folder / PLAN).exists():
         if not folder.is_dir():
-            raise DataError(f"{folder} is neither a store nor an image folder: give one that `feedline pack` made, or a folder with one subfolder per class")
+            raise DataError(
+                f"{folder} is neither a store nor an image folder: give a packed store, or a folder with one subfolder per class"
+            )
         return FileStore(folder)
     return open_packed(folder)
 

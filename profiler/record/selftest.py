@@ -118,7 +118,7 @@ def _training() -> list[Result]:
     for hook in hooks:
         lost = missing(processes, TRAINING_STAGES.get(str(hook["name"]), ()))
         if hook["name"] in (*TRAINING_STAGES, "DataLoader", "fetcher", "pin_memory"):
-            results.append(Result(str(hook["name"]), bool(hook["attached"]) and not lost, f"recorded no {lost}" if lost else str(hook["why"])))
+            results.append(Result(str(hook["name"]), bool(hook["attached"]) and not lost, f"lacks {lost}" if lost else str(hook["why"])))
     return results
 
 

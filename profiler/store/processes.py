@@ -99,9 +99,7 @@ def notes(run: Path, trained: set[str], workers: set[int]) -> list[str]:
         said.append(f"not recorded: {len(unseen) - NAMED} more processes that use torch")
     still = [process for process in idle if process_started(process.pid) == process.started != 0]
     if still:
-        said.append(
-            f"still running: {some(still)}; `feedline report` will show {'them' if len(still) > 1 else 'it'} after the end"
-        )
+        said.append(f"still running: {some(still)}; `feedline report` will show {'them' if len(still) > 1 else 'it'} after the end")
     idle = [process for process in idle if process not in still]
     if idle:
         said.append(f"{len(idle)} other process{'es' * (len(idle) > 1)} imported torch but made no training step: {some(idle)}")

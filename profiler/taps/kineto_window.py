@@ -77,7 +77,7 @@ class KinetoWindow:
         if self._done or not self._attached:
             return
         if self._profiler is None:
-            self._end(self._why_not() or f"the training ended after {self._steps} steps, before its window, which begins after {self._plan.skip}")
+            self._end(self._why_not() or f"the training ended after {self._steps} steps, before its window (after {self._plan.skip})")
         else:
             steps = max(self._steps - self._plan.skip - 1, 0)
             self._close(f"the training ended in its window, after {steps} of {self._plan.active} steps")

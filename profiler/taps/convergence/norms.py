@@ -188,7 +188,7 @@ class Norms:
             return
         if self._small:
             if self._how == "fsdp2" and not all(is_one_shard(parameter) for parameter in self._parameters()):
-                raise RuntimeError("some parameters are replicated as well as sharded, or outside fully_shard: the shards do not add up to the gradient")
+                raise RuntimeError("some parameters are also replicated, or outside fully_shard: shards do not add up to the gradient")
             whole, small = self._gradient(), torch.stack(self._small).sum()
             self._small = []
             self._write(small, whole, self._counts.fresh, self._parts, Flag.SHARD if self._how == "fsdp2" else 0)
@@ -213,7 +213,7 @@ class Norms:
     def _manual(self) -> None:
         assert self._local is not None
         if self.scaled:
-            raise RuntimeError("the program sums gradients itself and a GradScaler scales them: they have different scales before and after")
+            raise RuntimeError("the program sums gradients itself and a GradScaler scales them: the scale changes in between")
         self._how = "manual"
         self._write(self._local, self._gradient(), self._samples, self._ranks, 0)
 
