@@ -1,4 +1,4 @@
-"""Let Ctrl-C wait."""
+"""Delays Ctrl-C."""
 
 import signal
 import threading

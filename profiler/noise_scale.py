@@ -1,4 +1,4 @@
-"""Gradient noise scale: how many samples a batch may have before its gradient is mostly signal. numpy only.
+"""Gradient noise scale: how large a batch can be before its gradient is mostly signal. numpy only.
 
 B_simple = tr(Sigma) / |G|^2 of McCandlish, Kaplan, Amodei and others, An Empirical Model of Large-Batch Training, 2018 (arXiv:1812.06162),
 appendix A.1: the squared norm of the mean gradient of b samples is |G|^2 + tr(Sigma) / b on average, so two sizes of batch give both.
@@ -67,7 +67,7 @@ def noise_scale(
     decay: float | None = None,
     data_set: float | None = None,
 ) -> NoiseScale:
-    """Ratio of the means of S and of |G|^2, never the mean of ratios: the ratio of one update is mostly noise, and skewed.
+    """Ratio of the means of S and |G|^2, not the mean of ratios: the ratio of a single update is mostly noise, and skewed.
 
     The interval is a jackknife that leaves out one block of updates at a time (Efron and Tibshirani, An Introduction to the Bootstrap,
     chapter 11) on |G|^2 / S, because S is known far better than |G|^2: its ends, turned over, are those of the noise scale, and where the
@@ -185,7 +185,7 @@ def student(freedom: int) -> float:
 def windows(
     small_sq: FloatArray, big_sq: FloatArray, b: FloatArray, B: FloatArray, *, pieces: int = WINDOWS, data_set: float | None = None
 ) -> list[Window]:
-    """The noise scale as it goes over a training: about ``pieces`` windows of as many updates, fewer where they would be too short.
+    """The noise scale over a training: about ``pieces`` windows of equally many updates, fewer if they would be too short.
 
     Args:
         small_sq, big_sq, b, B, data_set: as for ``noise_scale``; float64 [n].
@@ -199,7 +199,7 @@ def windows(
 
 
 class Live:
-    """The noise scale of the last updates, for a loop of one's own::
+    """The noise scale of the most recent updates, for your own loop::
 
         scale = Live()
         for ...:
@@ -217,10 +217,10 @@ class Live:
         self._rows: deque[tuple[float, float, float, float]] = deque(maxlen=window)
 
     def update(self, small_sq: float, big_sq: float, b: float, B: float) -> None:
-        """One optimizer update: squared norms of a part's mean gradient and of the whole's, and the samples behind them."""
+        """Add one update: squared norms of the mean gradient of a part and of the whole, and the number of samples of each."""
         self._rows.append((float(small_sq), float(big_sq), float(b), float(B)))
 
     def value(self) -> NoiseScale:
-        """Of the updates remembered."""
+        """The noise scale of the remembered updates."""
         columns = np.array(self._rows, float).reshape(-1, 4).T
         return noise_scale(*columns, decay=self.decay, data_set=self.data_set)

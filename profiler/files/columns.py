@@ -1,4 +1,4 @@
-"""Parquet files of a run folder: opening one checks its schema and its pages before any value is unpacked.
+"""Parquet files of a run folder. Schema and pages are checked before any value is unpacked.
 
 pyarrow's own ways from and to numpy import pandas, which takes a second of CPU: more than most reports.
 """
@@ -40,7 +40,7 @@ class Columns:
         _check(self._about, file)
 
     def metadata(self, key: bytes, most: int = MOST_TEXT) -> bytes:
-        """What the writer put beside the columns.
+        """Metadata that the writer stored with the columns.
 
         Args:
             most: bytes of it.
@@ -100,7 +100,7 @@ def _values(column: pa.ChunkedArray, kind: np.dtype[Any]) -> Iterator[npt.NDArra
 
 
 def table_of(columns: Mapping[str, npt.NDArray[Any]]) -> pa.Table:
-    """A table of contiguous arrays of one length, which it shares."""
+    """A table of contiguous arrays of equal length; it shares their memory."""
     arrays = [
         pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)]) for values in columns.values()
     ]
@@ -109,7 +109,7 @@ def table_of(columns: Mapping[str, npt.NDArray[Any]]) -> pa.Table:
 
 @contextmanager
 def columns(path: Path, way_out: str) -> Iterator[Columns]:
-    """Open a file. Whatever is wrong with it, also what the block finds, becomes one sentence.
+    """Open a file. Any error in it, including those found inside the block, becomes a one-line error.
 
     Args:
         way_out: how that sentence ends.

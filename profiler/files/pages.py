@@ -1,4 +1,4 @@
-"""What a Parquet file's pages say of themselves: a footer may say anything, and a page unpacks into as much memory as its header asks.
+"""Reads the page headers of a Parquet file. A footer can claim anything, and a page unpacks into as much memory as its header says.
 
 Only what feedline writes is let through: data pages of plain or delta-packed numbers. The bytes are Thrift's compact protocol
 (https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift, PageHeader).
@@ -17,7 +17,7 @@ TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, STRUCT = 1, 2, 3, 4, 5, 6, 7, 
 
 @dataclass(frozen=True)
 class Page:
-    """Attributes: values, and bytes of its header, packed, and unpacked."""
+    """Attributes: values, and bytes of its header, compressed and uncompressed."""
 
     values: int
     header: int

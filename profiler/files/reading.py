@@ -1,4 +1,4 @@
-"""Open the files of a run folder, which another may have made or changed: regular files of a bounded size, never through a link."""
+"""Opens files of a run folder that others may have made or changed: only regular files of bounded size, never through a link."""
 
 import json
 import math
@@ -55,13 +55,13 @@ def opened(path: Path, most: int, below: int = OF_RANK) -> BinaryIO:
 
 
 def whole(path: Path, most: int, below: int = OF_RANK) -> bytes:
-    """All of a file. Raises as ``opened``."""
+    """The whole content of a file. Raises as ``opened``."""
     with opened(path, most, below) as file:
         return file.read(most)
 
 
 def refuse_link(path: Path, below: int = 1) -> None:
-    """See that none of the last ``below`` names of a path is a symbolic link.
+    """Check that none of the last ``below`` names of a path is a symbolic link.
 
     Raises:
         RunDamaged: one is.
@@ -83,7 +83,7 @@ def _says(path: Path, kind: str) -> str:
 
 
 def json_of(data: bytes | str) -> Any:
-    """Decode JSON that may be hostile: numbers fit into 64 bits, each name is there once, and it does not nest without end.
+    """Decode JSON from an untrusted source: numbers fit into 64 bits, keys are unique, nesting is bounded.
 
     Raises:
         ValueError: it is not such JSON.
@@ -108,11 +108,11 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def one_line(error: object) -> str:
-    """What an error says, for a sentence of ours: without line breaks, and not longer than a few lines."""
+    """The message of an error for use in a sentence: without line breaks, and of limited length."""
     text = " ".join(str(error).split())
     return text if len(text) <= 300 else text[:300] + "..."
 
 
 def is_finite(value: float) -> bool:
-    """Whether a number can be calculated with: neither NaN nor infinite."""
+    """Whether a number is neither NaN nor infinite."""
     return math.isfinite(value)

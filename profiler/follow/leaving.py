@@ -21,7 +21,7 @@ _patches: Patches | None = None
 
 
 def attach(leaves: Leave, ends: End) -> None:
-    """Be told before such an end, in this process or a fork of it.
+    """Call back before the end of this process or of a fork of it.
 
     Args:
         leaves: called with the exit code; None: this process becomes another program.

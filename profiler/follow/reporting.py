@@ -42,7 +42,7 @@ def report(asked: Asked) -> None:
 
 
 def report_what_was_made(asked: Asked) -> None:
-    """Report, in the process that is to do so, if a training began anywhere below it."""
+    """Build the report, in the process responsible for it, if a training began in it or below it."""
     if os.getpid() != asked.top:
         return
     if os.path.isdir(asked.run):
@@ -52,14 +52,14 @@ def report_what_was_made(asked: Asked) -> None:
 
 
 def at_the_end() -> None:
-    """Report when this process ends, which took the place of the one that was to do so."""
+    """Build the report when this process ends: it replaced the process responsible for it."""
     asked = Asked.read()
     if asked is not None:
         atexit.register(report_what_was_made, asked)
 
 
 def not_followed() -> dict[str, str]:
-    """The environment without what ``Asked.variables`` added to it."""
+    """The environment without the variables that ``Asked.variables`` added."""
     environ = {name: value for name, value in os.environ.items() if name not in (RUN, ASKED)}
     path = [part for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part != ON_PATH]
     if "PYTHONPATH" in environ:

@@ -1,1 +1,1 @@
-"""The recorder of one process, and the session that starts and ends it."""
+"""The recorder of a process, and the session that starts and ends it."""

@@ -75,7 +75,7 @@ class record(ContextDecorator):
 
 
 def show(run: Path) -> None:
-    """Show a finished run in a notebook; a plain program gets the one line that it costs nothing to print."""
+    """Show a finished run: in a notebook as a report, in a plain program as a single line."""
     if notebook.shell() is None:
         say(f"recorded into {run}; to see it: feedline report {shlex.quote(str(run))}")
         return
@@ -89,7 +89,7 @@ def show(run: Path) -> None:
 
 
 def tell(text: str) -> None:
-    """One line to the user: in a notebook below the cell, else on the standard error that the process began with."""
+    """Print one line: below the cell in a notebook, else on the standard error that the process started with."""
     (say if notebook.shell() is None else printable.say)(text)
 
 
@@ -132,7 +132,7 @@ class stage:
 
 
 def metric(name: str, value: float) -> None:
-    """Write a number of the training down, such as an accuracy after an evaluation, as of the updates made so far::
+    """Record a number of the training, such as an accuracy after an evaluation, at the current update::
 
         feedline.metric("val accuracy", correct / total)
 

@@ -1,4 +1,4 @@
-"""Where one training of this process may end and the next begin.
+"""Records what is needed to split one process into several trainings.
 
 A program that trains model after model (a sweep, the folds of a cross-validation) makes an optimizer for each of them. Which optimizers
 belong to one training is decided when the run is read (store/parts.py), for only then is it known which of them go on to take turns.
@@ -26,7 +26,7 @@ OF_CPU = 256  # more than stages there are: ``source`` of the second record of a
 
 
 class Numbers:
-    """Numbers living objects, from 0, in the order in which they are met. One that was freed never has its number given to another."""
+    """Numbers living objects from 0 in order of appearance. The number of a freed object is not reused."""
 
     def __init__(self) -> None:
         self.known: dict[int, int] = {}  # id -> number
@@ -34,7 +34,7 @@ class Numbers:
         self.count = 0
 
     def meet(self, thing: Any, number: int | None = None) -> int:
-        """Give an object that is not known yet its number."""
+        """Number an object, unless it is known."""
         key = id(thing)
         given = self.known[key] = self.count if number is None else number
         self._references[key] = weakref.ref(thing, functools.partial(self._forget, key))
@@ -71,11 +71,11 @@ class Beginnings:
         self._made = False  # an optimizer was made since the last update: the first pass after that is the next training's
 
     def made(self) -> None:
-        """An optimizer is being made."""
+        """An optimizer is being created."""
         self._made, self._mark = True, None
 
     def pass_begins(self, segment: Segment) -> None:
-        """A loader is about to be gone through. Never raises."""
+        """A pass over a loader is about to begin. Never raises."""
         batch = recorder.batch
         if self._mark is None or not (self._made or batch == self._batch):  # loaders that are gone through together begin one by one
             try:
@@ -175,7 +175,7 @@ class Beginnings:
 
 
 def write_sums(segment: Segment, mark: Mark) -> None:
-    """Write down what came before a mark. Raises as ``Segment.sums_before``."""
+    """Write the sums of all records before a mark. Raises as ``Segment.sums_before``."""
     sums = segment.sums_before(mark)
     for stage in Stage:
         number, wall, cpu, runqueue, nbytes, extra = sums[stage, : FIELDS - 2].tolist()

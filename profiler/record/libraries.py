@@ -1,4 +1,4 @@
-"""Which tap goes with which library. Those of a loader's workers are in taps/worker.py."""
+"""The tap of each library. Those of a loader's workers are in taps/worker.py."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ NewSetup = Callable[[dict[str, object]], None]  # Manifest.training
 
 
 def attach_in_main(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setup: NewSetup, window: Window | None = None) -> None:
-    """Register all taps of the training process. Imports none of the libraries: a training that never imports torch pays nothing."""
+    """Register all taps of the training process. Imports no library: a training that never imports torch pays nothing."""
     hooks.when_imported("torch", lambda: _torch(hooks, folder, tell_loader, tell_setup))
     hooks.when_imported("torch", lambda: _gpu(hooks, folder, window))
     hooks.when_imported("torch._dynamo", lambda: _dynamo(hooks))

@@ -1,4 +1,4 @@
-"""Does every hook see what it should, on this machine and with these versions? A tiny training is recorded and its records are looked at.
+"""Self-test of all hooks on this machine: records a tiny training and checks the records.
 
 For a process of its own: it imports what is installed, and starts worker processes.
 """
@@ -28,7 +28,7 @@ TRAINING_STAGES = {
 
 
 class Result(NamedTuple):
-    """One hook or counter: what it gives if it works, else what is wrong."""
+    """Result for one hook or counter: what it records if it works, else what is wrong."""
 
     name: str
     works: bool
@@ -46,7 +46,7 @@ class Numbers:
 
 
 def run() -> list[Result]:
-    """Try everything once; a part that cannot be tried says why."""
+    """Try everything once; a part that cannot be tried gives the reason."""
     results = [*_counters()]
     try:
         import torch
@@ -72,7 +72,7 @@ def _counters() -> list[Result]:
 
 
 def record(program: Callable[[], None]) -> tuple[list[Process], list[dict[str, object]]]:
-    """Record a function; returns its processes and what the hooks said."""
+    """Record a function; returns its processes and the status of the hooks."""
     from feedline.profiler.record.session import Session
 
     with tempfile.TemporaryDirectory() as folder:
@@ -103,7 +103,7 @@ def train(loader: Any) -> None:
 
 
 def missing(processes: list[Process], stages: tuple[Stage, ...]) -> list[str]:
-    """Names of the stages that none of these processes has a record of."""
+    """Names of the stages without a record in any of these processes."""
     return [stage.name for stage in stages if not any(len(process.of(stage)) for process in processes)]
 
 

@@ -38,7 +38,7 @@ Room = tuple[Path, Callable[[], None]]  # a run folder, and how to claim it; rai
 
 
 class Changes(Protocol):
-    """Fixes that change the training itself (``feedline run --fix``).
+    """Changes to the training itself (``feedline run --fix``).
 
     Attributes:
         text: as they were asked for.
@@ -140,7 +140,7 @@ class Session:
             self._sampler.start()
 
     def stop(self, exit_code: int | None = 0, ended_by: str = "") -> None:
-        """Detach, and complete the manifest. Never raises: the training's own end is more important.
+        """Detach, and complete the manifest. Never raises: the training's own end has priority.
 
         Args:
             ended_by: what ended the program, where that was an exception: its type.
@@ -166,18 +166,18 @@ class Session:
             hold.release()
 
     def join(self, place: ranks.Place, group: str) -> None:
-        """The process becomes a rank of a group. Its folder keeps its name, which must be that rank's."""
+        """Called when the process becomes a rank of a group. Its folder keeps its name, which must match the rank."""
         if place.rank == self.place.rank:
             self.place, self.manifest.place, self.manifest.group = place, asdict(place), group
             self._write_manifest()
 
     def leave(self) -> None:
-        """In a fork of the process: take the taps away, which write for the parent. Changes to the training stay."""
+        """Remove the taps in a fork of the process, because they write for the parent. Changes to the training stay."""
         self._hooks.detach()
 
     @property
     def is_mine(self) -> bool:
-        """Whether this is the process that is recorded, and no fork of it."""
+        """Whether this is the recorded process, not a fork of it."""
         return self.manifest.pid == os.getpid()
 
     def _tell_hook(self, name: str, attached: bool, why: str) -> None:
@@ -207,7 +207,7 @@ class Session:
 
 
 def beside(path: Path, place: ranks.Place, launch: str, overwrite: bool) -> Iterator[Room]:
-    """A run folder of that name, or of the next one that is free. All ranks of a launch come to the same."""
+    """A run folder of that name, or of the next free one. All ranks of a launch get the same."""
 
     def claim(run: Path, replaces: bool) -> None:
         (owned.replace if replaces else owned.claim)(run, "run", launch)
@@ -221,7 +221,7 @@ def beside(path: Path, place: ranks.Place, launch: str, overwrite: bool) -> Iter
 
 
 def run_folder(path: Path, launch: str, overwrite: bool, strict: bool) -> tuple[tuple[Path, removal.Hold], PlaceTaken | None]:
-    """Make a run folder for processes below this one, and what keeps it from being removed. Returns as ``first_with_room``.
+    """Create a run folder for the processes below this one, and a hold on it. Returns as ``first_with_room``.
 
     Raises:
         OutputError: it is taken, or cannot be made.
@@ -233,13 +233,13 @@ def run_folder(path: Path, launch: str, overwrite: bool, strict: bool) -> tuple[
 
 
 def unwritable(path: Path, error: OSError) -> OutputError:
-    """What to raise where a run folder cannot be made."""
+    """The error for a run folder that cannot be created."""
     ways = [ELSEWHERE, "make room"] if error.errno in (errno.ENOSPC, errno.EDQUOT) else [ELSEWHERE]
     return OutputError.unwritable(f"the run folder {path}", error, *ways)
 
 
 def make_room(rooms: Iterator[Room], place: ranks.Place, strict: bool) -> tuple[tuple[Path, list[removal.Hold]], PlaceTaken | None]:
-    """Make a folder for this rank, and what keeps it and its run folder from being removed. Returns and raises as ``first_with_room``."""
+    """Create a folder for this rank, and a hold on it and its run folder. Returns and raises as ``first_with_room``."""
 
     def take(run: Path) -> tuple[Path, list[removal.Hold]]:
         folder = new_folder(run, rank_folder(run, place.rank, place.restart).name)
@@ -249,7 +249,7 @@ def make_room(rooms: Iterator[Room], place: ranks.Place, strict: bool) -> tuple[
 
 
 def first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path], Taken]) -> tuple[Taken, PlaceTaken | None]:
-    """What ``take`` makes of the first run folder that can be claimed and has room; and what was wrong with the very first.
+    """Result of ``take`` for the first run folder that is free and has space; and what was wrong with the very first one.
 
     Args:
         strict: only look at the first.
@@ -269,7 +269,7 @@ def first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path], 
 
 
 def new_folder(run: Path, name: str) -> Path:
-    """A rank's folder. Raises PlaceTaken, OSError."""
+    """The folder of a rank. Raises PlaceTaken, OSError."""
     try:
         return owned.subfolder(run, name)
     except FileExistsError as error:
@@ -277,7 +277,7 @@ def new_folder(run: Path, name: str) -> Path:
 
 
 def reserve(folder: Path) -> None:
-    """Set room aside for the manifest that says how the run ended, should the disk be full by then.
+    """Reserve space for the final manifest, in case the disk is full by then.
 
     Raises:
         OSError: it is full already.
@@ -290,7 +290,7 @@ def reserve(folder: Path) -> None:
 
 
 def machine() -> dict[str, object]:
-    """What the machine has, without its name."""
+    """Facts about the machine, without its name."""
     from feedline.profiler.samplers.cgroup import cpu_quota, effective_cpus
 
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

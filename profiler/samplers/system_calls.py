@@ -1,4 +1,4 @@
-"""What a blocked thread waits for, by the system call that it stands in (/proc/PID/task/TID/syscall, proc_pid_syscall(5)).
+"""What a blocked thread waits for, from the system call that it is in (/proc/PID/task/TID/syscall, proc_pid_syscall(5)).
 
 The kernel tells it of threads of one's own process, and of other processes of the same user unless Yama or a container forbids it.
 """
@@ -30,7 +30,7 @@ MOST_POLLED = 8
 
 
 def waits_for(pid: int, line: bytes) -> str | None:
-    """One of KINDS; None: the thread runs, or could run.
+    """One of KINDS; None if the thread is running or runnable.
 
     Args:
         pid: its process.

@@ -1,4 +1,4 @@
-"""Processes below this one that use torch and will not record themselves, such as one with a cleared environment."""
+"""Finds processes below this one that use torch but will not record themselves, such as one with a cleared environment."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ LOOKS = (1, 3, 10, 30, 100, 300, 1000)  # readings after which a process is look
 
 
 class Unfollowed(Source):
-    """Names them in the run folder. Gives no gauges.
+    """Writes their names into the run folder. Provides no gauges.
 
     Args:
         run: the run folder.

@@ -1,4 +1,4 @@
-"""After a run: all segments of a rank in one Parquet file of records and one of sums, each column compressed by itself."""
+"""After a run: packs all segments of a rank into one Parquet file of records and one of sums, each column compressed separately."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ PROCESSES = b"feedline.processes"  # key in the Parquet file's metadata: header 
 
 
 def compact(folder: Path) -> None:
-    """Write events.parquet and totals.parquet of a rank's folder, then remove its segments. Interrupted, it leaves the segments whole.
+    """Write events.parquet and totals.parquet of a rank's folder, then remove its segments. If interrupted, the segments stay complete.
 
     Raises:
         OSError: read-only or full; the segments are still there.

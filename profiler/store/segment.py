@@ -1,4 +1,4 @@
-"""One process's records in a memory-mapped file of bounded size.
+"""The records of one process in a memory-mapped file of bounded size.
 
 Nothing needs flushing: what was written is in the file, whatever kills the process (DataLoader workers never reach atexit).
 
@@ -58,7 +58,7 @@ FOREVER = (
 
 
 def window_of(epoch: int, batch: int) -> int:
-    """Scrambled number (0 to 65535) of the window that a batch lies in: Fibonacci hashing, so that its low bits choose evenly."""
+    """Scrambled number (0 to 65535) of a batch's window: Fibonacci hashing, so that its low bits are evenly distributed."""
     return ((epoch << 24) + batch // WINDOW) * 0x9E3779B97F4A7C15 >> 48 & 0xFFFF
 
 
@@ -78,7 +78,7 @@ class Mark:
 
 
 class Segment:
-    """Writes records; safe to call from any thread and from signal handlers. ``add`` never raises.
+    """Writes records; can be called from any thread and from signal handlers. ``add`` never raises.
 
     Args:
         path: file to append to. Another live process's file is left alone: the next free name with a number is taken instead.
@@ -126,7 +126,7 @@ class Segment:
         source: int = 0,
         flags: int = 0,
     ) -> int | None:
-        """Write one record down, or count it where its window is forgotten. Units as in events.RECORD_DTYPE.
+        """Write one record, or only count it if its window is discarded. Units as in events.RECORD_DTYPE.
 
         The wall of what has not ended is UNMEASURED until ``end``, also for who reads the file after a kill.
 
@@ -166,7 +166,7 @@ class Segment:
         SUMS.pack_into(header, at, *map(operator.add, sums, more))
 
     def end(self, place: int | None, stage: int, wall: int, extra: int = 0) -> None:
-        """Complete what ``add`` returned for a wall of UNMEASURED, from any thread. Each once; UNMEASURED again: nobody will ever tell."""
+        """Complete a record that ``add`` returned for a wall of UNMEASURED, once, from any thread. UNMEASURED again: it stays unknown."""
         self._lock.acquire()
         try:
             slot = -1 if place is None else place - self._generation
@@ -196,7 +196,7 @@ class Segment:
             os.pwrite(self._file.number(), NUMBER.pack(extra), at + EXTRA_AT)
 
     def count(self, moments: Sequence[int], times: int = 1) -> None:
-        """Put the durations of the samples between moments (ns) into their histogram, so many times; one that is not positive is none."""
+        """Add the durations of samples between moments (ns) to their histogram, ``times`` each; durations <= 0 are ignored."""
         try:
             counts = self._histograms
             for begun, ended in pairwise(moments):
@@ -253,7 +253,7 @@ class Segment:
         return sums - sums_of(records[records["start"] >= mark.at]) + np.frombuffer(forgotten, np.int64).reshape(STAGES, FIELDS)
 
     def add_for_good(self, stage: int, start: int, wall: int, **fields: int) -> int | None:
-        """Write a record of a stage in FOREVER down, whatever window is being forgotten now. Returns as ``add``."""
+        """Write a record of a stage in FOREVER, even if its window is discarded. Returns as ``add``."""
         with self._lock:
             window, self.window = self.window, 0
             place = self.add(stage, start, wall, **fields)
@@ -261,12 +261,12 @@ class Segment:
             return place
 
     def forget(self) -> None:
-        """Write nothing more, and touch nothing of the file: for the child of a fork, whose parent goes on writing."""
+        """Stop writing and do not touch the file: for the child of a fork, whose parent continues to write."""
         for name in ("add", "end", "count", "name_id"):
             setattr(self, name, _nothing)
 
     def close(self) -> None:
-        """Give the file back; what was written stays."""
+        """Close the file; its records stay."""
         self.forget()
         with self._lock:
             self._totals.release()

@@ -1,4 +1,4 @@
-"""The making of a batch, in a worker or in the main thread: samples one by one, what they do in detail, collate, file traffic.
+"""Times the making of a batch, in a worker or in the main thread: samples, their operations, collate, file traffic.
 
 ``_DatasetKind.create_fetcher`` is the one place that torch's and torchdata's loaders, with and without workers, go through.
 """
@@ -30,7 +30,7 @@ DEFAULT_COLLATES = (torch_collate.default_collate, torch_collate.default_convert
 
 
 def attach(patches: Patches) -> None:
-    """Wrap every fetcher that is made from now on.
+    """Wrap every fetcher created from now on.
 
     Raises:
         AttributeError: this torch makes its fetchers in another way.
@@ -57,14 +57,14 @@ def attach(patches: Patches) -> None:
 
 
 def watch(fetcher: Any) -> None:
-    """Time one fetcher's parts."""
+    """Time the parts of one fetcher."""
     watched = WatchedFetch(fetcher)
     fetcher.collate_fn = watched.collate
     fetcher.fetch = watched.fetch
 
 
 class WatchedFetch:
-    """Times batches and their collate. Into some it looks: a stand-in makes their samples, and their file traffic is read."""
+    """Times batches and their collate. For some batches, a proxy makes the samples, and their file traffic is read."""
 
     def __init__(self, fetcher: Any) -> None:
         self._fetcher, self._fetch, self._collate = fetcher, fetcher.fetch, fetcher.collate_fn
@@ -158,7 +158,7 @@ class WatchedFetch:
 
 
 def write_traffic(segment: Segment, before: Traffic | None, cpu_before: int, stands_for: int, flags: int) -> None:
-    """What this thread has read since, times the batches that this one stands for."""
+    """Record what this thread has read since, multiplied by the batches that this one represents."""
     after, cpu = counters.traffic(), time.process_time_ns()
     if before is not None and after is not None:
         new = Traffic(*((b - a) * stands_for for a, b in zip(before, after)))
@@ -211,11 +211,11 @@ class Lens:
 
     @property
     def is_first_batch(self) -> bool:
-        """Whether the batch under way is the first one."""
+        """Whether the current batch is the first one."""
         return self._batches == 1
 
     def next_batch(self) -> int:
-        """How many batches the one that begins stands for; 0: it is not looked into."""
+        """How many batches the next one represents; 0: it is not recorded in detail."""
         self._batches += 1
         if self._batches <= DENSE or recorder.every is not None:
             return 1
@@ -232,14 +232,14 @@ class Lens:
         return stands_for
 
     def is_next(self) -> bool:
-        """Whether the sample that is about to be made is to be looked at."""
+        """Whether the next sample is recorded in detail."""
         if not self.looks:
             return False
         self._countdown -= 1
         return self._countdown <= 0
 
     def look(self, make: Callable[[], Any], samples: int) -> Any:
-        """Make a sample (or several, for ``__getitems__``) with every span in it written down."""
+        """Make a sample (or several, for ``__getitems__``) and record every span in it."""
         segment = recorder.segment
         assert segment is not None
         written = 0
@@ -279,12 +279,12 @@ class Lens:
 
 
 def rarer(seen: int) -> int:
-    """How much longer the distances are after so many: what one more adds to what is known falls as 1 / n."""
+    """How much longer the intervals are after this many samples: the information that one more adds falls as 1 / n."""
     return (1 + seen // DENSE) ** 2
 
 
 class Lenses(threading.local):
-    """One for each loader that this thread makes batches for, so that an epoch goes on where the one before ended."""
+    """One for each loader that this thread makes batches for, so that an epoch continues where the previous one ended."""
 
     def __init__(self) -> None:
         self._by_loader: dict[int, Lens] = {}
@@ -302,7 +302,7 @@ lenses = Lenses()
 
 
 def length(indices: Any) -> int | None:
-    """How many; None for an iterator."""
+    """The length of a data set; None for an iterator."""
     try:
         return len(indices)
     except Exception:
@@ -310,7 +310,7 @@ def length(indices: Any) -> int | None:
 
 
 class WatchedSamples:
-    """Stands in for a map-style data set inside its fetcher, while a batch is looked into.
+    """Proxy for a map-style data set inside its fetcher, for batches that are recorded in detail.
 
     Args:
         begun: gets the moment at which each sample began. A sample ends where the next one begins: one reading of the clock, at the one
@@ -345,7 +345,7 @@ class WatchedBatches(WatchedSamples):
 
 
 class WatchedIterator:
-    """Stands in for the iterator of an iterable data set."""
+    """Proxy for the iterator of an iterable data set."""
 
     def __init__(self, iterator: Any, lens: Lens, begun: list[int]) -> None:
         self._iterator, self._lens, self._begun = iterator, lens, begun

@@ -1,4 +1,4 @@
-"""A few steps under torch.profiler, for what only Kineto sees: kernels, copies, NCCL, operators. Its trace goes into the rank's folder.
+"""Records a few steps with torch.profiler, for kernels, copies, NCCL and operators. Its trace goes into the rank's folder.
 
 There is one Kineto session per process. Ours does not begin when the program has begun one, and gives way when the program begins one.
 
@@ -33,7 +33,7 @@ NAME = "torch.profiler"
 
 
 class KinetoWindow:
-    """Counts optimizer updates, those of the first optimizer where several take turns, and profiles some of the steps between them.
+    """Counts optimizer updates (of the first optimizer, if several alternate) and profiles some of the steps between them.
 
     Args:
         folder: the rank's; ``kineto.json.gz`` is made in it.
@@ -60,14 +60,14 @@ class KinetoWindow:
         self._others = False
 
     def attach(self, patches: Patches) -> None:
-        """Watch updates, and whoever begins a profiler."""
+        """Watch updates, and profilers started by the program."""
         for name in ("_prepare_profiler", "_enable_profiler"):
             patches.set(torch.autograd.profiler, name, self._watched(getattr(torch.autograd.profiler, name)))
         self._unfollow = updates.follow(after=self._after_update)
         self._attached = True
 
     def stop(self) -> None:
-        """The training ends: keep what there is of a window that is open."""
+        """The training ends: keep what an open window has recorded."""
         if self._profiler is None or threading.get_ident() == self._thread:  # else its own thread ends it, with its next update
             self._unfollow()
             updates.between_calls(self._stop)

@@ -1,4 +1,4 @@
-"""When collectives end.
+"""Records when collectives end.
 
 A backend on the CPU completes a future in a thread of its own, and a callback there stamps the end. What follows:
 
@@ -31,7 +31,7 @@ COLLECTIVE = int(Stage.COLLECTIVE)  # a plain number is quicker to look up
 
 
 class Row:
-    """One collective that was begun."""
+    """A collective that was started."""
 
     __slots__ = ("segment", "place", "start", "group", "channel", "ended")
 
@@ -40,7 +40,7 @@ class Row:
         self.ended = False
 
     def end(self, at: int) -> None:
-        """The first stamp counts."""
+        """Set the end; the first call counts."""
         if not self.ended:
             self.ended = True
             self.segment.end(self.place, COLLECTIVE, at - self.start)
@@ -51,7 +51,7 @@ class Row:
             self.segment.end(self.place, COLLECTIVE, UNMEASURED)
 
     def done(self, _: object) -> None:
-        """Called by the backend's thread. The group may go away once ``in_flight`` is empty: last."""
+        """Called by the backend's thread. The group may be freed as soon as ``in_flight`` is empty, so this comes last."""
         at = clock.wall_ns()
         try:
             self.end(at)
@@ -63,7 +63,7 @@ class Row:
 
 
 class Ends:
-    """Stamps the ends of works on the CPU."""
+    """Records the ends of works on the CPU."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
@@ -74,7 +74,7 @@ class Ends:
         self._at_exit = False
 
     def attach(self, patches: Patches) -> None:
-        """Watch ``Work.wait``, and the end of the process (for good: a callback can come after a recording has ended)."""
+        """Watch ``Work.wait`` and the end of the process; both stay, because a callback can come after a recording has ended."""
         original, expected = dist.Work.wait, self._expected
 
         def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
@@ -93,14 +93,14 @@ class Ends:
             atexit.register(self.drain)
 
     def expect(self, row: Row) -> None:
-        """This thread waits for it next, in Python: no callback is needed, and nobody has to tell whose work it is."""
+        """This thread waits for the work next, in Python, so no callback is needed."""
         expected, thread = self._expected, get_ident()
         if thread in expected:  # it was waited for in C++, or never
             expected[thread].unknown()
         expected[thread] = row
 
     def watch(self, row: Row, pg: Any, work: Any, operation: str) -> None:
-        """Have the end of a row stamped."""
+        """Record the end of a row."""
         group = row.group
         if row.start >= self._look:
             self._release(row.start)
@@ -125,7 +125,7 @@ class Ends:
             self._last = work, row
 
     def drain(self) -> None:
-        """At the end of the process: wait until no callback is to come. As long as the works take, for so long torch waits too."""
+        """At process exit: wait until no callback is pending. It takes as long as the works, for which torch waits too."""
         while any(group.in_flight for group in self._groups):
             time.sleep(0.001)
         self.let_go()

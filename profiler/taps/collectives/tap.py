@@ -1,4 +1,4 @@
-"""A kernel for each c10d operator at dispatch key BackendSelect: whoever asks for a collective passes it, C++ included.
+"""A kernel for each c10d operator at dispatch key BackendSelect, which every collective passes, also from C++.
 
 Patched functions of torch.distributed see no bucket of DistributedDataParallel, whose reducer calls C++; kernels at autograd's keys miss
 functional, compiled and inference-mode calls. Other operators than c10d's do not pass here, so they cost nothing.
@@ -38,7 +38,7 @@ Begun = tuple[Row, Any, int, Any, bool]  # the row, the group, bytes, events of 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is the same for all calls of one operation on one group and dtype."""
+    """Properties shared by all calls of one operation on one group and dtype."""
 
     of: Callable[[], Any]  # a weak reference to the process group
     segment: Segment
@@ -135,7 +135,7 @@ class CollectiveTap:
         self._unbox_group, self._unbox_work = dist.ProcessGroup.unbox, dist.Work.unbox
 
     def attach(self) -> None:
-        """Be told of collectives; again after ``detach``, at any time.
+        """Receive collectives; can be repeated after ``detach``.
 
         Raises:
             Exception: this torch is built differently, or somebody else has kernels there.
@@ -145,19 +145,19 @@ class CollectiveTap:
         kernels.tap = self
 
     def detach(self) -> None:
-        """Be told of none. Callbacks that are to come still come."""
+        """Receive no more collectives. Pending callbacks still arrive."""
         if kernels.tap is self:
             kernels.tap = None
         self._patches.undo()
 
     def stop(self) -> int:
-        """The recording ends. How many ends on a GPU are not known; 0 where more than that went wrong, which was told."""
+        """End the recording. Returns how many ends on a GPU are unknown; 0 if more than that failed, which has been reported."""
         self.detach()
         unknown = self._cuda.stop()
         return 0 if self._errors else unknown
 
     def begin(self, segment: Segment, operation: Operation, kinds: Kinds, args: tuple[Any, ...]) -> Begun | None:
-        """Write down that it was begun; None where that failed."""
+        """Record the start; None if that failed."""
         try:
             pg = self._unbox_group(args[operation.group])
             alone = args[0][0] if operation.plain and len(args[0]) == 1 else None  # most calls' case
@@ -228,7 +228,7 @@ class CollectiveTap:
 
 
 def from_reducer(tensor: torch.Tensor) -> bool:
-    """Whether C++ code that the autograd engine runs has called the kernel, three frames up. Its int32 is the map of parameters in use."""
+    """Whether C++ code run by the autograd engine called the kernel, three frames up. Its int32 is the map of parameters in use."""
     try:
         caller = sys._getframe(3).f_globals.get("__name__")
     except ValueError:  # a thread of the engine's own

@@ -43,7 +43,7 @@ WhenImported = Callable[[str, Callable[[], None]], None]  # library, what is don
 
 
 class Counts(Protocol):
-    """How far the training is (Watch)."""
+    """Progress of the training (Watch)."""
 
     @property
     def fresh(self) -> int: ...
@@ -52,7 +52,7 @@ class Counts(Protocol):
 
 
 class Norms:
-    """Measures one update after another.
+    """Measures updates, one after another.
 
     Attributes:
         why: why nothing has been measured; "" once something has.
@@ -82,7 +82,7 @@ class Norms:
         self._parts = 1
 
     def attach(self, patches: Patches, when_imported: WhenImported) -> None:
-        """Wrap the program's hooks, FSDP2's reduction and clipping. Each is left out where this torch has none of the name.
+        """Wrap the program's hooks, FSDP2's reduction and clipping. What this torch does not have is left out.
 
         FSDP2 is left alone until the program imports it: with all that it needs, it takes a second.
         """
@@ -143,7 +143,7 @@ class Norms:
         patches.set(group, "foreach_reduce", foreach_reduce)
 
     def reduced(self, tensor: torch.Tensor, ranks: int, bucket: bool) -> None:
-        """A collective sums a tensor. DistributedDataParallel has divided its bucket by the number of ranks before."""
+        """A collective sums a tensor. DistributedDataParallel has already divided its bucket by the number of ranks."""
         if self._in_hook:
             return
         if bucket:
@@ -160,7 +160,7 @@ class Norms:
 
     @unseen
     def guarded(self, act: Callable[..., None], *args: Any) -> None:
-        """Do a part of the measurement inside the program's own calls: what fails ends it, what it takes is counted."""
+        """Run a part of the measurement inside the program's own calls: an error ends the measurement, its time is counted."""
         begun = time.perf_counter()
         try:
             act(*args)
@@ -169,11 +169,11 @@ class Norms:
         self._spent += time.perf_counter() - begun
 
     def skip(self) -> None:
-        """The update is not made."""
+        """The update is not measured."""
         self._new_update()
 
     def give_up(self, error: Exception) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         self.wanted, self._lost = False, True
         self.why = masks.error(error)
 
