@@ -2,19 +2,19 @@
 
 FeedlineError                  70
 +-- ScriptError                 2   the script or module to run cannot be found (Python's own code for it)
-+-- RunNotFound                66   no run folder there
++-- RunNotFound                66   no run folder at that path
 +-- RunDamaged                 65   a run folder whose files cannot be read
 +-- SchemaTooNew               76   written by a newer feedline
 +-- OutputError                73   the place to write to is read-only or full
 |   +-- PlaceTaken             73   it exists already, or holds files that feedline did not make
 +-- MissingDependency          69   an optional package is needed for this and is not installed
 +-- DataError                  66   a folder of images that is missing, or has nothing in it that can be used
-+-- StoreDamaged               65   a packed data set that is not whole, or whose bytes are not those that were packed
++-- StoreDamaged               65   a packed data set that is incomplete, or whose bytes are not those that were packed
 +-- CeilingsDamaged            65   a file of ceilings that cannot be read
-+-- WorkersLost                69   processes of a pool or of a cluster that are to help do not answer
++-- WorkersLost                69   helper processes of a pool or a cluster do not respond
 +-- TraceDamaged               65   a trace of another tool that cannot be read, is empty, or is larger than the limit
 +-- RankCollision              65   two traces claim one rank
-+-- FixError                   64   --fix names something that is none, contradicts itself, or cannot be applied from outside
++-- FixError                   64   --fix names an unknown fix, contradicts itself, or cannot be applied from outside
 +-- Interrupted               130   Ctrl-C; the message says what became of the output
 +-- UserCodeError               1   a transform or model given as module:name that cannot be imported, or raises
 """

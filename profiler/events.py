@@ -1,7 +1,7 @@
 """The record format, and the stages that a record can belong to.
 
-A record is 64 bytes, little-endian. Its last byte is its stage: a record is written front to back, so one that a killed process left half
-written has stage 0 and is not there for a reader.
+A record is 64 bytes, little-endian. Its last byte is its stage: records are written front to back, so one that a killed process left
+half-written has stage 0, and readers ignore it.
 """
 
 import enum

@@ -3,7 +3,7 @@
     RUN/.feedline               {"feedline": "run", "launch": "..."}, then a name in each line
     RUN/rank0/.feedline         {"feedline": "part"}, then the names in this folder
 
-A name is listed once its file has been created as a new one, so that a file of somebody else never gets into a list.
+A name is listed only after its file was created as a new one, so a file of the user's is never listed.
 """
 
 import errno

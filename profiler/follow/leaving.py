@@ -1,5 +1,5 @@
-"""Ends of a process that ``atexit`` does not see: os._exit, os.exec*, by which it becomes another program, and a signal by which its parent
-ends it, as multiprocessing.Pool does with its workers."""
+"""Detects ends of a process that bypass ``atexit``: os._exit, os.exec*, and a signal from its parent, as multiprocessing.Pool sends to its
+workers."""
 
 import functools
 import os

@@ -1,8 +1,8 @@
 """Detects that a training begins in this process, and records it from then on.
 
-Sentinels stand where a training must pass (sentinels.py). The first that is passed outside a loader's worker takes all of them away, begins
-a Session, whose taps take their places, and calls again what was called. A fork of a process that is recorded gets sentinels of its own,
-above its parent's taps.
+Sentinels are hooks on calls that every training makes (sentinels.py). The first one called outside a loader's worker removes all of them,
+starts a Session, whose taps replace them, and repeats the call. A fork of a recorded process gets sentinels of its own, above its
+parent's taps.
 """
 
 import atexit

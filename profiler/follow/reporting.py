@@ -1,4 +1,4 @@
-"""The report at the end of a recording, built in a process of its own: with the modules that feedline started with, and without the
+"""Builds the report at the end of a recording, in a process of its own: with the modules that feedline started with, and without the
 training's memory."""
 
 import atexit
@@ -20,7 +20,7 @@ STDOUT, STDERR = 1, 2  # file descriptors
 def report(asked: Asked) -> None:
     """Run ``feedline report``, and wait for it. Never raises.
 
-    It takes a second of CPU: not for a run without a record that nobody is to be told of.
+    It takes a second of CPU, so it is skipped with ``-q`` for a run without a record.
     """
     if "-q" in asked.report and "--json" not in asked.report and ranks.place().world_size == 1 and is_empty(Path(asked.run)):
         return

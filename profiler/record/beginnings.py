@@ -1,12 +1,12 @@
 """Records what is needed to split one process into several trainings.
 
-A program that trains model after model (a sweep, the folds of a cross-validation) makes an optimizer for each of them. Which optimizers
-belong to one training is decided when the run is read (store/parts.py), for only then is it known which of them go on to take turns.
-Here is written down what that takes: each optimizer gets a number of its own, and at its first update a record (events.Stage.BEGUN) says
-which earlier optimizer it goes with: one that has parameters of the same modules, or one that has made an update since this one began.
-Where it goes with none, the sums of all records before it follow (Stage.SUMS): they stay exact when a long run forgets windows.
+A program that trains one model after another (a sweep, the folds of a cross-validation) creates an optimizer for each. Which optimizers
+belong to one training is decided when the run is read (store/parts.py), because only then is it known which of them alternate.
+This module records the facts: each optimizer gets a number, and at its first update a record (events.Stage.BEGUN) names the earlier
+optimizer that it belongs with: one that has parameters of the same modules, or one that has made an update since this one began.
+If there is none, the sums of all records before it follow (Stage.SUMS), so that they stay exact when a long run discards windows.
 
-Weak references are to optimizers and modules, never to parameters: torch refuses to swap a tensor that somebody refers to weakly.
+Weak references are to optimizers and modules, never to parameters: torch refuses to swap a tensor that has weak references.
 """
 
 import functools

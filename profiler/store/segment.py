@@ -7,9 +7,9 @@ Nothing needs flushing: what was written is in the file, whatever kills the proc
     8192   4096   histograms: int64 [2, 256]: wall of samples (bin_of); the second is not in use
     12288  64 n   records
 
-A segment keeps every record until it is full. Then it forgets every second window of WINDOW batches and goes on; when it is full
-again, every second of the rest. Which windows it keeps depends only on a hash of (epoch, batch), so the main process and its workers
-keep the same ones. What is forgotten is counted, so that sums are of everything, and so are histograms.
+A segment keeps every record until it is full. Then it discards ("forgets") every second window of WINDOW batches and continues; when it is
+full again, every second of the rest. Which windows it keeps depends only on a hash of (epoch, batch), so the main process and its workers
+keep the same ones. Discarded records are counted, so sums and histograms still include everything.
 """
 
 import errno

@@ -1,25 +1,25 @@
 """Counts the floating-point operations of one training step, operator by operator, without changing the program.
 
 Operators that torch has a formula for (torch.utils.flop_counter.flop_registry: matrix products, convolutions, attention) get a kernel at a
-dispatch key that nothing else uses. For the time of one step after warm-up a guard includes that key around forward and backward, the
-autograd engine hands it on to its threads, and the kernel notes shapes and dispatches on to what would have run. Other operators and other
-threads do not pass it. tests/flops holds parameters to be bit-identical.
+dispatch key that nothing else uses. During one step after warm-up a guard includes that key around forward and backward, the
+autograd engine passes it on to its threads, and the kernel records shapes and dispatches on to the original kernel. Other operators and
+other threads do not pass through it. tests/flops checks that parameters stay bit-identical.
 
 The kernels are registered once per process and never removed. An operator may be on its way through that key at any time: an optimizer
 steps inside backward, a recording ends inside a forward, and torch hands a thread's keys on to futures and threads of its own. An operator
 that meets a key without a kernel raises. What ends with the step is the guard, which the call that set it takes back, and the noting;
 after that no operator comes by, and one that still does passes through.
 
-Why no TorchDispatchMode: composite operators ask whether one is active and then take other paths, and autocast is off inside its handler.
-torch.nn.Bilinear under autocast gave other numbers. Why not torch.profiler: there is one session per process, and it may be the program's.
-Why not shapes that module hooks see: they miss functional calls, recomputation and what a backward leaves out.
+Why not a TorchDispatchMode: composite operators check whether one is active and then take other paths, and autocast is off inside its
+handler; torch.nn.Bilinear under autocast gave different numbers. Why not torch.profiler: there is one session per process, and the program
+may need it. Why not the shapes that module hooks see: they miss functional calls, recomputation, and gradients that are not computed.
 
-A step reaches from one update of an optimizer to its next (the first optimizer where several take turns), so that accumulated gradients
-and networks that are trained in turns are counted whole. An update that is made inside a forward or backward ends the step when that
-returns. Counted is what trains: modules in training mode with gradients enabled.
+A step reaches from one update of an optimizer to its next (the first optimizer, if several alternate), so that accumulated gradients
+and networks that are trained alternately are counted completely. An update inside a forward or backward ends the step when that
+returns. Only modules in training mode with gradients enabled are counted.
 
-Not counted: what torch.compile compiled, DataParallel's threads, replays of CUDA graphs, custom kernels, what is in no module. Sequences
-of different lengths in one tensor count as if all had the longest length: the others would have to be read from the GPU.
+Not counted: code compiled by torch.compile, DataParallel's threads, replays of CUDA graphs, custom kernels, operations outside modules.
+Sequences of different lengths in one tensor count with the longest length: the others would have to be read from the GPU.
 """
 
 import os

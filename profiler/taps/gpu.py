@@ -1,12 +1,12 @@
 """Times each stage on the GPU with CUDA events. Never waits for the GPU, and never creates a CUDA context.
 
-An event is a mark in a stream of work, stamped by the GPU when it gets there. A pair around each stage is queued and read at a later
-stage, once the GPU has passed both. So a stage's time begins when the GPU has done what was launched before, and holds the gaps in which
-the host was too slow to launch. Stages on several streams overlap; what runs inside another stage (an optimizer's closure) counts in both.
+An event is a mark in a stream of work, to which the GPU assigns a time when it gets there. A pair around each stage is queued and read at a
+later stage, once the GPU has passed both. A stage's time therefore begins when the GPU has finished earlier work, and includes the gaps in
+which the host was too slow to launch. Stages on several streams overlap; a stage inside another (an optimizer's closure) counts in both.
 
-Two clocks: once a step an anchor event goes into a stream where nothing is ahead of it, beside a reading of the host's clock. A stage
-starts at the anchor's time + elapsed_time(anchor, begin), but not before the host launched it. Once a step, because elapsed_time is a
-float32 of milliseconds: after 1,000 s its steps are 60 us. cudaEventElapsedTime itself resolves about 0.5 us (CUDA runtime API).
+Two clocks: once per step an anchor event is recorded in an idle stream, together with a reading of the host's clock. A stage
+starts at the anchor's time + elapsed_time(anchor, begin), but not before the host launched it. Once per step, because elapsed_time is a
+float32 of milliseconds: after 1,000 s its resolution is 60 us. cudaEventElapsedTime itself resolves about 0.5 us (CUDA runtime API).
 
 Not seen: replays of CUDA graphs (no module is called), other threads than the training's, work on a second GPU of the same process.
 """

@@ -1,9 +1,9 @@
 """Records a few steps with torch.profiler, for kernels, copies, NCCL and operators. Its trace goes into the rank's folder.
 
-There is one Kineto session per process. Ours does not begin when the program has begun one, and gives way when the program begins one.
+There is one Kineto session per process. feedline does not start one while the program has one, and stops when the program starts one.
 
-torch binds a profiler to the thread and to the backward in which it begins. Ours begins, steps and ends between calls (updates.py), in one
-thread: ended inside a backward, torch would find it running again when that returns, and refuse the program a profiler of its own.
+torch binds a profiler to the thread and to the backward in which it begins. This one begins, steps and ends between calls (updates.py), in
+one thread: if it ended inside a backward, torch would restore it when that returns, and refuse the program a profiler of its own.
 """
 
 import tempfile

@@ -5,8 +5,8 @@ functional, compiled and inference-mode calls. Other operators than c10d's do no
 
 The reducer calls while it holds its own lock, and the kernel takes the interpreter's: the same order as for a communication hook in Python.
 
-The kernels are registered once per process and never removed. A thread that is on its way into one waits for the interpreter's lock with a
-bare pointer to it (torch's PythonKernelHolder); whoever removed it meanwhile would leave that thread in freed memory. After a recording
+The kernels are registered once per process and never removed. A thread entering one waits for the interpreter's lock with a
+bare pointer to it (torch's PythonKernelHolder); removing it meanwhile would leave that thread in freed memory. After a recording
 they pass everything through.
 """
 

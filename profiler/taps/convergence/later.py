@@ -1,5 +1,5 @@
-"""Numbers that a device may still be computing, written down once they are there. Nothing here makes the program wait for a GPU: they are
-copied to pinned memory behind what computes them, and read there."""
+"""Records numbers that a device may still be computing, once they are available. The program never waits for a GPU: the numbers are
+copied to pinned memory after the kernels that compute them, and read there."""
 
 import struct
 from collections import deque

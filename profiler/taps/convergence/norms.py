@@ -7,8 +7,8 @@ FSDP2 (fully_shard)                  what its reduce-scatter is given           
 all_reduce by the program            p.grad after backward                        p.grad before clipping and the update
 accumulation in one process          p.grad after the first backward              p.grad after the last one
 
-Each rank writes down its own; who reads the run takes the mean over ranks, so nothing is sent. An update is measured as often as that
-costs at most SHARE of the training's first minute, for a training of seconds has few updates, and half of that later on.
+Each rank records its own; the mean over ranks is computed when the run is read, so nothing is sent. Updates are measured as often as
+costs at most SHARE of the training's first minute, because a training of seconds has few updates, and half of that later on.
 """
 
 import functools

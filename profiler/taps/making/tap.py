@@ -1,9 +1,9 @@
 """Finds the function that makes the program's batches, and times it.
 
-A program without a DataLoader gets its batches itself, anywhere in its loop. In a few steps all Python calls are seen that the loop makes
-outside of models, backward passes and updates (finding.py). Where the first forward of each of three steps gets a tensor that a function
-returned, that function makes the batches; from then on it alone is timed, in some of the steps (timing.py). Where a model is given what no
-function returned, as in a loop that indexes a tensor itself, it stays unknown.
+A program without a DataLoader makes its batches itself, anywhere in its loop. In a few steps, all Python calls that the loop makes
+outside models, backward passes and updates are observed (finding.py). If the first forward of three steps in a row receives a tensor that a
+function returned, that function makes the batches; from then on only it is timed, in some of the steps (timing.py). If a model's input was
+not returned by a function, as in a loop that indexes a tensor itself, it stays unknown.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Who took a library's functions before we could replace them, e.g. by ``from cv2 import imread``."""
+"""Finds references to a library's functions that were taken before feedline could replace them, as by ``from cv2 import imread``."""
 
 import gc
 import re
@@ -14,7 +14,7 @@ INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
 
 def taken(module: ModuleType, names: Sequence[str], wrappers: Iterable[Callable[..., Any]] = ()) -> dict[str, str]:
-    """Of these functions of a library's module, those that somebody outside of installed libraries holds, and who.
+    """Those of a module's functions that are referenced from outside installed libraries, each with its holder.
 
     Reference counts tell quickly that nobody does. Only where they leave a doubt are all objects of the process searched, which takes
     0.1 to 0.3 s once torch is imported.
@@ -65,7 +65,7 @@ def references(package: str, wrappers: Iterable[Callable[..., Any]]) -> list[int
 
 
 def parts(wrapper: Any) -> Iterator[dict[str, Any] | CellType]:
-    """The objects through which a wrapper, and the functions of ours that it calls, refer to others."""
+    """The objects through which a wrapper, and the functions of feedline that it calls, refer to others."""
     function = getattr(wrapper, "__func__", wrapper)
     yield vars(function)
     if function is not wrapper:
@@ -84,7 +84,7 @@ def contents(container: Any) -> Iterable[Any]:
 
 
 def holders(originals: tuple[Any, ...], package: str, own: set[int]) -> list[str | None]:
-    """For each function, somebody outside of installed libraries who holds it; None: nobody.
+    """For each function, a holder outside of installed libraries; None if there is none.
 
     Args:
         originals: functions; nothing of the caller's may hold them but this tuple. A list would be copied for the call of get_referrers,

@@ -1,4 +1,4 @@
-"""What no tap can see into. Named, so that nobody looks for it in vain."""
+"""Libraries that no tap can see into. They are named in the report."""
 
 from collections.abc import Callable
 from types import ModuleType
