@@ -36,7 +36,7 @@ class Updates:
         return len(self._before) + len(self._after) > 2
 
     def hand_over(self, before_it: Callable[..., None], after: Callable[..., None]) -> None:
-        """Let torch call these before and after each update instead of the listeners. Entries keep their places, as torch may be iterating."""
+        """Let torch call these before and after each update instead of the listeners. Entries keep their places: torch may be iterating."""
         before, behind = self._places
         torch_optimizer._global_optimizer_pre_hooks[before] = before_it
         torch_optimizer._global_optimizer_post_hooks[behind] = after

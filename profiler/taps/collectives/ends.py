@@ -5,7 +5,7 @@ A CPU backend completes a future in a thread of its own, where a callback record
 - If the caller waits at once, the end of that wait is the end, and there is no callback.
 - The callback needs the interpreter's lock, so its time can be late; if the program itself waits for the work, the end of the wait is used.
 - A callback while the interpreter shuts down aborts the process (gloo with torch 2.13: 12 of 12 exits with work in flight),
-  and one that a group's destructor waits for is a deadlock. The exit of the process therefore waits until no callback is pending, as torch's
+  and one that a group's destructor waits for is a deadlock. At exit the process therefore waits until none is pending, as torch's
   destructor does a moment later, and groups are kept alive until then (tests/comm_tap/test_unchanged.py).
 
 gloo's reduce_scatter, send and recv have no future: their end is known only if the program waits for them in Python.
