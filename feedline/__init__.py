@@ -1,4 +1,4 @@
-"""feedline: where every second of a training step goes.
+"""feedline: a profiler for PyTorch trainings that says where the time of a step goes.
 
 feedline run train.py            from the shell, with no line changed
 feedline.record("runs/mine")     around a part of a program: a context manager and a decorator

@@ -1,4 +1,4 @@
-"""A training that a command runs as a process of its own, with what it prints in a file."""
+"""Runs a training as a child process of a command, with its output in a file."""
 
 import os
 import signal
@@ -41,7 +41,7 @@ def run(command: Sequence[str], log: Path, environment: dict[str, str]) -> int:
 
 
 def end(process: "subprocess.Popen[bytes]") -> None:
-    """Let it end its own processes, and then what is left: torchrun's ranks have sessions of their own. A second Ctrl-C does not wait."""
+    """Let it end its own processes, then end those that remain: torchrun's ranks have sessions of their own. A second Ctrl-C does not wait."""
     try:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -59,5 +59,5 @@ def end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def tail(log: Path) -> str:
-    """The last lines."""
+    """The last lines of a log."""
     return "\n".join(f"  {line}" for line in log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:])

@@ -100,7 +100,7 @@ def measure(args: argparse.Namespace, folder: Path) -> int:
 
 
 def chosen(wanted: list[str] | None) -> "list[LoaderKind]":
-    """The loaders of ``--loaders``, in the order of the list of all.
+    """The loaders of ``--loaders``, in the order of the full list.
 
     Raises:
         ScriptError: there is no such loader.
@@ -115,7 +115,7 @@ def chosen(wanted: list[str] | None) -> "list[LoaderKind]":
 
 
 def task_of(args: argparse.Namespace) -> "Task":
-    """What to load.
+    """Images, transform and settings to load.
 
     Raises:
         DataError, UserCodeError, MissingDependency: see the functions called.
@@ -137,7 +137,7 @@ def task_of(args: argparse.Namespace) -> "Task":
 
 
 def the_transform(spec: str | None) -> Any:
-    """The user's, or what most trainings on ImageNet do."""
+    """The user's transform, or the usual one for ImageNet."""
     if spec is not None:
         from feedline.pipelines import user_code
 
@@ -152,7 +152,7 @@ def the_transform(spec: str | None) -> Any:
 
 
 def try_out(task: "Task") -> None:
-    """Run the transform on images of the most different sizes and shapes, so that a mistake in it is told at once.
+    """Run the transform on images of very different sizes and shapes, so that a mistake in it is reported at once.
 
     Raises:
         UserCodeError: it raises, gives no tensor, or tensors that do not fit into one batch.
@@ -175,7 +175,7 @@ def try_out(task: "Task") -> None:
 
 
 def compute_of(spec: str | None, task: "Task") -> "Callable[[], Compute] | None":
-    """What measures a training step of the user's model; None: no model was given.
+    """A function that measures a training step of the user's model; None if no model was given.
 
     Raises:
         UserCodeError: the model cannot be loaded.
@@ -190,7 +190,7 @@ def compute_of(spec: str | None, task: "Task") -> "Callable[[], Compute] | None"
 
 @contextmanager
 def progress(quiet: bool) -> Iterator[Callable[[str, int], None]]:
-    """Show on standard error what is being done, if that is a terminal; it goes away at the end."""
+    """Show progress on standard error if it is a terminal; it disappears at the end."""
     from rich.progress import BarColumn, Progress
 
     from feedline.analysis.reports.console import Console, Count, Words
@@ -203,7 +203,7 @@ def progress(quiet: bool) -> Iterator[Callable[[str, int], None]]:
 
 
 def machine() -> dict[str, object]:
-    """What the figures depend on, without the machine's name."""
+    """Facts about the machine that the figures depend on, without its name."""
     import torch
 
     from feedline.profiler.record import session
@@ -213,7 +213,7 @@ def machine() -> dict[str, object]:
 
 
 def write(comparison: "Comparison", folder: Path, also: Path | None) -> list[Path]:
-    """Write the comparison in all its forms.
+    """Write the comparison in all its formats.
 
     Raises:
         OutputError: a file cannot be written.

@@ -47,7 +47,7 @@ class Env:
 
 @contextmanager
 def only_errors() -> Iterator[None]:
-    """Send what libraries print of themselves where errors go (gloo of torch 2.8 does, in C++): standard output has the answer alone."""
+    """Redirect what libraries print to standard error (gloo of torch 2.8 prints from C++): standard output has only the result."""
     sys.stdout.flush()
     answer = os.dup(1)
     os.dup2(2, 1)

@@ -141,14 +141,14 @@ def compare_ranks(args: argparse.Namespace) -> int:
 
 
 def refuse_misplaced(args: argparse.Namespace, names: Iterable[str], why: str) -> None:
-    """See that no option was given that the mode ignores. Raises ScriptError."""
+    """Check that no option was given that the mode ignores. Raises ScriptError."""
     for name in names:
         if getattr(args, name):
             raise ScriptError(f"--{name.replace('_', '-')} {why}")
 
 
 def show_run(run: Path, *options: str) -> None:
-    """Do what the command does, with these options. Raises FeedlineError."""
+    """Run the command with these options. Raises FeedlineError."""
     command, parser = Report(), Parser(prog="feedline report")
     command.prepare_parser(parser)
     command.run(parser.parse_args([*options, "--", str(run)]))
@@ -163,7 +163,7 @@ def told_of(
     notes: list[str],
     done: Callable[[], None],
 ) -> "Told":
-    """Build the report of one process's training and write it: into the run folder where it is the only one, else into its own.
+    """Build the report of one process's training and write it: into the run folder if it is the only one, else into its own.
 
     Of several that the process made one after the other: a report for each, and an overview.
     """
@@ -199,7 +199,7 @@ def told_of(
 
 
 def beside(link_bandwidth: float | None, nccl_log: Path | None) -> "Beside":
-    """What no run folder holds.
+    """Facts about the network that are not in a run folder.
 
     Args:
         link_bandwidth: bytes/s.
@@ -218,7 +218,7 @@ def beside(link_bandwidth: float | None, nccl_log: Path | None) -> "Beside":
 
 
 def finish(path: Path, wait_s: float) -> None:
-    """Wait for the ranks of one launch to end, and compact the records of those that did. What cannot be compacted stays as it is."""
+    """Wait for the ranks of one launch to end, and compact their records. Records that cannot be compacted stay unchanged."""
     from feedline.profiler.store.compact import compact
     from feedline.profiler.store.layout import SEGMENTS
     from feedline.profiler.store.read import Run, rank_folders
@@ -240,14 +240,14 @@ def finish(path: Path, wait_s: float) -> None:
 
 
 def ended(run: "Run") -> bool:
-    """Whether all ranks of a launch are there, and have ended."""
+    """Whether all ranks of a launch are present and have ended."""
     ranks = run.ranks.values()
     world = max(int(str(rank.manifest.place.get("world_size", 1))) for rank in ranks)
     return len(ranks) >= world and all(rank.manifest.state != "live" for rank in ranks)
 
 
 def write(folder: Path, report: "ReportModel", args: argparse.Namespace) -> list[Path]:
-    """Write the files that were asked for; a run folder that is read-only gets none, and the terminal shows the report still."""
+    """Write the requested files. If the run folder is read-only, nothing is written and the terminal still shows the report."""
     from feedline.analysis import reports, trace
 
     written: list[Path] = []

@@ -137,7 +137,7 @@ class Run:
 
 
 def script_of(words: list[str]) -> list[str]:
-    """The script and its arguments, each ``--`` of them as it was typed; one before the script is ours.
+    """The script and its arguments, with each ``--`` as typed; a ``--`` before the script is feedline's.
 
     Raises:
         ScriptError: nothing but a ``--``.
@@ -151,7 +151,7 @@ def script_of(words: list[str]) -> list[str]:
 
 
 class Fixes:
-    """What ``--fix`` asked for.
+    """The fixes requested with ``--fix``.
 
     Raises:
         FixError: it cannot be.
@@ -164,11 +164,11 @@ class Fixes:
         self._outside: Outside | None = None
 
     def lines(self) -> str:
-        """What the user would write, were it for good."""
+        """The lines that would make the fixes permanent."""
         return "\n\n".join(f"{request.text}: {request.fix.says}. To keep it, write:\n\n{request.lines}" for request in self._requests)
 
     def attach(self, hooks: "Hooks") -> None:
-        """Change the training once torch is imported."""
+        """Apply the fixes once torch is imported."""
 
         def arrived() -> None:
             from feedline.convergence.apply.outside import Outside
@@ -180,7 +180,7 @@ class Fixes:
 
     @property
     def failed(self) -> dict[str, str]:
-        """Fixes that did not act, with the reason."""
+        """Fixes that were not applied, with the reason."""
         return {"--fix": "the program never imported torch"} if self._outside is None else self._outside.failed
 
 
@@ -195,7 +195,7 @@ def window(text: str) -> "Window":
 
 
 def see_that_json_is_free(args: argparse.Namespace) -> None:
-    """Before the training: a file that is there already is left as it is, and does not keep the training from running.
+    """Before the training, check that FILE of ``--json`` is free. An existing file is left alone and does not stop the training.
 
     Raises:
         OutputError: --strict was given.
@@ -221,7 +221,7 @@ def unrecorded(program: Program) -> int:
 
 
 def run_recorded(program: Program, session: "Session") -> BaseException | None:
-    """Run the program, and end the recording however it ends. Returns what it raised. A fork of it may come back here too."""
+    """Run the program, and end the recording however it ends. Returns what it raised. A fork of it may also return here."""
     ended: BaseException | None = None
     try:
         program.run()

@@ -81,7 +81,7 @@ def target(text: str) -> tuple[str, float]:
 
 
 def chosen(runs: "list[Recorded]", wanted: tuple[str, float]) -> "tuple[Recorded, Reached]":
-    """The run with the smallest batch that comes to the target, else the one with the smallest batch; and when it did.
+    """The run with the smallest batch that reaches the target, else the one with the smallest batch; and when it did.
 
     Raises:
         ScriptError: no run has such a curve, or knows its batch.
@@ -118,7 +118,7 @@ def step_times(paths: "list[Path]", runs: "list[Recorded]", like: "Recorded", wo
 
 
 def predicted_times(paths: "list[Path]", part: float, workers: list[int]) -> "list[StepTime]":
-    """By the laws of the runs.
+    """Step times predicted by the scaling laws fitted to the runs.
 
     Args:
         part: samples of one worker in an update.
@@ -141,19 +141,19 @@ def predicted_times(paths: "list[Path]", part: float, workers: list[int]) -> "li
 
 
 def part_of(run: "Recorded") -> float:
-    """Samples of one worker in an update; 0: not known."""
+    """Samples of one worker in an update; 0 if unknown."""
     return (run.batch or 0.0) / run.ranks
 
 
 def same_part(run: "Recorded", like: "Recorded") -> bool:
-    """Whether a worker of both has as many samples in an update."""
+    """Whether a worker has equally many samples in an update in both runs."""
     from feedline.analysis.scaling.efficiency import SAME_BATCH
 
     return abs(part_of(run) / part_of(like) - 1) <= SAME_BATCH
 
 
 def time_to(run: "Recorded", reached: "Reached", found: "Advised", wanted: tuple[str, float], steps: "list[StepTime]") -> "ToTarget":
-    """Each number of workers with the batch that it has there.
+    """Time to the target for each number of workers, with the batch that it has there.
 
     Args:
         run, reached: of ``chosen``.
@@ -166,7 +166,7 @@ def time_to(run: "Recorded", reached: "Reached", found: "Advised", wanted: tuple
 
 
 def write(path: Path, found: "Advised", to: "ToTarget | None") -> None:
-    """As JSON; what is not finite is null.
+    """Write the result as JSON; values that are not finite become null.
 
     Raises:
         OutputError: the file cannot be written.

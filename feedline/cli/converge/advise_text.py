@@ -1,4 +1,4 @@
-"""What is advised, in the terminal: 80 columns, the evidence under each sentence."""
+"""The advice in the terminal: 80 columns, the evidence under each sentence."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

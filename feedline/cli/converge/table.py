@@ -71,13 +71,13 @@ def letters(text: str) -> list[str]:
 
 
 def check_ending(path: Path | None) -> None:
-    """See, before any training, that the name of the file says what to write. Raises OutputError."""
+    """Check, before any training, that the file's extension says what to write. Raises OutputError."""
     if path is not None and path.suffix not in ENDINGS:
         raise OutputError(f"{path}: the extension selects what to write: {' or '.join(ENDINGS)} (for JSON: --json FILE)")
 
 
 def chosen(asked: list[str] | None, everything: bool) -> "list[Arm]":
-    """The arms to train, in the order of the table; without Muon if torch has none, unless asked for.
+    """The arms to train, in the order of the table; without Muon if torch lacks it, unless requested.
 
     Raises:
         ScriptError: there is no such arm.
@@ -97,7 +97,7 @@ def chosen(asked: list[str] | None, everything: bool) -> "list[Arm]":
 
 
 def measure(arms: "list[Arm]", seeds: int, processes: int | None, quiet: bool) -> "Result | None":
-    """Train them all; Ctrl-C ends it with what is done, None: nothing is.
+    """Train all arms. After Ctrl-C, the result has the finished trainings; None if there are none.
 
     Raises:
         MissingDependency: mnist1d is not installed.
@@ -122,7 +122,7 @@ def measure(arms: "list[Arm]", seeds: int, processes: int | None, quiet: bool) -
 
 
 def write(table: "Result", args: argparse.Namespace) -> list[Path]:
-    """Write what was asked for.
+    """Write the requested files.
 
     Raises:
         OutputError: a file cannot be written.

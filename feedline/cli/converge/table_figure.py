@@ -33,12 +33,12 @@ MARKS = """
 
 
 def figure(table: Table) -> Markup:
-    """For a page: as wide as its place. Dots are seeds; the thick line is a standard deviation to both sides of the mean."""
+    """The figure for a page, as wide as its container. Dots are seeds; the thick line is one standard deviation around the mean."""
     return tag("svg", *_marks(table), width="100%", height=_height(table), role="img", tabindex=0, class_="marks", aria_label=_label(table))
 
 
 def standalone(table: Table) -> str:
-    """The figure as a file, for light and dark places."""
+    """The figure as a file, for light and dark backgrounds."""
     height = _height(table) + 2 * MARGIN + 20
     body = tag("svg", *_marks(table), x=MARGIN, y=MARGIN + 20, width=WIDTH - 2 * MARGIN, height=_height(table), overflow="visible")
     keys = tag("g", *_keys(), transform=f"translate({MARGIN} {MARGIN})")

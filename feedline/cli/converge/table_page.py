@@ -1,4 +1,4 @@
-"""The acceptance table as one HTML file that needs no network."""
+"""The acceptance table as a self-contained HTML file."""
 
 from pathlib import Path
 

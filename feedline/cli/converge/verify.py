@@ -107,7 +107,7 @@ def arms_of(fix: str, control: str | None) -> dict[str, str]:
 
 
 def check(program: list[str], checkpoint: Path | None) -> None:
-    """See that there is something to run, and that it can begin where it should.
+    """Check that there is a training to run, and that its checkpoint can be used.
 
     Raises:
         FixError: there is not, or it cannot.
