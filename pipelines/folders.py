@@ -1,11 +1,11 @@
-"""Walking through a class folder."""
+"""Lists the files in a class folder."""
 
 import os
 from collections.abc import Callable, Iterator
 
 
 def walk(folder: str | os.PathLike[str], cannot: Callable[[OSError], None] | None = None) -> Iterator[str]:
-    """All files below, in the order of torchvision's ImageFolder: folder by folder, each sorted. Links are followed.
+    """All files below a folder, in the order of torchvision's ImageFolder: each folder sorted. Links are followed.
 
     A link to a folder above itself is not, which ImageFolder follows until the operating system ends it: 40 times every file.
 

@@ -1,4 +1,4 @@
-"""The user's images: a folder with a folder per class, as torchvision's ImageFolder reads it, every file looked at once.
+"""The user's images: a folder with one subfolder per class, as in torchvision's ImageFolder. Every file is checked once.
 
 What the loaders cannot all read alike (CMYK, 16 bits, animations, ...) is left out of the comparison and named.
 """
@@ -41,7 +41,7 @@ class Photo:
 
 @dataclass(frozen=True)
 class Problem:
-    """A file that is left out, or a remark on one that is not.
+    """A file that is left out, or a remark on one that is used.
 
     Attributes:
         path: of the file, or of the folder of an ``empty_class``.
@@ -58,7 +58,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Photos:
-    """A data set; a sample's index is its place in ``photos``."""
+    """A data set; a sample's index is its position in ``photos``."""
 
     root: Path
     classes: list[str]
@@ -74,7 +74,7 @@ class Photos:
 
 
 def scan(root: Path, limit: int | None = None, seed: int = 0) -> Photos:
-    """Look at every file of a data set, decoding each once.
+    """Check every file of a data set, decoding each once.
 
     Args:
         root: a folder per class, as ImageFolder reads it (files in folders below belong to the class, hidden folders to none); a folder

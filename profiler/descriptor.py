@@ -1,6 +1,6 @@
 """File descriptors inside another program, which may close them all (``os.closerange``) and reuse their numbers.
 
-So none is written to, resized or closed without looking whether it is ours, and mappings keep none: ``mmap.mmap`` holds a copy of its
+A descriptor is therefore checked before it is written to, resized or closed, and mappings keep none: ``mmap.mmap`` holds a copy of its
 descriptor before Python 3.13, and closes that number whoever has it by then.
 """
 

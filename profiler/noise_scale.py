@@ -173,7 +173,7 @@ def _ends(value: float, left_out: FloatArray) -> tuple[float, float]:
 
 
 def student(freedom: int) -> float:
-    """97.5 % quantile of Student's t: from any table, and from 5 degrees of freedom on within 0.3 % by Cornish and Fisher's expansion
+    """97.5 % quantile of Student's t: tabulated, and from 5 degrees of freedom on within 0.3 % by the Cornish-Fisher expansion
     (Abramowitz and Stegun, 26.7.5)."""
     if freedom <= len(T_975):
         return T_975[max(freedom, 1) - 1]

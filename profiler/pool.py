@@ -14,9 +14,8 @@ T = TypeVar("T")
 
 @contextmanager
 def sheltered() -> Iterator[None]:
-    """Processes that are started in the block, and those that they start, never get SIGINT. It is blocked, not ignored, and so are their
-    first moments, before they could set anything themselves. Here it acts at the end of the block: a start that it cut in two would leave
-    a process that is not known."""
+    """Shelter processes started in the block, and their children, from SIGINT. The signal is blocked, not ignored, so that it is blocked
+    from their first moment. In this process it acts at the end of the block: an interrupted start could leave a process without handle."""
     resource_tracker.ensure_running()  # starting it later would unblock SIGINT
     with deferred():
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -1,4 +1,4 @@
-"""A loader that was compared, in a training: the same code that was measured."""
+"""A compared loader for use in a training, with the same code that was measured."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A light listing of class folders: names, sizes and times only, no file is opened. The order is that of torchvision's ImageFolder."""
+"""A quick listing of class folders: names, sizes and times, without opening files. The order is that of torchvision's ImageFolder."""
 
 import hashlib
 import os
@@ -46,7 +46,7 @@ class Listing:
         return sum(source.bytes for source in self.sources)
 
     def fingerprint(self) -> str:
-        """Differs once a file is added, removed, resized, changed or put into another class."""
+        """Changes if a file is added, removed, resized, modified or moved to another class."""
         digest = hashlib.sha256("\0".join(self.classes).encode(errors="surrogateescape"))
         for source in self.sources:
             digest.update(f"\n{source.path}\0{source.label}\0{source.bytes}\0{source.changed_ns}".encode(errors="surrogateescape"))
@@ -54,7 +54,7 @@ class Listing:
 
 
 def list_folder(root: Path) -> Listing:
-    """List a folder that has a folder per class.
+    """List a folder with one subfolder per class.
 
     Raises:
         DataError: there is no such folder, it cannot be read, or has no class folder with a file.
@@ -91,7 +91,7 @@ def list_folder(root: Path) -> Listing:
 
 
 def of_photos(photos: Photos) -> Listing:
-    """The same of a data set that was looked at already: sample i is ``photos.photos[i]``.
+    """The listing of a data set that was already checked: sample i is ``photos.photos[i]``.
 
     Raises:
         DataError: a file is gone.

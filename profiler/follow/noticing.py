@@ -116,7 +116,7 @@ class Following:
             reporting.report_what_was_made(self.asked)
 
     def joins(self, group: Group) -> None:
-        """Before this process joins a group. If it is recorded already, as what this rank would be, it says so now: the others wait for it,
+        """Called before this process joins a group. If it is already recorded as this rank, it announces that now: the others wait for it
         and find its folder."""
         self._group = group
         if self.session is not None and self.session.is_mine:

@@ -51,8 +51,8 @@ class Level:
 
 
 def levels(root: Path = ROOT) -> list[Level]:
-    """The groups of this process that the CPU controller knows, innermost first, each once however often it is mounted. What cannot be seen
-    from here is left out.
+    """The control groups of this process with a CPU controller, innermost first, each once even if mounted several times. Groups that are
+    not visible from here are left out.
 
     Raises:
         OSError: /proc/self/cgroup or /proc/self/mountinfo cannot be read.

@@ -9,8 +9,8 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Memory(Source):
-    """``memory/available`` is the kernel's own estimate of what can be had without swapping (MemAvailable of /proc/meminfo);
-    ``memory/used`` is the rest. Of the machine: a container's own limit is not in it."""
+    """``memory/available`` is the kernel's estimate of the memory available without swapping (MemAvailable of /proc/meminfo);
+    ``memory/used`` is the rest. Both are of the machine and ignore a container's own limit."""
 
     name = "memory"
 

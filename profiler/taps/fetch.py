@@ -171,8 +171,7 @@ def write_traffic(segment: Segment, before: Traffic | None, cpu_before: int, sta
 
 
 class Lens:
-    """Decides which batches are looked into and which of their samples in detail, and writes what those do. Takes nothing from any random
-    state.
+    """Decides which batches and samples are recorded in detail, and records their operations. Leaves all random states unchanged.
 
     One sample in ``every`` on average, at irregular distances (a linear congruential sequence of its own), so that a pattern in the data
     set or the batch size cannot hide. ``every`` follows from what the last one cost: a span, the sample's own too, takes 8 us where all

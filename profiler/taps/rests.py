@@ -260,7 +260,7 @@ class Pace:
             self._decide(segment)
 
     def _decide(self, segment: Segment) -> None:
-        """The window is over. CPU time is what counts: other processes do not stretch it, and a thread that waits pays nothing."""
+        """The window is over. Its cost is CPU time, which other processes do not stretch and waiting does not increase."""
         if len(self._walls) >= WINDOW // 2:
             self._full = float(np.median(self._walls)), float(np.median(self._cpus))
         wall, cpu = self._own if self._own[0] else (max(one - self._cost, one / 2) for one in self._full)
@@ -279,7 +279,7 @@ class Pace:
             Rest(self, segment, now, int(steps), now + min(int(2 * steps * wall), MOST_NS), self._feeding).begin()
 
     def _learn_feeding(self) -> bool:
-        """Which loaders feed the steps, from a whole window. False: loaders that do not have ended rests several times, look again."""
+        """Determine from a whole window which loaders feed the steps. False: other loaders have ended rests several times, check again."""
         if self._steps >= WINDOW // 2:
             self._feeding = [loader for loader, asks in self.asks.items() if asks * 2 >= self._steps]
         elif self.asks.keys() - set(self._feeding):
@@ -307,7 +307,7 @@ class Pace:
         return quiet and recorder.paced and not self._never and between()
 
     def _random(self) -> float:
-        """0 to 1, of a sequence of its own: nothing is taken from the training's."""
+        """A pseudo-random number from 0 to 1, from a sequence independent of the training's."""
         self._state = (self._state * 1103515245 + 12345) & 0x7FFFFFFF
         return (self._state >> 8) / (1 << 23)
 

@@ -99,8 +99,8 @@ def chosen(runs: "list[Recorded]", wanted: tuple[str, float]) -> "tuple[Recorded
 
 
 def step_times(paths: "list[Path]", runs: "list[Recorded]", like: "Recorded", workers: list[int]) -> "list[StepTime]":
-    """Seconds of an update with each number of workers, each with as many samples as one of ``like`` has: of the runs themselves, or by the
-    scaling laws that they allow.
+    """Seconds per update for each number of workers, with as many samples per worker as in ``like``: measured in the runs, or predicted by
+    the scaling laws fitted to them.
 
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.

@@ -131,8 +131,8 @@ class Ends:
         self.let_go()
 
     def let_go(self) -> None:
-        """Of works, and of the groups that no callback is to come to: what a group whose works are under way needs is its destructor's not
-        to run, for which nobody has to wait.
+        """Drop references to finished works, and to groups without pending callbacks. Groups with work in flight are kept, so that their
+        destructors, which would block, do not run.
         """
         self._last = None
         self._waiting.clear()

@@ -40,9 +40,7 @@ def taken(module: ModuleType, names: Sequence[str], wrappers: Iterable[Callable[
 
 
 def references(package: str, wrappers: Iterable[Callable[..., Any]]) -> list[int]:
-    """The id of everything that a global of the package's modules refers to, or holds in a container, and of what the wrappers consist of
-    and refer to; one entry for each reference.
-    """
+    """Ids of all objects referenced by the globals of a package's modules (also in containers), and by the wrappers; one per reference."""
     modules = {id(module): module for name, module in list(sys.modules.items()) if f"{name}.".startswith(f"{package}.")}
     for module in list(modules.values()):
         for value in list(getattr(module, "__dict__", {}).values()):
