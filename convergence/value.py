@@ -1,4 +1,4 @@
-"""Reads VALUE of ``--fix NAME=VALUE``: words and ``key=number`` options with colons between them."""
+"""Parses VALUE of ``--fix NAME=VALUE``: words and ``key=number`` options separated by colons."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What was asked for with ``--fix``."""
+"""The fixes requested with ``--fix``."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ class Request:
 
     @property
     def lines(self) -> str:
-        """What the user would write."""
+        """The lines that the user would write."""
         return self.fix.lines(self.setting)
 
 

@@ -260,7 +260,7 @@ def write(folder: Path, report: "ReportModel", args: argparse.Namespace) -> list
 
 
 def write_trace(folder: Path, run: "Run", args: argparse.Namespace, windows: "Windows") -> list[Path]:
-    """Write the trace for Perfetto, into the run folder or to the requested file. With -o, which writes no report, its notes are printed."""
+    """Write the trace for Perfetto, into the run folder or to a given file. With -o, which writes no report, its notes are printed."""
     from feedline.analysis import trace
 
     path = args.output or folder / TRACE_FILE

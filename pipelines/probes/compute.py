@@ -1,4 +1,4 @@
-"""What the device computes: matrix products by type of number, and the user's model on a cached batch, with its FLOP and MFU.
+"""Compute of the device: matrix products by data type, and the user's model on a cached batch, with its FLOP and MFU.
 
 MFU (model FLOP utilization) is the FLOP of forward and backward a second over the device's peak, as in Chowdhery et al., PaLM, 2022,
 appendix B, but with the FLOP as torch.utils.flop_counter counts them (matrix products, convolutions, attention).
@@ -21,7 +21,7 @@ SOURCE = "torch.mm, 2 n^3 FLOP a product"
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
-    """Peaks of the device, then forward, backward, optimizer and all of them together of the user's model; samples/s.
+    """Peaks of the device, then forward, backward, optimizer and the complete step of the user's model; samples/s.
 
     ``settings`` of compute/model: flop_per_sample (forward and backward), mfu, peak_flops, peak_source, dtype.
     """
@@ -46,7 +46,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 
 
 def flop_per_sample(step: Step) -> float | None:
-    """FLOP of forward and backward, for one sample; None: the counter knows none of the model's operators."""
+    """FLOP of forward and backward for one sample; None if the counter knows none of the model's operators."""
     step.optimizer.zero_grad()
     counter = FlopCounterMode(display=False)
     with counter:

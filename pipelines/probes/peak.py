@@ -1,4 +1,4 @@
-"""What the device computes and nothing else: a matrix product per type of number."""
+"""Peak compute of the device: a matrix product per data type."""
 
 import time
 

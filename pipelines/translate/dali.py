@@ -1,4 +1,4 @@
-"""A DALI pipeline: decoding, the operations on images, and normalising, on the CPU or with a GPU ("mixed").
+"""Translation to a DALI pipeline: decoding, operations and normalising, on the CPU or with a GPU ("mixed").
 
 Decoding ignores EXIF orientation and smooths chroma as libjpeg does for Pillow. What DALI cannot do is left out and named in ``missing``:
 RandAugment and TrivialAugmentWide (DALI has ready policies, with other ranges), padding by reflection, fills of several colors in warps,
@@ -45,7 +45,7 @@ def refuses_some(operation: of.RandomApply) -> str | None:
 
 
 def differs(operation: Operation) -> str | None:
-    """What DALI does with the same parameters and other pixels, or None."""
+    """How DALI's pixels differ for the same parameters, or None."""
     match operation:
         case of.ColorJitter() if operation.hue is not None:
             return "hue is rotated in YIQ, not HSV; the four adjustments are applied in a fixed order"
@@ -63,7 +63,7 @@ def differs(operation: Operation) -> str | None:
 
 
 class InPipeline:
-    """Call it inside a pipeline definition, with encoded images (a CPU DataNode of bytes); it returns a uint8 HWC DataNode."""
+    """Callable inside a pipeline definition, on encoded images (a CPU DataNode of bytes); returns a uint8 HWC DataNode."""
 
     def __init__(self, operations: list[Operation], device: str) -> None:
         self.operations = operations
@@ -119,7 +119,7 @@ def build(recipe: Recipe, device: str) -> Built:
 
 
 def normalised(images: Any, recipe: Recipe) -> Any:
-    """Scale, normalise and erase inside a pipeline definition.
+    """Scale, normalise and erase, inside a pipeline definition.
 
     Args:
         images: uint8 HWC DataNode, all of one size.

@@ -1,4 +1,4 @@
-"""Reading the settings of torchvision's transform objects, v1 and v2, by the names of their classes: torchvision is never imported."""
+"""Reads the settings of torchvision's transform objects, v1 and v2, by class name; torchvision itself is never imported."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
