@@ -68,7 +68,7 @@ def test_updates_that_are_not_finite_are_left_out_and_counted():
         ([], [], [], [], "no update"),
         ([math.nan] * 50, [math.inf] * 50, 8, 16, "no update had a finite gradient"),
         ([2.0] * 50, [1.0] * 50, math.nan, 16, "the number of samples behind the gradients is unknown"),
-        ([1.0] * 50, [1.0] * 50, 16, 16, "takes two ranks, or two micro-batches"),
+        ([1.0] * 50, [1.0] * 50, 16, 16, "two ranks, or two micro-batches per update, are needed"),
         ([2.0] * (FEWEST - 1), [1.5] * (FEWEST - 1), 8, 16, "too few"),
         ([1.0] * 50, [1.0] * 50, 8, 16, "the same data"),
         ([1.0] * 50, [4.0] * 50, 8, 16, "may be a sum"),
@@ -86,7 +86,7 @@ def test_a_gradient_lost_in_its_noise_has_a_lower_end_only():
 
     assert (found.value, found.high) == (None, None)
     assert 0 < found.low < 20_000
-    assert "its interval holds 0" in found.why
+    assert "its interval includes 0" in found.why
 
 
 def lucky(errors):
@@ -106,7 +106,7 @@ def test_a_gradient_far_below_0_is_refused():
     found = lucky(8)
 
     assert (found.low, found.value, found.high) == (None, None, None)
-    assert "below what noise alone leaves" in found.why
+    assert "smaller than noise alone would leave it" in found.why
 
 
 def test_noise_that_cannot_be_seen_beside_the_gradient_has_an_upper_end_only():
@@ -147,7 +147,7 @@ def test_a_decay_that_is_none_is_refused(decay):
 
 
 def test_columns_of_different_length_are_refused():
-    with pytest.raises(ValueError, match="one length"):
+    with pytest.raises(ValueError, match="the same length"):
         noise_scale([1.0, 2.0], [1.0], 1, 2)
 
 
