@@ -120,7 +120,7 @@ def _samples(batch: object) -> int | None:
 def lightning_callback(**fixes: Any) -> Any:
     """A callback for ``Trainer(callbacks=[...])`` of Lightning; arguments as the attributes of `Fixes`.
 
-    Noise goes on what the LightningModule's own forward returns, so ``training_step`` has to call ``self(x)``. The state goes into
+    Noise is added to the output of the LightningModule's own forward, so ``training_step`` has to call ``self(x)``. The state goes into
     Lightning's checkpoints.
     """
     name = next((name for name in ("lightning.pytorch", "pytorch_lightning") if name in sys.modules), None)

@@ -29,7 +29,7 @@ class Progress:
         """Share (0 to 1) of a phase of this many epochs, or samples, that has passed.
 
         Raises:
-            ValueError: it is in epochs, and nobody knows how long one is.
+            ValueError: it is in epochs, and the length of an epoch is unknown.
         """
         if epochs is not None and self.samples_per_epoch is None:
             raise ValueError("the loader has no length, so epochs have none either: give the phase in samples")
@@ -66,10 +66,10 @@ class Fix:
         name: as the user writes it.
         value: what VALUE may be, for the help.
         says: what it does, in one line.
-        control: the ``--fix`` text of the arm it must beat at equal budget before anybody should believe in it; "": the training as it is.
+        control: the ``--fix`` text of the control that it must beat at equal budget; "": the unchanged training.
         parse: VALUE as a setting. ValueError says what it may be.
         lines: Python that the user would write for this setting, imports included, ready to paste.
-        attach: acts in a training nobody changed; None: it cannot be done from outside, ``lines`` shows how.
+        attach: applies it to an unchanged training; None: it cannot be applied from outside, ``lines`` shows how.
         replaces_optimizer: it is an optimizer with a rate of its own.
     """
 

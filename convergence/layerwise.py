@@ -151,7 +151,7 @@ class LayerwiseOptimizer(torch.optim.Optimizer):
         """Update all parameters that have a gradient.
 
         Args:
-            closure: computes the loss anew and returns it.
+            closure: recomputes the loss and returns it.
 
         Raises:
             RuntimeError: a gradient is sparse.

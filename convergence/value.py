@@ -23,7 +23,7 @@ class Value:
             options: the keys that it may have.
 
         Raises:
-            ValueError: an option that nobody knows, or one whose number is none.
+            ValueError: an unknown option, or a value that is not a number.
         """
         words, found = [], {}
         for part in text.strip().split(":"):

@@ -10,7 +10,7 @@ def walk(folder: str | os.PathLike[str], cannot: Callable[[OSError], None] | Non
     A link to a folder above itself is not, which ImageFolder follows until the operating system ends it: 40 times every file.
 
     Args:
-        cannot: called with the error of a folder that cannot be listed; the others go on.
+        cannot: called with the error of a folder that cannot be listed; the others are walked.
     """
     above: dict[str, frozenset[str]] = {}  # folder, as walked -> the real folders on the way to it
     found: list[tuple[str, list[str]]] = []

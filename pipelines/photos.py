@@ -47,7 +47,7 @@ class Problem:
         path: of the file, or of the folder of an ``empty_class``.
         kind: left out: ``zero_bytes``, ``truncated``, ``corrupt``, ``cmyk``, ``16_bit``, ``animated``, ``other_format``; remarks:
             ``exif_rotated``, ``misnamed``, ``empty_class``.
-        left_out: whether the comparison goes on without it.
+        left_out: whether the comparison excludes it.
     """
 
     path: str
@@ -79,7 +79,7 @@ def scan(root: Path, limit: int | None = None, seed: int = 0) -> Photos:
     Args:
         root: a folder per class, as ImageFolder reads it (files in folders below belong to the class, hidden folders to none); a folder
             with images and no folders is one class.
-        limit: take so many usable images, the same number of each class where it has them, chosen by ``seed``. Files that are not chosen
+        limit: take this many usable images, equally many of each class if possible, chosen by ``seed``. Files that are not chosen
             are not looked at.
 
     Returns:

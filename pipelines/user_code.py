@@ -54,7 +54,7 @@ def load_model(name: str) -> "nn.Module":
         name: ``module:name`` of an nn.Module, or of a class or function without required arguments that gives one.
 
     Raises:
-        UserCodeError: there is no such name, the code raises, or what it gives is no nn.Module; with its file and line.
+        UserCodeError: there is no such name, the code raises, or the result is not an nn.Module; with its file and line.
     """
     from torch import nn
 

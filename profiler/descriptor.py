@@ -115,4 +115,4 @@ class Mapping:
             self.close()
 
 
-UNSEEN = 2  # references to what nobody looks at: the attribute and the argument of getrefcount
+UNSEEN = 2  # references to an unused object: the attribute and the argument of getrefcount

@@ -102,7 +102,7 @@ class Stage(enum.IntEnum):
     LOOK = 55
 
     # What ranks do together (taps/collectives).
-    #: start: enqueued. wall: until it was complete; -1: not yet, or nobody could tell. source: operation. cpu, runqueue: ids of names, of
+    #: start: enqueued. wall: until it was complete; -1: not yet, or unknown. source: operation. cpu, runqueue: ids of names, of
     #: its group and dtype. nbytes: full message. number: of it within the group. extra: ns from start until a GPU came to it. Flags: BUCKET
     COLLECTIVE = 50
     #: No span: ranks of a group, or a part of them. source: its name. cpu: id of the backend's name. nbytes: how many. number: the first.
@@ -129,7 +129,7 @@ class Flag:
     NON_BLOCKING = 32
     TRAINING = 64  #: FORWARD: module.training
     GRAD = 128  #: FORWARD: gradients were enabled
-    OBJECTS = 256  #: the batch holds arrays or large objects that are no tensors
+    OBJECTS = 256  #: the batch holds arrays or large objects that are not tensors
     CUSTOM = 512  #: COLLATE: not torch's default_collate
     FAILED = 1024  #: what was measured raised
     BUCKET = 2048  #: COLLECTIVE: DistributedDataParallel's reducer began it, in C++

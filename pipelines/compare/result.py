@@ -106,7 +106,7 @@ class Row:
 
     Attributes:
         why: why it could not be measured, or not to the end; empty: it was.
-        stages_why: why its stages are not told apart.
+        stages_why: why its stages are not timed separately.
         missing: operations of the user's transform that it leaves out.
         parts: one per round.
     """

@@ -99,7 +99,7 @@ def in_turns(works: Mapping[str, Work], plan: Plan) -> dict[str, Measured | str]
     """Measure everything in rounds, after one pass of each that does not count.
 
     Returns:
-        By name, in the order given: what was measured, or why it was not. One that fails drops out; the others go on.
+        By name, in the order given: what was measured, or why it was not. One that fails is dropped; the others continue.
     """
     failed: dict[str, str] = {}
     rounds: dict[str, list[Timed]] = {name: [] for name in works}

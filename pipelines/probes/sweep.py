@@ -16,7 +16,7 @@ from feedline.profiler.samplers.memory import Memory
 LARGEST = 4096
 KNEE_SHARE = 0.95  # of the best throughput
 SATURATED = 1.03  # two doublings that bring less than this factor end the sweep
-SLOW = 8.0  # a step that takes so many times ``plan.seconds``, and SLOW_S at least, ends it too
+SLOW = 8.0  # a step that takes this many times ``plan.seconds``, and at least SLOW_S, ends the sweep
 SLOW_S = 0.5
 MEMORY_SHARE = 0.5  # of what is available: a larger batch that would need more is not tried on a CPU
 

@@ -26,7 +26,7 @@ from feedline.profiler.samplers.memory import SharedMemory
 DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
 WAYS = ("shared", "copied", "pickled")
 SIZE = (224, 224)  # of an image where the transforms do not say: ImageNet's usual
-IN_FLIGHT = 8  # batches at most; DataLoader's default is 2 a worker
+IN_FLIGHT = 8  # batches at most; DataLoader's default is 2 per worker
 IN_FLIGHT_BYTES = 128 << 20
 PATIENCE_S = 60.0
 

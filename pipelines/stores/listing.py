@@ -31,8 +31,8 @@ class Listing:
     """All files of a data set, in the order in which they are packed.
 
     Attributes:
-        left_out: what is seen without opening a file: broken links, pipes, files beside the class folders, classes without a file.
-        checked: whether somebody looked at every file already, so that each of them is an image.
+        left_out: unusable files, known without opening them: broken links, pipes, files beside the class folders, classes without a file.
+        checked: whether every file was already checked to be an image.
     """
 
     root: Path

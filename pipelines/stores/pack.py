@@ -56,9 +56,9 @@ def pack(
 
     Args:
         kind: a key of ``KINDS``.
-        unreadable: ``skip`` leaves out what cannot be read or is no image, and names it; ``refuse`` ends at the first. Default: skip for
+        unreadable: ``skip`` leaves out and names files that are unreadable or not images; ``refuse`` ends at the first. Default: skip for
             a folder, refuse for ``Photos``, whose places stay those of the samples.
-        force: begin anew where there is a store of other data already, or a damaged one.
+        force: start over if there is a store of other data, or a damaged one.
         shard_bytes: a shard this long is followed by the next one (default 1 GiB, more where that would make over 128 of them;
             LMDB and RecordIO are one file).
 

@@ -10,7 +10,7 @@ from feedline.pipelines.translate.operations import Operation, Range, Size
 from feedline.pipelines.translate.output_size import size_after
 
 NOMINAL_SIZE = (400, 500)  # (height, width) that shares are drawn for when there is no image: about the mean of ImageNet's files
-TRIES = 10  # torchvision's: a crop or an erased rectangle that does not fit is drawn again so many times
+TRIES = 10  # torchvision's: a crop or an erased rectangle that does not fit is drawn again this many times
 
 
 def draw(operation: Operation, dice: random.Random, size: Size, always: bool = False) -> list[Operation]:

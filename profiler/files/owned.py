@@ -148,7 +148,7 @@ def reopen(folder: Path, name: str, mode: int = single.PRIVATE) -> int:
     """A listed file, open for reading and writing; a new one if it is missing.
 
     Raises:
-        PlaceTaken: the file is somebody else's.
+        PlaceTaken: the file is not feedline's.
         OSError: it is a link, or cannot be opened.
     """
     with suppress(FileExistsError):
@@ -204,7 +204,7 @@ def add_line(folder: Path, name: str, line: str) -> None:
     """Add a line to a file of feedline's, in one write, so that several processes can do so at once.
 
     Raises:
-        PlaceTaken: the file is somebody else's.
+        PlaceTaken: the file is not feedline's.
         OSError: it is a link, or cannot be opened.
     """
     try:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-PART = ".feedline-part-"  # begins the name of what is not whole yet; its end stays, by which libraries choose a format
+PART = ".feedline-part-"  # prefix of incomplete files; the extension stays, because libraries choose the format by it
 PRIVATE = 0o600
 LONGEST = 40  # characters of a name, so that it fits into 255 bytes with what is put before it
 _numbers = itertools.count()

@@ -51,7 +51,7 @@ class Beginnings:
 
     Attributes:
         optimizers: those that have made an update.
-        first: number of the first optimizer that belongs to the training that goes on now; one with a lower number joins its own to it.
+        first: number of the first optimizer that belongs to the current training; one with a lower number adds its own training to it.
         began: ns, where the first pass began that fed the newest optimizer.
     """
 
@@ -92,7 +92,7 @@ class Beginnings:
                 number = self._begun(optimizer, segment)
             elif number < self.first:
                 self._join(number, segment)
-        except Exception:  # fail open: it counts as part of what goes on
+        except Exception:  # fail open: it counts as part of the current training
             number = self.optimizers.known.get(id(optimizer), 0)
         if self._mark is not None or self._made:
             self._mark, self._made = None, False
@@ -167,7 +167,7 @@ class Beginnings:
         return found
 
     def _join(self, number: int, segment: Segment) -> None:
-        """An older optimizer goes on: all that began since belong to its training."""
+        """An older optimizer continues: all that began since then belong to its training."""
         first, newest = self._firsts[number], self._newest
         self._joined = self._joined + 1 if first == self._target else 1
         self.first = self._target = self._firsts[newest] = first

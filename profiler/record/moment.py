@@ -30,7 +30,7 @@ def now() -> Moment:
     cpu = clock.cpu_ns()
     wall = clock.wall_ns()
     lost, delay = known.said
-    if not -SLACK_NS < wall - cpu - lost < SLACK_NS:  # negative: a forked child's CPU clock begins anew
+    if not -SLACK_NS < wall - cpu - lost < SLACK_NS:  # negative: the CPU clock of a forked child restarts
         delay = _read(wall - cpu)
     return wall, cpu, delay
 

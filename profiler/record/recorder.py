@@ -134,7 +134,7 @@ class Recorder:
         rest: while steps are only counted, for which main and segment are None; else None.
         paced: whether there may be rests. A tap that must see every step clears it.
         asked: a loader was asked for a batch since the last update.
-        every: look at one sample in so many in detail; None: as many as stay cheap (taps/fetch.py).
+        every: record one sample in N in detail; None: chosen so that it stays cheap (taps/fetch.py).
     """
 
     def __init__(self) -> None:
@@ -210,7 +210,7 @@ inside = Inside()
 os.register_at_fork(after_in_child=recorder.forget_after_fork)
 
 
-WALL_ONLY = [stage in (Stage.SAMPLER, Stage.LOSS, Stage.OPTIMIZER) for stage in range(STAGES)]  # nobody asks for their CPU time
+WALL_ONLY = [stage in (Stage.SAMPLER, Stage.LOSS, Stage.OPTIMIZER) for stage in range(STAGES)]  # their CPU time is not used
 
 
 class Span:

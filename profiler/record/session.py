@@ -61,7 +61,7 @@ class Session:
         command: what is recorded, for the manifest.
         overwrite: remove an older run in that place first.
         strict: where the folder is taken, record nothing rather than into RUN-2, RUN-3, ...
-        every: look at one sample in so many in detail; None: as many as stay cheap.
+        every: record one sample in N in detail; None: chosen so that it stays cheap.
         window: which steps torch.profiler is to record; None: a few where a GPU is used.
         changes: to the training itself, attached before anything else.
         record_argv: which values of ``command`` the manifest keeps: one of privacy.WAYS.
@@ -126,7 +126,7 @@ class Session:
         self._hooks, self._changing = (Hooks(self._tell_hook, self._write_manifest) for _ in range(2))
         try:
             self._begin(segment)
-        except BaseException:  # a notebook's cell was interrupted: nothing may go on recording
+        except BaseException:  # a notebook's cell was interrupted: stop recording
             self.stop(1)
             raise
 

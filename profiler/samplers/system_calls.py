@@ -10,7 +10,7 @@ SLEEP, LOCK, NETWORK, PROCESS = "sleep", "lock", "network", "another process"
 FILE, PAGE_FAULT, UNKNOWN = "file", "page fault", "unknown"
 KINDS = (SLEEP, LOCK, NETWORK, PROCESS, FILE, PAGE_FAULT, UNKNOWN)
 
-#: Numbers of the calls that are told apart: arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h (arm64).
+#: Numbers of the distinguished calls: arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h (arm64).
 _X86 = {
     **{"sleep": (35, 230), "lock": (202, 449, 455, 65, 220, 73, 72), "child": (61, 247), "message": (70, 243)},
     "path": (2, 257, 437, 4, 6, 262, 332, 21, 269, 439, 89, 267, 208, 333, 426),

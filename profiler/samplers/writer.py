@@ -18,7 +18,7 @@ MAX_BYTES = 2_000_000  # 100,000 rows: 25 gauges at 1 Hz for more than an hour a
 class GaugeWriter:
     """The gauge file of one process.
 
-    When it is full it forgets every second tick (all rows of one time) and goes on; ``thinned`` counts how often, so that the caller can
+    When it is full it discards every second tick (all rows of one time) and continues; ``thinned`` counts how often, so that the caller can
     take half as many samples from then on and the whole run stays evenly spaced.
 
     Args:

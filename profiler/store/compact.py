@@ -29,7 +29,7 @@ def compact(folder: Path) -> None:
 
     Raises:
         OSError: read-only or full; the segments are still there.
-        PlaceTaken: a file there is somebody else's, or a process still uses the segments.
+        PlaceTaken: a file there is not feedline's, or a process still uses the segments.
     """
     paths = sorted((folder / SEGMENTS).glob("*.seg"), key=lambda path: (path.stem != "main", path.name))
     processes = [read_segment(path) for path in paths]

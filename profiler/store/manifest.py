@@ -34,7 +34,7 @@ class Manifest:
     anchors: list[dict[str, int]] = field(default_factory=list)  #: clock.anchor() at the start and the end
     exit_code: int | None = None  #: None: still running, or killed
     ended: bool = False
-    ended_by: str = ""  #: what ended it, where that was no exit: the type of an exception, the name of a signal, or PROGRAM
+    ended_by: str = ""  #: what ended it if it did not exit: the type of an exception, the name of a signal, or PROGRAM
     notes: list[str] = field(default_factory=list)
 
     def write(self, rank: Path) -> None:

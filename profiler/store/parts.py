@@ -169,7 +169,7 @@ def slices(rank: Rank, wanted: list[int]) -> list[Rank]:
     for this, after in zip(begun, [*begun[1:], None]):
         first = this is begun[0]
         processes = [own for process in rank.processes if (own := cut(process, this, after, first)) is not None]
-        if not processes or processes[0].is_worker:  # records that nobody wrote in this order
+        if not processes or processes[0].is_worker:  # feedline does not write records in this order
             continue
         span = this.at, _last(processes[0], this.at)
         about = manifest(rank.manifest, processes, span, this, after)

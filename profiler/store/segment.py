@@ -49,7 +49,7 @@ FIRST_CHUNK_BYTES = 32 * 1024  # a short-lived worker writes a few hundred recor
 GENERATION = 1 << 32  # more than a file has slots
 CAPACITY_BYTES = 8 * 1024 * 1024
 SLICE = 4096  # records that are copied at once
-MOVES = 2  # a record's end is found after so many thinnings; later it is only counted
+MOVES = 2  # a record's end is found after at most this many thinnings; later it is only counted
 #: Few, and needed to read the rest.
 FOREVER = (
     *(Stage.NAME, Stage.EPOCH, Stage.START, Stage.FLOP, Stage.GROUP, Stage.CLOCK, Stage.BEGUN, Stage.SUMS),
@@ -152,7 +152,7 @@ class Segment:
             at = (slot - self._begin) * RECORD.size
             RECORD.pack_into(self._chunk, at, start, wall, cpu, runqueue, nbytes, number, extra, source, window, flags, thread, stage)
             return slot + self._generation
-        except Exception as error:  # fail open: the training goes on without this record
+        except Exception as error:  # fail open: the training continues without this record
             self._stop(error)
             return None
         finally:
@@ -352,7 +352,7 @@ class Segment:
         for part in slices:
             forgotten += sums_of(records[part][~keep[part] & (records["stage"][part] != 0)])
         forgotten[0, 0] = self._stride_mask
-        del forgotten  # a mapping that somebody looks at cannot be given back
+        del forgotten  # a mapping with references cannot be unmapped
         with single.replacement(self.path) as fd:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.posix_fallocate(fd, 0, RECORDS_AT + room)

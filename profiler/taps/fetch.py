@@ -21,11 +21,11 @@ from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.batch import Batch, describe
 from feedline.profiler.taps.patch import Patches
 
-FEWEST, MOST = 4, 256  # one sample in so many is looked at in detail, of the first ones
-DENSE = 64  # after so many, a quarter as often; after twice as many, a ninth; ... (rarer)
-EARLY = 8  # so many are looked at one after another; then as many at a quarter of the samples, a ninth, ..., until it is one in N
+FEWEST, MOST = 4, 256  # one of the first samples in N is recorded in detail
+DENSE = 64  # samples after which detail is a quarter as frequent; after twice as many, a ninth; ... (rarer)
+EARLY = 8  # recorded one after another; then as many at every 4th sample, every 9th, ..., up to every Nth
 NOTHING = Batch(0, 0, 0)
-OPENED = 8  # one batch in so many is looked into after DENSE batches: each of its samples pays 3 us then, its file traffic twice 28 us
+OPENED = 8  # after DENSE batches, one batch in N is recorded in detail: each of its samples costs 3 us, its file traffic twice 28 us
 DEFAULT_COLLATES = (torch_collate.default_collate, torch_collate.default_convert)
 
 
@@ -89,7 +89,7 @@ class WatchedFetch:
         self._opened, reads = self._lens.next_batch(), self._lens.reads
         before = (counters.traffic(), time.process_time_ns()) if reads else None
         modules, first = len(sys.modules), self._lens.is_first_batch
-        inside.depth += 1  # transforms that are nn.Modules are no forward pass
+        inside.depth += 1  # transforms that are nn.Modules are not forward passes
         try:
             batch = self._look_into(segment, index) if self._opened else self._time(segment, index)
         finally:
@@ -226,7 +226,7 @@ class Lens:
         stands_for = self._reads_next = OPENED * rarer(self._looked_into)
         self._closed = self._distance(stands_for)
         self.looks, self.counts = (2 * stands_for, 0) if self._looked_into % 2 else (0, 2 * stands_for)
-        if self.looks not in (0, self._aimed_for):  # else the countdown goes on
+        if self.looks not in (0, self._aimed_for):  # else the countdown continues
             self._aim()
         return stands_for
 
@@ -360,7 +360,7 @@ class WatchedIterator:
         try:
             return lens.look(self._iterator.__next__, 1) if lens.is_next() else next(self._iterator)
         except StopIteration:
-            self._begun.pop()  # that was no sample
+            self._begun.pop()  # that was not a sample
             raise
 
     def __getattr__(self, name: str) -> Any:

@@ -96,7 +96,7 @@ class LoaderTaps:
         return known
 
     def _meet(self, loader: Any) -> "Known":
-        """Number a loader. One that takes the place of another (made anew each epoch, with the same settings) goes on under its number."""
+        """Number a loader. One that replaces another (created again each epoch, with the same settings) keeps its number."""
         about = (type(loader).__name__, settings(loader))
         for known in self._loaders:
             if known.about == about and known.loader() is None and known.iterator() is None:

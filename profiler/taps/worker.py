@@ -61,7 +61,7 @@ class WorkerEntry:
 
             operations.attach(lambda *_: None)
         except Exception:
-            pass  # the worker's samples are not told apart
+            pass  # the worker's samples are not timed separately
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         loop = self._original or getattr(importlib.import_module(self.module), self.function)
@@ -107,7 +107,7 @@ def watched_get(original: Callable[..., Any], segment: Segment, epoch: int) -> C
     def get(*args: Any, **kwargs: Any) -> Any:
         nonlocal epoch, idle_since
         idle_since = idle_since or clock.wall_ns()
-        task = original(*args, **kwargs)  # raises queue.Empty every few seconds: the waiting goes on
+        task = original(*args, **kwargs)  # raises queue.Empty every few seconds: the waiting continues
         if isinstance(task, _ResumeIteration):
             epoch += 1
         elif isinstance(task, tuple):

@@ -25,7 +25,7 @@ from feedline.profiler.taps.collectives.groups import Channel, Group, Groups
 from feedline.profiler.taps.patch import Patches
 
 SETTLE_NS = 1_000_000_000  # a callback has left its thread for sure so long after its end
-WINDING_DOWN_S = 0.01  # the same, where somebody waits for it
+WINDING_DOWN_S = 0.01  # the same, while another thread waits for it
 MOST_WAITING = 8  # works without a future, kept alive until they are waited for
 COLLECTIVE = int(Stage.COLLECTIVE)  # a plain number is quicker to look up
 

@@ -23,7 +23,7 @@ class Channel:
 
     Attributes:
         name: the same on all its ranks.
-        ranks: global ranks, ascending; empty where nobody could tell.
+        ranks: global ranks, ascending; empty if unknown.
         numbers: of the collectives to come.
         futureless: operations of this backend that give no future.
     """

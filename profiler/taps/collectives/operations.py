@@ -43,7 +43,7 @@ class Operation:
         group: where in the arguments the process group is; before it are the tensors, outputs first.
         share: which of the tensors is one rank's share where the rest is on the root only; None otherwise.
         tag: where the tag of a message between two ranks is; -1: it is none.
-        peer: where the other rank is; -1: it is none, or from anybody.
+        peer: position of the other rank; -1: none, or any source.
         sends: this rank is the one that sends.
         empty: its tensor carries nothing.
         reducer: DistributedDataParallel's reducer uses it.

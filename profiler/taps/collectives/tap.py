@@ -31,7 +31,7 @@ from feedline.profiler.taps.unseen import NoFunctions
 
 KEY = "BackendSelect"
 ENGINE = "torch.autograd.graph"  # the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
-MOST_ERRORS = 20  # of our own, after which the tap takes itself away
+MOST_ERRORS = 20  # of feedline itself, after which the tap detaches
 WAITED_FOR = "gloo"  # gives a work that is waited for in Python, where others may give none
 Begun = tuple[Row, Any, int, Any, bool]  # the row, the group, bytes, events of a GPU, the caller waits for it at once
 
@@ -138,7 +138,7 @@ class CollectiveTap:
         """Receive collectives; can be repeated after ``detach``.
 
         Raises:
-            Exception: this torch is built differently, or somebody else has kernels there.
+            Exception: this torch is built differently, or other code has kernels there.
         """
         kernels.register()
         self.ends.attach(self._patches)

@@ -31,7 +31,7 @@ from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.unseen import unseen
 
 SHARE, FIRST_S = 0.015, 60.0  # of the training's time, and seconds until it is halved
-SELDOM = 64  # one update in so many is measured whatever it costs
+SELDOM = 64  # one update in N is measured whatever it costs
 LOOKS = 8  # measured updates between two looks at what they cost
 NEEDS = Message(
     "the noise scale needs gradients of parts of an update: several ranks, or gradient accumulation over two micro-batches or more",
@@ -84,7 +84,7 @@ class Norms:
     def attach(self, patches: Patches, when_imported: WhenImported) -> None:
         """Wrap the program's hooks, FSDP2's reduction and clipping. What this torch does not have is left out.
 
-        FSDP2 is left alone until the program imports it: with all that it needs, it takes a second.
+        FSDP2 is not touched until the program imports it: with its dependencies, importing it takes a second.
         """
 
         def watched(clip: Any) -> Any:
@@ -164,7 +164,7 @@ class Norms:
         begun = time.perf_counter()
         try:
             act(*args)
-        except Exception as error:  # a sparse gradient, ...: the rest goes on
+        except Exception as error:  # a sparse gradient, ...: the rest continues
             self.give_up(error)
         self._spent += time.perf_counter() - begun
 
@@ -252,7 +252,7 @@ class Norms:
         self.why = ""
 
     def _is_next(self) -> bool:
-        """Every so many updates, so that it costs no more than its share. Ranks decide alone: who reads keeps what all have."""
+        """At intervals, so that it stays within its budget. Each rank decides alone: the reader keeps the updates that all ranks have."""
         coming = self._counts.updates + 1
         if coming >= self._look:
             now = time.perf_counter()

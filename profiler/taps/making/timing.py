@@ -12,7 +12,7 @@ from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.making.seeing import Stopwatch
 
 CLOSELY = 32  # steps that are looked at one after another, to begin with
-EVENT_NS, LOOK_NS = 300, 60_000  # what seeing a call takes, and looking at a step
+EVENT_NS, LOOK_NS = 300, 60_000  # cost of observing a call, and of observing a step
 BUDGET = 0.003  # of the time, for the looks that follow
 NAME_BYTES = 56  # room in a record
 

@@ -16,7 +16,7 @@ INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 def taken(module: ModuleType, names: Sequence[str], wrappers: Iterable[Callable[..., Any]] = ()) -> dict[str, str]:
     """Those of a module's functions that are referenced from outside installed libraries, each with its holder.
 
-    Reference counts tell quickly that nobody does. Only where they leave a doubt are all objects of the process searched, which takes
+    Reference counts usually show quickly that nothing does. Only if they leave a doubt are all objects of the process searched, which takes
     0.1 to 0.3 s once torch is imported.
 
     Args:

@@ -53,7 +53,7 @@ class Tap:
     """Puts wrappers into one library, and removes them again.
 
     Args:
-        late: the library was imported before us, so that somebody may hold its functions already.
+        late: the library was imported before feedline attached, so other code may already refer to its functions.
     """
 
     def __init__(self, late: bool) -> None:
