@@ -30,13 +30,13 @@ class NoiseScale:
 
     Attributes:
         value: S / G2; None: not measurable, and ``why`` says why.
-        low, high: of the interval. Without a value they are what is still known: with ``low`` alone it is at least that, with ``high``
-            at most that.
-        why: "" where there is a value.
-        updates: that it is made from.
+        low, high: ends of the interval. Without a value they are bounds: with only ``low`` it is at least that, with only ``high`` at
+            most that.
+        why: reason if there is no value; else "".
+        updates: number of updates used.
         S: trace of the covariance of one sample's gradient, tr(Sigma). Not clamped; NaN: no update could be used.
         G2: squared norm of the true gradient. Not clamped; NaN: no update could be used.
-        dropped: updates left out, because something about them was not finite or not known, or the part was not smaller than the whole.
+        dropped: updates left out, because a value was not finite or unknown, or the part was not smaller than the whole.
     """
 
     value: float | None
@@ -67,19 +67,19 @@ def noise_scale(
     decay: float | None = None,
     data_set: float | None = None,
 ) -> NoiseScale:
-    """Ratio of the means of S and |G|^2, not the mean of ratios: the ratio of a single update is mostly noise, and skewed.
+    """Estimate the noise scale, as the ratio of the means of S and |G|^2 over updates. (A mean of ratios would be mostly noise and skewed.)
 
     The interval is a jackknife that leaves out one block of updates at a time (Efron and Tibshirani, An Introduction to the Bootstrap,
-    chapter 11) on |G|^2 / S, because S is known far better than |G|^2: its ends, turned over, are those of the noise scale, and where the
-    lower one is not above 0 no batch is too large to be the noise scale. Where |G|^2 comes out below 0, which it cannot be, the upper end
-    is that of 0: luck does not make it better known (power-constrained limits: Cowan, Cranmer, Gross, Vitells 2011, arXiv 1105.3166).
+    chapter 11) on |G|^2 / S, because S is known far better than |G|^2. The reciprocals of its ends are those of the noise scale; if the
+    lower end is not above 0, the noise scale has no upper bound. If the estimate of |G|^2 is negative, which |G|^2 cannot be, the upper end
+    for 0 is used instead (power-constrained limits: Cowan, Cranmer, Gross, Vitells 2011, arXiv 1105.3166).
 
     Args:
         small_sq: float [n], |g_b|^2 of each update: squared norm of a part's mean gradient, or the mean of that over parts.
         big_sq: float [n], |g_B|^2, of the mean gradient of all parts.
         b, B: samples behind the two; float [n] or one number.
-        decay: weigh an update that lies k back by decay^k, which is what the ratio of two debiased exponential moving averages does.
-            None: all alike.
+        decay: weight decay^k for an update k updates ago, as in the ratio of two debiased exponential moving averages. None: equal
+            weights.
         data_set: samples N of a finite data set drawn without replacement: S / N is added to |G|^2, which matters once B_simple is near N.
 
     Raises:
@@ -207,7 +207,7 @@ class Live:
         print(scale.value())
 
     Args:
-        window: updates that are remembered.
+        window: number of updates to remember.
         decay: as for ``noise_scale``.
         data_set: as for ``noise_scale``.
     """

@@ -57,15 +57,15 @@ def pack(
     Args:
         kind: a key of ``KINDS``.
         unreadable: ``skip`` leaves out and names files that are unreadable or not images; ``refuse`` ends at the first. Default: skip for
-            a folder, refuse for ``Photos``, whose places stay those of the samples.
+            a folder, refuse for ``Photos``, whose positions are the numbers of the samples.
         force: start over if there is a store of other data, or a damaged one.
-        shard_bytes: a shard this long is followed by the next one (default 1 GiB, more where that would make over 128 of them;
+        shard_bytes: size at which a new shard is started (default 1 GiB, more if that would make over 128 shards;
             LMDB and RecordIO are one file).
 
     Raises:
-        DataError: there is no image there, or, with ``refuse``, a file that cannot be used.
-        OutputError: the destination holds something else, is not writable or too small, or another pack writes to it.
-        StoreDamaged: there is a store already, and it is damaged.
+        DataError: the folder contains no image, or, with ``refuse``, a file that cannot be used.
+        OutputError: the destination contains something else, is not writable or too small, or another pack writes to it.
+        StoreDamaged: the destination contains a damaged store.
         MissingDependency: the library for this format is not installed.
     """
     if kind not in KINDS or unreadable not in (None, "skip", "refuse"):

@@ -20,11 +20,11 @@ def on_trace_ready(folder: "str | os.PathLike[str]") -> "Callable[[profile], Non
         with torch.profiler.profile(on_trace_ready=feedline.on_trace_ready("traces"), schedule=...) as profiler:
             train(profiler)
 
-    Afterwards ``feedline ingest traces/rank*-<step>.json.gz`` shows it; rank 0 says this once. A file that is there already is never
-    replaced: the next one is ``rank<R>-<step>.2.json.gz``. A folder that cannot be written to is named once, and the training goes on.
+    Afterwards ``feedline ingest traces/rank*-<step>.json.gz`` shows them; rank 0 prints this command once. Existing files are never
+    replaced: the next name is ``rank<R>-<step>.2.json.gz``. If the folder cannot be written to, one line says so; the training continues.
 
     Args:
-        folder: made when the first trace is ready. For many ranks on several hosts: one that they share.
+        folder: created when the first trace is ready. For ranks on several hosts, use a shared folder.
     """
     return _Writer(Path(folder))
 
