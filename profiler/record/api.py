@@ -102,7 +102,7 @@ class stage:
     Costs a few hundred nanoseconds without a recording. Works in the training and in a loader's workers; can be nested and reused.
 
     Args:
-        name: at most 56 bytes; not the name of one of feedline's stages.
+        name: at most 56 bytes. With the name of a built-in stage, such as ``input``, the time is added to that stage.
     """
 
     def __init__(self, name: str) -> None:
