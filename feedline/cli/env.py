@@ -14,7 +14,7 @@ from feedline.cli.output import check_json, name_files, save_json
 class Env:
     """Check what feedline can record with this machine and this PyTorch.
 
-    Attaches every hook to a tiny training and checks that it records what happened, and reads every counter once.
+    Attaches every hook to a tiny training, checks what it records, and reads every counter once.
 
     Examples:
         feedline env

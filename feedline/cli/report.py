@@ -35,16 +35,15 @@ STEPS = ("compacting records", "reading records", "writing the report", "writing
 class Report:
     """Show the report of a run, or write it as HTML, JSON, text or a Perfetto trace.
 
-    Works on runs that ended, were killed, or are still going. Without -o, report.html, report.json and trace.json.gz are also written
-    into the run folder. The last lines printed are the verdict, what to change, the expected gain, and where the files are.
+    Works for finished, killed and live runs. Without -o, report.html, report.json and trace.json.gz are also written into the run
+    folder. The last lines printed are the verdict, what to change, the expected gain, and where the files are.
 
-    If the run holds several trainings, an overview is shown; each training has its own report, in training-1, training-2, ... of the
-    run folder (one per process; training-0 is the script's own) or in parts/1, parts/2, ... (one after the other in one process). A
-    file written with -o holds the overview and all reports.
+    If the run contains several trainings, an overview is shown. Each training has its own report, in training-1, training-2, ... of the
+    run folder (one per process; training-0 is the script's own) or in parts/1, parts/2, ... (in sequence in one process). A file
+    written with -o contains the overview and all reports.
 
-    With --by-rank, the ranks of a large run are read one by one, in parallel, and compared: which rank the others wait for, and how
-    long. The folders of several nodes, and addresses that fsspec can open (s3://...), are accepted; missing, restarted or killed ranks
-    are named.
+    With --by-rank, the ranks of a large run are read in parallel and compared: which rank the others wait for, and how long. Several
+    folders (one per node) and addresses that fsspec can open (s3://...) are accepted; missing, restarted or killed ranks are named.
 
     Examples:
         feedline report runs/train-1121-0943
@@ -72,7 +71,7 @@ class Report:
             help="nominal bandwidth of a rank's network link in one direction, with its unit: 25GB/s or 200Gbit/s",
         )
         add_old_name(shown, "--link-gbps", link, type=gigabytes_per_s)
-        shown.add_argument("--nccl-log", type=Path, metavar="FILE", help="output of the training, run with NCCL_DEBUG=INFO")
+        shown.add_argument("--nccl-log", type=Path, metavar="FILE", help="output of a training with NCCL_DEBUG=INFO")
         ranks = parser.add_argument_group("comparing ranks")
         ranks.add_argument("--by-rank", action="store_true", help="compare the ranks of one run instead")
         add_crew(ranks)

@@ -26,8 +26,8 @@ DASHES = "\0--"  #: stands for ``--`` while argparse looks at a command line: no
 class Run:
     """Record an unmodified training and report what limits it.
 
-    The training runs as it would without feedline: options before SCRIPT are feedline's, everything after SCRIPT is passed to the
-    script, and the exit code is the training's own. When it ends, the report is printed and written into the run folder.
+    The training itself is unchanged. Options before SCRIPT belong to feedline, everything after SCRIPT is passed to the script, and the
+    exit code is the training's own. When it ends, the report is printed and written into the run folder.
 
     Examples:
         feedline run train.py --epochs 3
@@ -57,10 +57,10 @@ class Run:
             "--record-argv",
             choices=("masked", "all", "none"),
             default="masked",
-            help="what to keep of the script's arguments: masked, with all values hidden that might be private (default); all, secrets "
-            "included; or none",
+            help="what to keep of the script's arguments: masked (default), without values that might be private; all, including "
+            "secrets; or none",
         )
-        recording.add_argument("--strict", action="store_true", help="refuse to run if the recording is not possible as requested")
+        recording.add_argument("--strict", action="store_true", help="do not start the training if it cannot be recorded as requested")
         add_old_name(recording, "--detail", interval)
         add_old_name(recording, "--window", steps)
         changing = parser.add_argument_group("changing the training")

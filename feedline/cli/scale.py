@@ -26,9 +26,9 @@ MOST_RATE = 1e18  # samples/s, samples, steps: sums and squares of them stay fin
 class Scale:
     """Measure throughput by number of ranks, and predict it for more ranks.
 
-    Everything after `--` is a training. It is run under torchrun and `feedline run`, once with each number of ranks, so give it
-    arguments that keep it short. Each rank gets one thread unless OMP_NUM_THREADS is set, as torchrun does from two ranks on. Instead
-    of running a training, existing runs or measured throughputs can be given.
+    Everything after `--` is a training. It runs under torchrun and `feedline run`, once for each number of ranks, so give it arguments
+    that keep it short. Each rank gets one thread unless OMP_NUM_THREADS is set, as torchrun does from two ranks on. Instead of a
+    training, give existing runs or measured throughputs.
 
     Examples:
         feedline scale --ranks 1,2,4 --predict 8 -- train.py --epochs 1

@@ -24,11 +24,12 @@ LEDGER = "ledger.jsonl"
 class Verify:
     """Test whether a fix helps a training, by seed and against a control.
 
-    Trains several seeds of each arm: unchanged, with the fix, and with its control (the cheaper change that the fix has to beat). All
-    branches must process the same number of samples. A fix is accepted if the improvement over both is significant at 95 % confidence.
-    Each trial is appended to ledger.jsonl.
+    Trains several seeds of each arm: unchanged, with the fix, and with its control (a change of equal cost that the fix has to beat).
+    All branches must process the same number of samples. A fix is accepted if the improvement over both is significant at 95 %
+    confidence. Each trial is appended to ledger.jsonl.
 
-    {seed} and {checkpoint} in the arguments are replaced; the training also finds them in FEEDLINE_SEED and FEEDLINE_CHECKPOINT.
+    {seed} and {checkpoint} in the arguments are replaced by the values of each branch, which are also in the environment variables
+    FEEDLINE_SEED and FEEDLINE_CHECKPOINT.
 
     Examples:
         feedline converge verify --fix warmup=5ep -- train.py --seed {seed}
