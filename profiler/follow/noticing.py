@@ -33,8 +33,8 @@ class Following:
     """State of this process in the recording that it belongs to.
 
     Args:
-        asked: the recording.
-        session: of this process, where it is recorded from its start.
+        asked: settings of the recording.
+        session: of this process, if it is recorded from its start.
     """
 
     def __init__(self, asked: Asked, session: "Session | None" = None) -> None:

@@ -15,11 +15,11 @@ class Hooks:
     """Attaches taps now or when their library is imported, and detaches all of them again.
 
     Args:
-        tell: called for each tap that was tried.
-        told: called when those that go with one library were.
+        tell: called for each tap after the attempt to attach it.
+        told: called after all taps of one library.
 
     Attributes:
-        arriving: some more are about to be told.
+        arriving: whether more calls of ``tell`` follow.
     """
 
     def __init__(self, tell: Tell, told: Callable[[], None]) -> None:

@@ -115,25 +115,25 @@ class BeginningsTap(Protocol):
 
 
 class Recorder:
-    """Where records go.
+    """The destination of all records of this process, and the parts of feedline that receive events.
 
     Attributes:
-        main: the segment of the training process; None in workers and when nothing records, so taps of the training test this.
+        main: the segment of the training process; None in workers and without a recording, so taps of the training test this.
         segment: the segment of this process, worker or not.
-        ranges: NVTX ranges, told of every span; None when no tool listens.
-        gpu: told of the training's stages, or None.
-        flops: told of forwards and backwards until it has counted a step, or None.
-        convergence: told of the training's losses, gradients and updates, or None.
-        beginnings: told of a loader's passes, or None.
+        ranges: NVTX ranges, which receive every span; None if no tool listens.
+        gpu: receives the training's stages, or None.
+        flops: receives forwards and backwards until it has counted a step, or None.
+        convergence: receives the training's losses, gradients and updates, or None.
+        beginnings: receives passes over loaders, or None.
         on_beginning: called before the first update of a training that is not the process's first, or None.
-        looks: told which threads make batches, or None.
-        making: told of the calls between which the program makes its batches, or None.
+        looks: receives the threads that make batches, or None.
+        making: receives the calls between which the program makes its batches, or None.
         batch: key of the batch this process works on (events.batch_key).
         loader: number of the loader this process works for.
-        made: id of the batch that was made last in this process, and what it is: without workers, the loader hands it over as it is.
-        rest: while steps are only counted, for which main and segment are None; else None.
+        made: id and description of the last batch made in this process: without workers, the loader hands over the same object.
+        rest: set while steps are only counted, when main and segment are None; else None.
         paced: whether there may be rests. A tap that must see every step clears it.
-        asked: a loader was asked for a batch since the last update.
+        asked: whether a loader was asked for a batch since the last update.
         every: record one sample in N in detail; None: chosen so that it stays cheap (taps/fetch.py).
     """
 

@@ -41,8 +41,8 @@ class Changes(Protocol):
     """Changes to the training itself (``feedline run --fix``).
 
     Attributes:
-        text: as they were asked for.
-        failed: fix -> why it did not act.
+        text: the ``--fix`` text.
+        failed: fix -> why it was not applied.
     """
 
     text: str
@@ -58,25 +58,25 @@ class Session:
 
     Args:
         path: the run folder; other ranks of the launch use the same one.
-        command: what is recorded, for the manifest.
-        overwrite: remove an older run in that place first.
-        strict: where the folder is taken, record nothing rather than into RUN-2, RUN-3, ...
+        command: the recorded command line, for the manifest.
+        overwrite: first remove an older run at that path.
+        strict: if the folder is taken, do not record, instead of recording into RUN-2, RUN-3, ...
         every: record one sample in N in detail; None: chosen so that it stays cheap.
-        window: which steps torch.profiler is to record; None: a few where a GPU is used.
-        changes: to the training itself, attached before anything else.
+        window: steps to record with torch.profiler; None: a few if a GPU is used.
+        changes: changes to the training itself, attached before anything else.
         record_argv: which values of ``command`` the manifest keeps: one of privacy.WAYS.
-        rooms: run folders to try, best first, with how to claim each; None: ``path``, then RUN-2, RUN-3, ...
-        place: of this process; None: what its environment says.
-        launch: what the ranks of its launch have in common; None: what its environment says.
-        group: name of its process group, if it made it itself.
-        follows: processes below this one record themselves; name those that cannot.
+        rooms: run folders to try, best first, with the function that claims each; None: ``path``, then RUN-2, RUN-3, ...
+        place: rank and world size of this process; None: from its environment.
+        launch: name shared by the ranks of its launch; None: from its environment.
+        group: name of its process group, if it created one itself.
+        follows: whether processes below this one record themselves; those that cannot are named.
 
     Attributes:
-        path: the run folder that was made, perhaps under the next free name.
-        refused: why it is not the first one that was tried; None where it is.
+        path: the run folder that was created, perhaps under the next free name.
+        refused: why it is not the first one tried; None if it is.
 
     Raises:
-        OutputError: the folder is taken, read-only, or the disk is full. Nothing was attached then.
+        OutputError: the folder is taken, read-only, or the disk is full. Nothing is attached then.
     """
 
     def __init__(

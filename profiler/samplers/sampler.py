@@ -26,12 +26,12 @@ class Sampler(threading.Thread):
     """Samples every source once per period into one file, from ``start()`` to ``stop()``. Its errors never reach the training.
 
     Args:
-        path: the gauge file to make; its legend goes beside it (gauges.py).
+        path: the gauge file to create; its legend is written beside it (gauges.py).
         sources: what to sample; None: ``default_sources()``.
         period_s: seconds between samples. It doubles whenever the file is full.
         max_bytes: bound on the file.
-        early: how many samples at first come EARLY times as often.
-        looks: made between the samples, at times of their own.
+        early: number of initial samples that are EARLY times as frequent.
+        looks: made between the samples, on their own schedule.
 
     Raises:
         ValueError: ``period_s`` is not positive.

@@ -81,9 +81,9 @@ class Segment:
     """Writes records; can be called from any thread and from signal handlers. ``add`` never raises.
 
     Args:
-        path: file to append to. Another live process's file is left alone: the next free name with a number is taken instead.
-        header: what the reader should know of this process (JSON).
-        capacity_bytes: room for records before windows are forgotten.
+        path: file to append to. If another live process uses it, the next free name with a number is taken instead.
+        header: facts about this process for readers (JSON).
+        capacity_bytes: room for records before windows are discarded.
 
     Raises:
         OSError: the file cannot be made, or the disk is full.
@@ -128,10 +128,10 @@ class Segment:
     ) -> int | None:
         """Write one record, or only count it if its window is discarded. Units as in events.RECORD_DTYPE.
 
-        The wall of what has not ended is UNMEASURED until ``end``, also for who reads the file after a kill.
+        The wall of a span that has not ended is UNMEASURED until ``end``, also for readers after a kill.
 
         Returns:
-            Its place, for ``end``; None where its window is one of those forgotten.
+            Its place, for ``end``; None if its window is discarded.
         """
         self._lock.acquire()  # a with statement would cost 0.1 us more, of 1.4
         try:

@@ -173,29 +173,29 @@ def write_traffic(segment: Segment, before: Traffic | None, cpu_before: int, sta
 class Lens:
     """Decides which batches and samples are recorded in detail, and records their operations. Leaves all random states unchanged.
 
-    One sample in ``every`` on average, at irregular distances (a linear congruential sequence of its own), so that a pattern in the data
-    set or the batch size cannot hide. ``every`` follows from what the last one cost: a span, the sample's own too, takes 8 us where all
-    is in the caches (benchmarks/loader_cost.py) and about 17 us in a real sample (benchmarks/operation_taps.py), and the average sample
-    shall pay about 4 us, which leaves 6 of the promised 10 us to what is done for every sample and batch. An ImageFolder's sample has
-    10 spans: one in 40 is looked at. Below FEWEST, samples without spans would pay more; at MOST, samples of 64 spans pay the 4 us still.
-    That is for the first ones, so that a short run knows its samples too; later they are ``rarer``. For the same reason only one batch in
-    OPENED is looked into after the first DENSE, and fewer later: in turns for the times of all its samples and for details of some, since
-    a sample that is looked at takes longer.
+    One sample in ``every`` on average, at irregular intervals (from its own linear congruential sequence), so that a pattern in the data
+    set or the batch size cannot hide. ``every`` follows from the cost of the last one: a span, including the sample's own, takes 8 us with
+    warm caches (benchmarks/loader_cost.py) and about 17 us in a real sample (benchmarks/operation_taps.py). The average sample
+    should pay about 4 us, which leaves 6 of the promised 10 us for the work in every sample and batch. An ImageFolder's sample has
+    10 spans: one in 40 is recorded. Below FEWEST, samples without spans would pay more; at MOST, samples of 64 spans still pay the 4 us.
+    This holds for the first samples, so that a short run has details too; later they are ``rarer``. For the same reason only one batch in
+    OPENED is recorded after the first DENSE, and fewer later: alternately for the times of all its samples and for details of some, because
+    a sample recorded in detail takes longer.
 
-    A short run has few samples to tell its parts by, so the first EARLY are all looked at, and from then on one in 4, 9, 16, ...: 24 of the
-    first 112, 48 of the first 728. That costs a process once what 40 looks cost, about 8 ms for an ImageFolder's samples.
+    A short run has few samples, so the first EARLY are all recorded, and from then on one in 4, 9, 16, ...: 24 of the
+    first 112, 48 of the first 728. This costs a process about 40 detailed samples once, 8 ms for those of an ImageFolder.
 
-    The first sample pays for imports and cold caches that no other one pays for, and so does a later one that imports something: they are
-    flagged as FIRST, and what they take belongs to no part.
+    The first sample pays for imports and cold caches, and so does a later one that imports something: they are
+    flagged as FIRST, and their time belongs to no part.
 
     Args:
-        segment: of the recording that it is for.
+        segment: of the recording.
 
     Attributes:
-        looks: batches of looks that the one under way stands for; 0: no sample of it is looked at.
-        counts: batches whose samples' times it stands for; 0: they are not counted.
-        stands_for: what the next sample that is looked at stands for: samples, or batches made at once.
-        reads: batches whose file traffic it stands for; 0: it is not read. Later on it is that of the batch after one that is looked into.
+        looks: number of batches whose details the current batch represents; 0: none of its samples is recorded in detail.
+        counts: number of batches whose sample times it represents; 0: they are not recorded.
+        stands_for: how many the next detailed sample represents: samples, or batches made at once.
+        reads: number of batches whose file traffic it represents; 0: it is not read. Later it is read in the batch after a detailed one.
     """
 
     def __init__(self, segment: Segment | None) -> None:
@@ -312,8 +312,8 @@ class WatchedSamples:
     """Proxy for a map-style data set inside its fetcher, for batches that are recorded in detail.
 
     Args:
-        begun: gets the moment at which each sample began. A sample ends where the next one begins: one reading of the clock, at the one
-            moment at which we are called anyway. A sample evicts our code from the caches, so a second moment would cost as much again.
+        begun: receives the start of each sample. A sample ends where the next one begins, so one reading of the clock per sample is enough.
+            A sample evicts feedline's code from the caches, so a second reading would double the cost.
     """
 
     def __init__(self, dataset: Any, lens: Lens, begun: list[int]) -> None:

@@ -17,7 +17,7 @@ class NotPossible(Exception):
     """No tap can see into this library.
 
     Attributes:
-        why: that is so, and what sees it instead.
+        why: the reason, and what records it instead.
     """
 
     def __init__(self, why: str) -> None:
@@ -88,8 +88,8 @@ class Tap:
     def free(self, module: ModuleType, names: Iterable[str]) -> list[str]:
         """Those of the functions that this version of the library has and that may be replaced.
 
-        Who holds an original could no longer pickle it once another object has its name, and spawn workers are sent pickles. A worker
-        itself sends none.
+        Code that holds an original could no longer pickle it once another object has its name, and spawn workers are sent pickles. A
+        worker itself sends none.
         """
         names = [name for name in names if name in vars(module)]
         if not self._late or multiprocessing.parent_process() is not None:

@@ -1,7 +1,7 @@
 """PIL: loading an image, which alternates reading and decoding. A proxy for the file times the reads separately.
 
-``load`` is called again and again on the same image; only the call that loads counts. Classes that override it (WebP, AVIF, TIFF,
-plug-ins) may call the inherited one: the outermost counts.
+``load`` is called repeatedly on the same image; only the call that loads counts. Classes that override it (WebP, AVIF, TIFF,
+plug-ins) may call the inherited one: the outermost call counts.
 """
 
 import io
