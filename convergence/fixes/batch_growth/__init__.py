@@ -1,4 +1,4 @@
-"""The batch grows where the learning rate would decay."""
+"""Batch growth: increases the batch where the learning rate would decay."""
 
 from feedline.convergence.fixes.batch_growth.fix import FIX
 from feedline.convergence.fixes.batch_growth.sampler import GrowingBatchSampler, growth_stages

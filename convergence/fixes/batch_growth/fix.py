@@ -1,4 +1,4 @@
-"""Batch growth as the lines that do it: a loader and its loop belong to the program."""
+"""Batch growth as ``--fix batch_growth=VALUE``, which prints the lines to add: a loader and its loop belong to the program."""
 
 from dataclasses import dataclass
 

@@ -29,7 +29,7 @@ class SamplesSchedule(LRScheduler):
         return [base * self.factor(self.samples) for base in self.base_lrs]
 
     def step(self, samples: int = 0) -> None:  # type: ignore[override]
-        """Say how many samples, of all ranks together, went into the update that was made.
+        """Count the samples, of all ranks together, of the update that was made.
 
         Raises:
             ValueError: fewer than none.
@@ -40,5 +40,5 @@ class SamplesSchedule(LRScheduler):
         super().step()
 
     def state_dict(self) -> dict[str, Any]:
-        """All but the optimizer and the function, which the program makes again."""
+        """The state without the optimizer and the function, which the program creates again."""
         return {key: value for key, value in super().state_dict().items() if key != "factor"}

@@ -1,4 +1,4 @@
-"""Batch norm over parts of the batch: a large batch keeps the statistics of a small one."""
+"""Ghost batch norm: normalises parts of the batch separately, so that a large batch keeps the statistics of a small one."""
 
 from feedline.convergence.fixes.ghost_bn.fix import FIX
 from feedline.convergence.fixes.ghost_bn.modules import (

@@ -1,4 +1,4 @@
-"""Ranks that take several updates by themselves between two exchanges."""
+"""Local SGD: ranks make several updates on their own between two exchanges."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ __all__ = ["FIX", "LocalSgd", "average", "local_sgd", "to_average"]
 
 
 def __getattr__(name: str) -> Any:
-    """`LocalSgd` and `local_sgd` bring torch.distributed.optim, which takes a while: only once they are asked for."""
+    """Import `LocalSgd` and `local_sgd` on first use, because torch.distributed.optim takes a while."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from feedline.convergence.fixes.local_sgd import optimizer

@@ -1,4 +1,4 @@
-"""The mean over ranks of tensors that torch's averagers leave out."""
+"""Averages over ranks the tensors that torch's averagers leave out."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Local SGD as the lines that do it: it takes the place of an exchange that the program set up."""
+"""Local SGD as ``--fix local_sgd=VALUE``, which prints the lines to add: it replaces an exchange that the program sets up."""
 
 from dataclasses import dataclass
 

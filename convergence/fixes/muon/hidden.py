@@ -1,4 +1,4 @@
-"""Which weights are hidden: matrices (and convolutions, flattened) that are neither an embedding nor the output layer."""
+"""Selects the hidden weights: matrices (and convolutions, flattened) that are neither an embedding nor the output layer."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
 
 def hidden_in(model: nn.Module) -> set[Tensor]:
-    """Weights that are matrices, without those of embeddings (tied ones too) and of the last layer that has one."""
+    """Weights that are matrices, except those of embeddings (tied ones too) and of the last layer that has one."""
     matrices: list[Tensor] = [param for module in model.modules() for param in module.parameters(recurse=False) if is_matrix(param)]
     embedded: set[Tensor] = {
         param for module in model.modules() if isinstance(module, EMBEDDINGS) for param in module.parameters(recurse=False)
@@ -17,7 +17,7 @@ def hidden_in(model: nn.Module) -> set[Tensor]:
 
 
 def hidden_among(params: Iterable[tuple[str, Tensor]]) -> set[Tensor]:
-    """The same without a model: the last matrix is taken for the output layer, and "embed" in a name for what it says."""
+    """The same without a model: the last matrix is assumed to be the output layer, and names with "embed" are embeddings."""
     matrices = [(name, param) for name, param in params if is_matrix(param)]
     return {param for name, param in matrices[:-1] if "embed" not in name.lower()}
 

@@ -1,4 +1,4 @@
-"""Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon; torch.optim.Muon) with AdamW for what is no hidden matrix."""
+"""Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon; torch.optim.Muon), with AdamW for all weights that are not hidden matrices."""
 
 import inspect
 from collections import defaultdict
@@ -80,7 +80,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
         return list(zip(names, (param for group in self.param_groups for param in group["params"])))
 
     def choose(self, model: nn.Module) -> None:
-        """Say by the model's modules which weights are hidden. Not after the first update."""
+        """Determine from the model's modules which weights are hidden. Only before the first update."""
         self._choose(hidden_in(model))
 
     def _choose(self, hidden: set[Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""Statistics of batch norm for inference, exact over some batches."""
+"""Recalibrates batch norm: exact statistics for inference, over some batches."""
 
 from feedline.convergence.fixes.recalibrate_bn.fix import FIX
 from feedline.convergence.fixes.recalibrate_bn.recalibrate import recalibrate

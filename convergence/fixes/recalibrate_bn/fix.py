@@ -1,4 +1,4 @@
-"""Recalibration as the lines that do it: it comes after a training, so nothing is attached."""
+"""Recalibration as ``--fix recalibrate_bn=VALUE``, which prints the lines to add: it comes after a training, so nothing is attached."""
 
 from feedline.convergence.fix import Fix
 

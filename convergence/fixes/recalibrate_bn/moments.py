@@ -1,4 +1,4 @@
-"""Mean and variance of what goes into a layer, over any number of batches."""
+"""Mean and variance of a layer's input, over any number of batches."""
 
 import torch
 
@@ -16,7 +16,7 @@ class Moments:
         self.mean, self.squares = torch.zeros(2, channels, dtype=torch.float64, device=device)
 
     def add(self, x: torch.Tensor) -> None:
-        """``x``: [batch, channels, ...]."""
+        """Add a batch. ``x``: [batch, channels, ...]."""
         x = x.detach()
         exact = x if x.dtype == torch.float64 else x.float()
         variance, mean = torch.var_mean(exact, [0, *range(2, x.ndim)], correction=0)
@@ -31,7 +31,7 @@ class Moments:
         self.count = total
 
     def over_ranks(self) -> "Moments":
-        """Those of all ranks together; every rank has to come here."""
+        """The moments of all ranks together; every rank must call it."""
         mine = torch.cat([self.count[None], self.mean, self.squares])
         ranks = [torch.empty_like(mine) for _ in range(torch.distributed.get_world_size())]
         torch.distributed.all_gather(ranks, mine)

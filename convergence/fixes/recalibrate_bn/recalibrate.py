@@ -1,4 +1,4 @@
-"""Puts the running statistics of batch norm right, and nothing else."""
+"""Sets the running statistics of batch norm to those of some batches."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +14,7 @@ from feedline.convergence.fixes.recalibrate_bn.moments import Moments
 
 
 def of_batch(model: nn.Module, batch: Any) -> None:
-    """The forward that most models have: a dictionary's values by name, else the batch, or the first of its parts."""
+    """The forward of most models: keyword arguments from a dictionary, else the batch, or its first part."""
     device = next((tensor.device for tensor in (*model.parameters(), *model.buffers())), None)
     if isinstance(batch, dict):
         model(**{key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in batch.items()})
