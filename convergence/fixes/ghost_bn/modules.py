@@ -1,4 +1,4 @@
-"""Ghost batch norm as modules, and their conversion from a model's batch norm (Hoffer, Hubara, Soudry 2017, arXiv 1705.08741, algorithm 1)."""
+"""Ghost batch norm as modules, and converted from a model's batch norm (Hoffer, Hubara, Soudry 2017, arXiv 1705.08741, algorithm 1)."""
 
 from typing import Any, TypeVar
 

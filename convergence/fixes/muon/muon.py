@@ -1,4 +1,4 @@
-"""Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon; torch.optim.Muon), with AdamW for all weights that are not hidden matrices."""
+"""Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon; torch.optim.Muon), with AdamW for all other weights."""
 
 import inspect
 from collections import defaultdict
