@@ -15,7 +15,7 @@ Unmodified programs from public repositories and packages, on small synthetic da
 them). Each runs twice: under `feedline run`, and without it but with hand-written timers around the batches of its loaders (or the function
 that makes them), forward, backward and optimizer. A `sitecustomize` independent of feedline installs the timers.
 
-- **Steps, samples**: the program's own counts, from its options, checked against the updates that the timers count and, if it prints one
+- **Steps, samples**: the program's own counts, from its options, checked with the updates that the timers count and, if it prints one
   line per step, against those lines; then feedline's count if it differs. `-`: the program has no count, as with a whole graph in each step.
   `unknown`: feedline reports it as unknown, because no loader feeds the steps.
 - **Input**: its share of the steps after the first, from the timers and from feedline, in two different runs.

@@ -19,12 +19,12 @@ from ways.way import Way  # noqa: E402
 TEXT = """\
 # Ways to start a training
 
-Each command below starts small trainings that count their own steps (`tests/ways/programs`), once with feedline and once without. The trainings,
-their ranks, steps and samples are compared process by process with what feedline recorded. Exit code,
+Each command below starts small trainings that count their own steps (`tests/ways/programs`), once with feedline and once without. The
+trainings, their ranks, steps and samples are compared process by process with what feedline recorded. Exit code,
 standard output and the trained parameters must be the same both times. `scripts/test` runs the quick ones, `scripts/test-long` all of them,
 and `python tests/ways/page.py > docs/ways-to-start.md` writes this page.
 
-Cells contain `true / recorded`; semicolons separate trainings, commas ranks. Ways whose packages are not installed are left out of the tests;
+Cells contain `true / recorded`; semicolons separate trainings, commas ranks. Ways whose packages are not installed are not tested;
 `pip install joblib hydra-core nbclient nbconvert ipykernel ray deepspeed accelerate pytorch-lightning` installs all of them.
 
 """
