@@ -16,7 +16,7 @@ them). Each runs twice: under `feedline run`, and without it but with hand-writt
 that makes them), forward, backward and optimizer. A `sitecustomize` independent of feedline installs the timers.
 
 - **Steps, samples**: the program's own counts, from its options, checked with the updates that the timers count and, if it prints one
-  line per step, against those lines; then feedline's count if it differs. `-`: the program has no count, as with a whole graph in each step.
+  line per step, against those lines; then feedline's count if it differs. `-`: the program has none, as with a whole graph in each step.
   `unknown`: feedline reports it as unknown, because no loader feeds the steps.
 - **Input**: its share of the steps after the first, from the timers and from feedline, in two different runs.
 - **Verdict**: true, unknown (feedline says that it does not know), doubtful, or false. True: the timers confirm feedline's share,
