@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def chosen(asked: list[str] | None, everything: bool) -> list[Arm]:
-    """The arms to train, in the order of the table; without Muon if torch has none, unless asked for.
+    """The arms to train, in the order of the table; without Muon if torch lacks it, unless requested.
 
     Raises:
         ScriptError: there is no such arm.
@@ -97,7 +97,7 @@ def chosen(asked: list[str] | None, everything: bool) -> list[Arm]:
 
 
 def measure(arms: list[Arm], seeds: int, processes: int | None, quiet: bool) -> Table | None:
-    """Train them all; Ctrl-C ends it with what is done, None: nothing is.
+    """Train all arms. After Ctrl-C, the result has the finished trainings; None if there are none.
 
     Raises:
         MissingDependency: mnist1d is not installed.

@@ -1,4 +1,4 @@
-"""What a larger batch costs, which fix repairs the loss, and the proof of it.
+"""What a larger batch costs, which fix helps, and how to verify it.
 
 Import it as ``feedline.convergence``.
 """

@@ -1,4 +1,4 @@
-"""Warm-up, gradient noise and ghost batch norm as a callback of Lightning or of transformers, which are imported when one is made."""
+"""Warm-up, gradient noise and ghost batch norm as a callback for Lightning or transformers, imported when one is created."""
 
 import importlib
 import importlib.util
@@ -18,7 +18,7 @@ from feedline.convergence.fixes.warmup import Warmup
 
 @dataclass(frozen=True)
 class Fixes:
-    """What a callback applies; None: not that one.
+    """The fixes of a callback; None: not used.
 
     Attributes:
         warmup: length in samples of all ranks together.
@@ -36,7 +36,7 @@ class Fixes:
 
 
 class Applied:
-    """Fixes on one training, whoever runs its loop."""
+    """Fixes applied to one training, independent of the library that runs its loop."""
 
     def __init__(self, fixes: Fixes) -> None:
         self.fixes = fixes
@@ -51,7 +51,7 @@ class Applied:
             convert_ghost_batchnorm(model, self.fixes.ghost_bn)
 
     def begin(self, model: nn.Module, optimizers: Iterable[torch.optim.Optimizer]) -> None:
-        """Put noise on what the model returns, and warm-ups on the optimizers, from where they were."""
+        """Add noise to the model's output and warm-ups to the optimizers, continuing from their saved state."""
         if self.noise is not None:
             self._hooks.append(model.register_forward_hook(self._output))
         if self.fixes.warmup is not None:
@@ -59,7 +59,7 @@ class Applied:
         self._count(self.counted)
 
     def count(self, batch: object, ranks: int) -> None:
-        """Say that a batch of this rank goes into the next update."""
+        """Count a batch of this rank for the next update."""
         samples = (_samples(batch) or 0) * ranks
         self.counted += samples
         self._count(samples)
@@ -77,7 +77,7 @@ class Applied:
         self.noise(tensor)
 
     def check_outputs(self) -> None:
-        """Raises ValueError: a training step is over, and no output of the model was seen."""
+        """Raises ValueError if a training step is over and no output of the model was seen."""
         if self.noise is not None and not self.outputs:
             raise ValueError("gradient noise saw no output of the model: the training step has to call the model itself, as in self(x)")
 
@@ -87,7 +87,7 @@ class Applied:
         self._hooks, self._warmups = [], []
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain numbers and text, which any checkpoint can hold."""
+        """Plain numbers and text, which any checkpoint can store."""
         noise = None if self.noise is None else bytes(self.noise.state_dict()["generator"].tolist()).hex()
         return {"counted": self.counted, "noise": noise}
 
@@ -120,7 +120,7 @@ def _samples(batch: object) -> int | None:
 def lightning_callback(**fixes: Any) -> Any:
     """A callback for ``Trainer(callbacks=[...])`` of Lightning; arguments as the attributes of `Fixes`.
 
-    Noise goes on what the LightningModule's own forward returns, so ``training_step`` has to call ``self(x)``. The state goes into
+    Noise is added to the output of the LightningModule's own forward, so ``training_step`` has to call ``self(x)``. The state goes into
     Lightning's checkpoints.
     """
     name = next((name for name in ("lightning.pytorch", "pytorch_lightning") if name in sys.modules), None)

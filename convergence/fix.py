@@ -1,4 +1,4 @@
-"""What is known of every fix: how it is asked for, what to compare it with, and where it acts in a training nobody changed."""
+"""The description of a fix: its setting, its control, and where it acts on an unchanged training."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import torch
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the training is, before an update.
+    """Progress of the training before an update.
 
     Attributes:
         updates: optimizer steps made.
@@ -26,10 +26,10 @@ class Progress:
     ranks: int
 
     def after(self, epochs: float | None, samples: int | None) -> float:
-        """Share (0 to 1) of a phase of so many epochs, or samples, that lies behind.
+        """Share (0 to 1) of a phase of this many epochs, or samples, that has passed.
 
         Raises:
-            ValueError: it is in epochs, and nobody knows how long one is.
+            ValueError: it is in epochs, and the length of an epoch is unknown.
         """
         if epochs is not None and self.samples_per_epoch is None:
             raise ValueError("the loader has no length, so epochs have none either: give the phase in samples")
@@ -38,7 +38,7 @@ class Progress:
 
 
 class Training(Protocol):
-    """The places of a training where a fix can act. What is done there is undone with the recording (convergence/apply)."""
+    """The places of a training at which a fix can act. Changes are undone with the recording (convergence/apply)."""
 
     ranks: int
 
@@ -46,16 +46,16 @@ class Training(Protocol):
         """Make another optimizer where the program makes torch's SGD, Adam or AdamW: ``make(its class, params, its arguments)``."""
 
     def made_optimizer(self, act: Callable[[torch.optim.Optimizer], None]) -> None:
-        """Called with each optimizer once it is made, before a scheduler has seen it."""
+        """Called with each optimizer after its creation, before a scheduler sees it."""
 
     def rate(self, factor: Callable[[Progress], float]) -> None:
-        """Multiply every learning rate of an update by a factor, and put it back after the update, so that no scheduler sees it."""
+        """Multiply every learning rate of an update by a factor and restore it afterwards, so that no scheduler sees the change."""
 
     def model(self, act: Callable[[torch.nn.Module], None]) -> None:
         """Called with each outermost model before its first training forward. Parameters and buffers must stay the same objects."""
 
     def output(self, act: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        """Called with the output tensor (first dimension: samples) of each outermost training forward; what it returns goes on."""
+        """Called with the output tensor (first dimension: samples) of each outermost training forward; its result replaces the output."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ class Fix:
         name: as the user writes it.
         value: what VALUE may be, for the help.
         says: what it does, in one line.
-        control: the ``--fix`` text of the arm it must beat at equal budget before anybody should believe in it; "": the training as it is.
+        control: the ``--fix`` text of the control that it must beat at equal budget; "": the unchanged training.
         parse: VALUE as a setting. ValueError says what it may be.
         lines: Python that the user would write for this setting, imports included, ready to paste.
-        attach: acts in a training nobody changed; None: it cannot be done from outside, ``lines`` shows how.
+        attach: applies it to an unchanged training; None: it cannot be applied from outside, ``lines`` shows how.
         replaces_optimizer: it is an optimizer with a rate of its own.
     """
 

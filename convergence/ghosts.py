@@ -17,7 +17,7 @@ TOGETHER_BELOW = 1 << 14
 
 
 def ghost_sizes(batch: int, ghost: int, values: int) -> list[int]:
-    """Samples of each ghost: ``ghost`` each, the last one what is left over.
+    """Number of samples in each ghost: ``ghost``, and the remainder in the last one.
 
     A last ghost of a single value per channel has no variance: it goes into the one before.
 
@@ -73,7 +73,7 @@ def _folded(
 
 
 class Together(torch.autograd.Function):
-    """Batch norm of ghosts of one size, in operations on all of them. What is of a channel has the shape [ghosts, 1, channels, 1, ...]."""
+    """Batch norm of equally large ghosts, in operations on all of them. Per-channel values have the shape [ghosts, 1, channels, 1, ...]."""
 
     @staticmethod
     def forward(  # with a setup_context of its own it would be 50 us slower: torch binds the arguments by inspect.signature then

@@ -19,13 +19,13 @@ Sharding = tuple[Any, tuple[Any, ...]]  # torch.distributed.tensor: the DeviceMe
 
 
 def at_most_one_dimension(param: Tensor) -> bool:
-    """Which tensors are excluded if nobody says otherwise. A sharded parameter counts with its whole shape."""
+    """Which tensors are excluded by default. A sharded parameter counts with its whole shape."""
     return param.ndim <= 1
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Tensors of one group that are updated together: one device, one dtype, one sharding, all adapted or all excluded.
+    """Tensors of one group that are updated together: same device, dtype and sharding, all adapted or all excluded.
 
     Attributes:
         params, grads: list of n tensors; of sharded ones the part on this rank.
@@ -41,7 +41,7 @@ class Batch:
     sharding: Sharding | None
 
     def norms(self, *lists: list[Tensor]) -> tuple[Tensor, ...]:
-        """L2 norms of the whole tensors, [n] for each list, at least float32. Sharded: one all-reduce for all of them."""
+        """L2 norms of the whole tensors, [n] for each list, at least float32. If sharded, with one all-reduce for all of them."""
         tensors = [tensor for each in lists for tensor in each]
         found = torch.stack(torch._foreach_norm(tensors, 2, self.scalar_dtype))
         if self.sharding is not None:
@@ -50,11 +50,11 @@ class Batch:
 
     @property
     def scalar_dtype(self) -> torch.dtype:
-        """Of norms, ratios and rates: what half precision would round or overflow stays in float32."""
+        """The dtype of norms, ratios and rates: float32 where half precision would round or overflow."""
         return torch.promote_types(self.params[0].dtype, torch.float32)
 
     def rate(self, lr: Rate) -> Rate:
-        """A learning rate in a tensor, on this batch's device."""
+        """A learning rate as a tensor on this batch's device."""
         return lr.reshape(()).to(self.params[0].device, non_blocking=True) if isinstance(lr, Tensor) else lr
 
 
@@ -68,7 +68,7 @@ def add_scaled(into: list[Tensor], what: list[Tensor], scale: Rate) -> None:
 
 
 def unless_zero(value: Tensor, otherwise: Rate, *norms: Tensor) -> Tensor:
-    """``value``, and ``otherwise`` where one of the norms is zero. Not-a-number stays what it is: nothing is hidden."""
+    """``value``, or ``otherwise`` if one of the norms is zero. NaN stays NaN."""
     return torch.where(torch.stack(norms).eq(0).any(0), otherwise, value)
 
 
@@ -82,7 +82,7 @@ def _over_ranks(partial: Tensor, sharding: Sharding) -> Tensor:
 
 
 class LayerwiseOptimizer(torch.optim.Optimizer):
-    """An optimizer whose rates depend on norms of whole tensors. A subclass names its state and its ranges and says what an update is.
+    """An optimizer whose rates depend on norms of whole tensors. A subclass defines its state, its ranges and the update.
 
     ``p.grad`` is never changed, and nothing waits for the device: where a choice depends on values, tensors choose. One tensor's
     update needs no other tensor's, so ``foreach=False`` is the same arithmetic, a tensor at a time, with less memory for what is between.
@@ -120,7 +120,7 @@ class LayerwiseOptimizer(torch.optim.Optimizer):
                 self.state[param][name] = value.to(device=param.device, dtype=torch.promote_types(param.dtype, torch.float32))
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """As torch's, and checks the numbers.
+        """As torch's, with checks of the numbers.
 
         Raises:
             ValueError: a number is out of its range, or a parameter is complex.
@@ -151,7 +151,7 @@ class LayerwiseOptimizer(torch.optim.Optimizer):
         """Update all parameters that have a gradient.
 
         Args:
-            closure: computes the loss anew and returns it.
+            closure: recomputes the loss and returns it.
 
         Raises:
             RuntimeError: a gradient is sparse.
@@ -210,7 +210,7 @@ class LayerwiseOptimizer(torch.optim.Optimizer):
 
 
 def without_small_decay(params: Any, weight_decay: float) -> list[dict[str, Any]]:
-    """Groups for an optimizer that knows no excluded tensors: those of at most one dimension in groups of their own, without decay.
+    """Groups for an optimizer without excluded tensors: those of at most one dimension in separate groups, without decay.
 
     Args:
         params: tensors, (name, tensor) pairs or groups.

@@ -78,7 +78,7 @@ class LocalSgd(PostLocalSGDOptimizer):
         self._behind: OrderedDict[int, Callable[..., object]] = OrderedDict()
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One update of this rank, and the exchange where it is due."""
+        """Make one update of this rank, and exchange weights if it is due."""
         for hook in [*self._before.values()]:
             hook(self, (), {})
         loss = self.optim.step() if closure is None else self.optim.step(closure)

@@ -1,4 +1,4 @@
-"""What the fixes that change the optimizer share: ``NAME=LR[:key=number...]`` as a setting, its lines, and its place in a training."""
+"""Common parts of the fixes that change the optimizer: the setting ``NAME=LR[:key=number...]``, its lines, and its place in a training."""
 
 import math
 from collections.abc import Callable
@@ -26,18 +26,18 @@ SHORT = {name: key for key, name in KEYS.items() if name != "betas"}
 
 @dataclass(frozen=True)
 class Setting:
-    """A learning rate, and the other numbers that the user gave, by the names of the optimizer's arguments."""
+    """A learning rate, and the other numbers given by the user, by argument name of the optimizer."""
 
     lr: float
     arguments: dict[str, Any] = field(default_factory=dict)
 
     def call(self, name: str, params: str) -> str:
-        """The Python that makes the optimizer."""
+        """The Python call that creates the optimizer."""
         return f"{name}({', '.join([params, f'lr={self.lr:g}', *(f'{key}={value}' for key, value in self.arguments.items())])})"
 
 
 def parse(value: str, keys: tuple[str, ...], betas: tuple[float, float]) -> Setting:
-    """``LR[:key=number...]`` as a setting, such as ``0.04:weight_decay=0.2:beta1=0.8``.
+    """Parse ``LR[:key=number...]``, such as ``0.04:weight_decay=0.2:beta1=0.8``.
 
     Args:
         keys: which of KEYS the optimizer knows.
@@ -74,7 +74,7 @@ def _number(text: str, what: str) -> float:
 
 
 def groups_at(params: Any, arguments: dict[str, Any], lr: float) -> list[dict[str, Any]]:
-    """A program's parameters for another optimizer: its groups with the proportions of their rates, and no decay where it had none.
+    """A program's parameters for another optimizer: its groups with the same ratios of rates, and no decay where it had none.
 
     Args:
         params: as the program gave them to its optimizer: tensors, (name, tensor) pairs, or groups.

@@ -1,4 +1,4 @@
-"""Rates of an optimizer that are others for one update."""
+"""Changes the rates of an optimizer for one update."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ Changed = list[tuple[dict[str, Any], Any, Any]]
 
 
 def multiply(optimizer: torch.optim.Optimizer, factor: float) -> Changed:
-    """Multiply the rate of every group; give the answer to `put_back`."""
+    """Multiply the rate of every group; pass the result to `put_back`."""
     changed = [(group, group["lr"], group["lr"] * factor) for group in optimizer.param_groups if "lr" in group]
     for group, _, during in changed:
         group["lr"] = during
@@ -17,7 +17,7 @@ def multiply(optimizer: torch.optim.Optimizer, factor: float) -> Changed:
 
 
 def put_back(changed: Changed) -> None:
-    """Give every group the rate that it had, as the same object; a rate that somebody else has set since stays."""
+    """Restore the rate of every group, as the same object; a rate that other code has set meanwhile stays."""
     for group, before, during in changed:
         if group["lr"] is during:
             group["lr"] = before

@@ -1,4 +1,4 @@
-"""Reads VALUE of ``--fix NAME=VALUE``: words and ``key=number`` options with colons between them."""
+"""Parses VALUE of ``--fix NAME=VALUE``: words and ``key=number`` options separated by colons."""
 
 import math
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Value:
             options: the keys that it may have.
 
         Raises:
-            ValueError: an option that nobody knows, or one whose number is none.
+            ValueError: an unknown option, or a value that is not a number.
         """
         words, found = [], {}
         for part in text.strip().split(":"):

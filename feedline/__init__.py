@@ -1,11 +1,11 @@
-"""feedline: where every second of a training step goes.
+"""feedline: a profiler for PyTorch trainings that says where the time of a step goes.
 
-feedline run train.py            from the shell, with no line changed
-feedline.record("runs/mine")     around a part of a program: a context manager and a decorator
-feedline.stage("mixup")          a stage of your own, inside a recording
-feedline.metric("val accuracy", a)    a number of the training, for `feedline converge`
-feedline.on_trace_ready("dir")   for torch.profiler.profile(on_trace_ready=...): traces for `feedline ingest`
-feedline.load("runs/mine")       a recorded run: its report, and pandas frames of steps, samples, collectives, gauges, findings
+feedline run train.py            records an unchanged script, from the shell
+feedline.record("runs/mine")     records a part of a program: a context manager and a decorator
+feedline.stage("mixup")          names a stage of your own, inside a recording
+feedline.metric("val accuracy", a)    records a number of the training, for `feedline converge`
+feedline.on_trace_ready("dir")   for torch.profiler.profile(on_trace_ready=...): writes traces for `feedline ingest`
+feedline.load("runs/mine")       opens a recorded run: its report, and pandas frames of steps, samples, collectives, gauges, findings
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Loaders to compare, stores to pack a data set into, and the probes that measure one ceiling each.
+"""Loaders to compare, stores to pack a data set into, and probes that each measure one ceiling.
 
 Import it as ``feedline.pipelines``.
 """

@@ -1,4 +1,4 @@
-"""One image file, looked at by Pillow: what it is, and what is wrong with it."""
+"""Checks one image file with Pillow: its type, and what is wrong with it."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +41,7 @@ class Checked:
 
 
 def check(path: Path) -> Checked:
-    """Open and wholly decode one file. Never raises: what Pillow raises becomes ``bad``.
+    """Open and fully decode one file. Never raises: Pillow's errors become ``bad``.
 
     Pillow decodes a JPEG with errors in its middle without a word; such a file passes here.
     """
@@ -64,7 +64,7 @@ def check(path: Path) -> Checked:
 
 
 def broken(error: Exception) -> tuple[str, str]:
-    """(kind, says) of what Pillow raised."""
+    """(kind, says) of an error that Pillow raised."""
     says = str(error).splitlines()[0] if str(error) else type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         return "corrupt", f"cannot be read ({error.strerror})"
@@ -76,23 +76,23 @@ def broken(error: Exception) -> tuple[str, str]:
 
 
 def unreadable(image: "Image", kind: str) -> tuple[str, str] | None:
-    """Why loaders would not all read this image alike, before it is decoded."""
+    """Why loaders would read this image differently, known before it is decoded."""
     frames = getattr(image, "n_frames", 1)
     if frames > 1 and image.format != "MPO":
-        return "animated", f"{frames} frames or pages; loaders take one, and not all the same"
+        return "animated", f"{frames} frames or pages; loaders take one of them, and not all the same one"
     if kind not in ENDINGS:
         return "other_format", f"{kind} is not read by all loaders"
     if image.mode == "CMYK":
-        return "cmyk", "CMYK colors; loaders convert them in different ways"
+        return "cmyk", "CMYK colors; loaders convert them differently"
     if image.mode in SIXTEEN_BITS or deep(image):
-        return "16_bit", "more than 8 bits a channel; loaders cut them in different ways"
+        return "16_bit", "more than 8 bits per channel; loaders reduce them differently"
     if image.mode not in EIGHT_BITS:
         return "other_format", f"its colors are {image.mode}, which not all loaders read"
     return None
 
 
 def deep(image: "Image") -> bool:
-    """More than 8 bits a channel in the file, where Pillow's mode does not say so: it opens 16-bit RGB as RGB."""
+    """Whether a file has more than 8 bits per channel although Pillow's mode does not say so: it opens 16-bit RGB as RGB."""
     bits = getattr(image, "tag_v2", {}).get(TIFF_BITS_PER_SAMPLE, ())
     if any(value > 8 for value in (bits if isinstance(bits, tuple) else (bits,))):
         return True
@@ -106,7 +106,7 @@ def deep(image: "Image") -> bool:
 
 
 def remarks(image: "Image", kind: str, path: Path) -> list[tuple[str, str]]:
-    """(kind, says) of what is unusual about an image that can be used."""
+    """(kind, says) of unusual properties of a usable image."""
     found = []
     orientation = image.getexif().get(EXIF_ORIENTATION, 1)
     if orientation != 1:

@@ -1,4 +1,4 @@
-"""The user's images: a folder with a folder per class, as torchvision's ImageFolder reads it, every file looked at once.
+"""The user's images: a folder with one subfolder per class, as in torchvision's ImageFolder. Every file is checked once.
 
 What the loaders cannot all read alike (CMYK, 16 bits, animations, ...) is left out of the comparison and named.
 """
@@ -18,12 +18,12 @@ from feedline.profiler.errors import DataError, MissingDependency
 
 
 def walk(folder: str | os.PathLike[str], cannot: Callable[[OSError], None] | None = None) -> Iterator[str]:
-    """All files below, in the order of torchvision's ImageFolder: folder by folder, each sorted. Links are followed.
+    """All files below a folder, in the order of torchvision's ImageFolder: each folder sorted. Links are followed.
 
     A link to a folder above itself is not, which ImageFolder follows until the operating system ends it: 40 times every file.
 
     Args:
-        cannot: called with the error of a folder that cannot be listed; the others go on.
+        cannot: called with the error of a folder that cannot be listed; the others are walked.
     """
     above: dict[str, frozenset[str]] = {}  # folder, as walked -> the real folders on the way to it
     found: list[tuple[str, list[str]]] = []
@@ -62,13 +62,13 @@ class Photo:
 
 @dataclass(frozen=True)
 class Problem:
-    """A file that is left out, or a remark on one that is not.
+    """A file that is left out, or a remark on one that is used.
 
     Attributes:
         path: of the file, or of the folder of an ``empty_class``.
         kind: left out: ``zero_bytes``, ``truncated``, ``corrupt``, ``cmyk``, ``16_bit``, ``animated``, ``other_format``; remarks:
             ``exif_rotated``, ``misnamed``, ``empty_class``.
-        left_out: whether the comparison goes on without it.
+        left_out: whether the comparison excludes it.
     """
 
     path: str
@@ -79,7 +79,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Photos:
-    """A data set; a sample's index is its place in ``photos``."""
+    """A data set; a sample's index is its position in ``photos``."""
 
     root: Path
     classes: list[str]
@@ -95,12 +95,12 @@ class Photos:
 
 
 def scan(root: Path, limit: int | None = None, seed: int = 0) -> Photos:
-    """Look at every file of a data set, decoding each once.
+    """Check every file of a data set, decoding each once.
 
     Args:
         root: a folder per class, as ImageFolder reads it (files in folders below belong to the class, hidden folders to none); a folder
             with images and no folders is one class.
-        limit: take so many usable images, the same number of each class where it has them, chosen by ``seed``. Files that are not chosen
+        limit: take this many usable images, equally many of each class if possible, chosen by ``seed``. Files that are not chosen
             are not looked at.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The user's own transforms and model, named as ``module:name`` and found as ``python -m`` finds a module: from the working folder."""
+"""Loads the user's transforms and model from ``module:name``. Modules are found as by ``python -m``, from the working folder."""
 
 import difflib
 import importlib
@@ -19,7 +19,7 @@ GUARD = 'put what trains under `if __name__ == "__main__":`, so that the module 
 
 
 def load_transforms(name: str) -> Callable[[Any], Any]:
-    """The transform that is applied to every PIL image.
+    """The transform to be applied to every PIL image.
 
     Args:
         name: ``module:name`` of a transform (a Compose, a module, a function of an image), or of a class or function without required
@@ -39,7 +39,7 @@ def load_transforms(name: str) -> Callable[[Any], Any]:
 
 
 def makes_transforms(name: str) -> bool:
-    """Whether what ``load_transforms`` was given has to be called to give the transform.
+    """Whether the object given to ``load_transforms`` must be called to get the transform.
 
     Raises:
         UserCodeError: as there.
@@ -54,7 +54,7 @@ def load_model(name: str) -> "nn.Module":
         name: ``module:name`` of an nn.Module, or of a class or function without required arguments that gives one.
 
     Raises:
-        UserCodeError: there is no such name, the code raises, or what it gives is no nn.Module; with its file and line.
+        UserCodeError: there is no such name, the code raises, or the result is not an nn.Module; with its file and line.
     """
     from torch import nn
 

@@ -1,4 +1,4 @@
-"""What runs inside the training: clocks, taps, samplers and the run folder they write to.
+"""The recorder: what runs inside the training (clocks, taps, samplers), and the run folder that it writes to.
 
 Import it as ``feedline.profiler``; setup.cfg maps this folder there, so that a ``profiler`` module of the user's own is never in the way.
 """

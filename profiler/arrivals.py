@@ -1,4 +1,4 @@
-"""Modules that the program imports: tell when one is there. Nothing is imported for it.
+"""Calls functions when the program imports a module. Imports nothing itself.
 
 A finder at the head of sys.meta_path looks the module up where the others would find it, and its loader tells when the module has run.
 """
@@ -14,13 +14,13 @@ Arrived = Callable[[ModuleType], None]
 
 
 class Arrivals:
-    """Stands in sys.meta_path as long as anybody waits. Without a lock, which a fork could leave held."""
+    """Import hook in sys.meta_path while a module is awaited. It has no lock, which a fork could leave locked."""
 
     def __init__(self) -> None:
         self._awaited: dict[str, list[Arrived]] = {}
 
     def when_imported(self, name: str, arrived: Arrived) -> Callable[[], None]:
-        """Call ``arrived`` with a module once it has run, in the thread that imports it; at once if it is there.
+        """Call ``arrived`` once a module has run, in the thread that imports it; at once if it is already imported.
 
         What it raises is dropped: it would end the program's import.
 
@@ -37,7 +37,7 @@ class Arrivals:
         return lambda: self._wait_no_more(name, arrived)
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """What the finders behind this one find, with a loader that tells; None for what is not awaited."""
+        """The spec found by the later finders, with a loader that reports the import; None for modules that are not awaited."""
         if name not in self._awaited:
             return None
         finders = list(sys.meta_path)
@@ -67,7 +67,7 @@ def _call(arrived: Arrived, module: ModuleType) -> None:
 
 
 class Telling:
-    """Takes a loader's place until the module runs, and passes for it. Module and spec have their own loader by then.
+    """Wraps a loader until its module has run. By then, module and spec have their own loader again.
 
     Args:
         tell: called with the module when it has run; not where that raised.

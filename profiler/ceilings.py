@@ -1,4 +1,4 @@
-"""Ceilings: what each part of a machine can do alone. Probes write them, reports read them; a JSON file lies in between."""
+"""Ceilings: what each part of a machine can do alone. Probes write them as JSON, reports read them."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -47,7 +47,7 @@ class Ceiling:
 
 
 class Settings(TypedDict, total=False):
-    """Those of a ceiling that analysis calculates with."""
+    """Settings of a ceiling that analysis calculates with."""
 
     batches: list[NotNegative]
     samples_per_s: list[NotNegative | None]
@@ -61,7 +61,7 @@ class Settings(TypedDict, total=False):
 
 
 class CeilingShape(TypedDict, total=False):
-    """What a file may hold of one."""
+    """Types of one ceiling in a file."""
 
     value: NotNegative | None
     low: NotNegative | None
@@ -71,7 +71,7 @@ class CeilingShape(TypedDict, total=False):
 
 
 class CeilingsShape(TypedDict, total=False):
-    """What a file may hold besides the types of ``Ceilings``."""
+    """Types of the rest of a file, in addition to those of ``Ceilings``."""
 
     schema_version: Annotated[int, Meta(ge=1)]
     ceilings: list[CeilingShape]
@@ -117,7 +117,7 @@ class Ceilings:
 
     @classmethod
     def joined(cls, many: "list[Ceilings]") -> "Ceilings":
-        """Several files as one: a probe and a comparison. Single figures are the first one's that has them.
+        """Several files combined, such as a probe and a comparison. Single figures are taken from the first file that has them.
 
         Args:
             many: at least one.
@@ -138,7 +138,7 @@ class Ceilings:
 
     @classmethod
     def read(cls, path: Path, in_run: bool = False) -> "Ceilings":
-        """Read what ``write`` wrote.
+        """Read a file that ``write`` wrote.
 
         Args:
             in_run: it lies in a run folder, and not where the user says: it may not be a link.

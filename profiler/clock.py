@@ -1,4 +1,4 @@
-"""The clocks of a record, and the counters that tell CPU, waiting for a CPU and being blocked apart.
+"""Clocks of a record, and the counters that separate CPU time, waiting for a CPU, and blocked time.
 
 wall  perf_counter_ns: CLOCK_MONOTONIC, the same for all processes of a host.
 cpu   thread_time_ns: CLOCK_THREAD_CPUTIME_ID.
@@ -27,7 +27,7 @@ _monotonic_ns, _calendar_ns = time.perf_counter_ns, time.time_ns  # programs tha
 
 
 class Traffic(NamedTuple):
-    """Cumulative file traffic of the calling thread, and what the kernel does for it."""
+    """Cumulative file traffic of the calling thread, as counted by the kernel."""
 
     chars: int  # bytes that read() returned, from the page cache or not
     calls: int  # read calls
@@ -38,7 +38,7 @@ class Traffic(NamedTuple):
 
 
 class _Own(threading.local):
-    """What this thread has read of /proc for us, which the kernel counts as its file traffic."""
+    """Bytes that this thread has read from /proc for feedline; the kernel counts them as its file traffic."""
 
     chars = calls = 0
 
@@ -54,12 +54,12 @@ class ThreadCounters:
         self.absent: dict[str, str] = {}
 
     def forget_after_fork(self) -> None:
-        """In the child of a fork: the descriptors that it inherited are of its parent's thread."""
+        """Drop the descriptors in the child of a fork: they belong to the parent's thread."""
         self._local = threading.local()
         self._own = _Own()
 
     def runqueue_ns(self) -> int:
-        """Nanoseconds that the calling thread has been runnable but not running, or UNMEASURED."""
+        """Nanoseconds for which the calling thread was runnable but not running, or UNMEASURED."""
         try:
             return int(self._read(self._local.schedstat, 64).split()[1])
         except AttributeError:
@@ -70,7 +70,7 @@ class ThreadCounters:
         return UNMEASURED
 
     def traffic(self) -> Traffic | None:
-        """File traffic of the calling thread so far without what reading these counters is itself, or None where /proc does not tell."""
+        """File traffic of the calling thread so far, without reading these counters; None if /proc does not provide it."""
         try:
             own = self._own
             chars, calls = own.chars, own.calls  # the reading under way is counted when it has ended
@@ -109,5 +109,5 @@ os.register_at_fork(after_in_child=counters.forget_after_fork)
 
 
 def anchor() -> dict[str, int]:
-    """One pair of (monotonic, wall-clock) readings, to put a run's times on the calendar."""
+    """A pair of (monotonic, wall-clock) readings, to convert a run's times to calendar time."""
     return {"perf_counter_ns": _monotonic_ns(), "time_ns": _calendar_ns()}

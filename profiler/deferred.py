@@ -1,4 +1,4 @@
-"""Let Ctrl-C wait."""
+"""Delays Ctrl-C."""
 
 import signal
 import threading
@@ -9,7 +9,7 @@ from types import FrameType
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """SIGINT acts at the end of the block, in which files that belong together are written, or a process is started that is to be known.
+    """Delay SIGINT to the end of the block, which writes files that belong together, or starts a process whose handle must not be lost.
 
     Outside the main thread, where no signal arrives, it does nothing.
     """

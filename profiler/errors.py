@@ -2,19 +2,19 @@
 
 FeedlineError                  70
 +-- ScriptError                 2   the script or module to run cannot be found (Python's own code for it)
-+-- RunNotFound                66   no run folder there
++-- RunNotFound                66   no run folder at that path
 +-- RunDamaged                 65   a run folder whose files cannot be read
 +-- SchemaTooNew               76   written by a newer feedline
 +-- OutputError                73   the place to write to is read-only or full
 |   +-- PlaceTaken             73   it exists already, or holds files that feedline did not make
 +-- MissingDependency          69   an optional package is needed for this and is not installed
 +-- DataError                  66   a folder of images that is missing, or has nothing in it that can be used
-+-- StoreDamaged               65   a packed data set that is not whole, or whose bytes are not those that were packed
++-- StoreDamaged               65   a packed data set that is incomplete, or whose bytes are not those that were packed
 +-- CeilingsDamaged            65   a file of ceilings that cannot be read
-+-- WorkersLost                69   processes of a pool or of a cluster that are to help do not answer
++-- WorkersLost                69   helper processes of a pool or a cluster do not respond
 +-- TraceDamaged               65   a trace of another tool that cannot be read, is empty, or is larger than the limit
 +-- RankCollision              65   two traces claim one rank
-+-- FixError                   64   --fix names something that is none, contradicts itself, or cannot be applied from outside
++-- FixError                   64   --fix names an unknown fix, contradicts itself, or cannot be applied from outside
 +-- Interrupted               130   Ctrl-C; the message says what became of the output
 +-- UserCodeError               1   a transform or model given as module:name that cannot be imported, or raises
 """
@@ -59,7 +59,7 @@ class SchemaTooNew(FeedlineError):
 
 
 class Way(NamedTuple):
-    """A way out, in the words of who typed a command, and of who called a function of ``feedline``."""
+    """A way out, worded for a command and for a function call."""
 
     command: str
     call: str
@@ -70,7 +70,7 @@ OVERWRITE = Way("overwrite it with -f", "overwrite=True to replace it")
 
 
 class OutputError(FeedlineError):
-    """Commands and functions raise it alike: it carries what is wrong, and the ways out apart from that.
+    """Raised by commands and functions alike: it keeps the problem and the ways out separately.
 
     Args:
         what: what is wrong, and where.
@@ -85,7 +85,7 @@ class OutputError(FeedlineError):
 
     @classmethod
     def unwritable(cls, place: object, error: OSError, *ways: Way | str) -> "OutputError":
-        """What to raise where the operating system refused to write.
+        """The error for a place that the operating system refused to write to.
 
         Args:
             place: a path, or words that name one.
@@ -98,7 +98,7 @@ class OutputError(FeedlineError):
         return self._what
 
     def for_call(self) -> None:
-        """From here on, it is in the words of who called a function."""
+        """Word the ways out for a function call from here on."""
         self.args = (self._said([way.call if isinstance(way, Way) else way for way in self._ways]),)
 
     def _said(self, ways: list[str]) -> str:
@@ -108,12 +108,12 @@ class OutputError(FeedlineError):
 class PlaceTaken(OutputError):
     @classmethod
     def exists(cls, place: object, *ways: Way | str) -> "PlaceTaken":
-        """What to raise where something has the name already."""
+        """The error for a name that is already taken."""
         return cls(f"{place} already exists", *(ways or (ELSEWHERE, OVERWRITE)))
 
     @classmethod
     def foreign(cls, place: object, *ways: Way | str) -> "PlaceTaken":
-        """What to raise where a file of the user's has the name: it is never overwritten."""
+        """The error for a name taken by a file of the user's, which is never overwritten."""
         return cls(f"{place} already exists and was not written by feedline", *ways, ELSEWHERE)
 
 

@@ -1,7 +1,7 @@
-"""The one record that everything is written as, and the stages it can belong to.
+"""The record format, and the stages that a record can belong to.
 
-A record is 64 bytes, little-endian. Its last byte is its stage: a record is written front to back, so one that a killed process left half
-written has stage 0 and is not there for a reader.
+A record is 64 bytes, little-endian. Its last byte is its stage: records are written front to back, so one that a killed process left
+half-written has stage 0, and readers ignore it.
 """
 
 import enum
@@ -31,7 +31,7 @@ UNMEASURED = -1
 
 
 class Stage(enum.IntEnum):
-    """What a record is about. Numbers are part of the run folder's schema: add, never change."""
+    """What a record is about. The numbers are part of the run folder's schema: add new ones, never change existing ones."""
 
     # The making of a batch: in a worker, or in the main thread when there are none.
     FETCH = 1  #: one batch, samples and collate. extra: samples. Flags: FAILED, END
@@ -102,7 +102,7 @@ class Stage(enum.IntEnum):
     LOOK = 55
 
     # What ranks do together (taps/collectives).
-    #: start: enqueued. wall: until it was complete; -1: not yet, or nobody could tell. source: operation. cpu, runqueue: ids of names, of
+    #: start: enqueued. wall: until it was complete; -1: not yet, or unknown. source: operation. cpu, runqueue: ids of names, of
     #: its group and dtype. nbytes: full message. number: of it within the group. extra: ns from start until a GPU came to it. Flags: BUCKET
     COLLECTIVE = 50
     #: No span: ranks of a group, or a part of them. source: its name. cpu: id of the backend's name. nbytes: how many. number: the first.
@@ -119,7 +119,7 @@ for _stage in Stage:  # Python 3.11 looks members up through a property, at 0.2 
 
 
 class Flag:
-    """Bits of a record's flags. Plain numbers: an `or` of enum members takes 0.7 us."""
+    """Bits of a record's flags. Plain integers, because an `or` of enum members takes 0.7 us."""
 
     END = 1  #: NEXT: the loader had no more batches. FETCH: the data set had no more samples
     FIRST = 2  #: NEXT: first batch of an epoch. SAMPLE, TRAFFIC, KERNEL: of its process, or modules were imported in it
@@ -129,7 +129,7 @@ class Flag:
     NON_BLOCKING = 32
     TRAINING = 64  #: FORWARD: module.training
     GRAD = 128  #: FORWARD: gradients were enabled
-    OBJECTS = 256  #: the batch holds arrays or large objects that are no tensors
+    OBJECTS = 256  #: the batch holds arrays or large objects that are not tensors
     CUSTOM = 512  #: COLLATE: not torch's default_collate
     FAILED = 1024  #: what was measured raised
     BUCKET = 2048  #: COLLECTIVE: DistributedDataParallel's reducer began it, in C++
@@ -138,5 +138,5 @@ class Flag:
 
 
 def batch_key(epoch: int, batch: int) -> int:
-    """One number for a loader's batch: ``epoch << 32 | batch``."""
+    """A batch of a loader as one number: ``epoch << 32 | batch``."""
     return epoch << 32 | batch

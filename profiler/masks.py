@@ -1,4 +1,4 @@
-"""Texts and paths of the machine and the program, as they may be written down: tokens, hosts, users and folders are replaced by MASK.
+"""Masks texts and paths before they are written: tokens, hosts, users and folders are replaced by MASK.
 
 This is the net for what feedline itself says: why a hook could not be attached, which file could not be read. What the program was given
 (its arguments, its environment) is held to a stricter rule in record/privacy.py.
@@ -34,7 +34,7 @@ _SHAPES = re.compile(
 )
 _PRIVATE_KEY = re.compile(r"""(-----BEGIN [A-Z ]*PRIVATE KEY-----)[^"']*?(-----END|(?=["'])|\Z)""")
 _BEARER = re.compile(r"""\b(bearer\s+(?=\S{6})|authorization["']?\s*[:=]\s*["']?(?:[a-z]+\s+)?)[^\s"',]+""", re.IGNORECASE)
-_URL = re.compile(r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{0,20}://)[^\s'\"<>]+", re.IGNORECASE)  # its host and folders are somebody's too
+_URL = re.compile(r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{0,20}://)[^\s'\"<>]+", re.IGNORECASE)  # its host and folders may be private too
 _PAIR = re.compile(
     r"""((?:pass(?:word|wd|phrase)?|pwd|secret|token|key|credentials?|auth|login|user(?:name)?)s?["']?\s{0,8}(?:=|:|%3D)\s{0,8}["']?)"""
     r"""[^\s"',;&}]+""",
@@ -50,7 +50,7 @@ _ENDING = re.compile(r"(?:\.[a-z][a-z0-9]{0,10}){1,2}\Z", re.IGNORECASE)
 
 
 def text(said: str) -> str:
-    """A text with MASK in place of known tokens, URLs but their scheme, values of secret names, and folders (as in ``path``)."""
+    """A text with MASK in place of known tokens, URLs except their scheme, values of secret names, and folders (as in ``path``)."""
     said = _PRIVATE_KEY.sub(rf"\1{MASK}\2", said)
     said = _URL.sub(rf"\1{MASK}", said)
     said = _BEARER.sub(rf"\1{MASK}", said)
@@ -62,12 +62,12 @@ def text(said: str) -> str:
 
 
 def token(text: str) -> str:
-    """A text with MASK in place of known tokens alone."""
+    """A text with MASK in place of known tokens only."""
     return _SHAPES.sub(MASK, text)
 
 
 def path(name: str | Path) -> str:
-    """A path without the folders that say whose machine this is.
+    """A path without the folders that identify a machine or user.
 
     Below the working directory it is relative to it; of one in an installed library, what is below ``site-packages``; ``/proc``, ``/sys``
     and ``/dev`` stay. Of any other the last part stays where its words are plainly harmless, or else its ending: ``***/imagenet``,
@@ -91,7 +91,7 @@ def path(name: str | Path) -> str:
 
 
 def place(run: Path) -> str:
-    """Where a run folder lies, so that its owner finds it again: relative to the working directory, or with ``~`` for a home folder."""
+    """Where a run folder is, so that its owner recognises it: relative to the working directory, or with ``~`` for a home folder."""
     full, here, home = os.path.abspath(run), _here(), _home()
     if here and _is_below(full, here):
         return os.path.relpath(full, here)
@@ -101,13 +101,13 @@ def place(run: Path) -> str:
 
 
 def ending(name: str) -> str:
-    """``.yaml``, ``.tar.gz`` where a file's name has a known one."""
+    """The known extension of a file name, such as ``.yaml`` or ``.tar.gz``; else empty."""
     found = _ENDING.search(name)
     return found[0] if found and all(is_plain(part) for part in found[0].strip(".").split(".")) else ""
 
 
 def error(raised: BaseException) -> str:
-    """An exception in words. Of one that the program's own code raised, its type alone: its text can be anything.
+    """An exception as text. If the program's own code raised it, only its type, because its message can contain anything.
 
     In the others what stands in quotes stays where it looks like a name (``has no attribute 'fetch'``).
     """

@@ -1,8 +1,8 @@
-"""A sentence for people that code can tell from others."""
+"""Text with an id, so that code does not depend on the wording."""
 
 
 class Message(str):
-    """Text with an id. Code goes by the id, so that the words may change.
+    """Text for people with an id for code; the wording may change.
 
     A string, so that it passes wherever plain ones do: into JSON, tables, and lists of notes.
 
@@ -27,5 +27,5 @@ def id_of(text: str) -> str:
 
 
 def reworded(old: str, new: str) -> str:
-    """The new text, with the old one's id where it has one: of a message that is masked or shortened."""
+    """The new text with the id of the old one, for messages that are masked or shortened."""
     return Message(new, old.id) if isinstance(old, Message) else new

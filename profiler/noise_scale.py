@@ -1,4 +1,4 @@
-"""Gradient noise scale: how many samples a batch may have before its gradient is mostly signal. numpy only.
+"""Gradient noise scale: how large a batch can be before its gradient is mostly signal. numpy only.
 
 B_simple = tr(Sigma) / |G|^2 of McCandlish, Kaplan, Amodei and others, An Empirical Model of Large-Batch Training, 2018 (arXiv:1812.06162),
 appendix A.1: the squared norm of the mean gradient of b samples is |G|^2 + tr(Sigma) / b on average, so two sizes of batch give both.
@@ -30,13 +30,13 @@ class NoiseScale:
 
     Attributes:
         value: S / G2; None: not measurable, and ``why`` says why.
-        low, high: of the interval. Without a value they are what is still known: with ``low`` alone it is at least that, with ``high``
-            at most that.
-        why: "" where there is a value.
-        updates: that it is made from.
+        low, high: ends of the interval. Without a value they are bounds: with only ``low`` it is at least that, with only ``high`` at
+            most that.
+        why: reason if there is no value; else "".
+        updates: number of updates used.
         S: trace of the covariance of one sample's gradient, tr(Sigma). Not clamped; NaN: no update could be used.
         G2: squared norm of the true gradient. Not clamped; NaN: no update could be used.
-        dropped: updates left out, because something about them was not finite or not known, or the part was not smaller than the whole.
+        dropped: updates left out, because a value was not finite or unknown, or the part was not smaller than the whole.
     """
 
     value: float | None
@@ -67,26 +67,26 @@ def noise_scale(
     decay: float | None = None,
     data_set: float | None = None,
 ) -> NoiseScale:
-    """Ratio of the means of S and of |G|^2, never the mean of ratios: the ratio of one update is mostly noise, and skewed.
+    """Estimate the noise scale, as the ratio of the means of S and |G|^2 over updates. (A mean of ratios would be mostly noise and skewed.)
 
     The interval is a jackknife that leaves out one block of updates at a time (Efron and Tibshirani, An Introduction to the Bootstrap,
-    chapter 11) on |G|^2 / S, because S is known far better than |G|^2: its ends, turned over, are those of the noise scale, and where the
-    lower one is not above 0 no batch is too large to be the noise scale. Where |G|^2 comes out below 0, which it cannot be, the upper end
-    is that of 0: luck does not make it better known (power-constrained limits: Cowan, Cranmer, Gross, Vitells 2011, arXiv 1105.3166).
+    chapter 11) on |G|^2 / S, because S is known far better than |G|^2. The reciprocals of its ends are those of the noise scale; if the
+    lower end is not above 0, the noise scale has no upper bound. If the estimate of |G|^2 is negative, which |G|^2 cannot be, the upper end
+    for 0 is used instead (power-constrained limits: Cowan, Cranmer, Gross, Vitells 2011, arXiv 1105.3166).
 
     Args:
         small_sq: float [n], |g_b|^2 of each update: squared norm of a part's mean gradient, or the mean of that over parts.
         big_sq: float [n], |g_B|^2, of the mean gradient of all parts.
         b, B: samples behind the two; float [n] or one number.
-        decay: weigh an update that lies k back by decay^k, which is what the ratio of two debiased exponential moving averages does.
-            None: all alike.
+        decay: weight decay^k for an update k updates ago, as in the ratio of two debiased exponential moving averages. None: equal
+            weights.
         data_set: samples N of a finite data set drawn without replacement: S / N is added to |G|^2, which matters once B_simple is near N.
 
     Raises:
         ValueError: arrays that differ in length, or decay outside 0 to 1.
     """
     if decay is not None and not 0 < decay < 1:
-        raise ValueError(f"decay is a number between 0 and 1, not {decay}")
+        raise ValueError(f"decay must be between 0 and 1, not {decay}")
     S, G2, dropped, why = _split(small_sq, big_sq, b, B)
     if not len(S):
         return NoiseScale(None, None, None, why, 0, math.nan, math.nan, dropped)
@@ -96,8 +96,8 @@ def noise_scale(
     mean_S, mean_G2 = float(np.average(S, weights=weights)), float(np.average(G2, weights=weights))
     counted = float(weights.sum() ** 2 / (weights**2).sum())
     if counted < FEWEST:
-        said = f"{len(S)} updates" if decay is None else f"{counted:.0f} updates that count"
-        return NoiseScale(None, None, None, f"too few: {said}, and {FEWEST} are needed", len(S), mean_S, mean_G2, dropped)
+        said = f"{len(S)} updates" if decay is None else f"an effective {counted:.0f} updates"
+        return NoiseScale(None, None, None, f"too few updates: {said}, but {FEWEST} are needed", len(S), mean_S, mean_G2, dropped)
     left_out = _left_out(S, G2, weights, min(BLOCKS, int(counted)))
     return _interval(NoiseScale(None, None, None, "", len(S), mean_S, mean_G2, dropped), left_out)
 
@@ -106,7 +106,7 @@ def _split(small_sq: npt.ArrayLike, big_sq: npt.ArrayLike, b: npt.ArrayLike, B: 
     """S and |G|^2 of each update that can be used, how many cannot, and why none can."""
     small, big = np.atleast_1d(np.asarray(small_sq, float)), np.atleast_1d(np.asarray(big_sq, float))
     if small.ndim != 1 or small.shape != big.shape:
-        raise ValueError(f"small_sq and big_sq are columns of one length, not of shapes {small.shape} and {big.shape}")
+        raise ValueError(f"small_sq and big_sq must be columns of the same length, not of shapes {small.shape} and {big.shape}")
     part, whole = np.broadcast_to(np.asarray(b, float), small.shape), np.broadcast_to(np.asarray(B, float), small.shape)
     sized = np.isfinite(part) & np.isfinite(whole) & (part > 0)
     finite = np.isfinite(small) & np.isfinite(big)
@@ -117,13 +117,13 @@ def _split(small_sq: npt.ArrayLike, big_sq: npt.ArrayLike, b: npt.ArrayLike, B: 
         S, G2 = (small - big) / (1 / part - 1 / whole), (whole * big - part * small) / (whole - part)
     fits = np.isfinite(S) & np.isfinite(G2)
     if not len(finite):
-        why = "no update was seen"
+        why = "no update was recorded"
     elif not finite.any():
-        why = "the gradient was finite in no update"
+        why = "no update had a finite gradient"
     elif not sized.any():
-        why = "nobody knows how many samples are behind the gradients"
+        why = "the number of samples behind the gradients is unknown"
     elif not smaller.any():
-        why = "the part is as large as the whole: it takes two ranks, or two micro-batches in an update"
+        why = "the part is as large as the whole: two ranks, or two micro-batches per update, are needed"
     else:
         why = "no update was finite and had a part smaller than the whole"
     return S[fits], G2[fits], int(len(finite) - fits.sum()), why
@@ -146,18 +146,18 @@ def _interval(found: NoiseScale, left_out: tuple[FloatArray, FloatArray]) -> Noi
     if S == 0 and not S_less.any():
         return _but(found, 0.0, 0.0, "the parts have the same gradient as the whole: they saw the same data")
     if noise[1] < 0:
-        return _but(found, None, None, "the whole's gradient is longer than its parts' on average, which a mean never is: it may be a sum")
+        return _but(found, None, None, "the gradient is longer than those of its parts, so it is not their mean: it may be a sum")
     if noise[0] <= 0:
         if _ends(G2, G2_less)[0] <= 0:
-            return _but(found, None, None, "neither the gradient nor its noise stands out of the other")
+            return _but(found, None, None, "the gradient and its noise cannot be separated")
         most = max(0.0, _ends(S / G2, S_less / G2_less)[1])
-        return _but(found, 0.0, most, "the noise is too small to be seen beside the gradient")
+        return _but(found, 0.0, most, "the noise is too small compared with the gradient")
     low, high = _ends(G2 / S, G2_less / S_less)
     reach = (high - low) / 2
     if high <= -reach:
-        return _but(found, None, None, "the gradient does not stand out of its noise, and is below what noise alone leaves")
+        return _but(found, None, None, "the gradient is too small compared with its noise: smaller than noise alone would leave it")
     if low <= 0:
-        return _but(found, 1 / max(high, reach), None, "the gradient does not stand out of its noise: its interval holds 0")
+        return _but(found, 1 / max(high, reach), None, "the gradient is too small compared with its noise: its interval includes 0")
     return NoiseScale(S / G2, 1 / high, 1 / low, "", found.updates, S, G2, found.dropped)
 
 
@@ -173,7 +173,7 @@ def _ends(value: float, left_out: FloatArray) -> tuple[float, float]:
 
 
 def student(freedom: int) -> float:
-    """97.5 % quantile of Student's t: from any table, and from 5 degrees of freedom on within 0.3 % by Cornish and Fisher's expansion
+    """97.5 % quantile of Student's t: tabulated, and from 5 degrees of freedom on within 0.3 % by the Cornish-Fisher expansion
     (Abramowitz and Stegun, 26.7.5)."""
     if freedom <= len(T_975):
         return T_975[max(freedom, 1) - 1]
@@ -185,7 +185,7 @@ def student(freedom: int) -> float:
 def windows(
     small_sq: FloatArray, big_sq: FloatArray, b: FloatArray, B: FloatArray, *, pieces: int = WINDOWS, data_set: float | None = None
 ) -> list[Window]:
-    """The noise scale as it goes over a training: about ``pieces`` windows of as many updates, fewer where they would be too short.
+    """The noise scale over a training: about ``pieces`` windows of equally many updates, fewer if they would be too short.
 
     Args:
         small_sq, big_sq, b, B, data_set: as for ``noise_scale``; float64 [n].
@@ -199,7 +199,7 @@ def windows(
 
 
 class Live:
-    """The noise scale of the last updates, for a loop of one's own::
+    """The noise scale of the most recent updates, for your own loop::
 
         scale = Live()
         for ...:
@@ -207,7 +207,7 @@ class Live:
         print(scale.value())
 
     Args:
-        window: updates that are remembered.
+        window: number of updates to remember.
         decay: as for ``noise_scale``.
         data_set: as for ``noise_scale``.
     """
@@ -217,10 +217,10 @@ class Live:
         self._rows: deque[tuple[float, float, float, float]] = deque(maxlen=window)
 
     def update(self, small_sq: float, big_sq: float, b: float, B: float) -> None:
-        """One optimizer update: squared norms of a part's mean gradient and of the whole's, and the samples behind them."""
+        """Add one update: squared norms of the mean gradient of a part and of the whole, and the number of samples of each."""
         self._rows.append((float(small_sq), float(big_sq), float(b), float(B)))
 
     def value(self) -> NoiseScale:
-        """Of the updates remembered."""
+        """The noise scale of the remembered updates."""
         columns = np.array(self._rows, float).reshape(-1, 4).T
         return noise_scale(*columns, decay=self.decay, data_set=self.data_set)

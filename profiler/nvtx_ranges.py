@@ -1,4 +1,4 @@
-"""The stages as NVTX ranges in the domain ``feedline``, so that Nsight Systems and other NVTX tools show the tree that the report shows.
+"""The stages as NVTX ranges in the domain ``feedline``, for Nsight Systems and other NVTX tools.
 
 A tap holds what ``ranges()`` returned. Without a tool that is None, a range costs one ``is None`` check, and nvtx is not even imported.
 
@@ -31,7 +31,7 @@ NAMES: dict[Stage, str] = {stage: stage.name.lower() for stage in Stage if stage
 
 
 class Ranges:
-    """Pushes and pops ranges of one domain, from any thread. Pickled, it becomes what ``ranges()`` gives where it is loaded."""
+    """Pushes and pops ranges of one domain, from any thread. Unpickling it calls ``ranges()``."""
 
     def __init__(self, domain: Any) -> None:
         self._named = _Attributes(domain)
@@ -62,18 +62,18 @@ class Ranges:
 
 
 def listening() -> bool:
-    """Whether an NVTX tool asks this process for ranges, by the environment alone: cheap, imports nothing. NVTX_DISABLE says no."""
+    """Whether an NVTX tool listens to this process, from the environment alone: cheap, imports nothing. NVTX_DISABLE means no."""
     return bool(os.environ.get(INJECTION)) and not os.environ.get("NVTX_DISABLE")
 
 
 def ranges() -> Ranges | None:
-    """Ranges of the domain ``feedline``; None when no tool listens, the tool could not be loaded, or the package nvtx is missing."""
+    """Ranges of the domain ``feedline``; None if no tool listens, it cannot be loaded, or the package nvtx is missing."""
     found = _attach()
     return found if isinstance(found, Ranges) else None
 
 
 def why_not() -> str | None:
-    """Why ``ranges()`` is None, in words for ``feedline env``; None when there are ranges."""
+    """Why ``ranges()`` is None, for ``feedline env``; None if there are ranges."""
     found = _attach()
     return found if isinstance(found, str) else None
 
@@ -94,11 +94,11 @@ def _attach() -> Ranges | str:
             return f"NVTX could not load the tool at {INJECTION}={masks.path(os.environ[INJECTION])}"
         return Ranges(domain)
     except Exception as error:
-        return f"this nvtx does not offer what is needed ({masks.error(error)}): pip install -U nvtx"
+        return f"this version of nvtx lacks what is needed ({masks.error(error)}): pip install -U nvtx"
 
 
 class _Attributes(dict[str, Any]):
-    """Name -> EventAttributes, made when first asked for."""
+    """Name -> EventAttributes, created on first use."""
 
     def __init__(self, domain: Any) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class _Attributes(dict[str, Any]):
 
 
 class _PerThread(threading.local):
-    """EventAttributes whose payload changes: each thread has its own, for another could change them between setting and pushing."""
+    """EventAttributes per thread: another thread could change the payload between setting and pushing."""
 
     def __init__(self, domain: Any) -> None:
         self.named = _Attributes(domain)

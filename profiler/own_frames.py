@@ -1,10 +1,10 @@
-"""Frames of feedline in the tracebacks of a program: left out, so that people read their own."""
+"""Removes feedline's frames from the program's tracebacks."""
 
 from types import TracebackType
 
 
 def leave_out_us(error: BaseException) -> None:
-    """Take our frames out of an exception's traceback, and out of those of its causes, but for where we raised it ourselves."""
+    """Remove feedline's frames from the traceback of an exception and of its causes, except where feedline raised it."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:

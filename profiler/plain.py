@@ -1,4 +1,4 @@
-"""Which values are plainly harmless: numbers, and what is made of words that trainings use. A password or token is neither.
+"""Decides which values are plainly harmless: numbers, and names made of words common in trainings. Passwords and tokens are not.
 
 ``resnet50``, ``vit_base_patch16_224``, ``AdamW``, ``0.9,0.999``, ``{'lr': 1e-3}``, ``max_split_size_mb:128`` are; ``bob``, ``hunter2``,
 ``a1B2c3D4`` and ``2024-01-15`` are not. A word that is missing here costs a person ``***`` in a report; one that is here by mistake may
@@ -94,12 +94,12 @@ _NAME = re.compile(r"\d{0,4}(?:(?:[a-z]{1,24}|(?:[A-Z]?[a-z]{2,16}){1,5})\d{0,4}
 
 @lru_cache(1024)
 def is_plain(value: str) -> bool:
-    """Whether a value is plainly harmless, alone or as a list, tuple or dict of harmless ones."""
+    """Whether a value is plainly harmless; lists, tuples and dicts if all their values are."""
     return len(value) <= _LONGEST and value.isascii() and all(_is_plain_atom(atom) for atom in _SEPARATORS.split(value))
 
 
 def is_name(text: str) -> bool:
-    """Whether a text looks like a name that a programmer gave, not like a token."""
+    """Whether a text looks like a name in code, not like a token."""
     return 0 < len(text) <= 80 and all(_NAME.fullmatch(part) for part in _PARTS.split(text) if part)
 
 

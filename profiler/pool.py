@@ -1,4 +1,4 @@
-"""Processes that help a command. Ctrl-C in a terminal goes to a whole process group: here it reaches the command alone, which ends them."""
+"""Helper processes of a command. Ctrl-C, which a terminal sends to a whole process group, reaches only the command, which ends them."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -14,9 +14,8 @@ T = TypeVar("T")
 
 @contextmanager
 def sheltered() -> Iterator[None]:
-    """Processes that are started in the block, and those that they start, never get SIGINT. It is blocked, not ignored, and so are their
-    first moments, before they could set anything themselves. Here it acts at the end of the block: a start that it cut in two would leave
-    a process that is not known."""
+    """Shelter processes started in the block, and their children, from SIGINT. The signal is blocked, not ignored, so that it is blocked
+    from their first moment. In this process it acts at the end of the block: an interrupted start could leave a process without handle."""
     resource_tracker.ensure_running()  # starting it later would unblock SIGINT
     with deferred():
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -27,7 +26,7 @@ def sheltered() -> Iterator[None]:
 
 
 class _Pool(ProcessPoolExecutor):
-    """Starts its processes as work comes in."""
+    """An executor that starts its processes as work arrives."""
 
     def submit(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
         with sheltered():
@@ -36,7 +35,7 @@ class _Pool(ProcessPoolExecutor):
 
 @contextmanager
 def pool(count: int, initializer: Callable[..., object] | None = None, initargs: tuple[Any, ...] = ()) -> Iterator[ProcessPoolExecutor]:
-    """A pool of ``count`` processes; they are ended at once where the block raises.
+    """A pool of ``count`` processes; they are ended at once if the block raises.
 
     Args:
         initializer: called in every process before its first work.
@@ -54,6 +53,6 @@ def pool(count: int, initializer: Callable[..., object] | None = None, initargs:
 
 
 def stop(made: ProcessPoolExecutor) -> None:
-    """End its processes, whatever they do."""
+    """End its processes, whatever they are doing."""
     for process in list((made._processes or {}).values()):  # Python 3.14 has terminate_workers()
         process.terminate()

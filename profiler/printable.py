@@ -1,4 +1,4 @@
-"""Makes text from outside safe to show: names of files, kernels and stages, messages of libraries, everything in a run folder or a trace.
+"""Makes text from outside safe to show: names of files, kernels and stages, messages of libraries, contents of run folders and traces.
 
 Terminal and HTML pass every string through here where it leaves the program; JSON and traces keep the true strings.
 """
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def printable(text: object, lines: bool = False) -> str:
-    r"""The text with everything that a terminal obeys or a reader cannot see written out: ``\x1b``, ``\u202e``, ``\udcff``.
+    r"""The text with control and invisible characters as escapes: ``\x1b``, ``\u202e``, ``\udcff``.
 
     Letters of all scripts, their marks and emoji stay as they are, so a harmless text comes back unchanged; a text that was made printable
     does, too.
@@ -66,7 +66,7 @@ def _hidden(c: str, kind: str) -> bool:
 
 
 def printable_in(value: T) -> T:
-    """A copy of dataclasses, dicts, lists and tuples in which every string is printable, in one line. What is harmless is not copied.
+    """A copy of dataclasses, dicts, lists and tuples in which every string is printable and one line. Harmless values are not copied.
 
     Two keys of a dict that become the same are kept apart by a number.
     """
@@ -105,7 +105,7 @@ def _in_dict(value: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def say(text: object, lines: bool = False, to: TextIO | None = None) -> None:
-    """Print ``feedline: TEXT`` on standard error; says nothing where that is closed.
+    """Print ``feedline: TEXT`` on standard error; do nothing if it is closed.
 
     Args:
         text: an error's own lines, beyond its message, are kept.

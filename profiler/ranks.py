@@ -1,4 +1,4 @@
-"""Which rank of which launch this process is, read from what the launcher left in the environment.
+"""The rank and launch of this process, from the environment variables of the launcher.
 
 torchrun is asked first, then Slurm, then MPI. Two traps in between: a batch script has SLURM_NTASKS although only one process runs, so
 Slurm counts inside a step (srun) only; and the processes of an mpirun inside an allocation inherit the SLURM_* of the daemon that started
@@ -26,7 +26,7 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Place:
-    """Where this process stands among those of its launch."""
+    """Position of this process in its launch."""
 
     rank: int = 0
     local_rank: int = 0  # on this host; the rank itself where the launcher does not tell
@@ -37,7 +37,7 @@ class Place:
 
 
 def place(environ: Mapping[str, str] = os.environ) -> Place:
-    """The place of this process. A value that is no number, or a rank outside its world, counts as not set."""
+    """The place of this process. A value that is not a number, or a rank outside its world, counts as not set."""
     named = _by_rank_variables(environ)
     if named is not None and named.launcher == "torchrun":
         return named
@@ -49,7 +49,7 @@ def place(environ: Mapping[str, str] = os.environ) -> Place:
 
 
 def launch_id(environ: Mapping[str, str] = os.environ) -> str:
-    """A name that the ranks of one launch on one host share and no other launch has. Fit for a file name.
+    """A name shared by the ranks of one launch on one host and by no other launch, usable as a file name.
 
     For Slurm it is the same on all hosts. For RANK and WORLD_SIZE set by hand it is the process group's: one for a script that starts the
     ranks, but several where they were typed one by one.
@@ -66,7 +66,7 @@ def launch_id(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def started_at(environ: Mapping[str, str] = os.environ) -> str:
-    """Local time, MMDD-HHMMSS, at which the launch began on this host: the same for all its ranks here."""
+    """Local time, MMDD-HHMMSS, at which the launch started on this host: the same for all its ranks here."""
     ticks = _start_ticks(_root(place(environ).launcher, environ)) or _start_ticks(os.getpid())
     boot = _boot_time()
     began = time.time() if ticks is None or boot is None else boot + ticks // _TICKS_PER_SECOND

@@ -1,4 +1,4 @@
-"""Why a hook is not attached, as identifiers: what decides something about a hook goes by these and not by its words."""
+"""Reasons why a hook is not attached, as identifiers. Code depends on these, not on the wording."""
 
 from typing import Final
 
@@ -33,5 +33,5 @@ _IN_OLD_RUNS = {
 
 
 def in_old_run(why: str) -> str:
-    """The reason that an old run gives in words; empty where nothing depends on it."""
+    """The reason in the wording of an old run; empty if no code depends on it."""
     return next((reason for words, reason in _IN_OLD_RUNS.items() if words in why.lower()), "")

@@ -1,4 +1,4 @@
-"""One line to the user, from inside a training."""
+"""Prints one line to the user, from inside a training."""
 
 import sys
 from contextlib import suppress
@@ -7,7 +7,7 @@ from feedline.profiler import printable
 
 
 def say(text: object, lines: bool = False) -> None:
-    """Print on the standard error that the process began with: the program may have put something else in its place, or closed it.
+    """Print on the standard error that the process started with; the program may have replaced or closed it.
 
     Args:
         lines: keep line feeds in the text: it is ours.

@@ -1,4 +1,4 @@
-"""Every private name of torch that feedline touches, and the questions that need one.
+"""Every private name of torch that feedline uses, and the questions that need one.
 
 torch may rename or drop any of these without notice. tests/hooks/test_torch_internals.py compares ``PRIVATE`` with feedline's own code
 and with the installed torch; ``scripts/torch-matrix`` runs it under each version of ``TESTED``. What several places ask is a function
@@ -13,7 +13,7 @@ TESTED = "2.8", "2.13", "2.15"  # versions of torch (docs/measured/torch-matrix.
 
 
 class Private(NamedTuple):
-    """One or several private names.
+    """One or more private names.
 
     Attributes:
         names: separated by spaces; ``*`` stands for any ending.
@@ -91,12 +91,12 @@ PRIVATE = (
 
 
 def in_backward() -> bool:
-    """Whether this thread is inside a backward pass; one of the engine's own threads counts, and so does what a checkpoint recomputes."""
+    """Whether this thread is inside a backward pass; includes the engine's own threads, and what a checkpoint recomputes."""
     return bool(torch._C._current_graph_task_id() != -1)
 
 
 def is_traced() -> bool:
-    """Whether torch.jit.trace is recording this thread: it would keep whatever is asked of a tensor."""
+    """Whether torch.jit.trace is recording this thread; it would include every query of a tensor."""
     return torch._C._get_tracing_state() is not None
 
 
@@ -107,7 +107,7 @@ def is_profiled() -> bool:
 
 
 def hide_from_dynamo(function: Any, whats_called: bool = False) -> None:
-    """Keep dynamo from compiling a frame of ours in place of the user's: ``Sequential(...).compile()`` made 6 graphs where there was none.
+    """Keep dynamo from compiling a frame of feedline instead of the user's: ``Sequential(...).compile()`` made 6 graphs instead of none.
     After a graph break it compiles whatever runs next, in a compiled training step our own questions, and fails on them.
     Where torch has no such thing, compiled models are a little slower to compile.
 
@@ -123,7 +123,7 @@ def hide_from_dynamo(function: Any, whats_called: bool = False) -> None:
 
 
 def dynamo_follows() -> bool:
-    """Whether dynamo compiles what this thread runs next: a compiled training step after a graph break. False where torch cannot tell."""
+    """Whether dynamo compiles what this thread runs next: a compiled training step after a graph break. False if torch cannot tell."""
     try:
         return callable(torch._C._dynamo.eval_frame.get_eval_frame_callback())
     except AttributeError:

@@ -1,17 +1,17 @@
-"""Which optimizers take turns within one step, and which train one after another, as layers of a network do."""
+"""Which optimizers alternate within one step, and which train one after another, as layers of a network do."""
 
 from collections import Counter
 
 
 class Turns:
-    """Updates and changes from one optimizer to another, told update by update in the order of time."""
+    """Updates, and changes from one optimizer to another, added in order of time."""
 
     def __init__(self) -> None:
         self._made: Counter[int] = Counter()
         self._changes: Counter[tuple[int, int]] = Counter()
 
     def saw(self, optimizer: int, before: int | None) -> None:
-        """Count an update.
+        """Add an update.
 
         Args:
             before: the optimizer of the update before, if the program asked no loader for a batch in between; else None.
@@ -21,7 +21,7 @@ class Turns:
             self._changes[before, optimizer] += 1
 
     def together(self, before: int, optimizer: int) -> bool:
-        """Whether updates of these two, one right after the other, are parts of one step.
+        """Whether updates of these two, one directly after the other, belong to one step.
 
         They are where the program changes from one to the other again and again: after every second update at the latest of the one that
         makes fewer (TD3 and SAC update their actors twice in a row). The last round may be cut short. A single change in a whole training

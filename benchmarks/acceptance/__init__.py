@@ -1,4 +1,4 @@
-"""The acceptance table: what a batch eight times as large costs a small training, what each fix gives back, and how sure that is.
+"""The acceptance table: the cost of an eight times larger batch in a small training, what each fix recovers, and with which confidence.
 
 ``arms`` says what is trained, ``train`` trains one arm with one seed, ``race`` all of them on all cores, ``summary`` makes figures, p
 values, claims and gates of it.

@@ -1,4 +1,4 @@
-"""The arms of the table: one change each, and the arm of equal budget that the change has to beat.
+"""The arms of the table: one change each, and the control of equal budget that it has to beat.
 
 Batch 32 stands for one GPU, batch 256 for eight. Rates of arms with an optimizer other than SGD, their warm-up and weight decay were tuned
 on seeds 100 to 102; no seed of the table was seen in tuning.
@@ -19,7 +19,7 @@ REFERENCE = "L"  # the small batch with the same model: what a larger batch woul
 
 @dataclass(frozen=True)
 class Arm:
-    """One training, but for its seed.
+    """The settings of a training, except its seed.
 
     Attributes:
         letter: as in the results; stable.

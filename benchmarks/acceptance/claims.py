@@ -1,4 +1,4 @@
-"""What a table supports, and what it does not, in sentences made from its p values alone."""
+"""What a table supports and what it does not, in sentences derived only from its p values."""
 
 from collections.abc import Sequence
 
@@ -8,14 +8,14 @@ from acceptance.statistics import LEVEL
 
 
 def claims_of(rows: Sequence[Row], comparisons: Sequence[Comparison]) -> list[Claim]:
-    """One sentence a question, and one or two about the reference."""
+    """One sentence per question, and one or two about the reference."""
     control = [one for one in comparisons if one.family == "control"]
     names = {row.arm.letter: row.arm.name for row in rows}
     return [_claim(one, names, len(control)) for one in control] + _reference(comparisons)
 
 
 def supported(one: Comparison) -> bool:
-    """Whether the two differ, after correction for the number of questions."""
+    """Whether two arms differ, after correction for the number of questions."""
     return one.p_holm is not None and one.p_holm < LEVEL
 
 

@@ -33,7 +33,7 @@ MARKS = """
 
 
 def standalone(table: Table) -> str:
-    """The figure as a file, for light and dark places."""
+    """The figure as a file, for light and dark backgrounds."""
     height = _height(table) + 2 * MARGIN + 20
     body = tag("svg", *_marks(table), x=MARGIN, y=MARGIN + 20, width=WIDTH - 2 * MARGIN, height=_height(table), overflow="visible")
     keys = tag("g", *_keys(), transform=f"translate({MARGIN} {MARGIN})")

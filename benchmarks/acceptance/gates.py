@@ -1,4 +1,4 @@
-"""What a table of five seeds has to show before anybody should believe the rest of it.
+"""Conditions that a table of five seeds must meet before its other results can be trusted.
 
 The bounds are wide: they hold the order of the arms, not their figures. None asks LAMB to beat plain SGD, or ghost to beat plain batch
 norm: neither does.
@@ -16,7 +16,7 @@ SEEDS = 5  # that the bounds are meant for
 
 @dataclass(frozen=True)
 class Gate:
-    """One condition, and how it came out.
+    """A condition, and its result.
 
     Attributes:
         says: the condition.
@@ -30,7 +30,7 @@ class Gate:
 
 
 def check(means: Means) -> list[Gate]:
-    """All gates of these means."""
+    """All gates for these means."""
     found = [_at("A", ge, 83, means), _at("B", le, 55, means)]
     found += [_apart("A", "B", 30, means), _apart("C", "B", 25, means), _at("E", ge, 85, means), _apart("E", "C", 2, means)]
     found += [_at(letter, ge, 86, means) for letter in ("F", "H", "I")]

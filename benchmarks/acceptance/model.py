@@ -13,7 +13,7 @@ GHOST = 32  # samples whose statistics one ghost batch shares: the small batch
 
 
 def make(norm: Norm, channels: int = CHANNELS) -> nn.Sequential:
-    """[batch, 1, 40] -> [batch, 10].
+    """Create the model: [batch, 1, 40] -> [batch, 10].
 
     Args:
         norm: after each convolution. The weights drawn are the same for all three.
@@ -34,7 +34,7 @@ def make(norm: Norm, channels: int = CHANNELS) -> nn.Sequential:
 
 
 def score(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> tuple[float, float]:
-    """Accuracy (0 to 1) and mean cross-entropy over these samples, in inference mode; the model trains on afterwards."""
+    """Accuracy (0 to 1) and mean cross-entropy over these samples, in evaluation mode; the model returns to training mode."""
     model.eval()
     with torch.no_grad():
         out = model(x)

@@ -1,4 +1,4 @@
-"""All trainings of a table, on all cores: one process a core, one thread a process."""
+"""Runs all trainings of a table on all cores: one process per core, one thread per process."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, as_completed
@@ -48,7 +48,7 @@ def _here(todo: Sequence[tuple[Arm, int]], data: Data) -> Iterator[Run]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """torch with one thread: the model is too small for more, and sums would depend on their number."""
+    """Limit torch to one thread: the model is too small for more, and sums would depend on their number."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""What a table holds, and its JSON."""
+"""The result of a table, and its JSON."""
 
 import math
 from dataclasses import asdict, dataclass, field
@@ -28,13 +28,13 @@ class Row:
 
     @property
     def diverged(self) -> list[int]:
-        """Seeds whose loss was no longer finite."""
+        """Seeds whose loss became infinite or NaN."""
         return [run.seed for run in self.runs if not math.isfinite(run.train_loss)]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """An arm less another.
+    """The difference between two arms.
 
     Attributes:
         letter, against: of both.
@@ -81,11 +81,11 @@ class Table:
     notes: list[str] = field(default_factory=list)
 
     def against_control(self, row: Row) -> Comparison | None:
-        """The first question about an arm."""
+        """The first comparison of an arm."""
         return next((one for one in self.comparisons if (one.letter, one.against) == (row.arm.letter, row.arm.control)), None)
 
     def plain(self) -> dict[str, object]:
-        """As JSON can hold it. ``arms`` by letter; accuracies in percent; None where there is no figure."""
+        """Plain data for JSON. ``arms`` by letter; accuracies in percent; None for missing figures."""
         found = {
             "schema": SCHEMA,
             "seeds": self.seeds,

@@ -27,13 +27,13 @@ class Schedule:
 
     @classmethod
     def of(cls, arm: Arm, per_epoch: int) -> "Schedule":
-        """The schedule of an arm with so many updates an epoch."""
+        """The schedule of an arm with this many updates per epoch."""
         peak = scaled_rate(arm.rate, arm.rule, arm.batch / SMALL) if arm.rule else arm.rate
         first = arm.rate if arm.rule else 0.0
         return cls(first, peak, arm.warmup * per_epoch, arm.epochs * per_epoch)
 
     def rate(self, updates: int) -> float:
-        """Before the update that follows so many."""
+        """The rate for the update after this many."""
         if updates < self.warmup:
             return self.peak * warmup_factor((updates + 1) / self.warmup, self.first / self.peak)
         return self.peak * 0.5 * (1 + math.cos(math.pi * (updates - self.warmup) / max(1.0, self.updates - self.warmup)))

@@ -1,4 +1,4 @@
-"""Is one arm better than another, or was it luck? Welch's test over the seeds, and Holm's correction for asking it many times."""
+"""Tests whether one arm is better than another: Welch's test over the seeds, with Holm's correction for several questions."""
 
 import math
 import warnings
@@ -12,7 +12,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean of one group less that of another.
+    """The mean of one group minus that of another.
 
     Attributes:
         mean: in the unit of the values.
@@ -30,7 +30,7 @@ class Difference:
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
-    """Compare two groups of independent values (Welch, 1947). Values of equal seeds stand at equal places.
+    """Compare two groups of independent values (Welch, 1947). Values of the same seed are at the same index.
 
     Raises:
         ValueError: a group is empty.
@@ -66,7 +66,7 @@ def _paired(a: np.ndarray, b: np.ndarray) -> float | None:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p values corrected for their number, so that all that stay below 0.05 are wrong together in at most 5 % of tables (Holm, 1979)."""
+    """p values corrected for their number, so that at most 5 % of tables have any wrong one below 0.05 (Holm, 1979)."""
     corrected = [0.0] * len(p_values)
     largest = 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):

@@ -1,4 +1,4 @@
-"""From trainings to a table."""
+"""Summarises trainings as a table."""
 
 import platform
 import statistics
@@ -18,7 +18,7 @@ from acceptance.train import Run
 def summarize(
     arms: Sequence[Arm], seeds: Sequence[int], runs: Sequence[Run], data: Data, wall_s: float, interrupted: bool = False
 ) -> Table:
-    """Arms that have no training yet are left out."""
+    """Summarise; arms without a training yet are left out."""
     rows = [row for arm in arms if (row := row_of(arm, runs)) is not None]
     comparisons = compare(rows)
     checked = gates.check({row.arm.letter: row.test_mean for row in rows})
@@ -29,7 +29,7 @@ def summarize(
 
 
 def row_of(arm: Arm, runs: Sequence[Run]) -> Row | None:
-    """The row of an arm; None: none of its trainings is done."""
+    """The row of an arm; None if none of its trainings is done."""
     ours = sorted((run for run in runs if run.letter == arm.letter), key=lambda run: run.seed)
     if not ours:
         return None
@@ -39,7 +39,7 @@ def row_of(arm: Arm, runs: Sequence[Run]) -> Row | None:
 
 
 def compare(rows: Sequence[Row]) -> list[Comparison]:
-    """Every question whose two arms are there. The p values of each family are corrected together."""
+    """Every question whose two arms are present. The p values of each family are corrected together."""
     by_letter = {row.arm.letter: row for row in rows}
     asked = [(row, by_letter.get(other)) for row in rows for other in (row.arm.control, *row.arm.also)]
     found = _family("control", [(row, other) for row, other in asked if other is not None])

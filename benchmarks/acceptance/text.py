@@ -33,7 +33,7 @@ def about(table: Table) -> str:
 
 
 def heading(title: str, console: Console) -> None:
-    """A line of its own, with one free before it."""
+    """A heading after an empty line."""
     console.print()
     console.print(Text(title, style="bold underline"))
 
@@ -48,7 +48,7 @@ def item(text: str) -> Grid:
 
 
 def arms(table: Table) -> Grid:
-    """A row an arm."""
+    """A row per arm."""
     grid = columns("", "test %", "train loss", "control", "points", "p")
     for row in table.rows:
         grid.add_row(plain(f"{row.arm.letter:2} {row.arm.name}"), test(row), loss(row), *against(table, row))
@@ -75,7 +75,7 @@ def against(table: Table, row: Row) -> tuple[str, str, str]:
 
 
 def gates(found: Sequence[Gate]) -> Grid:
-    """A row a gate."""
+    """A row per gate."""
     grid = Grid.grid(padding=(0, 2, 0, 0))
     for gate in found:
         grid.add_row(plain(gate.says), BLANK if gate.figure is None else f"{gate.figure:.1f}", came_out(gate))
@@ -83,12 +83,12 @@ def gates(found: Sequence[Gate]) -> Grid:
 
 
 def came_out(gate: Gate) -> str:
-    """In a word."""
+    """The result of a gate in one word."""
     return "not asked" if gate.passed is None else "pass" if gate.passed else "FAIL"
 
 
 def statements(table: Table) -> list[tuple[str, list[str]]]:
-    """(title, sentences) of what there is to say."""
+    """(title, sentences) of each part that has content."""
     questions = sum(one.family == "control" for one in table.comparisons)
     parts = [
         (f"Supported (p < 0.05 after Holm's correction for {questions} questions)", [one.says for one in table.claims if one.supported]),

@@ -17,7 +17,7 @@ from feedline.convergence.fixes.gradient_noise import GradientNoise
 
 @dataclass(frozen=True)
 class Run:
-    """What a training came to.
+    """The result of a training.
 
     Attributes:
         letter, seed: of the arm, and of weights and order of samples.

@@ -9,21 +9,21 @@ from programs_of_others.bench import Measured
 from programs_of_others.judge import DOUBTFUL, FALSE, OTHERS, TRUE, UNKNOWN, judge
 
 TEXT = """\
-# Programs of others
+# Programs from other repositories
 
-Programs from their own repositories and packages, unmodified, on small made data (`benchmarks/programs_of_others`, which keeps no copy of
-any of them). Each runs twice: under `feedline run`, and plainly with timers made by hand around the batches of its loaders (or the function
-that makes them), forward, backward and optimizer. A `sitecustomize` that knows nothing of feedline puts these in.
+Unmodified programs from public repositories and packages, on small synthetic data (`benchmarks/programs_of_others` contains no copy of
+them). Each runs twice: under `feedline run`, and without it but with hand-written timers around the batches of its loaders (or the function
+that makes them), forward, backward and optimizer. A `sitecustomize` independent of feedline installs the timers.
 
-- **Steps, samples**: the program's own, from its options, checked against its updates as the timers count them and, where it prints one
-  line per step, against those; then what feedline says where it differs. `-`: the program has no count, as with a whole graph in each step.
-  `unknown`: feedline says so, because no loader feeds the steps.
-- **Input**: its share of the step without the first, by the timers and by feedline, in two different runs.
-- **Verdict**: true, unknown (feedline says that it does not know), doubtful, or false. True: the timers see the share that feedline
-  says, the cause is possible (no files where samples are in memory, no full CPUs where the program leaves them free), and the step is not
-  slower with the advised loader settings (`--try`). False: the timers see the opposite, the cause is impossible, the advice makes the step
+- **Steps, samples**: the program's own counts, from its options, checked with the updates that the timers count and, if it prints one
+  line per step, against those lines; then feedline's count if it differs. `-`: the program has none, as with a whole graph in each step.
+  `unknown`: feedline reports it as unknown, because no loader feeds the steps.
+- **Input**: its share of the steps after the first, from the timers and from feedline, in two different runs.
+- **Verdict**: true, unknown (feedline says that it does not know), doubtful, or false. True: the timers confirm feedline's share,
+  the cause is possible (no files if samples are in memory, no busy CPUs if the program leaves them free), and the step is not
+  slower with the advised loader settings (`--try`). False: the timers show the opposite, the cause is impossible, the advice makes the step
   more than 5 % slower, or a share is above 100 %.
-- **And then**: where the first finding names the neighbors, the next one, judged alike.
+- **And then**: if the first finding names other programs on the machine, the next finding, judged in the same way.
 
     python benchmarks/programs_of_others/run.py --repositories FOLDER --try > docs/measured/programs-of-others.md
 

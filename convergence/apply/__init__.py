@@ -1,4 +1,4 @@
-"""Fixes in a training nobody changed: ``feedline run --fix warmup=5ep,lr_rule=sqrt train.py``."""
+"""Applies fixes to an unchanged training: ``feedline run --fix warmup=5ep,lr_rule=sqrt train.py``."""
 
 from feedline.convergence.apply.request import Request, parse
 

@@ -1,4 +1,4 @@
-"""Where a fix acts in a training nobody changed: patches of torch that are taken back with the recording.
+"""The places at which fixes act on an unchanged training: patches of torch that are undone with the recording.
 
     torch.optim.SGD(...)                another optimizer is made                     Training.optimizer
     Optimizer.__init__                  its rates are scaled, no scheduler knows yet   Training.made_optimizer
@@ -34,7 +34,7 @@ Make = Callable[[type[torch.optim.Optimizer], Any, dict[str, Any]], torch.optim.
 
 
 class Depth(threading.local):
-    """Whether this thread is inside a model already."""
+    """Whether this thread is already inside a model."""
 
     inside = 0
 
@@ -65,7 +65,7 @@ class Outside:
         self._epoch: int | None = None
 
     def attach(self, requests: list[Request], patches: Patches) -> Callable[[], None]:
-        """Let the fixes say where they act, and patch those places. Returns what undoes the rest, patches aside."""
+        """Let the fixes register their places, and patch these. Returns a function that undoes everything except patches."""
         for request in requests:
             self._acting = request.fix.name
             assert request.fix.attach is not None
@@ -171,7 +171,7 @@ class Outside:
         made_types: list[type] = []
 
         class Kind(type(original)):  # type: ignore[misc]
-            """What was made stands for torch's, and torch's own are still that."""
+            """Class of an optimizer that replaces one of torch; isinstance checks for torch's class still hold."""
 
             def __instancecheck__(cls, instance: object) -> bool:
                 if cls is not replacement:

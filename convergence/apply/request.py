@@ -1,4 +1,4 @@
-"""What was asked for with ``--fix``."""
+"""The fixes requested with ``--fix``."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ class Request:
 
     @property
     def lines(self) -> str:
-        """What the user would write."""
+        """The lines that the user would write."""
         return self.fix.lines(self.setting)
 
 
@@ -26,7 +26,7 @@ def parse(text: str) -> list[Request]:
     """Read ``NAME=VALUE,NAME=VALUE,...``.
 
     Raises:
-        FixError: a name that is no fix, a value it cannot have, one that cannot be applied from outside, or two that contradict.
+        FixError: an unknown fix, an invalid value, a fix that cannot be applied from outside, or two that contradict each other.
     """
     known = {fix.name: fix for fix in FIXES}
     requests: list[Request] = []

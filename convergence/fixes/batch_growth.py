@@ -1,4 +1,4 @@
-"""Batches that grow from epoch to epoch, resumed where the training was (Smith et al. 2017, arXiv 1711.00489)."""
+"""A batch sampler whose batch grows from epoch to epoch and that can be resumed (Smith et al. 2017, arXiv 1711.00489)."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ __all__ = ["FIX", "GrowingBatchSampler", "SamplesSchedule", "growth_stages"]
 
 
 def growth_stages(batch: int, milestones: Sequence[int], gamma: float) -> list[tuple[int, int]]:
-    """The stages that take the place of ``MultiStepLR(milestones, gamma)``: at each milestone the batch grows by ``1 / gamma``.
+    """The stages that replace ``MultiStepLR(milestones, gamma)``: at each milestone the batch grows by ``1 / gamma``.
 
     Args:
         batch: samples at the start.
@@ -72,22 +72,22 @@ class GrowingBatchSampler(Sampler[list[int]]):
         return next(batch for epoch, batch in reversed(self.stages) if epoch <= self.epoch)
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch comes; needed before each. The one that was resumed goes on where it was."""
+        """Set the next epoch; needed before each one. A resumed epoch continues where it was."""
         if epoch != self.epoch or self._begun:
             self.taken, self._order = 0, None
         self.epoch, self._begun = epoch, False
 
     def count(self, samples: int) -> None:
-        """Say that the training has had so many samples of this rank's more."""
+        """Count samples of this rank that the training has used."""
         self.taken += samples
 
     def __len__(self) -> int:
-        """Batches that the next iteration brings."""
+        """Batches in the next iteration."""
         left = max(0, len(self.sampler) - self.taken)  # type: ignore[arg-type]
         return left // self.batch if self.drop_last else math.ceil(left / self.batch)
 
     def __iter__(self) -> Iterator[list[int]]:
-        """The batches of this epoch that are left.
+        """The remaining batches of this epoch.
 
         Raises:
             ValueError: the epoch was begun before; without set_epoch the batch would never grow.
@@ -107,7 +107,7 @@ class GrowingBatchSampler(Sampler[list[int]]):
                 yield found
 
     def state_dict(self) -> dict[str, Any]:
-        """The epoch, the samples of it that were counted, and what makes the order again: the order itself and the generator of the next.
+        """The epoch, its counted samples, and what reproduces the order: the order itself and the generator for the next one.
 
         Raises:
             ValueError: the epoch was begun and nothing counted, so that nobody knows how far it is.
@@ -152,7 +152,7 @@ class SamplesSchedule(LRScheduler):
         return [base * self.factor(self.samples) for base in self.base_lrs]
 
     def step(self, samples: int = 0) -> None:  # type: ignore[override]
-        """Say how many samples, of all ranks together, went into the update that was made.
+        """Count the samples, of all ranks together, of the update that was made.
 
         Raises:
             ValueError: fewer than none.
@@ -163,7 +163,7 @@ class SamplesSchedule(LRScheduler):
         super().step()
 
     def state_dict(self) -> dict[str, Any]:
-        """All but the optimizer and the function, which the program makes again."""
+        """The state without the optimizer and the function, which the program creates again."""
         return {key: value for key, value in super().state_dict().items() if key != "factor"}
 
 

@@ -1,4 +1,4 @@
-"""Ghost batch norm as modules, and in place of a model's batch norm (Hoffer, Hubara, Soudry 2017, arXiv 1705.08741, algorithm 1)."""
+"""Ghost batch norm as modules, and converted from a model's batch norm (Hoffer, Hubara, Soudry 2017, arXiv 1705.08741, algorithm 1)."""
 
 from typing import Any, TypeVar
 
@@ -121,7 +121,7 @@ def convert_ghost_batchnorm(model: M, ghost: int = 32) -> M:
 
 
 def checked(ghost: int) -> int:
-    """The size of a ghost, if it can be one."""
+    """The size of a ghost, after a check."""
     if not isinstance(ghost, int) or ghost < 1:
         raise ValueError(f"a ghost cannot have {ghost!r} samples: a whole number from 1 on")
     return ghost

@@ -1,4 +1,4 @@
-"""Local SGD as the lines that do it: it takes the place of an exchange that the program set up."""
+"""Local SGD as ``--fix local_sgd=VALUE``, which prints the lines to add: it replaces an exchange that the program sets up."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ VALUE = "4 (updates between two exchanges), 4:after=500 (post-local: from the 50
 
 
 def __getattr__(name: str) -> Any:
-    """`LocalSgd` and `local_sgd` bring torch.distributed.optim, which takes a while: only once they are asked for."""
+    """Import `LocalSgd` and `local_sgd` on first use, because torch.distributed.optim takes a while."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from feedline.convergence import local_sgd_optimizer

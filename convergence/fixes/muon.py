@@ -1,4 +1,4 @@
-"""Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon; torch.optim.Muon) with AdamW for what is no hidden matrix."""
+"""Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon; torch.optim.Muon), with AdamW for all other weights."""
 
 import inspect
 from collections import defaultdict
@@ -84,7 +84,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
         return list(zip(names, (param for group in self.param_groups for param in group["params"])))
 
     def choose(self, model: nn.Module) -> None:
-        """Say by the model's modules which weights are hidden. Not after the first update."""
+        """Determine from the model's modules which weights are hidden. Only before the first update."""
         self._choose(hidden_in(model))
 
     def _choose(self, hidden: set[Tensor]) -> None:
@@ -150,7 +150,7 @@ EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
 
 def hidden_in(model: nn.Module) -> set[Tensor]:
-    """Weights that are matrices, without those of embeddings (tied ones too) and of the last layer that has one."""
+    """Weights that are matrices, except those of embeddings (tied ones too) and of the last layer that has one."""
     matrices: list[Tensor] = [param for module in model.modules() for param in module.parameters(recurse=False) if is_matrix(param)]
     embedded: set[Tensor] = {
         param for module in model.modules() if isinstance(module, EMBEDDINGS) for param in module.parameters(recurse=False)
@@ -159,7 +159,7 @@ def hidden_in(model: nn.Module) -> set[Tensor]:
 
 
 def hidden_among(params: Iterable[tuple[str, Tensor]]) -> set[Tensor]:
-    """The same without a model: the last matrix is taken for the output layer, and "embed" in a name for what it says."""
+    """The same without a model: the last matrix is assumed to be the output layer, and names with "embed" are embeddings."""
     matrices = [(name, param) for name, param in params if is_matrix(param)]
     return {param for name, param in matrices[:-1] if "embed" not in name.lower()}
 

@@ -1,4 +1,4 @@
-"""Puts the running statistics of batch norm right, and nothing else."""
+"""Sets the running statistics of batch norm to those of some batches."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator
@@ -28,7 +28,7 @@ class Moments:
         self.mean, self.squares = torch.zeros(2, channels, dtype=torch.float64, device=device)
 
     def add(self, x: torch.Tensor) -> None:
-        """``x``: [batch, channels, ...]."""
+        """Add a batch. ``x``: [batch, channels, ...]."""
         x = x.detach()
         exact = x if x.dtype == torch.float64 else x.float()
         variance, mean = torch.var_mean(exact, [0, *range(2, x.ndim)], correction=0)
@@ -43,7 +43,7 @@ class Moments:
         self.count = total
 
     def over_ranks(self) -> "Moments":
-        """Those of all ranks together; every rank has to come here."""
+        """The moments of all ranks together; every rank must call it."""
         mine = torch.cat([self.count[None], self.mean, self.squares])
         ranks = [torch.empty_like(mine) for _ in range(torch.distributed.get_world_size())]
         torch.distributed.all_gather(ranks, mine)
@@ -55,7 +55,7 @@ class Moments:
 
 
 def of_batch(model: nn.Module, batch: Any) -> None:
-    """The forward that most models have: a dictionary's values by name, else the batch, or the first of its parts."""
+    """The forward of most models: keyword arguments from a dictionary, else the batch, or its first part."""
     device = next((tensor.device for tensor in (*model.parameters(), *model.buffers())), None)
     if isinstance(batch, dict):
         model(**{key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in batch.items()})

@@ -1,4 +1,4 @@
-"""The command line. Nothing that takes time is imported here: what a command needs comes inside ``main``, where Ctrl-C is one line."""
+"""The command line. Imports nothing slow at first: each command imports what it needs inside ``main``, where Ctrl-C is handled."""
 
 import sys
 
@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def interrupted(words: list[str]) -> int:
-    """Say it, in one line. Returns the exit code."""
+    """Print one line for Ctrl-C. Returns the exit code."""
     from feedline.profiler.printable import say
 
     if "--finish" not in words:  # `feedline run` says more about it

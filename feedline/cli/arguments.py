@@ -1,4 +1,4 @@
-"""Types of arguments: which values a command accepts, and what it says about others."""
+"""Types of command-line arguments: accepted values, and the errors for others."""
 
 import argparse
 import math
@@ -16,7 +16,7 @@ PER_BYTE = {"B": 1, "bit": 8, "b": 8}
 
 
 def at_least(least: int, most: int = MOST) -> Callable[[str], int]:
-    """Whole numbers."""
+    """A type for whole numbers in a range."""
 
     def number(text: str) -> int:
         if not (text.isdecimal() and len(text) <= 20 and least <= int(text) <= most):
@@ -27,7 +27,7 @@ def at_least(least: int, most: int = MOST) -> Callable[[str], int]:
 
 
 def rank_counts(text: str) -> list[int]:
-    """``1,2,4``: numbers of ranks, ascending and each once."""
+    """``1,2,4``: numbers of ranks, ascending and without duplicates."""
     try:
         found = sorted({int(part) for part in text.split(",") if part.strip()})
     except ValueError:
@@ -40,7 +40,7 @@ def rank_counts(text: str) -> list[int]:
 
 
 def listed(text: str) -> list[str]:
-    """Names with commas between them."""
+    """Names separated by commas."""
     found = [part.strip() for part in text.split(",") if part.strip()]
     if not found:
         raise argparse.ArgumentTypeError(f"expected names separated by commas, got {text[:40]!r}")
@@ -48,7 +48,7 @@ def listed(text: str) -> list[str]:
 
 
 def positive(text: str) -> float:
-    """Numbers above zero."""
+    """A number above zero."""
     value = finite(text)
     if value <= 0:
         raise argparse.ArgumentTypeError(f"expected a number above 0, got {text[:40]!r}")
@@ -56,7 +56,7 @@ def positive(text: str) -> float:
 
 
 def finite(text: str) -> float:
-    """Numbers that can be calculated with."""
+    """A number that is neither NaN nor infinite."""
     try:
         value = float(text)
     except ValueError:
@@ -67,7 +67,7 @@ def finite(text: str) -> float:
 
 
 def bandwidth(text: str) -> float:
-    """``25GB/s`` or ``200Gbit/s``, in bytes/s. The unit is required: readers of data sheets mean bits, readers of reports bytes."""
+    """``25GB/s`` or ``200Gbit/s``, in bytes/s. The unit is required: data sheets use bits, reports bytes."""
     parts = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?) ?([kKMGT]?)(B|bit|b)(?:/s|ps)", text.strip())
     if parts is None:
         raise argparse.ArgumentTypeError(f"expected a bandwidth with its unit, such as 25GB/s or 200Gbit/s, got {text[:40]!r}")
@@ -80,7 +80,7 @@ def gigabytes_per_s(text: str) -> float:
 
 
 def refuse_twice(paths: Sequence[str | Path], what: str) -> None:
-    """See that no file or folder is there twice, under whatever name.
+    """Check that no file or folder is given twice, under any name.
 
     Args:
         what: they are, for the error.

@@ -1,4 +1,4 @@
-"""A training that a command runs as a process of its own, with what it prints in a file."""
+"""Runs a training as a child process of a command, with its output in a file."""
 
 import os
 import signal
@@ -17,8 +17,8 @@ PATIENCE_S = 30.0  # for torchrun to end its ranks; it gives them as long, and w
 
 
 def run(command: Sequence[str], log: Path, environment: dict[str, str]) -> int:
-    """Run a command to its end. Ctrl-C in a terminal does not reach it: torchrun, told twice to end, leaves ranks behind. It is ended when
-    this process is interrupted, or told to end.
+    """Run a command to its end. Ctrl-C in a terminal does not reach it, because torchrun leaves ranks behind if it is interrupted twice. It
+    is ended when this process is interrupted or terminated.
 
     Returns:
         Its exit code; 128 + the signal's number if one ended it.
@@ -41,7 +41,7 @@ def run(command: Sequence[str], log: Path, environment: dict[str, str]) -> int:
 
 
 def end(process: "subprocess.Popen[bytes]") -> None:
-    """Let it end its own processes, and then what is left: torchrun's ranks have sessions of their own. A second Ctrl-C does not wait."""
+    """Let it end its own processes, then end the remaining ones: torchrun's ranks have their own sessions. Another Ctrl-C does not wait."""
     try:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -59,5 +59,5 @@ def end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def tail(log: Path) -> str:
-    """The last lines."""
+    """The last lines of a log."""
     return "\n".join(f"  {line}" for line in log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:])

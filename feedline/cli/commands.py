@@ -1,4 +1,4 @@
-"""The commands by job, and the parser of their arguments: one class per command, in a file of its own."""
+"""The table of commands by job, and the parser of their arguments. Each command is a class in a file of its own."""
 
 import argparse
 import errno
@@ -79,7 +79,7 @@ def perform(words: list[str]) -> int:
 
 
 def parsed(words: list[str]) -> argparse.Namespace:
-    """The arguments; ``program`` has what comes after ``--``, where a training is taken there."""
+    """The arguments; ``program`` has everything after ``--``, for commands that take a training there."""
     parser = parser_of_all()
     parser.refuse_other(words[0] if words else "-", COMMANDS, HIDDEN)
     if words[:1] == ["converge"]:
@@ -91,7 +91,7 @@ def parsed(words: list[str]) -> argparse.Namespace:
 
 
 def parser_of_all() -> Parser:
-    """The parser of the command line."""
+    """The parser of all commands."""
     parser = Parser(prog="feedline", description=f"{PURPOSE}\n\n{overview(JOBS)}", epilog=MORE)
     parser.add_argument("--version", action="version", version=f"feedline {__version__}", help="print the version and exit")
     parser.add_commands({**COMMANDS, **HIDDEN})
@@ -99,7 +99,7 @@ def parser_of_all() -> Parser:
 
 
 def last_resort(error: Exception, words: list[str]) -> str:
-    """What to say of an error of feedline's own."""
+    """The message for an error in feedline itself."""
     what = f"{type(error).__name__}: {one_line(error)}" if str(error) else type(error).__name__
     again = shlex.join(["feedline", *words])
     failed = "the run cannot be analysed" if words[0] in READ_RUNS else f"feedline {words[0]} failed"

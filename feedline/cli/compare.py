@@ -102,7 +102,7 @@ def measure(args: argparse.Namespace, folder: Path) -> int:
 
 
 def chosen(wanted: list[str] | None) -> "list[LoaderKind]":
-    """The loaders of ``--loaders``, in the order of the list of all.
+    """The loaders of ``--loaders``, in the order of the full list.
 
     Raises:
         ScriptError: there is no such loader.
@@ -117,7 +117,7 @@ def chosen(wanted: list[str] | None) -> "list[LoaderKind]":
 
 
 def task_of(args: argparse.Namespace) -> "Task":
-    """What to load.
+    """Images, transform and settings to load.
 
     Raises:
         DataError, UserCodeError, MissingDependency: see the functions called.
@@ -139,7 +139,7 @@ def task_of(args: argparse.Namespace) -> "Task":
 
 
 def the_transform(spec: str | None) -> Any:
-    """The user's, or what most trainings on ImageNet do."""
+    """The user's transform, or the usual one for ImageNet."""
     if spec is not None:
         from feedline.pipelines import user_code
 
@@ -154,7 +154,7 @@ def the_transform(spec: str | None) -> Any:
 
 
 def try_out(task: "Task") -> None:
-    """Run the transform on images of the most different sizes and shapes, so that a mistake in it is told at once.
+    """Run the transform on images of very different sizes and shapes, so that a mistake in it is reported at once.
 
     Raises:
         UserCodeError: it raises, gives no tensor, or tensors that do not fit into one batch.
@@ -177,7 +177,7 @@ def try_out(task: "Task") -> None:
 
 
 def compute_of(spec: str | None, task: "Task") -> "Callable[[], Compute] | None":
-    """What measures a training step of the user's model; None: no model was given.
+    """A function that measures a training step of the user's model; None if no model was given.
 
     Raises:
         UserCodeError: the model cannot be loaded.
@@ -191,7 +191,7 @@ def compute_of(spec: str | None, task: "Task") -> "Callable[[], Compute] | None"
 
 
 def machine() -> dict[str, object]:
-    """What the figures depend on, without the machine's name."""
+    """Facts about the machine that the figures depend on, without its name."""
     import torch
 
     from feedline.profiler.session import session
@@ -201,7 +201,7 @@ def machine() -> dict[str, object]:
 
 
 def write(comparison: "Comparison", folder: Path, also: Path | None) -> list[Path]:
-    """Write the comparison in all its forms.
+    """Write the comparison in all its formats.
 
     Raises:
         OutputError: a file cannot be written.

@@ -1,4 +1,4 @@
-"""The lines that put the recommended loader into a training: a program that runs as it is, in the folder of the comparison."""
+"""A program that trains with the recommended loader; it runs in the folder in which ``feedline compare`` was started."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A comparison of loaders as one HTML file that needs no network: two figures, and the tables behind them."""
+"""A comparison of loaders as a self-contained HTML file: two figures and their tables."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def render(comparison: Comparison) -> str:
 
 
 def rates(rows: list[Row], comparison: Comparison) -> Markup | None:
-    """Samples/s: a bar to the median, a line from the slowest to the fastest round; the model's own speed as a line across all."""
+    """Samples/s: a bar for the median, a line from the slowest to the fastest round; the model's own speed as a line across all."""
     shown = [row for row in rows if row.name != SYNTHETIC]
     if not shown:
         return None
@@ -75,7 +75,7 @@ def rates(rows: list[Row], comparison: Comparison) -> Markup | None:
 
 
 def costs(rows: list[Row]) -> Markup | None:
-    """CPU time per sample: its steps side by side, and what the running loader spent beyond them."""
+    """CPU time per sample: the steps side by side, and the rest that the running loader spent."""
     shown = [row for row in rows if row.name != SYNTHETIC]
     if not shown:
         return None
@@ -95,6 +95,6 @@ def costs(rows: list[Row]) -> Markup | None:
 
 
 def shares(row: Row) -> dict[str, float]:
-    """Seconds of each step; ``rest`` is what the running loader spent beyond them, or all where the steps are not known."""
+    """Seconds of each step; ``rest`` is what the running loader spent in addition, or everything if the steps are unknown."""
     known = {stage: getattr(row.stages, stage) for stage in compare_text.STAGES} if row.stages else {}
     return {**known, "rest": max(0.0, row.cpu_s - sum(known.values()))}

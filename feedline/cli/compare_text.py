@@ -1,4 +1,4 @@
-"""A comparison of loaders in the terminal: three tables and one sentence, 80 columns wide where names allow it."""
+"""A comparison of loaders in the terminal: three tables and a recommendation, 80 columns wide if names allow it."""
 
 from collections.abc import Iterable, Sequence
 
@@ -50,7 +50,7 @@ def about(comparison: Comparison) -> str:
 
 
 def tables(comparison: Comparison) -> Iterable[tuple[str, Table]]:
-    """(title, table) of each part that there is something to say about."""
+    """(title, table) of each part that has content."""
     measured = comparison.measured
     if measured:
         yield "Loaders", rates(comparison)
@@ -62,7 +62,7 @@ def tables(comparison: Comparison) -> Iterable[tuple[str, Table]]:
 
 
 def rates(comparison: Comparison) -> Table:
-    """Samples/s and what they cost; the fastest first, with its place."""
+    """Samples/s and their cost; the fastest first, with its place."""
     fed = comparison.compute is not None
     table = columns("loader", "", "samples/s", "(rounds)", "CPU ms", "cores", "1st batch", *(["model gets"] if fed else []))
     for place, row in places(comparison.measured):
@@ -92,7 +92,7 @@ def steps(rows: Sequence[Row]) -> Table:
 
 
 def equality(rows: Sequence[Row]) -> Table:
-    """Against pillow-v1, in grey levels of 255."""
+    """Differences from pillow-v1, in grey levels of 255."""
     table = columns("loader", "each once", "mean", "worst image", "largest")
     for row in rows:
         once = "yes" if row.epoch and not row.epoch.wrong else "NO"
@@ -102,7 +102,7 @@ def equality(rows: Sequence[Row]) -> Table:
 
 
 def operations(found: Sequence[Difference]) -> Table:
-    """A row an operation, a column a library that is here."""
+    """A row per operation, a column per installed library."""
     backends = [name for name in dict.fromkeys(one.backend for one in found) if len([one for one in found if one.backend == name]) > 1]
     table = columns("operation", *backends)
     for name in dict.fromkeys(one.operation for one in found if one.backend in backends):
@@ -112,14 +112,14 @@ def operations(found: Sequence[Difference]) -> Table:
 
 
 def operation_remarks(found: Sequence[Difference]) -> Iterable[str]:
-    """Why a library cannot do an operation, or does it otherwise."""
+    """Why a library cannot do an operation, or does it differently."""
     for one in found:
         if one.says:
             yield f"{one.backend}, {one.operation}: {one.says}"
 
 
 def remarks(rows: Sequence[Row]) -> Iterable[str]:
-    """What the tables cannot hold: reasons, faults, and what is missing."""
+    """Remarks below the tables: reasons, faults, and missing operations."""
     for row in rows:
         if row.why:
             yield f"{row.name}: not measured: {row.why}"

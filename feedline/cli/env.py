@@ -14,7 +14,7 @@ from feedline.cli.output import check_json, name_files, save_json
 class Env:
     """Check what feedline can record with this machine and this PyTorch.
 
-    Attaches every hook to a tiny training and checks that it records what happened, and reads every counter once.
+    Attaches every hook to a tiny training, checks what it records, and reads every counter once.
 
     Examples:
         feedline env
@@ -47,7 +47,7 @@ class Env:
 
 @contextmanager
 def only_errors() -> Iterator[None]:
-    """Send what libraries print of themselves where errors go (gloo of torch 2.8 does, in C++): standard output has the answer alone."""
+    """Redirect what libraries print to standard error (gloo of torch 2.8 prints from C++): standard output has only the result."""
     sys.stdout.flush()
     answer = os.dup(1)
     os.dup2(2, 1)

@@ -92,7 +92,7 @@ def options_of_report(args: argparse.Namespace) -> list[str]:
 
 
 def refuse_copies(files: list[str]) -> None:
-    """See that no trace is there twice as two files of the same bytes: two ranks never record the same times.
+    """Check that no trace is given as two identical files: two ranks never record the same times.
 
     Raises:
         RankCollision: one is.
@@ -110,7 +110,7 @@ def refuse_copies(files: list[str]) -> None:
 
 
 def waits_for_report(run: Path, command: list[str]) -> bool:
-    """Whether a run folder is what this very command made before it was interrupted in the report."""
+    """Whether this same command made the run folder and was interrupted before the report."""
     from feedline.profiler.record.privacy import mask_argv
     from feedline.profiler.store.opening import open_run
 
@@ -123,7 +123,7 @@ def waits_for_report(run: Path, command: list[str]) -> bool:
 
 
 def ranks(given: list[str], files: list[str]) -> dict[str, int]:
-    """What ``--rank FILE=N`` says.
+    """The ranks given with ``--rank FILE=N``.
 
     Args:
         files: the traces: their paths, or their names without the folders.

@@ -1,4 +1,4 @@
-"""Ctrl-C in a command: it ends with one line and exit code 130, and what it wrote stays whole."""
+"""Ctrl-C in a command: the command ends with one line and exit code 130, and its output stays complete."""
 
 import signal
 import time
@@ -12,13 +12,13 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """What SIGINT does in a process that is a command of feedline: it raises KeyboardInterrupt, once."""
+    """Handler of SIGINT in a feedline command: raises KeyboardInterrupt, once."""
 
     def __init__(self) -> None:
         self._last = float("-inf")
 
     def attach(self) -> None:
-        """Take SIGINT over from Python; a shell that starts a job in the background ignores it, and so do we."""
+        """Replace Python's handler of SIGINT. A shell that starts a background job ignores the signal; then it stays ignored."""
         with suppress(ValueError):  # not in the main thread
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 signal.signal(signal.SIGINT, self)
@@ -32,11 +32,11 @@ class Interrupts:
 
     @property
     def came(self) -> bool:
-        """Whether there was one."""
+        """Whether Ctrl-C was pressed."""
         return self._last > float("-inf")
 
     def detach(self) -> None:
-        """The command is done: what Python tidies up at its end is not interrupted, and its exit code stays."""
+        """Ignore SIGINT once the command is done: Python's cleanup is not interrupted, and the exit code stays."""
         with suppress(ValueError):
             if signal.getsignal(signal.SIGINT) is self:
                 signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Options that several commands have: written once, so that they are called and explained alike everywhere."""
+"""Options shared by several commands, defined once so that their names and help agree."""
 
 import argparse
 from pathlib import Path
@@ -44,7 +44,7 @@ def add_output(
 
 
 def add_crew(group: Group) -> None:
-    """Add the options that say where reading is done: in processes of this machine, or on a Dask cluster."""
+    """Add the options for where ranks are read: in processes on this machine, or on a Dask cluster."""
     group.add_argument("--processes", type=at_least(1), metavar="N", help="number of processes on this machine (default: one per CPU)")
     group.add_argument(
         "--dask", metavar="ADDRESS", help="use the Dask cluster of this scheduler; its workers must see the same file system"
@@ -52,7 +52,7 @@ def add_crew(group: Group) -> None:
 
 
 def add_training(group: Group, data_required: bool = False) -> None:
-    """Add what a training loads and computes."""
+    """Add the options that describe a training: data, transforms, model, batch size."""
     group.add_argument("--data", type=Path, required=data_required, metavar="DIR", help="image folder with one subfolder per class")
     group.add_argument("--transforms", metavar="MODULE:NAME", help="torchvision transform, or a function that returns one")
     group.add_argument("--model", metavar="MODULE:NAME", help="nn.Module, its class, or a function that returns one")
@@ -60,7 +60,7 @@ def add_training(group: Group, data_required: bool = False) -> None:
 
 
 def add_old_name(group: Group, old: str, option: argparse.Action, **changed: Any) -> None:
-    """Let a renamed option also work by its old name.
+    """Keep the former name of a renamed option working.
 
     Args:
         changed: what was different about it, such as its ``type``.

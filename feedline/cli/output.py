@@ -1,4 +1,4 @@
-"""What a command writes: seen to be possible before the work, written after it, and named at the end."""
+"""Output of commands: checked before the work, written after it, and listed at the end."""
 
 import argparse
 import json
@@ -19,13 +19,13 @@ save = output.save
 
 
 def check_files(args: argparse.Namespace) -> None:
-    """See, before any work, that the files of ``-o FILE`` and ``--json FILE`` may be written. Raises OutputError."""
+    """Check, before any work, that the files of ``-o FILE`` and ``--json FILE`` may be written. Raises OutputError."""
     for path in (getattr(args, "output", None), getattr(args, "json", None)):
         output.refuse_taken(path, args.force)
 
 
 def check_json(args: argparse.Namespace) -> None:
-    """As ``check_files``, where ``-o`` is a folder."""
+    """As ``check_files``, for commands whose ``-o`` is a folder."""
     output.refuse_taken(args.json, args.force)
 
 
@@ -39,7 +39,7 @@ def below_runs(name: str, at: str = "") -> Path:
 
 
 def make_folder(args: argparse.Namespace, command: str, names: Iterable[str]) -> tuple[Path, bool]:
-    """Make the folder of ``-o``, or one below runs/, for results of these names. Returns it, and whether it is new.
+    """Create the folder of ``-o``, or one below runs/, for results of these names. Returns it, and whether it is new.
 
     Raises:
         OutputError: a name is taken, also that of ``--json``, or the folder cannot be made.
@@ -50,12 +50,12 @@ def make_folder(args: argparse.Namespace, command: str, names: Iterable[str]) ->
 
 
 def save_json(path: Path, value: object) -> None:
-    """Write a JSON file that was checked. Raises OutputError."""
+    """Write a JSON file that was checked before. Raises OutputError."""
     save(path, json.dumps(value, indent=1))
 
 
 def into_run(folder: Path, name: str, text: str) -> Path:
-    """Write a file into a run folder, whose private mode it gets.
+    """Write a file into a run folder, with its private mode.
 
     Raises:
         OutputError: the folder is read-only or full, or the file is not feedline's.
@@ -69,7 +69,7 @@ def into_run(folder: Path, name: str, text: str) -> Path:
 
 
 def into_run_if_possible(folder: Path, texts: Iterable[tuple[str, str]]) -> list[Path]:
-    """Write files into a run folder; what cannot be written is said, and the terminal shows the report still."""
+    """Write files into a run folder. What cannot be written is reported, and the terminal still shows the report."""
     written = []
     for name, text in texts:
         try:
@@ -80,6 +80,6 @@ def into_run_if_possible(folder: Path, texts: Iterable[tuple[str, str]]) -> list
 
 
 def name_files(console: "Console", files: Iterable[Path]) -> None:
-    """Say where the results are: the last lines on the screen."""
+    """List the result files: the last lines on the screen."""
     for file in files:
         console.print(f"  {os.path.relpath(file)}", soft_wrap=True)

@@ -63,7 +63,7 @@ class Pack:
 
 
 def summary(done: "Packed") -> list[str]:
-    """What was packed and what was not, in lines."""
+    """Lines on what was packed and what was left out."""
     lines = [
         f"{done.path}: {done.samples:,} images, {done.bytes / 1e6:,.1f} MB, packed as {done.kind} into {done.stored_bytes / 1e6:,.1f} MB"
     ]
@@ -81,7 +81,7 @@ def summary(done: "Packed") -> list[str]:
 
 @contextmanager
 def progress_bar(quiet: bool) -> Iterator["Callable[[Progress], None]"]:
-    """A bar on standard error while it is a terminal; elsewhere nothing."""
+    """A progress bar on standard error if it is a terminal."""
     from rich import progress as rich
 
     from feedline.analysis.reports.console import Console, Words

@@ -1,4 +1,4 @@
-"""The parser of the command line: argparse, with help pages by job and errors that suggest what was meant."""
+"""The parser of the command line: argparse, with help by job and errors that make suggestions."""
 
 import argparse
 import inspect
@@ -46,7 +46,7 @@ class About:
 
 
 class HelpFormatter(argparse.HelpFormatter):
-    """Fills each paragraph to the width of the terminal; a paragraph with indented lines stays as it is."""
+    """Fills each paragraph to the width of the terminal; a paragraph with indented lines stays unchanged."""
 
     def __init__(self, prog: str, **settings: Any) -> None:
         super().__init__(prog, **{"max_help_position": 28, **settings})
@@ -57,7 +57,7 @@ class HelpFormatter(argparse.HelpFormatter):
 
 
 class OldName(argparse.Action):
-    """An option by a name that it once had: it still works, and the help does not show it."""
+    """A former name of an option: it still works, but the help does not show it."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: str | None = None
@@ -66,7 +66,7 @@ class OldName(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, whose errors repeat the arguments and suggest what was meant.
+    """argparse with errors that repeat the arguments and suggest corrections.
 
     Attributes:
         commands: the parsers of its commands, by name.
@@ -99,7 +99,7 @@ class Parser(argparse.ArgumentParser):
         super().error(printable(message))
 
     def add_commands(self, commands: Mapping[str, type[Command]]) -> None:
-        """Take commands. The list of them that argparse would make is left out: ``overview`` makes one by job."""
+        """Add commands. argparse's own list of them is left out; ``overview`` makes one by job."""
         self.usage = f"{self.prog} COMMAND [OPTIONS]"
         added = self.add_subparsers(required=True, metavar="COMMAND", help=argparse.SUPPRESS, prog=self.prog)
         self.commands = {name: self._add_command(added, name, kind) for name, kind in commands.items()}
@@ -142,7 +142,7 @@ class Parser(argparse.ArgumentParser):
         return ""
 
     def refuse_other(self, word: str, commands: Iterable[str], hidden: Iterable[str] = ()) -> None:
-        """End with exit code 2 where a word is not a command.
+        """Exit with code 2 if a word is not a command.
 
         Args:
             commands: those that the message may name.
@@ -155,7 +155,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """A suggestion, as Python 3.14's argparse makes one."""
+    """A suggestion as in Python 3.14's argparse."""
     import difflib
 
     near = difflib.get_close_matches(word, list(known), 1)
@@ -163,7 +163,7 @@ def meant(word: str, known: Iterable[str]) -> str:
 
 
 def overview(jobs: Mapping[str, Mapping[str, type[Command]]]) -> str:
-    """Commands by job: a line for each, and its first example."""
+    """Commands by job: a line and the first example for each."""
     parts = []
     for job, commands in jobs.items():
         lines = [job]

@@ -64,7 +64,7 @@ class Probe:
 
 
 def parts_of(text: str) -> list[str]:
-    """The parts that are asked for, in the order of ``PARTS``."""
+    """The requested parts, in the order of ``PARTS``."""
     wanted = {part.strip() for part in text.split(",") if part.strip()}
     if unknown := wanted - set(PARTS):
         raise argparse.ArgumentTypeError(f"unknown part {', '.join(sorted(unknown))}; the parts are {', '.join(PARTS)}")
@@ -74,7 +74,7 @@ def parts_of(text: str) -> list[str]:
 
 
 def subject_of(args: argparse.Namespace) -> "tuple[Subject, list[str]]":
-    """What is to be probed, and remarks on it.
+    """What to probe, and remarks on it.
 
     Raises:
         DataError: no image in the folder can be used. UserCodeError: the transforms or the model cannot be had.

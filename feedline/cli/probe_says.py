@@ -1,4 +1,4 @@
-"""What the ceilings of ``feedline probe`` come to, and what the sweep over batch sizes says."""
+"""The conclusion from the ceilings of ``feedline probe``, and from the sweep over batch sizes."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ WHY_ENDED = {
 
 
 def conclusion(ceilings: Ceilings) -> str:
-    """Which part limits a training with these parts, by their CPU time; empty where nothing that makes samples was measured."""
+    """Which part limits a training with these parts, by CPU time; empty if nothing that makes samples was measured."""
     known = {one.name: one for one in ceilings.ceilings if one.value is not None}
     stages = {part: sum(known[name].cpu_s or 0.0 for name in names) for part, names in USUAL.items() if all(one in known for one in names)}
     stages = {part: cost for part, cost in stages.items() if cost > 0}
@@ -77,7 +77,7 @@ def _instead(known: dict[str, Ceiling], part: str, cost: float) -> Iterator[str]
 
 
 def batch_size(sweep: Ceiling) -> str:
-    """From which batch size on throughput is about its best, and whether larger ones bring more."""
+    """From which batch size on throughput is close to its best, and whether larger ones are better."""
     about = sweep.settings
     batches, rates = list(map(int, _list(about["batches"]))), list(map(float, _list(about["samples_per_s"])))
     best, largest = batches[rates.index(max(rates))], batches[-1]

@@ -1,4 +1,4 @@
-"""What ``feedline probe`` prints: a table of ceilings, what was not measured and why, and what the model's figures mean."""
+"""The output of ``feedline probe``: a table of ceilings, what was not measured and why, and the model's figures."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -31,7 +31,7 @@ def shown(ceilings: Ceilings) -> Iterator[RenderableType]:
 
 
 def table(measured: list[Ceiling]) -> Table:
-    """A row for each ceiling below the name of its part; of the same reading by 1, 4 and 16 processes only the fastest."""
+    """A row for each ceiling under the name of its part; of the same reading with 1, 4 and 16 processes only the fastest."""
     made = Table(box=None, pad_edge=False, header_style="bold")
     made.add_column("part, how", overflow="fold", min_width=24)
     for name in ("ceiling", "spread", "CPU"):
@@ -45,7 +45,7 @@ def table(measured: list[Ceiling]) -> Table:
 
 
 def fastest_only(ceilings: list[Ceiling]) -> list[Ceiling]:
-    """Drop what differs from another one only in its number of readers, and is slower."""
+    """Drop ceilings that differ from another only in the number of readers, and are slower."""
     best: dict[str, Ceiling] = {}
     for one in ceilings:
         key = one.name.rpartition(" x")[0] if "readers" in one.settings and one.part == "read" else one.name
@@ -73,14 +73,14 @@ def spread(one: Ceiling) -> str:
 
 
 def cpu(one: Ceiling) -> str:
-    """CPU time of a sample, of 1 GB, or of 1 GFLOP."""
+    """CPU time per sample, per GB, or per GFLOP."""
     if not one.cpu_s:
         return BLANK
     return seconds(one.cpu_s if one.unit == "samples/s" else one.cpu_s * 1e9)
 
 
 def not_measured(ceilings: list[Ceiling]) -> Iterator[RenderableType]:
-    """Each reason once, with all that it holds for."""
+    """Each reason once, with everything that it applies to."""
     names: dict[str, list[str]] = {}
     for one in ceilings:
         if one.value is None:
@@ -90,7 +90,7 @@ def not_measured(ceilings: list[Ceiling]) -> Iterator[RenderableType]:
 
 
 def remarks(ceilings: Ceilings) -> Iterator[str]:
-    """The files that are left out, the model's MFU, and the knee of the batch size."""
+    """Files that were left out, the model's MFU, and the knee of the batch size."""
     if ceilings.notes:
         more = len(ceilings.notes) - LEFT_OUT_SHOWN
         yield "\n".join([f"Files left out: {len(ceilings.notes)}", *ceilings.notes[:LEFT_OUT_SHOWN], *[f"and {more} more"][: more > 0]])

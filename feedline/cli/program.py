@@ -1,4 +1,4 @@
-"""Run a user's script or module as Python would: ``__main__``, sys.argv, sys.path[0], exit code and traceback are as without us."""
+"""Runs a user's script or module as Python does: same ``__main__``, sys.argv, sys.path[0], exit code and traceback."""
 
 import builtins
 import importlib.machinery
@@ -24,7 +24,7 @@ _KILLED = re.compile(r"DataLoader worker \(pid \d+\) is killed by signal: ([A-Z]
 
 @dataclass(frozen=True)
 class Program:
-    """What is to be run: compiled code, and the module it becomes."""
+    """Compiled code, and the module in which it runs."""
 
     code: CodeType
     module: ModuleType
@@ -32,7 +32,7 @@ class Program:
     path0: str
 
     def run(self) -> None:
-        """Become the program. Raises what it raises, SystemExit included."""
+        """Run it as ``__main__``. Raises what it raises, including SystemExit."""
         sys.argv[:] = self.argv
         if not safe_path():
             sys.path[0] = self.path0
@@ -41,12 +41,12 @@ class Program:
 
 
 def safe_path() -> bool:
-    """Whether Python was told (-I, -P) to put no folder of a script before sys.path."""
+    """Whether Python was started (-I, -P) without a script's folder on sys.path."""
     return bool(sys.flags.isolated or getattr(sys.flags, "safe_path", False))
 
 
 def from_script(script: str, args: list[str]) -> Program:
-    """A program from a file of source or byte code, or from a folder or zip file with a ``__main__`` in it.
+    """A program from a file of source or byte code, or from a folder or zip file with a ``__main__``.
 
     Raises:
         ScriptError: there is no such file.
@@ -114,7 +114,7 @@ def from_module(name: str, args: list[str]) -> Program:
 
 
 def exit_code_of(error: BaseException | None) -> int:
-    """The exit code that Python gives a program that ended so."""
+    """The exit code that Python gives a program that ended this way."""
     if error is None:
         return 0
     if isinstance(error, SystemExit):
@@ -126,7 +126,7 @@ def exit_code_of(error: BaseException | None) -> int:
 
 
 def ended_by(error: BaseException | None) -> str:
-    """What ended a program, for its run folder: the type of its exception, and a worker's signal. Its message is not ours to keep."""
+    """The reason for a program's end, for its run folder: the type of its exception, and a worker's signal, without the message."""
     if error is None or isinstance(error, (SystemExit, KeyboardInterrupt)):
         return ""
     kind = type(error)
@@ -145,7 +145,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def show(error: BaseException | None) -> None:
-    """Print what Python would print for this end."""
+    """Print what Python would print at this end."""
     if isinstance(error, SystemExit):
         if error.code is not None and not isinstance(error.code, int):
             print(text_of(error.code), file=sys.stderr)
@@ -160,7 +160,7 @@ def show(error: BaseException | None) -> None:
 
 
 def text_of(value: object) -> str:
-    """Its text; of one that cannot be printed nothing, as Python does."""
+    """The text of a value; empty if it cannot be printed, as in Python."""
     try:
         return str(value)
     except Exception:

@@ -1,4 +1,4 @@
-"""``feedline report --by-rank``, and its older name ``feedline ranks``."""
+"""``feedline report --by-rank``, and its former name ``feedline ranks``."""
 
 import argparse
 from contextlib import AbstractContextManager
@@ -47,7 +47,7 @@ def show_ranks(args: argparse.Namespace) -> int:
 
 
 def crew_of(args: argparse.Namespace, parts: int | None = None) -> "AbstractContextManager[Crew]":
-    """Workers that read the ranks: this process, others on this machine, or a Dask cluster.
+    """The workers that read the ranks: this process, others on this machine, or a Dask cluster.
 
     Args:
         parts: of the work; None: not known yet.

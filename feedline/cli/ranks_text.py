@@ -1,4 +1,4 @@
-"""Many ranks in the terminal: the mean step over all, stragglers, hosts, collectives."""
+"""Many ranks in the terminal: the mean step over all ranks, stragglers, hosts, collectives."""
 
 from collections.abc import Iterator, Sequence
 
@@ -42,7 +42,7 @@ def show(many: Many, console: Console) -> None:
 
 
 def verdict(many: Many) -> str:
-    """Which rank the others wait for, and what that costs: the last line on the screen."""
+    """The verdict: which rank the others wait for, and the cost. It is the last line on the screen."""
     first = next((one for one in many.late if one.step_s), None)
     each = first.caused_s / max(1, len(many.ranks) - 1) if first else 0.0
     if first is None or each < LEAST * first.step_s:
@@ -52,7 +52,7 @@ def verdict(many: Many) -> str:
 
 
 def about(many: Many) -> str:
-    """How much there is."""
+    """Numbers of ranks, hosts, steps and collectives."""
     hosts = len({one.host for one in many.ranks})
     missing = f", {count(many.incomplete)} of them not started by all ranks" if many.incomplete else ""
     steps = max(one.steps for one in many.ranks)
@@ -63,7 +63,7 @@ def about(many: Many) -> str:
 
 
 def tables(many: Many) -> Iterator[tuple[str, Table]]:
-    """(title, table) of each part that there is something to say about."""
+    """(title, table) of each part that has content."""
     if many.kinds:
         yield "Collectives", collectives(many)
     yield "Mean step", step(many.ranks)

@@ -1,4 +1,4 @@
-"""What ``feedline run`` hands to the processes below it."""
+"""The settings that ``feedline run`` passes to the processes below it."""
 
 import argparse
 import os
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Start:
-    """What the program may change while it runs, as it was before."""
+    """State that the program may change while it runs, saved before."""
 
     folder: Path = field(default_factory=Path.cwd)
     python_path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
 
 
 def asked(args: argparse.Namespace, run: Path, launch: str, start: Start, reports: bool = True) -> "Asked":
-    """The recording that a command line asks for.
+    """The recording that a command line requests.
 
     Args:
         run: the run folder that was made, with its launch.

@@ -34,16 +34,15 @@ STEPS = ("compacting records", "reading records", "writing the report", "writing
 class Report:
     """Show the report of a run, or write it as HTML, JSON, text or a Perfetto trace.
 
-    Works on runs that ended, were killed, or are still going. Without -o, report.html, report.json and trace.json.gz are also written
-    into the run folder. The last lines printed are the verdict, what to change, the expected gain, and where the files are.
+    Works for finished, killed and live runs. Without -o, report.html, report.json and trace.json.gz are also written into the run
+    folder. The last lines printed are the verdict, what to change, the expected gain, and where the files are.
 
-    If the run holds several trainings, an overview is shown; each training has its own report, in training-1, training-2, ... of the
-    run folder (one per process; training-0 is the script's own) or in parts/1, parts/2, ... (one after the other in one process). A
-    file written with -o holds the overview and all reports.
+    If the run contains several trainings, an overview is shown. Each training has its own report, in training-1, training-2, ... of the
+    run folder (one per process; training-0 is the script's own) or in parts/1, parts/2, ... (in sequence in one process). A file
+    written with -o contains the overview and all reports.
 
-    With --by-rank, the ranks of a large run are read one by one, in parallel, and compared: which rank the others wait for, and how
-    long. The folders of several nodes, and addresses that fsspec can open (s3://...), are accepted; missing, restarted or killed ranks
-    are named.
+    With --by-rank, the ranks of a large run are read in parallel and compared: which rank the others wait for, and how long. Several
+    folders (one per node) and addresses that fsspec can open (s3://...) are accepted; missing, restarted or killed ranks are named.
 
     Examples:
         feedline report runs/train-1121-0943
@@ -71,7 +70,7 @@ class Report:
             help="nominal bandwidth of a rank's network link in one direction, with its unit: 25GB/s or 200Gbit/s",
         )
         add_old_name(shown, "--link-gbps", link, type=gigabytes_per_s)
-        shown.add_argument("--nccl-log", type=Path, metavar="FILE", help="output of the training, run with NCCL_DEBUG=INFO")
+        shown.add_argument("--nccl-log", type=Path, metavar="FILE", help="output of a training with NCCL_DEBUG=INFO")
         ranks = parser.add_argument_group("comparing ranks")
         ranks.add_argument("--by-rank", action="store_true", help="compare the ranks of one run instead")
         add_crew(ranks)
@@ -140,14 +139,14 @@ def compare_ranks(args: argparse.Namespace) -> int:
 
 
 def refuse_misplaced(args: argparse.Namespace, names: Iterable[str], why: str) -> None:
-    """See that no option was given that the mode ignores. Raises ScriptError."""
+    """Check that no option was given that the mode ignores. Raises ScriptError."""
     for name in names:
         if getattr(args, name):
             raise ScriptError(f"--{name.replace('_', '-')} {why}")
 
 
 def show_run(run: Path, *options: str) -> None:
-    """Do what the command does, with these options. Raises FeedlineError."""
+    """Run the command with these options. Raises FeedlineError."""
     command, parser = Report(), Parser(prog="feedline report")
     command.prepare_parser(parser)
     command.run(parser.parse_args([*options, "--", str(run)]))
@@ -162,7 +161,7 @@ def told_of(
     notes: list[str],
     done: Callable[[], None],
 ) -> "Told":
-    """Build the report of one process's training and write it: into the run folder where it is the only one, else into its own.
+    """Build the report of one process's training and write it: into the run folder if it is the only one, else into its own.
 
     Of several that the process made one after the other: a report for each, and an overview.
     """
@@ -198,7 +197,7 @@ def told_of(
 
 
 def beside(link_bandwidth: float | None, nccl_log: Path | None) -> "Beside":
-    """What no run folder holds.
+    """Facts about the network that are not in a run folder.
 
     Args:
         link_bandwidth: bytes/s.
@@ -217,7 +216,7 @@ def beside(link_bandwidth: float | None, nccl_log: Path | None) -> "Beside":
 
 
 def finish(path: Path, wait_s: float) -> None:
-    """Wait for the ranks of one launch to end, and compact the records of those that did. What cannot be compacted stays as it is."""
+    """Wait for the ranks of one launch to end, and compact their records. Records that cannot be compacted stay unchanged."""
     from feedline.profiler.store.compact import compact
     from feedline.profiler.store.layout import SEGMENTS
     from feedline.profiler.store.read import Run, rank_folders
@@ -235,19 +234,18 @@ def finish(path: Path, wait_s: float) -> None:
                 compact(rank.folder)
             except (OSError, FeedlineError) as error:
                 why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
-                say(f"cannot compact {rank.folder} ({why}): nothing is lost, but reading it takes longer")
+                say(f"cannot compact {rank.folder} ({why}): no data is lost, but reading takes longer")
 
 
 def ended(run: "Run") -> bool:
-    """Whether all ranks of a launch are there, and have ended."""
+    """Whether all ranks of a launch are present and have ended."""
     ranks = run.ranks.values()
     world = max(int(str(rank.manifest.place.get("world_size", 1))) for rank in ranks)
     return len(ranks) >= world and all(rank.manifest.state != "live" for rank in ranks)
 
 
 def write_trace(folder: Path, run: "Run", args: argparse.Namespace, windows: "Windows") -> list[Path]:
-    """Write the trace for Perfetto, into the run folder or where it was asked for; there is no report then, so it says itself what is
-    missing."""
+    """Write the trace for Perfetto, into the run folder or to a given file. With -o, which writes no report, its notes are printed."""
     from feedline.analysis import trace
 
     path = args.output or folder / TRACE_FILE

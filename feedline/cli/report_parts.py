@@ -1,4 +1,4 @@
-"""``feedline report`` of a run that holds several trainings: a report for each, and an overview."""
+"""``feedline report`` for a run with several trainings: a report for each, and an overview."""
 
 import argparse
 import os
@@ -22,7 +22,7 @@ MOST = 64  # trainings that get a page of their own unasked
 
 @dataclass(frozen=True)
 class Told:
-    """What there is to say of one process's trainings.
+    """Results for the trainings of one process.
 
     Attributes:
         rows: for the overview.
@@ -40,7 +40,7 @@ class Told:
 
 
 def one_training(root: Path, folder: Path, report: "Report", name: str, args: argparse.Namespace) -> Told:
-    """Write the report of the one training of a process into a folder, or where it was asked for.
+    """Write the report of a process's only training into a folder, or to the requested file.
 
     Args:
         name: of the process, where the run has several: a file that was asked for is then that of all.
@@ -65,7 +65,7 @@ def write_report(folder: Path, report: "Report", args: argparse.Namespace) -> li
 
 
 def linked_from(args: argparse.Namespace, folder: Path) -> Path:
-    """Where the overview of a folder lies."""
+    """The folder of the overview."""
     return args.output.absolute().parent if args.output is not None else folder
 
 
@@ -93,7 +93,7 @@ def several_trainings(
     if unwritten is not None:
         say(unwritten)
     if len(trainings) > MOST:
-        notes.append(f"Only the first {MOST} trainings have a page. For the next: feedline report {folder} --training {MOST + 1}")
+        notes.append(f"Only the first {MOST} trainings have a page. To see the next: feedline report {folder} --training {MOST + 1}")
 
     def rows(base: Path) -> "list[Row]":
         places = [Path(os.path.relpath(training.path / FILES[0], base)) for training in trainings]
@@ -107,7 +107,7 @@ def several_trainings(
 
 
 def write(folder: Path, report: "Report") -> str | None:
-    """Write the report of one training into its folder. Returns why it could not be."""
+    """Write the report of one training into its folder. Returns the reason if that failed."""
     from feedline.analysis import reports
 
     try:
@@ -119,7 +119,7 @@ def write(folder: Path, report: "Report") -> str | None:
 
 
 def write_overview(folder: Path, overview: "Overview", reports: "list[Report]", args: argparse.Namespace) -> list[Path]:
-    """Write it where the report of one training would be.
+    """Write the overview where the report of a single training would be.
 
     Args:
         reports: of its trainings. A file that was asked for holds them too.
@@ -145,7 +145,7 @@ def write_overview(folder: Path, overview: "Overview", reports: "list[Report]", 
 
 
 def outside(run: "Run", trainings: "list[Run]") -> "Outside | None":
-    """The time that is in no training, as the rank with the lowest number saw it."""
+    """The time outside all trainings, as seen by the lowest rank."""
     from feedline.analysis.reports.overview import Outside
 
     number = min(run.ranks)

@@ -26,8 +26,8 @@ DASHES = "\0--"  #: stands for ``--`` while argparse looks at a command line: no
 class Run:
     """Record an unmodified training and report what limits it.
 
-    The training runs as it would without feedline: options before SCRIPT are feedline's, everything after SCRIPT is passed to the
-    script, and the exit code is the training's own. When it ends, the report is printed and written into the run folder.
+    The training itself is unchanged. Options before SCRIPT belong to feedline, everything after SCRIPT is passed to the script, and the
+    exit code is the training's own. When it ends, the report is printed and written into the run folder.
 
     Examples:
         feedline run train.py --epochs 3
@@ -57,10 +57,10 @@ class Run:
             "--record-argv",
             choices=("masked", "all", "none"),
             default="masked",
-            help="what to keep of the script's arguments: masked, with all values hidden that might be private (default); all, secrets "
-            "included; or none",
+            help="what to keep of the script's arguments: masked (default), without values that might be private; all, including "
+            "secrets; or none",
         )
-        recording.add_argument("--strict", action="store_true", help="refuse to run if the recording is not possible as requested")
+        recording.add_argument("--strict", action="store_true", help="do not start the training if it cannot be recorded as requested")
         add_old_name(recording, "--detail", interval)
         add_old_name(recording, "--window", steps)
         changing = parser.add_argument_group("changing the training")
@@ -139,7 +139,7 @@ class Run:
 
 
 def script_of(words: list[str]) -> list[str]:
-    """The script and its arguments, each ``--`` of them as it was typed; one before the script is ours.
+    """The script and its arguments, with each ``--`` as typed; a ``--`` before the script is feedline's.
 
     Raises:
         ScriptError: nothing but a ``--``.
@@ -153,7 +153,7 @@ def script_of(words: list[str]) -> list[str]:
 
 
 class Fixes:
-    """What ``--fix`` asked for.
+    """The fixes requested with ``--fix``.
 
     Raises:
         FixError: it cannot be.
@@ -166,11 +166,11 @@ class Fixes:
         self._outside: Outside | None = None
 
     def lines(self) -> str:
-        """What the user would write, were it for good."""
-        return "\n\n".join(f"{request.text}: {request.fix.says}. To have it for good:\n\n{request.lines}" for request in self._requests)
+        """The lines that would make the fixes permanent."""
+        return "\n\n".join(f"{request.text}: {request.fix.says}. To keep it, write:\n\n{request.lines}" for request in self._requests)
 
     def attach(self, hooks: "Hooks") -> None:
-        """Change the training once torch is imported."""
+        """Apply the fixes once torch is imported."""
 
         def arrived() -> None:
             from feedline.convergence.apply.outside import Outside
@@ -182,8 +182,8 @@ class Fixes:
 
     @property
     def failed(self) -> dict[str, str]:
-        """Fixes that did not act, with the reason."""
-        return {"any fix": "it never imported torch"} if self._outside is None else self._outside.failed
+        """Fixes that were not applied, with the reason."""
+        return {"--fix": "the program never imported torch"} if self._outside is None else self._outside.failed
 
 
 def window(text: str) -> "Window":
@@ -197,7 +197,7 @@ def window(text: str) -> "Window":
 
 
 def see_that_json_is_free(args: argparse.Namespace) -> None:
-    """Before the training: a file that is there already is left as it is, and does not keep the training from running.
+    """Before the training, check that FILE of ``--json`` is free. An existing file is left alone and does not stop the training.
 
     Raises:
         OutputError: --strict was given.
@@ -223,7 +223,7 @@ def unrecorded(program: Program) -> int:
 
 
 def run_recorded(program: Program, session: "Session") -> BaseException | None:
-    """Run the program, and end the recording however it ends. Returns what it raised. A fork of it may come back here too."""
+    """Run the program, and end the recording however it ends. Returns what it raised. A fork of it may also return here."""
     ended: BaseException | None = None
     try:
         program.run()

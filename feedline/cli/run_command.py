@@ -1,4 +1,4 @@
-"""``feedline run -- COMMAND``: a launcher, a shell script, a notebook: whatever starts processes that train."""
+"""``feedline run -- COMMAND``: runs a launcher, a shell script or a notebook that starts processes which train."""
 
 import argparse
 import os
@@ -24,12 +24,12 @@ KILLED = 128  # exit code of a command that a signal ended, less the signal's nu
 
 
 def is_command(words: list[str]) -> bool:
-    """Whether words after ``--`` are a command; else they are a script and its arguments."""
+    """Whether the words after ``--`` are a command; else they are a script and its arguments."""
     return shutil.which(words[0]) is not None
 
 
 def run_command(args: argparse.Namespace, command: list[str]) -> int:
-    """Run it, and report what trained below it. Returns its exit code.
+    """Run a command, and report the trainings below it. Returns its exit code.
 
     Raises:
         FixError, ScriptError: it is asked for what only a script can have.
@@ -68,12 +68,12 @@ def run_command(args: argparse.Namespace, command: list[str]) -> int:
 
 
 def elsewhere(refused: PlaceTaken, path: Path, run: Path) -> str:
-    """What to say where a run folder is not the one that was asked for."""
+    """The message for a run folder that differs from the requested one."""
     return f"{refused.what.replace(str(path), os.path.relpath(path))}, recording into {os.path.relpath(run)}"
 
 
 def tell_signal(run: Path, pid: int, number: int) -> None:
-    """Note in the run folder which signal killed the command, where that was the training process itself: it could not say so."""
+    """Record in the run folder which signal killed the command, if that was the training process itself, which could not."""
     from feedline.profiler.store.trainings import trainings
 
     with suppress(FeedlineError, OSError, ValueError):
@@ -84,7 +84,7 @@ def tell_signal(run: Path, pid: int, number: int) -> None:
 
 
 def ended(process: "subprocess.Popen[bytes]", below: "Unfollowed | None") -> int:
-    """Wait for a command, and hand on signals. Ctrl-C reaches it by itself: a terminal sends it to all processes."""
+    """Wait for a command, and forward signals. A terminal sends Ctrl-C to all processes, so it needs no forwarding."""
 
     def hand_on(number: int, frame: FrameType | None) -> None:
         process.send_signal(number)

@@ -26,9 +26,9 @@ MOST_RATE = 1e18  # samples/s, samples, steps: sums and squares of them stay fin
 class Scale:
     """Measure throughput by number of ranks, and predict it for more ranks.
 
-    Everything after `--` is a training. It is run under torchrun and `feedline run`, once with each number of ranks, so give it
-    arguments that keep it short. Each rank gets one thread unless OMP_NUM_THREADS is set, as torchrun does from two ranks on. Instead
-    of running a training, existing runs or measured throughputs can be given.
+    Everything after `--` is a training. It runs under torchrun and `feedline run`, once for each number of ranks, so give it arguments
+    that keep it short. Each rank gets one thread unless OMP_NUM_THREADS is set, as torchrun does from two ranks on. Instead of a
+    training, give existing runs or measured throughputs.
 
     Examples:
         feedline scale --ranks 1,2,4 --predict 8 -- train.py --epochs 1
@@ -86,7 +86,7 @@ class Scale:
 
 
 def record(args: argparse.Namespace, folder: Path, new: bool) -> int:
-    """Run the training with each number of ranks, and show the study. Returns the exit code of a training that failed.
+    """Run the training with each number of ranks, and show the result. Returns the exit code of a training that failed.
 
     Raises:
         Interrupted: Ctrl-C; the same command continues from there.
@@ -103,7 +103,7 @@ def record(args: argparse.Namespace, folder: Path, new: bool) -> int:
 
 
 def run_folder(text: str) -> Path:
-    """A folder that is there; the script of a training is none."""
+    """An existing folder; the script of a training is not one."""
     if not Path(text).is_dir():
         raise argparse.ArgumentTypeError(f"{text!r} is not a run folder; a training goes after `--`: feedline scale -- {text} ...")
     return Path(text)
@@ -121,13 +121,13 @@ def throughput(text: str) -> dict[int, float]:
         if not 1 <= number <= MOST_RANKS or not 0 < value <= MOST_RATE:
             raise argparse.ArgumentTypeError(f"invalid entry {part[:40]!r}: expected RANKS=SAMPLES_PER_S, for example 2=142704")
         if number in found:
-            raise argparse.ArgumentTypeError(f"the throughput of {number} ranks is given twice")
+            raise argparse.ArgumentTypeError(f"the throughput of {number} ranks is given twice: give each number of ranks once")
         found[number] = value
     return found
 
 
 def noise_scale(text: str) -> tuple[float, float | None]:
-    """``4096``, or as it was written before there was --min-steps, ``4096:3000``."""
+    """``4096``, or the former ``4096:3000``, which includes --min-steps."""
     scale, colon, least = text.partition(":")
     try:
         return _reasonable(scale), _reasonable(least) if colon else None
@@ -151,7 +151,7 @@ def _reasonable(text: str) -> float:
 
 
 def noise_of(args: argparse.Namespace) -> "Noise | None":
-    """What ``--noise-scale`` and ``--min-steps`` say. Raises ScriptError: the steps alone."""
+    """The values of ``--noise-scale`` and ``--min-steps``. Raises ScriptError for the steps alone."""
     from feedline.analysis.scaling.time_to_accuracy import Noise
 
     if args.noise_scale is None:
@@ -163,7 +163,7 @@ def noise_of(args: argparse.Namespace) -> "Noise | None":
 
 
 def folder_for(args: argparse.Namespace) -> tuple[Path | None, bool]:
-    """Where to write, None: nowhere; and whether that is a new folder. Raises OutputError."""
+    """The output folder (None: nothing is written), and whether it is new. Raises OutputError."""
     if args.output is None and not args.program:
         check_json(args)
         return None, False
@@ -171,14 +171,14 @@ def folder_for(args: argparse.Namespace) -> tuple[Path | None, bool]:
 
 
 def from_table(args: argparse.Namespace) -> "tuple[list[Point], Basis | None, str]":
-    """Throughputs that the user gave, of which nothing else is known."""
+    """Throughputs given by the user, without further data."""
     from feedline.analysis.scaling.efficiency import Point
 
     return [Point(ranks, rate, batch=args.batch_size) for ranks, rate in args.throughput.items()], None, ""
 
 
 def from_runs(paths: list[Path]) -> "tuple[list[Point], Basis, str]":
-    """Throughputs and anatomy of recorded runs, and the late rank of the largest.
+    """Throughputs and step times of recorded runs, and the late rank of the largest.
 
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.
@@ -193,7 +193,7 @@ def from_runs(paths: list[Path]) -> "tuple[list[Point], Basis, str]":
 
 
 def show(points: "list[Point]", basis: "Basis | None", late: str, args: argparse.Namespace, folder: Path | None) -> None:
-    """Print the study, and write it where it was asked for.
+    """Print the result, and write it where requested.
 
     Raises:
         OutputError: a file cannot be written.

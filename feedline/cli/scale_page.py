@@ -1,4 +1,4 @@
-"""A study of scaling as one HTML file that needs no network: a figure, and the table behind it."""
+"""A scaling study as a self-contained HTML file: a figure and its table."""
 
 from pathlib import Path
 

@@ -17,7 +17,7 @@ def name_of(ranks: int) -> str:
 
 
 def record(folder: Path, ranks: list[int], program: list[str], unfinished: Unfinished, quiet: bool = False) -> tuple[list[Path], int]:
-    """Record the training with each number of ranks, the smallest first. What it prints goes to a file beside its run.
+    """Record the training with each number of ranks, the smallest first. Its output goes to a file beside each run.
 
     Args:
         program: script or ``-m module``, and its arguments.
@@ -51,12 +51,12 @@ def record(folder: Path, ranks: list[int], program: list[str], unfinished: Unfin
 
 
 def up_to(most: int) -> list[int]:
-    """1, 2, 4, ... and two in any case: one number of ranks cannot be compared."""
+    """1, 2, 4, ... up to a limit, but at least two numbers: one alone cannot be compared."""
     return [1, 2, *(2**power for power in range(2, 20) if 2**power <= most)]
 
 
 def devices() -> int:
-    """GPUs, or CPUs where there is no GPU."""
+    """Number of GPUs, or of CPUs without a GPU."""
     from feedline.profiler.samplers.cgroup import effective_cpus
 
     with suppress(Exception):
@@ -69,7 +69,7 @@ def devices() -> int:
 
 
 def run_ranks(number: int, run: Path, log: Path, program: list[str]) -> int:
-    """One recording. Returns and raises as ``child.run``."""
+    """Record one run. Returns and raises as ``child.run``."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(number)]
     command = [*launcher, "-m", "feedline", "run", "-q", "-f", "--strict", "-o", str(run), *program]
     return child.run(command, log, {"OMP_NUM_THREADS": "1", **os.environ})

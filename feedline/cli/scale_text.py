@@ -1,4 +1,4 @@
-"""A study of scaling in the terminal: one table 80 columns wide, then what it means."""
+"""A scaling study in the terminal: a table 80 columns wide, then the conclusion."""
 
 from collections.abc import Iterator
 
@@ -78,7 +78,7 @@ def interval(low: float | None, high: float | None) -> str:
 
 
 def worth(row: Row) -> list[str]:
-    """Efficiency with a mark where it is flagged, marginal efficiency, Karp-Flatt."""
+    """Efficiency with a mark if it is flagged, marginal efficiency, Karp-Flatt."""
     marginal = BLANK if row.marginal is None else share(row.marginal)
     return [
         f"{share(row.efficiency)} {'!' if row.flagged else ' '}",
@@ -88,13 +88,13 @@ def worth(row: Row) -> list[str]:
 
 
 def efficiency(study: Study, one: Prediction) -> str:
-    """Of a prediction, against the same base as the measured rows."""
+    """Efficiency of a prediction, relative to the same base as the measured rows."""
     assert one.samples_per_s is not None
     return share(one.samples_per_s / one.ranks * study.rows[0].point.rank_s)
 
 
 def to_accuracy(study: Study, ranks: int, predicted: bool) -> str:
-    """Seconds where Smin is known, else the part of what the fewest ranks take."""
+    """Seconds if Smin is known, else the share of the time on the fewest ranks."""
     found = next((one for one in study.times if (one.ranks, one.predicted) == (ranks, predicted)), None)
     if found is None:
         return BLANK

@@ -1,4 +1,4 @@
-"""What an interrupted command left in its folder: the same command takes over the runs that are whole, and records the others again."""
+"""Resumes an interrupted command: the same command keeps the complete runs in its folder and records the others again."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ FILE = "unfinished.json"
 
 
 class Unfinished:
-    """Runs in a folder, recorded one after another. Which are whole is in a file until all are.
+    """Runs in a folder, recorded one after another. A file lists the complete ones until all are.
 
     Args:
         folder: where results were prepared (files/results.py).
@@ -43,17 +43,17 @@ class Unfinished:
         self._write()
 
     def __contains__(self, run: str) -> bool:
-        """Whether it is whole."""
+        """Whether a run is complete."""
         return run in self._whole
 
     def add(self, run: str) -> None:
-        """It is whole. Raises OutputError."""
+        """Mark a run as complete. Raises OutputError."""
         self._whole.append(run)
         self._write()
 
     @contextmanager
     def resumable(self, new: bool, named: bool) -> Iterator[None]:
-        """Around all the work, to the last file that is written. After an error nothing is taken over: what failed will be changed.
+        """Wraps the whole command, to its last file. After an error nothing is resumed, because the cause will be changed.
 
         Args:
             new: the folder was made for this, and goes if nothing in it is whole.
@@ -108,7 +108,7 @@ class Unfinished:
 
 
 def fingerprint(program: Sequence[str]) -> list[str]:
-    """A command line, and the state of the files that it names: a script that was changed is another training."""
+    """A command line and the state of the files that it names: a changed script is another training."""
     found = []
     for word in program:
         with suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""A progress bar for work that falls into parts."""
+"""A progress bar for work that consists of parts."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def working(quiet: bool, first: str = "starting") -> "Iterator[Tell]":
-    """A bar on stderr while the body works, if that is a terminal; what is yielded moves it: (what, done, of)."""
+    """A progress bar on standard error if it is a terminal; call what is yielded to move it: (what, done, of)."""
     from rich.progress import BarColumn, Progress
 
     from feedline.analysis.reports.console import Console, Count, Words

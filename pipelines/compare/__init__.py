@@ -1,1 +1,1 @@
-"""Loaders measured side by side on the user's own images and transforms."""
+"""Compares loaders on the user's own images and transforms."""

@@ -1,4 +1,4 @@
-"""What a training would get with each loader, and which one to take."""
+"""Predicts what a training gets from each loader, and recommends one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ class Choice:
 
 
 def choose(rows: Sequence[Row], compute: Compute | None, cores: float) -> Choice:
-    """Which loader to take, and why. Only those that are faultless are candidates; pillow-v1 stays unless one is clearly better."""
+    """Recommend a loader, with reasons. Only faultless loaders are candidates; pillow-v1 stays unless another one is clearly better."""
     rates = {row.name: row.feeds.samples_per_s if row.feeds else row.samples_per_s for row in rows if row.measured}
     candidates = [row for row in rows if row.faultless and row.name != SYNTHETIC]
     if not candidates:

@@ -1,4 +1,4 @@
-"""CPU time of this process and of all that it started."""
+"""CPU time of this process and all of its descendants."""
 
 import os
 import resource
@@ -8,7 +8,7 @@ from feedline.profiler.samplers.processes import descendants
 
 
 def tree_cpu_s() -> float:
-    """CPU seconds so far of this process, of those below it that live, and of its children that ended and were waited for."""
+    """CPU seconds so far of this process, of its live descendants, and of children that ended and were waited for."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + ended.ru_utime + ended.ru_stime + sum(map(_process_cpu_s, descendants(os.getpid())))
 

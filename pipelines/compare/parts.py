@@ -1,4 +1,4 @@
-"""Run a loader for a part of an epoch, and for a whole one."""
+"""Runs a loader for a part of an epoch, and for a whole one."""
 
 import math
 import os
@@ -23,7 +23,7 @@ NAMED = 5  # samples named as wrong
 
 @contextmanager
 def made(kind: LoaderKind, task: Task) -> Iterator[Loader]:
-    """A loader that is closed at the end, whatever happens."""
+    """A loader that is closed at the end of the block."""
     loader = kind.make(task)
     try:
         yield loader
@@ -32,7 +32,7 @@ def made(kind: LoaderKind, task: Task) -> Iterator[Loader]:
 
 
 def whole_epoch(kind: LoaderKind, task: Task) -> tuple[Epoch, Loader]:
-    """Run an epoch, and see whether every sample came exactly once.
+    """Run an epoch, and check that every sample arrives exactly once.
 
     Returns:
         What was found, and the loader, closed.
@@ -48,7 +48,7 @@ def whole_epoch(kind: LoaderKind, task: Task) -> tuple[Epoch, Loader]:
 
 
 def not_once(seen: Counter[int], samples: int) -> str:
-    """Which of the samples 0 to ``samples`` - 1 were not seen exactly once, in words."""
+    """Which of the samples 0 to ``samples`` - 1 did not arrive exactly once, as text."""
     twice = sorted(index for index, times in seen.items() if times > 1)
     never = sorted(set(range(samples)) - set(seen))
     unknown = sorted(set(seen) - set(range(samples)))
@@ -58,12 +58,12 @@ def not_once(seen: Counter[int], samples: int) -> str:
 
 
 def first(group: list[int]) -> str:
-    """The first few, in words."""
+    """The first few, as text."""
     return ", ".join(map(str, group[:NAMED])) + (", ..." if len(group) > NAMED else "")
 
 
 def part_of_epoch(kind: LoaderKind, task: Task, number: int, seconds: float) -> Part:
-    """Run a fresh loader for some time, after as many batches as may have been made in advance.
+    """Run a fresh loader for some time, after skipping as many batches as may have been made in advance.
 
     The time ends with a batch whose number is a multiple of the number of workers: they finish theirs at about the same time.
 
@@ -94,7 +94,7 @@ def part_of_epoch(kind: LoaderKind, task: Task, number: int, seconds: float) -> 
 
 
 def made_ahead(task: Task) -> int:
-    """How many batches can be ready before they are asked for: two a worker, and one that it works on. At most a third of an epoch."""
+    """How many batches can be ready in advance: two per worker, and the one in progress. At most a third of an epoch."""
     return max(1, min(3 * task.settings.workers, len(task.photos) // task.settings.batch_size // 3))
 
 
@@ -105,14 +105,14 @@ def finished(task: Task) -> None:
 
 
 def long_enough(task: Task, samples: float) -> Task:
-    """The same images over and over, so that an epoch has at least so many samples."""
+    """The same images repeated, so that an epoch has at least this many samples."""
     photos = task.photos.photos
     times = max(1, math.ceil(min(samples, MOST_SAMPLES) / len(photos)))
     return replace(task, photos=replace(task.photos, photos=photos * times))
 
 
 def read_all(photos: Photos) -> None:
-    """Bring every file into the page cache."""
+    """Read every file into the page cache."""
     for photo in photos.photos:
         with open(photo.path, "rb", buffering=0) as file:
             while file.read(1 << 20):
@@ -120,7 +120,7 @@ def read_all(photos: Photos) -> None:
 
 
 def evict_all(photos: Photos) -> None:
-    """Take every file out of the page cache."""
+    """Evict every file from the page cache."""
     for path in {photo.path for photo in photos.photos}:
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -130,7 +130,7 @@ def evict_all(photos: Photos) -> None:
 
 
 class GpuShare:
-    """Looks at the GPU's utilization now and then: the share of NVML's last sample period in which any kernel ran."""
+    """Samples the GPU's utilisation: the share of NVML's last sample period in which any kernel ran."""
 
     EVERY_S = 0.1
 
@@ -151,5 +151,5 @@ class GpuShare:
 
     @property
     def share(self) -> float | None:
-        """0 to 1, or None: no GPU, or nothing was seen."""
+        """The share, 0 to 1; None without a GPU or a sample."""
         return sum(self._seen) / len(self._seen) / 100 if self._seen else None

@@ -1,4 +1,4 @@
-"""Whether two loaders give the same images: the user's recipe with every random parameter fixed, image by image."""
+"""Compares the images of two loaders, with every random parameter of the user's recipe fixed."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ Images = dict[int, torch.Tensor]
 
 
 def frozen_task(task: Task) -> Task:
-    """Some photos, evenly over the data set, with the recipe fixed; a hole filled with noise is left out, since noise has no two alike."""
+    """Some photos, spread over the data set, with the recipe fixed. Erasing with noise is left out, because noise never repeats."""
     photos = task.photos.photos
     chosen = [photos[number * len(photos) // IMAGES] for number in range(IMAGES)] if len(photos) > IMAGES else list(photos)
     recipe = frozen(task.recipe, task.settings.seed)
@@ -66,7 +66,7 @@ def compare_images(found: Images, reference: Images) -> Pixels:
 
 
 def outside(means: Sequence[float]) -> str:
-    """Why images of these mean differences are not equal; empty: they are. A NaN is outside."""
+    """Why images with these mean differences are not equal; empty if they are. A NaN is a difference."""
     mean = sum(means) / len(means)
     if not mean <= MEAN_BOUND:
         return f"{mean:.2f} grey levels on average, more than {MEAN_BOUND}"

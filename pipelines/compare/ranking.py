@@ -1,4 +1,4 @@
-"""Loaders in order of their speed; where the order is luck, they share a place."""
+"""Orders loaders by speed; loaders whose order is due to chance share a place."""
 
 import math
 import statistics
@@ -12,7 +12,7 @@ FEWEST = 5  # rounds below which no order is that seldom (2 ** -FEWEST <= LUCK)
 
 
 def places(rows: Sequence[Row]) -> list[tuple[int, Row]]:
-    """(place, row), the one with most samples/s first.
+    """(place, row), the highest samples/s first.
 
     A row shares the place of those before it unless one of these was clearly faster (``faster``).
 
@@ -34,7 +34,7 @@ def places(rows: Sequence[Row]) -> list[tuple[int, Row]]:
 
 
 def faster(rows: Sequence[Row]) -> dict[str, set[str]]:
-    """Name -> names of the loaders that were faster, by more than ALIKE and in so many rounds that a sign test calls it no luck.
+    """Name -> names of the loaders that were faster, by more than ALIKE and in enough rounds for a sign test.
 
     A machine that others use is slow in some rounds, so that a loader's rate in a round is taken relative to all loaders' in that round.
     """

@@ -1,4 +1,4 @@
-"""What a comparison of loaders found."""
+"""The result of a comparison of loaders."""
 
 import statistics
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class Stages:
 
 @dataclass(frozen=True)
 class Pixels:
-    """How far a loader's images are from those of pillow-v1, all random parameters fixed, in grey levels (0 to 255).
+    """Differences between a loader's images and those of pillow-v1, random parameters fixed, in grey levels (0 to 255).
 
     Attributes:
         largest_mean: of the one image that differs most.
@@ -61,7 +61,7 @@ class Pixels:
 
 @dataclass(frozen=True)
 class Epoch:
-    """One whole epoch.
+    """A whole epoch of a loader.
 
     Attributes:
         wrong: which samples came twice or not at all; empty: each came exactly once.
@@ -74,7 +74,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Compute:
-    """A training step of the user's model on batches that are in memory.
+    """A training step of the user's model on batches in memory.
 
     Attributes:
         step_s: wall seconds per sample: forward, loss, backward, optimizer.
@@ -87,7 +87,7 @@ class Compute:
 
 @dataclass(frozen=True)
 class Feeds:
-    """What a training gets with a loader, predicted.
+    """The predicted rate of a training with a loader.
 
     Attributes:
         samples_per_s: the smallest of the limits.
@@ -102,11 +102,11 @@ class Feeds:
 
 @dataclass
 class Row:
-    """One loader.
+    """All results of one loader.
 
     Attributes:
         why: why it could not be measured, or not to the end; empty: it was.
-        stages_why: why its stages are not told apart.
+        stages_why: why its stages are not timed separately.
         missing: operations of the user's transform that it leaves out.
         parts: one per round.
     """
@@ -163,7 +163,7 @@ class Row:
 
     @property
     def faultless(self) -> bool:
-        """Measured, every sample once, nothing missing, and images equal to those of the user's own transform."""
+        """Whether it was measured, delivers every sample once, lacks nothing, and its images equal those of the user's own transform."""
         return self.measured and not self.missing and not (self.epoch and self.epoch.wrong) and not (self.pixels and self.pixels.outside)
 
 

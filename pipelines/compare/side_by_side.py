@@ -1,4 +1,4 @@
-"""Compare loaders: every one is checked, then all are measured in turns."""
+"""Compares loaders: each is checked, then all are measured in alternation."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ FULL = Plan()
 
 @dataclass(frozen=True)
 class Contest:
-    """What is compared.
+    """What to compare.
 
     Attributes:
         told: called with a few words whenever something new begins, and how many of these there are.
@@ -54,7 +54,7 @@ class Contest:
 
 
 def compare(contest: Contest, compute: Callable[[], Compute] | None = None) -> Comparison:
-    """Check and measure all loaders. One that fails is a row with its reason; the others go on.
+    """Check and measure all loaders. One that fails becomes a row with the reason; the others continue.
 
     Each loader first runs a whole epoch, which also warms it up and says how long a part has to be; then its images are compared with
     those of pillow-v1, and its steps are timed; then come the rounds, forwards and backwards in turns.
@@ -104,7 +104,7 @@ Running = Sequence[tuple[LoaderKind, Row]]
 
 
 def check_epochs(contest: Contest, running: Running) -> None:
-    """Does every sample come exactly once?"""
+    """Check that every sample arrives exactly once."""
     for kind, row in running:
         contest.tell(f"{kind.name}: one epoch")
         try:
@@ -115,7 +115,7 @@ def check_epochs(contest: Contest, running: Running) -> None:
 
 
 def check_images(contest: Contest, running: Running) -> None:
-    """Are the images those that the user's transform gives?"""
+    """Compare the images with those of the user's transform."""
     task = pixels.frozen_task(contest.task)
     try:
         reference = pixels.images_of(pillow_v1.KIND, task)
@@ -137,7 +137,7 @@ def check_images(contest: Contest, running: Running) -> None:
 
 
 def check_operations(task: Task) -> tuple[list[Difference], str]:
-    """What each library makes of each operation of the transform; and why that is not known."""
+    """Compare each library's result of each operation of the transform; also returns why that is unknown."""
     try:
         return differences(task.recipe, task.photos, OPERATION_IMAGES), ""
     except Exception as error:
@@ -145,7 +145,7 @@ def check_operations(task: Task) -> tuple[list[Difference], str]:
 
 
 def time_stages(contest: Contest, running: Running) -> None:
-    """What do its steps cost?"""
+    """Measure the cost of each step of a loader."""
     for kind, row in running:
         contest.tell(f"{kind.name}: steps")
         if row.why:
@@ -158,7 +158,7 @@ def time_stages(contest: Contest, running: Running) -> None:
 
 
 def run_rounds(contest: Contest, running: Running) -> None:
-    """How fast is it, and what does it cost?"""
+    """Measure throughput and cost."""
     plan = contest.plan
     for number in range(plan.rounds):
         for kind, row in running if number % 2 == 0 else list(reversed(running)):
@@ -175,7 +175,7 @@ def run_rounds(contest: Contest, running: Running) -> None:
 
 
 def repeated(task: Task, row: Row, part_s: float) -> Task:
-    """The data set, repeated until a part does not reach its end: the last batches of an epoch come from idle workers."""
+    """The data set, repeated so that no part reaches its end: the last batches of an epoch come from idle workers."""
     assert row.epoch is not None
     rate = row.epoch.samples / max(row.epoch.wall_s, 1e-9)
     if row.parts:
@@ -185,7 +185,7 @@ def repeated(task: Task, row: Row, part_s: float) -> Task:
 
 
 def why(error: Exception) -> str:
-    """In one line; our own errors are words already. What comes out of a worker has its own words at the end of a traceback."""
+    """An error in one line. feedline's own errors are complete; errors from a worker have their message at the end of a traceback."""
     if isinstance(error, FeedlineError):
         return masks.text(str(error))
     lines = str(error).strip().splitlines()

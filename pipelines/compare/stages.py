@@ -1,4 +1,4 @@
-"""What each step of a loader costs per sample, measured by calling the loader's own functions."""
+"""CPU cost per sample of each step of a loader, measured by calling the loader's own functions."""
 
 import random
 import statistics
@@ -26,7 +26,7 @@ CARRIED = 256  # samples sent through a DataLoader of ready ones
 
 
 class Ready(Dataset[tuple[torch.Tensor, int]]):
-    """The same sample again and again."""
+    """The same sample repeatedly."""
 
     def __init__(self, image: torch.Tensor, times: int) -> None:
         self.image, self.times = image, times
@@ -39,7 +39,7 @@ class Ready(Dataset[tuple[torch.Tensor, int]]):
 
 
 def stages_of(kind: LoaderKind, task: Task) -> Stages | str:
-    """Time each step over some samples of all classes alike; or why there are no steps to call."""
+    """Time each step over some samples, spread over all classes; or say why there are no steps to call."""
     with made(kind, task) as loader:
         samples = loader.samples
         if isinstance(samples, str):
@@ -64,7 +64,7 @@ def _steps(samples: Samples, indices: list[int]) -> tuple[float, float, float]:
 
 
 def timed(step: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
-    """What a step returns, and its CPU seconds over all threads."""
+    """The result of a step, and its CPU seconds over all threads."""
     before = time.process_time()
     made_of_it = step(*arguments)
     return made_of_it, time.process_time() - before

@@ -1,4 +1,4 @@
-"""A comparison as plain data for JSON files, and in the shape of pytest-benchmark's."""
+"""A comparison as plain data for JSON files, and in the format of pytest-benchmark."""
 
 import datetime
 import math
@@ -12,7 +12,7 @@ from feedline.profiler.ceilings import Ceiling, Ceilings
 
 
 def plain(comparison: Comparison) -> dict[str, Any]:
-    """All of it.
+    """The whole comparison as plain data.
 
     schema_version  1; it grows when a name below changes its meaning or goes
     photos, sample_bytes, left_out (kind -> paths), settings, cache (warm, cold), cores, machine
@@ -50,7 +50,7 @@ def _row(row: Row, place: int | None) -> dict[str, Any]:
 
 
 def benchmark(comparison: Comparison) -> dict[str, Any]:
-    """As ``pytest-benchmark compare`` reads it: one benchmark a loader, one round a round, in seconds per sample."""
+    """In the format that ``pytest-benchmark compare`` reads: a benchmark per loader, in seconds per sample."""
     return {
         "version": "5.1.0",
         "datetime": datetime.datetime.now(datetime.timezone.utc).isoformat(),
@@ -105,7 +105,7 @@ def _stats(seconds: list[float]) -> dict[str, Any]:
 
 
 def ceilings(comparison: Comparison) -> Ceilings:
-    """One per loader, for the roofline."""
+    """A ceiling per loader, for the roofline."""
     settings = {**comparison.settings, "cache": comparison.cache}
     found = []
     for row in comparison.rows:

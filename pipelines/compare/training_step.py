@@ -1,4 +1,4 @@
-"""What a training step of the user's model costs when no loader is in its way."""
+"""Cost of a training step of the user's model without waiting for a loader."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ PLAN = Plan(rounds=5, seconds=0.5)
 
 
 def prepared(model: Any, task: Task) -> Callable[[], Compute]:
-    """Try one step on a batch of the user's own images; returns what measures it later.
+    """Try one step on a batch of the user's images; returns a function that measures it later.
 
     Raises:
         UserCodeError: the model cannot be trained on such a batch.

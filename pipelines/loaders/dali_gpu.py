@@ -1,4 +1,4 @@
-"""DALI with the GPU: the CPU reads and begins to decode JPEGs, the GPU ends decoding and augments."""
+"""DALI with the GPU: the CPU reads JPEGs and starts decoding them, the GPU finishes decoding and augments."""
 
 from feedline.pipelines.loaders.dali_pipeline import DaliLoader
 from feedline.pipelines.loaders.protocol import LoaderKind, Task

@@ -1,4 +1,4 @@
-"""What the loaders made of a DALI pipeline share."""
+"""Common parts of the loaders based on a DALI pipeline."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ AHEAD = 4  # batches that DALI may have begun and not given yet
 
 
 class DaliLoader:
-    """A ``Loader`` whose reading, decoding and augmenting are all DALI's, in threads of this process.
+    """A ``Loader`` that reads, decodes and augments in DALI, in threads of this process.
 
     Each epoch is a pipeline of its own over this rank's files in our order: DALI's own shuffling takes no seed per epoch, and its shards
     move on from epoch to epoch. Building one takes some 10 ms; it is part of the time to the first batch.
@@ -90,7 +90,7 @@ class DaliLoader:
 
 
 def end(pipeline: Any) -> None:
-    """End a pipeline and its threads here and now.
+    """End a pipeline and its threads immediately.
 
     One that waits as garbage may be collected in a worker that was forked meanwhile, which then waits for threads that it does not have.
     """
@@ -98,13 +98,13 @@ def end(pipeline: Any) -> None:
 
 
 def culprit(paths: list[str]) -> str:
-    """The first of these files that Pillow cannot decode either: DALI names none."""
+    """The first of these files that Pillow cannot decode either, because DALI does not name the file."""
     bad = ((path, found.bad) for path in paths if (found := check(Path(path))).bad)
     return next((f"{path}: {why[1]}: " for path, why in bad if why), "")
 
 
 def reason(error: RuntimeError) -> str:
-    """What DALI's message says went wrong and with which file, without its C++ and Python stacks."""
+    """The cause and file in DALI's message, without its C++ and Python stacks."""
     text = str(error)
     said = text.partition("encountered:")[2] or text
     said = said.partition("Stacktrace")[0].partition("Current pipeline object")[0].partition("C++ context")[0]

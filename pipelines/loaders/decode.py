@@ -1,4 +1,4 @@
-"""From the bytes of a file to an RGB image, by library. None turns an image by its EXIF tag, as torchvision's ImageFolder does not."""
+"""Decodes the bytes of a file into an RGB image, by library. No decoder applies the EXIF orientation, like torchvision's ImageFolder."""
 
 import io
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ Pixels = npt.NDArray[np.uint8]  # [h, w, 3], RGB
 
 
 def pillow(data: bytes) -> "Image":
-    """As torchvision's ImageFolder decodes.
+    """Decode as torchvision's ImageFolder does.
 
     Raises:
         OSError: the file is damaged.
@@ -25,7 +25,7 @@ def pillow(data: bytes) -> "Image":
 
 
 def opencv(data: bytes) -> Pixels:
-    """With OpenCV.
+    """Decode with OpenCV.
 
     Raises:
         ValueError: OpenCV cannot read it.
@@ -40,7 +40,7 @@ def opencv(data: bytes) -> Pixels:
 
 
 def libjpeg_turbo(data: bytes) -> Pixels:
-    """With libjpeg-turbo through simplejpeg; what is no JPEG, with Pillow.
+    """Decode with libjpeg-turbo through simplejpeg; files that are not JPEGs with Pillow.
 
     Raises:
         ValueError, OSError: the file is damaged.

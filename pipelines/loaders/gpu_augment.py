@@ -1,4 +1,4 @@
-"""Workers only decode; the device augments. Images travel at their full size, so this trades CPU for transport."""
+"""Workers only decode; the device augments. Images are sent at full size, which trades CPU time for transport."""
 
 import math
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def flat(samples: list[tuple[torch.Tensor, int]]) -> tuple[list[torch.Tensor | S
 
 
 class OnDevice:
-    """Cuts the images out again, augments each with parameters of its own, stacks and finishes."""
+    """Separates the images again, augments each with its own parameters, then stacks and finishes them."""
 
     def __init__(self, task: Task, augment: Callable[[torch.Tensor], torch.Tensor]) -> None:
         self.augment = augment

@@ -17,7 +17,7 @@ from feedline.pipelines.translate import albumentations
 
 @dataclass(frozen=True)
 class ToTensor:
-    """Augment an array, and see it as uint8 [3, h, w]."""
+    """Augment an array, and return it as uint8 [3, h, w]."""
 
     apply: Callable[[Pixels], Pixels]
 

@@ -1,4 +1,4 @@
-"""Pillow and the user's own transform in workers: what most trainings do, and the reference for the others."""
+"""Pillow and the user's own transform in workers: what most trainings do, and the reference for the other loaders."""
 
 from feedline.pipelines.loaders import decode
 from feedline.pipelines.loaders.protocol import LoaderKind, Task

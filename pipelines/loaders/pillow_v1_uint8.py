@@ -1,4 +1,4 @@
-"""Pillow and torchvision v1 as in pillow-v1, but uint8 from the workers: the same pixels, a quarter of the bytes to move."""
+"""Pillow and torchvision v1 as in pillow-v1, but with uint8 from the workers: the same pixels in a quarter of the bytes."""
 
 from feedline.pipelines.loaders import decode
 from feedline.pipelines.loaders.protocol import LoaderKind, Task

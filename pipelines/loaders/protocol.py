@@ -1,4 +1,4 @@
-"""What every loader that is compared promises."""
+"""The interface of every loader that is compared."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from feedline.pipelines.translate.recipe import Recipe
 
 @dataclass(frozen=True)
 class Batch:
-    """What a training step gets.
+    """What a training step receives.
 
     Attributes:
         images: [n, 3, h, w], float32 normalised as the user's transforms do, on ``Settings.device``. A loader that ships uint8 finishes on
@@ -62,7 +62,7 @@ class Task:
 
 
 class Loader(Protocol):
-    """A loader that is ready to run. Made by a ``LoaderKind``; ``close()`` ends its processes and threads."""
+    """A loader that is ready to run, created by a ``LoaderKind``; ``close()`` ends its processes and threads."""
 
     missing: tuple[str, ...]  #: operations of the recipe that it cannot do and leaves out
     samples: Samples | str  #: its steps one by one, for timing them, or why they cannot be called apart
@@ -76,7 +76,7 @@ class Loader(Protocol):
 
 @dataclass(frozen=True)
 class LoaderKind:
-    """A way to load, in a list (loaders/__init__.py).
+    """A kind of loader, as in the list of loaders/__init__.py.
 
     Attributes:
         name: short, for tables: ``v2 uint8``.

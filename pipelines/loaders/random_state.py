@@ -1,4 +1,4 @@
-"""The global random generators, swapped for others for a while: the user's own transform draws from them."""
+"""Temporarily replaces the global random generators, which the user's own transform draws from."""
 
 import random
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 
 
 class OwnRandomState:
-    """A context in which torch (CPU), numpy and ``random`` go on where they stood when the context was last left."""
+    """A context in which torch (CPU), numpy and ``random`` continue from their state at the end of the previous use."""
 
     def __init__(self, seed: int) -> None:
         self._own: Any = None

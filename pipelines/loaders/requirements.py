@@ -1,4 +1,4 @@
-"""Why a loader cannot run here, without importing anything heavy."""
+"""Checks whether a loader can run here, without heavy imports."""
 
 import importlib.util
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from feedline.pipelines.translate.missing import PACKAGES
 
 
 def needs(*modules: str, gpu: bool = False) -> Callable[[str], str | None]:
-    """Make a ``LoaderKind.refuses``.
+    """Create a ``LoaderKind.refuses``.
 
     Args:
         modules: that must be installed.

@@ -1,4 +1,4 @@
-"""One way to decode and augment a sample, in separate steps, so that a DataLoader can run them and a stage timer can time them."""
+"""Decodes and augments a sample in separate steps, for a DataLoader and for a timer of the steps."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from feedline.profiler.errors import DataError, UserCodeError
 
 @dataclass(frozen=True)
 class Users:
-    """The user's own transform. Pickles if the transform does."""
+    """The user's own transform. It can be pickled if the transform can."""
 
     transform: Callable[[Any], Any]
 

@@ -1,4 +1,4 @@
-"""Which samples a rank sees in an epoch, and in which order: the same for all loaders."""
+"""The samples of a rank in an epoch, and their order: the same for all loaders."""
 
 import torch
 
@@ -22,10 +22,10 @@ def order(samples: int, settings: Settings, epoch: int) -> list[int]:
 
 
 def in_batches(indices: list[int], batch_size: int) -> list[list[int]]:
-    """Cut into batches; the last may be smaller."""
+    """Split into batches; the last one may be smaller."""
     return [indices[start : start + batch_size] for start in range(0, len(indices), batch_size)]
 
 
 def seed_of_rank(settings: Settings) -> int:
-    """For random transforms: another one for every rank."""
+    """Seed of the random transforms, different for every rank."""
     return settings.seed * 1_000_003 + settings.rank

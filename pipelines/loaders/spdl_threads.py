@@ -26,7 +26,7 @@ Loaded = tuple[torch.Tensor, int]
 
 
 class SpdlLoader:
-    """A ``Loader`` made of one ``spdl.pipeline`` an epoch. Which thread takes which sample is luck, and so are random transforms."""
+    """A ``Loader`` with one ``spdl.pipeline`` per epoch. Which thread gets which sample is random, and so are random transforms."""
 
     def __init__(self, task: Task) -> None:
         self.settings = task.settings
@@ -79,7 +79,7 @@ class SpdlLoader:
 
 
 def batch_or_error(samples: list[Loaded | Exception]) -> tuple[torch.Tensor, torch.Tensor] | Exception:
-    """A batch, or what went wrong with one of its samples."""
+    """A batch, or the error of one of its samples."""
     loaded = [sample for sample in samples if not isinstance(sample, Exception)]
     try:
         return next((sample for sample in samples if isinstance(sample, Exception)), None) or collate(loaded)
@@ -113,7 +113,7 @@ def decoder() -> Callable[[bytes], torch.Tensor]:
 
 @functools.cache
 def has_ffmpeg() -> bool:
-    """Whether SPDL's decoder works: it is tried on an image, because its libraries are looked for only then."""
+    """Whether SPDL's decoder works, tested on an image, because its libraries are only loaded then."""
     from PIL import Image
 
     buffer = io.BytesIO()

@@ -1,4 +1,4 @@
-"""The same batch over and over: what a loader that costs nothing would give."""
+"""The same batch repeatedly: the upper bound that a loader without cost would reach."""
 
 from collections.abc import Iterator
 

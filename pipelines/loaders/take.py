@@ -1,4 +1,4 @@
-"""A loader that was compared, in a training: the same code that was measured."""
+"""A compared loader for use in a training, with the same code that was measured."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,22 +13,22 @@ from feedline.pipelines.translate import recipe
 
 
 class Taken:
-    """Iterate over it once per epoch: (images, labels), with a new order and new random parameters each time.
+    """A loader of `feedline compare` for a training. Each iteration is one epoch of (images, labels), newly shuffled and augmented.
 
-    images: float32 [n, 3, h, w], as the transform makes them, on the device. labels: int64 [n], on the same device; ``classes`` names them.
-    Where torch.distributed is initialised, each rank sees its own part of the data, and all ranks as many batches.
+    images: float32 [n, 3, h, w], the output of the transform, on the device. labels: int64 [n], on the same device; ``classes`` names them.
+    If torch.distributed is initialised, each rank gets its own part of the data, and all ranks get equally many batches.
 
     Args:
         name: of the loader, as `feedline compare` shows it.
-        data: images, in a folder per class.
+        data: image folder with one subfolder per class.
         transform: the training's torchvision transform.
-        workers: processes, or threads where the loader has threads.
-        device: ``cpu`` or ``cuda:0``; None: the first GPU where there is one.
-        seed: of the order and of random parameters.
+        workers: processes, or threads if the loader uses threads.
+        device: ``cpu`` or ``cuda:0``; None: the first GPU if there is one, else the CPU.
+        seed: of the order and the random parameters.
 
     Raises:
-        ValueError: there is no such loader, or it cannot run here; the text says why.
-        DataError: no image is there.
+        ValueError: the loader is unknown or cannot run here; the message says why.
+        DataError: the folder contains no usable image.
     """
 
     def __init__(

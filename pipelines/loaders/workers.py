@@ -1,4 +1,4 @@
-"""torch's DataLoader with worker processes: what its family of loaders shares."""
+"""Common parts of the loaders based on torch's DataLoader with worker processes."""
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -99,7 +99,7 @@ def as_it_is(images: torch.Tensor) -> torch.Tensor:
 
 
 def last_line(error: FeedlineError) -> str:
-    """An error's own words, without the traceback that the DataLoader puts in front when it comes out of a worker."""
+    """The message of an error, without the traceback that the DataLoader prepends to errors from workers."""
     return str(error).strip().splitlines()[-1].removeprefix(f"{type(error).__module__}.{type(error).__name__}: ")
 
 
@@ -124,7 +124,7 @@ class Finish:
 
 
 def opencv_alone(worker: int) -> None:
-    """OpenCV starts a thread per core in every worker otherwise (torch's threads are limited by the DataLoader)."""
+    """Stop OpenCV from starting a thread per core in every worker (the DataLoader limits torch's threads)."""
     import cv2
 
     cv2.setNumThreads(0)

@@ -1,1 +1,1 @@
-"""Probes: one file measures one ceiling each."""
+"""Probes: each file measures one ceiling."""

@@ -1,4 +1,4 @@
-"""How fast gradients are summed over processes: gloo with two processes on this machine, and NCCL over its GPUs where there are two."""
+"""Measures all-reduce: gloo with two processes on this machine, and NCCL if it has two GPUs."""
 
 import os
 import tempfile
@@ -51,7 +51,7 @@ def _backend(backend: str, ranks: int, subject: Subject) -> Iterator[Ceiling]:
 
 
 def together(backend: str, ranks: int, sizes: list[int], plan: Plan) -> dict[int, Measured]:
-    """Start the processes, measure all sizes in turns, end them.
+    """Start the processes, measure all sizes in alternation, end them.
 
     Raises:
         Refused: a process failed or gave no answer; its own reason.
@@ -81,7 +81,7 @@ def together(backend: str, ranks: int, sizes: list[int], plan: Plan) -> dict[int
 
 
 def started(processes: list[Any]) -> list[Any]:
-    """Those that may be ended: Ctrl-C can come before the last one is there."""
+    """Processes started so far: Ctrl-C can arrive before the last one."""
     return [process for process in processes if process.pid is not None]
 
 

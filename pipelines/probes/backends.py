@@ -1,4 +1,4 @@
-"""Libraries that change images: each takes images of one kind, and does operations of the user's recipe on them."""
+"""Libraries that transform images: each takes one type of image, and performs operations of the user's recipe on it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -39,14 +39,14 @@ class Backend:
     finish: bool = False
 
     def whole(self, recipe: Recipe) -> Apply:
-        """The recipe, to what a loader's worker hands over."""
+        """The whole recipe, up to the output of a loader's worker."""
         if not self.finish:
             return self.make([one for one in recipe.images if not isinstance(one, Unknown)])
         return partial(map, pillow.build(recipe).apply)
 
 
 def array(image: Any) -> "np.ndarray[Any, Any]":
-    """What a backend gave, as float32 [h, w, 3], 0 to 255."""
+    """The result of a backend as float32 [h, w, 3], 0 to 255."""
     if isinstance(image, torch.Tensor):
         scale = 255.0 if image.is_floating_point() else 1.0
         return (image.float() * scale).permute(1, 2, 0).cpu().numpy()
@@ -83,7 +83,7 @@ def _size(image: Any) -> tuple[int, int]:
 
 
 def in_units_of_one(operation: Operation) -> Operation:
-    """The operation for an image of 0 to 1: fills and thresholds are given in grey levels."""
+    """The operation for an image of 0 to 1; fills and thresholds are given in grey levels."""
     if isinstance(operation, Tone) and operation.kind == "solarize":
         return replace(operation, magnitude=operation.magnitude / 255)
     fill = getattr(operation, "fill", None)

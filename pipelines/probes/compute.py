@@ -1,4 +1,4 @@
-"""What the device computes: matrix products by type of number, and the user's model on a cached batch, with its FLOP and MFU.
+"""Compute of the device: matrix products by data type, and the user's model on a cached batch, with its FLOP and MFU.
 
 MFU (model FLOP utilization) is the FLOP of forward and backward a second over the device's peak, as in Chowdhery et al., PaLM, 2022,
 appendix B, but with the FLOP as torch.utils.flop_counter counts them (matrix products, convolutions, attention).
@@ -67,7 +67,7 @@ def _seconds(work: Work) -> float:
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
-    """Peaks of the device, then forward, backward, optimizer and all of them together of the user's model; samples/s.
+    """Peaks of the device, then forward, backward, optimizer and the complete step of the user's model; samples/s.
 
     ``settings`` of compute/model: flop_per_sample (forward and backward), mfu, peak_flops, peak_source, dtype.
     """
@@ -92,7 +92,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 
 
 def flop_per_sample(step: Step) -> float | None:
-    """FLOP of forward and backward, for one sample; None: the counter knows none of the model's operators."""
+    """FLOP of forward and backward for one sample; None if the counter knows none of the model's operators."""
     step.optimizer.zero_grad()
     counter = FlopCounterMode(display=False)
     with counter:

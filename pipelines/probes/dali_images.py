@@ -1,4 +1,4 @@
-"""DALI's operations on images that are decoded already, in a pipeline of one thread that is fed from outside."""
+"""DALI's operations on decoded images, in a pipeline with one thread and an external source."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""How many of the user's images one core decodes a second, by library. What comes back is compared with Pillow's pixels first."""
+"""Images that one core decodes per second, by library. The result is first compared with Pillow's pixels."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ LARGEST_MEAN_DIFFERENCE = 4.0
 
 @dataclass(frozen=True)
 class Ready:
-    """A decoder that gives the right pixels.
+    """A decoder with correct pixels.
 
     Attributes:
         difference: from Pillow's pixels, in grey levels, mean over all.
@@ -34,7 +34,7 @@ class Ready:
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
-    """One ceiling a library: samples/s on one core, or on one GPU."""
+    """A ceiling per library: samples/s on one core, or on one GPU."""
     if not subject.images:
         yield ceiling("decode", "no data set given: use --data DIR")
         return
@@ -47,7 +47,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 
 
 def work(ready: Ready) -> Work:
-    """A pass decodes all; the images are dropped one by one."""
+    """A pass decodes all images and drops them one by one."""
 
     def run() -> int:
         deque(ready.decode(), maxlen=0)
@@ -57,7 +57,7 @@ def work(ready: Ready) -> Work:
 
 
 def prepared(decoder: Decoder, photos: Sequence[Photo]) -> Ready | str:
-    """Make a decoder and check its pixels. Returns the reason where it cannot be used."""
+    """Create a decoder and check its pixels. Returns the reason if it cannot be used."""
     taken = [photo for photo in photos if decoder.formats is None or photo.format in decoder.formats]
     if not taken:
         return f"none of the files is {' or '.join(sorted(decoder.formats or ()))}"

@@ -1,4 +1,4 @@
-"""Ways to turn the bytes of image files into RGB pixels: each makes, of encoded images, a function that decodes them all, one by one.
+"""Decoders: each turns a list of encoded images into a function that decodes them all, one by one.
 
 None of them turns an image by its EXIF orientation, as Pillow's ``open`` does not, so that all give the same pixels.
 """
@@ -111,7 +111,7 @@ def _dali(blobs: Sequence[bytes], device: str) -> DecodeAll:
 
 
 def pixels(image: Any) -> "np.ndarray[Any, Any]":
-    """What a decoder gave, as uint8 [h, w, 3]."""
+    """The result of a decoder as uint8 [3, h, w]."""
     for to_host in ("as_cpu", "cpu"):  # DALI's name, torch's and nvImageCodec's
         if hasattr(image, to_host):
             image = getattr(image, to_host)()

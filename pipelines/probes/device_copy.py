@@ -1,4 +1,4 @@
-"""Pinning a batch's memory and copying it to the GPU, from pinned and from pageable memory, by size; and copying within main memory."""
+"""Pinning a batch and copying it to the GPU, from pinned and pageable memory, by size; and copying within main memory."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -16,7 +16,7 @@ NO_GPU = "needs a CUDA device, and there is none"
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
-    """Copies in main memory, and with a GPU pinning and copying to it. B/s."""
+    """Copies in main memory; with a GPU also pinning and copying to it. B/s."""
     source = f"torch's copy_ of {MEMORY_BYTES // MIB} MiB, all cores; bytes copied, not bytes moved (twice as many)"
     found = in_turns({"memory/copy": memory_copy(MEMORY_BYTES)}, subject.plan)
     yield ceiling("memory/copy", found["memory/copy"], unit="B/s", source=source, settings={"bytes": MEMORY_BYTES})
@@ -38,7 +38,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 
 
 def memory_copy(size: int) -> Work:
-    """One tensor into another, in main memory."""
+    """Copy one tensor to another in main memory."""
     given, taken = torch.arange(size // 8, dtype=torch.int64), torch.zeros(size // 8, dtype=torch.int64)
 
     def run() -> int:

@@ -1,4 +1,4 @@
-"""Measure several things in turns, so that a machine that gets slower or faster does so for all of them alike.
+"""Measures several things in alternation, so that changes in the machine's speed affect all of them alike.
 
 Every round measures each thing once, forwards and backwards in turns. A thing's rate is the median of its rounds, its spread the smallest
 and the largest. CPU seconds are those of the whole process: a library's threads count, and time that another process took does not.
@@ -18,7 +18,7 @@ process_cpu_ns = time.process_time_ns  # tests put a fake in its place, as in th
 
 
 class Refused(Exception):
-    """Something that cannot be measured here, or that was fast because it did not do its work. The text says which."""
+    """Something cannot be measured here, or was fast because it did not do its work. The text says which."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ QUICK = Plan(rounds=3, seconds=0.04, files=20, pixels=4e6, scratch_bytes=32 << 2
 
 @dataclass(frozen=True)
 class Timed:
-    """A pass that took its own time: work in another process, or on a device with clocks of its own."""
+    """A pass that timed itself: work in another process, or on a device with its own clock."""
 
     units: float
     wall_s: float
@@ -56,7 +56,7 @@ class Timed:
 
 
 def nothing() -> None:
-    """What there is to prepare, mostly."""
+    """No preparation."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,10 @@ class Measured:
 
 
 def in_turns(works: Mapping[str, Work], plan: Plan) -> dict[str, Measured | str]:
-    """Measure all, in rounds, after one pass of each that does not count.
+    """Measure everything in rounds, after one pass of each that does not count.
 
     Returns:
-        By name, in the order given: what was measured, or why it was not. One that fails drops out; the others go on.
+        By name, in the order given: what was measured, or why it was not. One that fails is dropped; the others continue.
     """
     failed: dict[str, str] = {}
     rounds: dict[str, list[Timed]] = {name: [] for name in works}
@@ -118,7 +118,7 @@ def in_turns(works: Mapping[str, Work], plan: Plan) -> dict[str, Measured | str]
 
 
 def one_round(work: Work, seconds: float) -> Timed:
-    """Repeat passes until they took ``seconds`` together; preparing them does not count."""
+    """Repeat passes until they took ``seconds`` in total; preparing them does not count."""
     units = wall_s = cpu_s = 0.0
     while True:
         work.prepare()
@@ -140,7 +140,7 @@ def summary(rounds: list[Timed]) -> Measured:
 
 
 def reason(error: BaseException) -> str:
-    """An error as the reason in a table: one line."""
+    """An error as a reason in a table: one line."""
     lines = str(error).strip().splitlines()
     first = lines[0].strip() if lines else ""
     return masks.text(first if isinstance(error, Refused) and first else f"{type(error).__name__}: {first}".rstrip(": "))
@@ -155,7 +155,7 @@ def ceiling(
     source: str = "",
     settings: dict[str, object] | None = None,
 ) -> Ceiling:
-    """A ceiling of what was measured, or of the reason why it was not. The part is what stands before the slash of the name."""
+    """A ceiling from a measurement, or from the reason why there is none. The part is the text before the slash in the name."""
     part = name.split("/", 1)[0]
     about = settings or {}
     if isinstance(found, str):
@@ -173,7 +173,7 @@ def see_gpu() -> None:
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """Keep this thread, and the threads that start in it, on one core; torch's and OpenCV's own threads are sent away meanwhile."""
+    """Keep this thread, and threads started in it, on one core; the existing threads of torch and OpenCV run elsewhere meanwhile."""
     import torch
 
     allowed = os.sched_getaffinity(0)

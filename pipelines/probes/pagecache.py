@@ -1,4 +1,4 @@
-"""The page cache of a file: empty it, fill it, and look how much of it is there. No root needed."""
+"""The page cache of a file: evict it, fill it, and measure how much of it is cached. Needs no root."""
 
 import ctypes
 import mmap
@@ -14,7 +14,7 @@ _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
 def evict(fd: int) -> None:
-    """Drop the file's pages: those that wait to be written are written first, or they would stay."""
+    """Evict the file's pages. Dirty pages are written first, or they would stay."""
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     if resident_share(fd):
         os.fsync(fd)
@@ -22,7 +22,7 @@ def evict(fd: int) -> None:
 
 
 def resident_share(fd: int) -> float | None:
-    """Share of the file's pages that are in the page cache (mincore); None: the kernel does not tell.
+    """Share of the file's pages in the page cache (mincore); None if the kernel does not provide it.
 
     Linux tells only who owns the file or may write it, and says "all of it" to everybody else (mm/mincore.c, can_do_mincore).
     """
@@ -42,7 +42,7 @@ def resident_share(fd: int) -> float | None:
 
 
 def readahead_bytes(fd: int) -> int:
-    """What one page fault of a mapping may bring in; Linux' default of 128 KiB where the kernel does not tell."""
+    """Bytes that one page fault of a mapping may read; Linux's default of 128 KiB if the kernel does not say."""
     device = os.fstat(fd).st_dev
     try:
         return int(Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb").read_text()) * 1024

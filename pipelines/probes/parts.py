@@ -1,4 +1,4 @@
-"""All probes, in the order in which they are run, and what they find together."""
+"""All probes, in the order in which they run, and their combined result."""
 
 import platform
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ PARTS = {  # name -> module with a ``probe(subject)``
 
 
 def run(subject: Subject, part: str) -> list[Ceiling]:
-    """One part. A probe that breaks is a row that says why; the global random generators are left as they were."""
+    """Run one part. A probe that fails is a row with the reason; the global random generators are restored."""
     from feedline.pipelines.loaders.random_state import OwnRandomState
 
     found: list[Ceiling] = []
@@ -37,7 +37,7 @@ def run(subject: Subject, part: str) -> list[Ceiling]:
 
 
 def together(subject: Subject, found: list[Ceiling], notes: list[str]) -> Ceilings:
-    """All ceilings, with what is known of the model and of the machine."""
+    """All ceilings, with facts about the model and the machine."""
     model = next((one.settings for one in found if one.name == "compute/model"), {})
     return Ceilings(
         found,
@@ -51,7 +51,7 @@ def together(subject: Subject, found: list[Ceiling], notes: list[str]) -> Ceilin
 
 
 def machine() -> dict[str, object]:
-    """What the figures depend on."""
+    """Facts about the machine that the figures depend on."""
     import torch
 
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())] if torch.cuda.is_available() else []

@@ -1,4 +1,4 @@
-"""What makers say their GPUs compute at most, dense (no sparsity), each figure with the page it is from.
+"""Peak compute of GPUs according to their makers, dense (no sparsity), each with its source page.
 
 Where a data sheet gives only the figure with 2:4 sparsity, the dense one is half of it, as the sheets say in a footnote.
 """

@@ -1,4 +1,4 @@
-"""The program that reads: files one by one, or blocks of one file. A process of its own, as a worker of DataLoader is.
+"""The program that reads files one by one, or blocks of one file. It is a separate process, like a worker of a DataLoader.
 
 It runs without site packages and imports nothing of feedline, torch or numpy, so that a start takes milliseconds. It gets jobs on its
 standard input and answers on its standard output, both in Python's marshal format, until the input ends:
@@ -24,7 +24,7 @@ Done = tuple[int, int]  # units, the time in ns
 
 
 def read_blocks(begin: Begin, limit_ns: int, again: bool, path: str, block: int, offsets: Sequence[int], how: str) -> Done:
-    """Copy the blocks at these offsets into one buffer, until done or until ``limit_ns`` have passed. Returns bytes.
+    """Copy the blocks at these offsets into a buffer, until done or until ``limit_ns`` have passed. Returns bytes.
 
     A mapping is made at the start and kept until the end, as LMDB and Arrow keep theirs: page faults are paid the first time through. The
     buffer begins with a page: 16 bytes later, where malloc puts a large one, some processors copy at a fifth of the rate.
@@ -73,7 +73,7 @@ def _faults(fd: int, buffer: memoryview, how: str) -> Callable[[Sequence[int]], 
 
 
 def read_files(begin: Begin, limit_ns: int, again: bool, paths: Sequence[str], how: str) -> Done:
-    """Open, read and close each file, as a data set with a file per sample does. Returns files. Arguments as those of ``read_blocks``."""
+    """Open, read and close each file, as a data set with a file per sample does. Returns files. Arguments as for ``read_blocks``."""
     done, until = 0, begin() + limit_ns
     while True:
         for path in paths:
@@ -86,7 +86,7 @@ def read_files(begin: Begin, limit_ns: int, again: bool, paths: Sequence[str], h
 
 
 def read_file(path: str, how: str) -> int:
-    """Returns its bytes."""
+    """Read a file. Returns its bytes."""
     with open(path, "rb") as file:
         if how == READ:
             return len(file.read())
@@ -98,7 +98,7 @@ JOBS: dict[str, Callable[..., Done]] = {"blocks": read_blocks, "files": read_fil
 
 
 def disk_bytes() -> int | None:
-    """Bytes that this process had the disk read so far (/proc/self/io, read_bytes); None: the kernel does not tell."""
+    """Bytes that this process has read from the disk so far (/proc/self/io, read_bytes); None if the kernel does not provide it."""
     try:
         with open("/proc/self/io", "rb") as file:
             return next(int(line.split()[1]) for line in file if line.startswith(b"read_bytes"))
@@ -107,7 +107,7 @@ def disk_bytes() -> int | None:
 
 
 def measured(name: str, arguments: Sequence[object], wait: Callable[[], object]) -> tuple[int, int, int, int, int | None]:
-    """Do one job; ``wait`` returns when it is to begin."""
+    """Do one job; ``wait`` returns when it should begin."""
     start, cpu, disk = 0, 0, None
 
     def begin() -> int:

@@ -1,4 +1,4 @@
-"""Passes over a file, or over many, by processes that read at once; and that cold is cold and warm is warm."""
+"""Passes over files by several processes at once, with checks that a cold cache is cold and a warm one is warm."""
 
 import marshal
 import os
@@ -26,7 +26,7 @@ Job = tuple[object, ...]  # for reader.py
 
 @dataclass(frozen=True)
 class Pass(Timed):
-    """From the first reader's start to the last one's end.
+    """A pass, from the start of the first reader to the end of the last.
 
     Attributes:
         disk: bytes that came from the disk; None: the kernel does not tell.
@@ -37,12 +37,12 @@ class Pass(Timed):
 
 @dataclass(frozen=True)
 class Readers:
-    """Processes that wait for something to read (reader.py)."""
+    """Processes that wait for read jobs (reader.py)."""
 
     processes: Sequence["subprocess.Popen[bytes]"]
 
     def at_once(self, jobs: Sequence[Job]) -> Pass:
-        """One job a process, all released together when each of them is ready.
+        """Run one job per process, all started together when each process is ready.
 
         Raises:
             Refused: a job failed, or its process was killed.
@@ -64,7 +64,7 @@ class Readers:
 
 @contextmanager
 def readers(number: int) -> Iterator[Readers]:
-    """Start so many; they are gone on leaving, and when this process is killed. Ctrl-C in a terminal does not reach them."""
+    """Start readers. They end with the block, and when this process is killed. Ctrl-C in a terminal does not reach them."""
     command = [sys.executable, "-I", "-S", reader.__file__]
     processes: list[subprocess.Popen[bytes]] = []
     try:
@@ -96,7 +96,7 @@ def _answer(process: "subprocess.Popen[bytes]") -> Any:
 
 @dataclass(frozen=True)
 class Span:
-    """A way through one open file.
+    """A pattern of reads in one open file.
 
     Attributes:
         offsets: of the blocks, in the order in which they are read.
@@ -113,7 +113,7 @@ class Span:
         return self.block * len(self.offsets)
 
     def jobs(self, number: int, limit_s: float = UNLIMITED, again: bool = False) -> list[Job]:
-        """For so many readers: each opens the file for itself, so that each has a readahead, and reads a stretch of its own."""
+        """Jobs for several readers: each opens the file itself, so that each has its own readahead, and reads its own part."""
         path = f"/proc/{os.getpid()}/fd/{self.fd}"
         ends = [len(self.offsets) * n // number for n in range(number + 1)]
         parts = [list(self.offsets[first:last]) for first, last in zip(ends, ends[1:])]
@@ -125,14 +125,14 @@ def sequential(fd: int, size: int, block: int, how: str) -> Span:
 
 
 def scattered(fd: int, size: int, block: int, how: str, is_cold: bool) -> Span:
-    """Blocks at random places, none twice: warm, all of them; cold, so few that the readahead of one seldom brings in another."""
+    """Blocks at random offsets without repetition: all of them if warm; if cold, few enough that readahead seldom loads another one."""
     reach = max(block, pagecache.readahead_bytes(fd) // 2) if how == MMAP else block
     count = max(1, min(size // reach // 4, COLD_BLOCKS)) if is_cold else size // block
     return Span(fd, block, [place * block for place in random.Random(0).sample(range(size // block), count)], how)
 
 
 def cold(fds: Callable[[], Iterable[int]], run: Callable[[], Pass], total: Callable[[float], float]) -> Work:
-    """A pass over files whose pages were dropped before, checked to have come from the disk.
+    """A pass over files whose pages were evicted before; checks that the bytes came from the disk.
 
     Args:
         fds: opens the files; they are closed again.
@@ -171,7 +171,7 @@ def cold(fds: Callable[[], Iterable[int]], run: Callable[[], Pass], total: Calla
 
 
 def warm(run: Callable[[], Pass], total: Callable[[float], float], fill: Callable[[], Pass]) -> Work:
-    """A pass over files that are in the page cache, checked to have come from there.
+    """A pass over cached files; checks that the bytes came from the page cache.
 
     Args:
         total: units -> bytes.

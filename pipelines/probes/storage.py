@@ -1,4 +1,4 @@
-"""How fast files can be read: the user's own, one by one, and one large file in order and at random places.
+"""Read speed: the user's files one by one, and one large file in order and at random offsets.
 
 Cold: the page cache of this machine was emptied of them and every pass checked to have come from the disk. Names and inodes stay cached,
 and so may the data in a disk, a hypervisor or a server. Warm: every pass checked to have come from memory.
@@ -28,7 +28,7 @@ PAGE = 4096
 
 
 class Way(NamedTuple):
-    """One thing to measure: what its name and its settings are made of."""
+    """One way of reading: the parts of its name and settings."""
 
     pattern: str
     how: str
@@ -52,7 +52,7 @@ class Way(NamedTuple):
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
-    """Every way of reading: by file, sequential, random; read() and mmap; cold and warm; by so many processes at once as the plan says."""
+    """All ways of reading: by file, sequential, random; read() and mmap; cold and warm; with the plan's numbers of processes."""
     where = pagecache.filesystem(subject.folder)
     with reading.readers(max(subject.plan.readers)) as readers:
         yield from _by_file(subject, where, readers)
@@ -68,7 +68,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 
 
 def one_file(fd: int, size: int, pattern: str, block: int, plan: Plan, where: str, readers: Readers) -> Iterator[Ceiling]:
-    """Ceilings of one pattern on an open file, cold and then warm."""
+    """Ceilings of one pattern in an open file, cold, then warm."""
     for cache in ("cold", "warm"):
         ways = {
             way.name: way
@@ -84,14 +84,14 @@ def one_file(fd: int, size: int, pattern: str, block: int, plan: Plan, where: st
 
 
 def span_of(fd: int, size: int, way: Way) -> reading.Span:
-    """The blocks that are read."""
+    """The blocks to read."""
     if way.pattern == "sequential":
         return reading.sequential(fd, size, way.block, way.how)
     return reading.scattered(fd, size, way.block, way.how, way.cache == "cold")
 
 
 def span_work(fd: int, size: int, way: Way, plan: Plan, readers: Readers) -> Work:
-    """One way through one open file.
+    """Reading one open file in one pattern.
 
     Warm, the readers go round until the time is up, so that none waits for the last one. Cold, a slow disk ends a pass early.
     """
@@ -158,7 +158,7 @@ def _sample_block(photos: Sequence[Photo]) -> int:
 
 @contextmanager
 def scratch(folder: Path, size: int) -> Iterator[tuple[int, int]]:
-    """A file of random bytes without a name: it is gone when it is closed, however the process ends.
+    """An unnamed file of random bytes, which disappears when it is closed, however the process ends.
 
     Yields:
         (file descriptor, size); smaller than asked for where the disk is nearly full.

@@ -1,4 +1,4 @@
-"""What is probed: the user's files, transforms and model, and how long to take over it."""
+"""What is probed: the user's files, transforms and model, and how long to measure."""
 
 import random
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class Subject:
 
     @property
     def sample(self) -> Sequence[Photo]:
-        """At most ``plan.files`` photos, the same at every call, of all classes alike."""
+        """At most ``plan.files`` photos, spread over all classes; the same at every call."""
         if self.photos is None:
             return ()
         photos = self.photos.photos
@@ -45,6 +45,6 @@ class Subject:
 
     @property
     def images(self) -> Sequence[Photo]:
-        """As many of ``sample`` as have ``plan.pixels`` together, four at least."""
+        """The first images of ``sample`` that have ``plan.pixels`` in total, at least four."""
         sums = accumulate(photo.width * photo.height for photo in self.sample)
         return [photo for number, (photo, pixels) in enumerate(zip(self.sample, sums)) if number < 4 or pixels <= self.plan.pixels]

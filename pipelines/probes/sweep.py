@@ -1,4 +1,4 @@
-"""Throughput of the user's model against the batch size: where it stops to rise, and how long a step takes as a line a + b B."""
+"""Throughput of the user's model by batch size: where it stops to increase, and the time of a step as a line a + b B."""
 
 import resource
 from collections.abc import Iterator, Sequence
@@ -16,14 +16,14 @@ from feedline.profiler.samplers.memory import Memory
 LARGEST = 4096
 KNEE_SHARE = 0.95  # of the best throughput
 SATURATED = 1.03  # two doublings that bring less than this factor end the sweep
-SLOW = 8.0  # a step that takes so many times ``plan.seconds``, and SLOW_S at least, ends it too
+SLOW = 8.0  # a step that takes this many times ``plan.seconds``, and at least SLOW_S, ends the sweep
 SLOW_S = 0.5
 MEMORY_SHARE = 0.5  # of what is available: a larger batch that would need more is not tried on a CPU
 
 
 @dataclass(frozen=True)
 class Fit:
-    """The line t(B) = a + b B through the times of a step, each weighed by its own size (relative errors count alike).
+    """The line t(B) = a + b B through the times of a step, weighted for equal relative errors.
 
     Attributes:
         a_s: what a step costs whatever the batch: launches, the optimizer.
@@ -49,7 +49,7 @@ def knee(batches: Sequence[int], rates: Sequence[float]) -> int:
 
 
 def fit(batches: Sequence[int], times_s: Sequence[float]) -> Fit | None:
-    """Weighted least squares (Bevington and Robinson, Data Reduction and Error Analysis, chapter 6); None: less than three sizes."""
+    """Weighted least squares (Bevington and Robinson, Data Reduction and Error Analysis, chapter 6); None for fewer than three sizes."""
     if len(batches) < 3:
         return None
     times = np.asarray(times_s)
@@ -63,7 +63,7 @@ def fit(batches: Sequence[int], times_s: Sequence[float]) -> Fit | None:
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
-    """The best throughput over batch sizes 1, 2, 4, ... until memory, time or saturation ends them.
+    """The best throughput over batch sizes 1, 2, 4, ... up to a limit of memory, time or saturation.
 
     ``settings``: batches, samples_per_s, low, high (lists), knee, stopped, and the fit of t(B) = a_s + b_s B with a_error_s, b_error_s,
     worst_share.
@@ -87,7 +87,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 
 
 def reachable(step: Step, plan: Plan) -> tuple[list[int], str]:
-    """Batch sizes 1, 2, 4, ... and why there are no more: ``memory``, ``saturation``, ``time`` or ``largest``."""
+    """Batch sizes 1, 2, 4, ... and the reason for the last one: ``memory``, ``saturation``, ``time`` or ``largest``."""
     sizes: list[int] = []
     rates: list[float] = []
     room = Room(step)
@@ -114,7 +114,7 @@ def reachable(step: Step, plan: Plan) -> tuple[list[int], str]:
 
 
 class Room:
-    """Whether a batch of twice the size fits in main memory: the kernel would not say no, but end the process. A GPU says no by itself."""
+    """Whether twice the batch fits into main memory, where the kernel would kill the process. A GPU raises an error instead."""
 
     def __init__(self, step: Step) -> None:
         self._watched = not step.batch.is_cuda

@@ -1,4 +1,4 @@
-"""The user's model on one cached batch: forward, backward and optimizer, each alone and together."""
+"""The user's model on one cached batch: forward, backward and optimizer, separately and together."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ SIZE = (3, 224, 224)  # of the images where none are given: ImageNet's usual
 
 @dataclass(frozen=True)
 class Step:
-    """A training step that can be run in parts. SGD with momentum and a rate of 0: the parameters stay as they are.
+    """A training step that can run in parts. SGD with momentum at a rate of 0, so the parameters do not change.
 
     Attributes:
         batch: float32 [n, ...], on the model's device.
@@ -53,7 +53,7 @@ class Step:
         return str(self.batch.dtype).removeprefix("torch.")
 
     def with_samples(self, number: int) -> "Step":
-        """The same with another batch size: samples are repeated or left out."""
+        """The same with another batch size: samples are repeated or dropped."""
         times = -(-number // len(self.batch))
         batch = self.batch.repeat(times, *[1] * (self.batch.ndim - 1))[:number].contiguous()
         return Step(self.model, batch, self.optimizer)
@@ -73,7 +73,7 @@ class Step:
             torch.cuda.synchronize()
 
     def works(self) -> dict[str, Work]:
-        """What is measured: ``forward``, ``backward``, ``optimizer`` and ``model``, which is all of them."""
+        """The measurements ``forward``, ``backward``, ``optimizer`` and ``model``, which is all of them."""
         held: list[torch.Tensor] = []
 
         def forward() -> int:
@@ -106,7 +106,7 @@ class Step:
 
 
 def loss_of(output: Any) -> torch.Tensor:
-    """A loss for whatever a model gives: cross entropy for logits [n, classes], else a mean square of all that is differentiable.
+    """A loss for any output of a model: cross entropy for logits [n, classes], else the mean square of all differentiable tensors.
 
     Raises:
         Refused: there is no floating-point tensor in it.
@@ -131,7 +131,7 @@ def _tensors(output: Any) -> list[torch.Tensor]:
 
 
 def cached_batch(subject: Subject) -> tuple[torch.Tensor, str]:
-    """A batch of the user's own images through their own transform, or noise of the size that the transforms give.
+    """A batch of the user's images through their own transform, or noise of the size that the transforms produce.
 
     Returns:
         float32 [batch_size, ...], and what it is made of.

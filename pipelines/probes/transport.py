@@ -1,4 +1,4 @@
-"""Collating samples into a batch in a worker process, and getting batches from it through a multiprocessing queue, as DataLoader does.
+"""Collating samples in a worker process, and getting batches from it through a multiprocessing queue, as DataLoader does.
 
 ``shared``: the worker collates into shared memory (torch's default_collate) and only a handle goes through the queue. ``copied``: a custom
 collate left the batch in the worker's own memory, and the queue moves it to shared memory. ``pickled``: an array goes through the pipe.
@@ -26,7 +26,7 @@ from feedline.profiler.samplers.memory import SharedMemory
 DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
 WAYS = ("shared", "copied", "pickled")
 SIZE = (224, 224)  # of an image where the transforms do not say: ImageNet's usual
-IN_FLIGHT = 8  # batches at most; DataLoader's default is 2 a worker
+IN_FLIGHT = 8  # batches at most; DataLoader's default is 2 per worker
 IN_FLIGHT_BYTES = 128 << 20
 PATIENCE_S = 60.0
 
@@ -52,7 +52,7 @@ class Shape:
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
-    """Collate (per core, of the worker) and transport (of the one main process), for uint8 and float32 batches of the user's size."""
+    """Collate (per core of a worker) and transport (of the single main process), for uint8 and float32 batches of the user's size."""
     size = (subject.recipe.output_size if subject.recipe else None) or SIZE
     for dtype in DTYPES:
         shape = Shape(subject.batch_size, *size, dtype)
@@ -72,7 +72,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 
 
 def in_flight(shape: Shape) -> int:
-    """How many batches may lie in shared memory at once.
+    """How many batches fit into shared memory at once.
 
     Raises:
         Refused: not even one fits.
@@ -92,7 +92,7 @@ def in_flight(shape: Shape) -> int:
 
 @dataclass(frozen=True)
 class FarSide:
-    """The worker process, as the main process sees it."""
+    """The main process's handle of the worker process."""
 
     process: Any
     requests: Any
@@ -144,7 +144,7 @@ class FarSide:
 
 @contextmanager
 def worker(shape: Shape) -> Iterator[FarSide]:
-    """A worker process started as DataLoader starts its own, ended on leaving."""
+    """A worker process, started as DataLoader starts its own, and ended with the block."""
     context = torch.multiprocessing.get_context("spawn" if torch.cuda.is_initialized() else None)
     requests, results = context.Queue(), context.Queue()
     process = context.Process(target=_serve, args=(requests, results, shape), daemon=True)

@@ -1,4 +1,4 @@
-"""Stores: a data set packed for fast reading, one file a format.
+"""Stores: a data set packed for fast reading, one file per format.
 
     feedline pack DIR -o STORE --kind lmdb
 

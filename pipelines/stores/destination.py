@@ -1,4 +1,4 @@
-"""The folder that is packed into: what may be there already, who else writes to it, and what goes wrong with it."""
+"""The folder of a new store: checks its content, locks it against other packs, and words its errors."""
 
 import errno
 import fcntl
@@ -17,7 +17,7 @@ KIND = "store"
 
 
 def whole_already(folder: Path, plan: Plan, force: bool) -> Manifest | None:
-    """The manifest of the store that is to be made, if it is there and whole already.
+    """The manifest of the store to be made, if it is already complete.
 
     Raises:
         OutputError: it is a store of something else, and ``force`` does not say to replace it.
@@ -44,7 +44,7 @@ def whole_already(folder: Path, plan: Plan, force: bool) -> Manifest | None:
 
 @contextmanager
 def prepared(folder: Path, listing: Listing, plan: Plan, force: bool) -> Iterator[None]:
-    """Make the folder ready, and keep other packs out of it meanwhile.
+    """Prepare the folder, and keep other packs out of it meanwhile.
 
     Raises:
         OutputError: it holds something else, or another pack writes to it.
@@ -79,19 +79,19 @@ def strangers(folder: Path) -> list[str]:
 
 
 def present(folder: Path) -> set[str]:
-    """Names of all that is in the folder, but for the list and what a kill left half written. Raises OSError."""
+    """Names of everything in the folder except the list and half-written files of a killed process. Raises OSError."""
     return {path.name for path in folder.iterdir() if path.name != lists.LIST and not path.name.startswith(single.PART)}
 
 
 def empty(folder: Path) -> None:
-    """Remove a store's files and nothing else, the manifest first. Raises OSError."""
+    """Remove only the files of a store, the manifest first. Raises OSError."""
     for name in sorted(lists.names(folder), key=lambda name: (name != MANIFEST, name)):
         owned.discard(folder, name)
 
 
 @contextmanager
 def as_output_errors(folder: Path, plan: Plan) -> Iterator[None]:
-    """What goes wrong with writing, in words."""
+    """Turn errors of writing into errors for the user."""
     try:
         yield
     except OSError as error:

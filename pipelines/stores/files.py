@@ -1,4 +1,4 @@
-"""The folder itself, as a store: one file a sample, opened and read each time."""
+"""The image folder itself as a store: one file per sample, opened and read each time."""
 
 import operator
 import os
@@ -11,10 +11,10 @@ from feedline.profiler.errors import DataError
 
 
 class FileStore:
-    """Reads the files of a folder. Holds nothing open, so that it goes into any process."""
+    """Reads the files of a folder. Keeps nothing open, so it works in any process."""
 
     def __init__(self, source: Path | str | Photos) -> None:
-        """List it; samples have the numbers that they would have in a packed store.
+        """List the folder; samples have the same numbers as in a packed store.
 
         Raises:
             DataError: there is nothing that can be used.
@@ -24,19 +24,19 @@ class FileStore:
         self.classes = listing.classes
         self._sources = listing.sources if listing.checked else [one for one in listing.sources if is_image(self.path, one)]
         if not self._sources:
-            raise DataError(f"{self.path}: none of its {len(listing.sources):,} files is a readable image")
+            raise DataError(f"{self.path}: none of its {len(listing.sources):,} files is a readable image: give a folder with images")
 
     def __len__(self) -> int:
         return len(self._sources)
 
     def __getitem__(self, number: int) -> tuple[bytes, int]:
-        """The file's bytes and its label. Raises IndexError; DataError: it cannot be read any more."""
+        """The file's bytes and its label. Raises IndexError; DataError if it can no longer be read."""
         source = self._sources[operator.index(number)]
         try:
             with open(self.path / source.path, "rb", buffering=0) as file:
                 return file.read(), source.label
         except OSError as error:
-            raise DataError(f"{self.path / source.path} cannot be read ({error.strerror})") from error
+            raise DataError(f"{self.path / source.path} cannot be read ({error.strerror}): restore it, or open the folder again") from error
 
     def name(self, number: int) -> str:
         """The file's path, relative to the folder."""

@@ -1,4 +1,4 @@
-"""Whether a file is an image, by its first bytes, and whether all of it is there."""
+"""Recognises images by their first bytes, and checks that they are complete."""
 
 HEAD_BYTES = 16  # the longest signature below, with the box type of ISO media files
 
@@ -17,7 +17,7 @@ BRANDS = {b"avif": "avif", b"avis": "avif", b"heic": "heic", b"heix": "heic", b"
 
 
 def ending(head: bytes) -> str | None:
-    """The ending that belongs to the content; None: no image that is known here.
+    """The extension for the content; None if it is not a known image.
 
     Args:
         head: the first ``HEAD_BYTES`` bytes, or fewer where the file is shorter.
@@ -35,7 +35,7 @@ def ending(head: bytes) -> str | None:
 
 
 def is_cut_off(value: bytes, kind: str | None) -> bool:
-    """Whether a JPEG or WebP file ends before its image does, as after a download that broke off. Pillow refuses to decode those.
+    """Whether a JPEG or WebP file is truncated, as after an interrupted download. Pillow refuses to decode those.
 
     Args:
         value: the whole file.

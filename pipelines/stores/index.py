@@ -42,7 +42,7 @@ class Place:
 
 
 class Index:
-    """Columns over all samples.
+    """The index: columns over all samples.
 
     Attributes:
         records: structured array [n] of ``RECORD``.
@@ -57,7 +57,7 @@ class Index:
         return len(self.records)
 
     def path(self, number: int) -> str:
-        """The sample's path, relative to the folder that was packed; bytes that are no UTF-8 as surrogates (PEP 383)."""
+        """The sample's path, relative to the folder that was packed; bytes that are not UTF-8 as surrogates (PEP 383)."""
         begin = int(self._path_end[number - 1]) if number else 0
         return os.fsdecode(self._paths[begin : int(self._path_end[number])])
 
@@ -71,7 +71,7 @@ class Index:
 
     @classmethod
     def load(cls, folder: Path) -> "Index":
-        """Read it, up to the first record that was cut off or that a loss of power left empty. Raises OSError."""
+        """Read the index, up to the first record that was truncated or that a power loss left empty. Raises OSError."""
         raw, paths = (folder / INDEX).read_bytes(), (folder / PATHS).read_bytes()
         records = np.frombuffer(raw[: len(raw) // RECORD.itemsize * RECORD.itemsize], RECORD)
         ends = records["path_end"]
@@ -80,10 +80,10 @@ class Index:
 
 
 class Journal:
-    """Appends to the index; nothing is on disk before ``flush``."""
+    """Appends to the index; nothing is on the disk before ``flush``."""
 
     def __init__(self, folder: Path, keep: Index) -> None:
-        """Go on after the samples of ``keep``, cutting off what follows them. Raises OSError."""
+        """Continue after the samples of ``keep`` and cut off what follows them. Raises OSError."""
         self.count = len(keep)
         self._path_end = int(keep.records["path_end"][-1]) if self.count else 0
         self._files = [
@@ -94,7 +94,7 @@ class Journal:
         self._paths: list[bytes] = []
 
     def add(self, place: Place, value_bytes: int, value_crc32: int, label: int, source: int, ending: str, path: str) -> None:
-        """Note one more sample."""
+        """Add a sample."""
         encoded = os.fsencode(path)
         self._path_end += len(encoded)
         whole = (place.start, place.stored, value_bytes, self._path_end, place.skip, place.frame_crc32, value_crc32, label)
@@ -103,7 +103,7 @@ class Journal:
         self.count += 1
 
     def flush(self) -> None:
-        """Bring all on disk. The paths first: a record whose path is missing does not count."""
+        """Flush everything to the disk. The paths first: a record without its path does not count."""
         for file, new in ((self._files[1], b"".join(self._paths)), (self._files[0], np.array(self._records, RECORD).tobytes())):
             view = memoryview(new)
             while view:

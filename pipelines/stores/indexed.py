@@ -1,4 +1,4 @@
-"""What reading has in common for every packed format."""
+"""Common parts of reading all packed formats."""
 
 import operator
 import zlib
@@ -10,7 +10,7 @@ from feedline.profiler.errors import StoreDamaged
 
 
 class IndexedStore:
-    """A packed store. The index is read at once, data files are opened in each process when it first reads from them."""
+    """A packed store. The index is read at once; data files are opened in each process when it first reads from them."""
 
     def __init__(self, path: Path | str) -> None:
         """Open it.
@@ -36,7 +36,7 @@ class IndexedStore:
         return len(self._label)
 
     def __getitem__(self, number: int) -> tuple[bytes, int]:
-        """The original file's bytes and its label. Raises IndexError; StoreDamaged where its bytes cannot be had."""
+        """The original file's bytes and its label. Raises IndexError; StoreDamaged if the bytes cannot be read."""
         number = operator.index(number)
         if number < 0:
             number += len(self)
@@ -65,7 +65,7 @@ class IndexedStore:
         raise NotImplementedError
 
     def damaged_file(self) -> str | None:
-        """A file that is not what was written though no sample says so, or None."""
+        """A damaged file that no sample's checksum reveals, or None."""
         return None
 
     def _read(self, number: int) -> bytes:

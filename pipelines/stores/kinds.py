@@ -1,4 +1,4 @@
-"""The formats that a data set can be packed into, and how a store of any of them is opened."""
+"""The formats of stores, and how to open one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ KINDS = {
 
 
 def open_store(path: Path | str) -> Store:
-    """Open a packed store, or a folder of class folders as it is.
+    """Open a packed store, or an image folder.
 
     Raises:
         StoreDamaged: a packed store that is not whole, or whose files are gone, cut off or changed.
@@ -51,7 +51,9 @@ def open_store(path: Path | str) -> Store:
     folder = Path(path)
     if not (folder / MANIFEST).exists() and not (folder / PLAN).exists():
         if not folder.is_dir():
-            raise DataError(f"{folder}: neither a store nor an image folder")
+            raise DataError(
+                f"{folder} is neither a store nor an image folder: give a packed store, or a folder with one subfolder per class"
+            )
         return FileStore(folder)
     return open_packed(folder)
 

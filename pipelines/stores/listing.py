@@ -1,4 +1,4 @@
-"""A light listing of class folders: names, sizes and times only, no file is opened. The order is that of torchvision's ImageFolder."""
+"""A quick listing of class folders: names, sizes and times, without opening files. The order is that of torchvision's ImageFolder."""
 
 import hashlib
 import os
@@ -30,8 +30,8 @@ class Listing:
     """All files of a data set, in the order in which they are packed.
 
     Attributes:
-        left_out: what is seen without opening a file: broken links, pipes, files beside the class folders, classes without a file.
-        checked: whether somebody looked at every file already, so that each of them is an image.
+        left_out: unusable files, known without opening them: broken links, pipes, files beside the class folders, classes without a file.
+        checked: whether every file was already checked to be an image.
     """
 
     root: Path
@@ -45,7 +45,7 @@ class Listing:
         return sum(source.bytes for source in self.sources)
 
     def fingerprint(self) -> str:
-        """Differs once a file is added, removed, resized, changed or put into another class."""
+        """Changes if a file is added, removed, resized, modified or moved to another class."""
         digest = hashlib.sha256("\0".join(self.classes).encode(errors="surrogateescape"))
         for source in self.sources:
             digest.update(f"\n{source.path}\0{source.label}\0{source.bytes}\0{source.changed_ns}".encode(errors="surrogateescape"))
@@ -53,7 +53,7 @@ class Listing:
 
 
 def list_folder(root: Path) -> Listing:
-    """List a folder that has a folder per class.
+    """List a folder with one subfolder per class.
 
     Raises:
         DataError: there is no such folder, it cannot be read, or has no class folder with a file.
@@ -81,16 +81,16 @@ def list_folder(root: Path) -> Listing:
             if stat.S_ISREG(found.st_mode):
                 sources.append(Source(relative, label, found.st_size, found.st_mtime_ns))
             else:
-                left_out.append(LeftOut(relative, "no regular file"))
+                left_out.append(LeftOut(relative, "not a regular file"))
         if len(sources) == before:
-            left_out.append(LeftOut(name, "a class without a file"))
+            left_out.append(LeftOut(name, "a class without files"))
     if not sources:
         raise DataError(f"{root} has no class folder with a file in it: put the images into one subfolder per class")
     return Listing(Path(root), classes, sources, left_out)
 
 
 def of_photos(photos: Photos) -> Listing:
-    """The same of a data set that was looked at already: sample i is ``photos.photos[i]``.
+    """The listing of a data set that was already checked: sample i is ``photos.photos[i]``.
 
     Raises:
         DataError: a file is gone.

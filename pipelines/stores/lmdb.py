@@ -1,4 +1,4 @@
-"""LMDB: data.mdb in the store's folder. Three keys a sample: 0000000012.image (the file), 0000000012.label (decimal), 0000000012.path.
+"""LMDB: data.mdb in the store's folder. Three keys per sample: 0000000012.image (the file), 0000000012.label (decimal), 0000000012.path.
 
 Any LMDB library opens the folder. Written without a lock file: the pack itself lets nobody else write.
 """
@@ -32,7 +32,7 @@ LOOK = "import sys; from feedline.pipelines.stores.lmdb import LMDBStore, look; 
 
 
 class LMDBWriter:
-    """One transaction from checkpoint to checkpoint: a kill loses the one that is open, and nothing else."""
+    """Writes one transaction per checkpoint: a kill loses only the open one."""
 
     max_bytes = (1 << 32) - 1  # a value's length is 32 bits
 
@@ -89,7 +89,7 @@ class LMDBWriter:
 
 
 class LMDBStore(IndexedStore):
-    """Reads by key out of the memory map."""
+    """Reads by key from the memory map."""
 
     def __init__(self, path: Path | str) -> None:
         super().__init__(path)
@@ -117,8 +117,8 @@ class LMDBStore(IndexedStore):
         if file_crc32(self.path / DATA) == self.manifest.files[DATA].crc32:
             return None
         done = subprocess.run([sys.executable, "-c", LOOK, str(self.path)], capture_output=True, text=True)
-        lost = done.stdout.strip() if done.returncode == 0 else "so much that LMDB cannot walk through it any more"
-        return f"{DATA}: its checksum differs (damaged: {lost or 'nothing that a sample needs'})"
+        lost = done.stdout.strip() if done.returncode == 0 else "too much for LMDB to read it"
+        return f"{DATA}: its checksum differs (damaged: {lost or 'no sample'})"
 
     def _read(self, number: int) -> bytes:
         with self._transaction() as transaction:
@@ -168,14 +168,14 @@ class Map:
         return self._opened
 
     def leave(self) -> None:
-        """One user less. To be called with LOCK."""
+        """Remove one user of the environment. LOCK must be held."""
         self.users -= 1
         if not self.users:
             del MAPS[self._folder]
             self.close()
 
     def close(self) -> None:
-        """Opened again by the next read. In a forked child this leaves the parent's as it is."""
+        """Close the environment; the next read opens it again. In a forked child this does not affect the parent."""
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()
@@ -186,7 +186,7 @@ LOCK = threading.RLock()  # of MAPS and what is in it; reentrant, as a store may
 
 
 def forked() -> None:
-    """Runs in every child that is forked."""
+    """Called in every forked child."""
     global LOCK
     LOCK = threading.RLock()  # a thread of the parent may have held it
     for one in MAPS.values():
@@ -207,7 +207,7 @@ def library() -> ModuleType:
 
 @contextmanager
 def as_os_errors() -> Iterator[None]:
-    """LMDB's errors as the OSError they were."""
+    """Raise LMDB's errors as the OSError behind them."""
     lmdb = library()
     try:
         yield
@@ -222,7 +222,7 @@ def key_of(number: int, name: str) -> bytes:
 
 
 def entries(value: bytes, label: int, path: str) -> list[tuple[str, bytes]]:
-    """The three values of a sample, in the order of their keys."""
+    """The three key-value pairs of a sample, in the order of their keys."""
     return [("image", value), ("label", str(label).encode()), ("path", os.fsencode(path))]
 
 
@@ -234,7 +234,7 @@ def keys_from(transaction: Any, key: bytes) -> Iterator[bytes]:
 
 
 def damage(transaction: Any, index: Index, number: int) -> str | None:
-    """What differs from what was packed, or None."""
+    """The difference from what was packed, or None."""
     crc32 = 0
     for name in ("image", "label", "path"):
         value = transaction.get(key_of(number, name))
@@ -247,7 +247,7 @@ def damage(transaction: Any, index: Index, number: int) -> str | None:
 
 
 def look(store: LMDBStore) -> None:
-    """Print the damaged samples; run in a process that may die of them."""
+    """Print the damaged samples; run in a separate process, which may crash on them."""
     found = [store.name(number) for number in range(len(store)) if store.damage(number) is not None]
     print(", ".join(found[:5]) + (f" and {len(found) - 5:,} more" if len(found) > 5 else ""))
 
@@ -262,7 +262,7 @@ def file_crc32(path: Path) -> int:
 
 
 def stored_bytes(size: int, path_bytes: int) -> int:
-    """How much a file takes, at most: pages of its own, and its part of a page of keys."""
+    """Bytes that a file takes, at most: pages of its own, and its part of a page of keys."""
     own = size + PAGE_HEADER_BYTES
     keys = KEYS * (8 + 2 + 16) + 8 + 11 + path_bytes
     return own + -own % PAGE_BYTES + keys + keys // 8

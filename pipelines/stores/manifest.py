@@ -1,4 +1,4 @@
-"""The two JSON files of a packed store: pack.json while it is being packed, manifest.json once it is whole."""
+"""The two JSON files of a packed store: pack.json during packing, manifest.json once it is complete."""
 
 import json
 import os
@@ -20,7 +20,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Plan:
-    """What is being packed; a pack that was killed goes on only with the same.
+    """What is being packed; an interrupted pack can only be continued with the same plan.
 
     Attributes:
         source: the folder, as it was given.
@@ -39,12 +39,12 @@ class Plan:
     refuse: bool
 
     def same_data(self, other: "Plan") -> bool:
-        """Whether both would make the same store."""
+        """Whether both plans would make the same store."""
         mine, others = (asdict(plan) | {"source": "", "refuse": False} for plan in (self, other))
         return mine == others
 
     def command(self, folder: Path) -> str:
-        """What to type to go on with it."""
+        """The command that continues the pack."""
         return shlex.join(["feedline", "pack", self.source, "-o", str(folder), "--kind", self.kind])
 
     def write(self, folder: Path) -> None:
@@ -70,7 +70,7 @@ class FileSum:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a whole store is.
+    """Description of a complete store.
 
     Attributes:
         bytes: of the samples' values, that is of the original files.
@@ -85,7 +85,7 @@ class Manifest:
     left_out: list[LeftOut]
 
     def write(self, folder: Path) -> None:
-        """The store is whole from here on. Raises OSError."""
+        """Write it; the store is complete from here on. Raises OSError."""
         body = {"feedline_store": SCHEMA, **asdict(self)}
         body["plan"]["source"] = ""  # where it came from does not change what it is
         write_atomically(folder / MANIFEST, {**body, "crc32": checksum(body)})
@@ -106,7 +106,9 @@ class Manifest:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreDamaged(f"{folder / MANIFEST} cannot be read ({error}): {redo(folder)}") from error
         if schema > SCHEMA:
-            raise SchemaTooNew(f"{folder} was packed by a newer feedline (schema {schema}, this one reads up to {SCHEMA})")
+            raise SchemaTooNew(
+                f"{folder} was packed by a newer feedline (schema {schema}, this one reads up to {SCHEMA}): pip install -U feedline"
+            )
         if checksum(body) != crc32:
             raise StoreDamaged(f"{folder / MANIFEST} does not match its checksum: {redo(folder)}")
         sums = {name: FileSum(**entry) for name, entry in body["files"].items()}
@@ -115,29 +117,29 @@ class Manifest:
 
 
 def redo(folder: Path) -> str:
-    """The way out where nothing can be saved."""
+    """The way out if nothing can be saved."""
     return f"pack it again with feedline pack DIR -o {shlex.quote(str(folder))} --kind KIND -f"
 
 
 def not_whole(folder: Path) -> str:
-    """What to say of a store without a manifest, and how to go on."""
+    """The message for a store without a manifest, with the way to continue."""
     plan = Plan.read(folder)
     if plan is None:
-        return f"{folder} is no whole store (no {MANIFEST}): {redo(folder)}"
+        return f"{folder} is not a complete store (no {MANIFEST}): {redo(folder)}"
     done = (folder / INDEX).stat().st_size // RECORD.itemsize if (folder / INDEX).exists() else 0
     return (
-        f"{folder} is not whole: its packing stopped after {done:,} of {plan.files:,} files. "
-        f"Go on where it stopped with {plan.command(folder)}, or begin anew with -f"
+        f"{folder} is incomplete: packing stopped after {done:,} of {plan.files:,} files. "
+        f"Continue with {plan.command(folder)}, or start over with -f"
     )
 
 
 def checksum(body: dict[str, Any]) -> int:
-    """CRC-32 of a JSON object, whatever the order of its keys."""
+    """CRC-32 of a JSON object, independent of the order of its keys."""
     return zlib.crc32(json.dumps(body, sort_keys=True).encode())
 
 
 def write_atomically(path: Path, body: dict[str, Any]) -> None:
-    """A reader sees the old file or the new one, also after a loss of power. Raises OSError."""
+    """Write a file so that readers see either the old or the new one, even after a power loss. Raises OSError."""
     with owned.replacing(path.parent, path.name, output.SHARED) as file:
         file.write(json.dumps(body, indent=1, sort_keys=True).encode())
         file.flush()
@@ -146,7 +148,7 @@ def write_atomically(path: Path, body: dict[str, Any]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring names of new files on disk. Raises OSError."""
+    """Flush the names of new files to the disk. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

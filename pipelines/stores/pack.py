@@ -1,4 +1,4 @@
-"""Pack a folder of images into a store, so that a kill at any moment costs no more than the last seconds of work."""
+"""Packs a folder of images into a store. A kill at any moment costs at most the last seconds of work."""
 
 import zlib
 from contextlib import ExitStack, closing
@@ -25,7 +25,7 @@ CHECKPOINT_BYTES = 32 << 20
 
 @dataclass(frozen=True)
 class Packed:
-    """What came out of packing.
+    """Result of packing.
 
     Attributes:
         bytes: of the original files.
@@ -52,20 +52,20 @@ def pack(
     shard_bytes: int | None = None,
     progress: Report = no_report,
 ) -> Packed:
-    """Pack a folder of class folders, or a data set that was scanned. Calling it again after a kill goes on where that one stopped.
+    """Pack a class folder, or a data set that was scanned. After a kill, calling it again continues where it stopped.
 
     Args:
         kind: a key of ``KINDS``.
-        unreadable: ``skip`` leaves out what cannot be read or is no image, and names it; ``refuse`` ends at the first. Default: skip for
-            a folder, refuse for ``Photos``, whose places stay those of the samples.
-        force: begin anew where there is a store of other data already, or a damaged one.
-        shard_bytes: a shard this long is followed by the next one (default 1 GiB, more where that would make over 128 of them;
+        unreadable: ``skip`` leaves out and names files that are unreadable or not images; ``refuse`` ends at the first. Default: skip for
+            a folder, refuse for ``Photos``, whose positions are the numbers of the samples.
+        force: start over if there is a store of other data, or a damaged one.
+        shard_bytes: size at which a new shard is started (default 1 GiB, more if that would make over 128 shards;
             LMDB and RecordIO are one file).
 
     Raises:
-        DataError: there is no image there, or, with ``refuse``, a file that cannot be used.
-        OutputError: the destination holds something else, is not writable or too small, or another pack writes to it.
-        StoreDamaged: there is a store already, and it is damaged.
+        DataError: the folder contains no image, or, with ``refuse``, a file that cannot be used.
+        OutputError: the destination contains something else, is not writable or too small, or another pack writes to it.
+        StoreDamaged: the destination contains a damaged store.
         MissingDependency: the library for this format is not installed.
     """
     if kind not in KINDS or unreadable not in (None, "skip", "refuse"):
@@ -91,7 +91,7 @@ def pack(
 
 
 class Packing:
-    """One pack on its way: the journal, the writer, and what was left out."""
+    """A pack in progress: the journal, the writer, and the files left out."""
 
     def __init__(self, folder: Path, listing: Listing, plan: Plan, writer: Writer, progress: Report) -> None:
         self._folder, self._listing, self._plan, self._writer, self._progress = folder, listing, plan, writer, progress
@@ -101,7 +101,7 @@ class Packing:
         self._bytes = 0  # of values
 
     def resume(self) -> int:
-        """Keep what an earlier pack left whole; returns how many samples that is."""
+        """Keep the complete samples of an earlier pack; returns their number."""
         before = Index.load(self._folder) if (self._folder / INDEX).exists() and (self._folder / PATHS).exists() else Index.empty()
         if len(before):
             self._progress(Progress("checking", 0, self._plan.files, 0))
@@ -117,7 +117,7 @@ class Packing:
         return len(keep)
 
     def run(self) -> None:
-        """Pack all that is left."""
+        """Pack the remaining files."""
         journal, since = self._journal, 0
         assert journal is not None
         with closing(read_ahead(self._listing, self._next, self._writer.max_bytes)) as files:
@@ -173,18 +173,18 @@ class Packing:
 
 
 def named(left_out: list[LeftOut], most: int = 5) -> str:
-    """The first few of the files left out, and how many more there are."""
+    """The first few of the files left out, and the number of the others."""
     first = "; ".join(f"{entry.path}: {entry.says}" for entry in left_out[:most])
     return first + (f"; and {len(left_out) - most:,} more" if len(left_out) > most else "")
 
 
 def packed(folder: Path, manifest: Manifest, resumed_at: int) -> Packed:
-    """What a manifest says, as the result of packing."""
+    """The result of packing according to a manifest."""
     stored = sum(entry.bytes for entry in manifest.files.values())
     return Packed(folder, manifest.plan.kind, manifest.samples, manifest.bytes, stored, manifest.left_out, resumed_at)
 
 
 def summed(path: Path) -> FileSum:
-    """A file's length, and its checksum unless it is a shard, whose samples have their own."""
+    """Length of a file, and its checksum unless it is a shard, whose samples have their own."""
     shard = path.name.startswith("data-") and path.suffix != ".idx"
     return FileSum(path.stat().st_size, None if shard else file_crc32(path))

@@ -1,4 +1,4 @@
-"""What every store and every writer of one promises."""
+"""The interfaces of stores and of their writers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from feedline.pipelines.stores.index import Index, Place
 
 
 class Store(Protocol):
-    """A data set open for reading. Pickles, is shared by threads, and works in a forked or spawned process."""
+    """A data set open for reading. Can be pickled and shared by threads, and works in a forked or spawned process."""
 
     path: Path
     classes: list[str]  #: a label is a place in it
@@ -28,7 +28,7 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class Sample:
-    """One file on its way into a store.
+    """A file to be put into a store.
 
     Attributes:
         number: its place in the store.
@@ -43,24 +43,24 @@ class Sample:
 
 
 class Writer(Protocol):
-    """Adds samples to a store that is being packed. Whatever it raises, what it wrote before can be recovered."""
+    """Adds samples to a store. Whatever it raises, what it wrote before can be recovered."""
 
     max_bytes: int  #: what the format cannot hold is refused before it is added
 
     def recover(self, index: Index) -> int:
-        """After a kill: how many of the journalled samples, counted from the first, are whole. What is beyond is cut off."""
+        """After a kill: how many of the journalled samples, from the first on, are complete. The rest is cut off."""
 
     def add(self, sample: Sample) -> Place:
-        """Write one; the next one has the next number. Raises OSError."""
+        """Write a sample, with the next number. Raises OSError."""
 
     def checkpoint(self) -> None:
-        """Make what was added outlive a kill; the journal is on disk already."""
+        """Make the samples added so far survive a kill; the journal is already on the disk."""
 
     def finish(self, index: Index) -> list[str]:
-        """Write what other libraries read beside the data, and flush all to disk; returns the names of its files."""
+        """Write the files for other libraries, and flush everything to the disk; returns the names of the files."""
 
     def close(self) -> None:
-        """Close its files; called once, after ``finish`` or whatever went wrong."""
+        """Close its files; called once, after ``finish`` or an error."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far packing or verifying is.
+    """Progress of packing or verifying.
 
     Attributes:
         doing: ``checking`` (what an earlier, killed pack left), ``packing`` or ``verifying``.
@@ -91,4 +91,4 @@ Report = Callable[[Progress], None]
 
 
 def no_report(progress: Progress) -> None:
-    """For whom progress does not matter."""
+    """A progress callback that does nothing."""

@@ -1,4 +1,4 @@
-"""Reading the files that are packed, some ahead of the one that is written."""
+"""Reads the files to be packed, some of them ahead of writing."""
 
 import os
 from collections import deque
@@ -16,14 +16,14 @@ AHEAD = 16  # files held in memory at a time: enough for a disk with a queue, an
 
 @dataclass(frozen=True)
 class Image:
-    """A file's content, and the ending that belongs to it."""
+    """A file's content, and the extension for it."""
 
     value: bytes
     ending: str
 
 
 def read_ahead(listing: Listing, first: int, max_bytes: int) -> Generator[tuple[int, Image | LeftOut], None, None]:
-    """All files from number ``first`` on, in order: what is in each, or why it cannot be used."""
+    """All files from number ``first`` on, in order: the content of each, or why it cannot be used."""
     with ThreadPoolExecutor(THREADS, "feedline-pack") as threads:
         waiting: deque[tuple[int, Future[Image | LeftOut]]] = deque()
         try:
@@ -41,7 +41,7 @@ def read_ahead(listing: Listing, first: int, max_bytes: int) -> Generator[tuple[
 
 
 def read(listing: Listing, source: Source, max_bytes: int) -> Image | LeftOut:
-    """A file's content, or why it cannot be used. What is no image is not read to its end."""
+    """A file's content, or why it cannot be used. Files that are not images are not read to the end."""
     try:
         with open(os.path.join(listing.root, source.path), "rb", buffering=0) as file:
             head = file.read(HEAD_BYTES)
@@ -49,7 +49,7 @@ def read(listing: Listing, source: Source, max_bytes: int) -> Image | LeftOut:
             if not head:
                 return LeftOut(source.path, "zero bytes")
             if kind is None and not listing.checked:
-                return LeftOut(source.path, "no image by its content")
+                return LeftOut(source.path, "not an image, by its content")
             if source.bytes > max_bytes:
                 return LeftOut(source.path, f"{source.bytes:,} bytes, and the format holds {max_bytes:,}")
             value = head + file.readall()
@@ -58,5 +58,5 @@ def read(listing: Listing, source: Source, max_bytes: int) -> Image | LeftOut:
     if len(value) != source.bytes:
         return LeftOut(source.path, f"changed while it was packed: {len(value):,} bytes, {source.bytes:,} when it was listed")
     if is_cut_off(value, kind):
-        return LeftOut(source.path, f"the file ends too early, after {len(value):,} bytes: copy it again from where it came")
+        return LeftOut(source.path, f"the file ends too early, after {len(value):,} bytes: copy it again from its source")
     return Image(value, kind or os.path.splitext(source.path)[1][1:].lower()[:8] or "bin")

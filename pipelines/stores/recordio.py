@@ -1,4 +1,4 @@
-"""RecordIO as MXNet reads it: one file data-00000.rec, and data-00000.idx with a line ``number<TAB>offset`` a sample.
+"""RecordIO as MXNet reads it: one file data-00000.rec, and data-00000.idx with a line ``number<TAB>offset`` per sample.
 
 A record is the magic word, a word with the part's kind (3 bits) and length (29 bits), the payload, and zeros up to a multiple of 4. Where
 the payload itself has the magic word at a multiple of 4, the writer cuts it out there, and the reader puts it back between the parts. The
@@ -54,7 +54,7 @@ class RecordIOStore(ShardStore):
 
 
 def head(kind: int, length: int) -> bytes:
-    """What stands before a part."""
+    """The header of a part."""
     return MAGIC + struct.pack("<I", kind << 29 | length)
 
 
@@ -70,7 +70,7 @@ def split(whole: bytes) -> list[bytes]:
 
 
 def framed(parts: list[bytes]) -> list[bytes]:
-    """A record of one or more parts, in pieces."""
+    """A record of one or more parts, as a list of pieces."""
     if len(parts) == 1:
         kinds = [WHOLE]
     else:
@@ -79,7 +79,7 @@ def framed(parts: list[bytes]) -> list[bytes]:
 
 
 def payload(frame: bytes) -> bytes:
-    """Put the payload of one record together.
+    """Join the parts of one record.
 
     Raises:
         ValueError: this is no record, or it is cut off.
@@ -94,9 +94,9 @@ def payload(frame: bytes) -> bytes:
         at += WORDS.size + length + -length % 4
         if word >> 29 in (WHOLE, LAST):
             return MAGIC.join(parts)
-    raise ValueError("no whole RecordIO record there")
+    raise ValueError("no complete RecordIO record at this place")
 
 
 def stored_bytes(size: int, path_bytes: int) -> int:
-    """How much a file takes, at most (a magic word in it, once in some hundred thousand photographs, apart)."""
+    """Bytes that a file takes, at most (except for magic words in it, once in about a hundred thousand photographs)."""
     return size + WORDS.size + IMAGE.size + 3 + 24

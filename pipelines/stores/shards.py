@@ -1,4 +1,4 @@
-"""Formats that append samples to data files: what tar, RecordIO and TFRecord have in common.
+"""Common parts of the formats that append samples to data files: tar, RecordIO and TFRecord.
 
 A sample's bytes in a shard are its frame; frames lie one after another. Reading one sample is one ``pread``.
 """
@@ -24,7 +24,7 @@ def shard_name(number: int, suffix: str) -> str:
 
 
 class ShardWriter:
-    """Writes frames, beginning the next shard when one is long enough. A format says what a frame is."""
+    """Writes frames, and starts a new shard when one is long enough. The format defines a frame."""
 
     suffix: ClassVar[str]
     end: ClassVar[bytes] = b""  #: what a shard ends with
@@ -38,7 +38,7 @@ class ShardWriter:
         self._file: BinaryIO | None = None
 
     def frame(self, sample: Sample) -> tuple[list[bytes], int]:
-        """The frame in pieces, and the value's place in it, or ``SPLIT``."""
+        """The frame in pieces, and the position of the value in it, or ``SPLIT``."""
         raise NotImplementedError
 
     def side_file(self, index: Index, rows: range) -> Iterable[str]:
@@ -113,7 +113,7 @@ class ShardWriter:
 
 
 class OpenShard:
-    """A file open for reading. It is closed once nobody uses it any more: never under a thread that is reading."""
+    """A file open for reading. It is closed once nothing uses it: never while a thread is reading."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
@@ -123,7 +123,7 @@ class OpenShard:
 
 
 class Frames:
-    """Reads frames; keeps the files it opened open. ``pread`` moves no file position, so that forks and threads may share them."""
+    """Reads frames and keeps the files open. ``pread`` moves no file position, so forks and threads can share them."""
 
     def __init__(self, folder: Path, suffix: str) -> None:
         self._folder = folder
@@ -169,7 +169,7 @@ class ShardStore(IndexedStore):
             frames.close()
 
     def unframe(self, frame: bytes) -> bytes:
-        """The value of a frame in which it is not in one piece. Raises ValueError."""
+        """The value of a frame in which it is split. Raises ValueError."""
         raise ValueError(f"{self.writer.suffix}: a value is always in one piece")
 
     def damage(self, number: int) -> str | None:

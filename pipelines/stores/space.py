@@ -1,4 +1,4 @@
-"""Whether what is packed fits on the disk: seen before, not after hours."""
+"""Checks before packing that the store fits on the disk."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ def needed(listing: Listing, kind: StoreKind) -> int:
 
 
 def check(destination: Path, total: int) -> None:
-    """See to it that a store of ``total`` bytes fits, counting what is there already: it is gone on with, or replaced.
+    """Check that a store of ``total`` bytes fits. Existing files of it count: they are continued or replaced.
 
     Raises:
         OutputError: it does not.

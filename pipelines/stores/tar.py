@@ -1,4 +1,4 @@
-"""WebDataset: tar files in which a sample is a run of members with one base name.
+"""WebDataset: tar files in which a sample is a sequence of members with the same base name.
 
 00000012.jpg (the file), 00000012.cls (the label, decimal), 00000012.path. ``webdataset.WebDataset`` reads them, so do tar and
 DALI's ``fn.readers.webdataset``, for which data-00000.idx says where each member is (its index version 1.2).

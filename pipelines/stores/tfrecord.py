@@ -1,4 +1,4 @@
-"""TFRecord: data-00000.tfrecord, and data-00000.idx with a line ``offset length`` a sample, as DALI's ``fn.readers.tfrecord`` wants.
+"""TFRecord: data-00000.tfrecord, and data-00000.idx with a line ``offset length`` per sample, for DALI's ``fn.readers.tfrecord``.
 
 A record is its length (8 bytes), the masked CRC-32C of those 8 bytes, the data, and the masked CRC-32C of the data. The data is a
 ``tf.train.Example`` with the features image/encoded, image/class/label (from 0) and image/filename, the names of TensorFlow's ImageNet
@@ -46,7 +46,7 @@ class TFRecordStore(ShardStore):
 
 
 def crc32c() -> Callable[[bytes, int], int]:
-    """CRC-32C of some bytes, going on from that of the bytes before them. Raises MissingDependency."""
+    """CRC-32C of some bytes, continued from that of the bytes before them. Raises MissingDependency."""
     try:
         import google_crc32c
     except ImportError as error:
@@ -59,12 +59,12 @@ def crc32c() -> Callable[[bytes, int], int]:
 
 
 def masked(crc: int) -> bytes:
-    """As TensorFlow stores it, so that the CRC of data with CRCs in it stays a good one."""
+    """The checksum as TensorFlow stores it, masked because the data may contain CRCs."""
     return struct.pack("<I", ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF)
 
 
 def example_before(sample: Sample) -> bytes:
-    """The Example up to the value, which is its last bytes."""
+    """The Example up to the value, which is at its end."""
     label = field(INT64_LIST, field(1, varint(sample.label)))
     path = field(BYTES_LIST, field(1, os.fsencode(sample.path)))
     others = entry(b"image/class/label", label) + entry(b"image/filename", path)
@@ -80,7 +80,7 @@ def example_before(sample: Sample) -> bytes:
 
 
 def entry(key: bytes, feature: bytes) -> bytes:
-    """One entry of the map of features."""
+    """An entry of the map of features."""
     return field(1, field(1, key) + field(2, feature))
 
 
@@ -90,12 +90,12 @@ def field(number: int, value: bytes) -> bytes:
 
 
 def tag(number: int, length: int) -> bytes:
-    """What stands before the bytes of a length-delimited field (wire type 2)."""
+    """The bytes before a length-delimited field (wire type 2)."""
     return varint(number << 3 | 2) + varint(length)
 
 
 def varint(value: int) -> bytes:
-    """A number >= 0, 7 bits a byte, the lowest first."""
+    """A number >= 0, 7 bits per byte, the lowest first."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -1,4 +1,4 @@
-"""Read a packed store back and compare all with its checksums."""
+"""Reads a packed store back and compares everything with its checksums."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ NAMED = 5  # damaged samples that a message names
 
 @dataclass(frozen=True)
 class Verified:
-    """All of it is as it was packed.
+    """The size of a store that matches its checksums.
 
     Attributes:
         bytes: of the samples' values.
@@ -44,7 +44,7 @@ def verify(path: Path | str, progress: Report = no_report) -> Verified:
 
 
 def damaged_files(store: IndexedStore) -> list[str]:
-    """Files that are not what was written, apart from samples in shards."""
+    """Files that differ from what was written, apart from samples in shards."""
     problems = []
     whole = store.damaged_file()
     if whole is not None:
@@ -56,7 +56,7 @@ def damaged_files(store: IndexedStore) -> list[str]:
 
 
 def damaged_samples(store: IndexedStore, progress: Report) -> list[str]:
-    """One line a sample that is not what was packed."""
+    """One line per sample that differs from what was packed."""
     problems, done = [], 0
     for number in range(len(store)):
         says = store.damage(number)

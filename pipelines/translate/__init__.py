@@ -1,1 +1,1 @@
-"""Translations of torchvision transforms into those of other libraries, one file a library."""
+"""Translations of torchvision transforms to other libraries, one file per library."""

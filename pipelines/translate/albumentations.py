@@ -1,4 +1,4 @@
-"""OpenCV and albumentations on uint8 arrays.
+"""Translation to OpenCV and albumentations on uint8 arrays.
 
 Random parameters are drawn as torchvision draws them, and albumentations' functions are called with them: its own transform objects draw
 from ranges that are not all torchvision's. OpenCV has no resize like Pillow's: where an image shrinks, INTER_AREA is used.
@@ -14,7 +14,7 @@ from feedline.pipelines.translate.recipe import Built, Recipe
 
 
 class OnArrays:
-    """Call it with uint8 [h, w, 3], RGB; it returns the same kind. Threads may share one."""
+    """Callable on uint8 [h, w, 3], RGB; returns the same type. Threads may share it."""
 
     def __init__(self, recipe: Recipe, seed: int) -> None:
         self.operations = recipe.images

@@ -1,4 +1,4 @@
-"""One fixed operation on one uint8 array [h, w, 3], with OpenCV and the functions of albumentations."""
+"""One fixed operation on one uint8 array [h, w, 3], with OpenCV and albumentations' functions."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""RandAugment and TrivialAugmentWide as draws of single operations.
+"""RandAugment and TrivialAugmentWide as random draws of single operations.
 
 The operations and ranges are those of torchvision (``torchvision.transforms.autoaugment``), which took them from the papers: RandAugment
 (Cubuk et al. 2019, arXiv:1909.13719) and TrivialAugment's "wide" space (Mueller and Hutter 2021, arXiv:2103.10158).
@@ -44,7 +44,7 @@ WIDE = Space(shear=0.99, translate_share=0, translate_px=32, rotate=135, enhance
 
 
 def rand_augment(operation: of.RandAugment, dice: random.Random, size: Size) -> list[Operation]:
-    """``num_ops`` operations, any of the fourteen with the same probability, all at one magnitude."""
+    """``num_ops`` of the fourteen operations, with equal probability, all at one magnitude."""
     share = operation.magnitude / max(operation.num_magnitude_bins - 1, 1)
     drawn: list[Operation] = []
     for _ in range(operation.num_ops):

@@ -1,4 +1,4 @@
-"""A DALI pipeline: decoding, the operations on images, and normalising, on the CPU or with a GPU ("mixed").
+"""Translation to a DALI pipeline: decoding, operations and normalising, on the CPU or with a GPU ("mixed").
 
 Decoding ignores EXIF orientation and smooths chroma as libjpeg does for Pillow. What DALI cannot do is left out and named in ``missing``:
 RandAugment and TrivialAugmentWide (DALI has ready policies, with other ranges), padding by reflection, fills of several colors in warps,
@@ -18,13 +18,13 @@ def refuses(operation: Operation) -> str | None:
     """Why DALI cannot do an operation, or None."""
     match operation:
         case of.RandAugment() | of.TrivialAugmentWide():
-            return "DALI has it ready-made, with other ranges and only under conditional execution"
+            return "DALI's own version has other ranges and needs conditional execution"
         case of.Tone() | of.Adjust(kind="sharpness"):
-            return "DALI does it in other ways than Pillow"
+            return "DALI's result differs from Pillow's"
         case of.Pad() | of.PadToSize() | of.RandomCrop() if operation.mode != "constant":
             return f"DALI pads with one color, not by {operation.mode}"
         case of.Rotate() | of.RandomRotation() if operation.expand:
-            return "expand=True makes every image another size"
+            return "expand=True gives every image a different size"
         case of.Affine() | of.Rotate() | of.RandomAffine() | of.RandomRotation() if len(set(operation.fill)) > 1:
             return "DALI fills with one grey level, not with a color"
         case of.RandomErasing() | of.Erase() if operation.value is None:
@@ -45,14 +45,14 @@ def refuses_some(operation: of.RandomApply) -> str | None:
 
 
 def differs(operation: Operation) -> str | None:
-    """What DALI does with the same parameters and other pixels, or None."""
+    """How DALI's pixels differ for the same parameters, or None."""
     match operation:
         case of.ColorJitter() if operation.hue is not None:
-            return "hue is turned in YIQ, not HSV; the four adjustments come in one order"
+            return "hue is rotated in YIQ, not HSV; the four adjustments are applied in a fixed order"
         case of.ColorJitter():
-            return "the adjustments come in one order"
+            return "the adjustments are applied in a fixed order"
         case of.Adjust(kind="hue"):
-            return "hue is turned in YIQ, not HSV"
+            return "hue is rotated in YIQ, not HSV"
         case of.Resize() | of.RandomResizedCrop() if operation.interpolation in ("box", "hamming"):
             return f"DALI has no {operation.interpolation} filter; bilinear is used"
         case of.Affine() | of.Rotate() | of.RandomAffine() | of.RandomRotation() if operation.interpolation == "bilinear":
@@ -63,7 +63,7 @@ def differs(operation: Operation) -> str | None:
 
 
 class InPipeline:
-    """Call it inside a pipeline definition, with encoded images (a CPU DataNode of bytes); it returns a uint8 HWC DataNode."""
+    """Callable inside a pipeline definition, on encoded images (a CPU DataNode of bytes); returns a uint8 HWC DataNode."""
 
     def __init__(self, operations: list[Operation], device: str) -> None:
         self.operations = operations
@@ -119,7 +119,7 @@ def build(recipe: Recipe, device: str) -> Built:
 
 
 def normalised(images: Any, recipe: Recipe) -> Any:
-    """Scale, normalise and erase inside a pipeline definition.
+    """Scale, normalise and erase, inside a pipeline definition.
 
     Args:
         images: uint8 HWC DataNode, all of one size.

@@ -31,7 +31,7 @@ LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, Pillow's weights for L
 
 @dataclass(frozen=True)
 class Images:
-    """Images in a pipeline and their size.
+    """Images in a pipeline, and their size.
 
     Attributes:
         node: uint8 HWC on the CPU or the GPU.
@@ -44,7 +44,7 @@ class Images:
 
 
 def cut(images: Images, top: Number, left: Number, height: Number, width: Number, fill: of.Fill | None = (0.0,)) -> Images:
-    """A rectangle, which may reach over the edge; outside there is ``fill``. Without one, that is an error when the pipeline runs."""
+    """Crop a rectangle, which may exceed the image; the outside gets ``fill``. Without a fill, that is an error when the pipeline runs."""
     box = vector([top, left, height, width], types.INT32)
     outside: dict[str, Any] = {"out_of_bounds_policy": "error"}
     if fill is not None:
@@ -138,7 +138,7 @@ def adjust(images: Images, kind: str, factor: Number) -> Images:
 
 
 def contrast(node: Any, factor: Number) -> Any:
-    """Away from, or towards, the mean grey level of each image."""
+    """Increase or decrease the difference from the mean grey level of each image."""
     mean = fn.reductions.mean(node, axis_names="HW", keep_dims=True)
     weights = fn.constant(fdata=list(LUMA), shape=[1, 1, 3], device=node.device)
     if node.device == "cpu":
@@ -154,7 +154,7 @@ def blur(images: Images, kernel: of.Size, sigma: Number) -> Images:
 def warp(
     images: Images, settings: of.RandomAffine, angle: Number, move: tuple[Number, Number], scale: Number, shear: tuple[Number, Number]
 ) -> Images:
-    """Turn clockwise, scale and shear about the center, then move; the matrix is that of warp.source_matrix, written out.
+    """Rotate clockwise, scale and shear about the center, then translate; the matrix of warp.source_matrix, written out.
 
     Args:
         settings: for its interpolation, fill and center.

@@ -1,4 +1,4 @@
-"""Numbers that are the same for every image (Python's) or one for each (DALI's), under one set of functions."""
+"""Numbers that are the same for every image (Python's) or different for each (DALI's), with one set of functions."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def most(one: Number, other: Number) -> Number:
 
 
 def half_to_even(number: Number) -> Number:
-    """Half of a whole number >= 0, halves rounded to the even one as Python's ``round`` does."""
+    """Half of a whole number >= 0, with halves rounded to even as in Python's ``round``."""
     odd = number - number // 2 * 2
     return number // 2 + odd * (number // 2 - number // 4 * 2)
 
@@ -58,10 +58,10 @@ def vector(numbers: Sequence[Number], dtype: Any = None) -> Any:
 
 
 def uniform(low: float, high: float) -> Number:
-    """A number between two, drawn for every image; the number itself where they are equal."""
+    """A random number between two, per image; the number itself if they are equal."""
     return low if low == high else fn.random.uniform(range=(low, high))
 
 
 def coin(probability: float) -> Number:
-    """0 or 1 for every image."""
+    """0 or 1 at random, per image."""
     return 1 if probability >= 1 else fn.random.coin_flip(probability=max(probability, 0.0))

@@ -1,4 +1,4 @@
-"""Random numbers of a translation's own, different in every worker."""
+"""Random numbers for translations, independent of the program's and different in every worker."""
 
 import os
 import random
@@ -7,7 +7,7 @@ from torch.utils.data import get_worker_info
 
 
 class Dice:
-    """Never touches the global generators of torch, numpy and ``random``.
+    """A random generator that never touches the global ones of torch, numpy and ``random``.
 
     In a DataLoader's worker the numbers follow from ``seed`` and from the worker's own seed, which the DataLoader draws anew for every
     epoch. In another process than the one that made it, they follow from that process's id, so that no two workers draw the same.

@@ -1,4 +1,4 @@
-"""How far the translations are from torchvision on the user's own images, operation by operation."""
+"""Differences between the translations and torchvision on the user's images, operation by operation."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -82,7 +82,7 @@ class Backend:
 
 
 def compare(backend: Backend, name: str, recipe: Recipe, photos: Sequence[Photo]) -> Difference:
-    """One row, of a recipe without erasing."""
+    """One row, for a recipe without erasing."""
     built = backend.build(recipe)
     says = "; ".join([*built.missing, *built.differs, *(f"the reference: {how}" for how in pillow.differs(built.does))])
     if name not in (DECODING, WHOLE) and built.missing:
@@ -93,7 +93,7 @@ def compare(backend: Backend, name: str, recipe: Recipe, photos: Sequence[Photo]
 
 
 def measured(ours: Images, theirs: Images) -> tuple[float, float]:
-    """Mean and largest absolute difference; infinite when two images differ in size.
+    """Mean and largest absolute difference; infinite if two images differ in size.
 
     Args:
         ours, theirs: float32 [3, h, w] each, in grey levels.

@@ -1,4 +1,4 @@
-"""Random operations become fixed ones, with the distributions of torchvision's own ``get_params``."""
+"""Turns random operations into fixed ones, with the distributions of torchvision's ``get_params``."""
 
 import math
 import random
@@ -10,11 +10,11 @@ from feedline.pipelines.translate.operations import Operation, Range, Size
 from feedline.pipelines.translate.output_size import size_after
 
 NOMINAL_SIZE = (400, 500)  # (height, width) that shares are drawn for when there is no image: about the mean of ImageNet's files
-TRIES = 10  # torchvision's: a crop or an erased rectangle that does not fit is drawn again so many times
+TRIES = 10  # torchvision's: a crop or an erased rectangle that does not fit is drawn again this many times
 
 
 def draw(operation: Operation, dice: random.Random, size: Size, always: bool = False) -> list[Operation]:
-    """What ``operation`` is for one image.
+    """The fixed operations of ``operation`` for one image.
 
     Args:
         size: (height, width) of the image that it will be applied to.
@@ -75,7 +75,7 @@ def _rectangle(dice: random.Random, area: float, scale: Range, ratio: Range) -> 
 
 
 def resized_crop(operation: of.RandomResizedCrop, dice: random.Random, size: Size) -> of.Crop:
-    """The crop of RandomResizedCrop; after ten that do not fit, the largest in the middle of an allowed shape."""
+    """The crop of RandomResizedCrop; if ten do not fit, the largest centered one of an allowed shape."""
     rows, columns = size
     for _ in range(TRIES):
         width, height = (round(side) for side in _rectangle(dice, rows * columns, operation.scale, operation.ratio))
@@ -91,7 +91,7 @@ def resized_crop(operation: of.RandomResizedCrop, dice: random.Random, size: Siz
 
 
 def random_crop(operation: of.RandomCrop, dice: random.Random, size: Size, always: bool) -> list[Operation]:
-    """Padding, then a crop anywhere."""
+    """Padding, then a crop at a random position."""
     fixed: list[Operation] = []
     if operation.padding is not None:
         fixed.append(of.Pad(operation.padding, operation.fill, operation.mode))
@@ -132,7 +132,7 @@ def affine(operation: of.RandomAffine, dice: random.Random) -> of.Affine:
 
 
 def erasing(operation: of.RandomErasing, dice: random.Random, size: Size) -> list[Operation]:
-    """One rectangle; none when ten did not fit."""
+    """One rectangle; none if ten did not fit."""
     rows, columns = size
     for _ in range(TRIES):
         height, width = (round(side) for side in _rectangle(dice, rows * columns, operation.scale, operation.ratio))

@@ -1,4 +1,4 @@
-"""From uint8 images to the tensor that the model sees: scaling, normalising, erasing. On whatever device the images are."""
+"""Turns uint8 images into the model's input, on any device: scaling, normalising, erasing."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What a translation cannot do, in the user's words, and libraries that are not there."""
+"""Operations that a translation cannot do, in the user's terms, and libraries that are not installed."""
 
 import importlib
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ PACKAGES = {"PIL": "pillow", "cv2": "opencv-python-headless", "nvidia.dali": "nv
 
 
 def load(*names: str) -> ModuleType:
-    """Import modules; returns the last.
+    """Import modules; returns the last one.
 
     Raises:
         MissingDependency: one is not installed, or its shared libraries are not found.
@@ -34,7 +34,7 @@ def unknown(recipe: Recipe) -> tuple[str, ...]:
 
 
 def known(recipe: Recipe) -> Recipe:
-    """The recipe without its Unknown operations, those inside RandomApply too."""
+    """The recipe without its Unknown operations, including those inside RandomApply."""
     return Recipe(_known(recipe.operations), recipe.mean, recipe.std)
 
 

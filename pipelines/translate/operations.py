@@ -1,4 +1,4 @@
-"""Every operation a recipe can hold, named and set as torchvision names and sets it.
+"""Every operation of a recipe, with the names and settings of torchvision.
 
 Sizes are (height, width) and padding is (left, top, right, bottom), in pixels, as in torchvision; fills are 0 to 255; ``interpolation``
 is torchvision's word: nearest, bilinear, bicubic, lanczos, box, hamming. A random operation is never applied itself: draw.py turns it
@@ -23,12 +23,12 @@ class Operation:
 
 @dataclass(frozen=True)
 class Random(Operation):
-    """An operation with parameters to be drawn for every image."""
+    """An operation whose parameters are drawn for every image."""
 
 
 @dataclass(frozen=True)
 class Unknown(Operation):
-    """A transform that has no translation: a lambda, a class of the user's own, an option that only torchvision has."""
+    """A transform without a translation: a lambda, a class of the user's, an option that only torchvision has."""
 
     what: str
     why: str
@@ -81,7 +81,7 @@ class Pad(Operation):
 
 @dataclass(frozen=True)
 class PadToSize(Operation):
-    """What RandomCrop(pad_if_needed=True) does to an image smaller than its size: pad both sides by all that is lacking."""
+    """What RandomCrop(pad_if_needed=True) does to an image smaller than its size: pad both sides by the missing amount."""
 
     size: Size
     fill: Fill = (0.0,)
@@ -152,7 +152,7 @@ class Rotate(Operation):
 
 @dataclass(frozen=True)
 class Tone(Operation):
-    """A change of grey levels of RandAugment and TrivialAugmentWide.
+    """A change of grey levels in RandAugment and TrivialAugmentWide.
 
     Attributes:
         kind: posterize (magnitude: bits kept), solarize (magnitude: threshold), autocontrast, equalize.
@@ -221,7 +221,7 @@ class RandomCrop(Random):
 
 @dataclass(frozen=True)
 class ColorJitter(Random):
-    """Applied in random order, as torchvision does. Each is the range of a factor (hue: of a shift), or None: left alone."""
+    """Applied in random order, as in torchvision. Each value is the range of a factor (hue: of a shift), or None for no change."""
 
     brightness: Range | None = None
     contrast: Range | None = None

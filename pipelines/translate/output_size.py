@@ -1,4 +1,4 @@
-"""The size of an image after some operations, without an image."""
+"""The size of an image after some operations, computed without an image."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from feedline.pipelines.translate.operations import (
 
 
 def resized(size: Size, operation: Resize) -> Size:
-    """The (height, width) that torchvision's Resize makes of ``size``: the longer side is cut to whole pixels, not rounded."""
+    """The (height, width) that torchvision's Resize makes of ``size``: the longer side is truncated to whole pixels, not rounded."""
     if not isinstance(operation.size, int):
         return operation.size
     short, long = min(size), max(size)
@@ -87,7 +87,7 @@ def size_after(operations: Sequence[Operation], size: Size | None = None) -> Siz
 
 
 def center_crop(operation: CenterCrop, size: Size) -> tuple[tuple[int, int, int, int], int, int]:
-    """How torchvision cuts the middle out: a smaller image is padded with black first, and halves are rounded to the even pixel.
+    """How torchvision crops the center: a smaller image is first padded with black, and halves are rounded to even.
 
     Returns:
         Padding (left, top, right, bottom), then top and left of the crop in the padded image.

@@ -1,4 +1,4 @@
-"""torchvision's v1 operations on PIL images: the reference that the other translations are compared with."""
+"""torchvision's v1 operations on PIL images: the reference for the other translations."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class OnPillow:
-    """Call it with a PIL RGB image; it returns float32 [3, h, w], normalised. Threads may share one."""
+    """Callable on a PIL RGB image; returns float32 [3, h, w], normalised. Threads may share it."""
 
     def __init__(self, recipe: Recipe, seed: int) -> None:
         self.recipe = recipe
@@ -41,11 +41,11 @@ class OnPillow:
 
 
 def differs(recipe: Recipe) -> tuple[str, ...]:
-    """What torchvision does on tensors only."""
+    """Options that torchvision supports on tensors only."""
     found = []
     for operation in flat(recipe.operations):
         if isinstance(operation, (of.Resize, of.RandomResizedCrop)) and not operation.antialias and operation.interpolation != "nearest":
-            found.append(f"{operation.name}: antialias=False is for tensors only; Pillow smooths what it shrinks")
+            found.append(f"{operation.name}: antialias=False works for tensors only; Pillow always antialiases when it shrinks")
     return tuple(found)
 
 

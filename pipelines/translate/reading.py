@@ -1,4 +1,4 @@
-"""Walking through the user's transforms, keeping account of what the tensor's values are."""
+"""Reads the user's transforms, and tracks the value range of the tensor."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,7 @@ LARGEST_NAME = 80  # characters of a transform's own words in a message
 
 
 def described(transform: Any) -> str:
-    """A transform as the user would know it: its class, or the name and line of a function."""
+    """The name of a transform for the user: its class, or the name and line of a function."""
     code = getattr(transform, "__code__", None)
     if code is not None:
         return f"{transform.__qualname__} (line {code.co_firstlineno})"[:LARGEST_NAME]
@@ -20,7 +20,7 @@ def described(transform: Any) -> str:
 
 
 class Reading:
-    """Fills ``operations``.
+    """Fills the list ``operations``.
 
     Attributes:
         values: what the pixels are by now: ``image`` (PIL), ``uint8`` (a tensor, 0 to 255), ``unit`` (floats 0 to 1) or ``bytes`` (floats

@@ -1,4 +1,4 @@
-"""The user's transforms as a list of plain operations: what the translations are made from."""
+"""The user's transforms as a list of plain operations, from which the translations are made."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -30,22 +30,22 @@ class Recipe:
 
     @property
     def unknown(self) -> list[Unknown]:
-        """The operations that have no translation, those inside RandomApply too."""
+        """The operations without a translation, including those inside RandomApply."""
         return [operation for operation in flat(self.operations) if isinstance(operation, Unknown)]
 
     @property
     def random(self) -> bool:
-        """Whether two readings of one image can differ."""
+        """Whether two passes over one image can differ."""
         return any(isinstance(operation, Random) for operation in self.operations)
 
     @property
     def output_size(self) -> tuple[int, int] | None:
-        """(height, width) of every image's tensor, or None when images of different size stay different."""
+        """(height, width) of every image's tensor, or None if images of different size stay different."""
         return size_after(self.operations)
 
     @property
     def images(self) -> list[Operation]:
-        """The operations on uint8 images: all but the erasing, which torchvision does on the finished tensor."""
+        """The operations on uint8 images: all except the erasing, which torchvision does on the finished tensor."""
         return [operation for operation in self.operations if not isinstance(operation, (RandomErasing, Erase))]
 
     @property
@@ -55,7 +55,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Built:
-    """A recipe in the words of one library.
+    """A recipe translated to one library.
 
     Attributes:
         apply: pickles, so that it can be sent to a spawned worker.
@@ -71,7 +71,7 @@ class Built:
 
 
 def flat(operations: Sequence[Operation]) -> Iterator[Operation]:
-    """Every operation, those inside RandomApply in its place."""
+    """Every operation; those inside RandomApply in its place."""
     for operation in operations:
         if isinstance(operation, RandomApply):
             yield from flat(operation.operations)
@@ -92,7 +92,7 @@ def read(transform: Any) -> Recipe:
 
 
 def frozen(recipe: Recipe, seed: int) -> Recipe:
-    """The recipe with every random parameter drawn once: for comparing pixels.
+    """The recipe with every random parameter drawn once, to compare pixels.
 
     A random crop becomes a fixed share of each image, drawn for one of 500 x 400; an operation that happens with some probability happens.
     """

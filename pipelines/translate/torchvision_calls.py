@@ -1,4 +1,4 @@
-"""One fixed operation on one image, in the words that torchvision's v1 and v2 functional modules share."""
+"""One fixed operation on one image, with functions common to torchvision's v1 and v2 functional modules."""
 
 from collections.abc import Callable
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""Reading the settings of torchvision's transform objects, v1 and v2, by the names of their classes: torchvision is never imported."""
+"""Reads the settings of torchvision's transform objects, v1 and v2, by class name; torchvision itself is never imported."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -57,7 +57,7 @@ def _resize(transform: Any, _: bool) -> Operation:
 
 def _grayscale(transform: Any, _: bool) -> Operation:
     if transform.num_output_channels != OUR_CHANNELS:
-        return Unknown("Grayscale(1)", f"it makes one channel, and every loader hands over {OUR_CHANNELS}")
+        return Unknown("Grayscale(1)", f"it outputs one channel, but every loader outputs {OUR_CHANNELS}")
     return of.Grayscale()
 
 

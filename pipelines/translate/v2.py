@@ -1,4 +1,4 @@
-"""torchvision.transforms.v2 on uint8 tensors: images one by one in workers, or whole batches on a GPU."""
+"""Translation to torchvision.transforms.v2 on uint8 tensors: single images in workers, or whole batches on a GPU."""
 
 from types import ModuleType
 
@@ -14,7 +14,7 @@ from feedline.pipelines.translate.torchvision_calls import PILLOW_ONLY, perform
 
 
 class OnTensors:
-    """Call it with uint8 [3, h, w], or with a batch [n, 3, h, w], whose images draw their parameters one by one; it returns uint8."""
+    """Callable on uint8 [3, h, w], or on a batch [n, 3, h, w] whose images draw their parameters separately; returns uint8."""
 
     def __init__(self, recipe: Recipe, seed: int) -> None:
         self.operations = recipe.images
@@ -49,7 +49,7 @@ def _size(images: torch.Tensor) -> tuple[int, int]:
 
 
 def differs(recipe: Recipe) -> tuple[str, ...]:
-    """Interpolations that v2 has for PIL images only."""
+    """Interpolations that v2 supports for PIL images only."""
     found = []
     for operation in flat(recipe.operations):
         word = getattr(operation, "interpolation", None)

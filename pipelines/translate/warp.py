@@ -21,7 +21,7 @@ def _linear(rows: list[list[float]]) -> Matrix:
 
 
 def as_affine(operation: Rotate) -> Affine:
-    """torchvision turns counter-clockwise in ``rotate`` and clockwise in ``affine``."""
+    """A rotation as an affine transform: torchvision rotates counter-clockwise in ``rotate`` and clockwise in ``affine``."""
     return Affine(-operation.angle, interpolation=operation.interpolation, fill=operation.fill, center=operation.center)
 
 
@@ -49,7 +49,7 @@ def source_matrix(operation: Affine, size: Size) -> Matrix:
 
 
 def expanded(matrix: Matrix, size: Size) -> tuple[Matrix, Size]:
-    """A result large enough for all of the turned image, as Pillow's ``rotate(expand=True)`` finds it.
+    """A result large enough for the whole rotated image, as in Pillow's ``rotate(expand=True)``.
 
     Returns:
         The matrix and (height, width).

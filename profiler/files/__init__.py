@@ -1,4 +1,4 @@
-"""The one place where feedline creates, replaces and removes files.
+"""The only place where feedline creates, replaces and removes files.
 
 Nothing outside this package opens a file for writing, renames or deletes (tests/files holds the product to it). What may be removed:
 

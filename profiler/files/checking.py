@@ -1,4 +1,4 @@
-"""Check decoded JSON against types, and name the member that does not fit: ``expected `int`, got `str` - at `$.place.rank```."""
+"""Checks decoded JSON against types, and names the member that does not fit: ``expected `int`, got `str` - at `$.place.rank```."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""Parquet files of a run folder: opening one checks its schema and its pages before any value is unpacked.
+"""Parquet files of a run folder. Schema and pages are checked before any value is unpacked.
 
 pyarrow's own ways from and to numpy import pandas, which takes a second of CPU: more than most reports.
 """
@@ -40,7 +40,7 @@ class Columns:
         _check(self._about, file)
 
     def metadata(self, key: bytes, most: int = MOST_TEXT) -> bytes:
-        """What the writer put beside the columns.
+        """Metadata that the writer stored with the columns.
 
         Args:
             most: bytes of it.
@@ -50,7 +50,7 @@ class Columns:
         """
         about = self._file.schema_arrow.metadata or {}
         if key not in about:
-            raise ValueError(f"{key.decode()} is missing in its metadata")
+            raise ValueError(f"{key.decode()} is missing from its metadata")
         if len(about[key]) > most:
             raise ValueError(f"{key.decode()} in its metadata has {len(about[key]):,} bytes")
         return bytes(about[key])
@@ -72,7 +72,7 @@ class Columns:
         for group in range(self._file.num_row_groups):
             table = self._file.read_row_group(group, columns=list(wanted), use_threads=False)
             if done + table.num_rows > self.rows:
-                raise ValueError("its parts have more rows than it says")
+                raise ValueError("its row groups have more rows than its footer says")
             for name, array in wanted.items():
                 if table[name].null_count:
                     raise ValueError(f"column {name} has nulls")
@@ -100,7 +100,7 @@ def _values(column: pa.ChunkedArray, kind: np.dtype[Any]) -> Iterator[npt.NDArra
 
 
 def table_of(columns: Mapping[str, npt.NDArray[Any]]) -> pa.Table:
-    """A table of contiguous arrays of one length, which it shares."""
+    """A table of contiguous arrays of equal length; it shares their memory."""
     arrays = [
         pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)]) for values in columns.values()
     ]
@@ -109,7 +109,7 @@ def table_of(columns: Mapping[str, npt.NDArray[Any]]) -> pa.Table:
 
 @contextmanager
 def columns(path: Path, way_out: str) -> Iterator[Columns]:
-    """Open a file. Whatever is wrong with it, also what the block finds, becomes one sentence.
+    """Open a file. Any error in it, including those found inside the block, becomes a one-line error.
 
     Args:
         way_out: how that sentence ends.
@@ -132,12 +132,12 @@ def _check(about: pq.FileMetaData, file: Any) -> None:
         for index in range(group.num_columns):
             chunk = group.column(index)
             if chunk.has_dictionary_page or chunk.data_page_offset < 0 or chunk.total_compressed_size < 0:
-                raise ValueError(f"column {chunk.path_in_schema} is encoded as feedline does not write it")
+                raise ValueError(f"column {chunk.path_in_schema} has an encoding that feedline does not write")
             found = pages(file, chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size)
             if sum(page.values for page in found) != group.num_rows:
                 raise ValueError(f"column {chunk.path_in_schema} does not have {group.num_rows:,} values")
             packed += chunk.total_compressed_size
     if rows != about.num_rows or rows < 0:
-        raise ValueError(f"it says {about.num_rows:,} rows, its parts {rows:,}")
+        raise ValueError(f"its footer says {about.num_rows:,} rows, its row groups have {rows:,}")
     if rows > max(FREE_ROWS, packed):
-        raise ValueError(f"it claims {rows:,} rows in {packed:,} bytes, which no recording packs so small")
+        raise ValueError(f"it claims {rows:,} rows in {packed:,} bytes, fewer bytes than any recording needs")

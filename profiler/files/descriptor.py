@@ -1,6 +1,6 @@
-"""File descriptors of ours in a process that is not: the program may close them all (``os.closerange``), and get their numbers for its own.
+"""File descriptors inside another program, which may close them all (``os.closerange``) and reuse their numbers.
 
-So none is written to, resized or closed without looking whether it is ours, and mappings keep none: ``mmap.mmap`` holds a copy of its
+A descriptor is therefore checked before it is written to, resized or closed, and mappings keep none: ``mmap.mmap`` holds a copy of its
 descriptor before Python 3.13, and closes that number whoever has it by then.
 """
 
@@ -36,14 +36,14 @@ class Descriptor:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the number still stands for the file."""
+        """Whether the number still refers to the file."""
         try:
             return identity(self._number) == self._identity
         except OSError:
             return False
 
     def number(self) -> int:
-        """To be used at once. Where the program has closed it, the file is opened again.
+        """The number, for immediate use. If the program has closed it, the file is opened again.
 
         Raises:
             OSError: it cannot be.
@@ -60,7 +60,7 @@ class Descriptor:
         return self._number
 
     def close(self) -> None:
-        """Close it, unless the program has."""
+        """Close it, unless the program already has."""
         if self.is_ours:
             os.close(self._number)
         self._identity = None
@@ -82,7 +82,7 @@ def identity(number: int) -> tuple[int, int] | None:
 
 
 class Mapping:
-    """Bytes of a file in memory, shared with whoever reads it, without a descriptor.
+    """Bytes of a file mapped into memory, shared with readers, without an open descriptor.
 
     Args:
         number: of an open file; it may be closed afterwards.
@@ -104,7 +104,7 @@ class Mapping:
         self.view = memoryview(self._bytes).cast("B")
 
     def close(self) -> None:
-        """Unmap it, unless somebody still looks at a part of it: then it stays until the process ends."""
+        """Unmap it. If a part of it is still in use, it stays until the process ends."""
         self.view.release()
         address, self._address = self._address, None
         if address is not None and sys.getrefcount(self._bytes) == UNSEEN:
@@ -115,4 +115,4 @@ class Mapping:
             self.close()
 
 
-UNSEEN = 2  # references to what nobody looks at: the attribute and the argument of getrefcount
+UNSEEN = 2  # references to an unused object: the attribute and the argument of getrefcount

@@ -1,9 +1,9 @@
-"""The list in a folder that feedline made, of what feedline put there.
+"""The list of files that feedline created in a folder of its own.
 
     RUN/.feedline               {"feedline": "run", "launch": "..."}, then a name in each line
     RUN/rank0/.feedline         {"feedline": "part"}, then the names in this folder
 
-A name is listed once its file has been created as a new one, so that a file of somebody else never gets into a list.
+A name is listed only after its file was created as a new one, so a file of the user's is never listed.
 """
 
 import errno
@@ -25,7 +25,7 @@ NAMED = 5  # files of others that an error names
 
 @dataclass(frozen=True)
 class Listing:
-    """What a list says.
+    """Content of a list.
 
     Attributes:
         kind: run, store, results or part.
@@ -39,7 +39,7 @@ class Listing:
 
 
 def read_list(folder: Path) -> Listing | None:
-    """The list in a folder; None: it has none.
+    """The list of a folder; None if it has none.
 
     Raises:
         OSError: it cannot be read.
@@ -63,13 +63,13 @@ def read_list(folder: Path) -> Listing | None:
 
 
 def names(folder: Path) -> frozenset[str]:
-    """What the list in a folder names."""
+    """Names on the list of a folder."""
     listing = read_list(folder)
     return frozenset() if listing is None else listing.names
 
 
 def begin(folder: Path, kind: str, launch: str = "") -> None:
-    """Make the list of a folder. Raises FileExistsError; OSError."""
+    """Create the list of a folder. Raises FileExistsError; OSError."""
     fd = single.create(folder / LIST)
     try:
         os.write(fd, json.dumps({"feedline": kind, "launch": launch}).encode() + b"\n")
@@ -78,7 +78,7 @@ def begin(folder: Path, kind: str, launch: str = "") -> None:
 
 
 def add(folder: Path, name: str) -> None:
-    """Add a name, in one write, so that several processes may do so at once. A folder of the user's own gets a list. Raises OSError."""
+    """Add a name, in one write, so that several processes can do so at once. A folder of the user's also gets a list. Raises OSError."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         fd = os.open(folder / LIST, flags)
@@ -93,10 +93,10 @@ def add(folder: Path, name: str) -> None:
 
 
 def some(names: list[str]) -> str:
-    """The first few names, and how many more there are."""
+    """The first few names, and the number of the others."""
     return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")
 
 
 def article(kind: str) -> str:
-    """A kind of folder, for a sentence."""
+    """The kind of a folder with its article, for a sentence."""
     return {"run": "a run", "store": "a packed store", RESULTS: "other results"}.get(kind, "something else")

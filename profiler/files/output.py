@@ -1,4 +1,4 @@
-"""Files that the user named: ``-o FILE``, ``--json FILE``."""
+"""Files named by the user: ``-o FILE``, ``--json FILE``."""
 
 import os
 import stat
@@ -15,7 +15,7 @@ ANOTHER = Way("name another file", "pass another path")
 
 
 def refuse_taken(path: Path | None, force: bool) -> None:
-    """See, before any work, that a file may be written.
+    """Check before any work that a file may be written.
 
     Args:
         path: None: no file was asked for.
@@ -38,14 +38,14 @@ def refuse_taken(path: Path | None, force: bool) -> None:
 
 
 def save(path: Path, text: str | bytes) -> None:
-    """Write a whole file that ``refuse_taken`` let through. Raises as ``replacing``."""
+    """Write a whole file that ``refuse_taken`` allowed. Raises as ``replacing``."""
     with replacing(path) as file:
         file.write(text.encode("utf-8", "backslashreplace") if isinstance(text, str) else text)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that ``refuse_taken`` let through, in its place at the end of the block.
+    """A file that ``refuse_taken`` allowed; it is put in place at the end of the block.
 
     Raises:
         OutputError: the place is read-only or full.
@@ -58,7 +58,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a name stands for a pipe, a terminal or /dev/null, where nothing is there to be overwritten."""
+    """Whether a name is a pipe, a terminal or /dev/null, where nothing can be overwritten."""
     if path.parent in (Path("/dev/fd"), Path("/proc/self/fd")) or path in (Path("/dev/stdout"), Path("/dev/stderr")):
         return True
     try:

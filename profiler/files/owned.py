@@ -1,4 +1,4 @@
-"""Folders that feedline made, and the files in them."""
+"""Folders that feedline created, and the files in them."""
 
 import errno
 import fcntl
@@ -20,7 +20,7 @@ BUSY_S = 5.0  # how long another rank may take to replace the folder that this o
 
 
 def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
-    """Make a folder, or take an empty one; one of the same kind and launch is joined.
+    """Create a folder or take an empty one. A folder of the same kind and launch is joined.
 
     Raises:
         PlaceTaken: it holds something else.
@@ -39,7 +39,7 @@ def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                 raise
     if not path.is_dir():
-        raise PlaceTaken(f"{path} is {'a link to nowhere' if path.is_symlink() else 'a file'}", ELSEWHERE)
+        raise PlaceTaken(f"{path} is {'a broken link' if path.is_symlink() else 'a file'}", ELSEWHERE)
     if not os.listdir(path):
         with suppress(FileExistsError):
             begin(path, kind, launch)
@@ -52,14 +52,14 @@ def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
 
 
 def claim_within(folder: Path, name: str, kind: str, launch: str = "") -> None:
-    """As ``claim``, for a folder within one of ours. Raises as ``claim``."""
+    """As ``claim``, for a folder inside one of feedline's. Raises as ``claim``."""
     claim(folder / name, kind, launch)
     if name not in names(folder):
         _enlist(folder, name)
 
 
 def replace(path: Path, kind: str, launch: str = "") -> None:
-    """As ``claim``, in place of an older folder of that kind, which is removed. Of several ranks the first removes, the others join.
+    """As ``claim``, but an older folder of that kind is removed first. The first of several ranks removes it, the others join.
 
     Raises:
         PlaceTaken: it is of another kind, holds files of others, or a process uses it.
@@ -80,7 +80,7 @@ def replace(path: Path, kind: str, launch: str = "") -> None:
 
 @contextmanager
 def staging(path: Path, kind: str) -> Iterator[Path]:
-    """A folder beside ``path`` to fill; what is left of it at the end is removed."""
+    """A temporary folder beside ``path`` to fill; it is removed at the end if it is still there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = single.part_name(path)
     part.mkdir(PRIVATE)
@@ -93,7 +93,7 @@ def staging(path: Path, kind: str) -> Iterator[Path]:
 
 
 def put(made: Path, path: Path, kind: str, force: bool) -> None:
-    """Give a folder that is whole its name; an older one of that kind is removed first if ``force``.
+    """Give a complete folder its final name; with ``force``, an older one of that kind is removed first.
 
     Raises:
         PlaceTaken: the name is taken, or the older one may not be removed.
@@ -110,7 +110,7 @@ def put(made: Path, path: Path, kind: str, force: bool) -> None:
 
 
 def subfolder(folder: Path, name: str, mode: int = PRIVATE) -> Path:
-    """Make a folder within one of ours.
+    """Create a folder inside one of feedline's.
 
     Raises:
         FileExistsError: the name is taken.
@@ -124,7 +124,7 @@ def subfolder(folder: Path, name: str, mode: int = PRIVATE) -> Path:
 
 
 def ensure(folder: Path) -> None:
-    """Make a folder, and those above it, where they are missing; each is listed in the one above it. Raises OSError."""
+    """Create a folder and missing parents; each is listed in its parent. Raises OSError."""
     if not folder.is_dir():
         ensure(folder.parent)
         with suppress(FileExistsError):  # another process was faster
@@ -132,23 +132,23 @@ def ensure(folder: Path) -> None:
 
 
 def move(made: Path, folder: Path, name: str) -> None:
-    """Move a folder of ours into another one of ours. Raises OSError."""
+    """Move one of feedline's folders into another one. Raises OSError."""
     os.rename(made, folder / name)
     _enlist(folder, name)
 
 
 def create(folder: Path, name: str, mode: int = single.PRIVATE) -> int:
-    """A new file in one of our folders, open for reading and writing. Raises as ``single.create``."""
+    """A new file in one of feedline's folders, open for reading and writing. Raises as ``single.create``."""
     fd = single.create(folder / name, mode)
     _enlist(folder, name)
     return fd
 
 
 def reopen(folder: Path, name: str, mode: int = single.PRIVATE) -> int:
-    """A file that the list names, open for reading and writing; a new one where there is none.
+    """A listed file, open for reading and writing; a new one if it is missing.
 
     Raises:
-        PlaceTaken: the file is somebody else's.
+        PlaceTaken: the file is not feedline's.
         OSError: it is a link, or cannot be opened.
     """
     with suppress(FileExistsError):
@@ -159,7 +159,7 @@ def reopen(folder: Path, name: str, mode: int = single.PRIVATE) -> int:
 
 @contextmanager
 def replacing(folder: Path, name: str, mode: int = single.PRIVATE) -> Iterator[BinaryIO]:
-    """A file that takes a name in one of our folders at the end of the block.
+    """A file that is put in place under its name in one of feedline's folders at the end of the block.
 
     Raises:
         PlaceTaken: the name belongs to a file that feedline did not write.
@@ -176,7 +176,7 @@ def replacing(folder: Path, name: str, mode: int = single.PRIVATE) -> Iterator[B
 
 @contextmanager
 def replacing_path(folder: Path, name: str, mode: int = single.PRIVATE) -> Iterator[Path]:
-    """As ``replacing``, for libraries that open a file by its name."""
+    """As ``replacing``, for libraries that open a file by path."""
     path, new = folder / name, not os.path.lexists(folder / name)
     if not new:
         _see_that_ours(folder, name)
@@ -187,13 +187,13 @@ def replacing_path(folder: Path, name: str, mode: int = single.PRIVATE) -> Itera
 
 
 def write(folder: Path, name: str, data: bytes | str, mode: int = single.PRIVATE) -> None:
-    """Write a whole file into one of our folders. Raises as ``replacing``."""
+    """Write a whole file into one of feedline's folders. Raises as ``replacing``."""
     with replacing(folder, name, mode) as file:
         file.write(data.encode() if isinstance(data, str) else data)
 
 
 def append(folder: Path, name: str, keep_bytes: int, mode: int = single.PRIVATE, buffering: int = 0) -> BinaryIO:
-    """A file of ours, cut off after ``keep_bytes`` and open for writing there. Raises as ``reopen``."""
+    """A file of feedline's, truncated to ``keep_bytes`` and open for appending. Raises as ``reopen``."""
     file = os.fdopen(reopen(folder, name, mode), "r+b", buffering)
     file.truncate(keep_bytes)
     file.seek(keep_bytes)
@@ -201,10 +201,10 @@ def append(folder: Path, name: str, keep_bytes: int, mode: int = single.PRIVATE,
 
 
 def add_line(folder: Path, name: str, line: str) -> None:
-    """Add a line to a file of ours, in one write: several processes may do so at once.
+    """Add a line to a file of feedline's, in one write, so that several processes can do so at once.
 
     Raises:
-        PlaceTaken: the file is somebody else's.
+        PlaceTaken: the file is not feedline's.
         OSError: it is a link, or cannot be opened.
     """
     try:
@@ -219,7 +219,7 @@ def add_line(folder: Path, name: str, line: str) -> None:
 
 
 def restart(folder: Path, name: str, mode: int = single.PRIVATE) -> int:
-    """An empty file in place of one that the list names, open for writing while others read it.
+    """An empty file in place of a listed one, open for writing; readers of the old one are not disturbed.
 
     Raises:
         PlaceTaken: the name belongs to a file that feedline did not write.
@@ -234,14 +234,14 @@ def restart(folder: Path, name: str, mode: int = single.PRIVATE) -> int:
 
 
 def discard(folder: Path, name: str) -> None:
-    """Remove a file that the list names; others stay. Raises OSError."""
+    """Remove a file if it is listed. Raises OSError."""
     listing = read_list(folder)
     if listing is not None and name in listing.names:
         single.remove(folder / name)
 
 
 class _Older(PlaceTaken):
-    """A folder of ours of an earlier time."""
+    """An older folder of feedline's has this name."""
 
 
 def _settled_list(folder: Path) -> Listing | None:

@@ -1,4 +1,4 @@
-"""What a Parquet file's pages say of themselves: a footer may say anything, and a page unpacks into as much memory as its header asks.
+"""Reads the page headers of a Parquet file. A footer can claim anything, and a page unpacks into as much memory as its header says.
 
 Only what feedline writes is let through: data pages of plain or delta-packed numbers. The bytes are Thrift's compact protocol
 (https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift, PageHeader).
@@ -17,7 +17,7 @@ TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, STRUCT = 1, 2, 3, 4, 5, 6, 7, 
 
 @dataclass(frozen=True)
 class Page:
-    """Attributes: values, and bytes of its header, packed, and unpacked."""
+    """Attributes: values, and bytes of its header, compressed and uncompressed."""
 
     values: int
     header: int
@@ -41,7 +41,7 @@ def pages(file: BinaryIO, begin: int, end: int) -> list[Page]:
         begin += page.header + page.packed
         found.append(page)
     if begin != end:
-        raise ValueError("a page reaches beyond its column")
+        raise ValueError("a page extends beyond its column")
     return found
 
 
@@ -56,7 +56,7 @@ def _page(data: bytes) -> Page:
     except (LookupError, TypeError) as error:
         raise ValueError("a page has no header") from error
     if values < 0 or encoding not in (PLAIN, DELTA_BINARY_PACKED):
-        raise ValueError("a page is encoded as feedline does not write it")
+        raise ValueError("a page has an encoding that feedline does not write")
     if not (0 <= packed and 0 <= unpacked <= MOST_PAGE):
         raise ValueError(f"a page unpacks to {unpacked:,} bytes")
     return Page(values, reader.at, packed, unpacked)
@@ -70,7 +70,7 @@ class _Reader:
 
     def struct(self, depth: int) -> dict[int, Any]:
         if not depth:
-            raise ValueError("a page's header nests too deeply")
+            raise ValueError("a page's header is nested too deeply")
         found: dict[int, Any] = {}
         number = 0
         while head := self._byte():
@@ -86,7 +86,7 @@ class _Reader:
         if kind == STRUCT:
             return self.struct(depth - 1)
         if kind not in (BYTE, DOUBLE, BINARY):
-            raise ValueError("a page's header holds what no page's does")
+            raise ValueError("a page's header has a field of an unexpected type")
         size = {BYTE: 1, DOUBLE: 8}.get(kind) or self._varint()
         self.at += size
         return None
@@ -101,7 +101,7 @@ class _Reader:
             value |= (byte & 0x7F) << shift
             shift += 7
             if shift > 63:
-                raise ValueError("a page's header holds a number without end")
+                raise ValueError("a page's header contains an endless number")
         return value | byte << shift
 
     def _zigzag(self) -> int:

@@ -1,4 +1,4 @@
-"""Open the files of a run folder, which another may have made or changed: regular files of a bounded size, never through a link."""
+"""Opens files of a run folder that others may have made or changed: only regular files of bounded size, never through a link."""
 
 import json
 import os
@@ -54,13 +54,13 @@ def opened(path: Path, most: int, below: int = OF_RANK) -> BinaryIO:
 
 
 def whole(path: Path, most: int, below: int = OF_RANK) -> bytes:
-    """All of a file. Raises as ``opened``."""
+    """The whole content of a file. Raises as ``opened``."""
     with opened(path, most, below) as file:
         return file.read(most)
 
 
 def refuse_link(path: Path, below: int = 1) -> None:
-    """See that none of the last ``below`` names of a path is a symbolic link.
+    """Check that none of the last ``below`` names of a path is a symbolic link.
 
     Raises:
         RunDamaged: one is.
@@ -78,11 +78,11 @@ def _refuse(path: Path, about: os.stat_result, most: int) -> None:
 
 
 def _says(path: Path, kind: str) -> str:
-    return f"{path} is {kind}: a run folder is read from regular files and folders only; put the file itself in its place"
+    return f"{path} is {kind}: run folders are read from regular files and folders only; replace it with the file itself"
 
 
 def json_of(data: bytes | str) -> Any:
-    """Decode JSON that may be hostile: numbers fit into 64 bits, each name is there once, and it does not nest without end.
+    """Decode JSON from an untrusted source: numbers fit into 64 bits, keys are unique, nesting is bounded.
 
     Raises:
         ValueError: it is not such JSON.
@@ -90,7 +90,7 @@ def json_of(data: bytes | str) -> Any:
     try:
         return json.loads(data, parse_int=_integer, object_pairs_hook=_once)
     except RecursionError as error:
-        raise ValueError("it nests too deeply") from error
+        raise ValueError("it is nested too deeply") from error
 
 
 def _integer(text: str) -> int:
@@ -107,6 +107,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def one_line(error: object) -> str:
-    """What an error says, for a sentence of ours: without line breaks, and not longer than a few lines."""
+    """The message of an error for use in a sentence: without line breaks, and of limited length."""
     text = " ".join(str(error).split())
     return text if len(text) <= 300 else text[:300] + "..."

@@ -1,4 +1,4 @@
-"""Remove a folder that feedline made, if all that is in it is listed and no process holds it."""
+"""Removes a folder that feedline created, if everything in it is listed and no process uses it."""
 
 import errno
 import fcntl
@@ -16,7 +16,7 @@ from feedline.profiler.files.lists import INNER, LIST, article, read_list, some
 
 
 def remove(path: Path, kind: str = INNER) -> None:
-    """Remove a folder of ours. It is gone from its name at once; files that appear in it meanwhile stay, under another name.
+    """Remove a folder of feedline's. Its name is free at once; files that appear in it meanwhile are kept under another name.
 
     Raises:
         PlaceTaken: it is not ours or of another kind, holds anything that its list does not name, or a process uses it.
@@ -38,14 +38,14 @@ def remove(path: Path, kind: str = INNER) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what a kill left half written in a folder of ours that this process alone writes to. Raises OSError."""
+    """Remove half-written files of a killed process from a folder that only this process writes to. Raises OSError."""
     for path in folder.iterdir():
         if path.name.startswith(single.PART):
             single.remove(path)
 
 
 class Hold:
-    """Keeps a folder from being removed, for as long as this process and its forks live. Forgotten by ``release``."""
+    """Protects a folder from removal while this process and its forks live, or until ``release``."""
 
     def __init__(self, folder: Path) -> None:
         """Raises OSError: it has no list, or is being removed."""
@@ -58,14 +58,14 @@ class Hold:
         self._file = Descriptor(fd)
 
     def release(self) -> None:
-        """Let it go. The program may have closed our descriptor, and opened a file of its own under the number."""
+        """Release it. The program may have closed the descriptor and opened a file of its own under its number."""
         with suppress(OSError):
             self._file.close()
 
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Keep a folder from being removed in the block, where it has a list and may be read at all.
+    """Protect a folder from removal inside the block, if it has a list and can be read.
 
     Raises:
         PlaceTaken: it is being removed.
@@ -84,7 +84,7 @@ def held(folder: Path) -> Iterator[None]:
 
 
 class Busy(PlaceTaken):
-    """A process holds it."""
+    """Another process uses the folder."""
 
 
 @dataclass

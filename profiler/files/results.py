@@ -1,4 +1,4 @@
-"""Folders that commands write their results into (``compare -o``, ``scale -o``). They may hold other files of the user's, which stay."""
+"""Folders for the results of commands (``compare -o``, ``scale -o``). They may also contain files of the user's, which are kept."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from feedline.profiler.files import lists, output, owned, single
 
 
 def prepare(folder: Path, names: Iterable[str], force: bool) -> bool:
-    """Make the folder, and see before any work that these names may be written in it.
+    """Create the folder, and check before any work that these names may be written in it.
 
     Args:
         force: results of an earlier time may be replaced; files that feedline did not write never are.
@@ -36,7 +36,7 @@ def prepare(folder: Path, names: Iterable[str], force: bool) -> bool:
 
 
 def save(folder: Path, name: str, text: str) -> Path:
-    """Write one of the names that were prepared.
+    """Write one of the prepared names.
 
     Raises:
         OutputError: it was taken meanwhile, or the place is read-only or full.
@@ -47,13 +47,13 @@ def save(folder: Path, name: str, text: str) -> Path:
 
 
 def log(folder: Path, name: str) -> int:
-    """An empty file, open for what a program prints; the descriptor is the caller's. Raises as ``save``."""
+    """An empty log file, open for the output of a program; the caller owns the descriptor. Raises as ``save``."""
     with _told(folder / name):
         return owned.restart(folder, name, output.SHARED)
 
 
 def add_line(folder: Path, name: str, line: str) -> None:
-    """Add a line to a file of ours that keeps growing. Raises as ``save``."""
+    """Append a line to a file of feedline's. Raises as ``save``."""
     with _told(folder / name):
         fd = owned.reopen(folder, name, output.SHARED)
         try:
@@ -64,7 +64,7 @@ def add_line(folder: Path, name: str, line: str) -> None:
 
 
 def drop_empty(folder: Path) -> None:
-    """Remove a folder that was made for results and got none; one that holds anything stays."""
+    """Remove a results folder if it is empty."""
     with suppress(OSError):
         listing = lists.read_list(folder)
         if listing is not None and listing.kind == lists.RESULTS and os.listdir(folder) == [lists.LIST]:

@@ -1,4 +1,4 @@
-"""Create, replace and remove one file. No link is followed, and nothing but a regular file is ever replaced or removed."""
+"""Creates, replaces and removes a single file. Links are not followed, and only regular files are ever replaced or removed."""
 
 import errno
 import itertools
@@ -9,14 +9,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-PART = ".feedline-part-"  # begins the name of what is not whole yet; its end stays, by which libraries choose a format
+PART = ".feedline-part-"  # prefix of incomplete files; the extension stays, because libraries choose the format by it
 PRIVATE = 0o600
 LONGEST = 40  # characters of a name, so that it fits into 255 bytes with what is put before it
 _numbers = itertools.count()
 
 
 def create(path: Path, mode: int = PRIVATE) -> int:
-    """Open a new file for reading and writing; the descriptor is the caller's.
+    """Create a file and open it for reading and writing; the caller owns the descriptor.
 
     Raises:
         FileExistsError: the name is taken, if only by a link.
@@ -26,7 +26,7 @@ def create(path: Path, mode: int = PRIVATE) -> int:
 
 
 def reopen(path: Path) -> int:
-    """Open a file of ours to write on; the descriptor is the caller's.
+    """Open an existing file for writing; the caller owns the descriptor.
 
     Raises:
         OSError: it is missing, a link, no regular file, or has a second name somewhere.
@@ -36,12 +36,12 @@ def reopen(path: Path) -> int:
     if stat.S_ISREG(about.st_mode) and about.st_nlink == 1:
         return fd
     os.close(fd)
-    raise OSError(errno.EINVAL, "not a file of its own", str(path))
+    raise OSError(errno.EINVAL, "not a regular file, or a hard link", str(path))
 
 
 @contextmanager
 def replacement(path: Path, mode: int = PRIVATE) -> Iterator[int]:
-    """A new file that takes the name ``path`` at the end of the block. Its descriptor is the caller's from then on.
+    """A new file that is renamed to ``path`` at the end of the block. The caller then owns the descriptor.
 
     Raises:
         OSError: the place is read-only or full, or the name belongs to a link, a folder or a device. Nothing has changed then.
@@ -72,7 +72,7 @@ def replacing(path: Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
 
 @contextmanager
 def replacing_path(path: Path, mode: int = PRIVATE) -> Iterator[Path]:
-    """As ``replacement``, for libraries that open a file by its name: the path to give them."""
+    """As ``replacement``, for libraries that open a file by path: yields the path to give them."""
     part, fd = _new_part(path, mode)
     os.close(fd)
     try:
@@ -85,13 +85,13 @@ def replacing_path(path: Path, mode: int = PRIVATE) -> Iterator[Path]:
 
 
 def write(path: Path, data: bytes | str, mode: int = PRIVATE) -> None:
-    """Write a whole file; a reader sees the old one or the new one. Raises OSError as ``replacement``."""
+    """Write a whole file; readers see either the old or the new one. Raises OSError as ``replacement``."""
     with replacing(path, mode) as file:
         file.write(data.encode() if isinstance(data, str) else data)
 
 
 def remove(path: Path) -> None:
-    """Remove a regular file; what is missing or something else stays as it is.
+    """Remove a regular file; ignore it if it is missing or something else.
 
     Raises:
         OSError: it cannot be removed.
@@ -101,7 +101,7 @@ def remove(path: Path) -> None:
 
 
 def settle(part: Path, path: Path) -> None:
-    """Give what is whole its name.
+    """Give a complete file its final name.
 
     Raises:
         OSError: the name belongs to something that is not a regular file.
@@ -112,7 +112,7 @@ def settle(part: Path, path: Path) -> None:
 
 
 def is_regular(path: Path) -> bool:
-    """Whether there is a regular file; a link to one is not."""
+    """Whether a path is a regular file; a link to one is not."""
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
     except OSError:
@@ -120,7 +120,7 @@ def is_regular(path: Path) -> bool:
 
 
 def part_name(path: Path) -> Path:
-    """A name beside ``path`` for what is not whole yet."""
+    """A name beside ``path`` for an incomplete file."""
     path = Path(os.path.abspath(path))  # the working directory and the one above it have names too
     return path.with_name(f"{PART}{os.getpid()}-{next(_numbers)}-{path.name[-LONGEST:]}")
 

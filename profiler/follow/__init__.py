@@ -1,4 +1,4 @@
-"""Processes below ``feedline run``: each records itself once a training begins in it.
+"""Processes below ``feedline run``: each records itself once it starts to train.
 
 ``start`` runs when Python starts, ``noticing`` once the program imports torch, and a Session begins with the first batch, forward,
 backward or update. A process that does none of this pays for nothing but the start.

@@ -1,4 +1,4 @@
-"""What is recorded and how: handed from process to process in the variable FEEDLINE_RUN."""
+"""What to record and how, passed from process to process in the environment variable FEEDLINE_RUN."""
 
 import json
 import os
@@ -15,7 +15,7 @@ ON_PATH = str(Path(__file__).parent / "on_path")
 
 @dataclass(frozen=True)
 class Asked:
-    """A recording.
+    """Settings of a recording.
 
     Attributes:
         top: pid of the process whose end makes the report.
@@ -39,7 +39,7 @@ class Asked:
 
     @classmethod
     def read(cls, environ: Mapping[str, str] = os.environ) -> "Asked | None":
-        """What the environment asks for; None: nothing, or nothing that can be read."""
+        """The settings in the environment; None if there are none, or none that can be read."""
         try:
             data = json.loads(environ[RUN])
             return cls(**{**data, "report": tuple(data["report"]), "path": tuple(data["path"])})
@@ -55,10 +55,10 @@ class Asked:
         return cls(os.getpid(), str(run), f"process-{os.getpid()}-{time.time_ns()}", folder=str(folder), path=tuple(sys.path))
 
     def export(self) -> None:
-        """Into the environment of this process, for those it starts."""
+        """Put the settings into the environment of this process, for its children."""
         os.environ.update(self.variables(os.environ))
 
     def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """What changes in an environment."""
+        """The environment variables that change."""
         others = [part for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part and part != ON_PATH]
         return {RUN: json.dumps(asdict(self)), "PYTHONPATH": os.pathsep.join([ON_PATH, *others])}

@@ -1,4 +1,4 @@
-"""Process groups as a program makes them: which rank a process is, and which others belong to it."""
+"""Process groups that the program creates: this process's rank, and the other members."""
 
 import functools
 import hashlib
@@ -51,7 +51,7 @@ def attach_groups(module: Any, joins: Callable[[Group], None], joined: Callable[
 
 
 def group_of(init_process_group: Any, args: Any, kwargs: Any) -> Group | None:
-    """The group that a call makes; None: of one rank, or its arguments do not tell."""
+    """The group that a call creates; None for a single rank, or if the arguments do not say."""
     try:
         given = inspect.signature(init_process_group).bind(*args, **kwargs).arguments
         size, rank = _number(given, "world_size"), _number(given, "rank")
@@ -74,7 +74,7 @@ def _number(given: dict[str, Any], name: str) -> int:
 
 
 def place_of(group: Group | None) -> Place:
-    """The place of this process, by its launcher, by its group, or alone."""
+    """Rank and world size of this process: from its launcher, else from its group, else as a single process."""
     place = ranks.place()
     if group is None or place.launcher in LAUNCHERS and (place.rank, place.world_size) == (group.rank, group.size):
         return place
@@ -82,7 +82,7 @@ def place_of(group: Group | None) -> Place:
 
 
 def launch_of(place: Place, group: Group | None) -> str:
-    """A name that the ranks of one training have in common."""
+    """A name shared by the ranks of one training."""
     if place.launcher in LAUNCHERS:
         return ranks.launch_id()
     if group is not None:
@@ -91,7 +91,7 @@ def launch_of(place: Place, group: Group | None) -> str:
 
 
 def holds(run: Path, group: str) -> bool:
-    """Whether a process that is recorded in the run folder itself belongs to this group."""
+    """Whether a process recorded in the run folder itself belongs to this group."""
     from feedline.profiler.store.read import rank_folders
 
     try:

@@ -1,5 +1,5 @@
-"""Ends of a process that ``atexit`` does not see: os._exit, os.exec*, by which it becomes another program, and a signal by which its parent
-ends it, as multiprocessing.Pool does with its workers."""
+"""Detects ends of a process that bypass ``atexit``: os._exit, os.exec*, and a signal from its parent, as multiprocessing.Pool sends to its
+workers."""
 
 import functools
 import os
@@ -21,7 +21,7 @@ _patches: Patches | None = None
 
 
 def attach(leaves: Leave, ends: End) -> None:
-    """Be told before such an end, in this process or a fork of it.
+    """Call back before the end of this process or of a fork of it.
 
     Args:
         leaves: called with the exit code; None: this process becomes another program.

@@ -1,8 +1,8 @@
-"""Notice that a training begins in this process, and record it from there on.
+"""Detects that a training begins in this process, and records it from then on.
 
-Sentinels stand where a training must pass (sentinels.py). The first that is passed outside a loader's worker takes all of them away, begins
-a Session, whose taps take their places, and calls again what was called. A fork of a process that is recorded gets sentinels of its own,
-above its parent's taps.
+Sentinels are hooks on calls that every training makes (sentinels.py). The first one called outside a loader's worker removes all of them,
+starts a Session, whose taps replace them, and repeats the call. A fork of a recorded process gets sentinels of its own, above its
+parent's taps.
 """
 
 import atexit
@@ -30,11 +30,11 @@ if TYPE_CHECKING:  # imported when a training begins: most processes make none
 
 
 class Following:
-    """What this process knows of the recording that it belongs to.
+    """State of this process in the recording that it belongs to.
 
     Args:
-        asked: the recording.
-        session: of this process, where it is recorded from its start.
+        asked: settings of the recording.
+        session: of this process, if it is recorded from its start.
     """
 
     def __init__(self, asked: Asked, session: "Session | None" = None) -> None:
@@ -45,14 +45,14 @@ class Following:
         self._lock = threading.RLock()
 
     def watch(self) -> None:
-        """Set sentinels, now that torch is imported."""
+        """Set the sentinels, now that torch is imported."""
         from feedline.profiler.follow.sentinels import set_sentinels
 
         self._sentinels = Patches()
         set_sentinels(self._sentinels, self.begin)
 
     def forked(self) -> None:
-        """In the child of a fork."""
+        """Called in the child of a fork."""
         self._lock = threading.RLock()
         if self.session is None:
             return
@@ -63,7 +63,7 @@ class Following:
             arrivals.when_imported("torch", lambda _: self.watch())
 
     def begin(self) -> None:
-        """A training begins here, unless this is a loader's worker or the program records by itself."""
+        """Start a recording, unless this is a loader's worker or the program records itself."""
         with self._lock:
             sentinels, self._sentinels = self._sentinels, None
             if sentinels is None:
@@ -104,7 +104,7 @@ class Following:
             say(f"{command} (pid {os.getpid()}) is training but is not being recorded: {error}")
 
     def ends(self, code: int | None) -> None:
-        """This process ends; None: it is not known with which code. Never raises."""
+        """This process ends, with an exit code or with None if that is unknown. Never raises."""
         session, self.session = self.session, None
         if session is not None:
             session.stop(code)
@@ -116,14 +116,14 @@ class Following:
             reporting.report_what_was_made(self.asked)
 
     def joins(self, group: Group) -> None:
-        """Before this process joins a group. If it is recorded already, as what this rank would be, it says so now: the others wait for it,
+        """Called before this process joins a group. If it is already recorded as this rank, it announces that now: the others wait for it
         and find its folder."""
         self._group = group
         if self.session is not None and self.session.is_mine:
             self.session.join(place_of(group), group.name)
 
     def joined(self) -> None:
-        """After it has. A training that had begun already goes on in the folder of its rank."""
+        """Called after it has joined. A training that has already begun continues in the folder of its rank."""
         session, group = self.session, self._group
         if session is not None and session.is_mine and group is not None and session.manifest.group != group.name:
             session.stop(None)
@@ -131,7 +131,7 @@ class Following:
 
 
 def rooms(run: Path, launch: str, group: str) -> "Iterator[Room]":
-    """Where a rank's folder may be made: with the ranks of its group, else in a folder for a new training."""
+    """Where the folder of a rank may be created: beside the ranks of its group, else in a new training's folder."""
     from feedline.profiler.store.trainings import TRAINING, inner_folders
 
     for folder in [run, *inner_folders(run)] if group else []:
@@ -145,7 +145,7 @@ def rooms(run: Path, launch: str, group: str) -> "Iterator[Room]":
 
 
 def make_run_folder(asked: Asked) -> None:
-    """Make the run folder, unless ``feedline run`` did. Raises OSError, PlaceTaken."""
+    """Create the run folder, unless ``feedline run`` did. Raises OSError, PlaceTaken."""
     if not os.path.isdir(asked.run):
         owned.claim(Path(asked.run), "run", asked.launch)
 
@@ -171,7 +171,7 @@ def follow(asked: Asked, session: "Session | None" = None) -> None:
     following = _following = Following(asked, session)
     outer = Asked.read()
     if outer is not None and outer.run != asked.run:
-        processes.note(outer, unseen=f"another feedline records it, into {masks.path(asked.run)}")
+        processes.note(outer, unseen=f"it is recorded by another feedline, into {masks.path(asked.run)}")
     asked.export()
     if first:
         os.register_at_fork(after_in_child=_forked)
@@ -183,7 +183,7 @@ def follow(asked: Asked, session: "Session | None" = None) -> None:
 
 
 def follow_from_here() -> None:
-    """Follow this process as its environment says: torch is about to be imported."""
+    """Follow this process as its environment says; torch is about to be imported."""
     asked = Asked.read()
     if asked is None:  # FEEDLINE=1
         asked = Asked.of_this_process()
@@ -206,5 +206,5 @@ def _at_exit() -> None:
 
 
 def exit_code() -> int | None:
-    """With which this process ends, as far as its traceback tells; None: nobody can."""
+    """The exit code of this process, as far as its traceback shows; None if unknown."""
     return 1 if isinstance(getattr(sys, "last_value", None), Exception) else None

@@ -1,4 +1,4 @@
-"""What this process says of itself in the run folder."""
+"""Notes of this process about itself, in the run folder."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from feedline.profiler.store.manifest import process_started
 
 
 def note(asked: Asked, **what: str) -> None:
-    """Write down what this process did: ``imported="torch"``, ``recorded=`` its folder, or ``unseen=`` why it has none."""
+    """Note what this process did: ``imported="torch"``, ``recorded=`` its folder, or ``unseen=`` why it has none."""
     command = privacy.recorded_argv(sys.argv, asked.record_argv)
     about = {"pid": os.getpid(), "started": process_started(os.getpid()), "command": command}
     processes.write(Path(asked.run), {**about, **what})  # type: ignore[typeddict-item]

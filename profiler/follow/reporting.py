@@ -1,4 +1,4 @@
-"""The report at the end of a recording, built in a process of its own: with the modules that feedline started with, and without the
+"""Builds the report at the end of a recording, in a process of its own: with the modules that feedline started with, and without the
 training's memory."""
 
 import atexit
@@ -20,7 +20,7 @@ STDOUT, STDERR = 1, 2  # file descriptors
 def report(asked: Asked) -> None:
     """Run ``feedline report``, and wait for it. Never raises.
 
-    It takes a second of CPU: not for a run without a record that nobody is to be told of.
+    It takes a second of CPU, so it is skipped with ``-q`` for a run without a record.
     """
     if "-q" in asked.report and "--json" not in asked.report and ranks.place().world_size == 1 and is_empty(Path(asked.run)):
         return
@@ -38,11 +38,11 @@ def report(asked: Asked) -> None:
             check=False,
         )
     except (OSError, ValueError, KeyboardInterrupt) as error:
-        say(f"the report could not be built ({error or type(error).__name__}): feedline report {asked.run}")
+        say(f"the report could not be built ({error or type(error).__name__}); try again with: feedline report {asked.run}")
 
 
 def report_what_was_made(asked: Asked) -> None:
-    """Report, in the process that is to do so, if a training began anywhere below it."""
+    """Build the report, in the process responsible for it, if a training began in it or below it."""
     if os.getpid() != asked.top:
         return
     if os.path.isdir(asked.run):
@@ -52,14 +52,14 @@ def report_what_was_made(asked: Asked) -> None:
 
 
 def at_the_end() -> None:
-    """Report when this process ends, which took the place of the one that was to do so."""
+    """Build the report when this process ends: it replaced the process responsible for it."""
     asked = Asked.read()
     if asked is not None:
         atexit.register(report_what_was_made, asked)
 
 
 def not_followed() -> dict[str, str]:
-    """The environment without what ``Asked.variables`` added to it."""
+    """The environment without the variables that ``Asked.variables`` added."""
     environ = {name: value for name, value in os.environ.items() if name not in (RUN, ASKED)}
     path = [part for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part != ON_PATH]
     if "PYTHONPATH" in environ:

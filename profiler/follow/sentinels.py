@@ -1,4 +1,4 @@
-"""Where a training must pass."""
+"""Sentinels: hooks on calls that every training makes."""
 
 import functools
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Begin = Callable[[], None]
 
 
 def set_sentinels(patches: Patches, begin: Begin) -> None:
-    """Have ``begin`` called before the first batch, forward with gradients, backward or update. It must undo the patches, and not raise.
+    """Call ``begin`` before the first batch, forward with gradients, backward or update. It must undo the patches, and not raise.
 
     Raises:
         AttributeError: this version is built differently.

@@ -1,4 +1,4 @@
-"""What a Python process does at its start: nothing, or wait until the program imports torch.
+"""Runs at the start of every Python process: does nothing, or waits until the program imports torch.
 
 Called from feedline.pth in site-packages, and from on_path/sitecustomize.py where PYTHONPATH says so. Imports nothing more: every
 Python process of a training pays for it.
@@ -11,7 +11,7 @@ from feedline.profiler.follow import ASKED, RUN
 
 
 class _Waiting:
-    """Stands in sys.meta_path, finds nothing, and sees the import of torch coming."""
+    """Import hook that finds nothing and only detects the import of torch."""
 
     def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]  # typing is not imported yet
         if name != "torch":
@@ -29,7 +29,7 @@ class _Waiting:
 
 
 def begin() -> None:
-    """Wait for torch where this process belongs to a recording."""
+    """Wait for torch if this process belongs to a recording."""
     if RUN not in os.environ and os.environ.get(ASKED, "0") in ("", "0"):
         return
     if not any(isinstance(finder, _Waiting) for finder in sys.meta_path):
@@ -41,5 +41,5 @@ def begin() -> None:
 
 
 def stop() -> None:
-    """Wait no longer: torch comes, or this process is recorded by a command of its own."""
+    """Stop waiting: torch is being imported, or a feedline command records this process."""
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Waiting)]

@@ -1,12 +1,12 @@
-"""Where one training of this process may end and the next begin.
+"""Records what is needed to split one process into several trainings.
 
-A program that trains model after model (a sweep, the folds of a cross-validation) makes an optimizer for each of them. Which optimizers
-belong to one training is decided when the run is read (store/parts.py), for only then is it known which of them go on to take turns.
-Here is written down what that takes: each optimizer gets a number of its own, and at its first update a record (events.Stage.BEGUN) says
-which earlier optimizer it goes with: one that has parameters of the same modules, or one that has made an update since this one began.
-Where it goes with none, the sums of all records before it follow (Stage.SUMS): they stay exact when a long run forgets windows.
+A program that trains one model after another (a sweep, the folds of a cross-validation) creates an optimizer for each. Which optimizers
+belong to one training is decided when the run is read (store/parts.py), because only then is it known which of them alternate.
+This module records the facts: each optimizer gets a number, and at its first update a record (events.Stage.BEGUN) names the earlier
+optimizer that it belongs with: one that has parameters of the same modules, or one that has made an update since this one began.
+If there is none, the sums of all records before it follow (Stage.SUMS), so that they stay exact when a long run discards windows.
 
-Weak references are to optimizers and modules, never to parameters: torch refuses to swap a tensor that somebody refers to weakly.
+Weak references are to optimizers and modules, never to parameters: torch refuses to swap a tensor that has weak references.
 """
 
 import functools
@@ -26,7 +26,7 @@ OF_CPU = 256  # more than stages there are: ``source`` of the second record of a
 
 
 class Numbers:
-    """Numbers living objects, from 0, in the order in which they are met. One that was freed never has its number given to another."""
+    """Numbers living objects from 0 in order of appearance. The number of a freed object is not reused."""
 
     def __init__(self) -> None:
         self.known: dict[int, int] = {}  # id -> number
@@ -34,7 +34,7 @@ class Numbers:
         self.count = 0
 
     def meet(self, thing: Any, number: int | None = None) -> int:
-        """Give an object that is not known yet its number."""
+        """Number an object, unless it is known."""
         key = id(thing)
         given = self.known[key] = self.count if number is None else number
         self._references[key] = weakref.ref(thing, functools.partial(self._forget, key))
@@ -51,7 +51,7 @@ class Beginnings:
 
     Attributes:
         optimizers: those that have made an update.
-        first: number of the first optimizer that belongs to the training that goes on now; one with a lower number joins its own to it.
+        first: number of the first optimizer that belongs to the current training; one with a lower number adds its own training to it.
         began: ns, where the first pass began that fed the newest optimizer.
     """
 
@@ -71,11 +71,11 @@ class Beginnings:
         self._made = False  # an optimizer was made since the last update: the first pass after that is the next training's
 
     def made(self) -> None:
-        """An optimizer is being made."""
+        """An optimizer is being created."""
         self._made, self._mark = True, None
 
     def pass_begins(self, segment: Segment) -> None:
-        """A loader is about to be gone through. Never raises."""
+        """A pass over a loader is about to begin. Never raises."""
         batch = recorder.batch
         if self._mark is None or not (self._made or batch == self._batch):  # loaders that are gone through together begin one by one
             try:
@@ -92,7 +92,7 @@ class Beginnings:
                 number = self._begun(optimizer, segment)
             elif number < self.first:
                 self._join(number, segment)
-        except Exception:  # fail open: it counts as part of what goes on
+        except Exception:  # fail open: it counts as part of the current training
             number = self.optimizers.known.get(id(optimizer), 0)
         if self._mark is not None or self._made:
             self._mark, self._made = None, False
@@ -167,7 +167,7 @@ class Beginnings:
         return found
 
     def _join(self, number: int, segment: Segment) -> None:
-        """An older optimizer goes on: all that began since belong to its training."""
+        """An older optimizer continues: all that began since then belong to its training."""
         first, newest = self._firsts[number], self._newest
         self._joined = self._joined + 1 if first == self._target else 1
         self.first = self._target = self._firsts[newest] = first
@@ -175,7 +175,7 @@ class Beginnings:
 
 
 def write_sums(segment: Segment, mark: Mark) -> None:
-    """Write down what came before a mark. Raises as ``Segment.sums_before``."""
+    """Write the sums of all records before a mark. Raises as ``Segment.sums_before``."""
     sums = segment.sums_before(mark)
     for stage in Stage:
         number, wall, cpu, runqueue, nbytes, extra = sums[stage, : FIELDS - 2].tolist()

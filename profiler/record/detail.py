@@ -1,4 +1,4 @@
-"""Whether the sample that this thread is making is looked at in detail; taps/fetch.py says how many are."""
+"""Whether the sample that this thread is making is recorded in detail; taps/fetch.py decides which ones are."""
 
 import os
 import threading
@@ -16,7 +16,7 @@ os.register_at_fork(after_in_child=looking.clear)
 
 
 class Detail(threading.local):
-    """What the taps in taps/operations write through.
+    """What the taps in taps/operations write to.
 
     Attributes:
         write: takes one span inside the sample. None outside of samples that are looked at.

@@ -17,7 +17,7 @@ Moment = tuple[int, int, int]
 
 
 class _Known(threading.local):
-    """What this thread's clocks said when its delay was last read."""
+    """The clocks of this thread when its run-queue delay was last read."""
 
     said = -(1 << 62), UNMEASURED  # wall less CPU, ns, so small that the first moment reads; the delay
 
@@ -30,18 +30,18 @@ def now() -> Moment:
     cpu = clock.cpu_ns()
     wall = clock.wall_ns()
     lost, delay = known.said
-    if not -SLACK_NS < wall - cpu - lost < SLACK_NS:  # negative: a forked child's CPU clock begins anew
+    if not -SLACK_NS < wall - cpu - lost < SLACK_NS:  # negative: the CPU clock of a forked child restarts
         delay = _read(wall - cpu)
     return wall, cpu, delay
 
 
 def wall() -> Moment:
-    """The beginning of a span of which only the wall time is asked for: that spares the two readings of the CPU clock."""
+    """The beginning of a span that needs only wall time; skips both readings of the CPU clock."""
     return clock.wall_ns(), UNMEASURED, UNMEASURED
 
 
 def since(begun: Moment) -> tuple[int, int, int]:
-    """(wall, CPU, run-queue) nanoseconds from ``begun`` to here. No longer in the run queue than without a CPU."""
+    """(wall, CPU, run-queue) nanoseconds from ``begun`` until now. Run-queue time is limited to the time without a CPU."""
     wall = clock.wall_ns()
     start, cpu_before, delay_before = begun
     if cpu_before < 0:

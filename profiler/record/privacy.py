@@ -1,4 +1,4 @@
-"""What a run folder holds of the environment and the command line, so that it can be shared.
+"""Decides what a run folder holds of the environment and the command line, so that it can be shared.
 
 Variables are recorded only if ENVIRONMENT names them. Of variables and arguments only values that are plainly harmless are kept
 (plain.py), with names of options and keys, and paths below the working directory; everything else becomes MASK. A list of what is secret
@@ -54,19 +54,19 @@ _LONGEST, _MOST_PAIRS = 10_000, 100
 
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables of ENVIRONMENT that are set, sorted by name; a value that is not plainly harmless is masked."""
+    """The set variables of ENVIRONMENT, sorted by name; values that are not plainly harmless are masked."""
     return {name: environ[name] if is_plain(environ[name]) else MASK for name in sorted(ENVIRONMENT) if name in environ}
 
 
 def recorded_argv(argv: list[str], way: str = "masked") -> list[str]:
-    """A command line as ``--record-argv`` wants it: all, masked, or none but the script's own name."""
+    """A command line as ``--record-argv`` says: all, masked, or only the name of the script."""
     if way == "none":
         return [masks.token(os.path.basename(word)) for word in argv[:1]]
     return list(argv) if way == "all" else mask_argv(argv)
 
 
 def mask_argv(argv: list[str]) -> list[str]:
-    """A command line, its program first, with MASK in place of every value that is not plainly harmless.
+    """A command line, program first, with MASK in place of every value that is not plainly harmless.
 
     As long as ``argv``. Masking it again where none of its files are changes nothing but paths.
     """
@@ -83,7 +83,7 @@ def mask_argv(argv: list[str]) -> list[str]:
 
 
 def mask_value(value: str) -> str:
-    """One value: as it is where it is plainly harmless, the harmless parts of JSON and of settings such as ``lr=0.1``, a path, or MASK."""
+    """A value if it is plainly harmless, the harmless parts of JSON and of settings such as ``lr=0.1``, a path, or MASK."""
     if is_plain(value):
         return value
     if len(value) > _LONGEST or value.count("=") > _MOST_PAIRS:

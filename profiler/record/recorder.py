@@ -1,4 +1,4 @@
-"""What the taps of this process write through. There is one ``recorder`` per process, as there is one training."""
+"""The recorder that the taps of this process write to. There is one ``recorder`` per process, as there is one training."""
 
 import os
 import threading
@@ -23,7 +23,7 @@ class GpuTimer(Protocol):
 
 
 class FlopTap(Protocol):
-    """Counts the operations of a step (taps/flops.py)."""
+    """Counts the floating-point operations of a step (taps/flops.py)."""
 
     def begin(self, module: Any) -> Any: ...
 
@@ -31,7 +31,7 @@ class FlopTap(Protocol):
 
 
 class ConvergenceTap(Protocol):
-    """Watches losses and gradients (taps/convergence/watch.py)."""
+    """Records losses and gradients (taps/convergence/watch.py)."""
 
     updates: int
 
@@ -66,7 +66,7 @@ class ConvergenceTap(Protocol):
 
 
 class MakingTap(Protocol):
-    """Finds and times what makes batches without a loader (taps/making)."""
+    """Finds and times the functions that make batches without a loader (taps/making)."""
 
     def begins(self) -> None: ...
 
@@ -84,13 +84,13 @@ class MakingTap(Protocol):
 
 
 class LooksAtThreads(Protocol):
-    """Looks at what blocked threads wait for (samplers/looks.py)."""
+    """Finds out what blocked threads wait for (samplers/looks.py)."""
 
     def watch(self, makers: list[tuple[int, int]]) -> None: ...
 
 
 class Resting(Protocol):
-    """A stretch of steps that are only counted (taps/rests.py). ``taken``: loader -> batches and samples that it handed over."""
+    """A series of steps that are only counted (taps/rests.py). ``taken``: loader -> batches and samples that it handed over."""
 
     segment: Segment
     taken: dict[int, list[int]]
@@ -106,7 +106,7 @@ class Resting(Protocol):
 
 
 class BeginningsTap(Protocol):
-    """Where one training may end and the next begin (record/beginnings.py)."""
+    """Records where one training may end and the next begin (record/beginnings.py)."""
 
     @property
     def began(self) -> int: ...
@@ -115,26 +115,26 @@ class BeginningsTap(Protocol):
 
 
 class Recorder:
-    """Where records go.
+    """The destination of all records of this process, and the parts of feedline that receive events.
 
     Attributes:
-        main: the segment of the training process; None in workers and when nothing records, so taps of the training test this.
+        main: the segment of the training process; None in workers and without a recording, so taps of the training test this.
         segment: the segment of this process, worker or not.
-        ranges: NVTX ranges, told of every span; None when no tool listens.
-        gpu: told of the training's stages, or None.
-        flops: told of forwards and backwards until it has counted a step, or None.
-        convergence: told of the training's losses, gradients and updates, or None.
-        beginnings: told of a loader's passes, or None.
+        ranges: NVTX ranges, which receive every span; None if no tool listens.
+        gpu: receives the training's stages, or None.
+        flops: receives forwards and backwards until it has counted a step, or None.
+        convergence: receives the training's losses, gradients and updates, or None.
+        beginnings: receives passes over loaders, or None.
         on_beginning: called before the first update of a training that is not the process's first, or None.
-        looks: told which threads make batches, or None.
-        making: told of the calls between which the program makes its batches, or None.
+        looks: receives the threads that make batches, or None.
+        making: receives the calls between which the program makes its batches, or None.
         batch: key of the batch this process works on (events.batch_key).
         loader: number of the loader this process works for.
-        made: id of the batch that was made last in this process, and what it is: without workers, the loader hands it over as it is.
-        rest: while steps are only counted, for which main and segment are None; else None.
+        made: id and description of the last batch made in this process: without workers, the loader hands over the same object.
+        rest: set while steps are only counted, when main and segment are None; else None.
         paced: whether there may be rests. A tap that must see every step clears it.
-        asked: a loader was asked for a batch since the last update.
-        every: look at one sample in so many in detail; None: as many as stay cheap (taps/fetch.py).
+        asked: whether a loader was asked for a batch since the last update.
+        every: record one sample in N in detail; None: chosen so that it stays cheap (taps/fetch.py).
     """
 
     def __init__(self) -> None:
@@ -162,13 +162,13 @@ class Recorder:
         self._listen(every)
 
     def awake(self) -> Segment | None:
-        """``main``, for what is told whenever it happens: a rest ends."""
+        """``main``, for events that are always recorded: a rest ends."""
         if self.rest is not None:
             self.rest.end()
         return self.main
 
     def lasting(self) -> Segment | None:
-        """``main``, for single numbers that are written also in a rest."""
+        """``main``, for single numbers that are recorded even during a rest."""
         return self.main if self.rest is None else self.rest.segment
 
     def open_worker(self, segment: Segment, loader: int, every: int | None) -> None:
@@ -181,14 +181,14 @@ class Recorder:
         self.every = every if self.ranges is None else 1
 
     def close(self) -> None:
-        """Stop recording in this process; the file is complete as it is."""
+        """Stop recording in this process; the file is already complete."""
         self.awake()
         segment, self.main, self.segment, self.looks = self.segment, None, None, None
         if segment is not None:
             segment.close()
 
     def forget_after_fork(self) -> None:
-        """In the child of a fork: the segment is the parent's. A loader's worker opens its own afterwards."""
+        """Detach in the child of a fork: the segment is the parent's. A loader's worker opens its own afterwards."""
         rest, self.rest = self.rest, None
         if rest is not None:
             rest.abandon()
@@ -200,7 +200,7 @@ class Recorder:
 
 
 class Inside(threading.local):
-    """Whether this thread is inside something whose parts are not told apart: a model, a backward pass, the making of a batch."""
+    """Whether this thread is inside a call whose parts are not recorded: a model, a backward pass, the making of a batch."""
 
     depth = 0
 
@@ -210,11 +210,11 @@ inside = Inside()
 os.register_at_fork(after_in_child=recorder.forget_after_fork)
 
 
-WALL_ONLY = [stage in (Stage.SAMPLER, Stage.LOSS, Stage.OPTIMIZER) for stage in range(STAGES)]  # nobody asks for their CPU time
+WALL_ONLY = [stage in (Stage.SAMPLER, Stage.LOSS, Stage.OPTIMIZER) for stage in range(STAGES)]  # their CPU time is not used
 
 
 class Span:
-    """``with Span(segment, Stage.X) as span:`` writes one record at its end, whether the body raised or not. Never raises itself.
+    """``with Span(segment, Stage.X) as span:`` writes one record at the end, whether the body raised or not. Never raises itself.
 
     ``number``, ``nbytes``, ``extra``, ``source`` and ``flags`` may be set in the body.
     """

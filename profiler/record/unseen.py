@@ -1,4 +1,4 @@
-"""Operations of our own on the program's tensors, which its modes and subclasses do not see.
+"""Runs feedline's own operations on the program's tensors without its modes and subclasses seeing them.
 
 A ``TorchDispatchMode`` or ``TorchFunctionMode`` of the program counts, logs or changes what it sees; a tensor subclass does as much with
 each question for its shape. Below dispatch there are plain tensors only: what is computed on another kind must be taken out of it before.
@@ -17,7 +17,7 @@ NoFunctions, NoDispatch = torch._C.DisableTorchFunction, torch._C._DisableTorchD
 
 
 def unseen(function: Function) -> Function:
-    """Run a function where no mode and no subclass of the program's sees its operations."""
+    """Run a function whose operations no mode and no subclass of the program sees."""
 
     @functools.wraps(function)
     def quiet(*args: Any, **kwargs: Any) -> Any:
@@ -29,7 +29,7 @@ def unseen(function: Function) -> Function:
 
 
 def unasked(function: Function) -> Function:
-    """The same for a function that only asks for shapes and the like, of tensors of any kind: what it asks of dispatch is answered."""
+    """The same for a function that only queries shapes and the like, for tensors of any kind; its dispatches still get an answer."""
 
     @functools.wraps(function)
     def quiet(*args: Any, **kwargs: Any) -> Any:

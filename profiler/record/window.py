@@ -1,17 +1,17 @@
-"""Which steps torch.profiler is to record."""
+"""The steps that torch.profiler records."""
 
 from typing import NamedTuple
 
 
 class Window(NamedTuple):
-    """In torch.profiler's words: ``skip`` steps first, one to warm up, then ``active`` steps. ``active=0``: none."""
+    """A schedule in torch.profiler's terms: ``skip`` steps first, one to warm up, then ``active`` steps. ``active=0``: none."""
 
     skip: int
     active: int
 
     @classmethod
     def parse(cls, text: str) -> "Window":
-        """From ``SKIP:ACTIVE`` or ``off``.
+        """Parse ``SKIP:ACTIVE`` or ``off``.
 
         Raises:
             ValueError: it is neither, or a number is below 1.

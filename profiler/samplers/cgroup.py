@@ -1,4 +1,4 @@
-"""How much CPU the control groups of this process allow: version 1 and 2, mixed systems, containers with and without a cgroup namespace."""
+"""CPU limits of this process's control groups: versions 1 and 2, hybrid systems, containers with and without a cgroup namespace."""
 
 import os
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ ROOT = Path("/")
 
 @dataclass(frozen=True)
 class Throttling:
-    """Counters since the group was made."""
+    """Counters since the group was created."""
 
     periods: int  # enforcement periods in which the group ran
     throttled: int  # of those, periods that it was stopped in
@@ -20,13 +20,13 @@ class Throttling:
 
 @dataclass(frozen=True)
 class Level:
-    """One group that limits the CPU of this process: its own, or one above it."""
+    """A group that limits the CPU of this process: its own, or a parent of it."""
 
     folder: Path
     version: int
 
     def quota_cpus(self) -> float | None:
-        """CPU seconds per second that the group may use; None: no quota.
+        """CPU seconds per second that the group may use; None without a quota.
 
         Raises:
             OSError: the files are not there (the root group has none) or must not be read.
@@ -39,7 +39,7 @@ class Level:
         return None if quota in (b"max", b"-1") else int(quota) / int(period)
 
     def throttling(self) -> Throttling:
-        """What the quota did so far.
+        """Throttling by the quota so far.
 
         Raises:
             OSError, KeyError: cpu.stat is gone or has no such counters.
@@ -51,8 +51,8 @@ class Level:
 
 
 def levels(root: Path = ROOT) -> list[Level]:
-    """The groups of this process that the CPU controller knows, innermost first, each once however often it is mounted. What cannot be seen
-    from here is left out.
+    """The control groups of this process with a CPU controller, innermost first, each once even if mounted several times. Groups that are
+    not visible from here are left out.
 
     Raises:
         OSError: /proc/self/cgroup or /proc/self/mountinfo cannot be read.
@@ -67,13 +67,13 @@ def levels(root: Path = ROOT) -> list[Level]:
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
-    """The smallest CPU quota of this process's groups and those above, in CPUs; None: no quota, or none that can be seen."""
+    """The smallest CPU quota of this process's groups and their parents, in CPUs; None if there is none or it is not visible."""
     quotas = [quota for level in _levels_or_none(root) if (quota := _quota_or_none(level)) is not None]
     return min(quotas, default=None)
 
 
 def effective_cpus(root: Path = ROOT) -> float:
-    """CPUs that this process may use: those of its affinity mask, capped by ``cpu_quota``."""
+    """CPUs that this process may use: those of its affinity mask, limited by ``cpu_quota``."""
     allowed = float(len(os.sched_getaffinity(0)))
     quota = cpu_quota(root)
     return allowed if quota is None else min(allowed, quota)

@@ -1,4 +1,4 @@
-"""How busy the CPUs of the whole machine are, and those that this process may use."""
+"""Utilisation of the CPUs: of the whole machine, and of those that this process may use."""
 
 import os
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Bytes read from the disks, and how busy each is."""
+"""Bytes read from the disks, and their utilisation."""
 
 import os
 from collections.abc import Iterable
@@ -72,7 +72,7 @@ class Disk(Source):
 
 
 def disk_of(path: Path, root: Path = Path("/")) -> str | None:
-    """Name of the disk that a file lies on (for a partition: the whole disk; for LVM, LUKS and RAID: the mapped device).
+    """Name of the disk that holds a file (for a partition: the whole disk; for LVM, LUKS and RAID: the mapped device).
 
     None for network, overlay and memory file systems, and where the file does not exist.
     """
@@ -88,7 +88,7 @@ def disk_of(path: Path, root: Path = Path("/")) -> str | None:
 
 
 def physical_disks(root: Path = Path("/")) -> list[str]:
-    """Names of the disks that are hardware (or a hypervisor's): no loop, RAM, mapped or RAID devices, no empty drives.
+    """Names of the physical (or a hypervisor's) disks: no loop, RAM, mapped or RAID devices, no empty drives.
 
     Raises:
         OSError: /sys/block cannot be listed.

@@ -1,4 +1,4 @@
-"""The gauges of a run on disk, and how to read them back. Reading needs no torch and works on runs that are going on or were killed.
+"""The gauges of a run on disk, and how to read them. Reading needs no torch and works on live and killed runs.
 
 gauges.bin is a header and then rows, all of ROW.size bytes. The last byte of a row is written last; where it is 0 there is no row (room is
 reserved before it is used, and a killed process may leave half a row). gauges.json beside it names the gauges that rows number.
@@ -27,7 +27,7 @@ assert HEADER.size == ROW.size == ROW_DTYPE.itemsize == 20
 
 
 class Gauges(NamedTuple):
-    """Everything that was sampled, row by row in the order of time.
+    """All samples, row by row in order of time.
 
     Attributes:
         names: (name, unit) of each gauge; its index is the gauge's number.
@@ -42,14 +42,14 @@ class Gauges(NamedTuple):
     value: npt.NDArray[np.float64]
 
     def between(self, begin: int, end: int) -> "Gauges":
-        """What was sampled from one time to another, ns."""
+        """Samples between two times, ns."""
         inside = (self.time >= begin) & (self.time <= end)
         return Gauges(self.names, self.time[inside], self.gauge[inside], self.value[inside])
 
 
 @dataclass
 class Legend:
-    """What gauges.json holds."""
+    """Content of gauges.json."""
 
     schema_version: int = SCHEMA_VERSION
     gauges: list[tuple[str, str]] = field(default_factory=list)  #: name and unit
@@ -57,7 +57,7 @@ class Legend:
     machine: dict[str, object] = field(default_factory=dict)  #: facts that sources give once (GPUs, links between them, memory)
 
     def write(self, gauges: Path) -> None:
-        """Put it beside a gauge file, by an atomic rename.
+        """Write it beside a gauge file, by an atomic rename.
 
         Raises:
             OSError: read-only or full.
@@ -71,7 +71,7 @@ def legend_path(gauges: Path) -> Path:
 
 
 def read_legend(gauges: Path) -> Legend:
-    """Read what belongs to a gauge file.
+    """Read the legend of a gauge file.
 
     Raises:
         FileNotFoundError: nothing was sampled.
@@ -115,5 +115,5 @@ def read_gauges(path: Path) -> Gauges:
         not ((rows["time"] >= 0) & (rows["time"] < MOST_NS) & (np.abs(rows["value"]) < MOST_VALUE)).all()
         or (np.diff(rows["time"]) < 0).any()
     ):
-        raise RunDamaged(f"{path} holds times or values that no sampler writes: delete it to see the run without gauges")
+        raise RunDamaged(f"{path} contains times or values that no sampler writes: delete it to see the run without gauges")
     return Gauges(legend.gauges, rows["time"].astype(np.int64), rows["gauge"].astype(np.int64), rows["value"].astype(np.float64))

@@ -28,7 +28,7 @@ THROTTLE_OTHER = 0x08 | 0x10 | 0x100  # hardware slowdown of any cause, sync boo
 
 @dataclass(frozen=True)
 class Reading:
-    """Some gauges of one GPU that one call gives: name -> unit, and how to get them from (pynvml, device handle)."""
+    """Gauges of one GPU that a single call provides: name -> unit, and how to read them from (pynvml, device handle)."""
 
     units: dict[str, str]
     take: Callable[[Any, Any], tuple[float, ...]]
@@ -75,7 +75,7 @@ READINGS = (
 
 
 class Gpu(Source):
-    """Gauges ``gpuN/...``, N as nvidia-smi counts, of the GPUs that CUDA_VISIBLE_DEVICES leaves.
+    """Gauges ``gpuN/...``, N as in nvidia-smi, of the GPUs in CUDA_VISIBLE_DEVICES.
 
     sm, memory_busy: share of the driver's last sample period (1/6 to 1 s) in which any kernel ran, or memory was read or written. One small
         kernel at a time is enough for 1.0.

@@ -1,4 +1,4 @@
-"""What the GPUs are and how they are connected: asked once, for the manifest."""
+"""The GPUs and their interconnect, queried once for the manifest."""
 
 from collections.abc import Callable
 from itertools import combinations
@@ -20,7 +20,7 @@ P2P_OK = 0
 
 
 def describe_gpus(nvml: Any, gpus: dict[int, Any]) -> dict[str, object]:
-    """Name, memory, PCIe and NVLink of each GPU, and what lies between each two.
+    """Name, memory, PCIe and NVLink of each GPU, and the connection between each pair.
 
     Args:
         nvml: the module pynvml, initialized.

@@ -1,4 +1,4 @@
-"""Looks at the threads that make batches: when one is blocked, what it waits for.
+"""Looks at the threads that make batches, and finds out what a blocked one waits for.
 
 How long a sample is blocked is measured exactly, thread by thread (profiler/clock.py). Looks from outside only say by what: a thread that
 sleeps cannot tell. They begin FIRST_S apart and come half as often each time that ROUNDS of them were made.
@@ -19,7 +19,7 @@ GOLDEN = 0.6180339887498949  # multiples of it modulo 1 are spread evenly, so th
 
 
 class Looks:
-    """What threads wait for, written into the recording as LOOK records.
+    """What threads wait for, recorded as LOOK records.
 
     Attributes:
         due_ns: when the next round should be made, in ns of ``clock.wall_ns``.
@@ -32,7 +32,7 @@ class Looks:
         self._rounds = 0
 
     def watch(self, makers: list[tuple[int, int]]) -> None:
-        """Look at these threads too, (process, thread) each, for as long as they live. From any thread.
+        """Also look at these threads, (process, thread) each, while they live. Can be called from any thread.
 
         Raises:
             OSError: one has ended, or the kernel does not tell.

@@ -1,4 +1,4 @@
-"""Memory of the machine, and the room for batches in shared memory."""
+"""Memory of the machine, and space for batches in shared memory."""
 
 import os
 
@@ -9,8 +9,8 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Memory(Source):
-    """``memory/available`` is the kernel's own estimate of what can be had without swapping (MemAvailable of /proc/meminfo);
-    ``memory/used`` is the rest. Of the machine: a container's own limit is not in it."""
+    """``memory/available`` is the kernel's estimate of the memory available without swapping (MemAvailable of /proc/meminfo);
+    ``memory/used`` is the rest. Both are of the machine and ignore a container's own limit."""
 
     name = "memory"
 
@@ -40,7 +40,7 @@ class Memory(Source):
 
 
 class Swap(Source):
-    """``memory/swapped_in``: what the machine reads back from swap, of all its programs (pswpin of /proc/vmstat, in pages)."""
+    """``memory/swapped_in``: bytes that the machine reads back from swap, for all programs (pswpin of /proc/vmstat, in pages)."""
 
     name = "swap"
 
@@ -63,7 +63,7 @@ class Swap(Source):
 
 
 class SharedMemory(Source):
-    """Size of /dev/shm and what is free in it: loader workers hand over batches there."""
+    """Size and free space of /dev/shm, where loader workers put batches."""
 
     name = "shm"
 

@@ -1,4 +1,4 @@
-"""Pressure stall information: the share of time in which tasks of the machine stood still for want of CPU, disk or memory."""
+"""Pressure stall information: share of time for which tasks of the machine were stalled on CPU, disk or memory."""
 
 from feedline.profiler.samplers.source import OpenFile, Rates, Source, reason
 
@@ -8,7 +8,7 @@ MICROSECOND_S = 1e-6
 
 
 class Pressure(Source):
-    """``pressure/io_some``: at least one task waited; ``pressure/io_full``: all that had something to do waited. Shares of time."""
+    """``pressure/io_some``: at least one task waited; ``pressure/io_full``: all non-idle tasks waited. Shares of time."""
 
     name = "pressure"
 

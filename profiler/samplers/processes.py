@@ -1,4 +1,4 @@
-"""CPU time and memory of this process and of everything it started."""
+"""CPU time and memory of this process and all of its descendants."""
 
 import os
 from collections.abc import Callable
@@ -11,7 +11,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Processes(Source):
-    """The tree below the process that probes.
+    """The processes below the one that probes.
 
     cpu/processes: CPU seconds per second. Children that have ended count through their parent; one that another thread started is found up
         to RESCAN_TICKS readings late, and its CPU time until then is booked at once.
@@ -84,7 +84,7 @@ class Processes(Source):
 
 
 def descendants(pid: int, proc: str = "/proc") -> list[int]:
-    """All processes below ``pid``, parents before children. Those that come or go meanwhile may be missing."""
+    """All processes below ``pid``, parents before children. Those that start or end meanwhile may be missing."""
     children = _children_by_thread if os.path.exists(f"{proc}/{pid}/task/{pid}/children") else _children_by_parent(proc)
     found, seen = [], [pid]
     for parent in seen:
@@ -95,7 +95,7 @@ def descendants(pid: int, proc: str = "/proc") -> list[int]:
 
 
 def children_of_thread(proc: str, pid: int, thread: int) -> list[int]:
-    """The children that one thread started; none where the kernel does not tell (it needs CONFIG_PROC_CHILDREN)."""
+    """Children started by one thread; empty if the kernel does not provide it (it needs CONFIG_PROC_CHILDREN)."""
     try:
         return [int(child) for child in read_file(f"{proc}/{pid}/task/{thread}/children").split()]
     except OSError:

@@ -23,15 +23,15 @@ SELF = "sampler"  # the name under which the thread reports that it stopped
 
 
 class Sampler(threading.Thread):
-    """Samples every source once a period into one file, from ``start()`` to ``stop()``. Nothing that goes wrong reaches the training.
+    """Samples every source once per period into one file, from ``start()`` to ``stop()``. Its errors never reach the training.
 
     Args:
-        path: the gauge file to make; its legend goes beside it (gauges.py).
+        path: the gauge file to create; its legend is written beside it (gauges.py).
         sources: what to sample; None: ``default_sources()``.
         period_s: seconds between samples. It doubles whenever the file is full.
         max_bytes: bound on the file.
-        early: how many samples at first come EARLY times as often.
-        looks: made between the samples, at times of their own.
+        early: number of initial samples that are EARLY times as frequent.
+        looks: made between the samples, on their own schedule.
 
     Raises:
         ValueError: ``period_s`` is not positive.
@@ -71,21 +71,21 @@ class Sampler(threading.Thread):
 
     @property
     def period_s(self) -> float:
-        """Seconds between samples now."""
+        """Current time between samples, seconds."""
         return self._base_period_s * (1 << (self._writer.thinned if self._writer else 0))
 
     def start(self) -> None:
-        """Begin. Where no thread can be started, or the training needs the file descriptors, ``absent`` says so."""
+        """Start. If no thread can be started, or the training needs the file descriptors, ``absent`` has the reason."""
         allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         try:
             if 0 <= allowed < FEW_DESCRIPTORS:
-                raise RuntimeError(f"the process may have only {allowed} file descriptors (ulimit -n)")
+                raise RuntimeError(f"the process may open only {allowed} file descriptors (ulimit -n)")
             super().start()
         except RuntimeError as error:
             self._give_up(error)
 
     def stop(self) -> None:
-        """End after the sample under way; returns within JOIN_S seconds even if a driver hangs."""
+        """Stop after the current sample; returns within JOIN_S seconds even if a driver hangs."""
         self._ending.set()
         if self.is_alive():
             self.join(JOIN_S)
@@ -103,7 +103,7 @@ class Sampler(threading.Thread):
             self._close()
 
     def prepare(self) -> None:
-        """Probe the sources, make the file and write its legend. Done by the thread; only tests and benchmarks call it.
+        """Probe the sources, create the file and write its legend. Called by the thread; otherwise only by tests and benchmarks.
 
         Raises:
             OSError: the files cannot be made.
@@ -123,7 +123,7 @@ class Sampler(threading.Thread):
         self.ready.set()
 
     def tick(self) -> None:
-        """Take one sample of every source. Done by the thread; only tests and benchmarks call it.
+        """Take one sample of every source. Called by the thread; otherwise only by tests and benchmarks.
 
         Raises:
             OSError: the file cannot grow.

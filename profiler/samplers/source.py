@@ -1,4 +1,4 @@
-"""What every source of gauges has in common. A new source is a new file with one of these, and one line in ``sources.py``."""
+"""Base class of sources of gauges. To add one, add a file with a subclass, and a line in ``sources.py``."""
 
 import os
 
@@ -9,7 +9,7 @@ READ_BYTES = 16384
 
 
 class Source:
-    """One place that gauges are read from.
+    """A source of gauges.
 
     A subclass gives ``name``, ``prepare`` (fill ``units``; raise or return a reason when there is nothing to read) and ``read``.
 
@@ -25,18 +25,18 @@ class Source:
         self.missing: dict[str, str] = {}
 
     def probe(self) -> str | None:
-        """None when the source can be read, or the reason why it is absent. Never raises."""
+        """None if the source can be read, else the reason. Never raises."""
         try:
             return self.prepare()
         except Exception as error:
             return reason(error)
 
     def prepare(self) -> str | None:
-        """As ``probe``, and may raise. Takes the first reading of the counters, so that the first ``read`` has rates."""
+        """As ``probe``, but may raise. Takes the first reading of the counters, so that the first ``read`` has rates."""
         raise NotImplementedError
 
     def read(self) -> dict[str, float]:
-        """Gauge name -> value now; a rate is the mean since the call before. A gauge that has no value this time is left out.
+        """Gauge name -> current value; a rate is the mean since the previous call. Gauges without a value are left out.
 
         Raises:
             OSError, ValueError, ...: the source is gone; it is not asked again.
@@ -49,14 +49,14 @@ class Source:
 
 
 class Rates:
-    """Turns counters that only grow into rates."""
+    """Converts growing counters into rates."""
 
     def __init__(self) -> None:
         self._then = 0
         self._before: dict[str, float] = {}
 
     def per_second(self, counters: dict[str, float]) -> dict[str, float]:
-        """Growth per second since the call before. A counter that is new or went backwards (it was reset) is left out this time."""
+        """Growth per second since the previous call. Counters that are new or went backwards (a reset) are left out."""
         now, then, before = clock.wall_ns(), self._then, self._before
         self._then, self._before = now, counters
         if now <= then:
@@ -67,7 +67,7 @@ class Rates:
 
 
 class OpenFile:
-    """A file of /proc that is opened once and read whenever it is wanted: a third of the cost of opening it each time.
+    """A file of /proc that is opened once and read repeatedly, at a third of the cost of opening it each time.
 
     Only for files that the kernel hands out whole. Of a process: stays that process's when its number is used again.
 
@@ -80,7 +80,7 @@ class OpenFile:
         self._file = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC), closes=True)
 
     def read(self) -> bytes:
-        """What is in it now.
+        """Its current content.
 
         Raises:
             OSError: with the path in it.
@@ -92,7 +92,7 @@ class OpenFile:
 
 
 def read_file(path: str) -> bytes:
-    """The whole of a file in /proc or /sys.
+    """The whole content of a file in /proc or /sys.
 
     Raises:
         OSError: with the path in it, also when only the reading fails.
@@ -111,7 +111,7 @@ def read_file(path: str) -> bytes:
 
 
 def reason(error: Exception) -> str:
-    """An exception in words for a list of what is absent: with the path, when it has one."""
+    """An exception as text for a list of absent sources, with its path if it has one."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return masks.text(f"{type(error).__name__}: {error}")  # of the machine's: a source runs none of the program's code

@@ -14,7 +14,7 @@ from feedline.profiler.samplers.throttling import CgroupThrottling
 
 
 def default_sources(paths: Iterable[Path] = ()) -> list[Source]:
-    """One of each.
+    """One instance of each source.
 
     Args:
         paths: files whose disks to watch; none: all physical disks.

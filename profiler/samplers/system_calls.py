@@ -1,4 +1,4 @@
-"""What a blocked thread waits for, by the system call that it stands in (/proc/PID/task/TID/syscall, proc_pid_syscall(5)).
+"""What a blocked thread waits for, from the system call that it is in (/proc/PID/task/TID/syscall, proc_pid_syscall(5)).
 
 The kernel tells it of threads of one's own process, and of other processes of the same user unless Yama or a container forbids it.
 """
@@ -10,7 +10,7 @@ SLEEP, LOCK, NETWORK, PROCESS = "sleep", "lock", "network", "another process"
 FILE, PAGE_FAULT, UNKNOWN = "file", "page fault", "unknown"
 KINDS = (SLEEP, LOCK, NETWORK, PROCESS, FILE, PAGE_FAULT, UNKNOWN)
 
-#: Numbers of the calls that are told apart: arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h (arm64).
+#: Numbers of the distinguished calls: arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h (arm64).
 _X86 = {
     **{"sleep": (35, 230), "lock": (202, 449, 455, 65, 220, 73, 72), "child": (61, 247), "message": (70, 243)},
     "path": (2, 257, 437, 4, 6, 262, 332, 21, 269, 439, 89, 267, 208, 333, 426),
@@ -30,7 +30,7 @@ MOST_POLLED = 8
 
 
 def waits_for(pid: int, line: bytes) -> str | None:
-    """One of KINDS; None: the thread runs, or could run.
+    """One of KINDS; None if the thread is running or runnable.
 
     Args:
         pid: its process.

@@ -1,4 +1,4 @@
-"""Time that a CPU quota of the control group kept this process from running."""
+"""Time for which a CPU quota of the control group stopped this process."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from feedline.profiler.samplers.source import Rates, Source, reason
 
 
 class CgroupThrottling(Source):
-    """All groups with a quota that this process is in, together.
+    """All groups of this process that have a quota, combined.
 
     cgroup/throttled: seconds per second stopped, summed over CPUs and groups, so it can be above 1. Everything in the groups counts, this
         process and its neighbors.
@@ -27,7 +27,7 @@ class CgroupThrottling(Source):
     def prepare(self) -> str | None:
         found = levels(self._root)
         if not found:
-            return f"{self._root / 'proc/self/cgroup'}: no group with a CPU controller that can be seen from here"
+            return f"{self._root / 'proc/self/cgroup'}: no visible control group with a CPU controller"
         for level in found:
             try:
                 if level.quota_cpus() is not None:

@@ -1,4 +1,4 @@
-"""Processes below this one that use torch and will not record themselves, such as one with a cleared environment."""
+"""Finds processes below this one that use torch but will not record themselves, such as one with a cleared environment."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ LOOKS = (1, 3, 10, 30, 100, 300, 1000)  # readings after which a process is look
 
 
 class Unfollowed(Source):
-    """Names them in the run folder. Gives no gauges.
+    """Writes their names into the run folder. Provides no gauges.
 
     Args:
         run: the run folder.
@@ -58,7 +58,7 @@ class Unfollowed(Source):
         if not any(variable.startswith(VARIABLE) for variable in environ):
             why = "its environment was replaced"
         elif any(word.startswith("-") and not word.startswith("--") and "S" in word for word in command[1:3]):
-            why = "python -S reads no start-up hook"
+            why = "python -S runs no start-up hooks"
         elif not any(process.pid == pid for process in processes.read(self._run)):
             why = "its Python has no feedline, or it may not write to the run folder"
         else:

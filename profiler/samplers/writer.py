@@ -1,4 +1,4 @@
-"""Appends rows to a gauge file of bounded size, through a memory map: what was written survives SIGKILL."""
+"""Appends rows to a gauge file of bounded size, through a memory map, so that written rows survive SIGKILL."""
 
 import os
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ MAX_BYTES = 2_000_000  # 100,000 rows: 25 gauges at 1 Hz for more than an hour a
 
 
 class GaugeWriter:
-    """One process's gauge file.
+    """The gauge file of one process.
 
-    When it is full it forgets every second tick (all rows of one time) and goes on; ``thinned`` counts how often, so that the caller can
+    When it is full it discards every second tick (all rows of one time) and continues; ``thinned`` counts how often, so that the caller can
     take half as many samples from then on and the whole run stays evenly spaced.
 
     Args:
@@ -62,7 +62,7 @@ class GaugeWriter:
             self._used += ROW.size
 
     def close(self) -> None:
-        """Give back the unused end of the file."""
+        """Truncate the unused end of the file."""
         if os.getpid() != self._pid:
             return
         self._map.close()

@@ -19,7 +19,7 @@ from feedline.profiler.session.session import Session
 
 
 class record(ContextDecorator):
-    """Record what happens inside, as ``feedline run`` does for a whole program::
+    """Record a part of a program, as ``feedline run`` does for a whole one; a context manager and a decorator::
 
         with feedline.record("runs/mine"):
             train()
@@ -27,16 +27,16 @@ class record(ContextDecorator):
         @feedline.record("runs/mine")
         def train(): ...
 
-    A notebook shows the report below the cell. A plain program gets one line that says where the run is: ``feedline report runs/mine``
-    shows it. Loaders have to be iterated inside; they may be made before.
+    A notebook shows the report below the cell. A plain program prints one line with the run folder; ``feedline report runs/mine``
+    shows it. Loaders must be iterated inside; they may be created before.
 
-    A folder that holds something already is left as it is: the run goes into ``runs/mine-2``, as when a cell is run again. Where nothing
-    can be recorded, the program runs all the same. Either is said in one line on standard error.
+    If the folder is not empty, it is left alone and the run goes into ``runs/mine-2``, for example when a cell is run again. If recording
+    is impossible, the program runs without it. Both cases print one line on standard error.
 
     Args:
-        path: the run folder to make.
+        path: the run folder to create.
         overwrite: replace an older run there.
-        strict: raise rather than record elsewhere or not at all.
+        strict: raise instead of recording elsewhere or not at all.
 
     Raises:
         OutputError: (on entry, if ``strict``) the folder is taken or cannot be written, or this process is already being recorded.
@@ -75,34 +75,34 @@ class record(ContextDecorator):
 
 
 def show(run: Path) -> None:
-    """Show a finished run in a notebook; a plain program gets the one line that it costs nothing to print."""
+    """Show a finished run: in a notebook as a report, in a plain program as a single line."""
     if notebook.shell() is None:
-        say(f"recorded into {run}: feedline report {shlex.quote(str(run))}")
+        say(f"recorded into {run}; to see it: feedline report {shlex.quote(str(run))}")
         return
     try:
         notebook.show(run)
     except BaseException as error:
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
-        tell(f"recorded into {run}, but the report was not built ({why}): feedline report {shlex.quote(str(run))}")
+        tell(f"recorded into {run}, but the report was not built ({why}); try again with: feedline report {shlex.quote(str(run))}")
         if not isinstance(error, Exception):
             raise
 
 
 def tell(text: str) -> None:
-    """One line to the user: in a notebook below the cell, else on the standard error that the process began with."""
+    """Print one line: below the cell in a notebook, else on the standard error that the process started with."""
     (say if notebook.shell() is None else printable.say)(text)
 
 
 class stage:
-    """Give a part of the training step its own line in the report, as a context manager or decorator::
+    """Show a part of the training step as a stage of its own in the report; a context manager and a decorator::
 
         with feedline.stage("mixup"):
             images, labels = mixup(images, labels)
 
-    Costs a few hundred nanoseconds when nothing records. Works in the training and in a loader's workers; may be nested and used again.
+    Costs a few hundred nanoseconds without a recording. Works in the training and in a loader's workers; can be nested and reused.
 
     Args:
-        name: at most 56 bytes; other characters than the stages' own names.
+        name: at most 56 bytes. With the name of a built-in stage, such as ``input``, the time is added to that stage.
     """
 
     def __init__(self, name: str) -> None:
@@ -132,15 +132,15 @@ class stage:
 
 
 def metric(name: str, value: float) -> None:
-    """Write a number of the training down, such as an accuracy after an evaluation, as of the updates made so far::
+    """Record a number of the training, such as an accuracy after an evaluation, at the current update::
 
         feedline.metric("val accuracy", correct / total)
 
-    Does nothing when nothing records. The training's loss, and what loss modules return in an evaluation, are seen without it.
+    Does nothing without a recording. The training loss, and the results of loss modules in an evaluation, are recorded without it.
 
     Args:
-        name: at most 56 bytes; the same each time. ``converge`` takes one with "loss" or "error" in its name to be better when lower.
-        value: a number, or a tensor of one element on the CPU.
+        name: at most 56 bytes; the same each time. For ``converge``, lower is better if the name contains "loss" or "error".
+        value: a number, or a tensor with one element on the CPU.
     """
     watch = recorder.convergence
     if watch is not None:

@@ -1,4 +1,4 @@
-"""Which taps are attached in this process. A tap that cannot attach is named with the reason, and the training goes on."""
+"""The taps attached in this process. A tap that cannot attach is reported with the reason, and the training continues."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -15,11 +15,11 @@ class Hooks:
     """Attaches taps now or when their library is imported, and detaches all of them again.
 
     Args:
-        tell: called for each tap that was tried.
-        told: called when those that go with one library were.
+        tell: called for each tap after the attempt to attach it.
+        told: called after all taps of one library.
 
     Attributes:
-        arriving: some more are about to be told.
+        arriving: whether more calls of ``tell`` follow.
     """
 
     def __init__(self, tell: Tell, told: Callable[[], None]) -> None:
@@ -29,7 +29,7 @@ class Hooks:
         self._active = True
 
     def when_imported(self, library: str, attach: Callable[[], None]) -> None:
-        """Call ``attach`` once the library is there; at once if it is. What it raises is told, not raised."""
+        """Call ``attach`` when the library is imported; at once if it already is. Its errors are reported, not raised."""
 
         def arrived(_: object) -> None:
             if self._active:
@@ -46,7 +46,7 @@ class Hooks:
         self.add_undo(arrivals.when_imported(library, arrived))
 
     def attach(self, name: str, gives: str, attach: Callable[[Patches], None]) -> None:
-        """Attach one tap; half-made patches are taken back when it fails."""
+        """Attach one tap; if it fails, its patches are undone."""
         patches = Patches()
         try:
             attach(patches)
@@ -61,7 +61,7 @@ class Hooks:
         self._undo.append(undo)
 
     def detach(self) -> None:
-        """Put every original back. Libraries imported later stay as they are."""
+        """Restore all originals. Libraries imported later are not patched."""
         self._active = False
         while self._undo:
             self._undo.pop()()
@@ -69,7 +69,7 @@ class Hooks:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Let what is made here bring on no garbage collection: one that goes through all of torch's objects takes 0.1 s."""
+    """Avoid garbage collections caused by feedline's own objects: one that goes through all of torch's takes 0.1 s."""
     enabled = gc.isenabled()
     gc.disable()
     try:

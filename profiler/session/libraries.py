@@ -1,4 +1,4 @@
-"""Which tap goes with which library. Those of a loader's workers are in taps/worker.py."""
+"""The tap of each library. Those of a loader's workers are in taps/worker.py."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ NewSetup = Callable[[dict[str, object]], None]  # Manifest.training
 
 
 def attach_in_main(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setup: NewSetup, window: Window | None = None) -> None:
-    """Register all taps of the training process. Imports none of the libraries: a training that never imports torch pays nothing."""
+    """Register all taps of the training process. Imports no library: a training that never imports torch pays nothing."""
     hooks.when_imported("torch", lambda: _torch(hooks, folder, tell_loader, tell_setup))
     hooks.when_imported("torch", lambda: _gpu(hooks, folder, window))
     hooks.when_imported("torch._dynamo", lambda: _dynamo(hooks))
@@ -31,7 +31,7 @@ def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setup: NewSe
     hooks.attach("pin_memory", "copies to pinned memory", attach_pin)
     hooks.attach("nn.Module", "forward and loss of the outermost module", training.attach_forward)
     hooks.attach("autograd", "backward", training.attach_backward)
-    hooks.attach("optimizer", "updates, and with them the steps", lambda patches: hooks.add_undo(training.attach_optimizer(patches)))
+    hooks.attach("optimizer", "updates, which delimit the steps", lambda patches: hooks.add_undo(training.attach_optimizer(patches)))
     hooks.attach(flops.NAME, flops.GIVES, lambda _: hooks.add_undo(flops.FlopTap(hooks.tell).stop))
     hooks.attach(
         convergence.NAME,
@@ -42,7 +42,7 @@ def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setup: NewSe
     hooks.attach("Tensor.to", "copies between devices", copy.attach)
     hooks.attach(making.NAME, making.GIVES, lambda _: hooks.add_undo(making.attach()))
     hooks.attach(collectives.NAME, collectives.GIVES, lambda patches: hooks.add_undo(collectives.attach(hooks.tell, patches)))
-    hooks.attach("rests", "of short steps windows in full, the others counted", rests.attach)
+    hooks.attach("rests", "of short steps, some windows are recorded in full and the others counted", rests.attach)
     hooks.add_undo(rests.pace.stop)  # the first one to be undone
     unseen.attach(hooks.when_imported, hooks.tell)
     hooks.when_imported(
@@ -57,7 +57,7 @@ def _gpu(hooks: Hooks, folder: Path, window: Window | None) -> None:
 
     hooks.add_undo(gpu.attach(hooks.tell))
     kineto = KinetoWindow(folder, window, hooks.tell)
-    hooks.attach(NAME, "kernels, copies and operators of a few steps, once they come", kineto.attach)
+    hooks.attach(NAME, "kernels, copies and operators of a few steps", kineto.attach)
     hooks.add_undo(kineto.stop)
 
 

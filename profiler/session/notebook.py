@@ -1,4 +1,4 @@
-"""The end of a recording in a notebook: the report below the cell."""
+"""The end of a recording in a notebook: shows the report below the cell."""
 
 import html
 import importlib
@@ -16,7 +16,7 @@ COLORED = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")  # ipykernel sets
 
 
 class Shown:
-    """A finished recording: its HTML report in a frame, or the short report as text where HTML is not shown."""
+    """A finished recording, shown as its HTML report in a frame, or as the short text report."""
 
     def __init__(self, text: str, page: str) -> None:
         self._text, self._page = text, page
@@ -30,7 +30,7 @@ class Shown:
 
 
 def shell() -> Any | None:
-    """The interactive shell that runs this program: of Jupyter or IPython; None in a plain program and in a process that one started."""
+    """The interactive shell (Jupyter, IPython) that runs this program; None in a plain program, and in processes started from a shell."""
     processes, made = sys.modules.get("multiprocessing"), sys.modules.get("IPython")
     if made is None or (processes is not None and processes.parent_process() is not None):
         return None
@@ -49,7 +49,7 @@ def show(run: Path) -> None:
 
 
 def built(run: Path) -> str:
-    """Write the report into the run folder, from a process of its own: the analysis and what it imports stay out of the training's.
+    """Write the report into the run folder, in a separate process so that the kernel does not load the analysis.
 
     Returns:
         The short report.

@@ -1,4 +1,4 @@
-"""Does every hook see what it should, on this machine and with these versions? A tiny training is recorded and its records are looked at.
+"""Self-test of all hooks on this machine: records a tiny training and checks the records.
 
 For a process of its own: it imports what is installed, and starts worker processes.
 """
@@ -28,7 +28,7 @@ TRAINING_STAGES = {
 
 
 class Result(NamedTuple):
-    """One hook or counter: what it gives if it works, else what is wrong."""
+    """Result for one hook or counter: what it records if it works, else what is wrong."""
 
     name: str
     works: bool
@@ -46,7 +46,7 @@ class Numbers:
 
 
 def run() -> list[Result]:
-    """Try everything once; a part that cannot be tried says why."""
+    """Try everything once; a part that cannot be tried gives the reason."""
     results = [*_counters()]
     try:
         import torch
@@ -67,12 +67,12 @@ def _counters() -> list[Result]:
     absent = counters.absent
     return [
         Result("run queue", queue, "time without a CPU, per thread" if queue else str(absent)),
-        Result("file traffic", traffic, "bytes read, from the disk too, and major faults" if traffic else str(absent)),
+        Result("file traffic", traffic, "bytes read, bytes from the disk, major faults" if traffic else str(absent)),
     ]
 
 
 def record(program: Callable[[], None]) -> tuple[list[Process], list[dict[str, object]]]:
-    """Record a function; returns its processes and what the hooks said."""
+    """Record a function; returns its processes and the status of the hooks."""
     from feedline.profiler.session.session import Session
 
     with tempfile.TemporaryDirectory() as folder:
@@ -103,7 +103,7 @@ def train(loader: Any) -> None:
 
 
 def missing(processes: list[Process], stages: tuple[Stage, ...]) -> list[str]:
-    """Names of the stages that none of these processes has a record of."""
+    """Names of the stages without a record in any of these processes."""
     return [stage.name for stage in stages if not any(len(process.of(stage)) for process in processes)]
 
 
@@ -118,7 +118,7 @@ def _training() -> list[Result]:
     for hook in hooks:
         lost = missing(processes, TRAINING_STAGES.get(str(hook["name"]), ()))
         if hook["name"] in (*TRAINING_STAGES, "DataLoader", "fetcher", "pin_memory"):
-            results.append(Result(str(hook["name"]), bool(hook["attached"]) and not lost, f"saw no {lost}" if lost else str(hook["why"])))
+            results.append(Result(str(hook["name"]), bool(hook["attached"]) and not lost, f"lacks {lost}" if lost else str(hook["why"])))
     return results
 
 
@@ -145,7 +145,7 @@ def _collectives() -> Result:
     said = next((hook for hook in hooks if hook["name"] == NAME), {"attached": False, "why": "not tried"})
     found = processes[-1].of(Stage.COLLECTIVE)
     if not said["attached"] or len(found) != 1 or found["nbytes"][0] != 40 or found["wall"][0] < 0:
-        return Result(NAME, False, f"saw {len(found)} of 1 all_reduce ({said['why']})")
+        return Result(NAME, False, f"recorded {len(found)} of 1 all_reduce ({said['why']})")
     return Result(NAME, True, str(said["why"]))
 
 
@@ -161,11 +161,11 @@ def _workers(method: str) -> Result:
     batches = sum(len(worker.of(Stage.FETCH)) for worker in workers)
     lost = missing(workers, WORKER_STAGES) + missing(main, LOADER_STAGES)
     if lost or batches != 4:
-        return Result(name, False, f"saw {batches} of 4 batches, and no {lost}")
+        return Result(name, False, f"recorded {batches} of 4 batches, and no {lost}")
     return Result(name, True, "every batch: made, collated, pickled, transported")
 
 
 def _sampled() -> list[Result]:
     from feedline.profiler.samplers.sources import default_sources
 
-    return [Result(source.name, (why := source.probe()) is None, why or "sampled once a second") for source in default_sources()]
+    return [Result(source.name, (why := source.probe()) is None, why or "sampled once per second") for source in default_sources()]

@@ -38,11 +38,11 @@ Room = tuple[Path, Callable[[], None]]  # a run folder, and how to claim it; rai
 
 
 class Changes(Protocol):
-    """Fixes that change the training itself (``feedline run --fix``).
+    """Changes to the training itself (``feedline run --fix``).
 
     Attributes:
-        text: as they were asked for.
-        failed: fix -> why it did not act.
+        text: the ``--fix`` text.
+        failed: fix -> why it was not applied.
     """
 
     text: str
@@ -58,25 +58,25 @@ class Session:
 
     Args:
         path: the run folder; other ranks of the launch use the same one.
-        command: what is recorded, for the manifest.
-        overwrite: remove an older run in that place first.
-        strict: where the folder is taken, record nothing rather than into RUN-2, RUN-3, ...
-        every: look at one sample in so many in detail; None: as many as stay cheap.
-        window: which steps torch.profiler is to record; None: a few where a GPU is used.
-        changes: to the training itself, attached before anything else.
+        command: the recorded command line, for the manifest.
+        overwrite: first remove an older run at that path.
+        strict: if the folder is taken, do not record, instead of recording into RUN-2, RUN-3, ...
+        every: record one sample in N in detail; None: chosen so that it stays cheap.
+        window: steps to record with torch.profiler; None: a few if a GPU is used.
+        changes: changes to the training itself, attached before anything else.
         record_argv: which values of ``command`` the manifest keeps: one of privacy.WAYS.
-        rooms: run folders to try, best first, with how to claim each; None: ``path``, then RUN-2, RUN-3, ...
-        place: of this process; None: what its environment says.
-        launch: what the ranks of its launch have in common; None: what its environment says.
-        group: name of its process group, if it made it itself.
-        follows: processes below this one record themselves; name those that cannot.
+        rooms: run folders to try, best first, with the function that claims each; None: ``path``, then RUN-2, RUN-3, ...
+        place: rank and world size of this process; None: from its environment.
+        launch: name shared by the ranks of its launch; None: from its environment.
+        group: name of its process group, if it created one itself.
+        follows: whether processes below this one record themselves; those that cannot are named.
 
     Attributes:
-        path: the run folder that was made, perhaps under the next free name.
-        refused: why it is not the first one that was tried; None where it is.
+        path: the run folder that was created, perhaps under the next free name.
+        refused: why it is not the first one tried; None if it is.
 
     Raises:
-        OutputError: the folder is taken, read-only, or the disk is full. Nothing was attached then.
+        OutputError: the folder is taken, read-only, or the disk is full. Nothing is attached then.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Session:
         self._hooks, self._changing = (Hooks(self._tell_hook, self._write_manifest) for _ in range(2))
         try:
             self._begin(segment)
-        except BaseException:  # a notebook's cell was interrupted: nothing may go on recording
+        except BaseException:  # a notebook's cell was interrupted: stop recording
             self.stop(1)
             raise
 
@@ -140,7 +140,7 @@ class Session:
             self._sampler.start()
 
     def stop(self, exit_code: int | None = 0, ended_by: str = "") -> None:
-        """Detach, and complete the manifest. Never raises: the training's own end is more important.
+        """Detach, and complete the manifest. Never raises: the training's own end has priority.
 
         Args:
             ended_by: what ended the program, where that was an exception: its type.
@@ -166,18 +166,18 @@ class Session:
             hold.release()
 
     def join(self, place: ranks.Place, group: str) -> None:
-        """The process becomes a rank of a group. Its folder keeps its name, which must be that rank's."""
+        """Called when the process becomes a rank of a group. Its folder keeps its name, which must match the rank."""
         if place.rank == self.place.rank:
             self.place, self.manifest.place, self.manifest.group = place, asdict(place), group
             self._write_manifest()
 
     def leave(self) -> None:
-        """In a fork of the process: take the taps away, which write for the parent. Changes to the training stay."""
+        """Remove the taps in a fork of the process, because they write for the parent. Changes to the training stay."""
         self._hooks.detach()
 
     @property
     def is_mine(self) -> bool:
-        """Whether this is the process that is recorded, and no fork of it."""
+        """Whether this is the recorded process, not a fork of it."""
         return self.manifest.pid == os.getpid()
 
     def _tell_hook(self, name: str, attached: bool, why: str) -> None:
@@ -207,7 +207,7 @@ class Session:
 
 
 def beside(path: Path, place: ranks.Place, launch: str, overwrite: bool) -> Iterator[Room]:
-    """A run folder of that name, or of the next one that is free. All ranks of a launch come to the same."""
+    """A run folder of that name, or of the next free one. All ranks of a launch get the same."""
 
     def claim(run: Path, replaces: bool) -> None:
         (owned.replace if replaces else owned.claim)(run, "run", launch)
@@ -221,7 +221,7 @@ def beside(path: Path, place: ranks.Place, launch: str, overwrite: bool) -> Iter
 
 
 def run_folder(path: Path, launch: str, overwrite: bool, strict: bool) -> tuple[tuple[Path, removal.Hold], PlaceTaken | None]:
-    """Make a run folder for processes below this one, and what keeps it from being removed. Returns as ``first_with_room``.
+    """Create a run folder for the processes below this one, and a hold on it. Returns as ``first_with_room``.
 
     Raises:
         OutputError: it is taken, or cannot be made.
@@ -233,13 +233,13 @@ def run_folder(path: Path, launch: str, overwrite: bool, strict: bool) -> tuple[
 
 
 def unwritable(path: Path, error: OSError) -> OutputError:
-    """What to raise where a run folder cannot be made."""
+    """The error for a run folder that cannot be created."""
     ways = [ELSEWHERE, "make room"] if error.errno in (errno.ENOSPC, errno.EDQUOT) else [ELSEWHERE]
     return OutputError.unwritable(f"the run folder {path}", error, *ways)
 
 
 def make_room(rooms: Iterator[Room], place: ranks.Place, strict: bool) -> tuple[tuple[Path, list[removal.Hold]], PlaceTaken | None]:
-    """Make a folder for this rank, and what keeps it and its run folder from being removed. Returns and raises as ``first_with_room``."""
+    """Create a folder for this rank, and a hold on it and its run folder. Returns and raises as ``first_with_room``."""
 
     def take(run: Path) -> tuple[Path, list[removal.Hold]]:
         folder = new_folder(run, rank_folder(run, place.rank, place.restart).name)
@@ -249,7 +249,7 @@ def make_room(rooms: Iterator[Room], place: ranks.Place, strict: bool) -> tuple[
 
 
 def first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path], Taken]) -> tuple[Taken, PlaceTaken | None]:
-    """What ``take`` makes of the first run folder that can be claimed and has room; and what was wrong with the very first.
+    """Result of ``take`` for the first run folder that is free and has space; and what was wrong with the very first one.
 
     Args:
         strict: only look at the first.
@@ -269,7 +269,7 @@ def first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path], 
 
 
 def new_folder(run: Path, name: str) -> Path:
-    """A rank's folder. Raises PlaceTaken, OSError."""
+    """The folder of a rank. Raises PlaceTaken, OSError."""
     try:
         return owned.subfolder(run, name)
     except FileExistsError as error:
@@ -277,7 +277,7 @@ def new_folder(run: Path, name: str) -> Path:
 
 
 def reserve(folder: Path) -> None:
-    """Set room aside for the manifest that says how the run ended, should the disk be full by then.
+    """Reserve space for the final manifest, in case the disk is full by then.
 
     Raises:
         OSError: it is full already.
@@ -290,7 +290,7 @@ def reserve(folder: Path) -> None:
 
 
 def machine() -> dict[str, object]:
-    """What the machine has, without its name."""
+    """Facts about the machine, without its name."""
     from feedline.profiler.samplers.cgroup import cpu_quota, effective_cpus
 
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

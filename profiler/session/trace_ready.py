@@ -1,4 +1,4 @@
-"""``feedline.on_trace_ready``: what torch.profiler recorded, as files for ``feedline ingest``."""
+"""``feedline.on_trace_ready``: writes traces of torch.profiler for ``feedline ingest``."""
 
 import os
 import sys
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 def on_trace_ready(folder: "str | os.PathLike[str]") -> "Callable[[profile], None]":
-    """A handler that writes each trace of torch.profiler into a folder, packed, as ``rank<R>-<step>.json.gz``::
+    """A handler that writes each trace of torch.profiler into a folder, compressed, as ``rank<R>-<step>.json.gz``::
 
         with torch.profiler.profile(on_trace_ready=feedline.on_trace_ready("traces"), schedule=...) as profiler:
             train(profiler)
 
-    Afterwards ``feedline ingest traces/rank*-<step>.json.gz`` shows it; rank 0 says this once. A file that is there already is never
-    replaced: the next one is ``rank<R>-<step>.2.json.gz``. A folder that cannot be written to is named once, and the training goes on.
+    Afterwards ``feedline ingest traces/rank*-<step>.json.gz`` shows them; rank 0 prints this command once. Existing files are never
+    replaced: the next name is ``rank<R>-<step>.2.json.gz``. If the folder cannot be written to, one line says so; the training continues.
 
     Args:
-        folder: made when the first trace is ready. For many ranks on several hosts: one that they share.
+        folder: created when the first trace is ready. For ranks on several hosts, use a shared folder.
     """
     return _Writer(Path(folder))
 
@@ -67,12 +67,12 @@ class _Writer:
 
 
 def rank() -> int:
-    """Of this process: what torch.distributed says where it was begun, else what the launcher left in the environment."""
+    """Rank of this process: from torch.distributed if it is initialised, else from the launcher's environment."""
     return _distributed("get_rank", ranks.place().rank)
 
 
 def world() -> int:
-    """How many ranks there are."""
+    """Number of ranks."""
     return _distributed("get_world_size", ranks.place().world_size)
 
 

@@ -1,4 +1,4 @@
-"""Versions of Python and of the libraries that matter, as far as the program has imported them: what they say of themselves."""
+"""Versions of Python and of the libraries that the program has imported, as these report them."""
 
 import platform
 import re

@@ -1,4 +1,4 @@
-"""The run folder: what is in it, and how it is written and read.
+"""The run folder: its files, and how they are written and read.
 
 RUN/
   rank0/

@@ -1,11 +1,11 @@
-"""Histograms of durations: logarithmic bins, four to an octave."""
+"""Histograms of durations: logarithmic bins, four per octave."""
 
 BINS = 256
 SAMPLE_HISTOGRAM = 0  # of a segment's two; the second is not in use
 
 
 def bin_of(wall_ns: int) -> int:
-    """Histogram bin of a duration: four to an octave, so an edge is at most 25 % away."""
+    """Histogram bin of a duration: four per octave, so an edge is at most 25 % away."""
     octave = wall_ns.bit_length()
     return (octave << 2 | wall_ns >> octave - 3 & 3) if octave > 2 else wall_ns
 

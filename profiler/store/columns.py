@@ -1,4 +1,4 @@
-"""What the columns of a record mean, stage by stage.
+"""The meaning of a record's columns, stage by stage.
 
 All records are alike on disk (events.py), and each stage fills ``cpu``, ``runqueue``, ``nbytes``, ``number`` and ``extra`` with what it
 has. Readers get them by their meaning: a column that a stage has under another name has no other.
@@ -69,12 +69,12 @@ def dtype_of(stage: Stage) -> "np.dtype[np.void]":
 
 
 def view(records: Records, stage: Stage) -> Records:
-    """The same records, all of this stage, by its own names; nothing is copied."""
+    """The same records, all of this stage, with its column names; nothing is copied."""
     return records.view(dtype_of(stage))
 
 
 def summed(records: Records, stage: Stage) -> dict[str, int]:
-    """Sums of a stage's columns, and ``records``, their number; what was not measured counts as 0.
+    """Sums of a stage's columns, and ``records``, their number; unmeasured values count as 0.
 
     Args:
         records: by the stage's own names.
@@ -83,7 +83,7 @@ def summed(records: Records, stage: Stage) -> dict[str, int]:
 
 
 def totals(stage: Stage, counts: npt.NDArray[np.int64]) -> dict[str, int]:
-    """The same of sums that the store has kept.
+    """The same, from the sums in the store.
 
     Args:
         counts: int64 [6 or more]: the number of records, and sums in the order of SUMMED.

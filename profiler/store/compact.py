@@ -1,4 +1,4 @@
-"""After a run: all segments of a rank in one Parquet file of records and one of sums, each column compressed by itself."""
+"""After a run: packs all segments of a rank into one Parquet file of records and one of sums, each column compressed separately."""
 
 import json
 from pathlib import Path
@@ -19,17 +19,17 @@ from feedline.profiler.store.layout import EVENTS, SEGMENTS, TOTALS
 from feedline.profiler.store.segment_reader import Process, read_segment
 from feedline.profiler.store.shapes import Processes
 
-AGAIN = "it was cut off or changed, and the run has to be recorded again"
+AGAIN = "it was truncated or changed; record the run again"
 Sums = npt.NDArray[np.int64]
 PROCESSES = b"feedline.processes"  # key in the Parquet file's metadata: header and names of each process
 
 
 def compact(folder: Path) -> None:
-    """Write events.parquet and totals.parquet of a rank's folder, then remove its segments. Interrupted, it leaves the segments whole.
+    """Write events.parquet and totals.parquet of a rank's folder, then remove its segments. If interrupted, the segments stay complete.
 
     Raises:
         OSError: read-only or full; the segments are still there.
-        PlaceTaken: a file there is somebody else's, or a process still uses the segments.
+        PlaceTaken: a file there is not feedline's, or a process still uses the segments.
     """
     paths = sorted((folder / SEGMENTS).glob("*.seg"), key=lambda path: (path.stem != "main", path.name))
     processes = [read_segment(path) for path in paths]

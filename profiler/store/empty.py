@@ -10,7 +10,7 @@ from feedline.profiler.store.segment import RECORDS_AT
 
 
 def is_empty(run: Path) -> bool:
-    """Whether rank 0, which has ended, wrote no record, and no other process recorded into the run."""
+    """Whether rank 0 has ended without a record, and no other process recorded into the run."""
     rank = rank_folder(run, 0)
     main = main_segment(rank)
     try:

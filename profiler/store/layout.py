@@ -15,7 +15,7 @@ RESERVE = "reserve"  # room for the last manifest on a disk that became full; re
 
 
 def rank_folder(run: Path, rank: int, restart: int = 0) -> Path:
-    """``rank3``, or ``rank3-restart1`` for a rank that torchrun started again."""
+    """``rank3``, or ``rank3-restart1`` for a rank that torchrun restarted."""
     return run / (f"rank{rank}-restart{restart}" if restart else f"rank{rank}")
 
 

@@ -1,4 +1,4 @@
-"""manifest.json of one rank: who ran what, what was attached, how it ended. Rewritten whole, by an atomic rename, whenever it changes."""
+"""manifest.json of one rank: command, hooks, and how the run ended. Every change rewrites it with an atomic rename."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -15,7 +15,7 @@ PROGRAM = "its program"  # what ended a worker that was not needed any more
 
 @dataclass
 class Manifest:
-    """Plain data; nothing in it is secret (see record/privacy.py)."""
+    """Plain data without secrets (see record/privacy.py)."""
 
     schema_version: int = SCHEMA_VERSION
     launch: str = ""  #: the same for all ranks that one command started
@@ -34,11 +34,11 @@ class Manifest:
     anchors: list[dict[str, int]] = field(default_factory=list)  #: clock.anchor() at the start and the end
     exit_code: int | None = None  #: None: still running, or killed
     ended: bool = False
-    ended_by: str = ""  #: what ended it, where that was no exit: the type of an exception, the name of a signal, or PROGRAM
+    ended_by: str = ""  #: what ended it if it did not exit: the type of an exception, the name of a signal, or PROGRAM
     notes: list[str] = field(default_factory=list)
 
     def write(self, rank: Path) -> None:
-        """Put the manifest into a rank's folder, which is made if it is missing.
+        """Write the manifest into a rank's folder, which is created if needed.
 
         Raises:
             OSError: read-only or full.
@@ -77,7 +77,7 @@ class Manifest:
 
     @property
     def state(self) -> str:
-        """ "finished", "live", "ended" (the program itself ended its process) or "cut" (its process is gone and did not say goodbye)."""
+        """State of the run: "finished", "live", "ended" (by the program itself) or "cut" (its process was killed or crashed)."""
         if self.ended:
             return "finished"
         if process_started(self.pid) == self.pid_started != 0:

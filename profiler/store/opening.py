@@ -9,8 +9,8 @@ from feedline.profiler.store.trainings import trainings
 
 
 def open_run(path: Path) -> Run:
-    """Open a run folder that holds one training, be it of a process below the program's own; or by ``RUN/parts/2`` the second of several
-    that one process made.
+    """Open a run folder with a single training, which may be of a process below the program's own. ``RUN/parts/2`` opens the second of
+    several trainings of one process.
 
     Raises:
         RunNotFound: there is none, or it holds several trainings.

@@ -1,4 +1,4 @@
-"""A file that one live process alone appends to."""
+"""A file that only one live process appends to."""
 
 import fcntl
 import itertools
@@ -10,7 +10,7 @@ from feedline.profiler.files import owned
 
 
 def own_file(path: Path) -> tuple[Path, int]:
-    """Open ``path``, or ``path`` with a number when a live process holds it. The lock goes away with the process, however it ends."""
+    """Open ``path``, or ``path`` with a number if a live process holds it. The lock is released with the process, however it ends."""
     owned.ensure(path.parent)
     for number in itertools.count():
         candidate = path if number == 0 else path.with_stem(f"{path.stem}.{number}")

@@ -1,4 +1,4 @@
-"""Several trainings that one process made one after the other, each as a run of its own.
+"""Splits a process into its trainings, each as a run of its own.
 
 A sweep or a cross-validation makes an optimizer for each of its trainings. Optimizers belong to one training if they have parameters of the
 same modules, if one goes on after the other began (a GAN, an ensemble), or if no pass over a loader began between them; all else is a
@@ -42,7 +42,7 @@ Sums = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Beginning:
-    """Where a training of one process begins.
+    """Beginning of a training in one process.
 
     Attributes:
         at: ns.
@@ -59,7 +59,7 @@ class Beginning:
 
 
 def parts(run: Run) -> list[Run]:
-    """The trainings of a run, in order; the run itself where it is one, or cannot be read."""
+    """The trainings of a run, in order; the run itself if it is one training, or cannot be split."""
     if run.part is not None:
         return [run]
     readable, notes = {}, list(run.notes)
@@ -81,7 +81,7 @@ def parts(run: Run) -> list[Run]:
 
 
 def only(run: Run) -> Run:
-    """A run that is one training.
+    """A run with exactly one training.
 
     Raises:
         RunNotFound: it is several.
@@ -93,7 +93,7 @@ def only(run: Run) -> Run:
 
 
 def part(run: Run, number: int) -> Run:
-    """One of the trainings of a run, from 1.
+    """One of the trainings of a run, numbered from 1.
 
     Raises:
         RunNotFound: it has no such training.
@@ -106,7 +106,7 @@ def part(run: Run, number: int) -> Run:
 
 
 def place_of(path: Path) -> tuple[Path, int] | None:
-    """The run folder and the number of the training that ``RUN/parts/2`` names; None: it is not such a path.
+    """The run folder and the number of the training for a path such as ``RUN/parts/2``; None for other paths.
 
     Raises:
         RunDamaged: the folder cannot be listed.
@@ -118,7 +118,7 @@ def place_of(path: Path) -> tuple[Path, int] | None:
 
 
 def first_optimizers(rank: Rank) -> list[int]:
-    """Numbers of the optimizers with which a training begins."""
+    """Numbers of the optimizers with which the trainings begin."""
     begun = rank.main.view(Stage.BEGUN)
     begins = np.zeros(int(begun["optimizer"].max()) + 1, bool)
     begins[begun["optimizer"]] = True
@@ -146,7 +146,7 @@ def _apart(main: Process, before: Beginning, this: Beginning, after: Beginning |
 
 
 def beginning(main: Process, optimizer: int) -> Beginning:
-    """Where the training of an optimizer that belongs to no earlier one begins."""
+    """Where the training of an optimizer begins that belongs to no earlier training."""
     begun = main.view(Stage.BEGUN)
     one = begun[begun["optimizer"] == optimizer][0]
     sums = main.of(Stage.SUMS)
@@ -161,14 +161,14 @@ def beginning(main: Process, optimizer: int) -> Beginning:
 
 
 def slices(rank: Rank, wanted: list[int]) -> list[Rank]:
-    """A rank's trainings; fewer than wanted where it ended before the others."""
+    """The trainings of a rank; fewer than wanted if it ended before the others."""
     there = set(rank.main.view(Stage.BEGUN)["optimizer"].tolist())
     begun = [beginning(rank.main, number) for number in wanted if number in there]
     found = []
     for this, after in zip(begun, [*begun[1:], None]):
         first = this is begun[0]
         processes = [own for process in rank.processes if (own := cut(process, this, after, first)) is not None]
-        if not processes or processes[0].is_worker:  # records that nobody wrote in this order
+        if not processes or processes[0].is_worker:  # feedline does not write records in this order
             continue
         span = this.at, _last(processes[0], this.at)
         about = manifest(rank.manifest, processes, span, this, after)
@@ -183,7 +183,7 @@ def _last(main: Process, begun: int) -> int:
 
 
 def cut(process: Process, this: Beginning, after: Beginning | None, first: bool) -> Process | None:
-    """What a process wrote from one beginning to the next; of the first training, also what came before. None: nothing."""
+    """The records of a process from one beginning to the next; those of the first training include what came before. None: nothing."""
     records = process.records
     begin, until = 0 if first else this.at, after.at if after is not None else FOREVER
     inside = (records["start"] >= begin) & (records["start"] < until)
@@ -245,7 +245,7 @@ def _histograms(own: Records) -> npt.NDArray[np.int64]:
 
 
 def manifest(whole: Manifest, processes: list[Process], span: tuple[int, int], this: Beginning, after: Beginning | None) -> Manifest:
-    """What the run says of one of its trainings."""
+    """The manifest of one training of a run."""
     used = set(processes[0].of(Stage.EPOCH, Stage.NEXT)["source"].tolist())
     loaders = [about if number in used else {**about, "num_workers": 0} for number, about in enumerate(whole.loaders)]
     return dataclasses.replace(
@@ -264,7 +264,7 @@ def _moved(anchor: dict[str, int], at: int) -> dict[str, int]:
 
 
 def training(whole: dict[str, object], this: Beginning, after: Beginning | None) -> dict[str, object]:
-    """The set-up of one of the trainings: its own optimizers, what belongs to them, and its own sums."""
+    """The setup of one training: its own optimizers with their settings, and its own sums."""
     last = after.optimizer if after is not None else 1 << 62
     listed, schedulers = whole.get("optimizers"), whole.get("schedulers")
     own = listed[this.optimizer : last] if isinstance(listed, list) else []

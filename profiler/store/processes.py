@@ -1,4 +1,4 @@
-"""processes.jsonl in a run folder: the Python processes below the program's own, one line for what was seen of each."""
+"""processes.jsonl in a run folder: the Python processes below the program's own, one line per observation."""
 
 import json
 from collections.abc import Iterator
@@ -43,13 +43,13 @@ class Seen:
 
 
 def write(run: Path, line: "Line") -> None:
-    """Add a line. A run folder that is not there yet, or may not be written to, gets none."""
+    """Add a line. A run folder that is missing or not writable gets none."""
     with suppress(OSError, OutputError):
         owned.add_line(run, FILE, json.dumps(line))
 
 
 def read(run: Path) -> list[Seen]:
-    """All processes, in the order in which they were first seen."""
+    """All processes, in order of appearance."""
     found: dict[tuple[int, int], Seen] = {}
     for line in _lines(run):
         pid = line.get("pid", 0)
@@ -62,7 +62,7 @@ def read(run: Path) -> list[Seen]:
 
 
 def ended(run: Path) -> set[tuple[int, int]]:
-    """(pid, started) of processes that their parent ended, by a signal."""
+    """(pid, started) of processes that their parent ended with a signal."""
     return {(line.get("pid", 0), line.get("started", 0)) for line in _lines(run) if "ended_by" in line}
 
 
@@ -81,7 +81,7 @@ def _lines(run: Path) -> "Iterator[Line]":
 
 
 def notes(run: Path, trained: set[str], workers: set[int]) -> list[str]:
-    """What a report says of the processes of a run.
+    """Notes of a report on the processes of a run.
 
     Args:
         trained: folders of trainings in which steps were made.
@@ -99,16 +99,14 @@ def notes(run: Path, trained: set[str], workers: set[int]) -> list[str]:
         said.append(f"not recorded: {len(unseen) - NAMED} more processes that use torch")
     still = [process for process in idle if process_started(process.pid) == process.started != 0]
     if still:
-        said.append(
-            f"still running, {some(still)}: `feedline report` shows what {'they' if len(still) > 1 else 'it'} did once that has ended"
-        )
+        said.append(f"still running: {some(still)}; `feedline report` will show {'them' if len(still) > 1 else 'it'} after the end")
     idle = [process for process in idle if process not in still]
     if idle:
-        said.append(f"{len(idle)} other process{'es' * (len(idle) > 1)} imported torch and made no training step: {some(idle)}")
+        said.append(f"{len(idle)} other process{'es' * (len(idle) > 1)} imported torch but made no training step: {some(idle)}")
     return said
 
 
 def some(processes: list[Seen]) -> str:
-    """The first few, and how many more."""
+    """The first few, and the number of the others."""
     more = f" and {len(processes) - NAMED} more" if len(processes) > NAMED else ""
     return ", ".join(map(str, processes[:NAMED])) + more

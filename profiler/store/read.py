@@ -1,4 +1,4 @@
-"""Open a run folder: live, finished or killed. Never needs torch."""
+"""Opens a run folder, whether live, finished or killed. Never needs torch."""
 
 import os
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from feedline.profiler.store.segment_reader import Process, read_segment
 
 @dataclass(frozen=True)
 class Slice:
-    """What a rank wrote of one training out of several (store/parts.py).
+    """The records of a rank for one training out of several (store/parts.py).
 
     Attributes:
         begin, end: ns; the next training has begun, or the process ended, at the end.
@@ -30,7 +30,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Part:
-    """Which of the trainings of a run this is: from 1, and of how many."""
+    """Number of this training in its run, from 1, and how many there are."""
 
     number: int
     of: int
@@ -38,7 +38,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Rank:
-    """One rank of a run, or its part in one of the run's trainings."""
+    """A rank of a run, or its part of one training."""
 
     folder: Path
     number: int
@@ -77,7 +77,7 @@ class Rank:
         for process in self.processes:
             if not process.is_worker:
                 return process
-        raise RunDamaged(f"{self.folder} holds no records of the training process: there is nothing to report")
+        raise RunDamaged(f"{self.folder} contains no records of the training process: record the run again")
 
 
 class Run:
@@ -98,21 +98,21 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Where the ranks' folders are."""
+        """The folder with the ranks' folders."""
         return self.path if self.part is None else self.path.parent.parent
 
     @property
     def name(self) -> str:
-        """For people: the folder's, and which of its trainings this is."""
+        """Display name: the folder's name, and the number of the training."""
         return self.folder.name if self.part is None else f"{self.folder.name} (training {self.part.number} of {self.part.of})"
 
     def named(self, note: str) -> str:
-        """A note in which files of the run are named from its folder on: where the folder lies is not for others to read."""
+        """A note in which files of the run are named relative to its folder, because its location may be private."""
         return note.replace(f"{self.folder}{os.sep}", "")
 
     @classmethod
     def of_folder(cls, path: Path) -> "Run":
-        """The ranks whose folders lie in this folder.
+        """The ranks whose folders are in this folder.
 
         Raises:
             RunNotFound: there are none.

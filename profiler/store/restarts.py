@@ -1,10 +1,10 @@
-"""Which folders are of a launch's last start: torchrun starts all ranks again when one of them fails, and not all need come back."""
+"""Selects the folders of a launch's last start. torchrun restarts all ranks when one fails, and not all need come back."""
 
 from collections.abc import Iterable, Sequence
 
 
 def said(places: Iterable[tuple[int, int]], last: int) -> list[str]:
-    """What to know of a launch that was started again.
+    """Notes on a launch that was restarted.
 
     Args:
         places: (rank, restart) of every folder.
@@ -12,7 +12,7 @@ def said(places: Iterable[tuple[int, int]], last: int) -> list[str]:
     """
     if not last:
         return []
-    notes = [f"torchrun restarted the ranks {last} time{'s' * (last > 1)}: what follows is of the last start"]
+    notes = [f"torchrun restarted the ranks {last} time{'s' * (last > 1)}: only the last start is shown"]
     places = set(places)
     gone = sorted({rank for rank, _ in places} - {rank for rank, restart in places if restart == last})
     return [*notes, f"{named(gone)} did not come back after the last restart"] if gone else notes
@@ -24,6 +24,6 @@ def named(ranks: Sequence[int], most: int = 8) -> str:
 
 
 def numbers(of: Sequence[int], most: int = 8) -> str:
-    """``1, 2, 3`` and how many more."""
+    """``1, 2, 3`` and the number of the others."""
     more = f" and {len(of) - most} more" if len(of) > most else ""
     return ", ".join(map(str, of[:most])) + more

@@ -1,4 +1,4 @@
-"""One process's records in a memory-mapped file of bounded size.
+"""The records of one process in a memory-mapped file of bounded size.
 
 Nothing needs flushing: what was written is in the file, whatever kills the process (DataLoader workers never reach atexit).
 
@@ -7,9 +7,9 @@ Nothing needs flushing: what was written is in the file, whatever kills the proc
     8192   4096   histograms: int64 [2, 256]: wall of samples (bin_of); the second is not in use
     12288  64 n   records
 
-A segment keeps every record until it is full. Then it forgets every second window of WINDOW batches and goes on; when it is full
-again, every second of the rest. Which windows it keeps depends only on a hash of (epoch, batch), so the main process and its workers
-keep the same ones. What is forgotten is counted, so that sums are of everything, and so are histograms.
+A segment keeps every record until it is full. Then it discards ("forgets") every second window of WINDOW batches and continues; when it is
+full again, every second of the rest. Which windows it keeps depends only on a hash of (epoch, batch), so the main process and its workers
+keep the same ones. Discarded records are counted, so sums and histograms still include everything.
 """
 
 import errno
@@ -49,7 +49,7 @@ FIRST_CHUNK_BYTES = 32 * 1024  # a short-lived worker writes a few hundred recor
 GENERATION = 1 << 32  # more than a file has slots
 CAPACITY_BYTES = 8 * 1024 * 1024
 SLICE = 4096  # records that are copied at once
-MOVES = 2  # a record's end is found after so many thinnings; later it is only counted
+MOVES = 2  # a record's end is found after at most this many thinnings; later it is only counted
 #: Few, and needed to read the rest.
 FOREVER = (
     *(Stage.NAME, Stage.EPOCH, Stage.START, Stage.FLOP, Stage.GROUP, Stage.CLOCK, Stage.BEGUN, Stage.SUMS),
@@ -58,7 +58,7 @@ FOREVER = (
 
 
 def window_of(epoch: int, batch: int) -> int:
-    """Scrambled number (0 to 65535) of the window that a batch lies in: Fibonacci hashing, so that its low bits choose evenly."""
+    """Scrambled number (0 to 65535) of a batch's window: Fibonacci hashing, so that its low bits are evenly distributed."""
     return ((epoch << 24) + batch // WINDOW) * 0x9E3779B97F4A7C15 >> 48 & 0xFFFF
 
 
@@ -78,12 +78,12 @@ class Mark:
 
 
 class Segment:
-    """Writes records; safe to call from any thread and from signal handlers. ``add`` never raises.
+    """Writes records; can be called from any thread and from signal handlers. ``add`` never raises.
 
     Args:
-        path: file to append to. Another live process's file is left alone: the next free name with a number is taken instead.
-        header: what the reader should know of this process (JSON).
-        capacity_bytes: room for records before windows are forgotten.
+        path: file to append to. If another live process uses it, the next free name with a number is taken instead.
+        header: facts about this process for readers (JSON).
+        capacity_bytes: room for records before windows are discarded.
 
     Raises:
         OSError: the file cannot be made, or the disk is full.
@@ -126,12 +126,12 @@ class Segment:
         source: int = 0,
         flags: int = 0,
     ) -> int | None:
-        """Write one record down, or count it where its window is forgotten. Units as in events.RECORD_DTYPE.
+        """Write one record, or only count it if its window is discarded. Units as in events.RECORD_DTYPE.
 
-        The wall of what has not ended is UNMEASURED until ``end``, also for who reads the file after a kill.
+        The wall of a span that has not ended is UNMEASURED until ``end``, also for readers after a kill.
 
         Returns:
-            Its place, for ``end``; None where its window is one of those forgotten.
+            Its place, for ``end``; None if its window is discarded.
         """
         self._lock.acquire()  # a with statement would cost 0.1 us more, of 1.4
         try:
@@ -152,7 +152,7 @@ class Segment:
             at = (slot - self._begin) * RECORD.size
             RECORD.pack_into(self._chunk, at, start, wall, cpu, runqueue, nbytes, number, extra, source, window, flags, thread, stage)
             return slot + self._generation
-        except Exception as error:  # fail open: the training goes on without this record
+        except Exception as error:  # fail open: the training continues without this record
             self._stop(error)
             return None
         finally:
@@ -166,7 +166,7 @@ class Segment:
         SUMS.pack_into(header, at, *map(operator.add, sums, more))
 
     def end(self, place: int | None, stage: int, wall: int, extra: int = 0) -> None:
-        """Complete what ``add`` returned for a wall of UNMEASURED, from any thread. Each once; UNMEASURED again: nobody will ever tell."""
+        """Complete a record that ``add`` returned for a wall of UNMEASURED, once, from any thread. UNMEASURED again: it stays unknown."""
         self._lock.acquire()
         try:
             slot = -1 if place is None else place - self._generation
@@ -196,7 +196,7 @@ class Segment:
             os.pwrite(self._file.number(), NUMBER.pack(extra), at + EXTRA_AT)
 
     def count(self, moments: Sequence[int], times: int = 1) -> None:
-        """Put the durations of the samples between moments (ns) into their histogram, so many times; one that is not positive is none."""
+        """Add the durations of samples between moments (ns) to their histogram, ``times`` each; durations <= 0 are ignored."""
         try:
             counts = self._histograms
             for begun, ended in pairwise(moments):
@@ -253,7 +253,7 @@ class Segment:
         return sums - sums_of(records[records["start"] >= mark.at]) + np.frombuffer(forgotten, np.int64).reshape(STAGES, FIELDS)
 
     def add_for_good(self, stage: int, start: int, wall: int, **fields: int) -> int | None:
-        """Write a record of a stage in FOREVER down, whatever window is being forgotten now. Returns as ``add``."""
+        """Write a record of a stage in FOREVER, even if its window is discarded. Returns as ``add``."""
         with self._lock:
             window, self.window = self.window, 0
             place = self.add(stage, start, wall, **fields)
@@ -261,12 +261,12 @@ class Segment:
             return place
 
     def forget(self) -> None:
-        """Write nothing more, and touch nothing of the file: for the child of a fork, whose parent goes on writing."""
+        """Stop writing and do not touch the file: for the child of a fork, whose parent continues to write."""
         for name in ("add", "end", "count", "name_id"):
             setattr(self, name, _nothing)
 
     def close(self) -> None:
-        """Give the file back; what was written stays."""
+        """Close the file; its records stay."""
         self.forget()
         with self._lock:
             self._totals.release()
@@ -346,13 +346,13 @@ class Segment:
             self._stride_mask = self._stride_mask * 2 + 1
             keep = (windows & self._stride_mask == 0) | forever
             if self._stride_mask > 65535:
-                raise OSError(errno.EFBIG, "records that may not be forgotten fill the segment", str(self.path))
+                raise OSError(errno.EFBIG, "the segment is full of records that must be kept", str(self.path))
         slices = [slice(begin, begin + SLICE) for begin in range(0, len(records), SLICE)]
         forgotten = np.asarray(self._totals).reshape(STAGES, FIELDS)
         for part in slices:
             forgotten += sums_of(records[part][~keep[part] & (records["stage"][part] != 0)])
         forgotten[0, 0] = self._stride_mask
-        del forgotten  # a mapping that somebody looks at cannot be given back
+        del forgotten  # a mapping with references cannot be unmapped
         with single.replacement(self.path) as fd:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.posix_fallocate(fd, 0, RECORDS_AT + room)

@@ -1,4 +1,4 @@
-"""What one process wrote, out of its segment: live, finished or killed."""
+"""Reads the segment of a process, whether live, finished or killed."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from feedline.profiler.store.sums import sums_of
 
 @dataclass(frozen=True)
 class Process:
-    """What one process wrote.
+    """The records of one process.
 
     Attributes:
         header: role ("main" or "worker"), pid, loader, worker, ... as the process gave it.
@@ -38,30 +38,30 @@ class Process:
 
     @property
     def stride(self) -> int:
-        """One window in this many was kept."""
+        """N, if one in N windows was kept."""
         return int(self.totals[0, 0]) + 1
 
     def of(self, *stages: Stage) -> npt.NDArray[np.void]:
-        """The records of these stages, by the names that all have in common."""
+        """The records of these stages, by the column names that all stages share."""
         return self.records[np.isin(self.records["stage"], stages)]
 
     def view(self, stage: Stage) -> npt.NDArray[np.void]:
-        """The records of one stage, by its own names (columns.py)."""
+        """The records of one stage, by its own column names (columns.py)."""
         return columns.view(self.of(stage), stage)
 
     def total(self, stage: Stage) -> dict[str, int]:
-        """Sums over a stage's records, forgotten ones too, by its own names, and ``records``; what was not measured counts as 0."""
+        """Sums over a stage's records, discarded ones included, by its column names, and ``records``; unmeasured values count as 0."""
         return columns.totals(stage, self.totals[stage])
 
     @property
     def batches(self) -> npt.NDArray[np.void]:
-        """The FETCH records that made a batch: at the end of an iterable data set, one makes none."""
+        """The FETCH records that made a batch; at the end of an iterable data set, one makes none."""
         fetches = self.view(Stage.FETCH)
         return fetches[fetches["flags"] & Flag.END == 0]
 
 
 def read_segment(path: Path) -> Process:
-    """Read one segment file, also while it is being written.
+    """Read one segment file; it may still be being written.
 
     Raises:
         OSError: it is missing or may not be read.

@@ -1,4 +1,4 @@
-"""What the JSON of a run folder may hold: types and ranges of each member that readers rely on. Others are passed on."""
+"""Types and ranges of the JSON members in a run folder that readers rely on. Other members are passed on."""
 
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -13,7 +13,7 @@ Number = bool | int | float
 
 
 class Version(TypedDict):
-    """What every JSON of ours begins with."""
+    """The schema version with which every JSON file of feedline begins."""
 
     schema_version: Annotated[int, Meta(ge=1)]
 
@@ -138,7 +138,7 @@ class Training(TypedDict, total=False):
 
 
 class ManifestShape(TypedDict, total=False):
-    """manifest.json, whose schema version is known."""
+    """manifest.json of a known schema version."""
 
     launch: str
     group: str
@@ -189,14 +189,14 @@ class RequiredOfLegend(TypedDict):
 
 
 class Legend(RequiredOfLegend, total=False):
-    """gauges.json, whose schema version is known."""
+    """gauges.json of a known schema version."""
 
     absent: dict[str, str]
     machine: dict[str, Any]
 
 
 class Line(TypedDict, total=False):
-    """What one process said, or what was seen of it: a line of processes.jsonl."""
+    """An observation of a process: a line of processes.jsonl."""
 
     pid: Count
     started: Count

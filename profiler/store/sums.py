@@ -1,4 +1,4 @@
-"""Sums of records by stage, as a segment keeps them of what it forgot."""
+"""Sums of records by stage, as a segment keeps them for discarded records."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,7 +7,7 @@ STAGES, FIELDS = 64, 8
 
 
 def sums_of(records: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
-    """Sums of records, stage by stage: int64 [64, 8] as in a segment's header; times that were not measured count as 0."""
+    """Sums of records by stage: int64 [64, 8] as in a segment's header; unmeasured times count as 0."""
     found = np.zeros((STAGES, FIELDS), np.int64)
     for stage in np.unique(records["stage"]).tolist():
         own = records[records["stage"] == stage]

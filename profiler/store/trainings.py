@@ -1,4 +1,4 @@
-"""The trainings of a run: the program's own process is one of them, and each group of ranks that it started is another.
+"""The trainings of a run: the program's own process is one, and each group of ranks that it started is another.
 
 RUN/rank0/                  the process that ``feedline run`` became
 RUN/training-1/rank0/ ...   ranks of a training that began in processes below it
@@ -24,7 +24,7 @@ OWN = f"{TRAINING}0"
 
 @dataclass(frozen=True)
 class Training:
-    """One of them.
+    """A training.
 
     Attributes:
         folder: by which it goes, and where its report lies: the run folder, or one of its own in it.
@@ -40,7 +40,7 @@ class Training:
 
 
 def trainings(path: Path) -> list[Training]:
-    """The trainings of a run, in the order in which they began. Processes that made no step are left out where others did.
+    """The trainings of a run, in order of their start. Processes without a step are left out if others have some.
 
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: as ``open_run``.
@@ -52,7 +52,7 @@ def trainings(path: Path) -> list[Training]:
 
 
 def tell_ends(manifests: list[Manifest], by_program: set[tuple[int, int]]) -> None:
-    """Of processes that could not say goodbye, those that the program itself ended, or whose parent it did."""
+    """Mark the processes without a recorded end that the program itself ended, directly or through their parent."""
     for one in manifests:
         if not one.ended and by_program.intersection([(one.pid, one.pid_started), tuple(one.parent)]):
             one.ended_by = PROGRAM
@@ -83,12 +83,12 @@ def _trainings(path: Path) -> list[Training]:
 
 
 def is_own(path: Path) -> bool:
-    """Whether a path names the training of a run's own process, beside others."""
+    """Whether a path names the training of a run's own process, if there are others."""
     return path.name == OWN and bool(path.parent.is_dir() and rank_folders(path.parent) and inner_folders(path.parent))
 
 
 def own_of(run: Path) -> Run:
-    """The training of a run's own process, beside others. Raises as ``Run.of_folder``."""
+    """The training of a run's own process, if there are others. Raises as ``Run.of_folder``."""
     own = Run.of_folder(run)
     own.path = run / OWN
     return own
@@ -101,13 +101,13 @@ def workers(found: list[Training]) -> set[int]:
 
 
 def is_run(path: Path) -> bool:
-    """Whether feedline made this folder for a run."""
+    """Whether feedline created this folder for a run."""
     listing = read_list(path)
     return listing is not None and listing.kind == "run"
 
 
 def inner_folders(path: Path) -> list[Path]:
-    """Folders of trainings within a run folder, in the order in which they began. Raises RunDamaged: one is a link."""
+    """Folders of trainings inside a run folder, in order of their start. Raises RunDamaged if one is a link."""
     try:
         names = [entry.name for entry in path.iterdir()]
     except OSError:
@@ -119,12 +119,12 @@ def inner_folders(path: Path) -> list[Path]:
 
 
 def trained(run: Run) -> bool:
-    """Whether a rank of it updated parameters or went backward."""
+    """Whether a rank of it updated parameters or ran a backward pass."""
     return any(made_steps(rank) for rank in run.ranks.values())
 
 
 def made_steps(rank: Rank) -> bool:
-    """Whether this one did."""
+    """Whether it made a step."""
     try:
         return any(rank.main.total(stage)["records"] for stage in (Stage.OPTIMIZER, Stage.BACKWARD))
     except RunDamaged:

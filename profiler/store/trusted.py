@@ -1,4 +1,4 @@
-"""Records that analysis can calculate with: whatever lies in a file, times and sums of what is let through fit into 64 bits."""
+"""Validates records, so that analysis can calculate with them: times and sums fit into 64 bits, whatever a file contains."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ ANY_NUMBER = (Stage.VALUE, Stage.GRADIENT)  # bits of floats
 
 
 def header(data: Any) -> dict[str, object]:
-    """A segment's header.
+    """The header of a segment.
 
     Raises:
         ValueError: it is not one.
@@ -34,7 +34,7 @@ def header(data: Any) -> dict[str, object]:
 
 
 def records(found: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-    """Those of known stages; a newer feedline may write others.
+    """Records of known stages; a newer feedline may write others.
 
     Raises:
         ValueError: a value is none that a recording writes; the text names column and row.
@@ -86,7 +86,7 @@ def _within(found: npt.NDArray[np.void], name: str, low: Any, high: int) -> None
 
 
 def sums(found: npt.NDArray[np.int64], what: str) -> npt.NDArray[np.int64]:
-    """Sums of records, or the counts of a histogram.
+    """Sums of records, or counts of a histogram.
 
     Raises:
         ValueError: one is below 0, or too large to be calculated with.
@@ -100,7 +100,7 @@ def sums(found: npt.NDArray[np.int64], what: str) -> npt.NDArray[np.int64]:
 
 
 def totals(found: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Totals of a process, whose first number says which windows were kept.
+    """Totals of a process; the first number says which windows were kept.
 
     Raises:
         ValueError: they are not such sums.

@@ -1,1 +1,1 @@
-"""Where feedline attaches to stock libraries. Every tap fails open: what it cannot attach to is named, and the training goes on."""
+"""The taps: hooks in other libraries. A tap that cannot attach is reported, and the training continues."""

@@ -1,4 +1,4 @@
-"""What a batch is made of: bytes, samples, kind of memory."""
+"""Describes a batch: bytes, samples, kind of memory."""
 
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ class Batch(NamedTuple):
 
 @unasked
 def describe(batch: Any) -> Batch:
-    """Walk a batch's dicts, lists and tuples. Reads no values. Of an exotic batch, whose parts raise, nothing is known."""
+    """Walk the dicts, lists and tuples of a batch. Reads no values. A batch whose parts raise is unknown."""
     try:
         return _describe(batch)
     except Exception:
@@ -29,7 +29,7 @@ def describe(batch: Any) -> Batch:
 
 
 def rows(batch: Any) -> int:
-    """``describe(batch).samples``, which most batches tell at once."""
+    """``describe(batch).samples``, with a shortcut for common batches."""
     first = batch[0] if type(batch) in (list, tuple) and batch else batch
     if type(first) is torch.Tensor and first.layout is torch.strided and (shape := first.shape):
         return int(shape[0])
@@ -90,7 +90,7 @@ def _leaves(value: Any, found: list[Any]) -> list[Any]:
 
 
 def held_by(value: Any) -> int:
-    """Tensors in the attributes of an object, such as a batch of torch_geometric, and of the objects in them; LEAVES objects at most."""
+    """Tensors in the attributes of an object (such as a batch of torch_geometric) and of the objects in them; at most LEAVES objects."""
     tensors, met, left = 0, set[int](), [value]
     while left and len(met) < LEAVES:
         one = left.pop()

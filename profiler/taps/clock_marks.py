@@ -1,4 +1,4 @@
-"""Marks in a trace of torch.profiler whose time on feedline's clock is known, so that both can be laid on one clock.
+"""Marks in a trace of torch.profiler with a known time on feedline's clock, to align the two clocks.
 
 The clock is read before each mark begins, so a mark lies between its own reading and that of the mark after it: whatever both clocks are,
 the difference between them is known within the narrowest of these gaps (analysis/traces/shared_clock.py).
@@ -17,7 +17,7 @@ _range: Any = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.
 
 
 def mark() -> None:
-    """Put marks into the trace that is being recorded, and nowhere where none is. Never raises."""
+    """Put marks into the trace that is being recorded, if there is one. Never raises."""
     with suppress(Exception):
         for _ in range(MARKS):
             with _range(f"{clock.MARK}{clock.wall_ns()}"):

@@ -1,4 +1,4 @@
-"""torch.compile at work: from when dynamo, a backward that is compiled late, or a recording of a CUDA graph begins until it ends.
+"""Records torch.compile at work: dynamo, a backward that is compiled late, and the recording of a CUDA graph.
 
 Through ``torch._dynamo.callback``: the same in torch 2.8 to 2.15, though its package begins with an underscore.
 Dynamo calls back when the first of several nested or simultaneous compilations begins and when the last ends.
@@ -16,7 +16,7 @@ from feedline.profiler.taps.patch import Patches
 
 
 class CompileTap:
-    """Registers with dynamo, again after each ``torch._dynamo.reset()``."""
+    """Registers with dynamo, and again after each ``torch._dynamo.reset()``."""
 
     def __init__(self) -> None:
         self._open: Span | None = None
@@ -24,7 +24,7 @@ class CompileTap:
         self._attached = False
 
     def attach(self, patches: Patches) -> None:
-        """Raises: AttributeError, where this torch has no such callbacks."""
+        """Register. Raises AttributeError if this torch has no such callbacks."""
         clear = callback_handler.clear
 
         def clear_others() -> None:

@@ -1,4 +1,4 @@
-"""Tensors that move between devices: ``Tensor.to`` and ``Tensor.cuda``. Conversions on one device are the caller's own time."""
+"""Times copies between devices: ``Tensor.to`` and ``Tensor.cuda``. Conversions on one device belong to the caller."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ def timed(segment: Segment, original: Any, self: torch.Tensor, args: Any, kwargs
 
 @unasked
 def facts(tensor: torch.Tensor, moved: torch.Tensor) -> tuple[torch.device, torch.device, int, int]:
-    """From where, to where, whether from pinned memory, bytes."""
+    """Source, destination, pinned memory or not, bytes."""
     source, target = tensor.device, moved.device
     if source == target:
         return source, target, 0, 0

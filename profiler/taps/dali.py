@@ -1,4 +1,4 @@
-"""DALI's iterators as loaders: what the training waits for, and which batches it gets. What happens inside DALI needs a probe."""
+"""DALI's iterators as loaders: the waits of the training, and its batches. DALI's inside is not visible."""
 
 import functools
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The making of a batch, in a worker or in the main thread: samples one by one, what they do in detail, collate, file traffic.
+"""Times the making of a batch, in a worker or in the main thread: samples, their operations, collate, file traffic.
 
 ``_DatasetKind.create_fetcher`` is the one place that torch's and torchdata's loaders, with and without workers, go through.
 """
@@ -21,16 +21,16 @@ from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.batch import Batch, describe
 from feedline.profiler.taps.patch import Patches
 
-FEWEST, MOST = 4, 256  # one sample in so many is looked at in detail, of the first ones
-DENSE = 64  # after so many, a quarter as often; after twice as many, a ninth; ... (rarer)
-EARLY = 8  # so many are looked at one after another; then as many at a quarter of the samples, a ninth, ..., until it is one in N
+FEWEST, MOST = 4, 256  # one of the first samples in N is recorded in detail
+DENSE = 64  # samples after which detail is a quarter as frequent; after twice as many, a ninth; ... (rarer)
+EARLY = 8  # recorded one after another; then as many at every 4th sample, every 9th, ..., up to every Nth
 NOTHING = Batch(0, 0, 0)
-OPENED = 8  # one batch in so many is looked into after DENSE batches: each of its samples pays 3 us then, its file traffic twice 28 us
+OPENED = 8  # after DENSE batches, one batch in N is recorded in detail: each of its samples costs 3 us, its file traffic twice 28 us
 DEFAULT_COLLATES = (torch_collate.default_collate, torch_collate.default_convert)
 
 
 def attach(patches: Patches) -> None:
-    """Wrap every fetcher that is made from now on.
+    """Wrap every fetcher created from now on.
 
     Raises:
         AttributeError: this torch makes its fetchers in another way.
@@ -57,14 +57,14 @@ def attach(patches: Patches) -> None:
 
 
 def watch(fetcher: Any) -> None:
-    """Time one fetcher's parts."""
+    """Time the parts of one fetcher."""
     watched = WatchedFetch(fetcher)
     fetcher.collate_fn = watched.collate
     fetcher.fetch = watched.fetch
 
 
 class WatchedFetch:
-    """Times batches and their collate. Into some it looks: a stand-in makes their samples, and their file traffic is read."""
+    """Times batches and their collate. For some batches, a proxy makes the samples, and their file traffic is read."""
 
     def __init__(self, fetcher: Any) -> None:
         self._fetcher, self._fetch, self._collate = fetcher, fetcher.fetch, fetcher.collate_fn
@@ -89,7 +89,7 @@ class WatchedFetch:
         self._opened, reads = self._lens.next_batch(), self._lens.reads
         before = (counters.traffic(), time.process_time_ns()) if reads else None
         modules, first = len(sys.modules), self._lens.is_first_batch
-        inside.depth += 1  # transforms that are nn.Modules are no forward pass
+        inside.depth += 1  # transforms that are nn.Modules are not forward passes
         try:
             batch = self._look_into(segment, index) if self._opened else self._time(segment, index)
         finally:
@@ -158,7 +158,7 @@ class WatchedFetch:
 
 
 def write_traffic(segment: Segment, before: Traffic | None, cpu_before: int, stands_for: int, flags: int) -> None:
-    """What this thread has read since, times the batches that this one stands for."""
+    """Record what this thread has read since, multiplied by the batches that this one represents."""
     after, cpu = counters.traffic(), time.process_time_ns()
     if before is not None and after is not None:
         new = Traffic(*((b - a) * stands_for for a, b in zip(before, after)))
@@ -171,32 +171,31 @@ def write_traffic(segment: Segment, before: Traffic | None, cpu_before: int, sta
 
 
 class Lens:
-    """Decides which batches are looked into and which of their samples in detail, and writes what those do. Takes nothing from any random
-    state.
+    """Decides which batches and samples are recorded in detail, and records their operations. Leaves all random states unchanged.
 
-    One sample in ``every`` on average, at irregular distances (a linear congruential sequence of its own), so that a pattern in the data
-    set or the batch size cannot hide. ``every`` follows from what the last one cost: a span, the sample's own too, takes 8 us where all
-    is in the caches (benchmarks/loader_cost.py) and about 17 us in a real sample (benchmarks/operation_taps.py), and the average sample
-    shall pay about 4 us, which leaves 6 of the promised 10 us to what is done for every sample and batch. An ImageFolder's sample has
-    10 spans: one in 40 is looked at. Below FEWEST, samples without spans would pay more; at MOST, samples of 64 spans pay the 4 us still.
-    That is for the first ones, so that a short run knows its samples too; later they are ``rarer``. For the same reason only one batch in
-    OPENED is looked into after the first DENSE, and fewer later: in turns for the times of all its samples and for details of some, since
-    a sample that is looked at takes longer.
+    One sample in ``every`` on average, at irregular intervals (from its own linear congruential sequence), so that a pattern in the data
+    set or the batch size cannot hide. ``every`` follows from the cost of the last one: a span, including the sample's own, takes 8 us with
+    warm caches (benchmarks/loader_cost.py) and about 17 us in a real sample (benchmarks/operation_taps.py). The average sample
+    should pay about 4 us, which leaves 6 of the promised 10 us for the work in every sample and batch. An ImageFolder's sample has
+    10 spans: one in 40 is recorded. Below FEWEST, samples without spans would pay more; at MOST, samples of 64 spans still pay the 4 us.
+    This holds for the first samples, so that a short run has details too; later they are ``rarer``. For the same reason only one batch in
+    OPENED is recorded after the first DENSE, and fewer later: alternately for the times of all its samples and for details of some, because
+    a sample recorded in detail takes longer.
 
-    A short run has few samples to tell its parts by, so the first EARLY are all looked at, and from then on one in 4, 9, 16, ...: 24 of the
-    first 112, 48 of the first 728. That costs a process once what 40 looks cost, about 8 ms for an ImageFolder's samples.
+    A short run has few samples, so the first EARLY are all recorded, and from then on one in 4, 9, 16, ...: 24 of the
+    first 112, 48 of the first 728. This costs a process about 40 detailed samples once, 8 ms for those of an ImageFolder.
 
-    The first sample pays for imports and cold caches that no other one pays for, and so does a later one that imports something: they are
-    flagged as FIRST, and what they take belongs to no part.
+    The first sample pays for imports and cold caches, and so does a later one that imports something: they are
+    flagged as FIRST, and their time belongs to no part.
 
     Args:
-        segment: of the recording that it is for.
+        segment: of the recording.
 
     Attributes:
-        looks: batches of looks that the one under way stands for; 0: no sample of it is looked at.
-        counts: batches whose samples' times it stands for; 0: they are not counted.
-        stands_for: what the next sample that is looked at stands for: samples, or batches made at once.
-        reads: batches whose file traffic it stands for; 0: it is not read. Later on it is that of the batch after one that is looked into.
+        looks: number of batches whose details the current batch represents; 0: none of its samples is recorded in detail.
+        counts: number of batches whose sample times it represents; 0: they are not recorded.
+        stands_for: how many the next detailed sample represents: samples, or batches made at once.
+        reads: number of batches whose file traffic it represents; 0: it is not read. Later it is read in the batch after a detailed one.
     """
 
     def __init__(self, segment: Segment | None) -> None:
@@ -211,11 +210,11 @@ class Lens:
 
     @property
     def is_first_batch(self) -> bool:
-        """Whether the batch under way is the first one."""
+        """Whether the current batch is the first one."""
         return self._batches == 1
 
     def next_batch(self) -> int:
-        """How many batches the one that begins stands for; 0: it is not looked into."""
+        """How many batches the next one represents; 0: it is not recorded in detail."""
         self._batches += 1
         if self._batches <= DENSE or recorder.every is not None:
             return 1
@@ -227,19 +226,19 @@ class Lens:
         stands_for = self._reads_next = OPENED * rarer(self._looked_into)
         self._closed = self._distance(stands_for)
         self.looks, self.counts = (2 * stands_for, 0) if self._looked_into % 2 else (0, 2 * stands_for)
-        if self.looks not in (0, self._aimed_for):  # else the countdown goes on
+        if self.looks not in (0, self._aimed_for):  # else the countdown continues
             self._aim()
         return stands_for
 
     def is_next(self) -> bool:
-        """Whether the sample that is about to be made is to be looked at."""
+        """Whether the next sample is recorded in detail."""
         if not self.looks:
             return False
         self._countdown -= 1
         return self._countdown <= 0
 
     def look(self, make: Callable[[], Any], samples: int) -> Any:
-        """Make a sample (or several, for ``__getitems__``) with every span in it written down."""
+        """Make a sample (or several, for ``__getitems__``) and record every span in it."""
         segment = recorder.segment
         assert segment is not None
         written = 0
@@ -279,12 +278,12 @@ class Lens:
 
 
 def rarer(seen: int) -> int:
-    """How much longer the distances are after so many: what one more adds to what is known falls as 1 / n."""
+    """How much longer the intervals are after this many samples: the information that one more adds falls as 1 / n."""
     return (1 + seen // DENSE) ** 2
 
 
 class Lenses(threading.local):
-    """One for each loader that this thread makes batches for, so that an epoch goes on where the one before ended."""
+    """One for each loader that this thread makes batches for, so that an epoch continues where the previous one ended."""
 
     def __init__(self) -> None:
         self._by_loader: dict[int, Lens] = {}
@@ -302,7 +301,7 @@ lenses = Lenses()
 
 
 def length(indices: Any) -> int | None:
-    """How many; None for an iterator."""
+    """The length of a data set; None for an iterator."""
     try:
         return len(indices)
     except Exception:
@@ -310,11 +309,11 @@ def length(indices: Any) -> int | None:
 
 
 class WatchedSamples:
-    """Stands in for a map-style data set inside its fetcher, while a batch is looked into.
+    """Proxy for a map-style data set inside its fetcher, for batches that are recorded in detail.
 
     Args:
-        begun: gets the moment at which each sample began. A sample ends where the next one begins: one reading of the clock, at the one
-            moment at which we are called anyway. A sample evicts our code from the caches, so a second moment would cost as much again.
+        begun: receives the start of each sample. A sample ends where the next one begins, so one reading of the clock per sample is enough.
+            A sample evicts feedline's code from the caches, so a second reading would double the cost.
     """
 
     def __init__(self, dataset: Any, lens: Lens, begun: list[int]) -> None:
@@ -345,7 +344,7 @@ class WatchedBatches(WatchedSamples):
 
 
 class WatchedIterator:
-    """Stands in for the iterator of an iterable data set."""
+    """Proxy for the iterator of an iterable data set."""
 
     def __init__(self, iterator: Any, lens: Lens, begun: list[int]) -> None:
         self._iterator, self._lens, self._begun = iterator, lens, begun
@@ -361,7 +360,7 @@ class WatchedIterator:
         try:
             return lens.look(self._iterator.__next__, 1) if lens.is_next() else next(self._iterator)
         except StopIteration:
-            self._begun.pop()  # that was no sample
+            self._begun.pop()  # that was not a sample
             raise
 
     def __getattr__(self, name: str) -> Any:

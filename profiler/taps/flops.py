@@ -1,25 +1,25 @@
-"""How many floating-point operations one training step makes: counted once, operator by operator, without a change to the program.
+"""Counts the floating-point operations of one training step, operator by operator, without changing the program.
 
 Operators that torch has a formula for (torch.utils.flop_counter.flop_registry: matrix products, convolutions, attention) get a kernel at a
-dispatch key that nothing else uses. For the time of one step after warm-up a guard includes that key around forward and backward, the
-autograd engine hands it on to its threads, and the kernel notes shapes and dispatches on to what would have run. Other operators and other
-threads do not pass it. tests/flops holds parameters to be bit-identical.
+dispatch key that nothing else uses. During one step after warm-up a guard includes that key around forward and backward, the
+autograd engine passes it on to its threads, and the kernel records shapes and dispatches on to the original kernel. Other operators and
+other threads do not pass through it. tests/flops checks that parameters stay bit-identical.
 
 The kernels are registered once per process and never removed. An operator may be on its way through that key at any time: an optimizer
 steps inside backward, a recording ends inside a forward, and torch hands a thread's keys on to futures and threads of its own. An operator
 that meets a key without a kernel raises. What ends with the step is the guard, which the call that set it takes back, and the noting;
 after that no operator comes by, and one that still does passes through.
 
-Why no TorchDispatchMode: composite operators ask whether one is active and then take other paths, and autocast is off inside its handler.
-torch.nn.Bilinear under autocast gave other numbers. Why not torch.profiler: there is one session per process, and it may be the program's.
-Why not shapes that module hooks see: they miss functional calls, recomputation and what a backward leaves out.
+Why not a TorchDispatchMode: composite operators check whether one is active and then take other paths, and autocast is off inside its
+handler; torch.nn.Bilinear under autocast gave different numbers. Why not torch.profiler: there is one session per process, and the program
+may need it. Why not the shapes that module hooks see: they miss functional calls, recomputation, and gradients that are not computed.
 
-A step reaches from one update of an optimizer to its next (the first optimizer where several take turns), so that accumulated gradients
-and networks that are trained in turns are counted whole. An update that is made inside a forward or backward ends the step when that
-returns. Counted is what trains: modules in training mode with gradients enabled.
+A step reaches from one update of an optimizer to its next (the first optimizer, if several alternate), so that accumulated gradients
+and networks that are trained alternately are counted completely. An update inside a forward or backward ends the step when that
+returns. Only modules in training mode with gradients enabled are counted.
 
-Not counted: what torch.compile compiled, DataParallel's threads, replays of CUDA graphs, custom kernels, what is in no module. Sequences
-of different lengths in one tensor count as if all had the longest length: the others would have to be read from the GPU.
+Not counted: code compiled by torch.compile, DataParallel's threads, replays of CUDA graphs, custom kernels, operations outside modules.
+Sequences of different lengths in one tensor count with the longest length: the others would have to be read from the GPU.
 """
 
 import os
@@ -50,7 +50,7 @@ Formula = Callable[..., Any]
 
 
 class Noted(NamedTuple):
-    """One call of an operator, without its tensors: they would be kept in memory."""
+    """A call of an operator, without its tensors, which would stay in memory."""
 
     packet: Any
     args: tuple[Any, ...]
@@ -115,7 +115,7 @@ class Kernels:
         return kernel
 
     def forget_after_fork(self) -> None:
-        """In the child of a fork, which may be inside a step that is counted."""
+        """Reset in the child of a fork, which may be inside a counted step."""
         self.noted = None
 
 
@@ -124,7 +124,7 @@ os.register_at_fork(after_in_child=kernels.forget_after_fork)
 
 
 class Counter:
-    """Notes the operators that run in ``call``. What goes wrong with the counting stays in here.
+    """Records the operators that run in ``call``. Errors of the counting do not leave it.
 
     Attributes:
         problem: why the operations cannot be known; None so far.
@@ -140,7 +140,7 @@ class Counter:
 
     @passed_by
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a function; operators in it are noted."""
+        """Call a function and record its operators."""
         try:
             with torch._C._IncludeDispatchKeyGuard(self._key):
                 return function(*args, **kwargs)
@@ -149,7 +149,7 @@ class Counter:
             raise
 
     def take(self) -> int:
-        """FLOP of what was noted since the last time.
+        """FLOP of what was recorded since the last call.
 
         Raises:
             Exception: whatever a formula raises.
@@ -162,7 +162,7 @@ class Counter:
         return sum(flop(known, call) for call in noted)
 
     def close(self) -> None:
-        """Note no more."""
+        """Stop recording."""
         kernels.noted = None
 
 
@@ -183,7 +183,7 @@ def flop(known: dict[Any, Formula], call: Noted) -> int:
 
 
 class Unread:
-    """Stands in for a tensor in formulas that ask for more than its shape. On device "meta", they do without its values."""
+    """Proxy for a tensor in formulas that need more than its shape. It is on device "meta", so there are no values."""
 
     device = torch.device("meta")
 
@@ -216,7 +216,7 @@ def shapes(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def shape(value: Any) -> Any:
-    """The shape in a tensor's place; other values as they are.
+    """The shape of a tensor; other values unchanged.
 
     Raises:
         TypeError: the sizes are symbols of torch.export or torch.compile, which would learn something from being counted.
@@ -224,13 +224,13 @@ def shape(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         sizes = value.shape
         if not all(type(size) is int for size in sizes):
-            raise TypeError("its shapes are symbols, not numbers")
+            raise TypeError("its shapes are symbolic")
         return sizes
     return shapes(value) if type(value) is tuple else value
 
 
 class FlopTap:
-    """Watches updates, and counts the step after the first few of each training. Never raises into the training.
+    """Watches updates, and counts an early step of each training. Never raises into the training.
 
     Args:
         tell: called with the outcome.
@@ -248,7 +248,7 @@ class FlopTap:
         recorder.on_beginning = self.training_begins
 
     def training_begins(self) -> None:
-        """Count a step of the training that begins, after its first few."""
+        """Count an early step of the training that begins."""
         self._unfollow()
         if self._counter is not None:
             self._counter.close()
@@ -267,7 +267,7 @@ class FlopTap:
         self._end(Message(too_few, reasons.TOO_FEW_UPDATES))
 
     def begin(self, module: torch.nn.Module | None) -> Counter | None:
-        """What a forward (None: a backward) is to be called through; None where it is not to be counted."""
+        """The wrapper through which a forward (None: a backward) is to be called; None if it is not counted."""
         if self._counter is None or module is not None and not (module.training and torch.is_grad_enabled()):
             return None
         if is_traced():
@@ -282,7 +282,7 @@ class FlopTap:
         return None
 
     def end(self, counter: Counter, span: Span) -> None:
-        """Add up what was noted inside a span."""
+        """Add up the operations recorded inside a span."""
         try:
             if recorder.flops is not self:
                 return
@@ -331,7 +331,7 @@ class FlopTap:
 
 
 def why_not(module: torch.nn.Module | None) -> str | None:
-    """Why the operations of this forward or backward cannot be counted; None: they can."""
+    """Why the operations of this forward or backward cannot be counted; None if they can."""
     dynamo = sys.modules.get("torch._dynamo")  # importing it takes a second
     if dynamo is not None and dynamo.utils.counters.get("frames"):
         return "torch.compile compiled something, and the operations of compiled code are not seen"

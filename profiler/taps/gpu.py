@@ -1,12 +1,12 @@
-"""What the GPU did for each stage, by CUDA events around it. Nothing here waits for the GPU, and nothing makes a CUDA context.
+"""Times each stage on the GPU with CUDA events. Never waits for the GPU, and never creates a CUDA context.
 
-An event is a mark in a stream of work, stamped by the GPU when it gets there. A pair around each stage is queued and read at a later
-stage, once the GPU has passed both. So a stage's time begins when the GPU has done what was launched before, and holds the gaps in which
-the host was too slow to launch. Stages on several streams overlap; what runs inside another stage (an optimizer's closure) counts in both.
+An event is a mark in a stream of work, to which the GPU assigns a time when it gets there. A pair around each stage is queued and read at a
+later stage, once the GPU has passed both. A stage's time therefore begins when the GPU has finished earlier work, and includes the gaps in
+which the host was too slow to launch. Stages on several streams overlap; a stage inside another (an optimizer's closure) counts in both.
 
-Two clocks: once a step an anchor event goes into a stream where nothing is ahead of it, beside a reading of the host's clock. A stage
-starts at the anchor's time + elapsed_time(anchor, begin), but not before the host launched it. Once a step, because elapsed_time is a
-float32 of milliseconds: after 1,000 s its steps are 60 us. cudaEventElapsedTime itself resolves about 0.5 us (CUDA runtime API).
+Two clocks: once per step an anchor event is recorded in an idle stream, together with a reading of the host's clock. A stage
+starts at the anchor's time + elapsed_time(anchor, begin), but not before the host launched it. Once per step, because elapsed_time is a
+float32 of milliseconds: after 1,000 s its resolution is 60 us. cudaEventElapsedTime itself resolves about 0.5 us (CUDA runtime API).
 
 Not seen: replays of CUDA graphs (no module is called), other threads than the training's, work on a second GPU of the same process.
 """
@@ -29,7 +29,7 @@ QUEUE = 256  # pairs that the GPU has not passed: some 50 steps; a host that is 
 
 
 class Event(Protocol):
-    """As much of torch.cuda.Event as is used."""
+    """The part of torch.cuda.Event that is used."""
 
     def record(self, stream: Any) -> None: ...
 
@@ -39,10 +39,10 @@ class Event(Protocol):
 
 
 class Cuda:
-    """What is called of torch.cuda. A test without a GPU puts a hand-written one in its place."""
+    """The part of torch.cuda that is used. Tests without a GPU replace it."""
 
     def ready(self) -> bool:
-        """The program has made a context, and does not capture a graph, in which nothing of ours may be."""
+        """Whether the program has a CUDA context and is not capturing a graph, into which nothing may be recorded."""
         return torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing()
 
     def device(self) -> int:
@@ -59,7 +59,7 @@ class Cuda:
 
 
 class Anchor:
-    """A moment on both clocks, once the GPU has passed the event."""
+    """A moment on both clocks, known once the GPU has passed the event."""
 
     def __init__(self, event: Event, stream: Any) -> None:
         self.event = event
@@ -68,7 +68,7 @@ class Anchor:
 
 
 class Pair:
-    """The events around one stage."""
+    """The two events of a stage."""
 
     __slots__ = ("lane", "begin", "end", "anchor", "launched", "stage", "start")
 
@@ -79,7 +79,7 @@ class Pair:
 
 
 class Lane:
-    """One GPU: its events may only be recorded in, and compared with those of, its own streams.
+    """A GPU. Its events may only be recorded in its own streams, and only compared with each other.
 
     Attributes:
         pending: pairs that have not been read, in the order launched.
@@ -98,7 +98,7 @@ class Lane:
         self.anchor = Anchor(self._cuda.event(), self._aside)
 
     def take(self) -> Pair:
-        """A new pair, its first event recorded."""
+        """A new pair, with its first event recorded."""
         begin, end = (self._pool.pop() if self._pool else self._cuda.event() for _ in range(2))
         pair = Pair(self, begin, end)
         begin.record(self._cuda.current_stream(self.device))
@@ -110,11 +110,11 @@ class Lane:
         self.pending.append(pair)
 
     def give_back(self, pair: Pair) -> None:
-        """An event may be recorded again at any time; what it marked before is forgotten."""
+        """Return a pair. An event can be recorded again at any time; its previous mark is lost."""
         self._pool += (pair.begin, pair.end)
 
     def passed(self) -> list[Pair]:
-        """Take the pairs out that the GPU has passed, as far as they come first."""
+        """Remove and return the leading pairs that the GPU has passed."""
         found = []
         while self.pending and self.pending[0].end.query() and self.pending[0].begin.query() and self.pending[0].anchor.event.query():
             found.append(self.pending.popleft())
@@ -122,7 +122,7 @@ class Lane:
 
 
 class GpuTimer:
-    """Times stages of the training's thread on the GPU that the last copy went to, else on the current one. Never raises.
+    """Times stages of the training's thread on the GPU of the last copy, else on the current one. Never raises.
 
     Args:
         tell: called when the first GPU is used, and with the reason where something fails.
@@ -137,7 +137,7 @@ class GpuTimer:
         self._thread: int | None = None
 
     def begin(self, stage: Stage) -> Pair | None:
-        """Mark where a stage begins; None when it cannot be timed."""
+        """Mark the beginning of a stage; None if it cannot be timed."""
         if stage not in TIMED:
             return None
         try:
@@ -154,7 +154,7 @@ class GpuTimer:
             return None
 
     def end(self, pair: Pair, stage: Stage, start: int) -> None:
-        """Mark where it ends.
+        """Mark the end of a stage.
 
         Args:
             stage: what it turned out to be.
@@ -171,7 +171,7 @@ class GpuTimer:
             self._give_up(error)
 
     def end_copy(self, pair: Pair | None, start: int, source: torch.device, target: torch.device) -> None:
-        """Mark where a ``Tensor.to`` ends. One that stayed on its device was no copy, one on another GPU than expected is not timed."""
+        """Mark the end of a ``Tensor.to``. Not recorded if it stayed on its device or went to another GPU than expected."""
         if source != target and target.type == "cuda":
             self._device = target.index
         if pair is None:
@@ -183,7 +183,7 @@ class GpuTimer:
             pair.lane.give_back(pair)
 
     def stop(self) -> None:
-        """Read what the GPU has passed by now; the rest is lost, for waiting would be a synchronisation."""
+        """Read the pairs that the GPU has passed; the rest is lost, because waiting would synchronise."""
         if recorder.gpu is not self:
             return
         recorder.gpu = None
@@ -228,7 +228,7 @@ class GpuTimer:
 
 
 def attach(tell: Callable[[str, bool, str], None]) -> Callable[[], None]:
-    """Time stages from when the program first uses CUDA.
+    """Time stages from the program's first use of CUDA.
 
     Returns:
         What undoes it. Holding it keeps a forked child, which may not call CUDA, from freeing the events.

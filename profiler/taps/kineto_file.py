@@ -1,4 +1,4 @@
-"""The file of a Kineto window, without what torch.profiler says of the machine: its name, and folders in names and in the file's own."""
+"""Masks the trace of a torch.profiler window: the machine's name, and folders in names and in the file itself."""
 
 import gzip
 import re
@@ -13,7 +13,7 @@ LEVEL = 6  # of gzip
 
 
 def pack(exported: Path, to: BinaryIO) -> None:
-    """Compress what ``export_chrome_trace`` wrote, one line at a time.
+    """Compress what ``export_chrome_trace`` wrote, line by line.
 
     Raises:
         OSError: no room.
@@ -23,7 +23,7 @@ def pack(exported: Path, to: BinaryIO) -> None:
 
 
 def masked(lines: Iterable[str]) -> Iterator[str]:
-    """The lines, masked where a path or a name that the program gave may stand; few of a trace's lines have either."""
+    """The lines, masked where they may contain a path or a name that the program gave; few lines of a trace do."""
     for line in lines:
         if '"host_name"' in line or '"traceName"' in line:
             line = _OF_THE_MACHINE.sub(rf"\1{masks.MASK}", line)

@@ -1,9 +1,9 @@
-"""A few steps under torch.profiler, for what only Kineto sees: kernels, copies, NCCL, operators. Its trace goes into the rank's folder.
+"""Records a few steps with torch.profiler, for kernels, copies, NCCL and operators. Its trace goes into the rank's folder.
 
-There is one Kineto session per process. Ours does not begin when the program has begun one, and gives way when the program begins one.
+There is one Kineto session per process. feedline does not start one while the program has one, and stops when the program starts one.
 
-torch binds a profiler to the thread and to the backward in which it begins. Ours begins, steps and ends between calls (updates.py), in one
-thread: ended inside a backward, torch would find it running again when that returns, and refuse the program a profiler of its own.
+torch binds a profiler to the thread and to the backward in which it begins. This one begins, steps and ends between calls (updates.py), in
+one thread: if it ended inside a backward, torch would restore it when that returns, and refuse the program a profiler of its own.
 """
 
 import tempfile
@@ -33,7 +33,7 @@ NAME = "torch.profiler"
 
 
 class KinetoWindow:
-    """Counts optimizer updates, those of the first optimizer where several take turns, and profiles some of the steps between them.
+    """Counts optimizer updates (of the first optimizer, if several alternate) and profiles some of the steps between them.
 
     Args:
         folder: the rank's; ``kineto.json.gz`` is made in it.
@@ -60,14 +60,14 @@ class KinetoWindow:
         self._others = False
 
     def attach(self, patches: Patches) -> None:
-        """Watch updates, and whoever begins a profiler."""
+        """Watch updates, and profilers started by the program."""
         for name in ("_prepare_profiler", "_enable_profiler"):
             patches.set(torch.autograd.profiler, name, self._watched(getattr(torch.autograd.profiler, name)))
         self._unfollow = updates.follow(after=self._after_update)
         self._attached = True
 
     def stop(self) -> None:
-        """The training ends: keep what there is of a window that is open."""
+        """The training ends: keep what an open window has recorded."""
         if self._profiler is None or threading.get_ident() == self._thread:  # else its own thread ends it, with its next update
             self._unfollow()
             updates.between_calls(self._stop)
@@ -77,7 +77,7 @@ class KinetoWindow:
         if self._done or not self._attached:
             return
         if self._profiler is None:
-            self._end(self._why_not() or f"the training ended after {self._steps} steps, before the window after {self._plan.skip}")
+            self._end(self._why_not() or f"the training ended after {self._steps} steps, before its window (after {self._plan.skip})")
         else:
             steps = max(self._steps - self._plan.skip - 1, 0)
             self._close(f"the training ended in its window, after {steps} of {self._plan.active} steps")
@@ -135,9 +135,9 @@ class KinetoWindow:
         if self._asked is None and not on_gpu:
             return Message("no GPU was used: `feedline run --torch-profiler SKIP:ACTIVE` records the CPU's operators", reasons.NO_GPU)
         if self._others or is_profiled():
-            return "the program runs torch.profiler itself, and there can be only one"
+            return "the program runs torch.profiler itself, and only one can run at a time"
         if on_gpu and nvtx_ranges.listening():
-            return "a tool that listens to NVTX may hold CUPTI, and there can be only one"
+            return "a tool that listens to NVTX may use CUPTI, and only one tool can"
         return None
 
     def _export(self, profiler: torch.profiler.profile) -> None:
@@ -181,7 +181,7 @@ class KinetoWindow:
                 self._others = True
                 if self._profiler is not None:
                     self._profiler.on_trace_ready = None
-                    self._close("the program began torch.profiler in the window, and there can be only one")
+                    self._close("the program started torch.profiler in the window, and only one can run at a time")
             return original(*args, **kwargs)
 
         return begin

@@ -1,4 +1,4 @@
-"""torch's DataLoader (and torchdata's, which has the same bones) as the training's main thread sees it.
+"""torch's DataLoader (and torchdata's, which is built alike) as the training's main thread sees it.
 
 iter(loader)                     EPOCH
   next(iterator)                 NEXT, whose time in nothing else is waiting
@@ -34,7 +34,7 @@ from feedline.profiler.taps.worker import WorkerEntry
 
 @dataclass(frozen=True)
 class Library:
-    """Where a library keeps its loader's parts."""
+    """Names of a loader's parts in one library."""
 
     module: str
     single: str
@@ -65,7 +65,7 @@ NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> number 
 
 
 class LoaderTaps:
-    """Attaches to one library's loaders.
+    """Attaches to the loaders of one library.
 
     Args:
         folder: the rank's folder, where workers put their segments.
@@ -103,7 +103,7 @@ class LoaderTaps:
         return known
 
     def _meet(self, loader: Any) -> "Known":
-        """Number a loader. One that takes the place of another (made anew each epoch, with the same settings) goes on under its number."""
+        """Number a loader. One that replaces another (created again each epoch, with the same settings) keeps its number."""
         about = (type(loader).__name__, {**settings(loader), **self._sites.of(loader)})
         for known in self._loaders:
             if known.about == about and known.loader() is None and known.iterator() is None:
@@ -186,7 +186,7 @@ class Known:
 
 @dataclass
 class State:
-    """What we know of one iterator."""
+    """State of one iterator."""
 
     loader: int
     epoch: int
@@ -196,12 +196,12 @@ class State:
     drawn: dict[int, int] = field(default_factory=dict)  # samples of the batches that were ordered and are not there yet
 
     def samples(self, number: int, batch: Any) -> int:
-        """Of a batch: as many as indices were drawn for it, else what it looks like; 0: unknown."""
+        """Samples of a batch: the indices drawn for it, else an estimate from its tensors; 0 if unknown."""
         return self.drawn.pop(number, 0) or rows(batch)
 
 
 def watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Time ``__next__`` and describe what it returns."""
+    """Time ``__next__`` and describe its result."""
 
     @functools.wraps(original)
     def __next__(iterator: Any) -> Any:
@@ -236,7 +236,7 @@ def watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def rested_next(original: Callable[[Any], Any], iterator: Any, state: State) -> Any:
-    """The same in a rest: batches and samples are counted, and the end of an epoch is told."""
+    """The same during a rest: batches and samples are counted, and the end of an epoch is recorded."""
     recorder.asked = state.asked = True
     begin = clock.wall_ns()
     try:
@@ -259,14 +259,14 @@ def rested_next(original: Callable[[Any], Any], iterator: Any, state: State) -> 
 
 
 def number_of(iterator: Any, state: State) -> int:
-    """Which batch of the epoch was handed over."""
+    """Number in the epoch of the batch that was handed over."""
     if hasattr(iterator, "_rcvd_idx"):
         return int(iterator._rcvd_idx) - 1 if getattr(iterator, "_in_order", True) else state.arrived
     return state.yielded
 
 
 def note(span: Span, iterator: Any, state: State, batch: Any) -> None:
-    """Which batch it was, and what is in it."""
+    """Record the number of a batch and its content."""
     try:
         number = number_of(iterator, state)
         span.number = batch_key(state.epoch, max(number, 0))
@@ -302,7 +302,7 @@ def watched_next_index(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def watched_try_get_data(original: Callable[..., Any]) -> Callable[..., Any]:
-    """See batches come out of the result queue (or out of the pin thread's)."""
+    """Detect batches that leave the result queue (or the pin thread's queue)."""
 
     @functools.wraps(original)
     def _try_get_data(iterator: Any, *args: Any, **kwargs: Any) -> Any:
@@ -320,7 +320,7 @@ def watched_try_get_data(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def watch_makers(makers: list[tuple[int, int]]) -> None:
-    """Have the threads looked at that make batches: (process, thread) each."""
+    """Have the threads that make batches looked at: (process, thread) each."""
     try:
         if recorder.looks is not None:
             recorder.looks.watch(makers)
@@ -329,7 +329,7 @@ def watch_makers(makers: list[tuple[int, int]]) -> None:
 
 
 def watch_queue(queue: Any, state: State) -> None:
-    """Time receiving and unpickling, in whichever thread gets from the queue. Instance attributes: other queues are not touched."""
+    """Time receiving and unpickling, in the thread that reads the queue. Patches the instance; other queues are not touched."""
     receive, get = queue._recv_bytes, type(queue).get
     itself = weakref.ref(queue)  # a cycle would keep its pipes open until the next garbage collection
     received: list[tuple[int, int, int, int]] = []  # when a pickle's first byte was there (by all three clocks), and its length
@@ -359,7 +359,7 @@ pinning = Inside()
 
 
 def attach_pin(patches: Patches) -> None:
-    """Time the copy to pinned memory, in the pin thread or (without workers) in the main thread.
+    """Time copies to pinned memory, in the pin thread or (without workers) in the main thread.
 
     Raises:
         AttributeError, ImportError: this version is built differently.

@@ -1,4 +1,4 @@
-"""A loader's settings, as names and numbers: no data, no paths."""
+"""Settings of a loader as names and numbers: no data, no paths."""
 
 import inspect
 import sys
@@ -15,7 +15,7 @@ PLAIN = ("num_workers", "batch_size", "prefetch_factor", "in_order", "persistent
 
 @unasked
 def settings(loader: Any) -> dict[str, object]:
-    """Settings of a DataLoader; one that this torch does not have is left out."""
+    """Settings of a DataLoader; those that this torch does not have are left out."""
     found: dict[str, object] = {}
     for name in PLAIN:
         value = getattr(loader, name, None)
@@ -39,7 +39,7 @@ def settings(loader: Any) -> dict[str, object]:
 
 
 def epoch_samples(loader: Any) -> int | None:
-    """Samples that one pass over a loader hands over; None where its batches are drawn by a class of the program's own."""
+    """Samples in one pass over a loader; None if a class of the program draws its batches."""
     batches: Any = getattr(loader, "batch_sampler", None)
     if type(batches) is not BatchSampler or isinstance(loader.dataset, torch.utils.data.IterableDataset):
         return None
@@ -48,7 +48,7 @@ def epoch_samples(loader: Any) -> int | None:
 
 
 def length(thing: Any) -> int | None:
-    """How long a data set or a sampler is; None where it does not say, or where the program watches every call."""
+    """Length of a data set or a sampler; None if it has none, or if the program watches every call."""
     if sys.gettrace() is not None or sys.getprofile() is not None:
         return None
     try:

@@ -1,11 +1,11 @@
-"""Replace attributes of other people's modules and classes, and put them back.
+"""Replaces attributes of modules and classes in other libraries, and restores them.
 
-What takes a function's place has its name, module, documentation, signature and source, and pickles as it. Three ways, by what is replaced:
+A replacement has the name, module, documentation, signature and source of its original, and pickles as it. Three ways, by what is replaced:
 
     a function or method      ``set``     another function, which is found under the name that it is pickled with
     a built-in method         ``set``     ``Descriptor``: equal to the method, and pickled as it
-    a function that programs  ``enter``   the same function with other code in it: who took it before has it too, and can pickle it
-    take by name
+    a function that programs  ``enter``   the same function with other code in it: earlier references see it too, and can be pickled
+    import by name
 
 Frames of replacements do not count where ``warnings.warn(stacklevel=...)`` looks for the caller (``passed_by``).
 """
@@ -26,7 +26,7 @@ PASSED_BY = " (feedline; passed by like importlib._bootstrap)"
 
 
 class Patch(NamedTuple):
-    """One attribute that was replaced."""
+    """A replaced attribute."""
 
     owner: Any
     name: str
@@ -35,7 +35,7 @@ class Patch(NamedTuple):
 
 
 class Patches:
-    """Remembers what it replaced. ``undo`` restores the originals in reverse order, except where somebody else replaced ours since."""
+    """Remembers replaced attributes. ``undo`` restores the originals in reverse order, except where other code has replaced ours since."""
 
     _all: "weakref.WeakSet[Patches]" = weakref.WeakSet()
 
@@ -53,7 +53,7 @@ class Patches:
         self._done.append(Patch(owner, name, old, vars(owner)[name]))
 
     def enter(self, function: Any, make: Callable[[Any], Callable[..., Any]]) -> None:
-        """Have a function do what ``make(original)`` returns, wherever it is held."""
+        """Make a function do what ``make(original)`` returns, wherever it is referenced."""
         twin = twin_of(function)
         before = function.__code__
         function.__code__ = code_that_calls(passed_by(make(twin)), before)
@@ -78,7 +78,7 @@ class Patches:
 
     @classmethod
     def standing(cls) -> Iterator[Patch]:
-        """Everything in this process that is replaced now, by whichever tap."""
+        """Everything currently replaced in this process, by any tap."""
         for patches in list(cls._all):
             yield from patches._done
             for function, twin, _ in patches._entered:
@@ -86,7 +86,7 @@ class Patches:
 
 
 class Descriptor:
-    """Takes the place of a built-in method: equal to it, and pickled as it.
+    """Replacement of a built-in method: equal to it, and pickled as it.
 
     Args:
         original: ``torch.Tensor.to``.
@@ -124,7 +124,7 @@ class Descriptor:
 
 
 def dressed(owner: Any, name: str, new: Any) -> Any:
-    """Make a function look like what it replaces."""
+    """Make a function look like the one it replaces."""
     original = getattr(owner, name, None)
     if isinstance(original, MethodDescriptorType) and isinstance(new, FunctionType):
         return Descriptor(original, new)
@@ -145,7 +145,7 @@ def dressed(owner: Any, name: str, new: Any) -> Any:
 
 
 def found_at(function: FunctionType) -> tuple[Any, str] | None:
-    """Where pickle looks a function up: the module or class, and the name in it."""
+    """Where pickle looks a function up: the module or class, and its name there."""
     *path, name = function.__qualname__.split(".")
     place: Any = sys.modules.get(function.__module__)
     for part in path:
@@ -159,7 +159,7 @@ def place_of(owner: Any, name: str) -> tuple[str, str]:
 
 
 def passed_by(function: Any) -> Any:
-    """Keep the frames of a function from being taken for the caller of what warns. Returns it."""
+    """Exclude the frames of a function when ``warnings.warn`` looks for its caller. Returns the function."""
     code = function.__code__
     if not code.co_filename.endswith(PASSED_BY):
         function.__code__ = code.replace(co_filename=code.co_filename + PASSED_BY)
@@ -167,7 +167,7 @@ def passed_by(function: Any) -> Any:
 
 
 def twin_of(function: FunctionType) -> FunctionType:
-    """A function of its own with the same code."""
+    """A new function with the same code."""
     twin = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
     twin.__kwdefaults__ = function.__kwdefaults__
     wrapped = vars(function).get("__wrapped__")
@@ -179,7 +179,7 @@ def twin_of(function: FunctionType) -> FunctionType:
 
 
 def bare_code(function: FunctionType, original: Any) -> CodeType | None:
-    """Code with which a replacement does what its original does, and nothing else; None where that needs other globals or variables."""
+    """Code with which a replacement only does what its original does; None if that needs other globals or variables."""
     if not isinstance(original, FunctionType):
         return None
     if function.__globals__ is original.__globals__ and function.__closure__ == original.__closure__:
@@ -191,7 +191,7 @@ def bare_code(function: FunctionType, original: Any) -> CodeType | None:
 
 
 def code_that_calls(called: Any, before: CodeType) -> CodeType:
-    """Code for a function that had other code: it passes all arguments on. A function's code keeps the number of its free variables."""
+    """Code for a function that passes all arguments on. A function's code must keep its number of free variables."""
     free = before.co_freevars
     names = ", ".join(free)
     lines = [

@@ -1,15 +1,15 @@
-"""Rests: of short steps a window is recorded in full now and then, and the steps between are only counted.
+"""Rests: short steps are recorded in full only in windows, and counted in between.
 
-A step that is recorded in full costs some 150 us, whatever it does itself. Steps below LONG_NS pay at most BUDGET of their own time: after
-a window the recorder rests for as long as that takes, at irregular distances, so that what the program does every tenth step is met as
-often as it happens. During a rest ``recorder.main`` is None, which every tap asks first, and what torch calls most often has torch's own
-code: the only call that remains is one after each update. It counts steps and, at times, writes down how many there were and how long they
-took, in one record per rest, so that a killed process has told of all but the last few.
+Recording a step in full costs about 150 us, however short the step is. Steps below LONG_NS pay at most BUDGET of their own time: after
+a window the recorder rests until that is met, at irregular intervals, so that what the program does every tenth step is sampled as
+often as it happens. During a rest ``recorder.main`` is None, which every tap checks first, and the functions that torch calls most often
+have torch's own code: only one call after each update remains. It counts steps and from time to time records their number and
+duration, in one record per rest, so that a killed process loses only the last few.
 
-What is told whenever it happens ends the rest for the step that it is in: a loader's epoch, an evaluation (a loader that does not feed the
-steps, ``Module.eval`` unless every few steps call it), a checkpoint, a compilation. There are no rests where a loop of forwards without
-gradients comes unannounced (rollouts of reinforcement learning: a rest would take them for parts of its steps), where the ranks of a
-training communicate, with DALI, in a window of torch.profiler, while operations are counted, and where a tool listens to NVTX ranges.
+Events that are always recorded end the rest with the step in which they occur: a loader's epoch, an evaluation (a loader that does not
+feed the steps, ``Module.eval`` unless every few steps call it), a checkpoint, a compilation. There are no rests if a loop of forwards
+without gradients occurs unannounced (rollouts of reinforcement learning, which a rest would count as parts of its steps), if the ranks of
+a training communicate, with DALI, in a window of torch.profiler, while operations are counted, or if a tool listens to NVTX ranges.
 """
 
 import os
@@ -45,14 +45,14 @@ FEWER = 64  # windows after which the rests are twice as long, then three times:
 
 
 class Switches:
-    """Functions that torch calls in every step, and their code in a rest: that of what they replace."""
+    """Functions that torch calls in every step, and their code during a rest: that of the originals."""
 
     def __init__(self) -> None:
         self._known: list[tuple[FunctionType, CodeType, CodeType]] = []
         self.off = False
 
     def add(self, function: Any, original: Any) -> None:
-        """Know one more. Where its original's code needs surroundings of its own, it stays as it is: it tests ``recorder.main``."""
+        """Add a function. If its original's code needs its own globals, it stays replaced and tests ``recorder.main``."""
         bare = bare_code(function, original)
         if bare is not None:
             self._known.append((function, function.__code__, bare))
@@ -76,7 +76,7 @@ switches = Switches()
 
 
 class Cycle:
-    """Which updates make one step, told update by update; the same rule as in analysis/boundaries.py."""
+    """Decides update by update which of them make one step; the same rule as in analysis/boundaries.py."""
 
     def __init__(self) -> None:
         self._group: set[int] = set()
@@ -106,7 +106,7 @@ class Cycle:
 
     @property
     def only(self) -> int:
-        """The one optimizer whose updates are all steps; 0 where there are several."""
+        """The single optimizer whose updates are all steps; 0 if there are several."""
         return self._last if self._largest == 1 else 0
 
     def may_end(self, optimizer: int) -> bool:
@@ -115,7 +115,7 @@ class Cycle:
 
 
 class Rest:
-    """Counts steps. Begins after one update and ends after another, or in between where something is told.
+    """Counts steps. Begins after an update, and ends after another one or on an event that is recorded.
 
     Attributes:
         segment: that of the training, meanwhile not in ``recorder.main``.
@@ -134,7 +134,7 @@ class Rest:
 
     @property
     def updates(self) -> int:
-        """Made so far."""
+        """Updates so far."""
         return self._updates + STRETCH - self._left
 
     def begin(self) -> None:
@@ -144,13 +144,13 @@ class Rest:
             updates.hand_over(self.before, self.updated)
 
     def before(self, optimizer: torch.optim.Optimizer, args: Any = None, kwargs: Any = None) -> None:
-        """An update is about to be made: one that is not of the optimizers seen lately is told."""
+        """An update is about to be made; one by an optimizer not seen recently is recorded."""
         if id(optimizer) not in self._pace.known:
             self.end()
             updates.tell_before(optimizer)
 
     def updated(self, optimizer: torch.optim.Optimizer, args: Any = None, kwargs: Any = None) -> None:
-        """An update was made. This is all that most steps pay."""
+        """An update was made. This is the whole cost of most steps."""
         self._left = left = self._left - 1
         if not left or id(optimizer) != self._only:
             self._look(id(optimizer))
@@ -165,7 +165,7 @@ class Rest:
             self._over()
 
     def end(self) -> None:
-        """Something is to be told, in the middle of a step."""
+        """End the rest in the middle of a step, for an event that is recorded."""
         if recorder.rest is not self:  # another thread has ended it
             return
         segment, now = self.segment, clock.wall_ns()
@@ -182,7 +182,7 @@ class Rest:
         self._pace.rested(self)
 
     def abandon(self) -> None:
-        """Give back what torch calls; write nothing."""
+        """Restore the functions that torch calls; write nothing."""
         switches.turn_on()
         updates.take_back()
 
@@ -234,7 +234,7 @@ class Pace:
         self._short = 0  # rests in turn that eval() has ended after few steps
 
     def updated(self, optimizer: torch.optim.Optimizer, segment: Segment) -> None:
-        """An update was made, and recorded. Never raises."""
+        """An update was made and recorded. Never raises."""
         if segment is not self._segment:
             self._segment = segment
             self._restart()
@@ -260,7 +260,7 @@ class Pace:
             self._decide(segment)
 
     def _decide(self, segment: Segment) -> None:
-        """The window is over. CPU time is what counts: other processes do not stretch it, and a thread that waits pays nothing."""
+        """The window is over. Its cost is CPU time, which other processes do not stretch and waiting does not increase."""
         if len(self._walls) >= WINDOW // 2:
             self._full = float(np.median(self._walls)), float(np.median(self._cpus))
         wall, cpu = self._own if self._own[0] else (max(one - self._cost, one / 2) for one in self._full)
@@ -279,7 +279,7 @@ class Pace:
             Rest(self, segment, now, int(steps), now + min(int(2 * steps * wall), MOST_NS), self._feeding).begin()
 
     def _learn_feeding(self) -> bool:
-        """Which loaders feed the steps, from a whole window. False: loaders that do not have ended rests several times, look again."""
+        """Determine from a whole window which loaders feed the steps. False: other loaders have ended rests several times, check again."""
         if self._steps >= WINDOW // 2:
             self._feeding = [loader for loader, asks in self.asks.items() if asks * 2 >= self._steps]
         elif self.asks.keys() - set(self._feeding):
@@ -289,7 +289,7 @@ class Pace:
 
     @property
     def cost_ns(self) -> int:
-        """CPU time that recording a step in full costs; UNMEASURED before the first rest has told."""
+        """CPU time of recording a step in full; UNMEASURED before the end of the first rest."""
         return round(self._cost) if self._measured else UNMEASURED
 
     def _next_window(self) -> None:
@@ -307,7 +307,7 @@ class Pace:
         return quiet and recorder.paced and not self._never and between()
 
     def _random(self) -> float:
-        """0 to 1, of a sequence of its own: nothing is taken from the training's."""
+        """A pseudo-random number from 0 to 1, from a sequence independent of the training's."""
         self._state = (self._state * 1103515245 + 12345) & 0x7FFFFFFF
         return (self._state >> 8) / (1 << 23)
 
@@ -324,11 +324,11 @@ class Pace:
             recorder.convergence.rested(rest.updates, rest.steps, batches, samples)
 
     def woken(self) -> None:
-        """Record the step under way, and then see."""
+        """Record the current step, then decide again."""
         self._window = 1
 
     def evaluates(self) -> None:
-        """A model is set to evaluate."""
+        """A model is switched to evaluation mode."""
         self.told = True
         rest = recorder.rest
         if rest is not None:
@@ -337,7 +337,7 @@ class Pace:
                 recorder.awake()
 
     def made(self) -> None:
-        """An optimizer is being made: perhaps another training begins, and perhaps where an older one was in memory."""
+        """An optimizer is being created: another training may begin, possibly at the address of an older optimizer."""
         recorder.awake()
         self.known.clear()
         self._window = max(self._window, WINDOW)
@@ -354,13 +354,13 @@ pace = Pace()
 
 
 def compiles() -> bool:
-    """Whether dynamo has compiled anything: it may have guards on what would be exchanged."""
+    """Whether dynamo has compiled anything: its guards may refer to the code that would be exchanged."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and bool(dynamo.counters.get("frames"))
 
 
 def attach(patches: Patches) -> None:
-    """Have evaluations end a rest. ``eval()`` calls ``train(False)``, as some libraries do themselves."""
+    """Let evaluations end a rest. ``eval()`` calls ``train(False)``, as some libraries do themselves."""
     original = torch.nn.Module.train
 
     def train(self: Any, mode: bool = True) -> Any:

@@ -1,4 +1,4 @@
-"""Forward, loss, backward, optimizer, checkpoint and compilation, as the main process goes through them.
+"""Times forward, loss, backward, optimizer and checkpoint in the main process.
 
 Only the outermost call counts: a model's layers, a forward that is recomputed inside backward, an optimizer's closure are part of theirs.
 """
@@ -25,7 +25,7 @@ PARTS = 8  # of a model's results are looked at
 
 
 def attach_forward(patches: Patches) -> None:
-    """Time the outermost ``nn.Module.__call__``. A class attribute: models keep their type, their hooks and their pickles."""
+    """Time the outermost ``nn.Module.__call__``. It is a class attribute, so models keep their type, their hooks and their pickles."""
     original = torch.nn.Module.__call__
     is_compiling = torch.compiler.is_compiling
 
@@ -42,7 +42,7 @@ def attach_forward(patches: Patches) -> None:
 
 @passed_by
 def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
-    """Call a module that is no part of another one, in a span of its own."""
+    """Call a module that is not part of another one, in a span of its own."""
     segment = recorder.main
     if segment is None:
         return original(module, *args, **kwargs)
@@ -78,7 +78,7 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
 
 
 def tell_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-    """What trains, and what an evaluation lost."""
+    """Report a forward in training, or the loss of an evaluation."""
     if stage is Stage.LOSS:
         if not flags & Flag.GRAD:
             watch.evaluated(output)
@@ -90,19 +90,19 @@ def tell_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch.
 
 @unasked
 def is_number(output: Any) -> bool:
-    """What a loss returns."""
+    """Whether the result of a module is a loss."""
     return isinstance(output, torch.Tensor) and output.dim() == 0
 
 
 @unasked
 def has_loss(output: Any) -> bool:
-    """Whether a model has computed its loss itself, as nanoGPT's and transformers' do."""
+    """Whether a model has computed its loss itself, as in nanoGPT and transformers."""
     parts = (output.get("loss"),) if isinstance(output, dict) else output[:PARTS] if isinstance(output, tuple) else (output,)
     return any(isinstance(part, torch.Tensor) and part.dim() == 0 and part.requires_grad for part in parts)
 
 
 def attach_backward(patches: Patches) -> None:
-    """Time ``backward()`` and, for ``autograd.grad`` and whoever else goes there, the engine."""
+    """Time ``backward()``, and the engine for ``autograd.grad`` and other callers."""
     for function in (torch.autograd.backward, torch.autograd.graph._engine_run_backward):
         patches.enter(function, watched_backward)
         hide_from_dynamo(function)
@@ -110,7 +110,7 @@ def attach_backward(patches: Patches) -> None:
 
 
 def watched_backward(original: Any) -> Any:
-    """Time the outermost of them: inside a forward (compilation) or a backward (checkpointing) it is a part of that."""
+    """Time the outermost call: inside a forward (compilation) or a backward (checkpointing) it is part of that."""
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> Any:
@@ -155,7 +155,7 @@ class OptimizerTap:
         recorder.beginnings = self._beginnings
 
     def attach(self, patches: Patches) -> None:
-        """See optimizers being made."""
+        """Detect optimizers when they are created."""
         original, made = torch.optim.Optimizer.__init__, self._beginnings.made
 
         @functools.wraps(original)
@@ -167,7 +167,7 @@ class OptimizerTap:
         patches.set(torch.optim.Optimizer, "__init__", __init__)
 
     def undo(self) -> None:
-        """See no more updates."""
+        """Stop detecting updates."""
         if recorder.beginnings is self._beginnings:
             recorder.beginnings = None
         self._undo()
@@ -206,7 +206,7 @@ class OptimizerTap:
 
 
 def attach_optimizer(patches: Patches) -> Callable[[], None]:
-    """Time updates; returns what ends it."""
+    """Time updates; returns a function that ends it."""
     tap = OptimizerTap()
     tap.attach(patches)
     return tap.undo

@@ -1,10 +1,10 @@
-"""Updates of the parameters, for every tap that follows them; and the moments between calls, for what must not begin or end inside one.
+"""Updates of the parameters, and the moments between calls for work that must not begin or end inside one.
 
-torch's global hooks are set once per process and stay. Its optimizers go through them one by one while they step, and a dictionary that
-loses or gains an entry meanwhile ends the training: a recording may end in a hook of the program's, or in another thread.
+torch's global hooks are set once per process and stay. Its optimizers iterate over them while they step, and adding or removing an entry
+meanwhile would end the training: a recording may end in a hook of the program, or in another thread.
 
-An update can be made inside a backward (memory-saving recipes) or a forward. What torch binds to a thread there, such as a profiler, would
-be half undone when that call returns; ``between_calls`` puts it off until then.
+An update can be made inside a backward (memory-saving recipes) or a forward. Whatever torch binds to a thread there, such as a profiler,
+would be half undone when that call returns; ``between_calls`` postpones it until then.
 """
 
 import sys
@@ -21,7 +21,7 @@ Listener = Callable[[torch.optim.Optimizer], None]
 
 
 class Updates:
-    """Tells its listeners of each update of any optimizer, before and after, in the order in which they came."""
+    """Calls its listeners before and after each update of any optimizer, in the order in which they were added."""
 
     def __init__(self) -> None:
         self.waiting: dict[Callable[[], None], None] = {}  # for the end of the outermost call; each once
@@ -36,27 +36,27 @@ class Updates:
         return len(self._before) + len(self._after) > 2
 
     def hand_over(self, before_it: Callable[..., None], after: Callable[..., None]) -> None:
-        """Have torch call these before and after each update, and no listener. Entries keep their places: torch may go through them."""
+        """Let torch call these before and after each update instead of the listeners. Entries keep their places: torch may be iterating."""
         before, behind = self._places
         torch_optimizer._global_optimizer_pre_hooks[before] = before_it
         torch_optimizer._global_optimizer_post_hooks[behind] = after
 
     def take_back(self) -> None:
-        """The listeners are told again."""
+        """Call the listeners again."""
         if self._hooked:
             before, behind = self._places
             torch_optimizer._global_optimizer_pre_hooks[before] = self.tell_before
             torch_optimizer._global_optimizer_post_hooks[behind] = self._tell_after
 
     def follow(self, before: Listener | None = None, after: Listener | None = None) -> Callable[[], None]:
-        """Tell these listeners from now on; returns what ends it.
+        """Add these listeners; returns a function that removes them.
 
         Raises:
             RuntimeError: an optimizer is in the middle of its hooks, and none may be added now.
         """
         if not self._hooked:
             if steps_now():
-                raise RuntimeError("the recording began inside an optimizer's step, when torch takes no new hooks")
+                raise RuntimeError("the recording began inside an optimizer's step, where torch accepts no new hooks")
             self._places = (
                 torch_optimizer.register_optimizer_step_pre_hook(self.tell_before).id,
                 torch_optimizer.register_optimizer_step_post_hook(self._tell_after).id,
@@ -72,7 +72,7 @@ class Updates:
         return end
 
     def between_calls(self, act: Callable[[], None]) -> None:
-        """Call ``act`` when this thread is in no forward or backward: now, or when the outermost of them ends. It must not raise."""
+        """Call ``act`` when this thread is in no forward or backward: now, or when the outermost one ends. It must not raise."""
         if between():
             act()
         else:
@@ -103,7 +103,7 @@ updates = Updates()
 
 
 def between() -> bool:
-    """Whether this thread is neither in a call that is watched nor in a backward pass."""
+    """Whether this thread is neither in a watched call nor in a backward pass."""
     return not inside.depth and not in_backward()
 
 

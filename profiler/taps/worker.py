@@ -1,4 +1,4 @@
-"""The life of a loader's worker: birth, waiting for work, making batches (fetch.py), pickling them.
+"""Records a loader's worker: its start, waiting for work, making batches (fetch.py), pickling them.
 
 torch starts a worker with ``target=_worker_loop``. We put a ``WorkerEntry`` there: an object of this importable module, so that spawn and
 forkserver can pickle it. (A patched function would be pickled by its name and come out unpatched on the other side, silently.)
@@ -28,7 +28,7 @@ ALL_WORKERS_BYTES = 4 * CAPACITY_BYTES  # the workers of one loader share this m
 
 @dataclass
 class WorkerEntry:
-    """Called in the new process in place of torch's worker loop, with the same arguments, which it passes through.
+    """Called in the new process instead of torch's worker loop, to which it passes its arguments.
 
     Attributes:
         module, function: where the original loop is; looked up in the child, never pickled.
@@ -54,14 +54,14 @@ class WorkerEntry:
         return {**self.__dict__, "_original": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """In a spawned worker, just before the data set is unpickled: what it holds of a library's functions is then ours."""
+        """Attach in a spawned worker, just before the data set is unpickled, so that it gets the replaced functions."""
         self.__dict__.update(state)
         try:
             from feedline.profiler.taps import operations
 
             operations.attach(lambda *_: None)
         except Exception:
-            pass  # the worker's samples are not told apart
+            pass  # the worker's samples are not timed separately
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         loop = self._original or getattr(importlib.import_module(self.module), self.function)
@@ -91,7 +91,7 @@ class WorkerEntry:
 
 
 def attach_taps(patches: Patches) -> None:
-    """The taps of a worker. After a fork they are there already."""
+    """The taps of a worker. After a fork they are already attached."""
     from feedline.profiler.taps import fetch, operations
 
     fetch.attach(patches)
@@ -99,7 +99,7 @@ def attach_taps(patches: Patches) -> None:
 
 
 def watched_get(original: Callable[..., Any], segment: Segment, epoch: int) -> Callable[..., Any]:
-    """Wrap ``index_queue.get`` of a worker: time without work, and which batch comes next."""
+    """Wrap ``index_queue.get`` of a worker: the time without work, and the number of the next batch."""
     from torch.utils.data._utils.worker import _ResumeIteration
 
     idle_since = 0
@@ -107,7 +107,7 @@ def watched_get(original: Callable[..., Any], segment: Segment, epoch: int) -> C
     def get(*args: Any, **kwargs: Any) -> Any:
         nonlocal epoch, idle_since
         idle_since = idle_since or clock.wall_ns()
-        task = original(*args, **kwargs)  # raises queue.Empty every few seconds: the waiting goes on
+        task = original(*args, **kwargs)  # raises queue.Empty every few seconds: the waiting continues
         if isinstance(task, _ResumeIteration):
             epoch += 1
         elif isinstance(task, tuple):
@@ -121,7 +121,7 @@ def watched_get(original: Callable[..., Any], segment: Segment, epoch: int) -> C
 
 
 def without_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap what turns a worker's exception into a text for the main process."""
+    """Wrap the function that turns a worker's exception into text for the main process."""
 
     def wrapper(exc_info: Any = None, where: str = "in background") -> Any:
         kind, error, trace = exc_info or sys.exc_info()
@@ -134,7 +134,7 @@ def without_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def watched_pickler(original: Any) -> Any:
-    """A stand-in for ForkingPickler in the module that a queue's feeder thread takes it from."""
+    """A proxy for ForkingPickler in the module from which a queue's feeder thread takes it."""
 
     class Pickler(original):
         @classmethod

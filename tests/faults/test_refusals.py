@@ -183,7 +183,7 @@ def test_a_run_that_cannot_be_compacted_is_read_as_it_is(workshop, own_mounts):
 
     assert done.returncode == 0, done.stderr
     assert "5 steps" in done.stdout
-    assert "rank0 (Read-only file system): nothing is lost, but reading it takes longer" in done.stderr
+    assert "rank0 (Read-only file system): no data is lost, but reading takes longer" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_a_command_in_which_nothing_trains_is_said_to_hold_no_training(tmp_path)
     ended = run(tmp_path, "", command=(sys.executable, "train.py"))
 
     assert ended.returncode == 0
-    assert "holds no training: no step was made (1 other process imported torch and made no training step: train.py (pid" in ended.stderr
+    assert "holds no training: no step was made (1 other process imported torch but made no training step: train.py (pid" in ended.stderr
 
 
 def test_a_command_gets_the_signals_that_feedline_gets(tmp_path):
@@ -173,7 +173,7 @@ if __name__ == "__main__":
     ended = run(tmp_path, program)
 
     unseen = [process for process in processes.read(tmp_path / "run") if process.unseen]
-    why = "python -S reads no start-up hook" if flags else "its environment was replaced"
+    why = "python -S runs no start-up hooks" if flags else "its environment was replaced"
     assert [(process.pid, process.unseen) for process in unseen] == [(int(ended.stdout), why)]
 
 
@@ -231,4 +231,4 @@ def test_another_feedline_below_keeps_its_run_and_is_named_by_the_first(tmp_path
 
     assert ended.returncode == 0, ended.stderr
     assert seen(tmp_path / "other") == [{0: 4}]
-    assert "another feedline records it, into" in ended.stderr
+    assert "it is recorded by another feedline, into" in ended.stderr

@@ -80,14 +80,14 @@ def test_a_program_that_profiles_itself_in_the_window_gets_its_own_trace(tmp_pat
     printed, report = train(warm_python, tmp_path, "--torch-profiler", "6:9", program=("profile", "9"))
 
     assert "own trace: 3 steps" in printed
-    assert profiler_hook(report) == (False, "the program began torch.profiler in the window, and there can be only one")
+    assert profiler_hook(report) == (False, "the program started torch.profiler in the window, and only one can run at a time")
 
 
 def test_a_program_that_is_profiling_already_is_left_alone(tmp_path, warm_python):
     printed, report = train(warm_python, tmp_path, "--torch-profiler", "6:3", program=("profile", "5"))
 
     assert "own trace: 3 steps" in printed
-    assert profiler_hook(report) == (False, "the program runs torch.profiler itself, and there can be only one")
+    assert profiler_hook(report) == (False, "the program runs torch.profiler itself, and only one can run at a time")
 
 
 def test_a_training_that_ends_in_its_window_keeps_what_there_is(tmp_path, warm_python):

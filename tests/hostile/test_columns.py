@@ -97,13 +97,13 @@ def test_the_pages_of_a_file_are_those_that_were_written(finished):
     ("bytes_", "says"),
     [
         (page(1 << 30, 10), "a page unpacks to 1,073,741,824 bytes"),
-        (page(8, 10, encoding=8), "encoded as feedline does not write it"),
-        (page(8, 10, kind=2), "encoded as feedline does not write it"),
-        (page(8, 10)[:-1], "reaches beyond its column"),
+        (page(8, 10, encoding=8), "an encoding that feedline does not write"),
+        (page(8, 10, kind=2), "an encoding that feedline does not write"),
+        (page(8, 10)[:-1], "extends beyond its column"),
         (page(8, 10)[:4], "has no header"),
-        (b"\x2c" * 100, "nests too deeply"),
-        (b"\x15" + b"\xff" * 100, "a number without end"),
-        (b"\x19" * 10, "holds what no page's does"),
+        (b"\x2c" * 100, "nested too deeply"),
+        (b"\x15" + b"\xff" * 100, "an endless number"),
+        (b"\x19" * 10, "a field of an unexpected type"),
     ],
 )
 def test_a_page_that_feedline_does_not_write_is_refused(bytes_, says):

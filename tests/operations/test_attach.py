@@ -133,7 +133,7 @@ def test_a_function_that_somebody_took_before_us_is_left_alone_and_named():
 
     (line,) = [line for line in out.splitlines() if line.startswith("cv2 ")]
     assert line.startswith("cv2 True ")
-    assert "cv2.imread was taken by module __main__ before feedline could see it" in line
+    assert "cv2.imread was taken by module __main__ before feedline could replace it" in line
     assert "cv2.flip was taken by " in line
     assert "cv2.resize was" not in line
 

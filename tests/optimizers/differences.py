@@ -143,17 +143,17 @@ ENTRIES = {
 }
 HEAD = ["library", "weight decay", "step 1", "10 steps", "10 steps of warm-up", "step 1, norm above 10", "vectors", "changes `p.grad`"]
 TEXT = """\
-# Where public optimizers leave their papers
+# Where public optimizers differ from their papers
 
     cd tests && python -m optimizers.differences > ../docs/measured/optimizer-differences.md
 
-Same weights, same gradients, one step: the largest |step - paper's| / |paper's| over the tensors, in float64; 0 is less than 1e-6. A test
-makes this page anew and compares. The papers: LARS arXiv 1708.03888, LAMB 1904.00962 (algorithm 2, with its corrections of the bias),
-NovoGrad 1905.11286 (algorithm 1). Each library has its own defaults, but for the rate, the decay and the settings that the paper names.
+Same weights, same gradients, one step: the largest |step - paper's| / |paper's| over the tensors, in float64; 0 means below 1e-6. A test
+regenerates this page and compares. The papers: LARS arXiv 1708.03888, LAMB 1904.00962 (algorithm 2, with its bias corrections),
+NovoGrad 1905.11286 (algorithm 1). Each library uses its own defaults, except for the rate, the decay and the settings that the paper names.
 
-- step 1, 10 steps: at a constant rate, matrices of norm below 10. 10 steps of warm-up: the rate grows with each.
+- step 1, 10 steps: at a constant rate, matrices of norm below 10. 10 steps of warm-up: the rate grows with each step.
 - norm above 10: a matrix of 20 x 20.
-- vectors: what becomes of a tensor of one dimension; the papers leave it open. "excluded": no trust ratio, no weight decay;
+- vectors: how a tensor of one dimension is treated, which the papers leave open. "excluded": no trust ratio, no weight decay;
   "no difference": a matrix would have neither here.
 """
 

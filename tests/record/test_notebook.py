@@ -92,7 +92,7 @@ def test_a_plain_program_gets_one_line_and_imports_no_analysis(warm_python: Any,
     done = warm_python.run("train.py", folder=tmp_path)
 
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
-    assert done.stderr == "feedline: recorded into mine: feedline report mine\n"
+    assert done.stderr == "feedline: recorded into mine; to see it: feedline report mine\n"
 
 
 @pytest.mark.long

@@ -22,7 +22,7 @@ def test_a_rank_that_did_not_come_back_is_named_and_left_out(tmp_path):
 
     assert {number: rank.restart for number, rank in run.ranks.items()} == {0: 1, 1: 1}
     assert run.notes == [
-        "torchrun restarted the ranks 1 time: what follows is of the last start",
+        "torchrun restarted the ranks 1 time: only the last start is shown",
         "rank 2 did not come back after the last restart",
     ]
 

@@ -122,7 +122,7 @@ def test_a_store_that_is_not_whole_is_refused_and_says_how_to_go_on(kind, point,
     killed(folder, tmp_path / "store", kind, point, at=None if point else 20)
 
     for attempt in (open_store, verify):
-        with pytest.raises(StoreDamaged, match=rf"not whole: its packing stopped after \d+ of 39 files.*feedline pack .* --kind {kind}"):
+        with pytest.raises(StoreDamaged, match=rf"incomplete: packing stopped after \d+ of 39 files.*feedline pack .* --kind {kind}"):
             attempt(tmp_path / "store")
 
 

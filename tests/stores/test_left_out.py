@@ -33,11 +33,11 @@ def bad(folder, tmp_path):
 
 EXPECTED = {
     "cat/empty.jpg": "zero bytes",
-    "cat/text.jpg": "no image by its content",
+    "cat/text.jpg": "not an image, by its content",
     "cat/gone.jpg": "No such file or directory",
     "cat/error.jpg": "cannot be read (Input/output error)",
-    "dog/pipe.jpg": "no regular file",
-    "none": "a class without a file",
+    "dog/pipe.jpg": "not a regular file",
+    "none": "a class without files",
     "readme.txt": "not in a class folder",
 }
 
@@ -117,7 +117,7 @@ def test_a_folder_without_one_image_leaves_nothing_behind(tmp_path):
     (tmp_path / "data" / "a").mkdir(parents=True)
     (tmp_path / "data" / "a" / "x.jpg").write_text("no image")
 
-    with pytest.raises(DataError, match="none of the 1 files in .* can be packed: a/x.jpg: no image by its content"):
+    with pytest.raises(DataError, match="none of the 1 files in .* can be packed: a/x.jpg: not an image, by its content"):
         pack(tmp_path / "data", tmp_path / "store", "tar")
     assert [path.name for path in (tmp_path / "store").iterdir()] == [".feedline"]
 
@@ -223,7 +223,7 @@ def test_a_truncated_jpeg_is_left_out_by_name_and_strictly_refused(folder, tmp_p
 
     done = pack(root, tmp_path / "store", "tar")
 
-    says = f"the file ends too early, after {len(whole) * 3 // 4:,} bytes: copy it again from where it came"
+    says = f"the file ends too early, after {len(whole) * 3 // 4:,} bytes: copy it again from its source"
     assert {entry.path: entry.says for entry in done.left_out} == {"cat/cut.jpg": says}
     with pytest.raises(DataError, match="cat/cut.jpg cannot be packed .the file ends too early"):
         pack(root, tmp_path / "strict", "tar", unreadable="refuse")

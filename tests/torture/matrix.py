@@ -17,17 +17,17 @@ from torture.case import Case  # noqa: E402
 from torture.table import CASES  # noqa: E402
 
 TEXT = """\
-# Odd programs, plain and under feedline
+# Unusual programs, with and without feedline
 
-Each program below runs twice in the same folder with the same environment: with `python` and with `feedline run -q`. Exit code, standard
+Each program below runs twice in the same folder and environment: with `python` and with `feedline run -q`. Exit code, standard
 output (byte for byte), standard error (except lines that begin with `feedline:`), the files it leaves, its parameters and its random
 states must be the same both times. `scripts/test-long` runs all of them, `scripts/test` the quick ones; `scripts/test-long --matrix`
 writes this page.
 
-- exit: exit codes, plain and under feedline; a negative number is a signal.
+- exit: exit codes, without and with feedline; a negative number is a signal.
 - output: whether standard output, standard error and files are equal.
 - parameters: whether the digests of all parameters and of the random states of torch, random and numpy are equal; – if it trains nothing.
-- recorded: what the report made of the run folder counts.
+- recorded: the steps and samples in the report of the run folder.
 
 """
 HEAD = "| program | what is odd | exit | output | parameters | recorded |\n|---|---|---|---|---|---|"

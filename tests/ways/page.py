@@ -19,31 +19,31 @@ from ways.way import Way  # noqa: E402
 TEXT = """\
 # Ways to start a training
 
-Each command below starts small trainings that count themselves (`tests/ways/programs`), once with feedline and once without. What was there
-and what feedline recorded of it are compared process by process: trainings, the ranks of each, their steps and their samples. Exit code,
+Each command below starts small trainings that count their own steps (`tests/ways/programs`), once with feedline and once without. The
+trainings, their ranks, steps and samples are compared process by process with what feedline recorded. Exit code,
 standard output and the trained parameters must be the same both times. `scripts/test` runs the quick ones, `scripts/test-long` all of them,
 and `python tests/ways/page.py > docs/ways-to-start.md` writes this page.
 
-Cells hold `true / seen`; trainings are divided by a semicolon, ranks by a comma. What is not installed is left out of the tests:
-`pip install joblib hydra-core nbclient nbconvert ipykernel ray deepspeed accelerate pytorch-lightning` has all of it.
+Cells contain `true / recorded`; semicolons separate trainings, commas ranks. Ways whose packages are not installed are not tested;
+`pip install joblib hydra-core nbclient nbconvert ipykernel ray deepspeed accelerate pytorch-lightning` installs all of them.
 
 """
 END = """
-## Processes that feedline cannot get into
+## Special cases
 
-`tests/ways/test_bad_input.py`; the training is unchanged in each.
+In each of these cases the training is unchanged (`tests/ways/test_bad_input.py`).
 
-| what happens | what becomes of it |
+| case | result |
 |---|---|
 | a child clears its environment, or is started as `python -S` | not recorded; named with pid and command |
-| a child replaces PYTHONPATH, or is started as `python -I` or `-E` | recorded where feedline is installed, by its feedline.pth |
+| a child replaces PYTHONPATH, or is started as `python -I` or `-E` | recorded if feedline is installed with pip, through its feedline.pth |
 | the program has a `sitecustomize` of its own | it runs in every process, once, as without feedline |
 | 64 processes, two of which train | two trainings |
 | a script under feedline starts `feedline run` itself | each is recorded once, in its own run folder |
 | `FEEDLINE=1 feedline run ...` | recorded once |
 | the program ends a worker (`multiprocessing.Pool`, Ray) | recorded until then; `ended`, not `cut` |
-| a child outlives its parent | recorded to its end; `feedline report RUN` shows it then |
-| a child may not write into the run folder | not recorded; it says so with its pid |
+| a child outlives its parent | recorded to its end; `feedline report RUN` then shows it |
+| a child may not write into the run folder | not recorded; a line on standard error names its pid |
 | the parent is killed while children train | the children are recorded to their end; `feedline report RUN` shows them |
 
 ## Programs of pytorch/examples

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class Advise:
     """Say what a large batch costs a training, and which fix to try first.
 
-    Compared with a run at a smaller batch, a loss of accuracy is traced to too few updates, stale statistics, generalization or
-    instability. Runs with the same batch count as seeds. With --target, the time to a target value is given by number of ranks;
-    predicting it for other numbers of ranks needs runs with two of them.
+    Compares runs with the one at the smallest batch, and says whether a loss of accuracy comes from too few updates, stale statistics,
+    worse generalization or instability. Runs with the same batch count as seeds. With --target, the time to a target value is given by
+    number of ranks; predicting it for other numbers needs runs with two different numbers of ranks.
 
     Examples:
         feedline converge advise runs/batch-32 runs/batch-256
@@ -34,7 +34,7 @@ class Advise:
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders; the smallest batch is the reference")
         reaching = parser.add_argument_group("time to a target")
-        reaching.add_argument("--target", type=target, metavar="CURVE=VALUE", help="when a curve reaches a value, such as 'train loss=0.3'")
+        reaching.add_argument("--target", type=target, metavar="CURVE=VALUE", help="give the time to a value, such as 'train loss=0.3'")
         ranks = reaching.add_argument(
             "--ranks", type=rank_counts, metavar="N,N", help="numbers of ranks to give that time for (default: those of the runs)"
         )
@@ -81,7 +81,7 @@ def target(text: str) -> tuple[str, float]:
 
 
 def chosen(runs: "list[Recorded]", wanted: tuple[str, float]) -> "tuple[Recorded, Reached]":
-    """The run with the smallest batch that comes to the target, else the one with the smallest batch; and when it did.
+    """The run with the smallest batch that reaches the target, else the one with the smallest batch; and when it did.
 
     Raises:
         ScriptError: no run has such a curve, or knows its batch.
@@ -99,8 +99,8 @@ def chosen(runs: "list[Recorded]", wanted: tuple[str, float]) -> "tuple[Recorded
 
 
 def step_times(paths: "list[Path]", runs: "list[Recorded]", like: "Recorded", workers: list[int]) -> "list[StepTime]":
-    """Seconds of an update with each number of workers, each with as many samples as one of ``like`` has: of the runs themselves, or by the
-    scaling laws that they allow.
+    """Seconds per update for each number of workers, with as many samples per worker as in ``like``: measured in the runs, or predicted by
+    the scaling laws fitted to them.
 
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.
@@ -118,7 +118,7 @@ def step_times(paths: "list[Path]", runs: "list[Recorded]", like: "Recorded", wo
 
 
 def predicted_times(paths: "list[Path]", part: float, workers: list[int]) -> "list[StepTime]":
-    """By the laws of the runs.
+    """Step times predicted by the scaling laws fitted to the runs.
 
     Args:
         part: samples of one worker in an update.
@@ -141,19 +141,19 @@ def predicted_times(paths: "list[Path]", part: float, workers: list[int]) -> "li
 
 
 def part_of(run: "Recorded") -> float:
-    """Samples of one worker in an update; 0: not known."""
+    """Samples of one worker in an update; 0 if unknown."""
     return (run.batch or 0.0) / run.ranks
 
 
 def same_part(run: "Recorded", like: "Recorded") -> bool:
-    """Whether a worker of both has as many samples in an update."""
+    """Whether a worker has equally many samples in an update in both runs."""
     from feedline.analysis.scaling.efficiency import SAME_BATCH
 
     return abs(part_of(run) / part_of(like) - 1) <= SAME_BATCH
 
 
 def time_to(run: "Recorded", reached: "Reached", found: "Advised", wanted: tuple[str, float], steps: "list[StepTime]") -> "ToTarget":
-    """Each number of workers with the batch that it has there.
+    """Time to the target for each number of workers, with the batch that it has there.
 
     Args:
         run, reached: of ``chosen``.
@@ -166,7 +166,7 @@ def time_to(run: "Recorded", reached: "Reached", found: "Advised", wanted: tuple
 
 
 def write(path: Path, found: "Advised", to: "ToTarget | None") -> None:
-    """As JSON; what is not finite is null.
+    """Write the result as JSON; values that are not finite become null.
 
     Raises:
         OutputError: the file cannot be written.

@@ -1,4 +1,4 @@
-"""What is advised, in the terminal: 80 columns, the evidence under each sentence, and at the end what to do first."""
+"""The advice in the terminal: 80 columns, the evidence under each sentence, and at the end what to do first."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

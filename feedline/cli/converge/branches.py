@@ -1,4 +1,4 @@
-"""Runs the branches of a verification, one after another, and reads what they recorded."""
+"""Runs the branches of a verification, one after another, and reads their recordings."""
 
 import math
 import os
@@ -21,7 +21,7 @@ from feedline.profiler.printable import say
 
 @dataclass(frozen=True)
 class Plan:
-    """What is run.
+    """What to run.
 
     Attributes:
         arms: arm -> its ``--fix`` text; "" for none.
@@ -42,7 +42,7 @@ class Plan:
 
 
 def begin(plan: Plan) -> tuple[Unfinished, bool]:
-    """Make room; returns also whether the folder is new. Raises OutputError: there are older branches, or the folder cannot be made."""
+    """Prepare the folder; also returns whether it is new. Raises OutputError if there are older branches, or it cannot be created."""
     new = results.prepare(plan.folder, [], plan.force)
     asked = [
         *fingerprint([*plan.program, str(plan.checkpoint or "")]),
@@ -54,12 +54,12 @@ def begin(plan: Plan) -> tuple[Unfinished, bool]:
 
 
 def name_of(arm: str, seed: int) -> str:
-    """Of a branch's run."""
+    """Name of a branch's run folder."""
     return f"{arm}-seed{seed}"
 
 
 def record(plan: Plan, unfinished: Unfinished) -> Trial:
-    """Run every branch, arms in turns so that a machine that becomes slower slows all of them, and decide.
+    """Run every branch and decide. Arms alternate, so that a machine that becomes slower affects all of them.
 
     Raises:
         OutputError: there is no room. ScriptError: the unchanged training fails with the first seed.
@@ -85,7 +85,7 @@ def record(plan: Plan, unfinished: Unfinished) -> Trial:
 
 
 def branch(plan: Plan, arm: str, seed: int, fix: str, unfinished: Unfinished) -> Recorded | str:
-    """Train once, if that was not done already. Returns what was recorded, or why there is nothing.
+    """Train once, unless that was already done. Returns what was recorded, or why there is nothing.
 
     Raises:
         FixError: the fix could not be applied.
@@ -107,7 +107,7 @@ def branch(plan: Plan, arm: str, seed: int, fix: str, unfinished: Unfinished) ->
 
 
 def train(plan: Plan, run: Path, log: Path, seed: int, fix: str) -> int:
-    """One recording. Returns and raises as ``child.run``."""
+    """Record one training. Returns and raises as ``child.run``."""
     words = {"{seed}": str(seed), "{checkpoint}": str(plan.checkpoint or "")}
     program = [filled(word, words) for word in plan.program]
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(plan.ranks)] if plan.ranks > 1 else []
@@ -124,13 +124,13 @@ def filled(word: str, words: dict[str, str]) -> str:
 
 
 def not_applied(run: Recorded) -> str:
-    """Which fixes did not act."""
+    """Fixes that were not applied."""
     failed = run.setup.get("fixes_failed")
     return "; ".join(f"{name}: {why}" for name, why in failed.items()) if isinstance(failed, dict) else ""
 
 
 def see_that_seeds_differ(runs: dict[tuple[str, int], Recorded | str]) -> None:
-    """Raises FixError: the first two seeds of the baseline have the very same losses."""
+    """Raises FixError if the first two seeds of the baseline have identical losses."""
     first = [run for seed in (0, 1) if isinstance(run := runs.get(("baseline", seed)), Recorded)]
     losses = [run.curves["train loss"].values for run in first if "train loss" in run.curves]
     if len(losses) == 2 and np.array_equal(losses[0], losses[1], equal_nan=True):
@@ -138,7 +138,7 @@ def see_that_seeds_differ(runs: dict[tuple[str, int], Recorded | str]) -> None:
 
 
 def outcome(arm: str, seed: int, run: Recorded | str, metric: str) -> Branch:
-    """A branch as a number."""
+    """The metric of a branch."""
     if isinstance(run, str):
         return Branch(arm, seed, None, 0.0, 0, None, masks.text(run.splitlines()[0]))
     value = final_value(run, metric)

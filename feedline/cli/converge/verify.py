@@ -24,11 +24,12 @@ LEDGER = "ledger.jsonl"
 class Verify:
     """Test whether a fix helps a training, by seed and against a control.
 
-    Trains several seeds of each arm: unchanged, with the fix, and with its control (the cheaper change that the fix has to beat). All
-    branches must process the same number of samples. A fix is accepted if the improvement over both is significant at 95 % confidence.
-    Each trial is appended to ledger.jsonl.
+    Trains several seeds of each arm: unchanged, with the fix, and with its control (a change of equal cost that the fix has to beat).
+    All branches must process the same number of samples. A fix is accepted if the improvement over both is significant at 95 %
+    confidence. Each trial is appended to ledger.jsonl.
 
-    {seed} and {checkpoint} in the arguments are replaced; the training also finds them in FEEDLINE_SEED and FEEDLINE_CHECKPOINT.
+    {seed} and {checkpoint} in the arguments are replaced by the values of each branch, which are also in the environment variables
+    FEEDLINE_SEED and FEEDLINE_CHECKPOINT.
 
     Examples:
         feedline converge verify --fix warmup=5ep -- train.py --seed {seed}
@@ -107,7 +108,7 @@ def arms_of(fix: str, control: str | None) -> dict[str, str]:
 
 
 def check(program: list[str], checkpoint: Path | None) -> None:
-    """See that there is something to run, and that it can begin where it should.
+    """Check that there is a training to run, and that its checkpoint can be used.
 
     Raises:
         FixError: there is not, or it cannot.
@@ -115,7 +116,7 @@ def check(program: list[str], checkpoint: Path | None) -> None:
     if not program:
         raise FixError("no training given: add it after `--`, as in feedline converge verify --fix ... -- train.py ARGS")
     if checkpoint is not None and not checkpoint.is_file():
-        raise FixError(f"checkpoint {checkpoint} does not exist")
+        raise FixError(f"checkpoint {checkpoint} does not exist: give the path of the file that the training loads")
     if checkpoint is not None and not any("{checkpoint}" in word for word in program):
         raise FixError("the training is not told which checkpoint to load: add {checkpoint} to its arguments, as in --resume {checkpoint}")
 

@@ -1,4 +1,4 @@
-"""A trial in the terminal."""
+"""The result of a verification in the terminal."""
 
 import statistics
 

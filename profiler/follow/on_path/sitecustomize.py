@@ -1,4 +1,4 @@
-"""On PYTHONPATH below ``feedline run``: begin, then hand on to the program's own sitecustomize, as if this one were not there."""
+"""sitecustomize on PYTHONPATH below ``feedline run``: starts following the process, then runs the program's own sitecustomize."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Every collective of torch.distributed, by kernels in torch's dispatcher (tap.py); one file for each thing that is known of one.
+"""Records every collective of torch.distributed, with kernels in torch's dispatcher (tap.py).
 
 Nothing is attached before the program has initialised torch.distributed.
 """
@@ -18,7 +18,7 @@ Tell = Callable[[str, bool, str], None]
 
 
 class Collectives:
-    """Attaches the tap and the clock once there is a process group, and detaches them.
+    """Attaches the tap and the clock when a process group is created, and detaches them.
 
     Args:
         tell: called when they are attached, and with the reason where they cannot be.
@@ -60,7 +60,7 @@ class Collectives:
         self._clock, self._left = None, []
         tap, self._tap = self._tap, None
         if tap is not None and (unknown := tap.stop()):
-            self._tell(NAME, True, f"{self._gives}; {unknown:,} ends on a GPU are not known")
+            self._tell(NAME, True, f"{self._gives}; {unknown:,} ends on a GPU are unknown")
 
     def _initialised(self) -> None:
         if recorder.awake() is None:
@@ -94,7 +94,7 @@ class Collectives:
 
 
 def attach(tell: Tell, patches: Patches) -> Callable[[], None]:
-    """Attach to torch.distributed; returns what undoes the rest, patches aside."""
+    """Attach to torch.distributed; returns a function that undoes everything except patches."""
     collectives = Collectives(tell)
     collectives.attach(patches)
     return collectives.stop

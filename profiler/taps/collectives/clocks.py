@@ -1,4 +1,4 @@
-"""How this rank's clock reads against rank 0's, measured by a ping-pong through the process group's own key-value store.
+"""Measures the offset between this rank's clock and rank 0's, by a ping-pong through the process group's key-value store.
 
     rank r   t0 set ping ------> rank 0 wakes, stamps t ------> set pong -> rank r wakes, t3
              offset = t - (t0 + t3) / 2      error at most (t3 - t0) / 2      (RFC 5905, section 8, with one stamp for two)
@@ -29,7 +29,7 @@ FIRST_S = 0.2  # after the group was made: one that lives for a moment only is l
 AGAIN_S = (2.0, 5.0, 10.0, 15.0)  # after each measurement; the last one from then on
 PATIENCE_S = 10.0  # rank 0 may be busy with hundreds of others
 LAST_PATIENCE_S = 0.3  # the program is ending
-LOOK_S = 0.05  # rank 0 looks so often whether somebody asks
+LOOK_S = 0.05  # interval at which rank 0 checks for requests
 BLOCKED_S = 2.0  # longest that one operation of the store can take
 ENDS_S = 10.0  # for the operation that is going on; a machine may be busy
 WORD_S = 0.02  # what one word to the store may take
@@ -38,7 +38,7 @@ _lives = itertools.count()  # of process groups in this process: a store can out
 
 
 class Clock(threading.Thread):
-    """One rank's part.
+    """This rank's part of the measurement.
 
     Args:
         store: a connection of its own.
@@ -55,7 +55,7 @@ class Clock(threading.Thread):
         self.measured = 0
 
     def stop(self) -> None:
-        """Measure a last time and end. Takes a fraction of a second, or twice BLOCKED_S when the store does not answer.
+        """Measure a last time and stop. Takes a fraction of a second, or twice BLOCKED_S if the store does not answer.
 
         Waits for the thread: one that comes back from the store while Python finalizes aborts the process (std::terminate).
         """
@@ -65,7 +65,7 @@ class Clock(threading.Thread):
         self.join(ENDS_S)
 
     def quit(self) -> None:
-        """End without another word to the store, which is about to go: torch would complain on standard error of one cut off."""
+        """Stop without using the store again, which is about to close: torch reports cut connections on standard error."""
         self._quitting = True
         self._ending.set()
         self.join(WORD_S)
@@ -151,14 +151,14 @@ class Clock(threading.Thread):
 
 
 def note(offset: int, round_trip: int) -> None:
-    """Write one measurement down: rank 0's clock minus this one, and the round trip, ns."""
+    """Record one measurement: rank 0's clock minus this one, and the round trip, ns."""
     segment = recorder.main
     if segment is not None:
         segment.add(Stage.CLOCK, clock.wall_ns(), 0, number=offset, extra=round_trip, source=segment.name_id(host()))
 
 
 def host() -> str:
-    """The same for all processes of one running kernel, and nothing about it."""
+    """An id shared by all processes on one running kernel, which reveals nothing about it."""
     try:
         with open("/proc/sys/kernel/random/boot_id", "rb") as file:
             return "host-" + hashlib.sha256(file.read()).hexdigest()[:8]
@@ -167,7 +167,7 @@ def host() -> str:
 
 
 def start_clock(tell: Callable[[str, bool, str], None], before: bool = False) -> Clock | None:
-    """Measure from now on; None where there is nothing to measure.
+    """Measure from now on; None if there is nothing to measure.
 
     Args:
         before: it was measured for an earlier process group.
@@ -180,7 +180,7 @@ def start_clock(tell: Callable[[str, bool, str], None], before: bool = False) ->
         store = dist.PrefixStore(f"{PREFIX}/{next(_lives)}", dist.distributed_c10d._get_default_store().clone())  # type: ignore[attr-defined]
         store.set_timeout(datetime.timedelta(seconds=BLOCKED_S))
     except Exception as error:
-        tell(NAME, False, f"the process group's store gives no connection of our own, {masks.error(error)}")
+        tell(NAME, False, f"cannot open a separate connection to the process group's store, {masks.error(error)}")
         return None
     thread = Clock(store, rank, size, tell, before)
     thread.start()

@@ -1,4 +1,4 @@
-"""When a GPU began and ended a collective: events in its streams, read later without waiting for it.
+"""Start and end of a collective on the GPU: events in its streams, read later without waiting for the GPU.
 
 The first event goes into the current stream before the call: NCCL's own stream waits for that point (torch's ProcessGroupNCCL), so from
 there on nobody waits for this rank. The second goes into the stream that a callback of the work's future is given, which waits for NCCL's
@@ -43,7 +43,7 @@ class CudaEnds:
         self.lost = 0
 
     def begin(self, device: torch.device) -> Timed | None:
-        """Mark that the GPU has come to it; None while a graph is captured."""
+        """Mark the start on the GPU; None while a graph is captured."""
         if not self._cuda.ready():
             self.lost += 1
             return None
@@ -58,7 +58,7 @@ class CudaEnds:
         return timed
 
     def watch(self, row: Row, work: Any, timed: Timed) -> None:
-        """Mark its end. It stays unknown where the work has no future: gloo's send, and what NCCL launches later, with others.
+        """Mark its end. It stays unknown if the work has no future (gloo's send, collectives that NCCL launches together).
 
         Args:
             work: None: the caller asked for none, so NCCL has put the collective into the current stream (torch 2.8 and later).
@@ -87,7 +87,7 @@ class CudaEnds:
         row.unknown()
 
     def stop(self) -> int:
-        """Read what the GPU has passed. How many ends stay unknown."""
+        """Read the events that the GPU has passed. Returns how many ends stay unknown."""
         try:
             if self._pending and self._cuda.ready():
                 self._read()

@@ -1,14 +1,14 @@
-"""When collectives end.
+"""Records when collectives end.
 
-A backend on the CPU completes a future in a thread of its own, and a callback there stamps the end. What follows:
+A CPU backend completes a future in a thread of its own, where a callback records the end. Consequences:
 
-- Where the caller says that it waits at once, the end of that wait is the end, and there is no callback.
-- The callback needs the interpreter's lock, so its stamp can be late; where the program itself waits for the work, that stamp is taken.
-- A callback that comes while the interpreter is torn down aborts the process (gloo with torch 2.13: 12 of 12 exits with work in flight),
-  and one that a group's destructor waits for stops it for good. So the end of the process waits until no callback is to come, as torch's
-  destructor does a moment later, and a group lives on until then (tests/comm_tap/test_unchanged.py).
+- If the caller waits at once, the end of that wait is the end, and there is no callback.
+- The callback needs the interpreter's lock, so its time can be late; if the program itself waits for the work, the end of the wait is used.
+- A callback while the interpreter shuts down aborts the process (gloo with torch 2.13: 12 of 12 exits with work in flight),
+  and one that a group's destructor waits for is a deadlock. At exit the process therefore waits until none is pending, as torch's
+  destructor does a moment later, and groups are kept alive until then (tests/comm_tap/test_unchanged.py).
 
-gloo's reduce_scatter, send and recv have no future: their end is known where the program waits for them in Python.
+gloo's reduce_scatter, send and recv have no future: their end is known only if the program waits for them in Python.
 """
 
 import atexit
@@ -25,13 +25,13 @@ from feedline.profiler.taps.collectives.groups import Channel, Group, Groups
 from feedline.profiler.taps.patch import Patches
 
 SETTLE_NS = 1_000_000_000  # a callback has left its thread for sure so long after its end
-WINDING_DOWN_S = 0.01  # the same, where somebody waits for it
+WINDING_DOWN_S = 0.01  # the same, while another thread waits for it
 MOST_WAITING = 8  # works without a future, kept alive until they are waited for
 COLLECTIVE = int(Stage.COLLECTIVE)  # a plain number is quicker to look up
 
 
 class Row:
-    """One collective that was begun."""
+    """A collective that was started."""
 
     __slots__ = ("segment", "place", "start", "group", "channel", "ended")
 
@@ -40,7 +40,7 @@ class Row:
         self.ended = False
 
     def end(self, at: int) -> None:
-        """The first stamp counts."""
+        """Set the end; the first call counts."""
         if not self.ended:
             self.ended = True
             self.segment.end(self.place, COLLECTIVE, at - self.start)
@@ -51,7 +51,7 @@ class Row:
             self.segment.end(self.place, COLLECTIVE, UNMEASURED)
 
     def done(self, _: object) -> None:
-        """Called by the backend's thread. The group may go away once ``in_flight`` is empty: last."""
+        """Called by the backend's thread. The group may be freed as soon as ``in_flight`` is empty, so this comes last."""
         at = clock.wall_ns()
         try:
             self.end(at)
@@ -63,7 +63,7 @@ class Row:
 
 
 class Ends:
-    """Stamps the ends of works on the CPU."""
+    """Records the ends of works on the CPU."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
@@ -74,7 +74,7 @@ class Ends:
         self._at_exit = False
 
     def attach(self, patches: Patches) -> None:
-        """Watch ``Work.wait``, and the end of the process (for good: a callback can come after a recording has ended)."""
+        """Watch ``Work.wait`` and the end of the process; both stay, because a callback can come after a recording has ended."""
         original, expected = dist.Work.wait, self._expected
 
         def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
@@ -93,14 +93,14 @@ class Ends:
             atexit.register(self.drain)
 
     def expect(self, row: Row) -> None:
-        """This thread waits for it next, in Python: no callback is needed, and nobody has to tell whose work it is."""
+        """This thread waits for the work next, in Python, so no callback is needed."""
         expected, thread = self._expected, get_ident()
         if thread in expected:  # it was waited for in C++, or never
             expected[thread].unknown()
         expected[thread] = row
 
     def watch(self, row: Row, pg: Any, work: Any, operation: str) -> None:
-        """Have the end of a row stamped."""
+        """Record the end of a row."""
         group = row.group
         if row.start >= self._look:
             self._release(row.start)
@@ -125,14 +125,14 @@ class Ends:
             self._last = work, row
 
     def drain(self) -> None:
-        """At the end of the process: wait until no callback is to come. As long as the works take, for so long torch waits too."""
+        """At process exit: wait until no callback is pending. It takes as long as the works, for which torch waits too."""
         while any(group.in_flight for group in self._groups):
             time.sleep(0.001)
         self.let_go()
 
     def let_go(self) -> None:
-        """Of works, and of the groups that no callback is to come to: what a group whose works are under way needs is its destructor's not
-        to run, for which nobody has to wait.
+        """Drop references to finished works, and to groups without pending callbacks. Groups with work in flight are kept, so that their
+        destructors, which would block, do not run.
         """
         self._last = None
         self._waiting.clear()

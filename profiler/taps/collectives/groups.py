@@ -19,11 +19,11 @@ NAME_BYTES = 56  # of a NAME record
 
 
 class Channel:
-    """A group, or two ranks of it that send each other messages with one tag: what collectives are numbered in.
+    """The scope in which collectives are numbered: a group, or two of its ranks that exchange messages with one tag.
 
     Attributes:
         name: the same on all its ranks.
-        ranks: global ranks, ascending; empty where nobody could tell.
+        ranks: global ranks, ascending; empty if unknown.
         numbers: of the collectives to come.
         futureless: operations of this backend that give no future.
     """
@@ -36,7 +36,7 @@ class Channel:
         self._ids = (0, 0)
 
     def id_in(self, segment: Segment) -> int:
-        """Id of its name in a segment, in which it is described when first used."""
+        """Id of its name in a segment; its first use also records a description."""
         if segment is not self._segment:
             self._ids = segment.name_id(short(self.name)), segment.name_id(self.backend)
             self._segment = segment
@@ -69,7 +69,7 @@ class Group:
         self._other_pairs = Channel(OTHERS, (), self.whole.backend)
 
     def pair(self, peer: int | None, sends: bool, tag: int) -> Channel:
-        """The messages between this rank and another one, by number in the group; None: from anybody, which no sender's number meets."""
+        """The messages between this rank and another one, by its number in the group; None for receives from any source."""
         key = peer, sends, tag
         known = self._pairs.get(key)
         if known is None:
@@ -83,14 +83,14 @@ class Group:
 
 
 class Groups:
-    """Every process group that was seen. A name that is used again (after ``destroy_process_group``) is told from its first use."""
+    """Every process group seen. A name reused after ``destroy_process_group`` is distinguished from its first use."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str | None], Group] = {}
         self._uses: dict[str, int] = {}
 
     def of(self, pg: Any, tensor: torch.Tensor | None) -> Group:
-        """The group of a collective on a tensor: each kind of device has a backend."""
+        """The group of a collective on a tensor: each device type has a backend."""
         device = None if tensor is None else tensor.device
         key = pg.group_name, device.type if device is not None else None
         known = self._known.get(key)
@@ -132,7 +132,7 @@ def backend_of(pg: Any, device: torch.device | None) -> str:
 
 
 def first_number(pg: Any) -> int:
-    """Collectives that the group had before the tap was there: 0 for a new one. Some count twice; on all ranks alike."""
+    """Number of collectives before the tap was attached: 0 for a new group. Some count twice, equally on all ranks."""
     try:
         return int(pg._get_sequence_number_for_group())
     except Exception:
@@ -140,7 +140,7 @@ def first_number(pg: Any) -> int:
 
 
 def runs(ranks: Iterable[int]) -> Iterator[tuple[int, int, int]]:
-    """Cut ascending numbers into (first, step, count)."""
+    """Compress ascending numbers into (first, step, count)."""
     rest = list(ranks)
     while rest:
         step = rest[1] - rest[0] if len(rest) > 1 else 1
@@ -150,7 +150,7 @@ def runs(ranks: Iterable[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def short(name: str) -> str:
-    """A name that fits into a record and stays one of its own."""
+    """A name that fits into a record and stays unique."""
     if len(name.encode()) <= NAME_BYTES:
         return name
     return f"{name.encode()[: NAME_BYTES - 17].decode(errors='ignore')}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"

@@ -1,4 +1,4 @@
-"""What each c10d operator is and how many bytes its message has."""
+"""The c10d operators and the size of their messages."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +43,7 @@ class Operation:
         group: where in the arguments the process group is; before it are the tensors, outputs first.
         share: which of the tensors is one rank's share where the rest is on the root only; None otherwise.
         tag: where the tag of a message between two ranks is; -1: it is none.
-        peer: where the other rank is; -1: it is none, or from anybody.
+        peer: position of the other rank; -1: none, or any source.
         sends: this rank is the one that sends.
         empty: its tensor carries nothing.
         reducer: DistributedDataParallel's reducer uses it.
@@ -65,7 +65,7 @@ class Operation:
     waits: int
 
     def first(self, args: tuple[Any, ...]) -> torch.Tensor | None:
-        """Any tensor that is moved."""
+        """Any one of the tensors."""
         for side in args[: self.group]:
             while isinstance(side, list | tuple):
                 if not side:
@@ -77,7 +77,7 @@ class Operation:
         return None
 
     def nbytes(self, args: tuple[Any, ...], ranks: int) -> int:
-        """S: the full message, the larger of what goes in and comes out; n shares for gather and scatter, which only the root holds whole.
+        """S: the full message, the larger of input and output; for gather and scatter n shards, although only the root holds them all.
 
         Args:
             ranks: n of the group.
@@ -92,7 +92,7 @@ class Operation:
 
 
 def total(value: Any) -> int:
-    """Bytes of a tensor, or of all in a list or a list of lists."""
+    """Bytes of a tensor, or of all tensors in a list or a list of lists."""
     if isinstance(value, list | tuple):
         return sum(map(total, value)) if len(value) != 1 else total(value[0])
     if value.layout is torch.strided:

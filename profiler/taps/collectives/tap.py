@@ -1,12 +1,12 @@
-"""A kernel for each c10d operator at dispatch key BackendSelect: whoever asks for a collective passes it, C++ included.
+"""A kernel for each c10d operator at dispatch key BackendSelect, which every collective passes, also from C++.
 
 Patched functions of torch.distributed see no bucket of DistributedDataParallel, whose reducer calls C++; kernels at autograd's keys miss
 functional, compiled and inference-mode calls. Other operators than c10d's do not pass here, so they cost nothing.
 
 The reducer calls while it holds its own lock, and the kernel takes the interpreter's: the same order as for a communication hook in Python.
 
-The kernels are registered once per process and never removed. A thread that is on its way into one waits for the interpreter's lock with a
-bare pointer to it (torch's PythonKernelHolder); whoever removed it meanwhile would leave that thread in freed memory. After a recording
+The kernels are registered once per process and never removed. A thread entering one waits for the interpreter's lock with a
+bare pointer to it (torch's PythonKernelHolder); removing it meanwhile would leave that thread in freed memory. After a recording
 they pass everything through.
 """
 
@@ -32,14 +32,14 @@ from feedline.profiler.taps.patch import Patches
 
 KEY = "BackendSelect"
 ENGINE = "torch.autograd.graph"  # the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
-MOST_ERRORS = 20  # of our own, after which the tap takes itself away
+MOST_ERRORS = 20  # of feedline itself, after which the tap detaches
 WAITED_FOR = "gloo"  # gives a work that is waited for in Python, where others may give none
 Begun = tuple[Row, Any, int, Any, bool]  # the row, the group, bytes, events of a GPU, the caller waits for it at once
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is the same for all calls of one operation on one group and dtype."""
+    """Properties shared by all calls of one operation on one group and dtype."""
 
     of: Callable[[], Any]  # a weak reference to the process group
     segment: Segment
@@ -136,29 +136,29 @@ class CollectiveTap:
         self._unbox_group, self._unbox_work = dist.ProcessGroup.unbox, dist.Work.unbox
 
     def attach(self) -> None:
-        """Be told of collectives; again after ``detach``, at any time.
+        """Receive collectives; can be repeated after ``detach``.
 
         Raises:
-            Exception: this torch is built differently, or somebody else has kernels there.
+            Exception: this torch is built differently, or other code has kernels there.
         """
         kernels.register()
         self.ends.attach(self._patches)
         kernels.tap = self
 
     def detach(self) -> None:
-        """Be told of none. Callbacks that are to come still come."""
+        """Receive no more collectives. Pending callbacks still arrive."""
         if kernels.tap is self:
             kernels.tap = None
         self._patches.undo()
 
     def stop(self) -> int:
-        """The recording ends. How many ends on a GPU are not known; 0 where more than that went wrong, which was told."""
+        """End the recording. Returns how many ends on a GPU are unknown; 0 if more than that failed, which has been reported."""
         self.detach()
         unknown = self._cuda.stop()
         return 0 if self._errors else unknown
 
     def begin(self, segment: Segment, operation: Operation, kinds: Kinds, args: tuple[Any, ...]) -> Begun | None:
-        """Write down that it was begun; None where that failed."""
+        """Record the start; None if that failed."""
         try:
             pg = self._unbox_group(args[operation.group])
             alone = args[0][0] if operation.plain and len(args[0]) == 1 else None  # most calls' case
@@ -227,7 +227,7 @@ class CollectiveTap:
 
 
 def from_reducer(tensor: torch.Tensor) -> bool:
-    """Whether C++ code that the autograd engine runs has called the kernel, three frames up. Its int32 is the map of parameters in use."""
+    """Whether C++ code run by the autograd engine called the kernel, three frames up. Its int32 is the map of parameters in use."""
     try:
         caller = sys._getframe(3).f_globals.get("__name__")
     except ValueError:  # a thread of the engine's own

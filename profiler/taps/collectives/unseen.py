@@ -1,4 +1,4 @@
-"""Libraries whose communication does not pass torch's dispatcher. Named, so that nobody takes it for computing."""
+"""Libraries whose communication does not pass torch's dispatcher. They are named, so that it is not mistaken for computation."""
 
 from collections.abc import Callable
 
@@ -17,10 +17,10 @@ UNSEEN = {
 
 
 def attach(when_imported: Callable[[str, Callable[[], None]], None], tell: Callable[[str, bool, str], None]) -> None:
-    """Have each of them told once it is imported."""
+    """Report each of them when it is imported."""
 
     def told(name: str, why: str) -> Callable[[], None]:
-        said = f"not seen, {why}: its time counts as the stage that it happens in, or as none"
+        said = f"not recorded, {why}: its time is part of the stage in which it occurs, or of none"
         return lambda: tell(f"communication by {name}", False, Message(said, reasons.OTHER_LIBRARY))
 
     for module, (name, why) in UNSEEN.items():

@@ -1,4 +1,4 @@
-"""What a training tells about its convergence while it runs: losses, gradient norms, and how its optimizer is set up."""
+"""Records the convergence of a training: losses, gradient norms, and the setup of its optimizer."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ __all__ = ["GIVES", "NAME", "attach"]
 
 
 def attach(tell: Tell, patches: Patches, tell_setup: TellSetup, when_imported: WhenImported) -> Callable[[], None]:
-    """Watch the training of this process; returns what ends it."""
+    """Watch the training of this process; returns a function that ends it."""
     watch = Watch(tell, tell_setup)
     watch.attach(patches, when_imported)
     return watch.stop

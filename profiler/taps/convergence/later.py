@@ -1,5 +1,5 @@
-"""Numbers that a device may still be computing, written down once they are there. Nothing here makes the program wait for a GPU: they are
-copied to pinned memory behind what computes them, and read there."""
+"""Records numbers that a device may still be computing, once they are available. The program never waits for a GPU: the numbers are
+copied to pinned memory after the kernels that compute them, and read there."""
 
 import struct
 from collections import deque
@@ -17,7 +17,7 @@ DOUBLE, LONG, FLOATS = struct.Struct("<d"), struct.Struct("<q"), struct.Struct("
 
 
 class Counts(Protocol):
-    """How far the training is."""
+    """Progress of the training."""
 
     updates: int
 
@@ -33,7 +33,7 @@ class Later:
         self._waiting: deque[tuple[Any, Callable[[], None]]] = deque()
 
     def number(self, name: str, value: float, at: int | None = None, samples: int | None = None, updates: int | None = None) -> None:
-        """Write one number of the training down, as of now or of an earlier moment."""
+        """Record one number of the training, as of now or of an earlier moment."""
         segment = recorder.lasting()
         if segment is None:
             return
@@ -49,7 +49,7 @@ class Later:
     def gradient(
         self, how: str, small: torch.Tensor, big: torch.Tensor, samples: int, parts: int, ranks: int, flags: int, updates: int
     ) -> None:
-        """Write the two squared norms of an update down; see ``Stage.GRADIENT``."""
+        """Record the two squared norms of an update; see ``Stage.GRADIENT``."""
         at, both = clock.wall_ns(), torch.stack([small.detach(), big.detach()])
 
         def write(there: torch.Tensor) -> None:
@@ -62,14 +62,14 @@ class Later:
         self._once(both, write)
 
     def read(self) -> None:
-        """Write down what has become ready."""
+        """Record the numbers that are ready."""
         while self._waiting and self._waiting[0][0].query():
             self._waiting.popleft()[1]()
         while len(self._waiting) > MOST:
             self._waiting.popleft()
 
     def stop(self) -> None:
-        """Write what is ready now; the rest is lost."""
+        """Record the numbers that are ready now; the rest is lost."""
         self.read()
         self._waiting.clear()
 
@@ -91,5 +91,5 @@ def bits(value: float) -> int:
 
 
 def in_float(value: float) -> float:
-    """What a float32 can hold; beyond it, infinity."""
+    """The value as a float32; infinity if it is too large."""
     return value if abs(value) < 3e38 else value * float("inf")

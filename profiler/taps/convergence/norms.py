@@ -7,8 +7,8 @@ FSDP2 (fully_shard)                  what its reduce-scatter is given           
 all_reduce by the program            p.grad after backward                        p.grad before clipping and the update
 accumulation in one process          p.grad after the first backward              p.grad after the last one
 
-Each rank writes down its own; who reads the run takes the mean over ranks, so nothing is sent. An update is measured as often as that
-costs at most SHARE of the training's first minute, for a training of seconds has few updates, and half of that later on.
+Each rank records its own; the mean over ranks is computed when the run is read, so nothing is sent. Updates are measured as often as
+costs at most SHARE of the training's first minute, because a training of seconds has few updates, and half of that later on.
 """
 
 import functools
@@ -31,7 +31,7 @@ from feedline.profiler.taps.convergence.later import Later
 from feedline.profiler.taps.patch import Patches
 
 SHARE, FIRST_S = 0.015, 60.0  # of the training's time, and seconds until it is halved
-SELDOM = 64  # one update in so many is measured whatever it costs
+SELDOM = 64  # one update in N is measured whatever it costs
 LOOKS = 8  # measured updates between two looks at what they cost
 NEEDS = Message(
     "the noise scale needs gradients of parts of an update: several ranks, or gradient accumulation over two micro-batches or more",
@@ -43,7 +43,7 @@ WhenImported = Callable[[str, Callable[[], None]], None]  # library, what is don
 
 
 class Counts(Protocol):
-    """How far the training is (Watch)."""
+    """Progress of the training (Watch)."""
 
     @property
     def fresh(self) -> int: ...
@@ -52,7 +52,7 @@ class Counts(Protocol):
 
 
 class Norms:
-    """Measures one update after another.
+    """Measures updates, one after another.
 
     Attributes:
         why: why nothing has been measured; "" once something has.
@@ -82,9 +82,9 @@ class Norms:
         self._parts = 1
 
     def attach(self, patches: Patches, when_imported: WhenImported) -> None:
-        """Wrap the program's hooks, FSDP2's reduction and clipping. Each is left out where this torch has none of the name.
+        """Wrap the program's hooks, FSDP2's reduction and clipping. What this torch does not have is left out.
 
-        FSDP2 is left alone until the program imports it: with all that it needs, it takes a second.
+        FSDP2 is not touched until the program imports it: with its dependencies, importing it takes a second.
         """
 
         def watched(clip: Any) -> Any:
@@ -143,7 +143,7 @@ class Norms:
         patches.set(group, "foreach_reduce", foreach_reduce)
 
     def reduced(self, tensor: torch.Tensor, ranks: int, bucket: bool) -> None:
-        """A collective sums a tensor. DistributedDataParallel has divided its bucket by the number of ranks before."""
+        """A collective sums a tensor. DistributedDataParallel has already divided its bucket by the number of ranks."""
         if self._in_hook:
             return
         if bucket:
@@ -160,20 +160,20 @@ class Norms:
 
     @unseen
     def guarded(self, act: Callable[..., None], *args: Any) -> None:
-        """Do a part of the measurement inside the program's own calls: what fails ends it, what it takes is counted."""
+        """Run a part of the measurement inside the program's own calls: an error ends the measurement, its time is counted."""
         begun = time.perf_counter()
         try:
             act(*args)
-        except Exception as error:  # a sparse gradient, ...: the rest goes on
+        except Exception as error:  # a sparse gradient, ...: the rest continues
             self.give_up(error)
         self._spent += time.perf_counter() - begun
 
     def skip(self) -> None:
-        """The update is not made."""
+        """The update is not measured."""
         self._new_update()
 
     def give_up(self, error: Exception) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         self.wanted, self._lost = False, True
         self.why = masks.error(error)
 
@@ -188,7 +188,7 @@ class Norms:
             return
         if self._small:
             if self._how == "fsdp2" and not all(is_one_shard(parameter) for parameter in self._parameters()):
-                raise RuntimeError("parameters that are replicated as well as sharded, or outside fully_shard: shards do not add up")
+                raise RuntimeError("some parameters are also replicated, or outside fully_shard: shards do not add up to the gradient")
             whole, small = self._gradient(), torch.stack(self._small).sum()
             self._small = []
             self._write(small, whole, self._counts.fresh, self._parts, Flag.SHARD if self._how == "fsdp2" else 0)
@@ -213,7 +213,7 @@ class Norms:
     def _manual(self) -> None:
         assert self._local is not None
         if self.scaled:
-            raise RuntimeError("the program sums gradients itself and a GradScaler scales them: before and after are of different scales")
+            raise RuntimeError("the program sums gradients itself and a GradScaler scales them: the scale changes in between")
         self._how = "manual"
         self._write(self._local, self._gradient(), self._samples, self._ranks, 0)
 
@@ -228,7 +228,7 @@ class Norms:
         if known is None:
             self._optimizer = weakref.ref(optimizer)
         elif known is not optimizer:
-            self.wanted, self._lost, self.why = False, True, "several optimizers take turns: whose gradient it is cannot be told"
+            self.wanted, self._lost, self.why = False, True, "several optimizers alternate: a gradient cannot be assigned to one of them"
         same = self.backwards == self._before
         if self.wanted and not self._done and not self._stale and self._local is not None and same:
             if self._ranks == 1 and self._last_samples > self._samples:  # else two losses of one batch
@@ -252,7 +252,7 @@ class Norms:
         self.why = ""
 
     def _is_next(self) -> bool:
-        """Every so many updates, so that it costs no more than its share. Ranks decide alone: who reads keeps what all have."""
+        """At intervals, so that it stays within its budget. Each rank decides alone: the reader keeps the updates that all ranks have."""
         coming = self._counts.updates + 1
         if coming >= self._look:
             now = time.perf_counter()

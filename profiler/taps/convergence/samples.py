@@ -1,4 +1,4 @@
-"""Samples that a training has seen: those in the batches that loaders handed over for it.
+"""Counts the samples that a training has seen: those in the batches that loaders handed over for it.
 
 Where no loader feeds the training, rows that its model was given stand for them. A row need not be a sample (nodes of a graph, time steps,
 the second pass of a GAN), so that such a number compares moments of one training and is not a number of samples.
@@ -11,7 +11,7 @@ the second pass of a GAN), so that such a number compares moments of one trainin
 
 
 class Samples:
-    """Counts them on this rank.
+    """Counts samples on this rank.
 
     Attributes:
         steps: updates, those of optimizers that take turns as one.
@@ -29,16 +29,16 @@ class Samples:
 
     @property
     def number(self) -> int:
-        """So far; of rows where no loader has fed the training."""
+        """The count so far; rows of the model's input if no loader has fed the training."""
         return self._trained if self._batches else self._rows
 
     @property
     def known(self) -> bool:
-        """Whether they are samples: a loader feeds the steps, and says how many each batch has."""
+        """Whether the count is in samples: a loader feeds the steps, and the size of each batch is known."""
         return self._batches > 0 and not self._unknown and 2 * self._batches >= self.steps
 
     def handed_over(self, samples: int) -> None:
-        """A loader has returned a batch. 0: of unknown size."""
+        """A loader has returned a batch. 0: its size is unknown."""
         if self._inferred:
             self._coming = self._batches_coming = self._opaque = 0
         self._asked, self._inferred = True, False
@@ -47,11 +47,11 @@ class Samples:
         self._opaque += not samples
 
     def inferred(self) -> None:
-        """A model was called without training."""
+        """A model was called outside training."""
         self._inferred = True
 
     def forwarded(self, rows: int) -> None:
-        """A model was called in training. 0: it was given nothing that has rows."""
+        """A model was called in training. 0: its input has no rows."""
         self._inferred = False
         self._rows += rows
         self._train_on(min(rows, self._coming) if rows else self._coming)

@@ -1,4 +1,4 @@
-"""How the training is set up, for ``Manifest.training``:
+"""Describes the setup of the training for ``Manifest.training``:
 
 optimizers   [{"kind": "SGD", "module": "torch.optim.sgd", "groups": [{"lr", "weight_decay", "momentum", "betas", "tensors", "vectors",
              "elements"}], "samplers"}]
@@ -43,7 +43,7 @@ NUMBERS = ("lr", "weight_decay", "momentum", "eps", "dampening")
 
 
 class Setup:
-    """Gathers it while the training runs.
+    """Collects the setup while the training runs.
 
     Attributes:
         scaler: the GradScaler in use, if any.
@@ -119,7 +119,7 @@ class Setup:
             self._norms.update(type(part).__name__ for part in module.modules() if "Norm" in type(part).__name__)
 
     def found(self, why_no_norms: str) -> dict[str, object]:
-        """All of it, so far."""
+        """The setup so far."""
         self._look_at_schedulers()
         described: dict[str, object] = {
             "optimizers": [{**facts, "samplers": sampler_facts(facts["samplers"])} for facts in self._optimizers],
@@ -171,7 +171,7 @@ class Setup:
 
 
 def count_samplers(more: Samplers, into: Samplers) -> None:
-    """Add passes over samplers to others."""
+    """Add passes over samplers to those of others."""
     for shape, (epochs, distinct) in more.items():
         if shape in into or len(into) < MOST:
             before, values = into.get(shape, (0, set()))
@@ -179,7 +179,7 @@ def count_samplers(more: Samplers, into: Samplers) -> None:
 
 
 def sampler_facts(samplers: Samplers) -> list[dict[str, object]]:
-    """Them, for the manifest."""
+    """The samplers, for the manifest."""
     return [
         {"kind": kind, "shuffles": shuffles, "epochs": epochs, "distinct": len(distinct), "samples": samples, "of": of}
         | ({} if loader is None else {"loader": loader})
@@ -188,7 +188,7 @@ def sampler_facts(samplers: Samplers) -> list[dict[str, object]]:
 
 
 def group_facts(group: dict[str, Any]) -> dict[str, object]:
-    """Numbers of a parameter group."""
+    """Settings of a parameter group."""
     tensors = group["params"]
     facts: dict[str, object] = {name: float(group[name]) for name in NUMBERS if isinstance(group.get(name), (int, float))}
     if isinstance(group.get("betas"), tuple):
@@ -198,7 +198,7 @@ def group_facts(group: dict[str, Any]) -> dict[str, object]:
 
 
 def scheduler_facts(scheduler: Any) -> dict[str, object]:
-    """A scheduler's name, when it is through, and how far it came."""
+    """The name of a scheduler, its horizon, and its position."""
     horizon = next((getattr(scheduler, name) for name in HORIZONS if isinstance(getattr(scheduler, name, None), int)), None)
     if horizon is None and getattr(scheduler, "milestones", None) and type(scheduler).__name__ == "MultiStepLR":
         horizon = max(scheduler.milestones)

@@ -1,4 +1,4 @@
-"""Losses, learning rates and gradient norms of a training, from the places that the other taps pass by.
+"""Records losses, learning rates and gradient norms of a training, called by the other taps.
 
     forward (training, gradients)  -> samples          taps/training.py
     GradScaler.scale               -> the loss before it was scaled
@@ -35,7 +35,7 @@ TellSetup = Callable[[dict[str, object]], None]
 
 
 class Watch:
-    """What the other taps tell of a training. Each method returns quietly whatever happens inside.
+    """Receives events of a training from the other taps. No method raises.
 
     Attributes:
         updates: optimizer steps made.
@@ -59,7 +59,7 @@ class Watch:
 
     @property
     def samples(self) -> int:
-        """This rank has trained on; rows that its models were given, where no loader feeds it."""
+        """Samples that this rank has trained on; rows of the models' input if no loader feeds the training."""
         return self._seen.number
 
     @property
@@ -69,7 +69,7 @@ class Watch:
 
     @property
     def model(self) -> Any:
-        """The one trained last, or None."""
+        """The model trained most recently, or None."""
         return self._model()
 
     @property
@@ -116,16 +116,16 @@ class Watch:
         return {"updates": self.updates, "samples": self.samples, "samples_known": self._seen.known}
 
     def handed_over(self, samples: int) -> None:
-        """A loader has returned a batch of so many; 0: of unknown size."""
+        """A loader has returned a batch of this many samples; 0: its size is unknown."""
         self._seen.handed_over(samples)
 
     def inferred(self) -> None:
-        """A module was called without training."""
+        """A module was called outside training."""
         self._seen.inferred()
 
     @unseen
     def forwarded(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
-        """A module in training has seen a batch: the first tensor says of how many samples."""
+        """A module in training has received a batch; its first tensor gives the number of samples."""
         try:
             given = first_tensor(args, kwargs)
             if in_backward() or captures(given):
@@ -154,7 +154,7 @@ class Watch:
 
     @unseen
     def backward(self, tensors: Any) -> bool:
-        """Backward is about to be called on these. Returns whether ``after_backward`` is to be told."""
+        """Backward is about to be called on these tensors. Returns whether ``after_backward`` must be called."""
         try:
             loss = tensors[0] if isinstance(tensors, list | tuple) and tensors else tensors
             self._on_gpu = on_gpu = isinstance(loss, torch.Tensor) and loss.is_cuda
@@ -174,14 +174,14 @@ class Watch:
 
     @unseen
     def after_backward(self) -> None:
-        """It has returned."""
+        """Backward has returned."""
         self.norms.backwards += 1
         if self.norms.wanted:
             self.norms.guarded(self.norms.after_backward)
 
     @unseen
     def reduced(self, tensor: torch.Tensor, ranks: int, bucket: bool) -> None:
-        """A collective sums this tensor over so many ranks: a bucket of DistributedDataParallel, or what the program gave."""
+        """A collective sums this tensor over this many ranks: a bucket of DistributedDataParallel, or a tensor of the program."""
         self.norms.guarded(self.norms.reduced, tensor, ranks, bucket)
 
     @unseen
@@ -210,7 +210,7 @@ class Watch:
             self._failed(error)
 
     def metric(self, name: str, value: float) -> None:
-        """The program tells a number of its own."""
+        """The program records a number of its own."""
         updates, samples = self._with_rest()
         self._later.number(f"{name} (the program's)" if name in OWN else name, value, None, samples, updates)
 
@@ -283,17 +283,17 @@ class Watch:
 
 
 def is_plain_number(value: Any) -> bool:
-    """Whether a tensor's one number can be read by this rank alone, without a word to others: a DTensor's may take a collective."""
+    """Whether this rank can read a tensor's single number alone; a DTensor's may take a collective."""
     return type(value) is torch.Tensor and value.numel() == 1 and (value.is_cpu or value.is_cuda)
 
 
 def captures(value: Any) -> bool:
-    """Whether a CUDA graph is being captured of what is done with this: nothing may be asked of the GPU then."""
+    """Whether a CUDA graph is being captured with this tensor: then nothing may be read from the GPU."""
     return isinstance(value, torch.Tensor) and value.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def first_tensor(args: Any, kwargs: Any) -> torch.Tensor | None:
-    """What a model is given that has rows."""
+    """The first tensor in a model's input that has rows."""
     for value in (*args, *kwargs.values()):
         if isinstance(value, torch.Tensor) and value.dim():
             return value
@@ -301,11 +301,11 @@ def first_tensor(args: Any, kwargs: Any) -> torch.Tensor | None:
 
 
 def samples_of(args: Any, kwargs: Any) -> int:
-    """Rows of what a model is given; 0 where nothing has any."""
+    """Rows of a model's input; 0 if nothing has rows."""
     given = first_tensor(args, kwargs)
     return 0 if given is None else int(given.shape[0])
 
 
 def is_model(module: torch.nn.Module) -> bool:
-    """Not an activation or a transform, and no copy that DataParallel made for one call."""
+    """Whether a module is a model: not an activation or a transform, nor a copy that DataParallel made for one call."""
     return next(module.parameters(), None) is not None and not getattr(module, "_is_replica", False)

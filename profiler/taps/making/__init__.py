@@ -1,4 +1,4 @@
-"""Which function of the program makes its batches, where no loader does, and what that takes."""
+"""Finds and times the function of the program that makes its batches, if there is no loader."""
 
 from feedline.profiler.taps.making.tap import GIVES, NAME, attach
 

@@ -1,4 +1,4 @@
-"""Python calls of one thread, from Python 3.12 on: through ``sys.monitoring``, as a tool of its own beside the program's."""
+"""Observes Python calls of one thread with ``sys.monitoring`` (Python 3.12 and later), beside tools of the program."""
 
 import sys
 import threading
@@ -14,7 +14,7 @@ _monitoring: Any = getattr(sys, "monitoring", None)
 
 
 class Tool:
-    """An id, with callbacks that are told only of the thread of ``on``, between ``on`` and ``off``.
+    """A tool id whose callbacks see only the thread that called ``on``, between ``on`` and ``off``.
 
     Attributes:
         events: seen so far.
@@ -66,7 +66,7 @@ class Tool:
         self._thread, self.seeing = threading.get_ident(), True
 
     def end(self) -> None:
-        """Give the id back."""
+        """Free the id."""
         self.seeing = False
         self._register(dict.fromkeys(self._told))
         _monitoring.free_tool_id(self.number)
@@ -106,7 +106,7 @@ class Calls:
 
 
 class Stopwatch:
-    """As in by_tracing.py. Only these functions are watched, which costs the others nothing."""
+    """As in by_tracing.py. Only these functions are watched; others cost nothing."""
 
     def __init__(self, codes: frozenset[CodeType]) -> None:
         self.codes, self.events = codes, 0

@@ -1,4 +1,4 @@
-"""Python calls of one thread, up to Python 3.11.
+"""Observes Python calls of one thread, up to Python 3.11.
 
 All calls are seen by a trace function. Unlike a profile function it is told of nothing in the frames that are there already: for each frame
 that it is told of, Python copies the local variables, and a copy in the loop's own frame would keep the program's tensors in memory. Known
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Calls:
-    """Sees all calls that begin between ``on`` and ``off``, in the thread of ``on``.
+    """Observes all calls that begin between ``on`` and ``off``, in the thread that called ``on``.
 
     Args:
         entered, left: told of each call's code, and at its end of what it returned; None where it raised.
@@ -27,14 +27,14 @@ class Calls:
         self._entered, self._left = entered, left
 
     def on(self) -> bool:
-        """False: the program has a trace function of its own, or ``most`` were seen."""
+        """Start. False if the program has a trace function of its own, or ``most`` calls were seen."""
         if sys.gettrace() is not None or self.events >= self.most:
             return False
         sys.settrace(self._begins)
         return True
 
     def off(self) -> None:
-        """See no more; a trace function that the program set meanwhile stays."""
+        """Stop; a trace function that the program has set meanwhile stays."""
         if sys.gettrace() == self._begins:
             sys.settrace(None)
 
@@ -83,14 +83,14 @@ class Stopwatch:
         self._profiler: Any = _profiler()
 
     def on(self) -> bool:
-        """False: the program has a profile function of its own."""
+        """Start. False if the program has a profile function of its own."""
         if sys.getprofile() is not None:
             return False
         self._profiler.enable()
         return True
 
     def off(self) -> None:
-        """A profile function that the program set meanwhile stays."""
+        """Stop; a profile function that the program has set meanwhile stays."""
         self.took = {}
         now: Any = sys.getprofile()
         if now is not self._profiler:

@@ -1,4 +1,4 @@
-"""Looks for the functions that make the program's batches."""
+"""Finds the functions that make the program's batches."""
 
 from types import CodeType
 from typing import Any
@@ -14,7 +14,7 @@ MOST_EVENTS = 60_000  # at 0.25 us each: 15 ms in the whole run
 
 
 class Finder:
-    """Sees all calls that the training makes outside of models, backward passes and updates, in a few steps.
+    """Observes all calls of the training outside models, backward passes and updates, in a few steps.
 
     Attributes:
         looks: calls are to be seen now.
@@ -31,11 +31,11 @@ class Finder:
 
     @property
     def gives_up(self) -> bool:
-        """Whether they stay unknown."""
+        """Whether the search is given up."""
         return self._misses >= MISSES or self._calls.events >= MOST_EVENTS
 
     def on(self) -> bool:
-        """The program goes on with what is between those calls. False: it cannot be seen."""
+        """Code between those calls begins. False if it cannot be observed."""
         if self._calls.on():
             return True
         self.looks, self._hits = False, []
@@ -43,16 +43,16 @@ class Finder:
         return False
 
     def off(self) -> None:
-        """The next of them is made."""
+        """The next of those calls begins."""
         self._calls.off()
         self._returned.interrupted()
 
     def end(self) -> None:
-        """See no more calls."""
+        """Stop observing."""
         self._calls.end()
 
     def fed(self, by_loader: bool, given: Any) -> None:
-        """The first forward of a step gets this.
+        """The first forward of a step receives this.
 
         Args:
             by_loader: a DataLoader was asked for a batch in the step.

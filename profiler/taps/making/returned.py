@@ -1,4 +1,4 @@
-"""Which calls returned the tensors that a model gets. Tensors are known by weak references alone: none lives longer for it."""
+"""Finds the calls that returned the tensors of a model's input. Tensors are held by weak references, so none lives longer."""
 
 import weakref
 from collections import UserDict
@@ -19,7 +19,7 @@ LIBRARIES = (torch.__path__[0], profiler.__path__[0])
 
 
 class Call(NamedTuple):
-    """One that returned a tensor."""
+    """A call that returned a tensor."""
 
     number: int  # calls in the order in which they began
     code: CodeType
@@ -27,7 +27,7 @@ class Call(NamedTuple):
 
 
 class Returned:
-    """What calls returned lately.
+    """The results of recent calls.
 
     The innermost frame that holds a batch when the model gets it does not make it; the outermost call that has ended and returned it does.
     So a call takes the place of those inside it. Of calls one after another all count: one may have made it, the next have moved it.
@@ -54,7 +54,7 @@ class Returned:
                 self._note(tensor, Call(number, code, weakref.ref(tensor)))
 
     def interrupted(self) -> None:
-        """A model or an optimizer is called: whatever call is open does more than make a batch."""
+        """A model or an optimizer is called: calls still open do more than make a batch."""
         self._open.clear()
 
     def moved(self, source: torch.Tensor, target: torch.Tensor) -> None:
@@ -63,14 +63,14 @@ class Returned:
             self._note(target, call._replace(tensor=weakref.ref(target)))
 
     def given_back(self, output: Any) -> None:
-        """A model returned this: passing it on, as recurrent models' states are, makes no batch."""
+        """A model returned this. Functions that pass it on, as with recurrent states, make no batch."""
         for tensor in tensors(output):
             reference = StorageWeakRef(tensor.untyped_storage())
             self._outputs[reference.cdata] = reference
         _shorten(self._outputs)
 
     def makers(self, given: Any) -> frozenset[CodeType]:
-        """What made the tensors that a model is given."""
+        """The calls that made the tensors of a model's input."""
         fed = list(tensors(given))
         found = frozenset(call.code for tensor in fed for call in self._of(tensor))
         self._fed = frozenset(tensor.untyped_storage()._cdata for tensor in fed)
@@ -94,7 +94,7 @@ class Returned:
 
 
 def tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
-    """Plain tensors in a value and in plain containers: code of the program's own is not run."""
+    """Plain tensors in a value and in plain containers; runs no code of the program."""
     if type(value) is torch.Tensor:
         if value.layout is torch.strided:
             yield value

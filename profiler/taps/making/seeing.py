@@ -1,4 +1,4 @@
-"""How Python calls are seen: the way that this Python has."""
+"""Chooses how to observe Python calls on this version of Python."""
 
 import sys
 

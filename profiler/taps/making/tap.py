@@ -1,9 +1,9 @@
 """Finds the function that makes the program's batches, and times it.
 
-A program without a DataLoader gets its batches itself, anywhere in its loop. In a few steps all Python calls are seen that the loop makes
-outside of models, backward passes and updates (finding.py). Where the first forward of each of three steps gets a tensor that a function
-returned, that function makes the batches; from then on it alone is timed, in some of the steps (timing.py). Where a model is given what no
-function returned, as in a loop that indexes a tensor itself, it stays unknown.
+A program without a DataLoader makes its batches itself, anywhere in its loop. In a few steps, all Python calls that the loop makes
+outside models, backward passes and updates are observed (finding.py). If the first forward of three steps in a row receives a tensor that a
+function returned, that function makes the batches; from then on only it is timed, in some of the steps (timing.py). If a model's input was
+not returned by a function, as in a loop that indexes a tensor itself, it stays unknown.
 """
 
 import os
@@ -27,7 +27,7 @@ TRAINS = Flag.TRAINING | Flag.GRAD
 
 
 class MakingTap:
-    """Is told of each outermost call of a model, of backward passes and of updates. Looks at the thread that calls the first model.
+    """Receives the outermost calls of models, backward passes and updates, in the thread that calls the first model.
 
     No method raises an Exception: the tap ends instead.
     """
@@ -45,7 +45,7 @@ class MakingTap:
             self._off()
 
     def ends(self) -> None:
-        """It has returned or raised."""
+        """The call has returned or raised."""
         phase = self._phase
         if phase is None or not phase.looks or threading.get_ident() != self._thread:
             return
@@ -74,7 +74,7 @@ class MakingTap:
             self._tell(self._phase.gave, output)
 
     def moved(self, source: torch.Tensor, target: torch.Tensor, took: int) -> None:
-        """``Tensor.to`` or ``Tensor.cuda`` returned ``target``; ``took``: ns, 0 where it is on the same device."""
+        """``Tensor.to`` or ``Tensor.cuda`` returned ``target``; ``took``: ns, 0 if it is on the same device."""
         if not self._on or source is target:
             return
         if isinstance(self._phase, Finder):
@@ -99,7 +99,7 @@ class MakingTap:
             recorder.asked = False
 
     def end(self) -> None:
-        """See no more calls, and be told of none."""
+        """Stop observing and detach."""
         phase, self._phase = self._phase, None
         self._on = False
         if recorder.making is self:
@@ -151,7 +151,7 @@ for _method in ("begins", "ends", "feeds", "gave", "moved", "backward", "updated
 
 
 def attach() -> Callable[[], None]:
-    """Begin; returns what ends it. Raises RuntimeError: this Python lets no further tool see calls."""
+    """Attach; returns a function that ends it. Raises RuntimeError if this Python allows no further tool."""
     tap = recorder.making = MakingTap()
     os.register_at_fork(after_in_child=tap.end)
     return tap.end

@@ -12,13 +12,13 @@ from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.making.seeing import Stopwatch
 
 CLOSELY = 32  # steps that are looked at one after another, to begin with
-EVENT_NS, LOOK_NS = 300, 60_000  # what seeing a call takes, and looking at a step
+EVENT_NS, LOOK_NS = 300, 60_000  # cost of observing a call, and of observing a step
 BUDGET = 0.003  # of the time, for the looks that follow
 NAME_BYTES = 56  # room in a record
 
 
 class Timer:
-    """Records what they take between two calls of models, backward passes and updates, in some steps; and which steps those are.
+    """Times them between two calls of models, backward passes and updates, in some steps, and records which steps those are.
 
     Attributes:
         looks: this step is looked at.
@@ -35,7 +35,7 @@ class Timer:
         self._copied = 0  # ns, by calls inside
 
     def on(self) -> bool:
-        """The program goes on with what is between those calls. False: it cannot be seen."""
+        """Code between those calls begins. False if it cannot be observed."""
         if not self._watch.on():
             self.looks = False
             return False
@@ -44,7 +44,7 @@ class Timer:
         return True
 
     def off(self) -> None:
-        """The next of them is made."""
+        """The next of those calls begins."""
         wall, cpu, queue = moment.since(self._begun)
         self._watch.off()
         segment, waited = recorder.main, max(wall - cpu - max(queue, 0), 0)
@@ -56,7 +56,7 @@ class Timer:
             segment.add(Stage.MADE, self._begun[0], took, took - asleep, copied, 0, calls, wall, name)
 
     def end(self) -> None:
-        """See no more calls."""
+        """Stop observing."""
         self._watch.end()
 
     def step_ends(self, segment: Segment | None) -> None:
@@ -73,7 +73,7 @@ class Timer:
         self._since = now if self.looks else 0
 
     def copied(self, took: int) -> None:
-        """A tensor was moved in so many ns: if by a function that makes batches, that is a stage of its own."""
+        """A tensor was copied in this many ns; if a function that makes batches did it, that time is a stage of its own."""
         frame: Any = sys._getframe(1)
         while frame is not None:
             if frame.f_code in self._watch.codes:

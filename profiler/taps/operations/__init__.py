@@ -1,4 +1,4 @@
-"""Reading, decoding and augmenting inside a sample, library by library, without an edit of the training.
+"""Taps for reading, decoding and augmenting inside a sample, one file per library.
 
 Each library has a file; a new one is a new file and a line in LIBRARIES. Nothing is imported that the training does not import. What is
 not seen: functions of the user's own and libraries that are not here; their time is the data set's own.
@@ -43,7 +43,7 @@ _attached = Attached(LIBRARIES)
 
 
 def attach(report: Report) -> Callable[[], None]:
-    """Attach the taps of all libraries: now, or as soon as one is imported.
+    """Attach the taps of all libraries: now, or when one is imported.
 
     Attaching again, or in a process forked from one with taps, wraps nothing twice; the last undo restores.
 

@@ -1,4 +1,4 @@
-"""albumentations: every transform by its class name. They have one base."""
+"""albumentations: every transform by its class name, through their common base class."""
 
 from types import ModuleType
 

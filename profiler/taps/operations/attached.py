@@ -1,4 +1,4 @@
-"""Which libraries' taps are attached in this process."""
+"""The library taps attached in this process."""
 
 import functools
 import os
@@ -15,7 +15,7 @@ Report = Callable[[str, bool, str], None]  # hook, attached?, what it gives or w
 
 
 class Attached:
-    """The taps of some libraries, attached as long as somebody wants them."""
+    """The taps of some libraries, attached while at least one user needs them."""
 
     def __init__(self, libraries: Sequence[Library]) -> None:
         self._libraries = libraries

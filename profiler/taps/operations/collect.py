@@ -1,4 +1,4 @@
-"""Look at one call in detail, outside of a training: for self-tests."""
+"""Records one call in detail outside of a training, for self-tests."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from feedline.profiler.record.detail import detail
 
 
 class Written(NamedTuple):
-    """One span, as a tap wrote it."""
+    """A span as a tap wrote it."""
 
     stage: Stage
     name: str
@@ -21,7 +21,7 @@ class Written(NamedTuple):
 
 
 def collect(action: Callable[[], Any]) -> list[Written]:
-    """The spans that the taps write during ``action()``, in the order in which they ended."""
+    """The spans that the taps write during ``action()``, in order of their end."""
     spans: list[Written] = []
     before, detail.write = detail.write, lambda *fields: spans.append(Written(*fields))
     try:
@@ -32,7 +32,7 @@ def collect(action: Callable[[], Any]) -> list[Written]:
 
 
 def missing(spans: Iterable[Written], *expected: tuple[Stage, str]) -> str | None:
-    """Which of the expected (stage, name) are not there, in words; None: all are."""
+    """The expected (stage, name) that are missing, as text; None if none is."""
     there = {(span.stage, span.name) for span in spans}
     absent = [f"{stage.name.lower()} {name}" for stage, name in expected if (stage, name) not in there]
     return f"no span of {', '.join(absent)}" if absent else None

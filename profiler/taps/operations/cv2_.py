@@ -1,4 +1,4 @@
-"""OpenCV: the functions that data sets call most. They are built in: each is one span."""
+"""OpenCV: the functions that data sets call most. They are built-in functions, so each is one span."""
 
 from types import ModuleType
 

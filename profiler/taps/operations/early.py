@@ -1,4 +1,4 @@
-"""Who took a library's functions before we could replace them, e.g. by ``from cv2 import imread``."""
+"""Finds references to a library's functions that were taken before feedline could replace them, as by ``from cv2 import imread``."""
 
 import gc
 import re
@@ -14,9 +14,9 @@ INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
 
 def taken(module: ModuleType, names: Sequence[str], wrappers: Iterable[Callable[..., Any]] = ()) -> dict[str, str]:
-    """Of these functions of a library's module, those that somebody outside of installed libraries holds, and who.
+    """Those of a module's functions that are referenced from outside installed libraries, each with its holder.
 
-    Reference counts tell quickly that nobody does. Only where they leave a doubt are all objects of the process searched, which takes
+    Reference counts usually show quickly that nothing does. Only if they leave a doubt are all objects of the process searched, which takes
     0.1 to 0.3 s once torch is imported.
 
     Args:
@@ -40,9 +40,7 @@ def taken(module: ModuleType, names: Sequence[str], wrappers: Iterable[Callable[
 
 
 def references(package: str, wrappers: Iterable[Callable[..., Any]]) -> list[int]:
-    """The id of everything that a global of the package's modules refers to, or holds in a container, and of what the wrappers consist of
-    and refer to; one entry for each reference.
-    """
+    """Ids of all objects referenced by the globals of a package's modules (also in containers), and by the wrappers; one per reference."""
     modules = {id(module): module for name, module in list(sys.modules.items()) if f"{name}.".startswith(f"{package}.")}
     for module in list(modules.values()):
         for value in list(getattr(module, "__dict__", {}).values()):
@@ -65,7 +63,7 @@ def references(package: str, wrappers: Iterable[Callable[..., Any]]) -> list[int
 
 
 def parts(wrapper: Any) -> Iterator[dict[str, Any] | CellType]:
-    """The objects through which a wrapper, and the functions of ours that it calls, refer to others."""
+    """The objects through which a wrapper, and the functions of feedline that it calls, refer to others."""
     function = getattr(wrapper, "__func__", wrapper)
     yield vars(function)
     if function is not wrapper:
@@ -84,7 +82,7 @@ def contents(container: Any) -> Iterable[Any]:
 
 
 def holders(originals: tuple[Any, ...], package: str, own: set[int]) -> list[str | None]:
-    """For each function, somebody outside of installed libraries who holds it; None: nobody.
+    """For each function, a holder outside of installed libraries; None if there is none.
 
     Args:
         originals: functions; nothing of the caller's may hold them but this tuple. A list would be copied for the call of get_referrers,

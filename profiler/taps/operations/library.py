@@ -1,4 +1,4 @@
-"""How a library's file says what it replaces."""
+"""Describes which functions of a library are replaced."""
 
 import multiprocessing
 import sys
@@ -14,10 +14,10 @@ from feedline.profiler.taps.patch import Patches
 
 
 class NotPossible(Exception):
-    """A library that no tap can see into.
+    """No tap can see into this library.
 
     Attributes:
-        why: that is so, and what sees it instead.
+        why: the reason, and what records it instead.
     """
 
     def __init__(self, why: str) -> None:
@@ -27,7 +27,7 @@ class NotPossible(Exception):
 
 @dataclass(frozen=True)
 class Library:
-    """A library with operations that can be told apart.
+    """A library whose operations can be timed separately.
 
     Attributes:
         name: what reports call the hook.
@@ -50,10 +50,10 @@ _given: dict[str, Callable[..., Any]] = {}
 
 
 class Tap:
-    """Puts wrappers into one library, and takes them out again.
+    """Puts wrappers into one library, and removes them again.
 
     Args:
-        late: the library was imported before us, so that somebody may hold its functions already.
+        late: the library was imported before feedline attached, so other code may already refer to its functions.
     """
 
     def __init__(self, late: bool) -> None:
@@ -67,13 +67,13 @@ class Tap:
         self.patches.set(owner, name, spanned(vars(owner)[name], stage, size, span))
 
     def functions(self, module: ModuleType, names: Iterable[str], stage: Stage, size: Size) -> None:
-        """Replace functions of a module that are free."""
+        """Replace functions of a module, unless they are already referenced elsewhere."""
         prefix = module.__name__.partition(".")[0]
         for name in names:
             self.function(module, name, spanned(getattr(module, name), stage, size, f"{prefix}.{name}"))
 
     def function(self, module: ModuleType, name: str, wrapper: Callable[..., Any]) -> None:
-        """Replace one function by a given wrapper. The wrapper of a built-in is made to behave like one."""
+        """Replace one function with a given wrapper. The wrapper of a built-in behaves like one."""
         original = getattr(module, name)
         place = f"{module.__name__}:{name}"
         before: Any = _given.get(place)
@@ -86,17 +86,17 @@ class Tap:
         self._functions.append((module, name, wrapper, original))
 
     def free(self, module: ModuleType, names: Iterable[str]) -> list[str]:
-        """Of these functions, those that this version of the library has and that may be replaced.
+        """Those of the functions that this version of the library has and that may be replaced.
 
-        Who holds an original could no longer pickle it once another object has its name, and spawn workers are sent pickles. A worker
-        itself sends none.
+        Code that holds an original could no longer pickle it once another object has its name, and spawn workers are sent pickles. A
+        worker itself sends none.
         """
         names = [name for name in names if name in vars(module)]
         if not self._late or multiprocessing.parent_process() is not None:
             return names
         held = taken(module, names, [_given[place] for name in names if (place := f"{module.__name__}:{name}") in _given])
         for name, holder in held.items():
-            self.left.append(f"{module.__name__}.{name} was taken by {holder} before feedline could see it: not told apart")
+            self.left.append(f"{module.__name__}.{name} was taken by {holder} before feedline could replace it: not timed separately")
         return [name for name in names if name not in held]
 
     def undo(self) -> None:

@@ -13,7 +13,7 @@ from feedline.profiler.taps.operations.span import stopwatch
 
 
 def spanned_call(cls: Any) -> Callable[..., Any]:
-    """A ``__call__`` for a class of transforms; spans carry the name of the instance's class.
+    """A ``__call__`` for a class of transforms; spans are named after the class of the instance.
 
     Args:
         cls: a subclass of nn.Module.

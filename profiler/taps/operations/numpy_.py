@@ -1,4 +1,4 @@
-"""numpy: arrays out of files."""
+"""numpy: reading arrays from files."""
 
 import io
 from types import ModuleType

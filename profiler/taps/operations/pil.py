@@ -1,4 +1,4 @@
-"""PIL: opening an image reads its header; the operations on images. Loading is in pil_load.py."""
+"""PIL: opening (reads the header), and operations on images. Loading is in pil_load.py."""
 
 import io
 from collections.abc import Callable
@@ -24,12 +24,12 @@ def install(tap: Tap, image: ModuleType) -> None:
 
 
 def header(image: Any) -> tuple[int, int]:
-    """Bytes of a file that opening it consumed. None for bytes in memory: whoever put them there has read them."""
+    """Bytes of a file that opening it has read. None for bytes in memory, which were read earlier."""
     return 0 if type(image.fp) is io.BytesIO else image.fp.tell(), 0
 
 
 def spanned_convert(original: Callable[..., Any]) -> Callable[..., Any]:
-    """``convert`` of an image that comes from a file belongs to its decoding (and loads it); of any other image it is augmentation."""
+    """``convert``: part of decoding for an image that is loaded from a file by it; else augmentation."""
     decode, augment = stopwatch(Stage.DECODE, lambda _: (0, 0)), stopwatch(Stage.AUGMENT, sizes.augmented)
 
     def look(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

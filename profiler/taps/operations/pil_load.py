@@ -1,7 +1,7 @@
-"""PIL: loading an image reads and decodes it in turns. The reads are timed with a stand-in for the file, so that the two can be told apart.
+"""PIL: loading an image, which alternates reading and decoding. A proxy for the file times the reads separately.
 
-``load`` is called again and again on the same image; only the call that loads counts. Classes that override it (WebP, AVIF, TIFF,
-plug-ins) may call the inherited one: the outermost counts.
+``load`` is called repeatedly on the same image; only the call that loads counts. Classes that override it (WebP, AVIF, TIFF,
+plug-ins) may call the inherited one: the outermost call counts.
 """
 
 import io
@@ -54,7 +54,7 @@ def install(tap: Tap, image_file: ModuleType) -> None:
 
 
 def split_load(original: Callable[..., Any], inherited: bool) -> Callable[..., Any]:
-    """Wrap one class's ``load``.
+    """Wrap ``load`` of one class.
 
     Args:
         inherited: it is ImageFile's own, which does nothing when the image has no tiles left.
@@ -82,7 +82,7 @@ def split_load(original: Callable[..., Any], inherited: bool) -> Callable[..., A
 
 
 class Watch:
-    """One load, from here to ``end()``."""
+    """One load, from creation to ``end()``."""
 
     def __init__(self, image: Any, write: Write) -> None:
         self.failed = True  # until it has returned
@@ -98,7 +98,7 @@ class Watch:
         self._begun = moment.now()
 
     def end(self) -> None:
-        """Put the file back and write what was measured, if the image was loaded indeed. Never raises."""
+        """Restore the file, and record the times if the image was loaded. Never raises."""
         wall, cpu, runqueue = moment.since(self._begun)
         loading.watch = None
         if self._ranges is not None:
@@ -117,7 +117,7 @@ class Watch:
 
 
 def exchange(image: Any, old: Any, new: Any) -> None:
-    """Put ``new`` wherever an image keeps its file ``old``."""
+    """Replace the file ``old`` of an image with ``new`` in every attribute."""
     if old is None:
         return
     for holder in (image, getattr(image, "png", None), getattr(image, "_exif", None)):
@@ -153,7 +153,7 @@ def selftest() -> str | None:
 LIBRARY = Library(
     "PIL.ImageFile",
     "PIL.ImageFile",
-    "decoding, with the file reads in it told apart (compressed TIFF files are read by libtiff: one span)",
+    "decoding, with its file reads timed separately (compressed TIFF files are read by libtiff: one span)",
     install,
     selftest,
 )

@@ -1,4 +1,4 @@
-"""Try every hook of the libraries installed here."""
+"""Self-tests of the hooks for the libraries installed here."""
 
 import importlib
 import importlib.util
@@ -10,7 +10,7 @@ from feedline.profiler.taps.operations.library import Library
 
 
 class Result(NamedTuple):
-    """One hook: what it gives if ``works``, else what is wrong."""
+    """Result of one hook: what it records if ``works``, else what is wrong."""
 
     hook: str
     works: bool
@@ -18,7 +18,7 @@ class Result(NamedTuple):
 
 
 def selftests() -> list[Result]:
-    """Import each library that is installed, attach its hook, exercise it, and detach again. Not for a process that trains."""
+    """Import each installed library, attach its hook, exercise it, and detach again. Not for a process that trains."""
     said: dict[str, tuple[bool, str]] = {}
     undo = attach(lambda name, attached, why: said.update({name: (attached, why)}))
     os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # importing it would ask PyPI for a newer version

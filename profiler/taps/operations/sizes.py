@@ -1,4 +1,4 @@
-"""What a call returned, as bytes and pixels. Reads no values and copies nothing."""
+"""Bytes and pixels of the result of a call. Reads no values and copies nothing."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def pixels(image: Any) -> int:
 
 
 def read(result: Any) -> tuple[int, int]:
-    """For READ: bytes of an array or a tensor; 0 for what is still on the disk (memmap, an archive's index)."""
+    """For READ: bytes of an array or a tensor; 0 for data still on the disk (memmap, an archive's index)."""
     return 0 if hasattr(result, "_mmap") else int(getattr(result, "nbytes", 0)), 0
 
 

@@ -1,4 +1,4 @@
-"""Wrappers around the functions of other libraries: transparent, and with a span while a sample is looked at in detail."""
+"""Wrappers around functions of other libraries, with a span for samples that are recorded in detail."""
 
 import functools
 import inspect
@@ -29,7 +29,7 @@ def make(_original, _looking, _look):
 
 
 def stopwatch(stage: Stage, size: Size) -> Timed:
-    """A function that calls another one and writes a span of it, whether it returns or raises.
+    """A function that calls another one and records a span, whether it returns or raises.
 
     The span of a call that raised has 0 bytes and 0 extra; the exception passes unchanged.
     """
@@ -75,7 +75,7 @@ def spanned(original: Callable[..., Any], stage: Stage, size: Size, name: str | 
 
 
 def transparent(original: Callable[..., Any], look: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> Callable[..., Any]:
-    """A function that calls ``original``, or ``look(args, kwargs)`` while a thread looks at a sample.
+    """A function that calls ``original``, or ``look(args, kwargs)`` for samples that are recorded in detail.
 
     It has the parameters of the original: passing them one by one costs 50 ns, through *args and **kwargs it would be 150 to 250.
     """

@@ -1,4 +1,4 @@
-"""A stand-in for an open file that times what is read from it."""
+"""Proxy for an open file that times its reads."""
 
 import io
 from typing import Any
@@ -9,7 +9,7 @@ from feedline.profiler.record.detail import Write
 
 
 class TimedFile:
-    """Behaves like the file; ``write_to`` gives the sum of its reads.
+    """Behaves like the file; ``write_to`` records the sum of its reads.
 
     Bytes of an ``io.BytesIO`` are not counted: whoever put them there has read them.
     """
@@ -42,6 +42,6 @@ class TimedFile:
                 self._nbytes += len(data)
 
     def write_to(self, write: Write, name: str) -> None:
-        """Write one READ span: from the first read on, as long as all reads together took."""
+        """Write one READ span: it starts at the first read and lasts as long as all reads together."""
         if self._start:
             write(Stage.READ, name, self._start, self._wall, self._cpu, self._runqueue, self._nbytes, 0)

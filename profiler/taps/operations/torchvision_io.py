@@ -22,7 +22,7 @@ def install(tap: Tap, io: ModuleType) -> None:
 
 
 def scriptable(original: Any, stage: Stage, size: Size) -> Callable[..., Any]:
-    """A wrapper that torch.jit.script can compile: it reads the original's source, and looks its names up in the wrapper's globals."""
+    """A wrapper that torch.jit.script can compile: it reads the original's source, and looks up its names in the wrapper's globals."""
     wrapper: Any = spanned(original, stage, size, f"torchvision.{original.__name__}")
     twin = FunctionType(wrapper.__code__, original.__globals__, wrapper.__name__, wrapper.__defaults__, wrapper.__closure__)
     twin.__dict__.update(wrapper.__dict__)

@@ -1,4 +1,4 @@
-"""torchvision.transforms: every transform by its class name, those of the user that inherit from one too."""
+"""torchvision.transforms: every transform by its class name, including the user's subclasses."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""torchvision.transforms.v2: every transform by its class name, those of the user too. They have one base."""
+"""torchvision.transforms.v2: every transform by its class name, including the user's, through their common base class."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""What no tap can see into. Named, so that nobody looks for it in vain."""
+"""Libraries that no tap can see into. They are named in the report."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -8,7 +8,7 @@ from feedline.profiler.message import Message
 from feedline.profiler.taps.operations.library import Library, NotPossible, Tap
 
 COUNTERS = "the counters of CPU time, run-queue delay and bytes see what it does"
-EVERYTHING = f"open(...).read() is not replaced, every import and log file goes through it; {COUNTERS}"
+EVERYTHING = f"open(...).read() is not replaced, because every import and log file goes through it; {COUNTERS}"
 
 
 def unseen(name: str, module: str, why: str) -> Library:

@@ -1,4 +1,4 @@
-"""webdataset: files out of tar archives, and the decoding of samples."""
+"""webdataset: files read from tar archives, and the decoding of samples."""
 
 import functools
 import io
