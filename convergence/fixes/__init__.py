@@ -1,4 +1,4 @@
-"""The fixes, one folder each: README.md (when it helps, when not, what it costs, where it is from), a function or class, its ``FIX``."""
+"""The fixes: a module each (a package where one does not hold it), with a function or class and its ``FIX``; docs/fixes has their pages."""
 
 from feedline.convergence.fix import Fix
 from feedline.convergence.fixes import (

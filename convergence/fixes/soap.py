@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from feedline.convergence.layerwise import without_small_decay
+from feedline.convergence.optimizer_fix import optimizer_fix
 from feedline.profiler.errors import MissingDependency
 
 
@@ -38,3 +39,13 @@ def soap(
         groups, lr, betas=betas, eps=eps, weight_decay=weight_decay, precondition_frequency=precondition_frequency, **more
     )
     return made
+
+
+FIX = optimizer_fix(
+    "soap",
+    soap,
+    keys=("wd", "beta1", "beta2", "eps", "every"),
+    says="Adam in the eigenbasis of each layer's gradient covariance",
+    control="adamw={lr}",
+    betas=(0.95, 0.95),
+)

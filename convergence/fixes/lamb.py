@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from feedline.convergence.layerwise import Batch, LayerwiseOptimizer, Rate, add_scaled, at_most_one_dimension, unless_zero
+from feedline.convergence.optimizer_fix import optimizer_fix
 
 
 class Lamb(LayerwiseOptimizer):
@@ -82,3 +83,12 @@ class Lamb(LayerwiseOptimizer):
 def _share_seen(beta: float, step: Tensor) -> Tensor:
     """``1 - beta ** step`` to the last digit, also where beta is close to 1 and the step in float32."""
     return -torch.expm1(step * (math.log(beta) if beta else -math.inf))
+
+
+FIX = optimizer_fix(
+    "lamb",
+    Lamb,
+    keys=("wd", "beta1", "beta2", "eps", "excluded"),
+    says="Adam whose step is, layer by layer, as long as the weights' norm says",
+    control="adamw={lr}",
+)

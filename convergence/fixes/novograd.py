@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from feedline.convergence.layerwise import Batch, LayerwiseOptimizer, Rate, add_scaled, at_most_one_dimension
+from feedline.convergence.optimizer_fix import optimizer_fix
 
 
 class NovoGrad(LayerwiseOptimizer):
@@ -19,7 +20,7 @@ class NovoGrad(LayerwiseOptimizer):
     Args:
         params: as for any torch optimizer. A group may say ``"excluded": True`` or ``False`` for all its tensors.
         lr: a number or a tensor of one element (which torch.compile does not compile anew for).
-        betas: not the paper's (0.95, 0.98), with which short trainings went worse (README.md).
+        betas: not the paper's (0.95, 0.98), with which short trainings went worse (docs/fixes/novograd.md).
         eps: added to the root of the second moment.
         weight_decay: the paper's for ResNet-50.
         excluded_lr_scale: excluded tensors move at lr times this.
@@ -64,3 +65,13 @@ class NovoGrad(LayerwiseOptimizer):
         add_scaled(moments, batch.grads, share)
         lr = batch.rate(group["lr"])
         add_scaled(batch.params, moments, -lr if batch.adapted else -lr * group["excluded_lr_scale"])
+
+
+FIX = optimizer_fix(
+    "novograd",
+    NovoGrad,
+    keys=("wd", "beta1", "beta2", "eps", "excluded"),
+    says="momentum over gradients that are divided, layer by layer, by their running norm",
+    control="lr_rule=linear,warmup=5ep",
+    betas=(0.8, 0.5),
+)

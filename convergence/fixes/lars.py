@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from feedline.convergence.layerwise import Batch, LayerwiseOptimizer, Rate, add_scaled, at_most_one_dimension, unless_zero
+from feedline.convergence.optimizer_fix import optimizer_fix
 
 
 class Lars(LayerwiseOptimizer):
@@ -65,3 +66,12 @@ class Lars(LayerwiseOptimizer):
         """The rates of all tensors, [n], from the norms of weights and gradients, [n] each."""
         trusted = lr * group["trust_coefficient"] * weights / (gradients + group["weight_decay"] * weights)
         return unless_zero(trusted, otherwise, weights, gradients)
+
+
+FIX = optimizer_fix(
+    "lars",
+    Lars,
+    keys=("wd", "momentum", "trust", "excluded"),
+    says="SGD whose rate follows, layer by layer, the norm of the weights over that of the gradient",
+    control="lr_rule=linear,warmup=5ep",
+)

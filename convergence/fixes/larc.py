@@ -6,8 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from feedline.convergence.fixes.lars.lars import Lars
+from feedline.convergence.fixes.lars import Lars
 from feedline.convergence.layerwise import Rate, at_most_one_dimension, unless_zero
+from feedline.convergence.optimizer_fix import optimizer_fix
 
 
 class Larc(Lars):
@@ -51,3 +52,12 @@ class Larc(Lars):
     def _adapted(self, weights: Tensor, gradients: Tensor, lr: Rate, otherwise: Rate, group: dict[str, Any]) -> Tensor:
         trusted = group["trust_coefficient"] * weights / (gradients + group["weight_decay"] * weights + group["eps"])
         return unless_zero(trusted.clamp(max=lr), otherwise, weights, gradients)
+
+
+FIX = optimizer_fix(
+    "larc",
+    Larc,
+    keys=("wd", "momentum", "trust", "eps", "excluded"),
+    says="LARS whose rate never exceeds the given one",
+    control="lr_rule=linear,warmup=5ep",
+)

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from feedline.convergence.layerwise import without_small_decay
+from feedline.convergence.optimizer_fix import optimizer_fix
 
 
 def adamw(
@@ -17,3 +18,12 @@ def adamw(
         lr, betas, eps, weight_decay, more: as for ``torch.optim.AdamW``.
     """
     return torch.optim.AdamW(without_small_decay(params, weight_decay), lr, betas, eps, weight_decay, **more)
+
+
+FIX = optimizer_fix(
+    "adamw",
+    adamw,
+    keys=("wd", "beta1", "beta2", "eps"),
+    says="torch's AdamW, without decay of biases and normalisation weights: the control of lamb and soap",
+    control="lr_rule=linear,warmup=5ep",
+)
