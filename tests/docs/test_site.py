@@ -19,6 +19,7 @@ OPENED = [
     "index",
     "jobs/slow-input",
     "jobs/which-loader",
+    "gallery",
     "rules",
     "report",
     "commands",
