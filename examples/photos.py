@@ -1,7 +1,6 @@
 """Make an ImageFolder data set of real JPEG photographs: crops of those that the scikit-image package ships. Nothing is downloaded.
 
 python examples/photos.py data/photos --count 600
-python examples/photos.py data/arrays --count 300 --arrays      their pixels, as numpy.save writes them
 """
 
 import argparse
@@ -10,7 +9,6 @@ import random
 import sys
 from pathlib import Path
 
-import numpy as np
 from PIL import Image
 
 # Colour photographs inside the scikit-image wheel; each is one class.
@@ -56,26 +54,21 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="where to put it; files that are there already are kept")
     parser.add_argument("--count", type=int, default=600, help="number of photographs (default 600)")
     parser.add_argument("--size", type=int, nargs=2, default=(500, 400), metavar=("WIDTH", "HEIGHT"), help="about this many pixels")
-    parser.add_argument("--arrays", action="store_true", help="store uint8 arrays [height, width, 3] (.npy) in place of JPEG files")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
 
-    sources, suffix = list(photographs().items()), ".npy" if args.arrays else ".jpg"
+    sources = list(photographs().items())
     for number in range(args.count):
         name, photograph = sources[number % len(sources)]
-        path = args.folder / name / f"{number:06d}{suffix}"
+        path = args.folder / name / f"{number:06d}.jpg"
         if path.exists():
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         image = crop(photograph, tuple(args.size), random.Random(f"{args.seed}-{number}"))
         unfinished = path.with_suffix(".part")
-        with open(unfinished, "wb") as file:
-            if args.arrays:
-                np.save(file, np.asarray(image))
-            else:
-                image.save(file, "JPEG", quality=QUALITY)
+        image.save(unfinished, "JPEG", quality=QUALITY)
         unfinished.rename(path)
-    files = list(args.folder.glob(f"*/*{suffix}"))
+    files = list(args.folder.glob("*/*.jpg"))
     total = sum(file.stat().st_size for file in files)
     print(f"{len(files)} photographs in {len(sources)} classes, {total / 1e6:.1f} MB: {args.folder}")
 

@@ -4,6 +4,7 @@ A page asks for an output by a comment before a block, and for a picture by one 
 
     <!-- output of `feedline report runs/demo` -->
     <!-- output of `feedline compare --data data/photos -o runs/compare`, from "Loaders" to "pillow-v1 " -->
+    <!-- output of `feedline report runs/demo`, from "Mean step" to "sum", the verdict -->
     <!-- picture of `feedline report runs/demo` -->
 
 Runs that are read are kept in docs/recorded, so that a page shows what feedline says of them today, and the site has their reports. A run
@@ -36,9 +37,11 @@ REPORT_SIZE = (960, 700)  # px, of the picture of an HTML report
 COLORS = 128  # of such a picture, so that it stays small
 BROWSER = "chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --force-device-scale-factor=1"
 
-OUTPUT = re.compile(r'(<!-- output of `(.+?)`((?:, from ".+?" to ".+?")*) -->\n```text\n)(.*?)(```\n)', re.DOTALL)
+OUTPUT = re.compile(r'(<!-- output of `(.+?)`((?:, from ".+?" to ".+?")*(?:, the verdict)?) -->\n```text\n)(.*?)(```\n)', re.DOTALL)
 PICTURE = re.compile(r"<!-- picture of `(.+?)` -->\n!\[[^\]]*\]\((.+?)\)")
 CUT = re.compile(r', from "(.+?)" to "(.+?)"')
+VERDICT = ", the verdict"  # the last lines of a report, without the files that it names
+FILES = r"\nReport  "
 RUN = re.compile(r"runs/[\w-]+")
 DATA = re.compile(r"data/[\w-]+")
 
@@ -186,19 +189,19 @@ class Workshop:
 
 
 def cut(text: str, parts: str) -> str:
-    """The lines that a page wants of an output, an ellipsis where some are left out."""
+    """The lines that a page wants of an output, an ellipsis where some are left out; all, where it names none."""
     lines = [line.rstrip() for line in text.strip("\n").splitlines()]
-    wanted = CUT.findall(parts)
-    if not wanted:
-        return "\n".join(lines) + "\n"
     found = []
-    for begin, end in wanted:
+    for begin, end in CUT.findall(parts):
         first = next(number for number, line in enumerate(lines) if line.lstrip().startswith(begin))
         last = next(number for number, line in enumerate(lines[first:], first) if line.lstrip().startswith(end))
         while last + 1 < len(lines) and lines[last + 1].startswith("  "):  # what the last one goes on with
             last += 1
         found.append("\n".join(lines[first : last + 1]))
-    return "\n…\n".join(found) + "\n"
+    if parts.endswith(VERDICT):
+        ending = "\n".join(lines).split("\n\n")[-1]
+        found.append(re.split(FILES, ending, maxsplit=1)[0])
+    return "\n…\n".join(found or ["\n".join(lines)]) + "\n"
 
 
 def drawn(text: str, command: str) -> str:
