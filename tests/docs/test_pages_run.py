@@ -14,7 +14,7 @@ from traces.nsight.made_up import export, kernel
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 PAGES = [ROOT / "docs" / "index.md", ROOT / "docs" / "gallery.md", *sorted((ROOT / "docs" / "jobs").glob("*.md"))]
-DEMO = "feedline run -o runs/demo examples/train_imagefolder.py data/photos --epochs 4 --size 32 --workers 1"
+DEMO = "feedline run -o runs/demo examples/train_imagefolder.py data/photos --size 32 --workers 1"
 #: A reader has more time, and more cores.
 SHORTER = {
     "feedline compare ": "feedline compare --only pillow-v1,simplejpeg-v2 ",
