@@ -154,10 +154,8 @@ class Workshop:
             **({"FORCE_COLOR": "1", "COLORTERM": "truecolor", "TERM": "xterm-256color"} if colors else {"NO_COLOR": "1"}),
         }
         print(f"$ {command}", flush=True)
-        try:
-            done = subprocess.run(command, shell=True, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
-        except subprocess.TimeoutExpired:
-            raise CannotRun(f"`{command}` took longer than {LIMIT_S} s") from None
+        within = ["timeout", str(LIMIT_S), "bash", "-c", command]
+        done = subprocess.run(within, cwd=self.folder, env=environment, capture_output=True, text=True)
         if done.returncode != 0:
             raise CannotRun(f"`{command}` ended with {done.returncode}: {(done.stderr.strip().splitlines() or ['nothing was said'])[-1]}")
         return done.stdout
@@ -179,8 +177,9 @@ class Workshop:
 
         source, kept = self.folder / run, RECORDED / Path(run).name
         RECORDED.mkdir(exist_ok=True)
-        if not any(source.rglob("events.parquet")):
-            shutil.copy(source / "report.html", kept.with_suffix(".html"))
+        if not any(source.rglob("events.parquet")):  # the trace itself is not the repository's
+            if any(f"](recorded/{kept.name}.html)" in path.read_text() for path in PAGES):
+                shutil.copy(source / "report.html", kept.with_suffix(".html"))
             return
         findings = json.loads((source / "report.json").read_text())["findings"]
         if findings and findings[0]["cause"] == "busy_neighbors":
