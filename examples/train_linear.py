@@ -1,6 +1,6 @@
 """Train a linear classifier on crops of photographs: hardly any computing, so the input decides how fast it is.
 
-python examples/train_linear.py data/crops --workers 2
+python examples/train_linear.py data/crops
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Train on rows of a table that is memory-mapped; with --cold none of them is in memory, as when the table is larger than that.
 
-python examples/train_table.py data/table.npy --workers 2 --cold
+python examples/train_table.py data/table.npy --cold
 """
 
 import argparse

@@ -222,7 +222,7 @@ def renewed(page: Page, shop: Workshop) -> str:
     for command, name in PICTURE.findall(page.text):
         picture = (page.path.parent / name).resolve()
         try:
-            printed = shop.output(page, command, colors=True)
+            printed = shop.output(page, command, colors=picture.suffix == ".svg")
             if picture.suffix == ".svg":
                 picture.write_text(drawn(printed, command))
             else:
