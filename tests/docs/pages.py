@@ -15,7 +15,6 @@ PATHS = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "benchmarks" / "README.md",
-    *sorted((ROOT / "convergence" / "fixes").glob("*.md")),
 ]
 SHELL = ("", "console", "sh", "bash")  # kinds of blocks with command lines in them; "" is an indented one
 END_OF_COMMAND = {">", ">>", "|", "&&", ";", "2>&1", "&", "#"}
