@@ -1,12 +1,17 @@
 """Fixtures for every test."""
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 from warm_python import MODULES, WarmPython
+
+if TYPE_CHECKING:
+    from reports.browser import Browser
 
 # No test reaches a network: albumentations asks for its newest version when it is imported, the others for models.
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = os.environ["HF_HUB_OFFLINE"] = "1"
@@ -35,6 +40,33 @@ def warm_python() -> Iterator[WarmPython]:
     python = WarmPython(*MODULES)
     yield python
     python.close()
+
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+CHROMIUM_FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
+    "--disable-background-networking --disable-component-update --disable-sync"
+)
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Browser"]:
+    """A real Chromium, for what only a browser can tell."""
+    if CHROMIUM is None or DRIVER is None:
+        pytest.skip("chromium or chromedriver is not installed (Debian packages chromium, chromium-driver)")
+    from reports.browser import Browser
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    for flag in [*CHROMIUM_FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"]:
+        options.add_argument(flag)
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER, log_output=os.devnull))
+    try:
+        yield Browser(driver, tmp_path_factory.mktemp("reports"))
+    finally:
+        driver.quit()
 
 
 @pytest.fixture(autouse=True)

@@ -6,24 +6,68 @@ differs: torch is there before feedline is. Tests of how things begin (import ho
 
 import atexit
 import contextlib
+import faulthandler
 import gc
+import itertools
 import json
 import os
 import runpy
+import select
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from subprocess import PIPE, CompletedProcess
+from subprocess import PIPE, CompletedProcess, TimeoutExpired
 
-#: torch.optim imports the second one when the first optimizer is made.
-MODULES = ("torch", "torch._dynamo")
+#: torch.optim imports the second one when the first optimizer is made; the others read runs and write reports.
+MODULES = ("torch", "torch._dynamo", "pyarrow.parquet", "msgspec", "jinja2")
+
+
+class Program:
+    """A program that ``WarmPython.start`` has started, with some of what ``subprocess.Popen`` has.
+
+    Attributes:
+        returncode: None until ``communicate`` has returned.
+    """
+
+    def __init__(self, python: "WarmPython", number: int, command: list[str], outputs: tuple[Path, Path], pid: int) -> None:
+        self.number, self.pid = number, pid
+        self.returncode: int | None = None
+        self._python, self._command, self._outputs, self._asked = python, command, outputs, False
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Standard output and error, at its end. Of several programs, wait for one to its end before you wait for the next.
+
+        Raises:
+            subprocess.TimeoutExpired: it went on for longer than these seconds.
+        """
+        if not self._asked:
+            self._python.tell({"wait": self.pid})
+            self._asked = True
+        if not self._python.has_answered(timeout):
+            raise TimeoutExpired(self._command, timeout or 0.0)
+        self.returncode = int(self._python.answer())
+        self._python.ended(self)
+        out, err = (file.read_text() for file in self._outputs)
+        for file in self._outputs:
+            file.unlink()
+        return out, err
+
+    def kill(self) -> None:
+        """SIGKILL, if it still runs."""
+        self.send_signal(signal.SIGKILL)
+
+    def send_signal(self, number: int) -> None:
+        """A signal, if it still runs."""
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
 
 class WarmPython:
-    """Start programs with ``run``; ``close`` at the end. Not for threads.
+    """Start programs with ``run`` or ``start``; ``close`` at the end. Not for threads.
 
     Args:
         modules: imported before programs begin.
@@ -31,12 +75,20 @@ class WarmPython:
 
     def __init__(self, *modules: str) -> None:
         self._command = [sys.executable, __file__, *modules]
-        self._server: subprocess.Popen[str] | None = None
+        self._server: subprocess.Popen[bytes] | None = None
+        self._running: dict[int, Program] = {}
 
     def run(
         self, *command: object, folder: Path, environment: Mapping[str, str] = os.environ, cpus: int | None = None
     ) -> CompletedProcess[str]:
-        """Run ``python COMMAND`` to its end, at most as long as pytest lets a test run.
+        """Run ``python COMMAND`` to its end, at most as long as pytest lets a test run. The arguments are those of ``start``."""
+        program = self.start(*command, folder=folder, environment=environment, cpus=cpus)
+        out, err = program.communicate()
+        assert program.returncode is not None
+        return CompletedProcess([str(part) for part in command], program.returncode, out, err)
+
+    def start(self, *command: object, folder: Path, environment: Mapping[str, str] = os.environ, cpus: int | None = None) -> Program:
+        """Start ``python COMMAND``.
 
         Args:
             command: a script or ``-m`` and a module, then arguments.
@@ -44,17 +96,12 @@ class WarmPython:
             environment: the whole of it.
             cpus: how many of them it may use.
         """
-        words, (out, err) = [str(part) for part in command], (folder / ".stdout", folder / ".stderr")
-        task = {"command": words, "folder": str(folder), "out": str(out), "err": str(err), "environment": dict(environment), "cpus": cpus}
-        try:
-            answer = self._ask(json.dumps(task))
-        except BaseException:  # a test that took too long: its program goes, and the next test gets a new server
-            self.close()
-            raise
-        done = CompletedProcess(words, int(answer), out.read_text(), err.read_text())
-        for file in (out, err):
-            file.unlink()
-        return done
+        number = next(number for number in itertools.count() if number not in self._running)
+        words, outputs = [str(part) for part in command], (folder / f".stdout{number}", folder / f".stderr{number}")
+        places = {"folder": str(folder), "out": str(outputs[0]), "err": str(outputs[1])}
+        self.tell({"command": words, **places, "environment": dict(environment), "cpus": cpus})
+        self._running[number] = Program(self, number, words, outputs, int(self.answer()))
+        return self._running[number]
 
     def close(self) -> None:
         """End it, and whatever its programs left running."""
@@ -63,28 +110,51 @@ class WarmPython:
                 os.killpg(self._server.pid, signal.SIGKILL)
             self._server.communicate()
             self._server = None
+            self._running.clear()
 
-    def _ask(self, task: str) -> str:
+    def ended(self, program: Program) -> None:
+        """One of its programs has."""
+        self._running.pop(program.number, None)
+
+    def tell(self, task: dict[str, object]) -> None:
+        """Send a task, which gets an answer."""
         if self._server is None:
             environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-            self._server = subprocess.Popen(self._command, stdin=PIPE, stdout=PIPE, env=environment, start_new_session=True, text=True)
-        assert self._server.stdin and self._server.stdout
-        self._server.stdin.write(task + "\n")
-        self._server.stdin.flush()
+            # Unbuffered: has_answered asks the kernel.
+            self._server = subprocess.Popen(self._command, stdin=PIPE, stdout=PIPE, bufsize=0, env=environment, start_new_session=True)
+        assert self._server.stdin
+        self._server.stdin.write(json.dumps(task).encode() + b"\n")
+
+    def has_answered(self, seconds: float | None) -> bool:
+        """Whether an answer comes within this time (None: at most as long as pytest lets a test run)."""
+        assert self._server and self._server.stdout
+        try:
+            return bool(select.select([self._server.stdout], [], [], seconds)[0])
+        except BaseException:  # a test that took too long: its programs go, and the next test gets a new server
+            self.close()
+            raise
+
+    def answer(self) -> str:
+        """The answer to the oldest task without one."""
+        self.has_answered(None)
+        assert self._server and self._server.stdout
         answer = self._server.stdout.readline()
         assert answer, "the warm Python ended"
-        return answer
+        return answer.decode()
 
 
 def next_program() -> list[str]:
-    """Fork for each task from standard input and answer with its exit code. Returns in the forks, with the command."""
+    """Fork for each task from standard input and answer with the pid; for each that waits, with the exit code. Returns in the forks."""
     for line in sys.stdin:
         task = json.loads(line)
+        if "wait" in task:
+            print(os.waitstatus_to_exitcode(os.waitpid(task["wait"], 0)[1]), flush=True)
+            continue
         pid = os.fork()
         if pid == 0:
             settle(task)
             return task["command"]
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+        print(pid, flush=True)
     os._exit(0)
 
 
@@ -100,6 +170,8 @@ def settle(task: dict) -> None:
         os.dup2(opened, descriptor)
         os.close(opened)
     sys.stdin = open(0, closefd=False)  # the old one has read ahead
+    if task["environment"].get("PYTHONFAULTHANDLER"):
+        faulthandler.enable()
 
 
 def become(command: list[str]) -> None:

@@ -1,7 +1,6 @@
 """Real run folders for damage: recorded once, and copied for each test."""
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -23,10 +22,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython) -> 
         sys.path.remove(str(BENCHMARKS))
 
     def start(arguments: list[str], environment: dict[str, str], place: Path) -> None:
-        if "torch.distributed.run" in arguments:
-            subprocess.run([sys.executable, *arguments], env=environment, cwd=place, check=True, capture_output=True)
-        else:
-            warm_python.run(*arguments, folder=place, environment=environment)
+        warm_python.run(*arguments, folder=place, environment=environment)
 
     for run in fuzz_runs.record(folder, start):
         assert (run / "rank0" / "manifest.json").is_file(), run
