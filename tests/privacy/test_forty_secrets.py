@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from privacy.search import contents, leaks
+from warm_python import WarmPython
 
 PROGRAMS = Path(__file__).with_name("programs")
 FEEDLINE = [sys.executable, "-m", "feedline"]
@@ -89,14 +90,16 @@ class Home:
         folder: where they work.
         data: of the data set.
         environment: of their shell.
+        warm: for commands whose beginning is not what is tested.
     """
 
     folder: Path
     data: Path
     environment: dict[str, str]
+    warm: WarmPython
 
     @classmethod
-    def make(cls, root: Path) -> "Home":
+    def make(cls, root: Path, warm: WarmPython) -> "Home":
         home = root / SECRETS["home folder"] / SECRETS["user"]
         folder, data, temporary = (
             home / SECRETS["working directory"],
@@ -117,7 +120,7 @@ class Home:
             "SECRETS": str(root / "secrets.json"),
         }
         environment |= {"HOME": str(home), "USER": SECRETS["user"], "LOGNAME": SECRETS["user"], "TMPDIR": str(temporary)}
-        return cls(folder, data, environment)
+        return cls(folder, data, environment, warm)
 
     def call(self, *command: object, **more: str) -> str:
         """What a command says, whatever its exit code."""
@@ -125,8 +128,10 @@ class Home:
         done = subprocess.run(words, cwd=self.folder, env={**self.environment, **more}, capture_output=True, text=True, timeout=300)
         return done.stdout + done.stderr
 
-    def feedline(self, *command: object, **more: str) -> str:
-        return self.call(*FEEDLINE, *command, **more)
+    def feedline(self, *command: object) -> str:
+        """What a command of feedline's says, whatever its exit code."""
+        done = self.warm.run("-m", "feedline", *command, folder=self.folder, environment=self.environment)
+        return done.stdout + done.stderr
 
     def others_name(self) -> list[str]:
         """A beginning of a command that gives the machine a secret name, where this is allowed."""
@@ -146,8 +151,8 @@ def arguments() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    return Home.make(tmp_path_factory.mktemp("machine"))
+def home(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython) -> Home:
+    return Home.make(tmp_path_factory.mktemp("machine"), warm_python)
 
 
 @pytest.fixture(scope="module")
