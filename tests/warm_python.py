@@ -1,7 +1,8 @@
 """A Python that has imported torch and waits; what a test runs in it is a fork of it, and spares the four seconds that the imports take.
 
 Each program has a process, a ``__main__``, a folder, an environment, an exit code and an end of its own, as ``python PROGRAM`` has. What
-differs: torch is there before feedline is. Tests of how things begin (import hooks, torchrun, signals, tracebacks) start a cold Python.
+differs: torch is there before feedline is, and reports are made by forks of another such Python (warm_reader.py). Tests of how things begin
+(import hooks, torchrun, signals, tracebacks) start a cold Python.
 """
 
 import atexit
@@ -17,12 +18,15 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from subprocess import PIPE, CompletedProcess, TimeoutExpired
 
-#: torch.optim imports the second one when the first optimizer is made; the others read runs and write reports.
-MODULES = ("torch", "torch._dynamo", "pyarrow.parquet", "msgspec", "jinja2")
+import warm_reader
+
+#: torch.optim imports the second one when the first optimizer is made.
+MODULES = ("torch", "torch._dynamo")
 
 
 class Program:
@@ -143,8 +147,12 @@ class WarmPython:
         return answer.decode()
 
 
-def next_program() -> list[str]:
-    """Fork for each task from standard input and answer with the pid; for each that waits, with the exit code. Returns in the forks."""
+def next_program(reader: bytes) -> list[str]:
+    """Fork for each task from standard input and answer with the pid; for each that waits, with the exit code. Returns in the forks.
+
+    Args:
+        reader: address of the one that makes reports.
+    """
     for line in sys.stdin:
         task = json.loads(line)
         if "wait" in task:
@@ -153,9 +161,19 @@ def next_program() -> list[str]:
         pid = os.fork()
         if pid == 0:
             settle(task)
+            if warm_reader.reads(task["command"]):
+                exit_like(warm_reader.ask(reader, task, 1, 2))
+            warm_reader.report_at(reader)
             return task["command"]
         print(pid, flush=True)
     os._exit(0)
+
+
+def exit_like(code: int) -> None:
+    """Leave with an exit code, or by the signal that it stands for."""
+    if code < 0:
+        os.kill(os.getpid(), -code)
+    os._exit(code)
 
 
 def settle(task: dict) -> None:
@@ -165,8 +183,8 @@ def settle(task: dict) -> None:
     os.environ.update(task["environment"])
     if task["cpus"]:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: task["cpus"]])
-    for descriptor, path in enumerate((os.devnull, task["out"], task["err"])):
-        opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    for descriptor, file in enumerate((os.devnull, task["out"], task["err"])):
+        opened = file if isinstance(file, int) else os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         os.dup2(opened, descriptor)
         os.close(opened)
     sys.stdin = open(0, closefd=False)  # the old one has read ahead
@@ -180,6 +198,10 @@ def become(command: list[str]) -> None:
         sys.argv[:] = command[1:]
         sys.path.insert(0, os.getcwd())
         runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+    elif command[0] == "-c":
+        sys.argv[:] = command[:1]
+        warnings.simplefilter("ignore")  # as the report at the end of a recording is started
+        exec(command[1], {"__name__": "__main__"})
     else:
         sys.argv[:] = command
         sys.path.insert(0, str(Path(command[0]).resolve().parent))
@@ -195,14 +217,26 @@ def end() -> None:
     os._exit(0)
 
 
-if __name__ == "__main__":
-    del sys.path[0]  # where this file is
-    for module in sys.argv[1:]:
+def serve(*modules: str) -> list[str]:
+    """Be a warm Python, with a reader below it. Returns in the forks of either, with what to run."""
+    listening = warm_reader.listen()
+    if os.fork() == 0:
+        task = warm_reader.next_task(listening)
+        settle(task)
+        return task["command"]
+    reader = listening.getsockname()
+    listening.close()
+    for module in modules:
         __import__(module)
     gc.collect()
     gc.freeze()  # or the garbage collector of each fork would look at, and so copy, all of it
+    return next_program(reader)
+
+
+if __name__ == "__main__":
+    del sys.path[0]  # where this file is
     try:
-        become(next_program())
+        become(serve(*sys.argv[1:]))
     except SystemExit as ended:
         if ended.code:
             raise
