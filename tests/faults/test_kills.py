@@ -55,7 +55,7 @@ def test_the_training_process_is_killed(workshop):
 
 
 def test_a_running_training_is_shown_and_not_disturbed(workshop):
-    process = workshop.start_warm(workshop.training(), 4000)
+    process = workshop.start_warm(workshop.training(), 2400)
     wait_for(lambda: workshop.lines("updates") >= 40)
 
     before = workshop.lines("updates")
@@ -67,7 +67,7 @@ def test_a_running_training_is_shown_and_not_disturbed(workshop):
     _, errors = process.communicate(60)
     assert process.returncode == 0, errors
     report = workshop.report()
-    assert (report["run"]["state"], report["throughput"]["steps"], report["throughput"]["samples"]) == ("finished", 2000, 8000)
+    assert (report["run"]["state"], report["throughput"]["steps"], report["throughput"]["samples"]) == ("finished", 1200, 4800)
 
 
 def test_a_worker_is_killed(workshop):
