@@ -122,10 +122,10 @@ class Home:
         environment |= {"HOME": str(home), "USER": SECRETS["user"], "LOGNAME": SECRETS["user"], "TMPDIR": str(temporary)}
         return cls(folder, data, environment, warm)
 
-    def call(self, *command: object, **more: str) -> str:
+    def call(self, *command: object) -> str:
         """What a command says, whatever its exit code."""
         words = [str(word) for word in command]
-        done = subprocess.run(words, cwd=self.folder, env={**self.environment, **more}, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(words, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=300)
         return done.stdout + done.stderr
 
     def feedline(self, *command: object) -> str:
@@ -224,12 +224,12 @@ def test_no_file_of_a_run_of_two_ranks_has_any_of_them(home):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d"]
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d"]
     launcher += ["--rdzv-id", SECRETS["TORCHELASTIC_RUN_ID"], "--rdzv-endpoint", f"127.0.0.1:{port}", "--log-dir", "logs"]
 
-    said = home.call(
-        *launcher, "-m", "feedline", "run", "-o", "two", "ranks.py", *arguments(), NCCL_SOCKET_IFNAME="lo", GLOO_SOCKET_IFNAME="lo"
-    )
+    environment = {**home.environment, "NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo"}
+    recorded = ("-m", "feedline", "run", "-o", "two", "ranks.py", *arguments())
+    said = home.warm.run(*launcher, *recorded, folder=home.folder, environment=environment).stderr
 
     assert (home.folder / "two/rank1/manifest.json").exists() and (home.folder / "two/report.html").exists(), said
     assert leaks(home.folder / "two", unseen({**SECRETS, **PINS})) == {}
