@@ -85,7 +85,7 @@ def record(tmp_path: Path) -> Record:
 
 @pytest.fixture
 def record_warm(tmp_path: Path, warm_python: WarmPython) -> Record:
-    """The same for programs that need no more than torch, which is imported already: one after the other."""
+    """The same in a Python that has imported torch already: one after the other."""
 
     def one_by_one(folder: Path, commands: list[list[str]]) -> Iterator[str]:
         for _, *command in commands:

@@ -1,7 +1,6 @@
-"""Two ranks under torchrun, on gloo."""
+"""Two ranks under torchrun, on gloo. Other ways to start them: tests/ways."""
 
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,14 +12,8 @@ def as_module(recorded: bool) -> list[str]:
     return [*TORCHRUN, *(["-m", "feedline"] if recorded else [])]
 
 
-def as_command(recorded: bool) -> list[str]:
-    """torchrun --no-python feedline run train.py"""
-    return [*TORCHRUN, *(["--no-python", str(Path(sys.executable).with_name("feedline"))] if recorded else [])]
-
-
-@pytest.mark.parametrize(("launcher", "like_plain"), [(as_module, True), (as_command, False)])
-def test_each_rank_is_recorded_and_rank_0_reports(record, launcher, like_plain):
-    done = record("ddp.py", launcher=launcher, like_plain=like_plain)
+def test_each_rank_is_recorded_and_rank_0_reports(record_warm):
+    done = record_warm("ddp.py", launcher=as_module, like_plain=True)
 
     done.check_split(steps=12, samples=48)
     done.check_workers(processes=1, batches=12, samples=48)
