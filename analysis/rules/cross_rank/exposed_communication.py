@@ -90,7 +90,7 @@ def _network(facts: RankFacts) -> str:
 def _hidden(exposed: Exposed) -> str:
     if exposed.hidden_share is None or exposed.separate:
         return ""
-    return f"; {share(exposed.hidden_share)} of the transfer is hidden"
+    return f"; {share(exposed.hidden_share) if exposed.hidden_share else 'none'} of the transfer is hidden"
 
 
 def _gradients(kind: ExposedKind) -> bool:
