@@ -150,7 +150,7 @@ class Exposed:
         rank: in a run, the one that has least of it: what the others have more is waiting in disguise. Of traces, the one that is shown.
         s: seconds per step; of a trace without steps, in all of it.
         share: the same, from 0 to 1, of the step or the trace.
-        beyond: what covers the rest of it: "backward" in a run, "computing" where kernels were recorded.
+        beyond: what hides the rest of it: "backward" in a run, "computation" where kernels were traced.
         kinds: it by what moves, most first.
         hidden_share: of the transfer, from 0 to 1. None: not known.
         where: which rank, where that has to be said; continues a sentence.

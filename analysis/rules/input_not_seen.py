@@ -38,5 +38,5 @@ def traced(facts: TraceFacts) -> Finding | None:
         CAUSE,
         Severity.INFO,
         says=f"whether the loader limits this training is unknown: {reason}",
-        fix="trace a few steps with torch.profiler started around the loop over the DataLoader, or record the training with `feedline run`",
+        fix="Trace a few steps with torch.profiler around the loop over the DataLoader, or record the training with `feedline run`.",
     )

@@ -112,17 +112,17 @@ def _exposed(facts: TraceFacts) -> Exposed:
     exposed = "exposed per step" if facts.shown.basis.steps else "exposed"
     evidence = [Evidence("exposed_transfer_share", "exposed communication", facts.share(part), SHARE)]
     if hidden is not None:
-        evidence.append(Evidence("hidden_transfer_share", "communication that overlaps with computing", hidden / 100, SHARE))
+        evidence.append(Evidence("hidden_transfer_share", "communication that overlaps with computation", hidden / 100, SHARE))
     return Exposed(
         facts.rank,
         own_s,
         facts.share(part),
-        beyond="computing",
+        beyond="computation",
         kinds=kinds,
         hidden_share=hidden / 100 if hidden is not None else None,
         where="",
         caveat=caveat,
-        separate="ingest all ranks' traces together: feedline can then separate transfer time from waiting time" if alone else "",
+        separate="Ingest all ranks' traces together: feedline can then separate transfer time from waiting time." if alone else "",
         evidence=[*evidence, *(Evidence("exposed_s", f"{exposed}: {one.name}", one.transfer_s, "s", one.name) for one in kinds)],
     )
 

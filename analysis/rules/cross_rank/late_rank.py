@@ -45,7 +45,7 @@ def check(facts: RankFacts) -> Finding | None:
         late.cost_s if told is None else told.gain_s,
         told,
         says=f"{says}, in which {others} {seconds(late.waited_s)} for it{_why(facts, late)}{host}{_sure(late)}",
-        fix=FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase.replace('_', ' ')}."),
+        fix=FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}."),
         disproof=f"Run rank {late.rank} on another machine with other data. If the others wait for it as long, this finding is wrong.",
         blame=Blame(late.rank, late.phase, late.part),
     )

@@ -24,6 +24,6 @@ def check(facts: TraceFacts) -> Finding | None:
             Evidence("compute_share", "computing", part, SHARE),
             *([Evidence("kernel_share", f"busy time in {name}", top.busy_share, SHARE, name)] if top else []),
         ],
-        fix="no change to the input needed: only faster kernels or a lower precision shorten the step",
+        fix="No change to the input is needed: only faster kernels or a lower precision shorten the step.",
         disproof="Watch the power draw with nvidia-smi. If it stays far below the limit, kernels wait for memory or are too small.",
     )

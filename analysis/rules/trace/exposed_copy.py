@@ -18,18 +18,19 @@ def check(facts: TraceFacts) -> Finding | None:
     total = sum(row.total_ns for row in to_device)
     slow = pageable > total / 2 > 0
     nbytes = sum(row.nbytes or 0 for row in to_device)
+    amount = f" ({size(nbytes)} {facts.in_steps})" if nbytes else ""
     return Finding(
         CAUSE,
         weight,
-        says=f"copies that overlap with no computing take {share(part)} of {facts.whole}"
+        says=f"copies that overlap with no computation take {share(part)} of {facts.whole}"
         + (f"; {share(pageable / total)} of the time to the device is from pageable memory" if slow else ""),
         evidence=[
             Evidence("exposed_copy_share", "exposed copies", part, SHARE),
             *measured([("copied_bytes", f"copied to the device {facts.in_steps}", nbytes or None, "B")]),
         ],
-        fix="set pin_memory=True in the DataLoader, and copy with .to(device, non_blocking=True)"
+        fix="Set DataLoader(..., pin_memory=True), and copy with .to(device, non_blocking=True)."
         if slow
-        else f"copy the next batch on a stream of its own while this one computes; send uint8 and convert on the device ({size(nbytes)})",
+        else f"Copy the next batch{amount} on a stream of its own while this one computes, or send uint8 and convert it on the device.",
         disproof="Train on batches that are on the device already. If the step takes as long, this finding is wrong.",
         cost_s=facts.cost_s("exposed_copy"),
     )

@@ -26,8 +26,8 @@ def check(facts: TraceFacts) -> Finding | None:
             Evidence("kernels", f"kernels {facts.in_steps}", kernels, ""),
             Evidence("mean_kernel_s", "mean kernel", mean, "s"),
         ],
-        fix="launch fewer and longer kernels: torch.compile, CUDA graphs, fused optimizers (fused=True), larger batches; "
-        "the table of operators shows which ones launch most",
+        fix="Launch fewer and longer kernels: torch.compile, CUDA graphs, fused optimizers (fused=True), larger batches; "
+        "the table of operators shows which ones launch most.",
         disproof="Run the model under torch.compile(mode='reduce-overhead'). If the step takes as long, this finding is wrong.",
         cost_s=facts.cost_s("host_launch"),
     )

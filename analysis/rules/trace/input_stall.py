@@ -28,7 +28,7 @@ def check(facts: TraceFacts) -> Finding | None:
             Evidence("batches", f"batches waited for {facts.in_steps}", found.calls, ""),
             *measured([("loader_s_per_batch", "in the loader per batch, whether or not the device works", each_s, "s")]),
         ],
-        fix="record the training with `feedline run`: it shows what the loader's workers do meanwhile, and which setting to change",
+        fix="Record the training with `feedline run`: it shows what the loader's workers do meanwhile, and which setting to change.",
         disproof="Train on one batch that stays in memory. If the step takes as long, this finding is wrong.",
         cost_s=facts.cost_s("input"),
     )

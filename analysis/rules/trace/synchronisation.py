@@ -18,8 +18,8 @@ def check(facts: TraceFacts) -> Finding | None:
         weight,
         says=f"the device is idle {share(part)} of {facts.whole} while the host is blocked in calls that synchronize with it",
         evidence=[Evidence("synchronisation_share", "device idle while the host synchronized", part, SHARE)],
-        fix="read results back less often (.item(), .cpu(), printing the loss, boolean masks in the model), "
-        "and copy to the device with non_blocking=True",
+        fix="Read results back less often (.item(), .cpu(), printing the loss, boolean masks in the model), "
+        "and copy to the device with non_blocking=True.",
         disproof="Train without logging and metrics. If the step takes as long, this finding is wrong.",
         cost_s=facts.cost_s("synchronisation"),
     )

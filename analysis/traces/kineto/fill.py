@@ -67,9 +67,7 @@ class Filled:
             self.unreadable += len(spans) - len(kept)
             spans, start, wall = [spans[number] for number in kept.tolist()], start[kept], wall[kept]
         if len(self.rows) + len(self._marks) + len(spans) > self.limits.events:
-            raise TraceDamaged(
-                f"{self.path} contains more than {self.limits.events:,} events: raise --max-events if memory allows"
-            )
+            raise TraceDamaged(f"{self.path} contains more than {self.limits.events:,} events: raise --max-events if memory allows")
         wrong = wall < 0
         self.negative += int(wrong.sum())
         rows = self._growing.more(len(spans))

@@ -41,9 +41,7 @@ class Inflated:
                     total, held = total + len(part), held + len(part)
                     if total > self.limits.inflated_bytes:
                         bound = self.limits.inflated_bytes / 1e9
-                        raise TraceDamaged(
-                            f"{self.path} unpacks to more than {bound:,.3g} GB: raise --max-events if it is a trace"
-                        )
+                        raise TraceDamaged(f"{self.path} unpacks to more than {bound:,.3g} GB: raise --max-events if it is a trace")
                     parts.append(part)
                     if held >= self.size:
                         yield b"".join(parts)

@@ -107,9 +107,7 @@ class Database:
             seen += len(batch)
             self._read += len(batch)
             if self._read > self._limits.events:
-                raise TraceDamaged(
-                    f"{self.path} contains more than {self._limits.events:,} events: raise --max-events if memory allows"
-                )
+                raise TraceDamaged(f"{self.path} contains more than {self._limits.events:,} events: raise --max-events if memory allows")
             if seen > self._most_rows:
                 raise TraceDamaged(f"{self.path}: its table {table} is cyclic, so the file is damaged: export it again ({EXPORT})")
             yield batch

@@ -127,7 +127,7 @@ def test_the_bound_is_said_in_the_report_and_in_the_file(run, file, bound_ns):
     (said,) = (note for note in notes if "feedline's clock" in note)
 
     assert 0 < bound_ns < LOOSE_NS
-    assert f"within {bound_ns / 1000:.1f} us, by " in said
+    assert f"within {bound_ns / 1000:.1f} µs (" in said
     assert file.whole["otherData"]["feedline"]["clocks"] == [said]
 
 
@@ -149,7 +149,7 @@ def test_a_trace_without_marks_is_joined_by_the_runs_own_readings(copy, tmp_path
     trace.write(Run.open(copy), tmp_path / "trace.json.gz", found)
     file = File(tmp_path / "trace.json.gz")
 
-    assert "within about 10." in found.notes[0] and "no marks" in found.notes[0]
+    assert "within about 10." in found.notes[0] and "no clock marks" in found.notes[0]
     assert file.broken() == []
     assert outside(convolutions(file), forwards(file), READINGS_NS) == []
 

@@ -34,7 +34,7 @@ def test_kernels_alone_are_enough(file):
     assert told(trace, Kind.KERNEL) == [(100, 150, "gemm")]
     assert trace.tracks == [Track("10", "7", 0)]
     assert (trace.rank, trace.world_size, trace.origin_ns, trace.devices) == (None, None, 0, {})
-    assert "no calls of CUDA" in trace.notes[0]
+    assert "no CUDA API calls" in trace.notes[0]
 
 
 def test_an_old_schema_without_processes_contexts_and_demangled_names_is_read(file):

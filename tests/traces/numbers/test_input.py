@@ -67,7 +67,7 @@ def test_without_a_device_the_loaders_share_is_known_but_no_stall():
 
 
 def test_a_trace_of_the_device_alone_says_nothing_of_the_loader():
-    assert "no thread of the host" in found(kernel(0, 10)).reasons["loader_pct"]
+    assert "no host threads" in found(kernel(0, 10)).reasons["loader_pct"]
 
 
 def test_nothing_but_waiting_has_no_ceiling():
