@@ -218,7 +218,7 @@ def tells(one: Prediction) -> bool:
 
 def cpus(use: Cpus) -> str:
     """Who used the CPUs while the steps ran."""
-    return full_stop(f"{cpu_use.says(use)} (means while the steps ran)")
+    return full_stop(f"{cpu_use.says(use)} (mean over the steps)")
 
 
 def roofline(made: Roofline) -> str:
