@@ -63,8 +63,6 @@ NO_FINDINGS = "No rule found a cause that slows this run down."
 NO_SAMPLES = "Not measured: the loader made no sample that could be timed."
 NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and what cannot"
 
-#: Notes that nearly every run has are left to the full report.
-USUAL = frozenset({FIRST_STEPS})
 
 #: Hooks refused for one of these are not a loss: what they would have seen was not there, or is seen in another way.
 NO_LOSS = frozenset(
@@ -94,8 +92,8 @@ def full_stop(text: str) -> str:
 
 
 def is_usual(note: str) -> bool:
-    """Whether nearly every run has this note."""
-    return id_of(note) in USUAL
+    """Whether nearly every run has this note: the full report shows it."""
+    return id_of(note) == FIRST_STEPS
 
 
 def state(run: RunInfo) -> str:
