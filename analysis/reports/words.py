@@ -143,8 +143,8 @@ def of_ranks(throughput: Throughput) -> str:
 
 def steps(throughput: Throughput) -> str:
     """How many steps, and how many of them in detail."""
-    words = "1 step" if throughput.steps == 1 else f"{count(throughput.steps)} steps"
-    return words if throughput.steps_in_detail >= throughput.steps else f"{words} ({count(throughput.steps_in_detail)} in detail)"
+    detail = f" ({count(throughput.steps_in_detail)} in detail)" if throughput.steps_in_detail < throughput.steps else ""
+    return f"{count(throughput.steps)} step{'s' * (throughput.steps != 1)}{detail}"
 
 
 def step_title(step: StepSummary) -> str:
