@@ -147,7 +147,7 @@ def traces(report: Report, ranks: Sequence[str]) -> RenderableType:
     heads = of_traces.heads(narrow=True)
     told = [at for at in range(len(heads)) if any(cells[at] != BLANK for _, cells in rows)]
     if not told:
-        return plain(f"not measured: {of_traces.reasons(report)[0]}")
+        return plain(f"not measured: {'; '.join(of_traces.reasons(report)[:1]) or 'the traces hold no device and no loader'}")
     table = columns("rank", *(heads[at] for at in told), gap=2)
     for rank, cells in rows:
         table.add_row(rank, *(cells[at] for at in told))
