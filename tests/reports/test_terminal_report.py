@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from reports.made_up import VARIANTS, nasty, report, unmeasured, without_steps
 
-from feedline.analysis.text.headline import headline
 from feedline.analysis.reports import to_terminal
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.progress import building
 from feedline.analysis.reports.terminal import render
+from feedline.analysis.text.headline import headline
 
 FILES = [Path(f"runs/resnet-0412/{name}") for name in ("report.html", "report.json", "trace.json.gz")]
 COPIED = ("Report", "Next", "More")  # paths and commands are not cut, so that they can be copied
@@ -80,7 +80,7 @@ def test_all_of_it_goes_from_the_run_to_the_verdict() -> None:
         "Why the main process",
         "One sample",
         "Findings",
-        "Could not",
+        "Hooks that could not",
         "Notes",
         "Decoding in the loader",
         "Next",
