@@ -1,4 +1,4 @@
-"""From the run folders of several ranks to what they cost each other."""
+"""From the run folders of several ranks to how long they wait for each other, and for whom."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -52,13 +52,13 @@ def compared(
     if made is not None:
         notes.extend(made.notes)
     elif len(gathered) > 1:
-        notes.append("no collective of several ranks was recorded: what ranks cost each other is not known")
+        notes.append("no collective of several ranks was recorded, so it is unknown how long ranks wait for each other")
     notes.extend(unseen(gathered))
     return made
 
 
 def unseen(gathered: Mapping[int, Gathered]) -> list[str]:
-    """Whose communication was not recorded, and what part of a step, on the rank where it is largest, it may be behind."""
+    """Libraries whose communication was not recorded, and how much of the step is unexplained on the rank where that is most."""
     shares: dict[str, list[float]] = {}
     for rank in gathered.values():
         for why in unseen_of(rank.rank):

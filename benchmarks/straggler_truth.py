@@ -27,12 +27,11 @@ from twins import table, write_json
 
 from feedline.analysis.comm import blame
 from feedline.analysis.comm.buckets import timeline
-from feedline.analysis.comm.clocks import align
 from feedline.analysis.comm.collectives import Collectives, RankClock
-from feedline.analysis.comm.link import fit
-from feedline.analysis.comm.match import MISSING, Matched, match
+from feedline.analysis.comm.cross_rank import combine
+from feedline.analysis.comm.match import MISSING, Matched
 from feedline.analysis.comm.of_run import collectives_of
-from feedline.analysis.comm.partition import meet, partition
+from feedline.analysis.comm.replay import fit
 from feedline.analysis.comm.what_if import WhatIf
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.store.read import Run
@@ -112,13 +111,11 @@ def hold(ranks: list[Collectives], clocks: str, truth: Truth) -> tuple[list[Held
     """Analyse, and hold it against the plan. Also: the clock bound, and the true error of the alignment (ms), of which the truth is what
     the time namespaces were told.
     """
-    matched = match(ranks)
-    alignment = align(ranks, matched)
-    met = meet(matched, alignment)
-    parts = [partition(one, column, matched, met, alignment.bound) for column, one in enumerate(ranks)]
-    found = blame.blame(ranks, parts, matched, met, alignment.bound)
-    made = timeline(ranks, matched, met, WARM_UP)
-    asked = WhatIf(made, fit(made, matched, parts))
+    together = combine(ranks)
+    matched, alignment, parts = together.matched, together.alignment, list(together.partitions.values())
+    found = blame.blame(together)
+    made = timeline(together, WARM_UP)
+    asked = WhatIf(made, fit(made, together))
     costs = np.stack([asked.cost(column) for column in range(len(ranks))], 1) * 1e3
     moved = np.stack([part.parts["hidden_transfer"] + part.parts["exposed_transfer"] for part in parts], 1).mean(1) / 1e6
     last = last_to_arrive(ranks, matched)

@@ -6,80 +6,52 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from feedline.analysis.comm.cross_rank import CrossRank
 from feedline.analysis.comm.match import Matched
+from feedline.analysis.comm.model import CollectiveKind
 from feedline.analysis.comm.operations import bus_factor, operation
-from feedline.analysis.comm.partition import Partition, moving
 from feedline.analysis.quantities import seconds, share, size
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
+GIGA = 1e9
 GOOD = 0.80  # of the ceiling: nccl-tests on a quiet network vary by this much with the message's size
 POOR = 0.50
-SMALL_S = 0.5  # share of a transfer that a fixed latency may be before its bandwidth says nothing about the link
-LIKE = 4.0  # a probe's message is like a run's if neither is more than so many times as large
+LIKE = 4.0  # the messages of a probe and a run are alike up to this ratio of their sizes
 
 
-@dataclass(frozen=True)
-class Kind:
-    """Collectives of one operation and size in one group.
-
-    Attributes:
-        nbytes: the full message S.
-        ranks: n of the group.
-        backend: of the group.
-        count: on all ranks together counted once.
-        transfer_s: median, without waiting for ranks, link shared with others taken out; None: no end was seen, or waiting cannot be told
-            from it (a rank of the group left no records, or clocks cannot be compared).
-        algbw, busbw: bytes/s; None: as transfer_s, or no bytes.
-    """
-
-    name: str
-    nbytes: int
-    ranks: int
-    backend: str
-    count: int
-    transfer_s: float | None
-    algbw: float | None
-    busbw: float | None
-
-
-def kinds(matched: Matched, partitions: Sequence[Partition], bound: float) -> list[Kind]:
-    """By total bytes, the most first.
-
-    Args:
-        partitions: of the columns of ``matched``, in order.
-        bound: ns: of the clocks; inf: they cannot be compared.
-    """
-    took = moving(matched, partitions)
+def kinds(together: CrossRank) -> list[CollectiveKind]:
+    """By total bytes, the most first. Times and bandwidths are those of the link, without waiting; None where an end was not seen, or
+    where waiting cannot be separated from transfer (a rank of the group left no records, or clocks cannot be compared)."""
+    matched, took = together.matched, together.moving()
     with np.errstate(all="ignore"):
         longest = np.nanmax(np.where(np.isnan(took), -1.0, took), 1, initial=-1.0)
-    longest = np.where(matched.whole & np.isfinite(bound), longest, -1.0)
+    longest = np.where(matched.whole & np.isfinite(together.bound), longest, -1.0)
     rows: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for index, key in enumerate(zip(matched.name.tolist(), matched.nbytes.tolist(), matched.group.tolist(), strict=True)):
         rows[key].append(index)
     found = [_kind(matched, key, longest[at] / 1e9) for key, at in rows.items()]
-    return sorted(_merged(found), key=lambda kind: (-kind.nbytes * kind.count, kind.name, kind.ranks))
+    return sorted(_merged(found), key=lambda kind: (-kind.bytes * kind.count, kind.name, kind.n))
 
 
-def _kind(matched: Matched, key: tuple[int, int, int], took: np.ndarray) -> Kind:
+def _kind(matched: Matched, key: tuple[int, int, int], took: np.ndarray) -> CollectiveKind:
     name, nbytes, group = matched.names[key[0]], key[1], matched.groups[key[2]]
     known = took[took > 0]
     median = float(np.median(known)) if len(known) else None
-    rate = nbytes * len(known) / float(known.sum()) if len(known) and nbytes else None
+    rate = nbytes * len(known) / float(known.sum()) / GIGA if len(known) and nbytes else None
     factor = bus_factor(name, len(group.ranks))
-    return Kind(
-        operation(name), nbytes, len(group.ranks), group.backend, len(took), median, rate, rate * factor if rate and factor else None
-    )
+    busbw = rate * factor if rate and factor else None
+    return CollectiveKind(operation(name), nbytes, len(group.ranks), group.backend, len(took), median, rate, busbw)
 
 
-def _merged(found: Iterable[Kind]) -> list[Kind]:
+def _merged(found: Iterable[CollectiveKind]) -> list[CollectiveKind]:
     """Groups of one size (the columns of a mesh) as one."""
-    together: dict[tuple[str, int, int, str], list[Kind]] = defaultdict(list)
+    together: dict[tuple[str, int, int, str], list[CollectiveKind]] = defaultdict(list)
     for kind in found:
-        together[kind.name, kind.nbytes, kind.ranks, kind.backend].append(kind)
+        together[kind.name, kind.bytes, kind.n, kind.backend].append(kind)
     return [_one(same) for same in together.values()]
 
 
-def _one(same: list[Kind]) -> Kind:
+def _one(same: list[CollectiveKind]) -> CollectiveKind:
     if len(same) == 1:
         return same[0]
     counts = np.array([kind.count for kind in same], float)
@@ -89,8 +61,8 @@ def _one(same: list[Kind]) -> Kind:
         return float(np.average([v for v, _ in known], weights=[c for _, c in known])) if known else None
 
     first = same[0]
-    rest = [mean([getattr(kind, name) for kind in same]) for name in ("transfer_s", "algbw", "busbw")]
-    return Kind(first.name, first.nbytes, first.ranks, first.backend, int(counts.sum()), *rest)
+    rest = [mean([getattr(kind, name) for kind in same]) for name in ("transfer_s", "algbw_gbps", "busbw_gbps")]
+    return CollectiveKind(first.name, first.bytes, first.n, first.backend, int(counts.sum()), *rest)
 
 
 @dataclass(frozen=True)
@@ -106,7 +78,7 @@ class Against:
     says: str
 
 
-def measured_ceiling(ceilings: Ceilings | None, kind: Kind) -> tuple[float, Ceiling] | None:
+def measured_ceiling(ceilings: Ceilings | None, kind: CollectiveKind) -> tuple[float, Ceiling] | None:
     """Bus bandwidth (bytes/s) of the probe that is most like these collectives."""
     best: tuple[float, float, Ceiling] | None = None
     for one in ceilings.ceilings if ceilings else []:
@@ -115,53 +87,53 @@ def measured_ceiling(ceilings: Ceilings | None, kind: Kind) -> tuple[float, Ceil
             continue
         bus = one.settings.get("bus_bytes_per_s")
         bus = float(bus) if isinstance(bus, (int, float)) else rate * bus_factor("all_reduce", ranks) if isinstance(ranks, int) else rate
-        far = abs(np.log(max(kind.nbytes, 1) / nbytes)) if isinstance(nbytes, (int, float)) and nbytes > 0 else np.log(LIKE) * 2
+        far = abs(np.log(max(kind.bytes, 1) / nbytes)) if isinstance(nbytes, (int, float)) and nbytes > 0 else np.log(LIKE) * 2
         if best is None or far < best[0]:
             best = (float(far), bus, one)
     return (best[1], best[2]) if best else None
 
 
 def specified_link(ceilings: Ceilings | None) -> float | None:
-    """bytes/s of a link that somebody wrote down: a ceiling of part ``link``."""
+    """bytes/s of a link as given by hand: a ceiling of part ``link``."""
     return next((one.value for one in ceilings.ceilings if one.part == "link" and one.value), None) if ceilings else None
 
 
 def network(
-    found: Sequence[Kind], matched: Matched, bound: float, ceilings: Ceilings | None = None, link_bytes_per_s: float | None = None
+    found: Sequence[CollectiveKind], together: CrossRank, ceilings: Ceilings | None = None, link_bytes_per_s: float | None = None
 ) -> Against:
-    """What the largest collectives of which that can be told say about the network, or why none can.
+    """What the largest collectives with a known bandwidth say about the network, or why there are none.
 
     Args:
         found: of ``kinds``.
-        bound: as there.
     """
-    largest = next((kind for kind in found if kind.busbw), None)
+    largest = next((kind for kind in found if kind.busbw_gbps), None)
     if largest:
         return verdict(largest, ceilings, link_bytes_per_s)
-    if not np.isfinite(bound):
-        return Against(None, "the ranks' clocks cannot be compared, so what of a collective is transfer cannot be told from waiting")
-    if len(matched.whole) and not matched.whole.any():
-        return Against(None, "no group left the records of all its ranks, so what of a collective is transfer cannot be told from waiting")
-    return Against(None, "how many bytes collectives moved is not known, so their bandwidth is not either")
+    if not np.isfinite(together.bound):
+        return Against(None, "the ranks' clocks cannot be compared, so transfer cannot be separated from waiting")
+    if len(together.matched.whole) and not together.matched.whole.any():
+        return Against(None, "no process group has records of all its ranks, so transfer cannot be separated from waiting")
+    return Against(None, "message sizes are unknown, and so is the bandwidth of collectives")
 
 
-def verdict(kind: Kind, ceilings: Ceilings | None, link_bytes_per_s: float | None = None) -> Against:
+def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: float | None = None) -> Against:
     """What the largest collectives say about the network."""
-    if kind.busbw is None or kind.transfer_s is None:
-        return Against(None, "no collective with a known end moved bytes, so there is no bandwidth to judge")
-    what, each = f"{kind.name} of {size(kind.nbytes)} over {kind.ranks} ranks", seconds(kind.transfer_s)
-    here = f"{what} moves {size(kind.busbw)}/s on the bus ({each} each)"
+    if kind.busbw_gbps is None or kind.transfer_s is None:
+        return Against(None, "no collective with a known end moved any bytes, so there is no bandwidth to judge")
+    busbw = kind.busbw_gbps * GIGA
+    what, each = f"{kind.name} of {size(kind.bytes)} over {kind.n} ranks", seconds(kind.transfer_s)
+    here = f"{what} reaches a bus bandwidth of {size(busbw)}/s ({each} each)"
     link = link_bytes_per_s or specified_link(ceilings)
     if link:
-        return _against(here, kind.busbw / link, f"the link's {size(link)}/s")
+        return _against(here, busbw / link, f"the link's {size(link)}/s")
     found = measured_ceiling(ceilings, kind)
     if found is None:
-        return Against(None, f"{here}; whether that is much is not known without a probe between these hosts or the link's speed")
-    return _against(here, kind.busbw / found[0], f"the {size(found[0])}/s of the probe ({found[1].name})")
+        return Against(None, f"{here}; to judge it, probe the network between these hosts or give the speed of its links")
+    return _against(here, busbw / found[0], f"the {size(found[0])}/s of the probe ({found[1].name})")
 
 
 def _against(here: str, part: float, what: str) -> Against:
     if part >= 1.15:
-        return Against(part, f"{here}, more than {what}: that is not the ceiling of this network")
-    word = "as much as it can give" if part >= GOOD else "less than it should" if part >= POOR else "far less than it should"
+        return Against(part, f"{here}, above {what}, which is therefore not the limit of this network")
+    word = "as fast as the network allows" if part >= GOOD else "slower than it should be" if part >= POOR else "much too slow"
     return Against(part, f"{here}, {share(part)} of {what}: {word}")

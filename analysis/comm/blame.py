@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from feedline.analysis.comm.collectives import Collectives
-from feedline.analysis.comm.match import MISSING, Matched
+from feedline.analysis.comm.cross_rank import CrossRank
+from feedline.analysis.comm.match import MISSING, BoolArray, Matched
+from feedline.analysis.comm.model import LateRank
 from feedline.analysis.comm.operations import operation
-from feedline.analysis.comm.partition import BACKWARD, Meetings, Partition
-from feedline.analysis.comm.phases import OTHER, phase_spans
+from feedline.analysis.comm.partition import BACKWARD, OTHER, phase_spans
 from feedline.analysis.timeline import IntArray, overlap
 
 BEHIND = 256  # collectives to look back for the last moment that all ranks had in common
@@ -25,11 +26,11 @@ class Blame:
 
     Attributes:
         ranks: rank of each column.
-        column: int64 [steps]: the late rank; -1: nobody, or less than the clocks can tell.
+        column: int64 [steps]: the late rank; -1: none, or by less than the error of the clocks.
         late: int64 [steps], ns: how much later it began than the median of the others.
         waited: int64 [steps], ns: waiting for it, mean over the other ranks.
         excess: phase -> int64 [steps], ns: how much more of this phase it had than the median of the others, since all were last together.
-        row: int64 [steps]: the row of Matched at which it was latest; -1: nobody was late.
+        row: int64 [steps]: the row of Matched at which it was latest; -1: no rank was late.
     """
 
     ranks: list[int]
@@ -38,33 +39,6 @@ class Blame:
     waited: IntArray
     excess: dict[str, IntArray]
     row: IntArray
-
-
-@dataclass(frozen=True)
-class Late:
-    """One rank that others wait for.
-
-    Attributes:
-        steps: in how many steps it was the late one, of how many that had one, of how many in all.
-        late_s, waited_s: mean over the steps in which it was late.
-        phases: phase -> mean excess there, seconds, largest first.
-        persistent: the same rank again and again; False: it changes, or nobody can tell.
-        host: where it ran, and whether all ranks of that host are late, and no other.
-    """
-
-    rank: int
-    steps: tuple[int, int, int]
-    late_s: float
-    waited_s: float
-    phases: dict[str, float]
-    persistent: bool
-    host: str
-    whole_host: bool
-
-    @property
-    def phase(self) -> str:
-        """What made it late."""
-        return next(iter(self.phases), OTHER)
 
 
 def numbering(one: Collectives, column: int, matched: Matched, reference: Collectives) -> IntArray:
@@ -85,22 +59,18 @@ def numbering(one: Collectives, column: int, matched: Matched, reference: Collec
     return found
 
 
-def blame(ranks: Sequence[Collectives], partitions: Sequence[Partition], matched: Matched, met: Meetings, bound: float) -> Blame:
-    """Who was late in each step.
-
-    Args:
-        ranks: those of ``matched``, in its order.
-        partitions: in the same order.
-    """
+def blame(together: CrossRank) -> Blame:
+    """Who was late in each step."""
+    ranks, matched, bound = together.ranks, together.matched, together.bound
     steps = len(ranks[0].steps)
     waited = np.zeros((steps, len(ranks)), np.int64)
-    for column, (one, part) in enumerate(zip(ranks, partitions, strict=True)):
+    for column, one in enumerate(ranks):
         number = numbering(one, column, matched, ranks[0])
         known = number >= 0
-        np.add.at(waited, number[known], part.blamed[known])
+        np.add.at(waited, number[known], together.partitions[one.rank].blamed[known])
     waited //= max(len(ranks) - 1, 1)
     most = waited.argmax(1) if steps else np.zeros(0, np.int64)
-    row, late = _decisive(matched, met, ranks[0], most)
+    row, late = _decisive(together, most)
     guilty = (late > bound) & (waited[np.arange(steps), most] > 0)
     culprit = np.where(guilty, most, -1)
     row = np.where(guilty, row, -1)
@@ -109,37 +79,34 @@ def blame(ranks: Sequence[Collectives], partitions: Sequence[Partition], matched
     return Blame(matched.ranks, culprit, np.where(guilty, late, 0), mean, excess, row)
 
 
-def _decisive(matched: Matched, met: Meetings, first: Collectives, column: IntArray) -> tuple[IntArray, IntArray]:
+def _decisive(together: CrossRank, column: IntArray) -> tuple[IntArray, IntArray]:
     """For each step the collective at which its rank was latest against the median of the others, and by how much; -1 without one."""
+    met = together.met
     rows, lates = np.full(len(column), -1, np.int64), np.zeros(len(column), np.int64)
-    step = np.where(matched.together, first.step_at(matched.start[:, 0]), -1)
-    order = np.argsort(step, kind="stable")
-    for number, part in _runs(step[order], order):
-        if number < 0:
-            continue
-        start = met.start[part]
-        own = start[:, column[number]]
-        others = np.delete(start, column[number], 1)
-        whole = (others != MISSING).any(1) & (own != MISSING) & (met.last_column[part] == column[number])
-        if not whole.any():
-            continue
-        behind = own[whole] - _median(others[whole])
-        best = int(behind.argmax())
-        rows[number], lates[number] = part[whole][best], behind[best]
+    step = np.where(together.awaited, together.ranks[0].step_at(together.matched.start[:, 0]), -1)
+    row = np.flatnonzero((step >= 0) & ((met.start != MISSING).sum(1) > 1))
+    row = row[met.last_column[row] == column[step[row]]]
+    late = behind(met.start[row], met.last_column[row])
+    order = np.lexsort((-late, step[row]))
+    number, best = np.unique(step[row][order], return_index=True)
+    rows[number], lates[number] = row[order][best], late[order][best]
     return rows, lates
 
 
-def _runs(key: IntArray, order: IntArray) -> list[tuple[int, IntArray]]:
-    begin = np.flatnonzero(np.diff(key, prepend=key[0] - 1)) if len(key) else np.zeros(0, np.int64)
-    return [(int(key[first]), part) for first, part in zip(begin.tolist(), np.split(order, begin[1:]), strict=True)] if len(begin) else []
+def behind(values: IntArray, column: IntArray) -> IntArray:
+    """How much more one column has than the median of the others, per row: of two in the middle the lower one, so that whole ns stay whole.
 
-
-def _median(values: IntArray) -> IntArray:
-    """Per row, of what is not MISSING; the lower one of two in the middle, so that whole ns stay whole."""
-    ordered = np.sort(values, 1)  # MISSING is the smallest number
-    absent = (values == MISSING).sum(1)
-    middle = absent + (values.shape[1] - absent - 1) // 2
-    return np.asarray(ordered[np.arange(len(values)), middle], np.int64)
+    Args:
+        values: int64 [n, ranks], MISSING where there is none.
+        column: int64 [n].
+    """
+    at = np.arange(len(values))
+    others = values.copy()
+    others[at, column] = MISSING
+    ordered = np.sort(others, 1)  # MISSING is the smallest number
+    absent = (others == MISSING).sum(1)
+    middle = ordered[at, np.minimum(absent + (values.shape[1] - absent - 1) // 2, values.shape[1] - 1)]
+    return np.asarray(np.where(middle == MISSING, 0, values[at, column] - middle), np.int64)
 
 
 def _excess(ranks: Sequence[Collectives], matched: Matched, row: IntArray, column: IntArray) -> dict[str, IntArray]:
@@ -160,17 +127,11 @@ def _excess(ranks: Sequence[Collectives], matched: Matched, row: IntArray, colum
             spent[phase][:, number] = took
             left = left - took
         spent[OTHER][:, number] = left
-    at = np.arange(len(row))
-    found = {}
-    for phase, values in spent.items():
-        own = values[at, np.maximum(column, 0)]
-        others = np.stack([np.delete(one, max(int(late), 0)) for one, late in zip(values, column, strict=True)]) if len(row) else values
-        found[phase] = np.where(column >= 0, own - (_median(others) if others.shape[1:] and others.shape[1] else 0), 0)
-    return found
+    return {phase: np.where(column >= 0, behind(values, np.maximum(column, 0)), 0) for phase, values in spent.items()}
 
 
 def _ongoing(first: Collectives, matched: Matched) -> IntArray:
-    """For each row, the step of which it is a bucket that nobody waits for before the step's backward ends; -1: it is none."""
+    """For each row, the step of which it is a bucket that no rank waits for before the step's backward ends; -1: it is no bucket."""
     reduced = np.array([operation(name) == "all_reduce" for name in matched.names] or [False])[matched.name]
     found = np.full(len(matched.group), -1, np.int64)
     row = matched.rows[0]
@@ -198,7 +159,7 @@ def _step_start(one: Collectives, until: IntArray) -> IntArray:
     return np.where(step >= 0, np.append(one.steps[:, 0], MISSING)[step], MISSING)
 
 
-def summary(found: Blame, ranks: Sequence[Collectives], first: int = 0) -> list[Late]:
+def summary(found: Blame, ranks: Sequence[Collectives], first: int = 0) -> list[LateRank]:
     """The ranks that were late, the one that cost the others most first.
 
     Args:
@@ -213,16 +174,19 @@ def summary(found: Blame, ranks: Sequence[Collectives], first: int = 0) -> list[
     lates = []
     for number in late:
         chosen = column == number
-        host = ranks[number].host
-        phases = {phase: float(values[first:][chosen].mean()) / 1e9 for phase, values in found.excess.items()}
-        whole = len(hosts) > 1 and hosts[host] == often
-        lates.append(Late(
-            found.ranks[number], (int(chosen.sum()), total, len(column)),
-            float(found.late[first:][chosen].mean()) / 1e9, float(found.waited[first:][chosen].mean()) / 1e9,
-            dict(sorted(((phase, excess) for phase, excess in phases.items() if excess > 0), key=lambda pair: -pair[1])),
-            persistent[number], host, whole,
+        phase, excess_s = max(((phase, mean_s(values[first:], chosen)) for phase, values in found.excess.items()), key=lambda pair: pair[1])
+        lates.append(LateRank(
+            rank=found.ranks[number], steps=int(chosen.sum()), late_steps=total, all_steps=len(column),
+            late_s=mean_s(found.late[first:], chosen), waited_s=mean_s(found.waited[first:], chosen),
+            phase=phase if excess_s > 0 else OTHER, excess_s=max(excess_s, 0.0), part=None, cost_s=None,
+            persistent=persistent[number], whole_host=len(hosts) > 1 and hosts[ranks[number].host] == often,
         ))  # fmt: skip
-    return sorted(lates, key=lambda one: -one.waited_s * one.steps[0])
+    return sorted(lates, key=lambda one: -one.waited_s * one.steps)
+
+
+def mean_s(ns: IntArray, chosen: BoolArray) -> float:
+    """Seconds."""
+    return float(ns[chosen].mean()) / 1e9
 
 
 def _persistent(times: int, of: int, ranks: int) -> bool:
@@ -231,8 +195,8 @@ def _persistent(times: int, of: int, ranks: int) -> bool:
     return of >= 4 and times / of >= max(PERSISTENT_SHARE, min(chance + CHANCE_SIGMAS * sigma, 1.0))
 
 
-def part_of_sample(costs: dict[int, dict[str, float]], rank: int) -> tuple[str, float] | None:
-    """What of a sample takes longer on a rank than on the median of the others: (stage, seconds a sample); None: not measured.
+def part_of_sample(costs: dict[int, dict[str, float]], rank: int) -> str | None:
+    """The stage of a sample that takes longest on a rank, against the median of the others; None: not measured.
 
     Args:
         costs: rank -> stage of a sample -> mean wall seconds.
@@ -246,4 +210,4 @@ def part_of_sample(costs: dict[int, dict[str, float]], rank: int) -> tuple[str, 
         if stage not in ("total", "transport")
     ]
     stage, most = max(excess, key=lambda pair: pair[1], default=("", 0.0))
-    return (stage, most) if most > 0 else None
+    return stage if most > 0 else None

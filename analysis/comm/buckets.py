@@ -1,14 +1,14 @@
 """The bucket timeline of data parallel training: for every step, when each rank had each bucket ready, since all were last together."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from feedline.analysis.comm.collectives import PHASES, Collectives
+from feedline.analysis.comm.cross_rank import CrossRank
 from feedline.analysis.comm.match import MISSING, Matched
 from feedline.analysis.comm.operations import SLOTS, bus_factor, operation
-from feedline.analysis.comm.partition import BACKWARD, Meetings
+from feedline.analysis.comm.partition import BACKWARD
 from feedline.analysis.timeline import IntArray, overlap
 
 INIT = PHASES.index("init")
@@ -55,16 +55,16 @@ class NoTimeline(Exception):
     """Why this run has no such timeline, in words."""
 
 
-def timeline(ranks: Sequence[Collectives], matched: Matched, met: Meetings, first: int = 0) -> Timeline:
+def timeline(together: CrossRank, first: int = 0) -> Timeline:
     """Cut the run at the moments at which the last bucket of a step had arrived everywhere.
 
     Args:
-        ranks: those of ``matched``, in its order.
         first: steps before it are left out.
 
     Raises:
         NoTimeline: it is not data parallel training of steps that look alike.
     """
+    ranks, matched = together.ranks, together.matched
     if len(ranks) < 2 or len(ranks[0].steps) < FEWEST + 1:
         raise NoTimeline("there are too few steps or ranks")
     rows = _rows(ranks[0], matched)
@@ -72,22 +72,22 @@ def timeline(ranks: Sequence[Collectives], matched: Matched, met: Meetings, firs
     inside = step >= max(first - 1, 0)  # the one before tells where the first begins
     rows, step = rows[inside], step[inside]
     if not len(rows):
-        raise NoTimeline("no collective of all ranks lies in a step")
+        raise NoTimeline("no step has a collective of all ranks")
     usual, numbers = _usual(matched, rows, step)
     if not len(usual):
         raise NoTimeline(f"fewer than {USUAL:.0%} of the steps have the same collectives")
     shape = usual[0]
     nbytes = matched.nbytes[shape]
     if not nbytes.any():
-        raise NoTimeline("no bytes move in its collectives")
+        raise NoTimeline("its collectives move no bytes")
     gradients = _gradients(ranks[0], matched, shape)
     if nbytes[gradients].sum() < ENOUGH * nbytes.sum():
         names = sorted({operation(matched.names[int(matched.name[row])]) for row in shape[~gradients]})
         raise NoTimeline(
             f"{1 - nbytes[gradients].sum() / max(nbytes.sum(), 1):.0%} of the bytes are {', '.join(names)} outside backward: "
-            "what waits for what is known of data parallel all-reduces only"
+            "only data-parallel all-reduces can be replayed"
         )
-    return _cut(ranks, matched, met, usual, numbers, gradients)
+    return _cut(together, usual, numbers, gradients)
 
 
 def _rows(first: Collectives, matched: Matched) -> IntArray:
@@ -120,15 +120,14 @@ def _gradients(first: Collectives, matched: Matched, shape: IntArray) -> np.ndar
     return reduced & (phase[shape] == BACKWARD)
 
 
-def _cut(
-    ranks: Sequence[Collectives], matched: Matched, met: Meetings, usual: IntArray, numbers: IntArray, gradients: np.ndarray
-) -> Timeline:
+def _cut(together: CrossRank, usual: IntArray, numbers: IntArray, gradients: np.ndarray) -> Timeline:
+    ranks, matched, met = together.ranks, together.matched, together.met
     synchronous = ~gradients | _last_of_backward(ranks[0], matched.start[usual[0], 0])
     start, end = met.start[usual], met.end[usual]  # [steps, buckets, ranks]
     release = end.max((1, 2))
     following = _following(ranks[0], matched.start[usual[:, -1], 0], numbers)
     if len(following) < FEWEST:
-        raise NoTimeline("there are too few steps in a row")
+        raise NoTimeline("there are too few consecutive steps")
     ready = np.empty_like(start[following])
     since = release[following - 1][:, None] + np.zeros(start.shape[2], np.int64)
     for bucket in range(start.shape[1]):

@@ -28,7 +28,7 @@ class Alignment:
 
     Attributes:
         clocks: one for each column of Matched.
-        bound: ns: differences between ranks smaller than this say nothing; inf: none can be told.
+        bound: ns: smaller differences between ranks are within the error of their clocks; inf: the clocks cannot be compared.
         how: "measured", "collective ends" or "none".
         notes: what does not fit, in words.
     """
@@ -68,8 +68,8 @@ def align(ranks: Sequence[Collectives], matched: Matched) -> Alignment:
         if not wrong:
             return measured
         notes = [
-            f"the clock measured for rank {rank} cannot be right: a collective ended there before others had begun it "
-            f"({share:.0%} of them); ranks are aligned on the ends of their collectives instead"
+            f"the clock measured on rank {rank} is wrong: {share:.0%} of its collectives ended before another rank had begun them; "
+            "clocks are aligned on the ends of collectives instead"
             for rank, share in wrong
         ]
     return _passive(matched, notes)
@@ -107,9 +107,7 @@ def _passive(matched: Matched, notes: list[str]) -> Alignment:
             bounds.append(0.0)
             continue
         if len(own) < FEWEST:
-            notes.append(
-                f"rank {rank} has {len(own)} collectives in common with rank {matched.ranks[base]}: their clocks cannot be compared"
-            )
+            notes.append(f"ranks {matched.ranks[base]} and {rank} have {len(own)} collectives in common, too few to align their clocks")
             clocks.append(RankClock(own[:0], own[:0], np.inf))
             bounds.append(np.inf)
             continue
@@ -160,6 +158,6 @@ def _misfit(matched: Matched, base: int, column: int) -> str:
         return ""
     ranks = matched.ranks
     return (
-        f"ranks {ranks[base]} and {ranks[column]} cannot have met in these collectives, whatever their clocks: they are of two runs, or "
-        "not whole, and nothing is said across them"
+        f"ranks {ranks[base]} and {ranks[column]} cannot have met in these collectives, whatever their clocks show: their records are of "
+        "different runs or incomplete, so the ranks are not compared"
     )

@@ -11,8 +11,8 @@ from feedline.analysis.timeline import overlap
 
 COLLECTIVE_DTYPE = np.dtype(
     [
-        ("start", "<i8"),  # ns on the rank's own clock: enqueued, so from here on nobody waits for this rank
-        ("end", "<i8"),  # ns: complete on this rank; -1: nobody could tell
+        ("start", "<i8"),  # ns on the rank's own clock: enqueued: from here on no other rank waits for this one
+        ("end", "<i8"),  # ns: complete on this rank; -1: unknown
         ("nbytes", "<i8"),  # the full message S: all_gather and reduce_scatter count the larger side
         ("sequence", "<i8"),  # number within the group, from 0: the same on all its ranks
         ("group", "<u2"),  # index into Collectives.groups
@@ -78,7 +78,7 @@ class Collectives:
         stages: stage of a step ("wait", "copy", "forward", "backward", "optimizer", ...) -> int64 [k, 2], its intervals in own time.
         unseen: why collectives of some backend or library are missing, in words.
         evaluation: int64 [k, 2], own time, disjoint and in order: no step's time, also where it lies in one.
-        stride: one window of batches in so many was kept (profiler/store/segment.py): all that a rank with a larger one kept, too.
+        stride: every Nth window of batches was kept (profiler/store/segment.py), among them all that a rank with a larger stride kept.
     """
 
     rank: int

@@ -32,10 +32,10 @@ class Matched:
         group, name: int64 [m].
         nbytes: int64 [m].
         member: bool [m, ranks]: the rank belongs to the group.
-        start, end: int64 [m, ranks], ns, each column in its rank's own time; MISSING: not there, or nobody could tell.
+        start, end: int64 [m, ranks], ns, each column in its rank's own time; MISSING: not there, or unknown.
         rows: for each column, int64 [k]: the row of each entry in that rank's table, -1 where it cannot be matched.
         whole: bool [m]: every rank of the group is there.
-        together: bool [m]: nobody ends before everybody has begun.
+        together: bool [m]: no rank ends before all have begun.
         notes: ranks that are missing, killed or foreign, in words.
     """
 
@@ -62,7 +62,7 @@ def match(ranks: Sequence[Collectives]) -> Matched:
     """
     counts = Counter(one.rank for one in ranks)
     if double := [rank for rank, times in counts.items() if times > 1]:
-        raise ValueError(f"rank {double[0]} is there {counts[double[0]]} times: folders of different runs lie together")
+        raise ValueError(f"rank {double[0]} appears {counts[double[0]]} times: folders of different runs are mixed")
     ordered = sorted(ranks, key=lambda one: one.rank)
     joined = _join(ordered)
     foreign = _foreign(joined, ordered)
@@ -97,7 +97,7 @@ def _join(ranks: Sequence[Collectives]) -> Matched:
 
 
 def _from_anybody(one: Collectives, unnumbered: BoolArray) -> bool:
-    """Whether a rank received from whoever came first: which of a sender's numbers that took, nobody can tell.
+    """Whether a rank received from any source: which message of a sender that took is unknown.
 
     Args:
         unnumbered: bool [n]: messages whose group does not number them on both sides. Those beyond the names that a rank keeps
@@ -153,7 +153,7 @@ def _filled(
 
 
 def generations(numbers: IntArray) -> IntArray:
-    """How often a group's numbers have begun anew: a group that was destroyed and made again under the same name.
+    """How often a group's numbers have started again: a group that was destroyed and made again under the same name.
 
     They do with the first number that was there before. A number that is only smaller than the last tells nothing: streams of a GPU may
     swap neighbors, on one rank and not on another.
@@ -205,8 +205,8 @@ def _foreign(joined: Matched, ranks: Sequence[Collectives]) -> dict[int, str]:
         shared_by, differ = int((signature[shared][:, column] >= 0).sum()), int(odd[:, column].sum())
         if shared_by and differ > FOREIGN_SHARE * shared_by:
             found[one.rank] = (
-                f"rank {one.rank} recorded other collectives than most ranks under {differ} of {shared_by} numbers: its folder is of "
-                "another run, or of another program; it is left out of what compares ranks"
+                f"rank {one.rank} is left out of the comparison: {differ} of its {shared_by} collectives differ from those of most ranks, "
+                "so its folder belongs to another run or program"
             )
     return found if len(found) < len(ranks) else {}
 
@@ -227,11 +227,11 @@ def _absent(joined: Matched) -> list[str]:
     if not absent:
         return []
     who = f"rank {absent[0]}" if len(absent) == 1 else f"ranks {', '.join(map(str, absent[:8]))}{', ...' if len(absent) > 8 else ''}"
-    return [f"{who} left no records: waiting for {'it' if len(absent) == 1 else 'them'} cannot be told from transfer"]
+    return [f"{who} left no records: waiting for {'it' if len(absent) == 1 else 'them'} counts as transfer"]
 
 
 def _unended(joined: Matched, ranks: Sequence[Collectives]) -> list[str]:
-    """Ranks that were killed in the middle of a collective: others began a later one, or this one has no end anywhere."""
+    """Ranks that were killed during a collective: others began a later one, or this one has no end on any rank."""
     notes = []
     strides = {one.rank: one.stride for one in ranks}
     stride = np.array([strides[rank] for rank in joined.ranks])
@@ -241,12 +241,13 @@ def _unended(joined: Matched, ranks: Sequence[Collectives]) -> list[str]:
         count = int((joined.member[:, column] & others & ~own).sum())
         if count and own.any():
             notes.append(
-                f"rank {rank} did not begin {count} collectives that others of its groups began: it ended before them, or was killed"
+                f"rank {rank} did not begin {count} collective{'s' * (count > 1)} that other ranks of its groups began: "
+                "it ended earlier or was killed"
             )
         if stride[column] > stride.min():
             notes.append(
-                f"rank {rank} kept one window of 64 batches in {stride[column]}, others one in {stride.min()}: in what only they kept, "
-                "waiting for it cannot be told from transfer"
+                f"rank {rank} kept 1 of {stride[column]} windows of 64 batches, others {kept(int(stride.min()))}: in those that only they "
+                "kept, waiting for it counts as transfer"
             )
     ends = np.bincount(joined.name, (joined.end != MISSING).any(1), len(joined.names))  # of some, no rank can ever tell the end
     hanging = (joined.start != MISSING).any(1) & (joined.end == MISSING).all(1) & (ends[joined.name] > 0)
@@ -256,6 +257,11 @@ def _unended(joined: Matched, ranks: Sequence[Collectives]) -> list[str]:
             continue
         begun = [rank for column, rank in enumerate(joined.ranks) if joined.start[row, column] != MISSING]
         name = joined.names[int(joined.name[row])]
-        notes.append(f"{name} of group {joined.groups[group].name} was begun by rank{'s' if len(begun) > 1 else ''} "
-                     f"{', '.join(map(str, begun[:8]))} and never ended")  # fmt: skip
+        notes.append(f"{name} of group {joined.groups[group].name}, begun by rank{'s' * (len(begun) > 1)} "
+                     f"{', '.join(map(str, begun[:8]))}, never ended")  # fmt: skip
     return notes
+
+
+def kept(stride: int) -> str:
+    """How many of its windows a rank kept."""
+    return "all" if stride == 1 else f"1 of {stride}"

@@ -30,7 +30,7 @@ class LateRank:
     late_s: float  # against the median of the others, mean over its late steps
     waited_s: float  # by each other rank, mean over its late steps
     phase: str  # what took it longer
-    excess_s: float  # so much longer, mean over its late steps
+    excess_s: float  # by how much, mean over its late steps
     part: str | None  # of a sample, where the phase is "wait"
     cost_s: float | None  # what the mean step would be shorter by without its lateness (replay)
     persistent: bool
@@ -87,7 +87,7 @@ class Communication:
     """What the ranks did together."""
 
     collectives: list[CollectiveKind]  # most bytes first
-    clock_bound_s: float | None  # differences between ranks below it say nothing; None: their clocks cannot be compared
+    clock_bound_s: float | None  # error of the clocks between ranks; None: they cannot be compared
     clocks: str  # how ranks were aligned: "measured", "collective ends" or "none"
     late: list[LateRank]  # most costly first
     network: str  # the bandwidth against what it should be, in a sentence

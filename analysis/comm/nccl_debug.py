@@ -12,11 +12,8 @@ _VERSION = re.compile(r"NCCL version ([\w.+-]+)")
 _RANKS = re.compile(r"\brank (\d+) nranks (\d+)", re.I)
 _NODES = re.compile(r"\bnNodes (\d+)")
 _EDGE = re.compile(r"(?:Channel|Ring) (\d+)(?:/\d+)? : (\d+)(?:\[\w+\])? -> (\d+)(?:\[\w+\])?(?: \[(send|receive)\])? via (\S+)")
-_RING = re.compile(r"Channel (\d+)/(\d+) :((?: +\d+)+)\s*$")
 _NETWORK = re.compile(r"Using network (\S+)")
-_DEVICE = re.compile(r"\[\d+\]([\w.:-]+(?:/\w+)?)")
-_USING = re.compile(r"NET/(\w+) : Using (.*)")
-_PATTERN = re.compile(r"Pattern (\d+), crossNic \d+, nChannels (\d+), (?:bw|speed) ([\d.]+)/([\d.]+), type (\w+)/(\w+)")
+_PATTERN = re.compile(r"Pattern 4, crossNic \d+, nChannels \d+, (?:bw|speed) ([\d.]+)/([\d.]+)")
 _CHOICE = re.compile(r"(?:(\w+): )?(\d+) Bytes -> Algo (\w+) proto (\w+)", re.I)
 _WARNING = re.compile(r"NCCL WARN (.*)")
 
@@ -27,8 +24,6 @@ class NcclDebug:
 
     Attributes:
         edges: transport such as ``P2P/CUMEM`` or ``NET/IB/0/GDRDMA`` -> pairs of ranks that use it.
-        rings: ring of each channel that was printed whole.
-        devices: network devices, such as ``mlx5_0:1/IB``.
         bandwidth: GB/s inside a node and between nodes that NCCL expects of a ring (Pattern 4), as it printed them.
         choices: (operation, bytes, algorithm, protocol) -> how often.
     """
@@ -37,10 +32,7 @@ class NcclDebug:
     ranks: int | None = None
     nodes: int | None = None
     network: str = ""
-    devices: tuple[str, ...] = ()
     edges: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
-    rings: dict[int, list[int]] = field(default_factory=dict)
-    link_types: tuple[str, ...] = ()
     bandwidth: tuple[float, float] | None = None
     choices: dict[tuple[str, int, str, str], int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -54,12 +46,12 @@ class NcclDebug:
         for transport, pairs in sorted(self.edges.items()):
             found.append(f"{_plain(transport)}: {len(pairs)} pairs of ranks ({transport})")
         if self.network == "Socket" and any(name.startswith("NET/") for name in self.edges):
-            found.append("between nodes NCCL uses plain sockets: no InfiniBand or RoCE device was found or allowed")
+            found.append("NCCL uses plain TCP sockets between nodes: it found no InfiniBand or RoCE device that it may use")
         if any(name.startswith("NET/IB") and "GDRDMA" not in name for name in self.edges):
-            found.append("between nodes the data goes through main memory: GPUDirect RDMA is off (no GDRDMA in the channel lines)")
+            found.append("data between nodes passes through main memory: GPUDirect RDMA is off (no GDRDMA in the channel lines)")
         if self.bandwidth:
             inside, outside = self.bandwidth
-            found.append(f"NCCL expects {inside:g} GB/s a channel inside a node and {outside:g} GB/s between nodes")
+            found.append(f"NCCL expects {inside:g} GB/s per channel inside a node and {outside:g} GB/s between nodes")
         largest: dict[str, tuple[int, str, str]] = {}
         for (name, nbytes, algorithm, protocol), _ in sorted(self.choices.items(), key=lambda pair: pair[0][1]):
             largest[name] = (nbytes, algorithm, protocol)
@@ -68,14 +60,11 @@ class NcclDebug:
 
 
 def read(lines: Iterable[str]) -> NcclDebug:
-    """Read the output of one process or of many together; what is no NCCL line is passed over."""
+    """Read the output of one process or of many together; other lines are ignored."""
     version = network = ""
     ranks = nodes = None
     bandwidth: tuple[float, float] | None = None
     edges: dict[str, set[tuple[int, int]]] = {}
-    rings: dict[int, list[int]] = {}
-    devices: dict[str, None] = {}
-    types: dict[str, None] = {}
     warnings: dict[str, None] = {}
     choices: Counter[tuple[str, int, str, str]] = Counter()
     for line in lines:
@@ -85,13 +74,8 @@ def read(lines: Iterable[str]) -> NcclDebug:
             edges.setdefault(_family(found[5]), set()).add((int(found[2]), int(found[3])))
         elif found := _CHOICE.search(line):
             choices[found[1] or "collective", int(found[2]), _named(found[3], ALGORITHMS), _named(found[4], PROTOCOLS)] += 1
-        elif found := _RING.search(line):
-            rings.setdefault(int(found[1]), [int(rank) for rank in found[3].split()])
         elif found := _PATTERN.search(line):
-            types.update(dict.fromkeys((found[5], found[6])))
-            bandwidth = (float(found[3]), float(found[4])) if found[1] == "4" else bandwidth
-        elif found := _USING.search(line):
-            devices.update(dict.fromkeys(_DEVICE.findall(found[2])))
+            bandwidth = float(found[1]), float(found[2])
         elif found := _NETWORK.search(line):
             network = found[1]
         elif found := _WARNING.search(line):
@@ -99,9 +83,7 @@ def read(lines: Iterable[str]) -> NcclDebug:
         version = found[1] if (found := _VERSION.search(line)) else version
         ranks = max(ranks or 0, int(found[2])) if (found := _RANKS.search(line)) else ranks
         nodes = max(nodes or 0, int(found[1])) if (found := _NODES.search(line)) else nodes
-    return NcclDebug(
-        version, ranks, nodes, network, tuple(devices), edges, rings, tuple(types), bandwidth, dict(choices), tuple(warnings)
-    )  # fmt: skip
+    return NcclDebug(version, ranks, nodes, network, edges, bandwidth, dict(choices), tuple(warnings))
 
 
 def _family(transport: str) -> str:

@@ -6,7 +6,7 @@ from feedline.analysis.comm.collectives import COLLECTIVE_DTYPE, PHASES, UNKNOWN
 from feedline.analysis.stages import STAGE_OF_RECORD
 from feedline.analysis.steps import Steps, partition
 from feedline.analysis.timeline import IntArray, overlap
-from feedline.profiler.events import Flag, Stage
+from feedline.profiler.events import Stage
 from feedline.profiler.reasons import OTHER_LIBRARY
 from feedline.profiler.store.columns import Records
 from feedline.profiler.store.read import Rank
@@ -21,7 +21,7 @@ ENQUEUED_IN = {  # stage -> what the rank was doing when it asked for a collecti
     Stage.NEXT: "loader",
     Stage.EPOCH: "loader",
 }
-DISTURBED = 4.0  # a measurement whose round trip is so many times the median's waited for something on the way
+DISTURBED = 4.0  # a measurement with a round trip of more than this many medians was delayed on the way
 FASTEST_DRIFT = 5e-4  # what two clocks part at most: NTP slews no faster (adjtimex(2): 500 ppm)
 
 
@@ -74,26 +74,6 @@ def in_order(main: Process) -> Records:
 def came_to_it(records: Records) -> IntArray:
     """int64 [n], ns: when each could begin, on a GPU once that came to it."""
     return np.asarray(records["start"] + np.maximum(records["until_gpu"], 0))
-
-
-def buckets(main: Process) -> IntArray:
-    """Index of DistributedDataParallel's bucket, -1 for what is none: the order in which its reducer begins them within one backward.
-
-    Not known of buckets that a communication hook in Python sends on.
-
-    Returns:
-        int64 [n], one for each collective in order of start.
-    """
-    records = in_order(main)
-    backward = np.sort(main.of(Stage.BACKWARD)["start"])
-    found = np.full(len(records), UNKNOWN, np.int64)
-    counts: dict[tuple[int, int], int] = {}
-    chosen = np.flatnonzero(records["flags"] & Flag.BUCKET)
-    passes = np.searchsorted(backward, records["start"][chosen], "right").tolist()
-    for index, key in zip(chosen.tolist(), zip(passes, records["group"][chosen].tolist())):
-        found[index] = counts.get(key, 0)
-        counts[key] = counts.get(key, 0) + 1
-    return found
 
 
 def phases(main: Process, times: IntArray, steps: Steps | None) -> IntArray:

@@ -35,5 +35,5 @@ def text(asked: Question) -> str:
         "rank_on_time": f"rank {value:.0f} on time",
         "half_gradients": "an fp16 or bf16 compression hook",
         "bucket_size": f"buckets of {number(value, 2)} MiB",
-        "accumulation": f"gradients of {value:.0f} batches summed before they are sent",
+        "accumulation": f"gradients accumulated over {value:.0f} batches",
     }[asked.id]

@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.comm.buckets import Timeline
-from feedline.analysis.comm.question import Question
+from feedline.analysis.comm.cross_rank import CrossRank
+from feedline.analysis.comm.model import Prediction
+from feedline.analysis.comm.question import Question, text
 from feedline.analysis.timeline import IntArray
 
 FloatArray = npt.NDArray[np.float64]
@@ -19,6 +21,8 @@ Job = tuple[float, float, float]  # ready at, alpha, what the link alone takes: 
 
 #: How far the replayed mean step may be from the measured one before nothing is predicted from it.
 MOST_OFF = 0.10
+
+APART = 4.0  # largest over smallest message from which on latency and bandwidth can be distinguished
 
 #: Steps that a replay looks at: evenly chosen from longer runs.
 MOST_STEPS = 400
@@ -29,9 +33,9 @@ class Link:
     """What carries the buckets.
 
     Attributes:
-        bytes_per_s: bus bandwidth: bytes that a rank's link carries a second, of all buckets together.
+        bytes_per_s: bus bandwidth: bytes per second that a rank's link carries, of all buckets together.
         alpha_s: what a collective costs whatever its size; 0 where ``known`` is False.
-        known: sizes differed enough to tell both apart.
+        known: sizes differed enough to distinguish the two.
         slowness: float64 [steps, buckets]: how many times as long as this says the bytes of each moved; empty: not measured.
     """
 
@@ -41,27 +45,31 @@ class Link:
     slowness: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
-@dataclass(frozen=True)
-class Replayed:
-    """A step as it would be.
-
-    Attributes:
-        step_s: None: refused, ``why`` says why.
-        low, high: where it should lie, in 19 of 20 cases.
-        gain_s: measured mean step less this.
-    """
-
-    asked: Question
-    step_s: float | None
-    low: float | None
-    high: float | None
-    gain_s: float
-    why: str = ""
-
-
-def refused(asked: Question, why: str) -> Replayed:
+def refused(asked: Question, why: str) -> Prediction:
     """An answer that is not given."""
-    return Replayed(asked, None, None, None, 0.0, why)
+    return Prediction(asked.id, asked.value, text(asked), None, None, None, 0.0, why)
+
+
+def fit(made: Timeline, together: CrossRank) -> Link:
+    """Bytes over the time in which they moved; the measured steps have no part in it, so that a replay can be held against them."""
+    moved = together.moving()[made.rows].max(2) / 1e9  # [steps, buckets], of the rank whose bytes moved longest; nan: unknown
+    sizes = np.broadcast_to(made.bus_bytes, moved.shape)
+    told = moved > 0  # nan is not
+    if not told.any():
+        return Link(float("inf"), 0.0, False)
+    alpha, known = _latency(moved[told], sizes[told])
+    bytes_per_s = float(sizes[told].sum() / max((moved[told] - alpha).sum(), 1e-9))
+    return Link(bytes_per_s, alpha, known, np.where(told, moved / (alpha + sizes / bytes_per_s), 1.0))
+
+
+def _latency(moved: np.ndarray, sizes: np.ndarray) -> tuple[float, bool]:
+    """(seconds, whether sizes differ enough): the line through the medians of the smallest and the largest size."""
+    small, large = sizes.min(), sizes.max()
+    if large < APART * max(small, 1):
+        return 0.0, False
+    low, high = float(np.median(moved[sizes == small])), float(np.median(moved[sizes == large]))
+    slope = max(high - low, 0.0) / (large - small)
+    return max(low - slope * small, 0.0), True
 
 
 def thinned(made: Timeline) -> Timeline:
@@ -137,7 +145,7 @@ def level(ready: IntArray) -> IntArray:
     return np.minimum(ready, np.median(ready, 2, keepdims=True).astype(np.int64))
 
 
-def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArray, off_s: float, spread: float = 0.0) -> Replayed:
+def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArray, off_s: float, spread: float = 0.0) -> Prediction:
     """The measured mean step, moved by what the replay says.
 
     Args:
@@ -150,11 +158,11 @@ def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArra
     bias = float((base - measured).mean())
     if abs(bias) > MOST_OFF * mean:
         return refused(
-            asked, f"the replay of this run is {abs(bias) / mean:.0%} off its measured step: something else than its buckets decides it"
+            asked, f"the replay misses the measured step by {abs(bias) / mean:.0%}: something other than gradient buckets determines it"
         )
     gain = float((base - changed).mean())
     errors = base - changed - gain
     deviation = float(errors.std(ddof=1)) / np.sqrt(len(errors)) if len(errors) > 1 else 0.0
     half = off_s * min(1.0, abs(gain) / mean * 2 + 0.1) + 2 * deviation + spread
     step = mean - gain
-    return Replayed(asked, step, float(max(step - half, 0.0)), float(step + half), gain)
+    return Prediction(asked.id, asked.value, text(asked), step, float(max(step - half, 0.0)), float(step + half), gain, "")

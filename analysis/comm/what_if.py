@@ -7,16 +7,16 @@ import numpy as np
 
 from feedline.analysis.comm.buckets import Timeline
 from feedline.analysis.comm.collectives import Collectives
-from feedline.analysis.comm.partition import computing, without
-from feedline.analysis.comm.phases import phase_spans
+from feedline.analysis.comm.model import Prediction
+from feedline.analysis.comm.partition import computing, phase_spans, without
 from feedline.analysis.comm.question import Question
-from feedline.analysis.comm.replay import FloatArray, Link, Replayed, answer, level, refused, simulate, without_rank
+from feedline.analysis.comm.replay import FloatArray, Link, answer, level, refused, simulate, without_rank
 from feedline.analysis.timeline import overlap
 
 MIB = 1 << 20
 FIRST_BUCKET = MIB  # torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
 WIDE = ("float32", "float", "f32")
-FASTER_MOST = 20.0  # a link so many times faster is beyond everything that was measured here
+FASTER_MOST = 20.0  # no link so much faster was ever measured
 LINK_ERROR = 0.10  # of the bandwidth, where a change stands or falls with it
 
 
@@ -38,12 +38,12 @@ class WhatIf:
         self.base: FloatArray = simulate(made.ready, made, link)
         self.even: FloatArray = simulate(made.ready, made, replace(link, slowness=np.zeros(0)))
 
-    def as_it_was(self) -> Replayed:
+    def as_it_was(self) -> Prediction:
         """The replay of the run itself, to be held against the measured step."""
         replayed = float(self.base.mean())
         return replace(self._answer(Question("as_it_was"), self.base), step_s=replayed)
 
-    def no_straggler(self, column: int | None = None, rank: int | None = None) -> Replayed:
+    def no_straggler(self, column: int | None = None, rank: int | None = None) -> Prediction:
         """One rank as fast as the median of the others; without ``column``, no rank later than the median.
 
         Args:
@@ -57,17 +57,17 @@ class WhatIf:
         """float64 [steps], s: what a rank's lateness costs each step."""
         return np.asarray(self.base - simulate(without_rank(self.made.ready, column), self.made, self.link))
 
-    def faster_link(self, times: float) -> Replayed:
-        """A link with so many times the bandwidth and the same latency."""
+    def faster_link(self, times: float) -> Prediction:
+        """A link with ``times`` the bandwidth and the same latency."""
         asked = Question("faster_link", times)
         if not 1 / FASTER_MOST <= times <= FASTER_MOST:
-            return refused(asked, f"further than {FASTER_MOST:.0f} times from the measured link nothing is known")
+            return refused(asked, f"links more than {FASTER_MOST:.0f} times as fast or slow as the measured one are not predicted")
         rate = self.link.bytes_per_s * times
         if self.limit is not None and times > 1 and rate > self.limit:
             asked, rate = replace(asked, limit=self.limit), max(self.limit, self.link.bytes_per_s)
         return self._asked(asked, self.made.ready, self.made, replace(self.link, bytes_per_s=rate))
 
-    def half_gradients(self) -> Replayed:
+    def half_gradients(self) -> Prediction:
         """The fp16 or bf16 compression hook: half the bytes. What the two casts cost is not in it."""
         asked = Question("half_gradients")
         if self.made.dtype.removeprefix("torch.").lower() not in WIDE:
@@ -75,17 +75,17 @@ class WhatIf:
         smaller = replace(self.made, nbytes=np.where(self.made.gradients, self.made.nbytes // 2, self.made.nbytes))
         return self._asked(asked, self.made.ready, smaller, self.link)
 
-    def bucket_size(self, mib: float) -> Replayed:
+    def bucket_size(self, mib: float) -> Prediction:
         """``bucket_cap_mb``; gradients become ready evenly between two of the measured buckets."""
         asked = Question("bucket_size", mib)
         buckets = self.made.gradients
         total = int(self.made.nbytes[buckets].sum())
         if not self.link.known:
-            return refused(asked, "all buckets are about as large, so what one more costs cannot be told")
+            return refused(asked, "all buckets have about the same size, so the cost of one more is unknown")
         if buckets.sum() < 2 and mib * MIB < total:
-            return refused(asked, "there is one bucket only: when its gradients became ready was not seen")
+            return refused(asked, "there is only one bucket: when each of its gradients became ready is unknown")
         if self.made.synchronous[:-1].any():
-            return refused(asked, "other collectives stand between the buckets")
+            return refused(asked, "other collectives run between the buckets")
         edges = bucket_edges(total, int(mib * MIB))
         ready = split_ready(self.made.ready, self.made.nbytes, edges)
         synchronous = np.zeros(len(edges) - 1, bool)
@@ -94,26 +94,26 @@ class WhatIf:
         of_step = np.average(self.link.slowness, 1, self.made.nbytes)[:, None]  # which bytes were slow, no new bucket can tell
         return self._asked(asked, ready, made, replace(self.link, slowness=np.repeat(of_step, len(edges) - 1, 1)))
 
-    def accumulate(self, times: int, micro_s: FloatArray) -> Replayed:
-        """An update of the parameters every so many batches (``no_sync`` in between); per batch, like all others.
+    def accumulate(self, times: int, micro_s: FloatArray) -> Prediction:
+        """An update of the parameters every ``times`` batches (``no_sync`` in between); per batch, like all others.
 
         Args:
             micro_s: float64 [ranks]: seconds of a batch without communication and without the optimizer.
         """
         asked = Question("accumulation", times)
         if not len(micro_s) or not micro_s.max() > 0:
-            return refused(asked, "the stages of a step are not known")
+            return refused(asked, "the stages of the step are unknown")
         changed = (self.base + (times - 1) * float(micro_s.max())) / times
         return self._answer(asked, changed, float(micro_s.std()) * (times - 1) / times)
 
-    def _asked(self, asked: Question, ready: np.ndarray, made: Timeline, link: Link) -> Replayed:
+    def _asked(self, asked: Question, ready: np.ndarray, made: Timeline, link: Link) -> Prediction:
         changed = simulate(ready, made, link)
         slower = replace(link, bytes_per_s=link.bytes_per_s * (1 - LINK_ERROR))
         before = replace(self.link, bytes_per_s=self.link.bytes_per_s * (1 - LINK_ERROR))
         moved = float((simulate(self.made.ready, self.made, before) - simulate(ready, made, slower)).mean())
         return self._answer(asked, changed, abs(moved - float((self.base - changed).mean())))
 
-    def _answer(self, asked: Question, changed: FloatArray, spread: float = 0.0) -> Replayed:
+    def _answer(self, asked: Question, changed: FloatArray, spread: float = 0.0) -> Prediction:
         off_s = abs(float(self.even.mean()) - float(self.made.period.mean()) / 1e9)
         return answer(asked, self.made, self.base, changed, off_s, spread)
 
@@ -146,7 +146,7 @@ def split_ready(ready: np.ndarray, nbytes: np.ndarray, edges: np.ndarray) -> np.
 
 
 def micro_batches(ranks: Sequence[Collectives]) -> FloatArray:
-    """float64 [ranks]: mean seconds a step in input, copy, forward and backward, without waiting for buckets at its end."""
+    """float64 [ranks]: mean seconds per step in input, copy, forward and backward, without waiting for buckets at its end."""
     found = []
     for one in ranks:
         if not len(one.steps):

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from feedline.analysis.comm.clocks import align
+from feedline.analysis.comm.arrivals import Arrivals
 from feedline.analysis.comm.collectives import PHASES, Collectives
-from feedline.analysis.comm.match import BoolArray, match
+from feedline.analysis.comm.cross_rank import combine
+from feedline.analysis.comm.match import BoolArray
 from feedline.analysis.comm.of_run import collectives_of
 from feedline.analysis.comm.operations import operation
-from feedline.analysis.comm.partition import Partition, columns, meet, own_times, partition
+from feedline.analysis.comm.partition import Partition
 from feedline.analysis.frames.moments import RANK, START, TIME, Moments
 from feedline.analysis.frames.steps import numbers
 from feedline.analysis.frames.table import Column, Rows, Table
@@ -55,17 +56,15 @@ def collectives(ranks: Mapping[int, Gathered]) -> "pd.DataFrame":
 
 
 def _parts(ranks: Mapping[int, Gathered], found: Sequence[Collectives]) -> list[Rows]:
-    matched = match(found)
-    alignment = align(found, matched)
-    met, place = meet(matched, alignment), columns(found, matched)
+    together = combine(found)
+    matched = together.matched
+    rows = dict(zip(matched.ranks, matched.rows, strict=True))
     parts: list[Rows] = []
     for one in found:
-        column = place[one.rank]
-        cut = partition(one, column, matched, met, alignment.bound)
-        last, free, _ = own_times(one, column, matched, met, alignment.bound)
-        number = matched.rows[column] if column >= 0 else np.full(len(one.table), -1)
+        number = rows.get(one.rank, np.full(len(one.table), -1))
         whole = np.append(matched.whole, False)[number]  # number -1: the last
-        parts.append({**_of(ranks[one.rank], one), "collective": number, **_spent(one, cut, whole, last, free)})
+        spent = _spent(one, together.partitions[one.rank], together.arrivals[one.rank], whole)
+        parts.append({**_of(ranks[one.rank], one), "collective": number, **spent})
     return parts
 
 
@@ -91,13 +90,13 @@ def _steps(rank: Gathered, index: IntArray) -> IntArray:
     return np.where(index >= 0, numbers(rank, rank.steps)[index], -1)
 
 
-def _spent(one: Collectives, cut: Partition, whole: BoolArray, last: IntArray, free: IntArray) -> Rows:
+def _spent(one: Collectives, cut: Partition, others: Arrivals, whole: BoolArray) -> Rows:
     start, end = one.table["start"].astype(np.int64), one.table["end"].astype(np.int64)
     ended = end >= start
     known = ended & whole & cut.met
     return {
         "wall_s": np.where(ended, (end - start) / 1e9, np.nan),
-        "wait_s": np.where(known, (last - start) / 1e9, np.nan),
-        "queue_s": np.where(known, (free - last) / 1e9, np.nan),
+        "wait_s": np.where(known, (others.last - start) / 1e9, np.nan),
+        "queue_s": np.where(known, (others.free - others.last) / 1e9, np.nan),
         "transfer_s": cut.moving / 1e9,
     }

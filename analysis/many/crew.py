@@ -1,4 +1,4 @@
-"""Who does work that falls into independent parts: a pool of processes on this machine, or the workers of a Dask cluster."""
+"""Runs independent pieces of work: in a pool of processes on this machine, or on the workers of a Dask cluster."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ Tell = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Crew:
-    """Who does the work, and how something that all of them need gets there (once per worker, where that can be had).
+    """What runs the work, and how an argument that all of it needs gets there (once per worker, where that is possible).
 
     Attributes:
         stop: ends workers that were started for this, so that they write nothing more.
@@ -65,7 +65,7 @@ def dask(address: str, wait_s: float = 20.0) -> Iterator[Crew]:
         wait_s: for the scheduler to answer.
 
     Raises:
-        MissingDependency: dask.distributed is not installed. WorkersLost: nobody answers at this address.
+        MissingDependency: dask.distributed is not installed. WorkersLost: no scheduler responds there.
     """
     try:
         from distributed import Client
@@ -82,7 +82,7 @@ def dask(address: str, wait_s: float = 20.0) -> Iterator[Crew]:
 
 
 def chunked(todo: Sequence[T], size: int) -> list[Sequence[T]]:
-    """Parts of at most so many."""
+    """Parts of at most ``size``."""
     return [todo[at : at + size] for at in range(0, len(todo), size)]
 
 
@@ -103,7 +103,7 @@ def each(crew: Crew, work: Callable[..., T], parts: Sequence[Sequence[Any]], arg
             done += waiting[future]
             tell(what, done, total)
     except (OSError, BrokenExecutor) as error:  # Dask's errors of communication are OSErrors
-        raise WorkersLost(f"{what}: the workers are gone ({error})") from error
+        raise WorkersLost(f"{what}: the workers are lost ({error})") from error
     except BaseException:
         crew.stop()
         raise

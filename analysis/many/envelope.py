@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from feedline.analysis.comm.clocks import SLACK_NS, Alignment
+from feedline.analysis.comm.arrivals import Arrivals, arrived, nobody, slot_free, waited_for
+from feedline.analysis.comm.clocks import SLACK_NS
 from feedline.analysis.comm.collectives import Collectives
-from feedline.analysis.comm.match import MISSING, Matched, generations
+from feedline.analysis.comm.match import MISSING, BoolArray, generations
 from feedline.analysis.comm.operations import BETWEEN_TWO, TOGETHER, operation
-from feedline.analysis.comm.partition import meet
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.errors import RunDamaged
 
@@ -26,6 +26,7 @@ EXTENT_DTYPE = np.dtype(
         ("end_max", "<i8"),  # -1: one of the ranks cannot tell
         ("free", "<i8"),  # the last rank had begun and had a slot free
         ("nbytes", "<i8"),
+        ("root", "<i8"),  # the first rank of the group began: where only some wait, as a rule for this one; -1: it is not there
         ("ranks", "<i4"),  # how many began it
         ("last", "<i4"),  # which began last
         ("kind", "u1"),  # index into KINDS
@@ -37,7 +38,7 @@ _TOGETHER = [KINDS.index(name) for name in sorted(TOGETHER)]
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """A group; ``generation`` counts how often its numbers began anew before."""
+    """A group; ``generation`` counts how often its numbers started again before."""
 
     name: str
     ranks: tuple[int, ...]
@@ -50,7 +51,7 @@ class Extents:
 
     Attributes:
         first: sequence number of the first row.
-        rows: EXTENT_DTYPE, one row for each number from there on; ``ranks`` 0: nobody had this number.
+        rows: EXTENT_DTYPE, one row for each number from there on; ``ranks`` 0: no rank had this number.
     """
 
     first: int
@@ -69,7 +70,7 @@ class Extents:
         untold = (mine["ranks"] > 0) & (mine["end_max"] < 0) | (theirs["ranks"] > 0) & (theirs["end_max"] < 0)
         for name in ("start_min", "end_min"):
             np.minimum(mine[name], theirs[name], out=mine[name])
-        for name in ("start_max", "end_max", "free", "nbytes", "kind"):
+        for name in ("start_max", "end_max", "free", "nbytes", "root", "kind"):
             np.maximum(mine[name], theirs[name], out=mine[name])
         mine["end_max"][untold] = -1
         mine["ranks"] += theirs["ranks"]
@@ -77,16 +78,16 @@ class Extents:
 
 
 def empty(length: int) -> np.ndarray:
-    """Rows that nobody had.
+    """Rows of no rank.
 
     Raises:
         RunDamaged: more than fit into the memory of one process.
     """
     if length > MOST_ROWS:
-        raise RunDamaged(f"the collectives of a group are numbered over a range of {length:,}, and at most {MOST_ROWS:,} are compared")
+        raise RunDamaged(f"the collectives of a group are numbered over a range of {length:,}; at most {MOST_ROWS:,} can be compared")
     rows = np.zeros(length, EXTENT_DTYPE)
     rows["start_min"] = rows["end_min"] = NEVER
-    rows["start_max"] = rows["end_max"] = rows["free"] = -1
+    rows["start_max"] = rows["end_max"] = rows["free"] = rows["root"] = -1
     rows["last"] = np.iinfo(np.int32).max
     return rows
 
@@ -104,17 +105,17 @@ class Envelope:
     def of(cls, one: Collectives) -> "Envelope":
         """Of one rank alone. Sends and receives have numbers of their own on each rank, and are not in it."""
         found = cls()
-        met = meet(alone(one), own_clock(one))
+        start, end = on_reference(one)
         for key, at in numbered(one).items():
             table = one.table[at]
             first = int(table["sequence"].min())
             rows = empty(int(table["sequence"].max()) - first + 1)
             row = table["sequence"] - first
-            ends = met.end[at, 0]
-            rows["start_min"][row] = rows["start_max"][row] = met.start[at, 0]
-            rows["end_min"][row] = np.where(ends == MISSING, NEVER, ends)
-            rows["end_max"][row] = np.where(ends == MISSING, -1, ends)
-            rows["free"][row] = met.free[at]
+            rows["start_min"][row] = rows["start_max"][row] = start[at]
+            rows["end_min"][row] = np.where(end[at] == MISSING, NEVER, end[at])
+            rows["end_max"][row] = np.where(end[at] == MISSING, -1, end[at])
+            rows["free"][row] = np.maximum(start[at], slot_free(end[at], one.groups[table["group"][0]].backend))
+            rows["root"][row] = start[at] if key.ranks[:1] == (one.rank,) else -1
             rows["nbytes"][row] = table["nbytes"]
             rows["kind"][row] = np.array([_kind(name) for name in one.names])[table["name"]]
             rows["ranks"][row], rows["last"][row] = 1, one.rank
@@ -153,40 +154,48 @@ class Envelope:
             found[at[known]] = extents.rows[row[known]]
         return found
 
+    def arrivals(self, one: Collectives, bound: float) -> Arrivals:
+        """When the others came to a rank's collectives.
 
-def own_clock(one: Collectives) -> Alignment:
-    """The clock that the rank measured; what is too far off is known by its bound."""
-    return Alignment([one.clock], one.clock.bound, "measured", [])
+        Where only some ranks wait for each other, waiting for the first rank of the group and for the last of all is known; for any other
+        rank it counts as transfer.
+
+        Args:
+            bound: ns: shorter waiting counts as transfer; inf: all of it does.
+        """
+        if not np.isfinite(bound):
+            return nobody(one, [one.rank])
+        there = among_all(one)
+        rows = self.rows_of(one)[there]
+        start, end = (times[there] for times in on_reference(one))
+        roots = np.array([min(group.ranks, default=-1) for group in one.groups], np.int64)[one.table["group"][there]]
+        last, whom = rows["start_max"].astype(np.int64), rows["last"].astype(np.int64)
+        one_way = np.flatnonzero(~np.isin(rows["kind"], _TOGETHER))
+        begins, ranks = np.stack([start, rows["root"], last], 1), np.stack([np.full(len(rows), one.rank), roots, whom], 1)
+        last[one_way], column = waited_for(begins[one_way], 0, end[one_way])
+        whom[one_way] = ranks[one_way, column]
+        known, late = np.unique(whom, return_inverse=True)
+        met = bool((rows["ranks"] > 1).any())
+        return arrived(one, there, last - start, rows["free"] - rows["start_max"], late, known.tolist(), bound, met)
 
 
-def alone(one: Collectives) -> Matched:
-    """A rank's own table as if it were matched: its rows in their order, one column. Sends and receives have no row."""
-    count = len(one.table)
-    what = [operation(name) for name in one.names] or [""]
-    place = np.where(np.array([name in BETWEEN_TWO for name in what])[one.table["name"]], -1, np.arange(count))
-    end = np.where(one.table["end"] < 0, MISSING, one.table["end"])
-    return Matched(
-        ranks=[one.rank],
-        groups=one.groups,
-        names=one.names,
-        group=one.table["group"].astype(np.int64),
-        name=one.table["name"].astype(np.int64),
-        nbytes=one.table["nbytes"].astype(np.int64),
-        member=np.ones((count, 1), bool),
-        start=one.table["start"].astype(np.int64)[:, None],
-        end=end.astype(np.int64)[:, None],
-        rows=[place],
-        whole=np.ones(count, bool),
-        together=np.array([name in TOGETHER for name in what])[one.table["name"]],
-    )
+def on_reference(one: Collectives) -> tuple[IntArray, IntArray]:
+    """int64 [n] each, ns, by the clock that the rank measured: when each of its collectives began and ended; MISSING: no end was seen."""
+    begin, done = one.table["start"], one.table["end"]
+    return one.clock.to_reference(begin), np.where(done < 0, MISSING, one.clock.to_reference(done))
+
+
+def among_all(one: Collectives) -> BoolArray:
+    """bool [n]: which entries of a rank's table are no messages between two ranks."""
+    return ~np.array([operation(name) in BETWEEN_TWO for name in one.names] or [False])[one.table["name"]]
 
 
 def numbered(one: Collectives) -> dict[Key, IntArray]:
     """Where in a rank's table the collectives of each group and generation are."""
-    between_two = np.array([operation(name) in BETWEEN_TWO for name in one.names] or [False])
+    collective = among_all(one)
     found: dict[Key, IntArray] = {}
     for index, group in enumerate(one.groups):
-        at = np.flatnonzero((one.table["group"] == index) & ~between_two[one.table["name"]])
+        at = np.flatnonzero((one.table["group"] == index) & collective)
         generation = generations(one.table["sequence"][at])
         for number in np.unique(generation).tolist():
             found[Key(group.name, group.ranks, number)] = at[generation == number]

@@ -1,20 +1,18 @@
-"""The two looks at a rank: what all must know of it, then what it cost in the light of all. Each works on one rank at a time."""
+"""The two passes over the ranks, one rank at a time: what the others need to know of it, then where its own time went."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-import numpy as np
-
 from feedline.analysis.comm.collectives import UNKNOWN_HOST, Collectives
-from feedline.analysis.comm.partition import PARTS, meet, partition
-from feedline.analysis.many.envelope import Envelope, alone, own_clock
+from feedline.analysis.comm.partition import PARTS, partition
+from feedline.analysis.many.envelope import Envelope
 from feedline.analysis.many.sources import Source
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Rank
 from feedline.profiler.store.restarts import named
 
-WARM_UP = 2  # steps left out: buckets are made anew, caches fill
+WARM_UP = 2  # steps left out: DistributedDataParallel rebuilds its buckets, caches fill
 Load = Callable[[Rank], Collectives | None]
 
 
@@ -25,7 +23,7 @@ class Seen:
     Attributes:
         stride: as of Collectives.
         until: ns, its own clock: where its last step ends.
-        started_by: what all ranks have in common that one launcher started on one host; None: nobody can tell.
+        started_by: what all ranks have in common that one launcher started on one host; None: unknown.
         launch: the same for these ranks.
     """
 
@@ -44,7 +42,7 @@ class Seen:
 
 @dataclass
 class Survey:
-    """The first look, at one rank or at several."""
+    """The first pass, over one rank or several."""
 
     envelope: Envelope = field(default_factory=Envelope)
     seen: dict[int, Seen] = field(default_factory=dict)
@@ -57,7 +55,7 @@ class Survey:
 
 @dataclass(frozen=True)
 class Spent:
-    """The second look.
+    """The second pass.
 
     Attributes:
         steps: how many count.
@@ -74,7 +72,7 @@ class Spent:
 
 
 def survey(chunk: Sequence[Source], load: Load) -> Survey:
-    """Look at ranks one after the other; one that cannot be read is named."""
+    """Read ranks one after the other; one that cannot be read is named."""
     return reduce(Survey.merge, (_survey(source, load) for source in chunk), Survey())
 
 
@@ -83,7 +81,7 @@ def _survey(source: Source, load: Load) -> Survey:
         with source.opened() as rank:
             one = load(rank)
             if one is None:
-                return Survey(unread={source.rank: "it holds no collectives"})
+                return Survey(unread={source.rank: "it has no collectives"})
             return Survey(Envelope.of(one), {source.rank: _seen(rank, one)})
     except (FeedlineError, OSError) as error:
         return Survey(unread={source.rank: str(error)})
@@ -125,15 +123,15 @@ def foreign(seen: Mapping[int, Seen]) -> dict[int, str]:
         most = max(by_launch.values(), key=len)
         for ranks in by_launch.values():
             if ranks is not most:
-                found |= dict.fromkeys(ranks, f"its folder is of another launch than that of {named(most)} on its host")
+                found |= dict.fromkeys(ranks, f"its folder is of a different launch than that of {named(most)} on the same host")
     return found
 
 
 def spend(chunk: Sequence[Source], everybody: Survey, load: Load, bound: float) -> list[Spent]:
-    """Split the steps that the first look has seen, one rank after the other: a run that goes on has made more since.
+    """Split the steps that the first pass has seen, one rank after the other: a live run has made more since.
 
     Args:
-        bound: ns: waiting shorter than this is not claimed.
+        bound: ns: shorter waiting counts as transfer.
     """
     found = []
     for source in chunk:
@@ -146,17 +144,8 @@ def spend(chunk: Sequence[Source], everybody: Survey, load: Load, bound: float) 
 
 
 def _spend(one: Collectives, envelope: Envelope, bound: float) -> Spent:
-    matched = alone(one)
-    rows = envelope.rows_of(one)
-    last, column = np.unique(rows["last"], return_inverse=True)
-    columns = [one.rank, *last.tolist()]  # the first, its own, is what a broadcast that waited for nobody counts for
-    met = replace(
-        meet(matched, own_clock(one)),
-        last=rows["start_max"].astype(np.int64),
-        last_column=column.astype(np.int64) + 1,
-        free=rows["free"].astype(np.int64),
-    )
-    made = partition(one, 0, replace(matched, ranks=columns), met, bound)
+    others = envelope.arrivals(one, bound)
+    made = partition(one, others)
     first = warm_up(one)
     blamed = made.blamed[first:].sum(0).tolist()
     return Spent(
@@ -164,5 +153,5 @@ def _spend(one: Collectives, envelope: Envelope, bound: float) -> Spent:
         len(one.steps) - first,
         int(one.walls[first:].sum()),
         {name: int(made.parts[name][first:].sum()) for name in PARTS},
-        {rank: spent for rank, spent in zip(columns[1:], blamed[1:], strict=True) if spent},
+        {rank: spent for rank, spent in zip(others.ranks, blamed, strict=True) if spent},
     )

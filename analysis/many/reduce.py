@@ -1,4 +1,4 @@
-"""Both looks at all ranks, on whatever runs functions: this process, a pool of processes, or the workers of a Dask cluster."""
+"""Both passes over all ranks, in this process, a pool of processes, or the workers of a Dask cluster."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from feedline.analysis.quantities import share
 from feedline.profiler.errors import RunDamaged
 from feedline.profiler.store.read import Rank
 
-#: Ranks that a worker looks at before it hands over what it has: more take longer to show progress, fewer send the envelope more often.
+#: Ranks per task: with more, progress shows later; with fewer, the envelope is sent more often.
 CHUNK = 8
 
 
@@ -30,7 +30,7 @@ def of_rank(rank: Rank) -> Collectives | None:
 
 
 def reduce_ranks(urls: Sequence[str], crew: Crew, load: Load = of_rank, tell: Tell = lambda what, done, of: None) -> Many:
-    """Read every rank twice and put together what they cost each other. Never holds more than a few ranks at once.
+    """Read every rank twice and add up how long they wait for each other. Never holds more than a few ranks at once.
 
     Args:
         urls: run folders, of one run: paths or addresses.
@@ -59,7 +59,7 @@ def reduce_ranks(urls: Sequence[str], crew: Crew, load: Load = of_rank, tell: Te
 
 
 def surveyed(found: Sequence[Source], crew: Crew, load: Load, tell: Tell) -> Survey:
-    """The first look at all of them."""
+    """The first pass over all of them."""
     everybody = Survey()
     for part in each(crew, survey, chunked(found, CHUNK), (load,), "reading ranks", tell):
         everybody = everybody.merge(part)
@@ -67,19 +67,19 @@ def surveyed(found: Sequence[Source], crew: Crew, load: Load, tell: Tell) -> Sur
 
 
 def bound_ns(everybody: Survey) -> tuple[float, list[str]]:
-    """Differences between ranks smaller than this say nothing: the sum of the two worst clocks' errors. Alone, there is none.
+    """Error of the clocks between ranks: the sum of the two largest; 0 for one rank.
 
     Returns:
-        ns; inf where waiting cannot be told, and why.
+        ns; inf where waiting cannot be separated from transfer, and why.
     """
     bounds = sorted(seen.clock_bound_ns for seen in everybody.seen.values())
     bound = sum(bounds[-2:]) if len(bounds) > 1 else 0.0
     if not isfinite(bound):
-        return bound, ["the ranks' clocks were not compared: waiting cannot be told from transfer"]
+        return bound, ["the ranks' clocks were not compared: waiting counts as transfer"]
     early = everybody.envelope.contradicting(bound)
     if early > OUTLIERS:
         return inf, [
-            f"ranks ended {share(early)} of their collectives before others had begun them: their clocks cannot be right, or their folders "
-            "are of two runs; waiting cannot be told from transfer"
+            f"ranks ended {share(early)} of their collectives before others had begun them: their clocks are wrong or their folders belong "
+            "to two runs, so waiting counts as transfer"
         ]
     return bound, []

@@ -1,10 +1,11 @@
-"""What many ranks cost each other, in the words of a report's ``ranks.<r>.comm``."""
+"""How long many ranks wait for each other, with the names of a report's ``ranks.<r>.comm``."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from feedline.analysis.comm.match import kept
 from feedline.analysis.comm.operations import bus_factor
 from feedline.analysis.many.envelope import KINDS, Envelope
 from feedline.analysis.many.passes import Spent, Survey
@@ -51,7 +52,7 @@ class Many:
     """All ranks.
 
     Attributes:
-        clock_bound_s: waiting shorter than this is not claimed; None: the ranks' clocks were not compared or cannot be right, and none is.
+        clock_bound_s: shorter waiting counts as transfer; None: all of it does, as the ranks' clocks were not compared or are wrong.
         incomplete: collectives that not all ranks of their group began.
     """
 
@@ -70,7 +71,7 @@ class Many:
 
     @property
     def late(self) -> list[RankCost]:
-        """Who was waited for most, the worst first."""
+        """The ranks that others waited for, the worst first."""
         return sorted((one for one in self.ranks if one.caused_s > 0), key=lambda one: (-one.caused_s, one.rank))
 
 
@@ -99,19 +100,19 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
     seen = everybody.seen
     missing = sorted(set(range(size)) - set(seen) - set(everybody.unread))
     if missing:
-        yield f"{named(missing)} of {size} left no folder: waiting for {'it' if len(missing) == 1 else 'them'} shows as transfer"
+        yield f"{named(missing)} of {size} left no folder: waiting for {'it' if len(missing) == 1 else 'them'} counts as transfer"
     for rank, why in sorted(everybody.unread.items()):
         yield f"rank {rank} is left out: {why}"
     least = min((one.stride for one in seen.values()), default=1)
     for stride in sorted({one.stride for one in seen.values()} - {least}):
         ranks = named(sorted(rank for rank, one in seen.items() if one.stride == stride))
-        yield f"{ranks} kept one window of 64 batches in {stride}, others one in {least}: what only they kept counts as not begun by all"
+        yield f"{ranks} kept 1 of {stride} windows of 64 batches, others {kept(least)}: the rest counts as not begun by all"
     made = {rank: one.steps for rank, one in seen.items() if one.stride == least}
     longest = max(made.values(), default=0)
     for steps in sorted(set(made.values()) - {longest}):
-        yield f"{named(sorted(rank for rank in made if made[rank] == steps))} made {steps} of {longest} steps"
-    ended = ("ended", "ended by the program itself: everything up to then is shown")
-    for state, says in (("cut", "killed: everything up to then is shown"), ended, ("live", "still going on")):
+        yield f"{named(sorted(rank for rank in made if made[rank] == steps))} completed {steps} of {longest} steps"
+    ended = ("ended", "ended by its own program: everything up to then is shown")
+    for state, says in (("cut", "killed: everything up to then is shown"), ended, ("live", "still running")):
         these = sorted(rank for rank, one in seen.items() if one.state == state)
         if these:
             yield f"{named(these)} {'was' if state != 'live' else 'is' if len(these) == 1 else 'are'} {says}"

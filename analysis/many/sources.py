@@ -62,7 +62,7 @@ def sources(urls: Sequence[str]) -> Sources:
             raise RunNotFound(f"{url} contains no rank folder: give the folder that `feedline run` printed")
         for place, folder in sorted(there):
             if place in everything:
-                raise RunDamaged(f"rank {place[0]} is in {everything[place].url} and in {folder}: these are two runs, give one of them")
+                raise RunDamaged(f"rank {place[0]} is in {everything[place].url} and in {folder}: these are two runs, give only one")
             everything[place] = Source(folder, *place)
     last = max(restart for _, restart in everything)
     kept = [source for (_, restart), source in sorted(everything.items()) if restart == last]

@@ -14,8 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from feedline.analysis.comm.collectives import PHASES, Collectives
-from feedline.analysis.comm.of_run import buckets, collectives_of
+from feedline.analysis.comm.of_run import collectives_of, in_order
+from feedline.analysis.timeline import IntArray
+from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.read import Run
+from feedline.profiler.store.segment_reader import Process
 
 PROGRAMS = Path(__file__).with_name("programs")
 LIMIT_S = 120
@@ -129,6 +132,26 @@ def start(
     return subprocess.Popen(
         [str(part) for part in command], env=environment, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
+
+
+def buckets(main: Process) -> IntArray:
+    """Index of DistributedDataParallel's bucket, -1 for what is none: the order in which its reducer begins them within one backward.
+
+    Not known of buckets that a communication hook in Python sends on.
+
+    Returns:
+        int64 [n], one for each collective in order of start.
+    """
+    records = in_order(main)
+    backward = np.sort(main.of(Stage.BACKWARD)["start"])
+    found = np.full(len(records), -1, np.int64)
+    counts: dict[tuple[int, int], int] = {}
+    chosen = np.flatnonzero(records["flags"] & Flag.BUCKET)
+    passes = np.searchsorted(backward, records["start"][chosen], "right").tolist()
+    for index, key in zip(chosen.tolist(), zip(passes, records["group"][chosen].tolist())):
+        found[index] = counts.get(key, 0)
+        counts[key] = counts.get(key, 0) + 1
+    return found
 
 
 def free_ports() -> tuple[int, int]:

@@ -4,19 +4,13 @@ import pytest
 from communication.made_up import MB, Training, always, train
 
 from feedline.analysis.comm import bandwidth
-from feedline.analysis.comm.clocks import align
-from feedline.analysis.comm.match import match
+from feedline.analysis.comm.cross_rank import combine
 from feedline.analysis.comm.operations import bus_factor, operation
-from feedline.analysis.comm.partition import meet, partition
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 
 def kinds(ranks):
-    matched = match(ranks)
-    alignment = align(ranks, matched)
-    met = meet(matched, alignment)
-    parts = [partition(one, column, matched, met, alignment.bound) for column, one in enumerate(ranks)]
-    return bandwidth.kinds(matched, parts, alignment.bound)
+    return bandwidth.kinds(combine(ranks))
 
 
 @pytest.mark.parametrize("name,meant,factor", [
@@ -34,14 +28,14 @@ def test_bus_bandwidth_is_the_links_however_late_a_rank_is(ms):
 
     (kind,) = kinds(made.ranks)
 
-    assert kind.busbw == pytest.approx(1e9, rel=0.01) and kind.algbw == pytest.approx(1e9 / 1.5, rel=0.01)
-    assert (kind.count, kind.ranks, kind.nbytes) == (30, 4, 20 * MB)
+    assert kind.busbw_gbps == pytest.approx(1.0, rel=0.01) and kind.algbw_gbps == pytest.approx(1 / 1.5, rel=0.01)
+    assert (kind.count, kind.n, kind.bytes) == (30, 4, 20 * MB)
 
 
 def test_buckets_that_queue_behind_each_other_are_not_slower_for_it():
     made = train(Training(ranks=2, buckets=(30 * MB, 30 * MB, 30 * MB), backward=6.0))
 
-    assert kinds(made.ranks)[0].busbw == pytest.approx(1e9, rel=0.02)
+    assert kinds(made.ranks)[0].busbw_gbps == pytest.approx(1.0, rel=0.02)
 
 
 def probe(rate, nbytes=25 * MB):
@@ -50,7 +44,8 @@ def probe(rate, nbytes=25 * MB):
 
 
 @pytest.mark.parametrize(
-    "rate,words", [(1.05e9, "as much as it can give"), (1.6e9, "less than it should"), (4e9, "far less"), (0.5e9, "not the ceiling")]
+    "rate,words",
+    [(1.05e9, "as fast as the network allows"), (1.6e9, "slower than it should be"), (4e9, "much too slow"), (0.5e9, "not the limit")],
 )
 def test_the_verdict_is_in_words(rate, words):
     (kind,) = kinds(train(Training(ranks=4, buckets=(20 * MB,))).ranks)
@@ -79,4 +74,4 @@ def test_without_anything_to_compare_with_nothing_is_judged():
 
     against = bandwidth.verdict(kind, None)
 
-    assert against.share is None and "not known without a probe" in against.says
+    assert against.share is None and "to judge it, probe the network" in against.says

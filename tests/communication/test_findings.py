@@ -52,7 +52,7 @@ def test_a_slow_network_is_told_from_much_to_move():
         ceiling = Ceiling("all_reduce/nccl", "all_reduce", 1.0, unit="B/s", settings=settings | {"bus_bytes_per_s": rate})
         return diagnose(facts_of(plan, Ceilings([ceiling])))[0]
 
-    assert cause(1e9).cause == "exposed_communication" and "as much as it can give" in cause(1e9).says
+    assert cause(1e9).cause == "exposed_communication" and "as fast as the network allows" in cause(1e9).says
     assert cause(9e9).cause == "slow_network" and cause(9e9).cost_s > 0
 
 
@@ -117,7 +117,7 @@ def test_where_waiting_cannot_be_told_from_transfer_the_network_is_not_judged(ra
     (found,) = [finding for finding in diagnose(facts) if finding.cause != "compute_bound"]
 
     assert comm.network_share is None and {kind.busbw_gbps for kind in comm.collectives} == {None}
-    assert comm.network.endswith("transfer cannot be told from waiting")
+    assert comm.network.endswith("transfer cannot be separated from waiting")
     assert found.cause == "exposed_communication" and found.says.endswith(f" of the step); {comm.network}")
 
 

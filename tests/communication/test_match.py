@@ -91,8 +91,8 @@ def test_a_rank_killed_in_the_middle_of_a_collective_is_named():
 
     matched = match([with_table(one, table) for one, table in zip(made.ranks, tables, strict=True)])
 
-    assert any("rank 1 did not begin 1 collectives" in note for note in matched.notes)
-    assert any("begun by ranks 0, 2 and never ended" in note for note in matched.notes)
+    assert any("rank 1 did not begin 1 collective that" in note for note in matched.notes)
+    assert any("begun by ranks 0, 2, never ended" in note for note in matched.notes)
     assert (matched.start[-1] != MISSING).tolist() == [True, False, True]
 
 
@@ -102,7 +102,7 @@ def test_what_a_rank_forgot_of_a_long_run_is_not_taken_for_its_end():
 
     (note,) = match([thinned, second]).notes
 
-    assert note.startswith("rank 0 kept one window of 64 batches in 2, others one in 1:")
+    assert note.startswith("rank 0 kept 1 of 2 windows of 64 batches, others all:")
 
 
 def test_a_rank_that_was_killed_in_a_long_run_is_named():
@@ -118,7 +118,7 @@ def test_a_folder_of_another_program_is_named_and_left_out():
 
     matched = match([*made.ranks[:2], other.ranks[2]])
 
-    assert matched.ranks == [0, 1] and any("rank 2 recorded other collectives" in note for note in matched.notes)
+    assert matched.ranks == [0, 1] and any("rank 2 is left out of the comparison: " in note for note in matched.notes)
 
 
 def test_a_folder_of_another_run_of_the_same_program_is_named_and_nothing_is_claimed():
@@ -127,13 +127,13 @@ def test_a_folder_of_another_run_of_the_same_program_is_named_and_nothing_is_cla
 
     alignment = align(mixed, match(mixed))
 
-    assert alignment.bound == np.inf and any("two runs" in note for note in alignment.notes)
+    assert alignment.bound == np.inf and any("different runs" in note for note in alignment.notes)
 
 
 def test_two_folders_of_one_rank_are_refused():
     made = train(Training(ranks=2, steps=2))
 
-    with pytest.raises(ValueError, match="rank 1 is there 2 times"):
+    with pytest.raises(ValueError, match="rank 1 appears 2 times"):
         match([*made.ranks, made.ranks[1]])
 
 

@@ -10,16 +10,21 @@ from hypothesis import strategies as st
 
 from feedline.analysis.comm.clocks import Alignment, align
 from feedline.analysis.comm.collectives import COLLECTIVE_DTYPE, Collectives, Group
-from feedline.analysis.comm.match import match
-from feedline.analysis.comm.partition import PARTS, computing, meet, partition
+from feedline.analysis.comm.cross_rank import combine
+from feedline.analysis.comm.partition import PARTS, computing
 from feedline.analysis.comm.summary import means
 
 
 def parts_of(ranks, column, bound=None):
-    matched = match(ranks)
-    alignment = align(ranks, matched)
-    bound = alignment.bound if bound is None else bound
-    return partition(ranks[column], column, matched, meet(matched, alignment), bound)
+    def aligned(ranks, matched):
+        found = align(ranks, matched)
+        return found if bound is None else replace(found, bound=bound)
+
+    return combine(ranks, aligned).partitions[ranks[column].rank]
+
+
+def on_one_clock(ranks):
+    return combine(ranks, lambda ranks, matched: Alignment([NO_CLOCK] * len(ranks), 0.0, "measured", []))
 
 
 def seconds(part, name, steps=slice(None)):
@@ -133,9 +138,8 @@ def test_a_collective_behind_one_that_waits_stands_in_a_queue():
         table["start"], table["end"] = zip(*spans, strict=True)
         table["sequence"] = (0, 1)
         ranks.append(Collectives(rank, "a", table, [pair], ["all_reduce"], [], np.array([[0, 200]]), {}, NO_CLOCK))
-    matched = match(ranks)
 
-    part = partition(ranks[1], 1, matched, meet(matched, Alignment([NO_CLOCK] * 2, 0.0, "measured", [])), 0.0)
+    part = on_one_clock(ranks).partitions[1]
 
     assert part.parts["queue"][0] == 80 and part.parts["exposed_transfer"][0] == 20  # until rank 0 is done with the first, at 90
 
@@ -209,15 +213,14 @@ def slow(one, column, matched, met, slots):
 @settings(max_examples=60, deadline=None)
 @given(any_ranks())
 def test_the_sweep_is_what_a_look_at_each_nanosecond_finds(ranks):
-    matched = match(ranks)
-    met = meet(matched, Alignment([NO_CLOCK] * len(ranks), 0.0, "measured", []))
+    together = on_one_clock(ranks)
     slots = 2 if ranks[0].groups[0].backend == "gloo" else 1
 
     for column, one in enumerate(ranks):
-        part = partition(one, column, matched, met, 0.0)
+        part = together.partitions[column]
         assert (sum(part.parts.values()) == one.walls).all()
         assert sum(part.exposed.values(), np.zeros(len(one.steps))) == pytest.approx(part.parts["exposed_transfer"])
-        expected = slow(one, column, matched, met, slots)
+        expected = slow(one, column, together.matched, together.met, slots)
         assert {name: values.tolist() for name, values in part.parts.items()} == {
             name: values.tolist() for name, values in expected.items()
         }

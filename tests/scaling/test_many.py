@@ -1,5 +1,6 @@
 """Many ranks: reduced rank by rank, the result does not depend on who did it, and what is wrong with some of them is named."""
 
+import functools
 import json
 import shutil
 from collections import Counter
@@ -8,11 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from golden.record import RUNS
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scaling.made_up import MS, rank
 
-from feedline.analysis.comm.clocks import align
+from feedline.analysis.comm.clocks import Alignment
+from feedline.analysis.comm.cross_rank import combine
 from feedline.analysis.comm.match import match
-from feedline.analysis.comm.partition import PARTS, meet, partition
+from feedline.analysis.comm.partition import PARTS
 from feedline.analysis.many import reduce
 from feedline.analysis.many.crew import dask, here
 from feedline.analysis.many.envelope import Envelope
@@ -82,17 +87,74 @@ def test_what_a_run_forgot_is_in_no_step(whole):
         assert sum(getattr(one, f"{name}_s") for name in PARTS) == pytest.approx(one.step_s, abs=1e-12)
 
 
-def test_a_rank_is_split_as_the_report_of_all_ranks_at_once_splits_it(whole):
-    every = [one for _, one in sorted(Run.open(whole).ranks.items())]
-    loaded = [found for one in every if (found := reduce.of_rank(one)) is not None]
-    matched = match(loaded)
-    alignment = align(loaded, matched)
-    met = meet(matched, alignment)
-    costs = {one.rank: one for one in reduced(whole).ranks}
-    for column, one in enumerate(loaded):
-        parts = partition(one, column, matched, met, alignment.bound).parts
+def loaded(path: Path):
+    return [found for _, one in sorted(Run.open(path).ranks.items()) if (found := reduce.of_rank(one)) is not None]
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_rank_is_split_as_the_report_of_all_ranks_at_once_splits_it(whole, recorded):
+    """Also in a recorded run over gloo, whose first rank waits for the second in the broadcasts of its buffers."""
+    path = RUNS / "ranks" if recorded else whole
+    together, costs = combine(loaded(path)), {one.rank: one for one in reduced(path).ranks}
+    for number, part in together.partitions.items():
         for name in PARTS:
-            assert getattr(costs[one.rank], f"{name}_s") == pytest.approx(parts[name][2:].mean() / 1e9, abs=1e-9), (one.rank, name)
+            assert getattr(costs[number], f"{name}_s") == pytest.approx(part.parts[name][2:].mean() / 1e9, abs=1e-9), (number, name)
+
+
+def in_one(name: str, starts: list[int], ends: list[int]):
+    """Ranks of one collective, ms."""
+    return [
+        replace(rank(number, np.array([[start]]) * MS, np.array([[end]]) * MS, len(starts)), names=[name])
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True))
+    ]
+
+
+def envelope_of(ranks):
+    return functools.reduce(Envelope.merge, map(Envelope.of, ranks))
+
+
+@pytest.mark.parametrize(
+    ("name", "starts", "ends", "waited"),
+    [
+        ("allreduce_", [0, 20, 5], [21, 21, 21], [20, 0, 15]),
+        ("broadcast_", [0, 20], [21, 21], [20, 0]),  # gloo: the root waits for its receiver
+        ("broadcast_", [0, 20], [1, 21], [0, 0]),  # NCCL: the bytes wait for it
+        ("broadcast_", [20, 0], [21, 21], [0, 20]),
+        ("broadcast_", [5, 0, 20], [6, 6, 21], [0, 5, 0]),
+        ("broadcast_", [20, 0, 25], [26, 21, 26], [5, 20, 0]),
+        ("reduce_", [0, 20, 10], [21, 20, 11], [20, 0, 0]),
+    ],
+)
+def test_whom_ranks_wait_for_in_a_collective_is_the_same_by_rank_and_in_the_report(name, starts, ends, waited):
+    ranks = in_one(name, starts, ends)
+    together, envelope = combine(ranks), envelope_of(ranks)
+
+    for one, expected in zip(ranks, waited, strict=True):
+        for found in (together.arrivals[one.rank], envelope.arrivals(one, together.bound)):
+            assert found.last[0] - one.table["start"][0] == expected * MS
+            assert not expected or starts[found.ranks[found.late[0]]] == starts[one.rank] + expected
+
+
+times = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 30)), min_size=3, max_size=3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(times, min_size=2, max_size=4), st.sampled_from(["allreduce_", "broadcast_", "reduce_"]))
+def test_by_rank_two_ranks_wait_as_in_the_report_and_more_ranks_no_longer(each, name):
+    ranks = []
+    for number, spans in enumerate(each):
+        starts = np.sort(np.array([start for start, _ in spans]))[None] * MS
+        ranks.append(replace(rank(number, starts, starts + np.array([took for _, took in spans]) * MS, len(each)), names=[name]))
+    together, envelope = (
+        combine(ranks, lambda ranks, matched: Alignment([one.clock for one in ranks], 0.0, "measured", [])),
+        envelope_of(ranks),
+    )
+
+    for one in ranks:
+        report, by_rank = together.arrivals[one.rank], envelope.arrivals(one, 0.0)
+        if len(ranks) == 2 or name == "allreduce_":
+            assert (by_rank.last == report.last).all() and (by_rank.free == report.free).all()
+        assert (by_rank.last <= report.last).all()
 
 
 def test_a_dask_cluster_of_two_workers_finds_the_same(whole):
@@ -141,7 +203,7 @@ def test_a_rank_of_another_launch_on_the_same_host_is_named_and_left_out(synthet
 
     found = reduced(copied)
 
-    assert found.notes == ["rank 2 is left out: its folder is of another launch than that of ranks 0, 1 on its host"]
+    assert found.notes == ["rank 2 is left out: its folder is of a different launch than that of ranks 0, 1 on the same host"]
     assert (found.ranks, found.incomplete) == (without.ranks, STEPS * BUCKETS)
 
 
@@ -194,7 +256,7 @@ def test_a_shorter_rank_is_named(synthetic, plan, copied):
 
     found = reduced(copied)
 
-    assert f"rank 4 made {HALF_WAY} of {STEPS} steps" in found.notes
+    assert f"rank 4 completed {HALF_WAY} of {STEPS} steps" in found.notes
     assert any(note.startswith("rank 4 was killed") for note in found.notes)
     assert found.incomplete == (STEPS - HALF_WAY) * BUCKETS
 
@@ -207,7 +269,7 @@ def test_a_rank_that_forgot_more_windows_is_named_and_not_taken_for_a_shorter_on
     with here() as crew:
         found = reduce.reduce_ranks([str(whole)], crew, load)
 
-    assert [note.partition(":")[0] for note in found.notes] == ["rank 4 kept one window of 64 batches in 2, others one in 1"]
+    assert [note.partition(":")[0] for note in found.notes] == ["rank 4 kept 1 of 2 windows of 64 batches, others all"]
 
 
 def test_a_run_that_goes_on_while_it_is_read_is_taken_as_it_was_at_the_first_look(synthetic, plan, tmp_path):

@@ -1,28 +1,33 @@
-"""All ranks' traces together: transfer and waiting, who was late, and what that costs each budget."""
+"""All ranks' traces together: transfer and waiting, which rank was late, and how much of each budget that takes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from feedline.analysis.comm import bandwidth, blame
+from feedline.analysis.comm import blame
+from feedline.analysis.comm.blame import behind
 from feedline.analysis.comm.clocks import FEWEST, Alignment, align
 from feedline.analysis.comm.collectives import Collectives, RankClock
-from feedline.analysis.comm.match import MISSING, Matched, match
+from feedline.analysis.comm.cross_rank import CrossRank, combine
+from feedline.analysis.comm.match import MISSING, Matched
 from feedline.analysis.comm.model import Communication, LateRank, RankParts
-from feedline.analysis.comm.partition import Meetings, Partition, meet, partition
-from feedline.analysis.comm.summary import collective_kind, exposed, late_rank, means
+from feedline.analysis.comm.summary import communication, means
+from feedline.analysis.finding import BEFORE_TRACE
 from feedline.analysis.quantities import seconds
 from feedline.analysis.timeline import IntArray
 from feedline.analysis.traces.between import late
 from feedline.analysis.traces.between.same import Numbered, numbered
 from feedline.analysis.traces.budget import Budget, with_waiting
-from feedline.analysis.traces.intervals import NONE, BoolArray, union
+from feedline.analysis.traces.intervals import NONE, union
 from feedline.analysis.traces.summary import RankTrace
 
 GIGA = 1e9
 FEWEST_STEPS = 4  # as rules/late_rank.py
-SHOWN_KINDS, SHOWN_LATE, SHOWN_RANKS = 20, 8, 8
+#: Phases in the words of a trace's budget.
+NAMES = {"wait": "input", "other": "unexplained", BEFORE_TRACE: "what came before its trace"}
+SHOWN_RANKS = 8
 #: ns: what an end is worth as a clock where too few are there to see how far they scatter: the most that alignment on ends was off with
 #: three ranks over gloo (8 to 144 us).
 UNSEEN_BOUND = 144_000.0
@@ -31,33 +36,16 @@ CLOCKS_APART_NS = 1e9
 
 
 @dataclass(frozen=True, eq=False)
-class Meeting:
-    """The collectives that all ranks of their group left traces of, in order of start.
-
-    Attributes:
-        names: operation of each.
-        step: int64 [m]: of the first rank; -1: before its first, or after its last.
-        transfer: int64 [m], ns: the least that any rank spent in it: needs no clocks.
-        waits: int64 [m, ranks], ns: from a rank's start until the last one's, 0 where it is not more than the bound; MISSING: not in it.
-        last: int64 [m]: rank that began last, by more than the bound after the median of the others; -1: nobody by so much.
-    """
-
-    names: list[str]
-    step: IntArray
-    transfer: IntArray
-    waits: IntArray
-    last: IntArray
-
-
-@dataclass(frozen=True, eq=False)
 class Between:
     """What several traces say together.
 
     Attributes:
         communication: for the report.
-        ranks: the columns of ``meetings.waits``.
+        together: the ranks on one clock.
+        last: int64 [m]: the rank that began last, by more than the bound after the median of the others, -1: none by so much; of the
+            collectives that all ranks of their group left traces of, in order of start.
         waiting: rank -> a set (intervals.py), ns since RankTrace.origin_ns: a collective ran, and another rank had not begun it.
-        budgets: rank -> its budget with ``waiting_for_rank``; only for ranks of which that can be told.
+        budgets: rank -> its budget with ``waiting_for_rank``; only of ranks for which waiting is known.
         parts: by rank.
         phases: rank that was late -> phase -> seconds that it took longer than the median of the others, most first, over all steps.
         complete: every rank of every group left a trace: who was late can be said.
@@ -65,8 +53,8 @@ class Between:
     """
 
     communication: Communication
-    ranks: list[int]
-    meetings: Meeting
+    together: CrossRank
+    last: IntArray
     waiting: dict[int, IntArray]
     budgets: dict[int, Budget]
     parts: dict[int, RankParts]
@@ -84,42 +72,38 @@ def compare(traces: Mapping[int, RankTrace]) -> Between | None:
     if len(traces) < 2 or not any(len(trace.collectives.table) for trace in traces.values()):
         return None
     made = numbered(traces)
-    matched = match(made.ranks)
-    ordered = [one for rank in matched.ranks for one in made.ranks if one.rank == rank]
-    alignment, notes = _aligned(made, ordered, matched, traces)
-    met = meet(matched, alignment)
-    whole = matched.whole & matched.together
-    meetings = _meetings(ordered, matched, met, alignment.bound, whole)
+    together = combine(made.ranks, partial(_aligned, made=made, traces=traces))
+    ordered, matched = together.ranks, together.matched
     waiting = {
-        one.rank: _waiting(one, column, matched, met, alignment.bound, made.since[one.rank]) for column, one in enumerate(ordered)
-    } if np.isfinite(alignment.bound) else {}  # fmt: skip
-    partitions = [partition(one, column, matched, met, alignment.bound) for column, one in enumerate(ordered)]
+        one.rank: _waiting(one, column, together, made.since[one.rank]) for column, one in enumerate(ordered)
+    } if np.isfinite(together.bound) else {}  # fmt: skip
+    last = _last(together)
     complete = len(matched.whole) > 0 and {rank for group in matched.groups for rank in group.ranks} <= set(matched.ranks)
-    lates, phases, told = _late(made, ordered, traces, matched, met, partitions, alignment, meetings) if complete else ([], {}, [])
-    notes = [*made.notes, *_gaps(matched, waiting), *notes, *alignment.notes, *told]
+    lates, phases = _late(made, together, traces) if complete and np.isfinite(together.bound) else ([], {})
+    told = [_says(one, phases[one.rank], last) for one in lates[:1]]
     return Between(
-        communication=_communication(matched, partitions, alignment, lates),
-        ranks=matched.ranks,
-        meetings=meetings,
+        communication=communication(together, lates),
+        together=together,
+        last=last,
         waiting=waiting,
         budgets={rank: _budget(traces[rank], spans) for rank, spans in waiting.items()},
-        parts={part.rank: means(part, 0) for part in partitions},
+        parts={one.rank: means(together.partitions[one.rank], 0) for one in ordered},
         phases=phases,
         complete=complete,
-        notes=notes,
+        notes=[*made.notes, *_gaps(matched, waiting), *together.alignment.notes, *told],
     )
 
 
-def _aligned(made: Numbered, ordered: list[Collectives], matched: Matched, traces: Mapping[int, RankTrace]) -> tuple[Alignment, list[str]]:
+def _aligned(ranks: Sequence[Collectives], matched: Matched, made: Numbered, traces: Mapping[int, RankTrace]) -> Alignment:
     """Clocks from the ends of collectives, of few ones too: what is left is that all ranks leave one at about the same time.
 
     Ranks of one file have one clock. How far the ends would move it says what they are worth: the bound is no smaller.
     """
-    found = align(ordered, matched)
+    found = align(ranks, matched)
     if not np.isfinite(found.bound):
         few = _on_few_ends(matched)
         if few is None:
-            return found, []
+            return found
         found = few
     first, notes = traces[matched.ranks[0]], []
     bound = found.bound
@@ -128,9 +112,9 @@ def _aligned(made: Numbered, ordered: list[Collectives], matched: Matched, trace
         if (traces[rank].maker, traces[rank].source, traces[rank].origin_ns) == ("nsight", first.source, first.origin_ns):
             bound = max(bound, moved)
         if moved > CLOCKS_APART_NS:
-            notes.append(f"the collectives of ranks {matched.ranks[0]} and {rank} lie {moved / GIGA:.3g} s apart by their own clocks: "
-                         "their traces may be of different steps")  # fmt: skip
-    return replace(found, bound=bound), notes
+            notes.append(f"the collectives of ranks {matched.ranks[0]} and {rank} are {moved / GIGA:.3g} s apart on their own clocks: "
+                         "the traces may be of different steps")  # fmt: skip
+    return replace(found, bound=bound, notes=[*notes, *found.notes])
 
 
 def _on_few_ends(matched: Matched) -> Alignment | None:
@@ -153,30 +137,20 @@ def _on_few_ends(matched: Matched) -> Alignment | None:
     return found if met.all() else None
 
 
-def _meetings(ordered: list[Collectives], matched: Matched, met: Meetings, bound: float, whole: BoolArray) -> Meeting:
-    rows = np.flatnonzero(whole)
+def _last(together: CrossRank) -> IntArray:
+    matched, met = together.matched, together.met
+    rows = np.flatnonzero(matched.whole & matched.together)
     rows = rows[np.argsort(matched.start[rows].max(1, initial=MISSING), kind="stable")]
-    took = np.where(matched.end[rows] != MISSING, matched.end[rows] - matched.start[rows], np.iinfo(np.int64).max)
-    transfer = took.min(1, initial=np.iinfo(np.int64).max)
-    step = ordered[0].step_at(matched.start[rows, 0])
-    there = met.start[rows] != MISSING
-    waits, last = np.where(there, 0, MISSING), np.full(len(rows), -1, np.int64)
-    if np.isfinite(bound):
-        behind = np.where(there, met.last[rows, None] - met.start[rows], 0)
-        waits = np.where(there, np.where(behind > bound, behind, 0), MISSING)
-        late_ns = late.behind(met.start[rows], met.last_column[rows])
-        last = np.where(late_ns > bound, np.array(matched.ranks)[met.last_column[rows]], -1)
-    return Meeting([matched.names[name] for name in matched.name[rows].tolist()], step, transfer, waits, last)
+    column = met.last_column[rows]
+    return np.where(behind(met.start[rows], column) > together.bound, np.array(matched.ranks)[column], -1)
 
 
-def _waiting(one: Collectives, column: int, matched: Matched, met: Meetings, bound: float, since: int) -> IntArray:
+def _waiting(one: Collectives, column: int, together: CrossRank, since: int) -> IntArray:
     """When a rank was in a collective that another one had not begun. Of those that some rank left no trace of: at least so long."""
-    row = matched.rows[column]
+    row = together.matched.rows[column]
     there = np.flatnonzero(row >= 0)
-    there = there[matched.together[row[there]]]
-    behind = met.last[row[there]] - met.start[row[there], column]
-    start, end = one.table["start"][there], one.table["end"][there]
-    return union(start - since, np.where(behind > bound, np.minimum(start + behind, end), start) - since)
+    there = there[together.matched.together[row[there]]]
+    return union(one.table["start"][there] - since, together.arrivals[one.rank].last[there] - since)
 
 
 def _budget(trace: RankTrace, waiting: IntArray) -> Budget:
@@ -191,70 +165,33 @@ def _gaps(matched: Matched, waiting: Mapping[int, IntArray]) -> list[str]:
     listed = f"{', '.join(map(str, missing[:SHOWN_RANKS]))}{', ...' if len(missing) > SHOWN_RANKS else ''}"
     notes = [
         f"{len(missing)} of {len(missing) + len(matched.ranks)} ranks left no trace ({listed}): "
-        "who was late, and what of a collective was transfer, cannot be told"
+        "which rank was late, and how much of a collective was transfer, is unknown"
     ]
     if waiting:
-        notes.append("waiting for a rank is a lower bound: it counts only until the last of the ranks that are there had begun")
+        notes.append("waiting for a rank is a lower bound: it is counted until the last of the ranks with a trace had begun")
     return notes
 
 
-def _late(
-    made: Numbered,
-    ordered: list[Collectives],
-    traces: Mapping[int, RankTrace],
-    matched: Matched,
-    met: Meetings,
-    partitions: list[Partition],
-    alignment: Alignment,
-    meetings: Meeting,
-) -> tuple[list[LateRank], dict[int, dict[str, float]], list[str]]:
-    """Late ranks, what each was doing in seconds over all steps, and that in words."""
-    if not np.isfinite(alignment.bound):
-        return [], {}, []
-    sure = replace(matched, together=matched.together & matched.whole)
-    blamed = blame.blame(ordered, partitions, sure, met, alignment.bound)
-    spent = late.before(ordered, traces, made.kept, matched)
-    more = late.excess(blamed, matched, met, spent, ordered[0], alignment.bound)
-    blamed = replace(blamed, excess=more)
-    found = blame.summary(blamed, ordered)
+def _late(made: Numbered, together: CrossRank, traces: Mapping[int, RankTrace]) -> tuple[list[LateRank], dict[int, dict[str, float]]]:
+    """Late ranks, and what each was doing in seconds over all steps."""
+    sure = replace(together, awaited=together.awaited & together.matched.whole)
+    blamed = blame.blame(sure)
+    blamed = replace(blamed, excess=late.excess(blamed, sure, late.before(together, traces, made.kept)))
+    found = [replace(one, whole_host=False) for one in blame.summary(blamed, together.ranks)]
     phases = {}
     for one in found:
-        mine = blamed.column == matched.ranks.index(one.rank)
-        sums = {phase: float(values[mine].sum()) / GIGA for phase, values in more.items()}
+        mine = blamed.column == together.matched.ranks.index(one.rank)
+        sums = {phase: float(values[mine].sum()) / GIGA for phase, values in blamed.excess.items()}
         phases[one.rank] = dict(sorted(sums.items(), key=lambda pair: -pair[1]))
+    return found, phases
+
+
+def _says(one: LateRank, phases: Mapping[str, float], last: IntArray) -> str:
+    most = [f"{NAMES.get(phase, phase)} {seconds(took / one.steps)}" for phase, took in list(phases.items())[:3] if took > 0]
+    doing = f" and took longer than the median of the others for: {', '.join(most)}" if most else ""
+    again = "other ranks in other steps" if one.late_steps >= FEWEST_STEPS else "too few to tell whether it always is"
+    often = "the same rank each time" if one.persistent else again
     return (
-        [replace(late_rank(one, {}, None), whole_host=False) for one in found[:SHOWN_LATE]],
-        phases,
-        [_says(one, meetings) for one in found[:1]],
-    )
-
-
-def _says(one: blame.Late, meetings: Meeting) -> str:
-    doing = (
-        ", ".join(f"{late.WORDS.get(phase, phase)} {seconds(took)}" for phase, took in list(one.phases.items())[:3])
-        or "nothing that the traces show"
-    )
-    always = "the same rank each time" if one.persistent else "other ranks in other steps" if one.steps[1] >= FEWEST_STEPS else ""
-    often = f" ({always or 'too few to tell whether it always is'})"
-    last = f"last in {int((meetings.last == one.rank).sum())} of {len(meetings.last)} collectives"
-    return (
-        f"rank {one.rank} was waited for in {one.steps[0]} of {one.steps[2]} steps{often}, {last}; "
-        f"against the median of the others it took longer for: {doing}"
-    )
-
-
-def _communication(matched: Matched, partitions: list[Partition], alignment: Alignment, lates: list[LateRank]) -> Communication:
-    found = bandwidth.kinds(matched, partitions, alignment.bound)
-    network = bandwidth.network(found, matched, alignment.bound)
-    return Communication(
-        collectives=[collective_kind(kind) for kind in found[:SHOWN_KINDS]],
-        clock_bound_s=alignment.bound / GIGA if np.isfinite(alignment.bound) else None,
-        clocks=alignment.how,
-        late=lates,
-        network=network.says,
-        network_share=network.share,
-        what_if=[],
-        nccl=[],
-        unseen=[],
-        exposed={str(part.rank): exposed(part, 0) for part in partitions},
+        f"the others waited for rank {one.rank} in {one.steps} of {one.all_steps} steps ({often}); it came last in "
+        f"{int((last == one.rank).sum())} of {len(last)} collectives{doing}"
     )

@@ -22,7 +22,7 @@ ELEMENT_BYTES = {
     **dict.fromkeys(("Byte", "Char", "Bool", "Float8_e4m3fn", "Float8_e5m2", "Float8_e4m3fnuz", "Float8_e5m2fnuz"), 1),
     "ComplexDouble": 16,
 }
-IN_A_STEP = 1 << 24  # more collectives than a step has: numbers are step x this + order
+IN_A_STEP = 1 << 24  # more collectives than a step has: numbers are step * this + order
 _SHARDED = ("all_gather", "reduce_scatter")
 _UNSAID = (None, "", "coalesced")
 
@@ -64,7 +64,7 @@ def numbered(ranks: Mapping[int, RankTrace]) -> Numbered:
     """Give every collective a group and a number that are the same on all ranks.
 
     The number is the trace's own; else its place among those of the same operation, group and stream in its step. Where ranks have
-    unequally many, which belong together cannot be told: they are left out and said.
+    unequally many, they cannot be matched: they are left out, with a note.
     """
     notes: list[str] = []
     world = max([*(trace.world_size or 0 for trace in ranks.values()), *(number + 1 for number in ranks)], default=0)
@@ -107,7 +107,7 @@ def _operation(args: CollectiveArgs, said: str | None, name: str) -> str:
 
 
 def _group(args: CollectiveArgs, trace: RankTrace, world: int, otherwise: str) -> tuple[str, tuple[int, ...]]:
-    """(name, ranks). Without ranks: whoever has a group of this name."""
+    """(name, ranks). Without ranks: all that have a group of this name."""
     if args.group is None:
         return otherwise, tuple(range(world))
     ranks = args.ranks or trace.groups.get(args.group) or (tuple(range(world)) if args.size in (None, world) else ())
@@ -115,13 +115,13 @@ def _group(args: CollectiveArgs, trace: RankTrace, world: int, otherwise: str) -
 
 
 def _send_recv(ones: Sequence[_One], notes: list[str]) -> None:
-    """NCCL's SendRecv kernels carry out all_to_all, too. Those that nobody named are it where every rank has as many of them."""
+    """NCCL's SendRecv kernels carry out all_to_all, too. Those without an annotation count as that where every rank has as many."""
     counts = [Counter(what for what in one.operations if what in BETWEEN_TWO) for one in ones]
     total = counts[0]["send_recv"] if counts else 0
     if not total or len(ones) < 2 or any(count != Counter(send_recv=total) for count in counts):
         return
     notes.append(
-        f"{total} kernel{'s' * (total > 1)} called SendRecv counted as all_to_all: every rank has as many, and no range says otherwise"
+        f"{total} SendRecv kernel{'s' * (total > 1)} counted as all_to_all: every rank has as many, and no annotation says otherwise"
     )
     for one in ones:
         one.groups = [(name.replace("send_recv", "all_to_all"), ranks) for name, ranks in one.groups]
@@ -141,7 +141,7 @@ def _own_groups(ones: Sequence[_One], world: int, notes: list[str]) -> None:
     for one in ones:
         one.keep &= np.array([bool(ranks) or name not in many for name, ranks in one.groups] or [], bool)
         one.groups = [(name, ranks or _filled(members[name], sizes[name], world)) for name, ranks in one.groups]
-    notes += [f"several groups of {sizes[name]} ranks are called '{name}', and whose they are the traces do not say: they are left out"
+    notes += [f"several groups of {sizes[name]} ranks are named '{name}', and the traces do not say who is in which: they are left out"
               for name in sorted(many)]  # fmt: skip
 
 
@@ -179,8 +179,8 @@ def _unequal(ones: Sequence[_One], notes: list[str]) -> None:
         one.keep &= ~wrong
     if left:
         what = ", ".join(sorted({key[2] for key in odd})[:4])
-        notes.append(f"{left} collectives ({what}) are left out: their ranks have unequally many in a step, "
-                     "and without numbers nobody can tell which belong together")  # fmt: skip
+        notes.append(f"{left} collectives ({what}) are left out: ranks have different numbers of them in a step, "
+                     "and without sequence numbers they cannot be matched")  # fmt: skip
 
 
 def _collectives(one: _One, since: int) -> Collectives:

@@ -1,6 +1,7 @@
-"""DistributedDataParallel of two ranks that see samples of their own; the last one takes 40 ms longer in each step, or fails.
+"""DistributedDataParallel of two ranks that see samples of their own; the last one takes 40 ms longer in each step, or fails; or of
+several with buffers to broadcast, of which the first takes longer.
 
-late_rank.py SAID.json wait|forward|fails
+late_rank.py SAID.json wait|forward|fails|buffers
 """
 
 import sys
@@ -28,9 +29,10 @@ class Samples(Dataset):
 
 
 class Model(nn.Module):
-    def __init__(self, late: bool) -> None:
+    def __init__(self, late: bool, buffers: bool) -> None:
         super().__init__()
-        self.late, self.layers = late, nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 1))
+        norm = [nn.BatchNorm1d(256)] if buffers else []
+        self.late, self.layers = late, nn.Sequential(nn.Linear(64, 256), *norm, nn.ReLU(), nn.Linear(256, 1))
 
     def forward(self, samples: torch.Tensor) -> torch.Tensor:
         if self.late:
@@ -41,10 +43,10 @@ class Model(nn.Module):
 def main() -> None:
     dist.init_process_group("gloo")
     rank, phase = dist.get_rank(), sys.argv[2]
-    late = rank == dist.get_world_size() - 1
-    model = nn.parallel.DistributedDataParallel(Model(late and phase == "forward"))
+    late = rank == (0 if phase == "buffers" else dist.get_world_size() - 1)
+    model = nn.parallel.DistributedDataParallel(Model(late and phase == "forward", phase == "buffers"))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for step, samples in enumerate(DataLoader(Samples(rank, late and phase == "wait"), BATCH)):
+    for step, samples in enumerate(DataLoader(Samples(rank, late and phase in ("wait", "buffers")), BATCH)):
         if late and phase == "fails" and step == STEPS // 2:
             raise ValueError("of the last rank only")
         optimizer.zero_grad()

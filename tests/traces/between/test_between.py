@@ -41,8 +41,8 @@ def test_the_late_rank_is_named_with_what_it_was_doing(what, phase):
 def test_others_wait_exactly_as_long_as_the_rank_is_late_and_it_waits_for_nobody():
     found = compared(Training(late=always(2, "input", 8)))
     assert [waited(found, rank) for rank in range(4)] == [48 * MS, 48 * MS, 0, 48 * MS]
-    assert found.meetings.transfer.tolist() == [MS] * 12
-    assert found.meetings.last.tolist() == [2, -1] * 6
+    assert [found.parts[rank].transfer_s for rank in range(4)] == [pytest.approx(2e-3)] * 4
+    assert found.last.tolist() == [2, -1] * 6
 
 
 def test_nobody_is_named_where_all_come_together():
@@ -82,14 +82,14 @@ def test_waiting_moves_out_of_transfer_and_the_budget_still_closes():
 def test_less_than_the_bound_is_not_claimed():
     found = compared(Training(late=always(2, "computing", 0.0005)))  # 500 ns, with ends that agree to the ns
     assert found.communication.clock_bound_s is not None
-    assert (found.meetings.waits > 0).any() == (500 > found.communication.clock_bound_s * 1e9)
+    assert any(waited(found, rank) for rank in range(4)) == (500 > found.communication.clock_bound_s * 1e9)
 
 
 def test_numbers_of_the_trace_match_what_order_could_not():
     args = [CollectiveArgs("allreduce", "0", (0, 1, 2, 3), 4)] * 4
     found = compared(Training(late=always(3, "input", 4), args=args, numbered=True, skipped=frozenset({(1, 0)})))
 
-    assert len(found.meetings.names) == 10  # the first step's two have no rank 1
+    assert len(found.last) == 10  # the first step's two have no rank 1
     (late,) = found.communication.late
     assert (late.rank, late.steps, late.all_steps) == (3, 5, 6)
     assert waited(found, 0) == 6 * 4 * MS  # in the first step at least until rank 3 had begun
@@ -99,7 +99,7 @@ def test_numbers_of_the_trace_match_what_order_could_not():
 def test_without_numbers_what_ranks_have_unequally_many_of_is_left_out_and_said():
     found = compared(Training(late=always(3, "input", 4), skipped=frozenset({(1, 2)})))
 
-    assert len(found.meetings.names) == 10
+    assert len(found.last) == 10
     assert found.communication.late[0].rank == 3
     assert "6 collectives (all_reduce) are left out" in found.notes[0]
 
@@ -130,7 +130,7 @@ def test_sends_between_two_ranks_are_not_taken_for_something_that_all_take_part_
     found = compared(
         Training(late=always(2, "input", 8), collective="ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", said="nccl:send")
     )
-    assert found.meetings.names == [] and found.communication.late == []
+    assert len(found.last) == 0 and found.communication.late == []
 
 
 def test_bytes_come_from_elements_and_their_type():
@@ -149,13 +149,13 @@ def test_groups_of_one_name_with_their_ranks_known_are_kept_apart():
     args = [CollectiveArgs("allreduce", "1", (0, 1) if rank < 2 else (2, 3), 2) for rank in range(4)]
     found = compared(Training(args=args))
     assert {kind.n for kind in found.communication.collectives} == {2}
-    assert len(found.meetings.names) == 24
+    assert len(found.last) == 24
 
 
 def test_groups_of_one_name_whose_ranks_nobody_knows_are_left_out_and_said():
     found = compared(Training(args=[CollectiveArgs("allreduce", "1", None, 2)] * 4))
-    assert found.meetings.names == []
-    assert "several groups of 2 ranks are called '1'" in found.notes[0]
+    assert len(found.last) == 0
+    assert "several groups of 2 ranks are named '1'" in found.notes[0]
 
 
 def test_a_single_collective_still_tells_by_how_long_each_rank_was_in_it():
@@ -169,7 +169,7 @@ def test_a_single_collective_still_tells_by_how_long_each_rank_was_in_it():
 
 def test_traces_of_different_times_are_doubted():
     found = compared(Training(clocks={2: 30_000 * MS}))
-    assert any("ranks 0 and 2 lie 30 s apart" in note for note in found.notes)
+    assert any("ranks 0 and 2 are 30 s apart" in note for note in found.notes)
 
 
 def test_traces_that_cannot_belong_together_say_nothing_across_ranks():
@@ -202,4 +202,4 @@ def test_the_order_in_which_ranks_are_given_does_not_matter():
     forth, back = compare(found), compare(dict(reversed(found.items())))
     assert forth is not None and back is not None
     assert forth.communication == back.communication
-    assert np.array_equal(forth.meetings.waits, back.meetings.waits)
+    assert all(np.array_equal(forth.waiting[rank], back.waiting[rank]) for rank in range(4))

@@ -57,8 +57,7 @@ def test_the_late_rank_of_eight_is_the_seventh(dlrm):
 def test_it_is_the_last_where_its_kernels_are_the_shortest(dlrm):
     took = by_hand()[:, :, 1]
     assert took.argmin(0).tolist() == [7, 7, 7, 7, 7, 5, 5, 4]
-    assert dlrm.meetings.last.tolist() == [7, 7, 7, 7, 7, 5, 5, 4]
-    assert dlrm.meetings.transfer.tolist() == (took.min(0) * 1000).tolist()
+    assert dlrm.last.tolist() == [7, 7, 7, 7, 7, 5, 5, 4]
 
 
 def test_what_the_others_waited_is_what_their_kernels_took_longer(dlrm):
@@ -67,7 +66,8 @@ def test_what_the_others_waited_is_what_their_kernels_took_longer(dlrm):
     bound = dlrm.communication.clock_bound_s * 1e9
     assert bound < 10_000
     longer = took - took.min(1, keepdims=True)
-    assert np.abs(dlrm.meetings.waits - longer).max() <= 3 * bound  # ends differ by up to 15 us
+    waits = np.stack([dlrm.together.arrivals[one.rank].last - one.table["start"] for one in dlrm.together.ranks], 1)
+    assert np.abs(waits - longer).max() <= 3 * bound  # ends differ by up to 15 us
     assert (dlrm.waiting[1][0] - dlrm.waiting[1][0, 0]).tolist() == pytest.approx([0, 7_624_000], abs=bound)
 
 
@@ -113,4 +113,4 @@ def test_two_ranks_of_a_file_of_nsight_systems_are_compared():
 
     assert found is not None and found.complete
     assert (found.communication.late[0].rank, found.communication.late[0].phase) == (1, "launching")
-    assert len(found.meetings.names) == 33
+    assert len(found.last) == 33
