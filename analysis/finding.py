@@ -116,10 +116,10 @@ def saving(finding: Finding, mean_step_s: float | None) -> str:
     if finding.cost_s <= 0:
         return ""
     if finding.predicted:
-        return f" The replay predicts that {cost(finding, mean_step_s)} can be saved ({interval(finding)})."
+        return f" Replaying the steps without this delay predicts that {cost(finding, mean_step_s)} can be saved ({interval(finding)})."
     return f" Up to {cost(finding, mean_step_s)} can be saved."
 
 
 def interval(finding: Finding) -> str:
     """``50.4 ms to 65.8 ms``: of a prediction."""
-    return f"{seconds(finding.cost_low_s)} to {seconds(finding.cost_high_s)} in 19 of 20 cases"
+    return f"95 % interval {seconds(finding.cost_low_s)} to {seconds(finding.cost_high_s)}"

@@ -15,7 +15,7 @@ _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 
 def number(x: float | None, digits: int = 3) -> str:
-    """At least ``digits`` significant digits, thousands apart: 0.0123, 12.3, 1,234; with an exponent below 1e-6 and from 1e15: 1.66e-24."""
+    """At least ``digits`` significant digits, thousands apart: 0.0123, 12.3, 1,234. Below a millionth and from 1e15 on: 1.66e-24."""
     if x is None or not math.isfinite(x):
         return NOT_MEASURED
     if x == 0:

@@ -79,9 +79,10 @@ def _of_workers(workers: Workers | None, turns: bool) -> Iterator[Roof]:
         return
     busy = total.wall_s - (total.runqueue_s or 0.0)
     if busy > 0 and (workers.processes or turns):
-        who = limits.workers(max(workers.processes, 1))
-        says = f"{who}, {seconds(busy)} per sample{limits.without({'waiting for a CPU': total.runqueue_s or 0.0}, total.wall_s)}"
-        yield _roof("workers", "loading in a worker" if turns else "workers", "workers", max(workers.processes, 1) / busy, says)
+        processes = max(workers.processes, 1)
+        each = f"{seconds(busy)} per sample{limits.without({'waiting for a CPU': total.runqueue_s or 0.0}, total.wall_s)}"
+        says = f"{processes} worker{'s' * (processes > 1)}, {each}"
+        yield _roof("workers", "loading in a worker" if turns else "workers", "workers", processes / busy, says)
 
 
 def _of_cpus(report: Report, batch: float) -> Iterator[Roof]:

@@ -3,7 +3,7 @@
 import math
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from feedline.analysis.convergence import checks, classify, noise, price
 from feedline.analysis.convergence.classify import DEFICIT, GAP, INSTABILITY, LAG, Verdict, groups
@@ -126,15 +126,11 @@ def _all(case: Case, verdicts: Sequence[Verdict]) -> list[Advice]:
     mine = [verdict for verdict in verdicts if verdict.run == verdicts[-1].run]
     found: dict[str, Advice] = {}
     for verdict in mine:
-        for advice in FOR.get(verdict.kind, _nothing)(Case(**{**vars(case), "verdict": verdict})):
+        for advice in FOR[verdict.kind](replace(case, verdict=verdict)) if verdict.kind in FOR else ():
             found.setdefault(advice.fix or advice.id, advice)
     for advice in _for_price(case):
         found.setdefault(advice.fix or advice.id, advice)
     return list(found.values())
-
-
-def _nothing(case: Case) -> Iterator[Advice]:
-    return iter(())
 
 
 def _for_deficit(case: Case) -> Iterator[Advice]:

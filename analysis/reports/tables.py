@@ -142,10 +142,12 @@ def _sample_table(workers: Workers, scale: Scale) -> RenderableType:
 
 
 def traces(report: Report, ranks: Sequence[str]) -> RenderableType:
-    """Device and input of these ranks; a column that is blank for all of them is left out."""
+    """Device and input of these ranks; a column that is blank for all of them is left out, and without any it says why."""
     rows = [(rank, cells) for rank, cells in of_traces.rows(report, narrow=True) if rank in ranks]
     heads = of_traces.heads(narrow=True)
     told = [at for at in range(len(heads)) if any(cells[at] != BLANK for _, cells in rows)]
+    if not told:
+        return plain(f"not measured: {'; '.join(of_traces.reasons(report)[:1]) or 'the traces hold no device and no loader'}")
     table = columns("rank", *(heads[at] for at in told), gap=2)
     for rank, cells in rows:
         table.add_row(rank, *(cells[at] for at in told))

@@ -63,8 +63,6 @@ NO_FINDINGS = "No rule found a cause that slows this run down."
 NO_SAMPLES = "Not measured: the loader made no sample that could be timed."
 NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and what cannot"
 
-#: Notes that nearly every run has are left to the full report.
-USUAL = frozenset({FIRST_STEPS})
 
 #: Hooks refused for one of these are not a loss: what they would have seen was not there, or is seen in another way.
 NO_LOSS = frozenset(
@@ -94,8 +92,8 @@ def full_stop(text: str) -> str:
 
 
 def is_usual(note: str) -> bool:
-    """Whether nearly every run has this note."""
-    return id_of(note) in USUAL
+    """Whether nearly every run has this note: the full report shows it."""
+    return id_of(note) == FIRST_STEPS
 
 
 def state(run: RunInfo) -> str:
@@ -145,8 +143,8 @@ def of_ranks(throughput: Throughput) -> str:
 
 def steps(throughput: Throughput) -> str:
     """How many steps, and how many of them in detail."""
-    words = "1 step" if throughput.steps == 1 else f"{count(throughput.steps)} steps"
-    return words if throughput.steps_in_detail >= throughput.steps else f"{words} ({count(throughput.steps_in_detail)} in detail)"
+    detail = f" ({count(throughput.steps_in_detail)} in detail)" if throughput.steps_in_detail < throughput.steps else ""
+    return f"{count(throughput.steps)} step{'s' * (throughput.steps != 1)}{detail}"
 
 
 def step_title(step: StepSummary) -> str:
@@ -218,7 +216,7 @@ def tells(one: Prediction) -> bool:
 
 def cpus(use: Cpus) -> str:
     """Who used the CPUs while the steps ran."""
-    return full_stop(f"{cpu_use.says(use)} (means while the steps ran)")
+    return full_stop(f"{cpu_use.says(use)} (mean over the steps)")
 
 
 def roofline(made: Roofline) -> str:

@@ -43,8 +43,7 @@ def sentence(comm: Communication, point: Point) -> str:
     cost_s = told.gain_s if told else late.waited_s if late.cost_s is None else late.cost_s
     if cost_s < MATTERS * point.step_s:
         return ""
-    span, weight = predicted(told), Severity.of(cost_s / point.step_s)
-    finding = Finding(CAUSE, weight, "", cost_s=cost_s, cost_low_s=span.get("cost_low_s"), cost_high_s=span.get("cost_high_s"))
+    finding = Finding(CAUSE, Severity.of(cost_s / point.step_s), "", cost_s=cost_s, **predicted(told))
     saved = f"{seconds(cost_s)} of each {seconds(point.step_s)} step can be saved"
     return (
         f"with {point.ranks} ranks, rank {late.rank} is {seconds(late.late_s)} late in {late.steps} of {late.all_steps} steps "

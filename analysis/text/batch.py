@@ -7,13 +7,7 @@ DOUBT = "The noise scale only approximates the critical batch size (Merrill et a
 
 
 def says(noise: NoiseOverTraining, batch: float, where: str, spent: float | None, made: float | None) -> str:
-    """One sentence, without a full stop.
-
-    Args:
-        batch: samples per update of all ranks together.
-        where: as in BatchPrice.
-        spent, made: samples and updates to a loss, over the fewest; None: unknown.
-    """
+    """One sentence, without a full stop. ``where``, ``spent`` and ``made``: as where, samples_factor and updates_factor of BatchPrice."""
     if where == "unknown":
         return f"the cost of the batch of {count(batch)} is unknown: {noise.why or 'the noise scale is too uncertain'}"
     if noise.value is None:

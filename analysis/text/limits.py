@@ -38,8 +38,3 @@ def cpus(cores: float, report: Report) -> str:
     others = report.cpus.others if report.cpus else None
     taken = f", {number(others / max(report.run.ranks, 1))} used by other programs" if others and others >= MIN_OTHERS else ""
     return f"{have}{' per rank' if report.run.ranks > 1 else ''}{taken}"
-
-
-def workers(processes: int) -> str:
-    """``1 worker``, ``4 workers``."""
-    return "1 worker" if processes == 1 else f"{processes} workers"

@@ -40,9 +40,9 @@ def disagreement(measured: Row, rates: dict[str, dict[int, float]]) -> list[str]
         up = [f"{law} rises to {number(of[ranks])}" for law, of in rates.items() if of[ranks] > most.samples_per_s * (1 + SAME)]
         down = [f"{law} falls to {number(of[ranks])}" for law, of in rates.items() if of[ranks] < most.samples_per_s * (1 - SAME)]
         if up and down:
-            now = f"{number(most.samples_per_s)} {most.unit} with {_ranks(most.ranks)}"
+            now = f"{number(most.samples_per_s)} {most.unit} with {counted(most.ranks)}"
             found.append(
-                f"predictions for {_ranks(ranks)} disagree: from {now}, {', '.join(up)}, but {', '.join(down)}; "
+                f"predictions for {counted(ranks)} disagree: from {now}, {', '.join(up)}, but {', '.join(down)}; "
                 "measure before relying on either"
             )
     return found
@@ -53,12 +53,12 @@ def _sentences(rows: Sequence[Row], unit: str, late: str) -> Iterator[str]:
     flagged = [row for row in rows if row.flagged]
     if len(rows) < 2:
         ranks, rate = base.point.ranks, f"{number(base.point.samples_per_s)} {unit}"
-        yield f"{_ranks(ranks)}: {rate}; to compare it, measure more with `feedline scale --ranks {ranks},{2 * ranks} -- SCRIPT`"
+        yield f"{counted(ranks)}: {rate}; to compare it, measure more with `feedline scale --ranks {ranks},{2 * ranks} -- SCRIPT`"
     elif flagged:
         ranks, times = base.point.ranks, flagged[0].point.samples_per_s / base.point.samples_per_s
         yield (
-            f"measure {_ranks(ranks)} again (`feedline scale --ranks {ranks} -- SCRIPT`): "
-            f"{_ranks(flagged[0].point.ranks)} cannot be {number(times)} times as fast"
+            f"measure {counted(ranks)} again (`feedline scale --ranks {ranks} -- SCRIPT`): "
+            f"{counted(flagged[0].point.ranks)} cannot be {number(times)} times as fast"
         )
     else:
         yield from _gain(rows, unit)
@@ -73,8 +73,8 @@ def _predicted(last: Row, unit: str, predictions: Sequence[Prediction], contradi
     for one in predictions[:1] if not contradictions else ():
         if one.samples_per_s is not None and one.low is not None and one.high is not None:
             yield (
-                f"prediction for {_ranks(one.ranks)}: {number(one.samples_per_s)} {unit} ({number(one.low)} to {number(one.high)}), "
-                f"{number(one.samples_per_s / last.point.samples_per_s)} times the rate of {_ranks(last.point.ranks)}"
+                f"prediction for {counted(one.ranks)}: {number(one.samples_per_s)} {unit} ({number(one.low)} to {number(one.high)}), "
+                f"{number(one.samples_per_s / last.point.samples_per_s)} times the rate of {counted(last.point.ranks)}"
             )
 
 
@@ -82,13 +82,13 @@ def _gain(rows: Sequence[Row], unit: str) -> Iterator[str]:
     base, last = rows[0], rows[-1]
     times = last.point.samples_per_s / base.point.samples_per_s
     yield (
-        f"{_ranks(last.point.ranks)} make {number(times)} times the {unit} of {_ranks(base.point.ranks)}: "
+        f"{counted(last.point.ranks)} make {number(times)} times the {unit} of {counted(base.point.ranks)}: "
         f"{share(last.efficiency)} scaling efficiency"
     )
     fastest = max(rows, key=lambda row: row.point.samples_per_s)
     before = rows[-2]
     if fastest.point.samples_per_s > last.point.samples_per_s * (1 + SAME):
-        yield f"use {_ranks(fastest.point.ranks)}: more ranks are slower"
+        yield f"use {counted(fastest.point.ranks)}: more ranks are slower"
     elif last.marginal is not None and last.marginal < WORTH:
         added = last.point.ranks - before.point.ranks
         yield f"each of the {added:,} ranks added to {before.point.ranks:,} contributes {share(max(last.marginal, 0.0))} of a single rank"
@@ -96,21 +96,17 @@ def _gain(rows: Sequence[Row], unit: str) -> Iterator[str]:
 
 def flags(rows: Sequence[Row]) -> list[str]:
     """Why measured points cannot be taken at their word."""
-    base = _ranks(rows[0].point.ranks)
+    base = counted(rows[0].point.ranks)
     return [
-        f"{_ranks(row.point.ranks)} reach {share(row.efficiency)} efficiency, so the baseline was measured too slow: measure {base} again. "
-        "Until then all efficiencies are too high, and predictions leave the baseline out"
+        f"{counted(row.point.ranks)} reach {share(row.efficiency)} efficiency, so the baseline was measured too slow: measure {base} "
+        "again. Until then all efficiencies are too high, and predictions leave the baseline out"
         for row in rows
         if row.flagged
     ]
 
 
 def grows(shape: str, points: Sequence[Point], growth: float) -> str:
-    """How the time of a sample grows, and what causes that.
-
-    Args:
-        shape: ``linear``, ``saturating``, ``flat``, or ``unclear``.
-    """
+    """How the time of a sample grows, and what causes that; ``shape``: as Shape.name."""
     of = points[0].unit.removesuffix("s/s")
     if shape == "flat":
         return f"the time per {of} grows by only {share(max(growth, 0.0))}: nothing to explain"
@@ -118,5 +114,5 @@ def grows(shape: str, points: Sequence[Point], growth: float) -> str:
     return f"{between}, the time per {of} on its rank grows by {share(growth)}{CAUSES[shape]}"
 
 
-def _ranks(count: int) -> str:
+def counted(count: int) -> str:
     return f"{count:,} rank{'' if count == 1 else 's'}"

@@ -11,6 +11,7 @@ from feedline.analysis.reports.tables import plain
 from feedline.analysis.scaling.efficiency import STEPS, Row
 from feedline.analysis.scaling.predict import Prediction
 from feedline.analysis.scaling.study import Study
+from feedline.analysis.text.scaling import counted
 from feedline.profiler.printable import printable_in
 
 KINDS = {
@@ -60,14 +61,8 @@ def table(study: Study) -> Table:
         made.add_row(*cells, *([to_accuracy(study, row.point.ranks, False)] if timed else []), style="yellow" if row.flagged else None)
     for one in study.predictions:
         if one.samples_per_s is not None:
-            cells = [
-                count(one.ranks),
-                number(one.samples_per_s),
-                interval(one.low, one.high),
-                f"{efficiency(study, one)}  ",
-                "predicted",
-                "",
-            ]
+            cells = [count(one.ranks), number(one.samples_per_s), interval(one.low, one.high)]
+            cells += [f"{efficiency(study, one)}  ", "predicted", ""]
             made.add_row(*cells, *([to_accuracy(study, one.ranks, True)] if timed else []), style="cyan")
     return made
 
@@ -119,9 +114,4 @@ def meaning(study: Study) -> Iterator[str]:
         yield from study.left_out
     if study.times:
         best = min(study.times, key=lambda one: one.ratio)
-        yield f"fastest to the same accuracy: {ranks(best.ranks)}, {share(best.ratio)} of the time on {ranks(study.times[0].ranks)}"
-
-
-def ranks(number: int) -> str:
-    """``1 rank``, ``8 ranks``."""
-    return f"{count(number)} rank{'s' * (number > 1)}"
+        yield f"fastest to the same accuracy: {counted(best.ranks)}, {share(best.ratio)} of the time on {counted(study.times[0].ranks)}"

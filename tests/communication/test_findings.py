@@ -118,7 +118,7 @@ def test_where_waiting_cannot_be_told_from_transfer_the_network_is_not_judged(ra
 
     assert comm.network_share is None and {kind.busbw_gbps for kind in comm.collectives} == {None}
     assert comm.network.endswith("transfer cannot be separated from waiting")
-    assert found.cause == "exposed_communication" and found.says.endswith(f"of each step beyond backward; {comm.network}")
+    assert found.cause == "exposed_communication" and found.says.endswith(f" of the step); {comm.network}")
 
 
 def test_messages_between_two_ranks_are_one_kind_with_the_bandwidth_of_the_link():

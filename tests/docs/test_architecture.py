@@ -33,7 +33,8 @@ root, to, *words = sys.argv[1:]
 seen = {}
 def enter(frame, event, _):
     path = frame.f_code.co_filename
-    if event == "call" and path.startswith(root) and frame.f_code.co_flags & 1:  # not the body of a module or class
+    own = frame.f_code.co_flags & 1 and frame.f_code.co_name[0] != "<"  # not the body of a module or class, nor a comprehension in one
+    if event == "call" and own and path.startswith(root):
         seen.setdefault(path[len(root) + 1 :], None)
 sys.setprofile(enter)
 try:

@@ -20,7 +20,7 @@ from feedline.analysis.model import (
     Throughput,
     Workers,
 )
-from feedline.analysis.roofline import roofline
+from feedline.analysis.roofline import NO_CEILINGS, roofline
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 MS = 1e-3
@@ -184,7 +184,7 @@ def test_what_is_missing_says_why() -> None:
     found = made(refused)
 
     assert (found.flop_per_sample, found.flop_source) == (None, "torch.compile compiled something")
-    assert (found.peak_flops, found.peak_source) == (None, "no file of ceilings: `feedline probe` makes one")
+    assert (found.peak_flops, found.peak_source) == (None, NO_CEILINGS)
     assert "device" not in [one.name for one in found.roofs]
 
 
@@ -277,5 +277,5 @@ def test_the_step_leaves_out_what_the_shown_rank_waits_for_others():
     shown = replace(run({"forward": 60, "backward": 40}), ranks=ranks, shown=1)
 
     assert next(roof.says for roof in made(shown).roofs if roof.name == "step").endswith(
-        "95.0 ms for 10 samples without 5.00 ms waiting for other ranks"
+        "95.0 ms per step of 10 samples, excluding 5.00 ms waiting for other ranks"
     )

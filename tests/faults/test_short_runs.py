@@ -118,6 +118,5 @@ def test_a_command_that_was_killed_is_named_with_its_signal(workshop):
     done = workshop.execute(*FEEDLINE, "run", "-o", workshop.run, "--", sys.executable, script, 40, 0, 20)
 
     assert done.returncode == 128 + signal.SIGKILL
-    assert "The training was killed by SIGKILL after 20 steps; figures cover the run until then." in " ".join(
-        (done.stdout + done.stderr).split()
-    )
+    said = " ".join((done.stdout + done.stderr).split())
+    assert "The training was killed by SIGKILL after 20 steps; figures cover the run until then." in said

@@ -39,7 +39,7 @@ def test_a_transformers_trainer(record_warm):
     done.check_workers(processes=2, batches=12, samples=48)
     assert done.roles() == [("DataLoader", "training", 12), ("DataLoader", "evaluation", 2), ("DataLoader", "evaluation", 2)]
     assert done.report["step"]["evaluation_s"] > 0
-    assert made_at(done.report["loaders"][0]) == ("transformers_trainer.py:83", "transformers")
+    assert made_at(done.report["loaders"][0]) == ("transformers_trainer.py:38", "transformers")
 
 
 def test_a_timm_model_with_timms_loader(record_warm, photographs):

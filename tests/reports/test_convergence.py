@@ -162,4 +162,4 @@ def test_fixes_and_lost_values_are_told() -> None:
     page = html(VARIANTS["training"]())
 
     assert "<code>--fix warmup=5ep,lr_rule=sqrt</code>" in page
-    assert "3 values of train loss are not finite and left out" in page
+    assert "Not shown: 3 values of train loss (NaN or infinite)." in page

@@ -80,7 +80,7 @@ def test_all_of_it_goes_from_the_run_to_the_verdict() -> None:
         "Why the main process",
         "One sample",
         "Findings",
-        "Could not",
+        "Hooks that could not",
         "Notes",
         "Decoding in the loader",
         "Next",

@@ -20,7 +20,7 @@ def test_a_batch_that_takes_longer_to_receive_than_to_make_is_better_made_where_
 
     assert (finding.cause, finding.severity, finding.fix) == ("fewer_workers", Severity.HIGH, "DataLoader(..., num_workers=0)  # now 4")
     assert finding.cost_s == pytest.approx(1.2e-3 + 0.6e-3 - 32 * 15e-6)
-    assert "spends 1.80 ms getting its input from 4 workers, but making it takes only 480 µs" in finding.says
+    assert "spends 1.80 ms getting its input from 4 workers, but making that input takes only 480 µs" in finding.says
 
 
 def test_persistent_workers_are_switched_off_with_the_workers():

@@ -49,7 +49,7 @@ def check(facts: RankFacts) -> Finding | None:
     return Finding(
         CAUSE,
         Severity.of(exposed.share),
-        says=f"{_moved(exposed)} {seconds(exposed.s)} ({share(exposed.share)} of {facts.whole}) not hidden behind {exposed.beyond}"
+        says=f"{_moved(exposed)} {seconds(exposed.s)} ({share(exposed.share)} of {facts.whole})"
         f"{exposed.where}{_by_kind(exposed.kinds)}{_hidden(exposed)}{exposed.caveat}{_network(facts)}",
         evidence=exposed.evidence,
         fix=exposed.separate or _fix(best, exposed.kinds),
@@ -67,7 +67,7 @@ def slow(facts: RankFacts) -> Finding | None:
         SLOW,
         Severity.of(exposed.share),
         says=f"the network is slower than it should be: {comm.network}; "
-        f"transfer takes {seconds(exposed.s)} per step not hidden behind {exposed.beyond}",
+        f"transfer that {exposed.beyond} does not hide takes {seconds(exposed.s)} per step",
         evidence=exposed.evidence,
         fix="Check which transport and interface NCCL chose (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of "
         "NVLink), and look for other traffic on the link.",
@@ -90,7 +90,7 @@ def _network(facts: RankFacts) -> str:
 def _hidden(exposed: Exposed) -> str:
     if exposed.hidden_share is None or exposed.separate:
         return ""
-    return f"; {share(exposed.hidden_share)} of the transfer is hidden"
+    return f"; {share(exposed.hidden_share) if exposed.hidden_share else 'none'} of the transfer is hidden"
 
 
 def _gradients(kind: ExposedKind) -> bool:
@@ -104,7 +104,8 @@ def _of_gradients(kinds: Sequence[ExposedKind]) -> float:
 
 
 def _moved(exposed: Exposed) -> str:
-    return "transfer of gradients takes" if _of_gradients(exposed.kinds) >= ALL_OF_IT else "collectives take"
+    of_gradients = _of_gradients(exposed.kinds) >= ALL_OF_IT
+    return f"{'transfer of gradients' if of_gradients else 'collectives'} that {exposed.beyond} does not hide take{'s' * of_gradients}"
 
 
 def _by_kind(kinds: Sequence[ExposedKind]) -> str:

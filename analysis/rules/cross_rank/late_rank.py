@@ -46,7 +46,9 @@ def check(facts: RankFacts) -> Finding | None:
         told,
         says=f"{says}, in which {others} {seconds(late.waited_s)} for it{_why(facts, late)}{host}{_sure(late)}",
         fix=FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}."),
-        disproof=f"Run rank {late.rank} on another machine with other data. If the others wait for it as long, this finding is wrong.",
+        disproof=f"Run rank {late.rank} on another machine with other data. If the others wait for it as long, this finding is wrong."
+        if late.persistent
+        else f"Trace more steps of all ranks. If rank {late.rank} is not late in most of them, this finding is wrong.",
         blame=Blame(late.rank, late.phase, late.part),
     )
 

@@ -5,7 +5,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measur
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules.input import cpus, slow_for_its_bytes
 from feedline.analysis.rules.input.handover import arguments, change
-from feedline.analysis.rules.input.held import severity
+from feedline.analysis.rules.input.held import maker, severity
 from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s
 from feedline.analysis.rules.input.too_few_workers import advised
 
@@ -26,7 +26,7 @@ FIX = {
     NETWORK: "Fetch the samples of a batch concurrently (threads or asyncio in __getitems__), keep connections open, or cache the data on "
     "a local disk",
     PROCESS: "Have the other process deliver whole batches ahead of time, or make the samples in the workers",
-    UNKNOWN: "Find the blocking call: `py-spy dump --pid PID` on a worker",
+    UNKNOWN: "Find the blocking call",
 }
 #: What several workers do in parallel.
 OVERLAPS = (SLEEP, NETWORK, PROCESS)
@@ -91,6 +91,6 @@ def _overlapping(facts: Facts, kind: str) -> int | None:
 
 def _fix(facts: Facts, kind: str) -> str:
     number = _overlapping(facts, kind)
-    where = "" if kind == UNKNOWN else " `py-spy dump --pid PID` on a worker shows the line."
+    where = f"`py-spy dump --pid PID` on {maker(facts)} shows the line."
     more = f" More workers overlap the waiting that remains: {change(facts, arguments(facts, number))}" if number is not None else ""
-    return f"{FIX[kind]}.{where}{more}"
+    return f"{FIX[kind]}. {where}{more}"

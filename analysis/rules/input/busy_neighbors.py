@@ -43,7 +43,7 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"{held_by}: {', and '.join(effects)}",
+        says=f"{held_by}; {', and '.join(effects)}",
         evidence=measured(found),
         fix=f"Stop the other programs (`top` shows them) or keep them off these CPUs with taskset or a cgroup. {_then(facts, advice)}",
         disproof="Run without the other programs. If the step takes as long, this finding is wrong.",

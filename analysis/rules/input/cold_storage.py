@@ -32,7 +32,7 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"{share(blocked)} of the time per sample is spent waiting for the disk, which delivers {size(traffic.disk_bytes)} of it"
+        says=f"{share(blocked)} of the time per sample is spent waiting for the disk, from which {size(traffic.disk_bytes)} are read"
         + (" through page faults" if mapped else ""),
         evidence=_evidence(facts, blocked, traffic.disk_bytes),
         fix=_fix(facts, arguments(facts, number)),

@@ -31,7 +31,7 @@ def check(facts: Facts) -> Finding | None:
         says=f"the input{by} is not the bottleneck: {once}it takes {share(waiting)}{unsure(facts)} of the "
         f"{seconds(facts.step.mean_s)} step{largest}",
         evidence=evidence + [Evidence("stage_s", f"{name} per step", s, "s", name) for s, name in work[:3]],
-        fix=f"No input change needed: faster input could save at most {share(waiting)} of the step.",
+        fix=f"No change to the input is needed: a faster input could save at most {share(waiting)} of the step.",
         disproof="Train on the same batch in every step. If the step gets much faster, this finding is wrong.",
         cost_s=waiting * facts.step.mean_s,
     )

@@ -26,7 +26,7 @@ def check(facts: Facts) -> Finding | None:
         ("batch_s", "making a batch", batch, "s"),
         ("epochs", "loader iterated", float(facts.epochs), "times"),
     ]
-    faster = "Start workers by forkserver with set_forkserver_preload(['torch']), which imports torch once, or keep them: "
+    faster = "Keep the workers (or start them by forkserver with set_forkserver_preload(['torch']), which imports torch once): "
     settings: dict[str, int | bool] = {"persistent_workers": True}
     return Finding(
         CAUSE,

@@ -119,7 +119,7 @@ def _decoding(facts: Facts) -> Work | None:
         return None
     pixels = max(pixels, (cost.bytes or 0.0) / MOST_PIXEL_BYTES)  # several frames have the pixels of one
     should_s = calls(facts, "decode") * PER_IMAGE_S + pixels * PER_PIXEL_S
-    task = f"for {count(pixels)} pixels, which should take less than {seconds(should_s)} in a JPEG"
+    task = f"for {count(pixels)} pixels, which should take less than {seconds(should_s)} as a JPEG"
     return _making(facts, "decode", task, cost, should_s)
 
 

@@ -35,7 +35,7 @@ def check(facts: Facts) -> Finding | None:
         CAUSE,
         weight,
         says=f"workers cost more than they save: each step spends {seconds(loading)} getting its input from {workers} "
-        f"worker{'s' * (workers > 1)}, but making it takes only {seconds(making)}",
+        f"worker{'s' * (workers > 1)}, but making that input takes only {seconds(making)}",
         evidence=_evidence(facts, making),
         fix=change(facts, settings),
         disproof="Run with num_workers=0. If samples/s do not rise, this finding is wrong.",

@@ -88,6 +88,11 @@ def num_workers(facts: Facts) -> int | None:
     return facts.workers.processes if facts.workers and facts.workers.processes else None
 
 
+def maker(facts: Facts) -> str:
+    """Which process makes batches, for advice to look at one."""
+    return "a worker" if num_workers(facts) else "the training process"
+
+
 def batches_per_step(facts: Facts) -> float:
     """More than 1 with gradient accumulation."""
     workers, per_step = facts.workers, facts.throughput.batch_size

@@ -56,8 +56,8 @@ def _evidence(facts: Facts, took: float) -> list[Evidence]:
         Evidence("other_s", "other per step", facts.step.stages.get("other", 0.0), "s"),
     ]
     if facts.certainty is not None and facts.certainty.steps > 1:
-        ends = (("lower", facts.certainty.low), ("upper", facts.certainty.high))
-        found += [Evidence("input_share_end", f"{end} end of the 95 % interval of its share", value, SHARE, end) for end, value in ends]
+        ends, what = (("lower", facts.certainty.low), ("upper", facts.certainty.high)), "share of the step, {} end of its 95 % interval"
+        found += [Evidence("input_share_end", what.format(end), value, SHARE, end) for end, value in ends]
     if not _waits(facts) and not _full(facts, took):
         found += [Evidence("receiving_s", "receiving batches from a worker per step, at most", _receiving_s(facts), "s")]
     if facts.making is not None:
@@ -71,7 +71,7 @@ def _fix(facts: Facts, took: float) -> str:
     if _waits(facts):
         return "Request the next batch before calling the model on this one, and find out what it waits for: a queue, a file, a lock."
     fewer = "Make each batch with fewer calls (one indexing operation for all of its samples)"
-    device = " Copy it from pinned memory with non_blocking=True." if facts.step.stages.get("copy") else ""
+    device = " Copy batches from pinned memory with non_blocking=True." if facts.step.stages.get("copy") else ""
     if _full(facts, took):
         return f"{fewer}.{device} A thread would not help: {cpus.use(facts)}."
     receiving = _receiving_s(facts)
@@ -97,5 +97,5 @@ def unsure(facts: Facts) -> str:
     mean = facts.step.mean_s
     return (
         f"the known part of the input takes {seconds(took)} of each {seconds(mean)} step ({share(took / mean)}): {who(facts)} "
-        f"{_does(facts)}; whether the {seconds(other)} that no stage accounts for ({share(other / mean)}) are input too is unknown"
+        f"{_does(facts)}; it is unknown whether the {seconds(other)} that no stage accounts for ({share(other / mean)}) are input too"
     )

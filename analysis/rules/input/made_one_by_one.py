@@ -8,7 +8,7 @@ from feedline.analysis.rules.input.held import MIN_WAIT_SHARE, held, num_workers
 
 CAUSE = "made_one_by_one"
 IN_ONE_CALL = (
-    "Use larger batches, or make each batch in one call: index the dataset with all of its indices at once and transform the whole batch. "
+    "Use larger batches, or make each batch in one call: index the dataset with all indices of a batch and transform the whole batch. "
 )
 
 
@@ -24,7 +24,7 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"the main process makes each batch one sample at a time, in {seconds(making)} per step; {_with_workers(saved, receiving)}",
+        says=f"the main process makes each batch one sample at a time ({seconds(making)} per step); {_with_workers(saved, receiving)}",
         evidence=_evidence(making, size, receiving, saved),
         fix=("Keep num_workers=0. " if saved.low <= 0 else "")
         + IN_ONE_CALL

@@ -40,7 +40,7 @@ def check(facts: Facts) -> Finding | None:
             Evidence("reads", "reads per sample", traffic.read_calls, "reads"),
             Evidence("read_bytes", "bytes per read", mean, "B"),
         ],
-        fix="Pack the samples into large files that are read in order: LMDB or tar (`feedline pack` writes both for images), RecordIO.",
+        fix="Pack the samples into large files that are read in order: tar, LMDB or RecordIO (`feedline pack` packs images).",
         disproof="Read 50 of the files from one tar. If the read time per sample stays the same, this finding is wrong.",
         cost_s=cost_s,
     )

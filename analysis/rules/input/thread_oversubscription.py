@@ -33,7 +33,7 @@ def check(facts: Facts) -> Finding | None:
             Evidence("process_cpu_over_thread_cpu", "ratio of both CPU times", ratio, "1"),
             Evidence("helper_threads_share", "helper threads, share of CPU time", helpers, SHARE),
         ],
-        fix="Run one thread per worker: start the program with OMP_NUM_THREADS=1, and call cv2.setNumThreads(0) in worker_init_fn. "
+        fix="Run one thread per worker: start the program with OMP_NUM_THREADS=1, and call cv2.setNumThreads(0) in each worker: "
         + call(facts, "worker_init_fn=..."),
         disproof=f"Run with one thread per worker. If the ratio of both CPU times stays at {number(ratio)}, this finding is wrong.",
         cost_s=cost_s,

@@ -4,7 +4,7 @@ import math
 
 from feedline.analysis.facts import Facts
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.quantities import seconds
+from feedline.analysis.quantities import seconds, sentence
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.handover import Between, alone_s, arguments, change, making_s, receiving_s, with_workers_s
 from feedline.analysis.rules.input.held import MIN_WAIT_SHARE, compute_s, held, num_workers, severity
@@ -31,7 +31,7 @@ def check(facts: Facts) -> Finding | None:
     return Finding(
         CAUSE,
         weight,
-        says=f"{_says(facts, workers)}; {cpus.use(facts)}",
+        says=f"{_says(facts, workers)}. {sentence(cpus.use(facts))}",
         evidence=_evidence(facts),
         fix=change(facts, given),
         disproof=f"Run with num_workers={number}. If samples/s do not rise, this finding is wrong.",
@@ -91,17 +91,17 @@ def _says(facts: Facts, workers: int) -> str:
     if workers == 0:
         making, step, receiving = seconds(held(facts).making_s), seconds(facts.step.mean_s), receiving_s(facts)
         instead = f"receiving it from workers would take {seconds(receiving.low)} to {seconds(receiving.high)}"
-        return f"no workers: the main process makes every batch itself, {making} of each {step} step; {instead}"
-    batch = seconds(facts.workers.fetch_mean_s if facts.workers else None)
-    pace = f"a batch takes {batch} to make, the step {seconds(compute_s(facts))} without its input"
-    return f"{workers} worker{'s' * (workers > 1)} cannot keep up: {pace}"
+        return f"no workers: the main process makes every batch itself, which takes {making} of each {step} step; {instead}"
+    batch, rest = seconds(facts.workers.fetch_mean_s if facts.workers else None), seconds(compute_s(facts))
+    who = "1 worker cannot keep up: it needs" if workers == 1 else f"{workers} workers cannot keep up: each needs"
+    return f"{who} {batch} per batch, the rest of the step takes {rest}"
 
 
 def _evidence(facts: Facts) -> list[Evidence]:
     maker, receiving, alone = facts.workers, receiving_s(facts), num_workers(facts) == 0
     making = ("making_s", "making the batches of one step", making_s(facts), "s")
     batch = ("batch_s", "making a batch", maker.fetch_mean_s if maker else None, "s")
-    times = [making if alone else batch, ("compute_s", "step without its input", compute_s(facts), "s")]
+    times = [making if alone else batch, ("compute_s", "rest of the step", compute_s(facts), "s")]
     ends = (("at least", receiving.low, "lower"), ("at most", receiving.high, "upper")) if alone else ()
     shares = [
         ("idle_share", "workers idle, share of their time", maker.idle_share if maker else None, SHARE),

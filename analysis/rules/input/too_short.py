@@ -24,11 +24,11 @@ def check(facts: Facts) -> Finding | None:
     may_be = {"the loader's start": held(facts).start_s > 0, "waits for a CPU": _queued(sure)}
     left_out = [what for what, is_left in may_be.items() if is_left]
     aside = f", leaving out {' and '.join(left_out)}" if left_out else ""
-    took = f"; the input takes {between(sure)} of the step{aside}" if input_known(facts) and sure.steps > 1 else ""
+    took = f"; the input takes {between(sure)}{aside}" if input_known(facts) and sure.steps > 1 else ""
     return Finding(
         CAUSE,
         Severity.INFO,
-        says=f"too short to judge, with {_counted(facts, sure)}{took}; what limits the training is unknown",
+        says=f"too short to judge: only {_counted(facts, sure)}{took}; what limits the training is unknown",
         evidence=_evidence(facts, sure),
         fix=f"Train for {count(needed(sure))} steps or more.",
         disproof="Record a longer run. If its shares are the same, this finding is wrong.",
@@ -77,11 +77,10 @@ def needed(sure: Certainty) -> int:
 
 
 def between(sure: Certainty) -> str:
-    """The interval in words: ``28 to 51 % (95 % interval)``."""
+    """The interval in words: ``28 to 51 % of the step (95 % interval)``."""
     low, high = sure.own
-    if not round(100 * high):
-        return f"at most {share(high)} (95 % interval)"
-    return f"{100 * low:.0f} to {100 * high:.0f} % (95 % interval)"
+    ends = f"{100 * low:.0f} to {100 * high:.0f} %" if round(100 * high) else f"at most {share(high)}"
+    return f"{ends} of the step (95 % interval)"
 
 
 def unsure(facts: Facts) -> str:

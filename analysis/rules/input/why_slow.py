@@ -9,7 +9,7 @@ from feedline.analysis.quantities import count, number, share, size
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.expected import FEW_OBJECTS_BYTES, KERNEL, TENSOR_PICKLE_BYTES, Work, heaviest
 from feedline.analysis.rules.input.handover import change
-from feedline.analysis.rules.input.held import num_workers
+from feedline.analysis.rules.input.held import maker, num_workers
 from feedline.analysis.rules.input.storage import blocked_by
 
 #: A slower machine, or copying twice, does not explain a stage that takes this many times as long.
@@ -87,7 +87,7 @@ def _threads(facts: Facts, work: Work) -> Why | None:
     if beside:
         found.append(Evidence("model_s", "forward, loss, backward and optimizer per step, on the same threads", beside, "s"))
     return Why(
-        f"it {does} until {whose} get a CPU (they use {number(ratio - 1)} times its own CPU time); {cpus.use(facts)}",
+        f"it {does} until {whose} get a CPU (they use {number(ratio - 1)}x its own CPU time); {cpus.use(facts)}",
         _fewer_threads(facts, threads) if of_torch else ONE_THREAD,
         unless(f"Run with {f'OMP_NUM_THREADS={threads}' if of_torch else 'one thread'}", work),
         found,
@@ -173,7 +173,7 @@ def _unknown(facts: Facts, work: Work) -> Why | None:
     name, part = heaviest(facts, work.stage)
     return Why(
         "the cause is unknown" + (f"; {share(part)} of it is {name}" if name else ""),
-        "Find the call: `py-spy record --native --pid PID` on a worker.",
+        f"Find the call: `py-spy record --native --pid PID` on {maker(facts)}.",
         unless("Return a precomputed result", work),
         [_part(work, name, part)] if name else [],
     )

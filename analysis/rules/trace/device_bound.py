@@ -25,5 +25,5 @@ def check(facts: TraceFacts) -> Finding | None:
             *([Evidence("kernel_share", f"busy time in {name}", top.busy_share, SHARE, name)] if top else []),
         ],
         fix="No change to the input is needed: only faster kernels or a lower precision shorten the step.",
-        disproof="Watch the power draw with nvidia-smi. If it stays far below the limit, kernels wait for memory or are too small.",
+        disproof="Watch the power draw with nvidia-smi. If it stays far below the limit, the device is not busy: this finding is wrong.",
     )

@@ -14,7 +14,7 @@ from feedline.analysis.convergence.classify import HEALTHY, TRAIN, WORDS, Verdic
 from feedline.analysis.convergence.model import TimeToTarget
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.finding import Finding
-from feedline.analysis.quantities import BLANK, count, number, seconds
+from feedline.analysis.quantities import BLANK, count, number, seconds, sentence
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import SEVERITY_COLORS, columns, plain
 from feedline.analysis.text.batch import DOUBT
@@ -100,24 +100,20 @@ def _under(label: str, text: str) -> Padding:
 def _verdict(verdict: Verdict) -> Text:
     who = f"{verdict.run} compared with {verdict.reference}" if verdict.reference else verdict.run
     maybe = "suspected " if verdict.suspected else ""
-    return Text.assemble(plain(f"{who}: "), (maybe, "yellow"), plain(WORDS[verdict.kind], "bold"), plain(f". {_capital(verdict.says)}."))
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return Text.assemble(plain(f"{who}: "), (maybe, "yellow"), plain(WORDS[verdict.kind], "bold"), plain(f". {sentence(verdict.says)}."))
 
 
 def _price(found: Advised) -> Iterator[Text]:
     if found.price is None:
         yield plain("unknown: samples per update were not recorded")
         return
-    yield plain(f"{_capital(found.price.says)}.")
+    yield plain(f"{sentence(found.price.says)}.")
     if found.noise.value is not None or found.noise.low is not None:
         yield plain(f"{DOUBT}.", "dim")
 
 
 def _advice(n: int, advice: Advice) -> Iterator[RenderableType]:
-    yield Text.assemble((f"{n}. ", "bold"), plain(_capital(advice.what), "bold"))
+    yield Text.assemble((f"{n}. ", "bold"), plain(sentence(advice.what), "bold"))
     if advice.fix:
         yield _under("fix", f"--fix {advice.fix}")
     yield _under("why", advice.why)
