@@ -233,5 +233,5 @@ def test_a_study_ends_with_what_it_comes_to(tmp_path, capsys):
 def test_a_bad_baseline_is_the_conclusion(capsys):
     assert main(["scale", "--throughput", TABLE]) == 0
 
-    said = "Measure 1 rank again (`feedline scale --ranks 1 -- SCRIPT`): 2 ranks cannot be 2.11 times as fast."
+    said = "Measure 1 rank again (`feedline scale --ranks 1 -- SCRIPT`): 2 ranks cannot be 2.11 times as fast as 1."
     assert said in " ".join(capsys.readouterr().out.split())
