@@ -65,7 +65,7 @@ def _of_step(report: Report, step: StepSummary, batch: float) -> Iterator[Roof]:
     if turns:
         both, apart = step.mean_s - for_ranks, {"waiting for other ranks": for_ranks}
         says = f"no workers: each step makes its batch, then computes on it, {seconds(both)} {per_step}{limits.without(apart, step.mean_s)}"
-        yield _roof("turns", "serialized loading", "turns", batch / both, says)
+        yield _roof("turns", "serialized", "turns", batch / both, says)
     for name in MOVING:
         on_gpu = (step.gpu_stages or {}).get(name)
         took = on_gpu or step.stages.get(name, 0.0)
@@ -82,7 +82,7 @@ def _of_workers(workers: Workers | None, turns: bool) -> Iterator[Roof]:
         processes = max(workers.processes, 1)
         each = f"{seconds(busy)} per sample{limits.without({'waiting for a CPU': total.runqueue_s or 0.0}, total.wall_s)}"
         says = f"{processes} worker{'s' * (processes > 1)}, {each}"
-        yield _roof("workers", "loading in a worker" if turns else "workers", "workers", processes / busy, says)
+        yield _roof("workers", "one worker" if turns else "workers", "workers", processes / busy, says)
 
 
 def _of_cpus(report: Report, batch: float) -> Iterator[Roof]:

@@ -233,7 +233,8 @@ def _for_price(case: Case) -> Iterator[Advice]:
         yield _make(
             case,
             "smaller_batch",
-            f"reduce the batch from {number(case.price.batch)} to {number(bound)}, the upper end of the critical batch size",
+            f"reduce the batch from {number(case.price.batch)} to {number(bound)} samples per update"
+            f"{f' ({number(bound / case.run.ranks)} per rank)' * (case.run.ranks > 1)}, the upper end of the critical batch size",
             "",
             case.price.says,
             f"reaches the same loss with {share(1 - saved)} fewer samples, on fewer ranks" if saved else "fewer samples",

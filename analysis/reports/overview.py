@@ -185,7 +185,7 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
     for cause, own in by_cause.items():
         names = f"Training {own[0].name}" if len(own) == 1 else f"Trainings {_names(own)}"
         of_first = f" (Figures of training {own[0].name}.)" if len(own) > 1 else ""
-        said.append(f"{names}{f' ({cause})' if cause else ''}: {own[0].says}{of_first}")
+        said.append(f"{names}{f' ({cause})' if cause else ''} – {own[0].says}{of_first}")
     return [*said, *(f"Training {one.name} {ended}." for one in rows if (ended := ending(one)))]
 
 

@@ -11,6 +11,7 @@ from feedline.analysis.quantities import share
 from feedline.analysis.rested import Estimate
 from feedline.analysis.scaling.efficiency import DISTURBED, SAMPLES, STEPS, Point
 from feedline.analysis.steps import partition
+from feedline.analysis.text.scaling import counted
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.store.read import Rank, Run
@@ -133,13 +134,13 @@ def _crowded(runs: Sequence[Run]) -> list[str]:
     cpus = float(str(machines[0][0].get("effective_cpus") or here))
     if here <= cpus or any("gpus" in machine for machine, _ in machines):
         return []
-    return [f"{here} ranks shared {cpus:g} CPUs: the result holds for this machine, not for one with more CPUs"]
+    return [f"{counted(here)} shared {cpus:g} CPUs: the result holds for this machine, not for one with more CPUs"]
 
 
 def _point(size: int, paces: list[Pace], notes: list[str]) -> Point:
     paces = [one for one in paces if one.step_s > 0]
     if not paces:
-        raise RunDamaged(f"the steps of a run of {size} rank{'s' * (size > 1)} take no time at all: its records were changed")
+        raise RunDamaged(f"the steps of a run of {counted(size)} take no time at all: its records were changed")
     step = float(np.median([one.step_s for one in paces]))  # in a synchronous training all ranks have the same
     error = float(np.median([one.error_s for one in paces])) / step
     batch = float(np.mean([one.batch for one in paces]))

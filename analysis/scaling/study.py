@@ -7,7 +7,7 @@ from feedline.analysis.scaling.efficiency import STEPS, Point, Row, rows, scalin
 from feedline.analysis.scaling.predict import Basis, Prediction, fit, held_out, predict
 from feedline.analysis.scaling.shape import Shape, shape_of
 from feedline.analysis.scaling.time_to_accuracy import Noise, steps_factor, time_to_accuracy
-from feedline.analysis.text.scaling import conclude, disagreement, flags
+from feedline.analysis.text.scaling import conclude, counted, disagreement, flags
 
 SCHEMA_VERSION = 1
 NO_BATCH = "the batch per rank is unknown: give it with --batch-size"
@@ -94,7 +94,7 @@ def study(
     reached = [one.ranks for one in predictions if one.samples_per_s is not None]
     laws = [Law(law.name, law.parameters, {n: n / law.rank_s(n) for n in reached}, held_out(known, law.name)) for law in fitted]
     times = list(_times(ordered, predictions, kind, noise)) if noise else []
-    notes = [f"{point.ranks} rank{'s' * (point.ranks > 1)}: {note}" for point in ordered for note in point.notes]
+    notes = [f"{counted(point.ranks)}: {note}" for point in ordered for note in point.notes]
     unit = ordered[0].unit
     if unit == STEPS:
         notes.insert(0, "samples were not recorded: steps/s are compared; if the batch per rank shrinks with more ranks, they are too high")

@@ -6,6 +6,8 @@ from feedline.analysis.quantities import count, number, seconds, share
 
 LEAST = 1e-3  # of a figure: less than its last digit
 RATE = "samples/s"
+#: Limits whose name in the figure is too short for a sentence.
+NAMES = {"step": "the step itself", "turns": "serialized loading"}
 
 
 def sentence(rate: float, nearest: Roof | None, following: Roof | None, unit: str = RATE) -> str:
@@ -23,7 +25,7 @@ def sentence(rate: float, nearest: Roof | None, following: Roof | None, unit: st
 
 
 def _named(roof: Roof) -> str:
-    return f"{'the step itself' if roof.id == 'step' else roof.name} ({roof.says})"
+    return f"{NAMES.get(roof.id, roof.name)} ({roof.says})"
 
 
 def without(parts: dict[str, float], whole_s: float) -> str:

@@ -58,7 +58,7 @@ def _sentences(rows: Sequence[Row], unit: str, late: str) -> Iterator[str]:
         ranks, times = base.point.ranks, flagged[0].point.samples_per_s / base.point.samples_per_s
         yield (
             f"measure {counted(ranks)} again (`feedline scale --ranks {ranks} -- SCRIPT`): "
-            f"{counted(flagged[0].point.ranks)} cannot be {number(times)} times as fast"
+            f"{counted(flagged[0].point.ranks)} cannot be {number(times)} times as fast as {ranks}"
         )
     else:
         yield from _gain(rows, unit)

@@ -141,7 +141,7 @@ def test_without_workers_making_and_computing_take_turns_until_there_is_one() ->
     inline = run({"decode": 60, "collate": 5, "forward": 35}, {"decode": cost(6, 6), "total": cost(6.5, 6.5)}, processes=0)
     found = made(inline)
 
-    assert (found.nearest, found.next) == ("serialized loading", "loading in a worker")
+    assert (found.nearest, found.next) == ("serialized", "one worker")
     assert found.becomes == pytest.approx(1 / (6.5 * MS))
     assert roof(inline, "step") == pytest.approx(10 / (35 * MS))
 
@@ -268,8 +268,8 @@ def test_waiting_for_a_late_rank_is_no_turn_of_the_loader():
     alone = run({"decode": 50, "forward": 50}, {"total": cost(5, 5)}, processes=0)
     late = replace(alone, ranks={"0": waits(20)})
 
-    assert roof(alone, "serialized loading") == pytest.approx(100)
-    assert roof(late, "serialized loading") == pytest.approx(125)
+    assert roof(alone, "serialized") == pytest.approx(100)
+    assert roof(late, "serialized") == pytest.approx(125)
 
 
 def test_the_step_leaves_out_what_the_shown_rank_waits_for_others():

@@ -75,11 +75,11 @@ def test_the_tip_has_all_figures_of_an_operator() -> None:
     assert mark.get("data-tip") == "aten::mm: 30.4 TFLOP/s at 71.9 FLOP/byte; 100 calls, 42.1 ms on the device"
 
 
-def test_the_page_of_a_trace_has_the_figure_and_says_why_no_roof_is_in_it() -> None:
+def test_the_page_of_a_trace_has_the_figure_and_says_why_no_limit_is_in_it() -> None:
     page = render(operators())
 
     assert page.index("Operators by FLOP per byte") < page.index("<summary>Operators</summary>")
-    assert "No roofs are drawn" in page
+    assert "No limits are drawn" in page
 
 
 boxes = st.builds(

@@ -147,7 +147,7 @@ def test_where_samples_of_one_run_were_not_seen_steps_of_all_are_compared(record
     assert found["unit"] == "steps/s" and found["notes"][0].startswith("samples were not recorded: steps/s are compared")
     assert "time to accuracy: unknown, because samples were not recorded" in found["notes"] and found["times"] == []
     assert "ranks steps/s interval" in said and "No samples were recorded" in said and "time per step" in said
-    assert "<h2>Steps per second</h2>" in page and "1 ranks: 10.0 steps/s" in page
+    assert "<h2>Steps per second</h2>" in page and "1 rank: 10.0 steps/s" in page
     assert "samples/s" not in said + page and "samples per second" not in page.lower()
 
 
@@ -232,5 +232,5 @@ def test_a_study_ends_with_what_it_comes_to(tmp_path, capsys):
 def test_a_bad_baseline_is_the_conclusion(capsys):
     assert main(["scale", "--throughput", TABLE]) == 0
 
-    said = "Measure 1 rank again (`feedline scale --ranks 1 -- SCRIPT`): 2 ranks cannot be 2.11 times as fast."
+    said = "Measure 1 rank again (`feedline scale --ranks 1 -- SCRIPT`): 2 ranks cannot be 2.11 times as fast as 1."
     assert said in " ".join(capsys.readouterr().out.split())

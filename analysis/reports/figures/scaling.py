@@ -10,6 +10,7 @@ from feedline.analysis.reports.figures.svg import figure, line_path, percent, st
 from feedline.analysis.scaling.efficiency import Row
 from feedline.analysis.scaling.predict import Prediction
 from feedline.analysis.scaling.study import Study
+from feedline.analysis.text.scaling import counted
 
 Scale = Callable[[float], float]
 HEIGHT, AXIS, WIDTH = 220, 36, 1000
@@ -51,7 +52,7 @@ def _measured(row: Row, x: float, y: Scale, unit: str) -> Markup:
     point = row.point
     spread = f" ({number(point.low)} to {number(point.high)})" if point.low is not None else ""
     flag = ", flagged: more than 100 %" if row.flagged else ""
-    tip = f"{count(point.ranks)} ranks: {number(point.samples_per_s)} {unit}{spread}, efficiency {share(row.efficiency)}{flag}"
+    tip = f"{counted(point.ranks)}: {number(point.samples_per_s)} {unit}{spread}, efficiency {share(row.efficiency)}{flag}"
     dot = tag("circle", class_="dot", cx=percent(x), cy=y(point.samples_per_s), r=4)
     return _point(x, y(point.samples_per_s), _bar(x, y, point.low, point.high), tip, dot)
 
@@ -59,7 +60,7 @@ def _measured(row: Row, x: float, y: Scale, unit: str) -> Markup:
 def _predicted(one: Prediction, x: float, y: Scale, unit: str) -> Markup:
     assert one.samples_per_s is not None
     spread = f"({number(one.low)} to {number(one.high)})"
-    tip = f"{count(one.ranks)} ranks, predicted by {one.model}: {number(one.samples_per_s)} {unit} {spread}"
+    tip = f"{counted(one.ranks)}, predicted with {one.model}: {number(one.samples_per_s)} {unit} {spread}"
     ring = tag("circle", class_="ring", cx=percent(x), cy=y(one.samples_per_s), r=5)
     return _point(x, y(one.samples_per_s), _bar(x, y, one.low, one.high), tip, ring)
 
