@@ -49,11 +49,7 @@ class Gathered:
 
     @classmethod
     def of(cls, rank: Rank) -> "Gathered":
-        """Read a rank.
-
-        Raises:
-            RunDamaged: the training process's records are missing.
-        """
+        """Read a rank. Raises RunDamaged: the training process's records are missing."""
         main = rank.main
         workers = [process for process in rank.processes if process.is_worker]
         steps = partition(main)

@@ -27,13 +27,10 @@ def place(path: Path, training: int | None) -> tuple[Path, int | None]:
 
 
 def of_process(run: Run, number: int | None) -> list[Run]:
-    """The trainings that one process made one after the other; a run of traces is one.
+    """The trainings that one process made one after the other; a run of traces is one. Raises RunNotFound: there is no such training.
 
     Args:
         number: only this one, from 1.
-
-    Raises:
-        RunNotFound: there is no such training.
     """
     if holds_traces(run):
         return [run]
@@ -52,13 +49,10 @@ def ceilings_of(run: Path, files: Sequence[Path] | None = None) -> Ceilings | No
 
 
 def report_of(run: Run, ceilings: Ceilings | None = None, beside: Beside = NOTHING, processes: bool = True) -> Report:
-    """The report of one training, or of traces.
+    """The report of one training, or of traces. Raises RunDamaged: no rank can be read.
 
     Args:
         processes: read the traces of several ranks in as many processes as there are CPUs.
-
-    Raises:
-        RunDamaged: no rank can be read.
     """
     if not holds_traces(run):
         return build(run, ceilings=ceilings, beside=beside)

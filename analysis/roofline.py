@@ -18,14 +18,11 @@ RATE = "samples/s"
 
 
 def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | None:
-    """Put a run on its roofline.
+    """Put a run on its roofline. Returns none for a run without steps, or with batches of unknown size.
 
     Args:
         report: of the run.
         ceilings: of this machine, data and model; None: only the roofs that the run itself shows.
-
-    Returns:
-        None for a run without steps, or with batches of unknown size.
     """
     rate = report.throughput.samples_per_s
     if rate is None or report.step is None:
@@ -103,11 +100,7 @@ def bounds(found: list[Roof], at_least: float) -> tuple[Roof | None, Roof | None
 
 
 def sentence(rate: float, nearest: Roof | None, following: Roof | None, unit: str = RATE) -> str:
-    """Both roofs in words.
-
-    Args:
-        unit: of the rate.
-    """
+    """Both roofs in words. ``unit``: of the rate."""
     if nearest is None:
         return f"No limit is known above the {number(rate)} {unit} of this run."
     here = f"{number(rate)} {unit} is {share(min(rate / nearest.samples_per_s, 1.0))} of the binding limit, {_named(nearest)}."

@@ -74,11 +74,7 @@ def parents(start: IntArray, wall: IntArray) -> IntArray:
 
 
 def cut(pieces: Pieces, at: IntArray) -> Pieces:
-    """Split pieces at these times.
-
-    Args:
-        at: int64 [m], ns, sorted.
-    """
+    """Split pieces at these times. ``at``: int64 [m], ns, sorted."""
     if not len(pieces.start):
         return pieces
     inside = np.searchsorted(pieces.start, at, "right") - 1
@@ -91,14 +87,11 @@ def cut(pieces: Pieces, at: IntArray) -> Pieces:
 
 
 def overlap(start: IntArray, end: IntArray, begins: IntArray, ends: IntArray) -> IntArray:
-    """How much of each interval [start, end) lies in the union of others.
+    """How much of each interval [start, end) lies in the union of others. Returns int64 [n], ns.
 
     Args:
         start, end: int64 [n], ns.
         begins, ends: int64 [m], ns, disjoint and sorted.
-
-    Returns:
-        int64 [n], ns.
     """
     if not len(begins):
         return np.zeros(len(start), np.int64)

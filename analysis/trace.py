@@ -68,18 +68,12 @@ def write(run: Run, path: Path, windows: Windows | None = None) -> list[str]:
 
 
 def write_into(run: Run, file: BinaryIO, pack: bool, windows: Windows | None = None) -> list[str]:
-    """Write all ranks of a run.
+    """Write all ranks of a run. Returns what is missing in the file, in sentences. Raises OSError: the file cannot be written to.
 
     Args:
         file: open for writing.
         pack: by gzip.
         windows: what torch.profiler recorded of them; None: nothing.
-
-    Returns:
-        What is missing in the file, in sentences.
-
-    Raises:
-        OSError: the file cannot be written to.
     """
     notes: list[str] = []
     windows = windows or Windows()
@@ -95,11 +89,7 @@ def write_into(run: Run, file: BinaryIO, pack: bool, windows: Windows | None = N
 
 
 def lines_of(run: Run, windows: Windows, notes: list[str]) -> Iterator[str]:
-    """The events of all ranks, one object a line; times count from the first rank's start.
-
-    Args:
-        notes: what is left out is appended.
-    """
+    """The events of all ranks, one object a line; times count from the first rank's start. ``notes``: what is left out is appended."""
     ranks = sorted(run.ranks.items())
     clocks = _clocks([rank for _, rank in ranks])
     for (number, rank), clock in zip(ranks, clocks):

@@ -28,11 +28,7 @@ class PerfettoRank:
         yield _says("process_sort_index", self.pid, 0, f'"sort_index": {self.pid}')
 
     def tracks(self, name: str, count: int = 1) -> tuple[list[int], list[str]]:
-        """A track, and more below it for what overlaps.
-
-        Returns:
-            Their numbers, and the lines that name and order them.
-        """
+        """A track, and more below it for what overlaps. Returns their numbers, and the lines that name and order them."""
         tids = list(range(self._next, self._next + count))
         self._next += count
         says = []

@@ -32,16 +32,13 @@ def sent_times(workers: list[Process]) -> dict[tuple[int, int], tuple[int, int]]
 def classify(
     steps: Steps, ready: dict[tuple[int, int], int], sent: dict[tuple[int, int], tuple[int, int]] | None = None
 ) -> dict[str, IntArray]:
-    """Split each step's waiting by cause.
+    """Split each step's waiting by cause. Returns kind -> int64 [steps], ns; they sum to the step's "wait".
 
     epoch_start    for the first batch of an epoch, and for last epoch's workers to end
     handover       the batch was made, but the worker's thread that sends it had no turn (Python's lock, a CPU, room in the pipe)
     transport      the batch was made, and on its way
     head_of_line   the batch was not made, but a later one was: the loader returns them in order
     starved        no batch was made
-
-    Returns:
-        kind -> int64 [steps], ns; they sum to the step's "wait".
     """
     found = {kind: np.zeros(len(steps.wall), np.int64) for kind in WAIT_KINDS}
     later = later_ready(steps.asked, ready)

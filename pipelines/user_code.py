@@ -39,22 +39,15 @@ def load_transforms(name: str) -> Callable[[Any], Any]:
 
 
 def makes_transforms(name: str) -> bool:
-    """Whether what ``load_transforms`` was given has to be called to give the transform.
-
-    Raises:
-        UserCodeError: as there.
-    """
+    """Whether what ``load_transforms`` was given has to be called to give the transform. Raises UserCodeError: as there."""
     return _is_maker(_find(name, "--transforms"))
 
 
 def load_model(name: str) -> "nn.Module":
-    """The model.
+    """The model. Raises UserCodeError: there is no such name, the code raises, or what it gives is no nn.Module; with its file and line.
 
     Args:
         name: ``module:name`` of an nn.Module, or of a class or function without required arguments that gives one.
-
-    Raises:
-        UserCodeError: there is no such name, the code raises, or what it gives is no nn.Module; with its file and line.
     """
     from torch import nn
 

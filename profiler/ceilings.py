@@ -104,11 +104,7 @@ class Ceilings:
     schema_version: int = CEILINGS_SCHEMA_VERSION
 
     def write(self, path: Path) -> None:
-        """Write as JSON, by an atomic rename.
-
-        Raises:
-            OutputError: the place is read-only, full or not there.
-        """
+        """Write as JSON, by an atomic rename. Raises OutputError: the place is read-only, full or not there."""
         output.save(path, self.text())
 
     def text(self) -> str:
@@ -117,11 +113,7 @@ class Ceilings:
 
     @classmethod
     def joined(cls, many: "list[Ceilings]") -> "Ceilings":
-        """Several files as one: a probe and a comparison. Single figures are the first one's that has them.
-
-        Args:
-            many: at least one.
-        """
+        """Several files as one: a probe and a comparison. Single figures are the first one's that has them. ``many``: at least one."""
 
         def first(name: str) -> float | None:
             return next((figure for one in many if (figure := getattr(one, name)) is not None), None)

@@ -199,11 +199,7 @@ def _step_start(one: Collectives, until: IntArray) -> IntArray:
 
 
 def summary(found: Blame, ranks: Sequence[Collectives], first: int = 0) -> list[Late]:
-    """The ranks that were late, the one that cost the others most first.
-
-    Args:
-        first: steps before it do not count.
-    """
+    """The ranks that were late, the one that cost the others most first. ``first``: steps before it do not count."""
     column = found.column[first:]
     total = int((column >= 0).sum())
     late = [number for number in range(len(ranks)) if (column == number).any()]

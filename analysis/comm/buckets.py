@@ -147,11 +147,7 @@ def _cut(
 
 
 def _following(first: Collectives, last: IntArray, numbers: IntArray) -> IntArray:
-    """Which steps follow the one before them, with nothing in between.
-
-    Args:
-        last: int64 [steps], own time: the last bucket was enqueued.
-    """
+    """Which steps follow the one before them, with nothing in between. ``last``: int64 [steps], own time: the last bucket was enqueued."""
     before, after = numbers[:-1], numbers[1:]
     joined = (after - before == 1) & (first.steps[before, 1] == first.steps[after, 0])
     return np.flatnonzero(joined & (overlap(last[:-1], last[1:], *first.evaluation.T) == 0)) + 1

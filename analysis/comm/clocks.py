@@ -39,11 +39,7 @@ class Alignment:
     notes: list[str]
 
     def reference(self, times: IntArray) -> IntArray:
-        """Times of Matched on one clock.
-
-        Args:
-            times: int64 [m, ranks], MISSING where there is none.
-        """
+        """Times of Matched on one clock. ``times``: int64 [m, ranks], MISSING where there is none."""
         found = np.full(times.shape, MISSING)
         for column, clock in enumerate(self.clocks):
             there = times[:, column] != MISSING
@@ -52,11 +48,7 @@ class Alignment:
 
 
 def align(ranks: Sequence[Collectives], matched: Matched) -> Alignment:
-    """The best alignment that the runs allow.
-
-    Args:
-        ranks: in any order; those that Matched left out are not looked at.
-    """
+    """The best alignment that the runs allow. ``ranks``: in any order; those that Matched left out are not looked at."""
     by_rank = {one.rank: one for one in ranks}
     own = [by_rank[rank].clock for rank in matched.ranks]
     notes: list[str] = []

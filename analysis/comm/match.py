@@ -55,11 +55,7 @@ class Matched:
 
 
 def match(ranks: Sequence[Collectives]) -> Matched:
-    """Join the tables of all ranks. Ranks of another run are left out, and named.
-
-    Raises:
-        ValueError: two of them are the same rank.
-    """
+    """Join the tables of all ranks. Ranks of another run are left out, and named. Raises ValueError: two of them are the same rank."""
     counts = Counter(one.rank for one in ranks)
     if double := [rank for rank, times in counts.items() if times > 1]:
         raise ValueError(f"rank {double[0]} is there {counts[double[0]]} times: folders of different runs lie together")

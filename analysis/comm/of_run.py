@@ -97,12 +97,9 @@ def buckets(main: Process) -> IntArray:
 
 
 def phases(main: Process, times: IntArray, steps: Steps | None) -> IntArray:
-    """What the main thread was doing at these times.
+    """What the main thread was doing at these times. Returns int64 [n], indices into PHASES.
 
     A backward that a kill cut short left no record: a collective that the reducer began then is in "other".
-
-    Returns:
-        int64 [n], indices into PHASES.
     """
     found = np.full(len(times), PHASES.index("other"), np.int64)
     records = main.records[main.records["thread"] == 0]

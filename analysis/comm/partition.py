@@ -196,14 +196,11 @@ def _waited_for(met: Meetings, row: IntArray, column: int) -> tuple[IntArray, In
 
 
 def computing(one: Collectives) -> IntArray:
-    """The rank's own backwards, without the time in which they only waited.
+    """The rank's own backwards, without the time in which they only waited. Returns int64 [k, 2], ns, own time.
 
     DistributedDataParallel waits for its buckets inside backward. Where a recorder saw that (stage ``blocked``), it is taken out; else a
     backward ends with its last bucket if collectives are in flight through the rest of it: the last bucket is full when the last
     gradient is.
-
-    Returns:
-        int64 [k, 2], ns, own time.
     """
     spans = one.stages.get("backward", np.zeros((0, 2), np.int64)).reshape(-1, 2)
     if BLOCKED in one.stages:

@@ -73,11 +73,7 @@ def thinned(made: Timeline) -> Timeline:
 
 
 def simulate(ready: IntArray, made: Timeline, link: Link) -> FloatArray:
-    """Length of each step, seconds.
-
-    Args:
-        ready: as in Timeline: int64 [steps, buckets, ranks], ns.
-    """
+    """Length of each step, seconds. ``ready``: as in Timeline: int64 [steps, buckets, ranks], ns."""
     begin = ready.max(2) / 1e9
     slowness = link.slowness if len(link.slowness) else np.ones_like(begin)
     alone = np.stack([link.alpha_s * slowness, made.bus_bytes / link.bytes_per_s * slowness], 2)

@@ -135,11 +135,7 @@ def _across(
 
 
 def questions(asked: what_if.WhatIf, late: Replayed, micro_s: what_if.FloatArray) -> list[Replayed]:
-    """What a report answers, the run itself first.
-
-    Args:
-        late: the answer without the rank that is always late, or without any late one.
-    """
+    """What a report answers, the run itself first. ``late``: the answer without the rank that is always late, or without any late one."""
     return [
         asked.as_it_was(),
         late,

@@ -36,11 +36,7 @@ class Moments:
         return cls(rank.number, int(first), None)
 
     def columns(self, at: IntArray) -> dict[str, np.ndarray]:
-        """``rank``, ``time`` and ``start_s`` of these moments.
-
-        Args:
-            at: int64 [n], own time, ns.
-        """
+        """``rank``, ``time`` and ``start_s`` of these moments. ``at``: int64 [n], own time, ns."""
         since = at - self.origin
         time = np.full(len(at), NO_TIME) if self.begun is None else since + self.begun
         return {"rank": np.full(len(at), self.rank), "time": time, "start_s": since / 1e9}

@@ -87,13 +87,10 @@ def chunked(todo: Sequence[T], size: int) -> list[Sequence[T]]:
 
 
 def each(crew: Crew, work: Callable[..., T], parts: Sequence[Sequence[Any]], args: tuple[Any, ...], what: str, tell: Tell) -> Iterable[T]:
-    """``work(part, *args)`` of each part, in the order in which they are done.
+    """``work(part, *args)`` of each part, in the order in which they are done. Raises WorkersLost: they are gone.
 
     Args:
         work: a function of a module, so that workers can find it.
-
-    Raises:
-        WorkersLost: they are gone.
     """
     waiting: dict[Future[T], int] = {crew.executor.submit(work, part, *args): len(part) for part in parts}
     done, total = 0, sum(map(len, parts))

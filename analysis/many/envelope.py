@@ -77,11 +77,7 @@ class Extents:
 
 
 def empty(length: int) -> np.ndarray:
-    """Rows that nobody had.
-
-    Raises:
-        RunDamaged: more than fit into the memory of one process.
-    """
+    """Rows that nobody had. Raises RunDamaged: more than fit into the memory of one process."""
     if length > MOST_ROWS:
         raise RunDamaged(f"the collectives of a group are numbered over a range of {length:,}, and at most {MOST_ROWS:,} are compared")
     rows = np.zeros(length, EXTENT_DTYPE)

@@ -19,11 +19,7 @@ CHUNK = 8
 
 
 def of_rank(rank: Rank) -> Collectives | None:
-    """A rank's collectives as feedline recorded them; None: there are none.
-
-    Raises:
-        RunDamaged: its records cannot be read.
-    """
+    """A rank's collectives as feedline recorded them; None: there are none. Raises RunDamaged: its records cannot be read."""
     from feedline.analysis.comm.of_run import collectives_of
 
     return collectives_of(rank)

@@ -29,11 +29,7 @@ def write(report: Report, path: Path) -> None:
 
 
 def text(report: Report, path: Path) -> str:
-    """A report as the text of a file, whose ending chooses the format.
-
-    Raises:
-        OutputError: an ending that no format has.
-    """
+    """A report as the text of a file, whose ending chooses the format. Raises OutputError: an ending that no format has."""
     module = ENDINGS.get(path.suffix.lower())
     if module is None:
         known = f"{', '.join(ENDINGS)}, or .trace.json.gz for a trace"

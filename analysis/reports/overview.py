@@ -96,11 +96,7 @@ class Overview:
 
 
 def row(name: str, report: Report, path: Path) -> Row:
-    """A training's row.
-
-    Args:
-        path: of its report, relative to the run folder.
-    """
+    """A training's row. ``path``: of its report, relative to the run folder."""
     made, pace = report.convergence, report.throughput
     per_epoch = made.samples_per_epoch if made is not None else None
     return Row(
@@ -147,11 +143,7 @@ def title(overview: Overview) -> str:
 
 
 def show(overview: Overview, console: Console, alone: bool = True) -> None:
-    """Print it: a table, then what holds the trainings back.
-
-    Args:
-        alone: the report of each training is elsewhere; say where.
-    """
+    """Print it: a table, then what holds the trainings back. ``alone``: the report of each training is elsewhere; say where."""
     overview = printable_in(overview)
     width = min(WIDTH, console.width)
     console.print(plain(f"{overview.name}: {title(overview)}", "bold"), width=width)
@@ -200,11 +192,7 @@ def ending(one: Row) -> str:
 
 
 def render_text(overview: Overview, reports: Sequence[Report] = ()) -> str:
-    """As text, 80 columns wide.
-
-    Args:
-        reports: of the trainings, in order, to be in it.
-    """
+    """As text, 80 columns wide. ``reports``: of the trainings, in order, to be in it."""
     file = io.StringIO()
     show(overview, Console(file=file, width=WIDTH, color_system=None, force_terminal=False), alone=not reports)
     texts = [file.getvalue(), *(f"\n{'=' * WIDTH}\nTraining {one.name}\n\n{render(made)}" for one, made in zip(overview.rows, reports))]

@@ -92,11 +92,7 @@ def spread(step: StepSummary, usual: Sequence[str] = ()) -> Text:
 
 
 def waits(step: StepSummary, width: int, meaning: Mapping[str, str]) -> RenderableType:
-    """Why the main process waited for a batch.
-
-    Args:
-        meaning: kind -> words.
-    """
+    """Why the main process waited for a batch. ``meaning``: kind -> words."""
     total = sum(step.waits.values())
     scale = Scale.column(total)
     table = Table.grid(padding=(0, 2))

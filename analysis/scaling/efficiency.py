@@ -85,11 +85,7 @@ class Row:
 
 
 def rows(points: Sequence[Point]) -> list[Row]:
-    """Compare every point with the smallest.
-
-    Args:
-        points: ascending in ranks, none twice.
-    """
+    """Compare every point with the smallest. ``points``: ascending in ranks, none twice."""
     first = points[0]
     found = []
     for before, point in zip([None, *points], points, strict=False):

@@ -53,11 +53,7 @@ def pace(wall: IntArray, batch: float) -> Pace:
 
 
 def pace_of(rank: Rank) -> Pace | None:
-    """None: it made no step.
-
-    Raises:
-        RunDamaged: the records are missing.
-    """
+    """None: it made no step. Raises RunDamaged: the records are missing."""
     main = rank.main
     steps = partition(main)
     if steps is None or not len(steps.wall):
@@ -69,11 +65,7 @@ def pace_of(rank: Rank) -> Pace | None:
 
 
 def point_of(runs: Sequence[Run]) -> Point:
-    """All ranks of one launch, from one folder or from one per node.
-
-    Raises:
-        RunDamaged: no rank made a step that can be read.
-    """
+    """All ranks of one launch, from one folder or from one per node. Raises RunDamaged: no rank made a step that can be read."""
     notes, found = [], {}
     for run in runs:
         notes += run.notes

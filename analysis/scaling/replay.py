@@ -8,11 +8,7 @@ from feedline.analysis.scaling.anatomy import Anatomy, Bucket, Ring, ring_s
 
 
 def last_end(buckets: tuple[Bucket, ...], ranks: int, link: Ring) -> float:
-    """When the last bucket is done, s after the begin of the step.
-
-    Args:
-        buckets: in order of ``ready_s``.
-    """
+    """When the last bucket is done, s after the begin of the step. ``buckets``: in order of ``ready_s``."""
     if ranks < 2 or not buckets:
         return max((bucket.ready_s for bucket in buckets), default=0.0)
     ready = np.rint(np.array([bucket.ready_s for bucket in buckets]) * 1e9).astype(np.int64)[None, :, None]

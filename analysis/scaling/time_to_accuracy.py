@@ -23,12 +23,9 @@ def steps_factor(noise: Noise, ranks: int, batch: float) -> float:
 
 
 def time_to_accuracy(noise: Noise, ranks: int, batch: float, step_s: float) -> float:
-    """T(N) = Smin (1 + Bcrit / (N b)) t_step(N).
+    """T(N) = Smin (1 + Bcrit / (N b)) t_step(N). Returns seconds; in units of Smin steps (as if Smin were 1) where Smin is not known.
 
     Args:
         batch: b, samples of one rank in one step.
-
-    Returns:
-        seconds; in units of Smin steps (as if Smin were 1) where Smin is not known.
     """
     return (noise.fewest_steps or 1.0) * steps_factor(noise, ranks, batch) * step_s

@@ -36,11 +36,7 @@ class Basis:
         return "the step" if self.steps else "the trace"
 
     def says(self, trace_ns: int) -> str:
-        """A phrase for the report.
-
-        Args:
-            trace_ns: length of the trace.
-        """
+        """A phrase for the report. ``trace_ns``: length of the trace."""
         if not self.steps:
             return f"the whole trace ({seconds(trace_ns / 1e9)}): no steps were found in it"
         steps = f"{self.steps:,} step{'' if self.steps == 1 else 's'}"

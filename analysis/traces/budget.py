@@ -61,11 +61,7 @@ class Budget:
 
 
 def activity(trace: Trace, who: Threads, steps: Steps, work: DeviceWork, waits: IntArray) -> Activity:
-    """What went on, as sets.
-
-    Args:
-        waits: when the main thread waited for a batch (input.py).
-    """
+    """What went on, as sets. ``waits``: when the main thread waited for a batch (input.py)."""
     events = trace.events
     mine = np.isin(events["track"], who.working)
     main = events["track"] == who.main

@@ -39,11 +39,7 @@ class TraceFacts:
         return f"in {steps:,} step{'' if steps == 1 else 's'}" if steps else "in the trace"
 
     def share(self, part: str, rank: int | None = None) -> float:
-        """Share (0 to 1) of its steps that one part of a rank's budget takes.
-
-        Args:
-            rank: None: the one that is shown.
-        """
+        """Share (0 to 1) of its steps that one part of a rank's budget takes. ``rank``: None: the one that is shown."""
         return self.budgets[self.rank if rank is None else rank].shares.get(part, 0.0)
 
     def cost_s(self, part: str, rank: int | None = None) -> float:

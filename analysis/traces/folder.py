@@ -51,11 +51,7 @@ def write(trace: Trace, folder: Path) -> None:
 
 
 def read(folder: Path) -> Trace:
-    """The trace that ``write`` wrote.
-
-    Raises:
-        RunDamaged: the file is missing, was cut off or changed.
-    """
+    """The trace that ``write`` wrote. Raises RunDamaged: the file is missing, was cut off or changed."""
     with columns(folder / TRACE, "ingest the trace again") as file:
         about = trusted.about(json_of(file.metadata(ABOUT).decode("utf-8", "surrogatepass")))
         events = np.empty(file.rows, EVENT_DTYPE)

@@ -99,11 +99,7 @@ class Gpu:
 
 
 def device_work(trace: Trace, device: int | None = None) -> DeviceWork:
-    """When the device did what.
-
-    Args:
-        device: number; None: any of the trace's.
-    """
+    """When the device did what. ``device``: number; None: any of the trace's."""
     work = on_device(trace, device)
     communication = communicates(trace) & work
     compute = of_kinds(trace, Kind.KERNEL) & work & ~communication

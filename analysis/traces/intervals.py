@@ -62,13 +62,10 @@ def length(intervals: IntArray) -> int:
 
 
 def covered(intervals: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-    """Nanoseconds of a set in each window [begin, end).
+    """Nanoseconds of a set in each window [begin, end). Returns int64 [n].
 
     Args:
         begin, end: int64 [n], ns; windows may overlap, and end >= begin.
-
-    Returns:
-        int64 [n].
     """
     return overlap(begin, end, intervals[:, 0], intervals[:, 1])
 

@@ -96,11 +96,7 @@ def present(numbers: npt.NDArray[np.int32]) -> list[int]:
 
 
 def on_device(trace: Trace, device: int | None = None) -> BoolArray:
-    """bool [n]: what makes a device busy.
-
-    Args:
-        device: number; None: any.
-    """
+    """bool [n]: what makes a device busy. ``device``: number; None: any."""
     work = of_kinds(trace, *DEVICE_WORK)
     if device is None:
         return work

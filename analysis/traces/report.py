@@ -44,13 +44,10 @@ def holds_traces(run: Run) -> bool:
 
 
 def build(run: Run, crew: Crew, tell: Tell = lambda what, done, of: None) -> Report:
-    """Read all ranks' traces and say what they show.
+    """Read all ranks' traces and say what they show. Raises RunDamaged: no rank's trace can be read.
 
     Args:
         crew: who reads them.
-
-    Raises:
-        RunDamaged: no rank's trace can be read.
     """
     notes = list(run.notes)
     traces: dict[int, RankTrace] = {}

@@ -34,11 +34,7 @@ _About = defstruct("About", list(ABOUT.items()))
 
 
 def about(data: Any) -> dict[str, Any]:
-    """Everything of a trace but its events.
-
-    Raises:
-        ValueError: a member is missing or of another type; the text says which.
-    """
+    """Everything of a trace but its events. Raises ValueError: a member is missing or of another type; the text says which."""
     found = structs.asdict(checked(data, _About))
     _numbers(found)
     return found
@@ -59,11 +55,7 @@ def _numbers(found: dict[str, Any]) -> None:
 
 
 def check(trace: Trace) -> None:
-    """See that the events are those of the trace.
-
-    Raises:
-        ValueError: the text names the column.
-    """
+    """See that the events are those of the trace. Raises ValueError: the text names the column."""
     events = trace.events
     for name, low, high in (
         ("start", -MOST_NS, MOST_NS),

@@ -89,11 +89,7 @@ def _add(found: Windows, number: int, rank: Rank, path: Path) -> None:
 
 
 def _read(path: Path) -> Trace:
-    """A window's trace.
-
-    Raises:
-        RunDamaged: it is not a regular file of the run folder. TraceDamaged: see ``read_kineto``.
-    """
+    """A window's trace. Raises RunDamaged: it is not a regular file of the run folder. TraceDamaged: see ``read_kineto``."""
     try:
         with opened(path, MOST_WINDOW) as file:
             size = os.fstat(file.fileno()).st_size

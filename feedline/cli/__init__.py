@@ -7,13 +7,10 @@ from feedline.profiler.errors import Interrupted
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command.
+    """Run a command. Returns the exit code (docs/exit-codes.md).
 
     Args:
         argv: without "feedline"; None: those of this process, which is a command and nothing else.
-
-    Returns:
-        The exit code (docs/exit-codes.md).
 
     Raises:
         KeyboardInterrupt: the training under ``run`` was interrupted; Python then ends by the signal itself.

@@ -80,13 +80,10 @@ def gigabytes_per_s(text: str) -> float:
 
 
 def refuse_twice(paths: Sequence[str | Path], what: str) -> None:
-    """See that no file or folder is there twice, under whatever name.
+    """See that no file or folder is there twice, under whatever name. Raises ScriptError: one is.
 
     Args:
         what: they are, for the error.
-
-    Raises:
-        ScriptError: one is.
     """
     first: dict[str, str] = {}
     for path in map(str, paths):

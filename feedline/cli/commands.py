@@ -48,13 +48,10 @@ training's own code. All codes: docs/exit-codes.md"""
 
 
 def perform(words: list[str]) -> int:
-    """Parse and run a command.
+    """Parse and run a command. Returns the exit code: the training's own for ``run``, else 0, or that of the error (profiler/errors.py).
 
     Args:
         words: as they were typed, without "feedline".
-
-    Returns:
-        The exit code: the training's own for ``run``, else 0, or that of the error (profiler/errors.py).
 
     Raises:
         KeyboardInterrupt: Ctrl-C, which the command did not make an ``Interrupted``.

@@ -102,11 +102,7 @@ def measure(args: argparse.Namespace, folder: Path) -> int:
 
 
 def chosen(wanted: list[str] | None) -> "list[LoaderKind]":
-    """The loaders of ``--loaders``, in the order of the list of all.
-
-    Raises:
-        ScriptError: there is no such loader.
-    """
+    """The loaders of ``--loaders``, in the order of the list of all. Raises ScriptError: there is no such loader."""
     from feedline.pipelines.loaders import KINDS
 
     known = [kind.name for kind in KINDS]
@@ -117,11 +113,7 @@ def chosen(wanted: list[str] | None) -> "list[LoaderKind]":
 
 
 def task_of(args: argparse.Namespace) -> "Task":
-    """What to load.
-
-    Raises:
-        DataError, UserCodeError, MissingDependency: see the functions called.
-    """
+    """What to load. Raises DataError, UserCodeError, MissingDependency: see the functions called."""
     import torch
 
     from feedline.pipelines.loaders.protocol import Settings, Task
@@ -177,11 +169,7 @@ def try_out(task: "Task") -> None:
 
 
 def compute_of(spec: str | None, task: "Task") -> "Callable[[], Compute] | None":
-    """What measures a training step of the user's model; None: no model was given.
-
-    Raises:
-        UserCodeError: the model cannot be loaded.
-    """
+    """What measures a training step of the user's model; None: no model was given. Raises UserCodeError: the model cannot be loaded."""
     if spec is None:
         return None
     from feedline.pipelines import user_code
@@ -201,11 +189,7 @@ def machine() -> dict[str, object]:
 
 
 def write(comparison: "Comparison", folder: Path, also: Path | None) -> list[Path]:
-    """Write the comparison in all its forms.
-
-    Raises:
-        OutputError: a file cannot be written.
-    """
+    """Write the comparison in all its forms. Raises OutputError: a file cannot be written."""
     from feedline.cli import compare_page
     from feedline.pipelines.compare import to_json
 

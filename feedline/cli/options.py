@@ -60,11 +60,7 @@ def add_training(group: Group, data_required: bool = False) -> None:
 
 
 def add_old_name(group: Group, old: str, option: argparse.Action, **changed: Any) -> None:
-    """Let a renamed option also work by its old name.
-
-    Args:
-        changed: what was different about it, such as its ``type``.
-    """
+    """Let a renamed option also work by its old name. ``changed``: what was different about it, such as its ``type``."""
     group.add_argument(
         old, action=OldName, dest=option.dest, default=argparse.SUPPRESS, help=argparse.SUPPRESS, **{"type": option.type, **changed}
     )

@@ -30,11 +30,7 @@ def check_json(args: argparse.Namespace) -> None:
 
 
 def below_runs(name: str, at: str = "") -> Path:
-    """The default of ``-o FOLDER``.
-
-    Args:
-        at: time that the name ends with; "": now.
-    """
+    """The default of ``-o FOLDER``. ``at``: time that the name ends with; "": now."""
     return Path("runs") / f"{name}-{at or time.strftime('%m%d-%H%M%S')}"
 
 

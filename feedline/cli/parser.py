@@ -66,11 +66,7 @@ class OldName(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, whose errors repeat the arguments and suggest what was meant.
-
-    Attributes:
-        commands: the parsers of its commands, by name.
-    """
+    """argparse, whose errors repeat the arguments and suggest what was meant. ``commands``: the parsers of its commands, by name."""
 
     _words: Sequence[str] = ()
 

@@ -83,11 +83,7 @@ def _from_package(finder: Any, script: str, args: list[str]) -> Program:
 
 
 def from_module(name: str, args: list[str]) -> Program:
-    """A program from an importable module or a package with ``__main__``, as ``python -m``.
-
-    Raises:
-        ScriptError: there is no such module.
-    """
+    """A program from an importable module or a package with ``__main__``, as ``python -m``. Raises ScriptError: there is no such module."""
     if not safe_path():
         sys.path[0] = os.getcwd()
     try:

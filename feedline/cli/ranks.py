@@ -47,11 +47,7 @@ def show_ranks(args: argparse.Namespace) -> int:
 
 
 def crew_of(args: argparse.Namespace, parts: int | None = None) -> "AbstractContextManager[Crew]":
-    """Workers that read the ranks: this process, others on this machine, or a Dask cluster.
-
-    Args:
-        parts: of the work; None: not known yet.
-    """
+    """Workers that read the ranks: this process, others on this machine, or a Dask cluster. ``parts``: of the work; None: not known yet."""
     from feedline.analysis.many import crew
 
     if args.dask:

@@ -198,13 +198,10 @@ def told_of(
 
 
 def beside(link_bandwidth: float | None, nccl_log: Path | None) -> "Beside":
-    """What no run folder holds.
+    """What no run folder holds. Raises ScriptError: the log cannot be read.
 
     Args:
         link_bandwidth: bytes/s.
-
-    Raises:
-        ScriptError: the log cannot be read.
     """
     from feedline.analysis.between_ranks import Beside
 

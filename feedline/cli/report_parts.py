@@ -119,13 +119,10 @@ def write(folder: Path, report: "Report") -> str | None:
 
 
 def write_overview(folder: Path, overview: "Overview", reports: "list[Report]", args: argparse.Namespace) -> list[Path]:
-    """Write it where the report of one training would be.
+    """Write it where the report of one training would be. Raises OutputError: a file that was asked for cannot be written.
 
     Args:
         reports: of its trainings. A file that was asked for holds them too.
-
-    Raises:
-        OutputError: a file that was asked for cannot be written.
     """
     from feedline.analysis import trace
     from feedline.analysis.reports.overview import ENDINGS

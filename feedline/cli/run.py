@@ -153,11 +153,7 @@ def script_of(words: list[str]) -> list[str]:
 
 
 class Fixes:
-    """What ``--fix`` asked for.
-
-    Raises:
-        FixError: it cannot be.
-    """
+    """What ``--fix`` asked for. Raises FixError: it cannot be."""
 
     def __init__(self, text: str) -> None:
         from feedline.convergence.apply import parse

@@ -193,11 +193,7 @@ def from_runs(paths: list[Path]) -> "tuple[list[Point], Basis, str]":
 
 
 def show(points: "list[Point]", basis: "Basis | None", late: str, args: argparse.Namespace, folder: Path | None) -> None:
-    """Print the study, and write it where it was asked for.
-
-    Raises:
-        OutputError: a file cannot be written.
-    """
+    """Print the study, and write it where it was asked for. Raises OutputError: a file cannot be written."""
     from feedline.analysis.reports.console import Console
     from feedline.analysis.scaling.study import study
     from feedline.cli import scale_page, scale_text

@@ -32,11 +32,7 @@ def made(kind: LoaderKind, task: Task) -> Iterator[Loader]:
 
 
 def whole_epoch(kind: LoaderKind, task: Task) -> tuple[Epoch, Loader]:
-    """Run an epoch, and see whether every sample came exactly once.
-
-    Returns:
-        What was found, and the loader, closed.
-    """
+    """Run an epoch, and see whether every sample came exactly once. Returns what was found, and the loader, closed."""
     start = time.perf_counter()
     seen: Counter[int] = Counter()
     with made(kind, task) as loader:

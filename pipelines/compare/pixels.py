@@ -40,11 +40,7 @@ def images_of(kind: LoaderKind, task: Task) -> Images:
 
 
 def grey_levels(images: torch.Tensor, recipe: Recipe) -> torch.Tensor:
-    """Undo the normalisation.
-
-    Args:
-        images: float32 [n, 3, h, w].
-    """
+    """Undo the normalisation. ``images``: float32 [n, 3, h, w]."""
     if recipe.mean is not None and recipe.std is not None:
         images = images * torch.tensor(recipe.std).view(-1, 1, 1) + torch.tensor(recipe.mean).view(-1, 1, 1)
     return images * 255

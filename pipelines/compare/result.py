@@ -61,11 +61,7 @@ class Pixels:
 
 @dataclass(frozen=True)
 class Epoch:
-    """One whole epoch.
-
-    Attributes:
-        wrong: which samples came twice or not at all; empty: each came exactly once.
-    """
+    """One whole epoch. ``wrong``: which samples came twice or not at all; empty: each came exactly once."""
 
     samples: int
     wall_s: float

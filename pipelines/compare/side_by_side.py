@@ -38,11 +38,7 @@ FULL = Plan()
 
 @dataclass(frozen=True)
 class Contest:
-    """What is compared.
-
-    Attributes:
-        told: called with a few words whenever something new begins, and how many of these there are.
-    """
+    """What is compared. ``told``: called with a few words whenever something new begins, and how many of these there are."""
 
     task: Task
     kinds: Sequence[LoaderKind] = tuple(KINDS)

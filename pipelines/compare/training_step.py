@@ -34,11 +34,7 @@ def prepared(model: Any, task: Task) -> Callable[[], Compute]:
 
 
 def measured(step: Step) -> Compute:
-    """Run the step for some seconds.
-
-    Raises:
-        UserCodeError: it fails.
-    """
+    """Run the step for some seconds. Raises UserCodeError: it fails."""
     with OwnRandomState(0):
         found = in_turns({"model": Work(step.whole)}, PLAN)["model"]
     if not isinstance(found, Measured):

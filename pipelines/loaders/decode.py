@@ -14,22 +14,14 @@ Pixels = npt.NDArray[np.uint8]  # [h, w, 3], RGB
 
 
 def pillow(data: bytes) -> "Image":
-    """As torchvision's ImageFolder decodes.
-
-    Raises:
-        OSError: the file is damaged.
-    """
+    """As torchvision's ImageFolder decodes. Raises OSError: the file is damaged."""
     from PIL import Image
 
     return Image.open(io.BytesIO(data)).convert("RGB")
 
 
 def opencv(data: bytes) -> Pixels:
-    """With OpenCV.
-
-    Raises:
-        ValueError: OpenCV cannot read it.
-    """
+    """With OpenCV. Raises ValueError: OpenCV cannot read it."""
     import cv2
 
     rgb = getattr(cv2, "IMREAD_COLOR_RGB", None)  # OpenCV 4.11
@@ -40,11 +32,7 @@ def opencv(data: bytes) -> Pixels:
 
 
 def libjpeg_turbo(data: bytes) -> Pixels:
-    """With libjpeg-turbo through simplejpeg; what is no JPEG, with Pillow.
-
-    Raises:
-        ValueError, OSError: the file is damaged.
-    """
+    """With libjpeg-turbo through simplejpeg; what is no JPEG, with Pillow. Raises ValueError, OSError: the file is damaged."""
     import simplejpeg
 
     if data[:2] == b"\xff\xd8":

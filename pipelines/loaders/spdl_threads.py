@@ -99,11 +99,7 @@ def with_ffmpeg(data: bytes) -> torch.Tensor:
 
 
 def decoder() -> Callable[[bytes], torch.Tensor]:
-    """SPDL's own, or libjpeg-turbo.
-
-    Raises:
-        MissingDependency: neither is there.
-    """
+    """SPDL's own, or libjpeg-turbo. Raises MissingDependency: neither is there."""
     if has_ffmpeg():
         return with_ffmpeg
     if installed("simplejpeg"):

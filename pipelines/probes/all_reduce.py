@@ -51,11 +51,7 @@ def _backend(backend: str, ranks: int, subject: Subject) -> Iterator[Ceiling]:
 
 
 def together(backend: str, ranks: int, sizes: list[int], plan: Plan) -> dict[int, Measured]:
-    """Start the processes, measure all sizes in turns, end them.
-
-    Raises:
-        Refused: a process failed or gave no answer; its own reason.
-    """
+    """Start the processes, measure all sizes in turns, end them. Raises Refused: a process failed or gave no answer; its own reason."""
     context = torch.multiprocessing.get_context("spawn" if torch.cuda.is_initialized() or backend == "nccl" else None)
     answers = context.Queue()
     with tempfile.TemporaryDirectory() as folder:

@@ -21,11 +21,7 @@ LARGEST_MEAN_DIFFERENCE = 4.0
 
 @dataclass(frozen=True)
 class Ready:
-    """A decoder that gives the right pixels.
-
-    Attributes:
-        difference: from Pillow's pixels, in grey levels, mean over all.
-    """
+    """A decoder that gives the right pixels. ``difference``: from Pillow's pixels, in grey levels, mean over all."""
 
     decode: DecodeAll
     photos: int
@@ -71,10 +67,7 @@ def prepared(decoder: Decoder, photos: Sequence[Photo]) -> Ready | str:
 
 
 def checked(decode: DecodeAll, blobs: Sequence[bytes], names: Sequence[str]) -> float:
-    """Compare every image with Pillow's.
-
-    Returns:
-        The mean difference, in grey levels.
+    """Compare every image with Pillow's. Returns the mean difference, in grey levels.
 
     Raises:
         Refused: an image is missing, of another shape, or another image; the file is named.

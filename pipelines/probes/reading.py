@@ -26,11 +26,7 @@ Job = tuple[object, ...]  # for reader.py
 
 @dataclass(frozen=True)
 class Pass(Timed):
-    """From the first reader's start to the last one's end.
-
-    Attributes:
-        disk: bytes that came from the disk; None: the kernel does not tell.
-    """
+    """From the first reader's start to the last one's end. ``disk``: bytes that came from the disk; None: the kernel does not tell."""
 
     disk: int | None
 
@@ -42,11 +38,7 @@ class Readers:
     processes: Sequence["subprocess.Popen[bytes]"]
 
     def at_once(self, jobs: Sequence[Job]) -> Pass:
-        """One job a process, all released together when each of them is ready.
-
-        Raises:
-            Refused: a job failed, or its process was killed.
-        """
+        """One job a process, all released together when each of them is ready. Raises Refused: a job failed, or its process was killed."""
         used = self.processes[: len(jobs)]
         for process, job in zip(used, jobs, strict=True):
             _tell(process, marshal.dumps(job))  # type: ignore[arg-type]

@@ -40,11 +40,7 @@ class Fit:
 
 
 def knee(batches: Sequence[int], rates: Sequence[float]) -> int:
-    """The smallest batch with at least 95 % of the best throughput.
-
-    Args:
-        batches: ascending. rates: samples/s of each.
-    """
+    """The smallest batch with at least 95 % of the best throughput. ``batches``: ascending. rates: samples/s of each."""
     return next(batch for batch, rate in zip(batches, rates) if rate >= KNEE_SHARE * max(rates))
 
 

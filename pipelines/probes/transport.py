@@ -72,11 +72,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 
 
 def in_flight(shape: Shape) -> int:
-    """How many batches may lie in shared memory at once.
-
-    Raises:
-        Refused: not even one fits.
-    """
+    """How many batches may lie in shared memory at once. Raises Refused: not even one fits."""
     shared = SharedMemory()
     try:
         free = shared.read()["shm/free"]

@@ -14,11 +14,7 @@ class FileStore:
     """Reads the files of a folder. Holds nothing open, so that it goes into any process."""
 
     def __init__(self, source: Path | str | Photos) -> None:
-        """List it; samples have the numbers that they would have in a packed store.
-
-        Raises:
-            DataError: there is nothing that can be used.
-        """
+        """List it; samples have the numbers that they would have in a packed store. Raises DataError: there is nothing that can be used."""
         listing = of_photos(source) if isinstance(source, Photos) else list_folder(Path(source))
         self.path = listing.root.absolute()
         self.classes = listing.classes

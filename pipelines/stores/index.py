@@ -42,11 +42,7 @@ class Place:
 
 
 class Index:
-    """Columns over all samples.
-
-    Attributes:
-        records: structured array [n] of ``RECORD``.
-    """
+    """Columns over all samples. ``records``: structured array [n] of ``RECORD``."""
 
     def __init__(self, records: np.ndarray, paths: bytes) -> None:
         self.records = records

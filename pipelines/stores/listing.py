@@ -13,11 +13,7 @@ from feedline.profiler.errors import DataError
 
 @dataclass(frozen=True)
 class Source:
-    """A regular file.
-
-    Attributes:
-        path: relative to the listing's root.
-    """
+    """A regular file. ``path``: relative to the listing's root."""
 
     path: str
     label: int
@@ -90,11 +86,7 @@ def list_folder(root: Path) -> Listing:
 
 
 def of_photos(photos: Photos) -> Listing:
-    """The same of a data set that was looked at already: sample i is ``photos.photos[i]``.
-
-    Raises:
-        DataError: a file is gone.
-    """
+    """The same of a data set that was looked at already: sample i is ``photos.photos[i]``. Raises DataError: a file is gone."""
     sources = []
     for photo in photos.photos:
         path = os.path.join(photos.root, photo.path)  # an absolute path stays as it is

@@ -79,11 +79,7 @@ def framed(parts: list[bytes]) -> list[bytes]:
 
 
 def payload(frame: bytes) -> bytes:
-    """Put the payload of one record together.
-
-    Raises:
-        ValueError: this is no record, or it is cut off.
-    """
+    """Put the payload of one record together. Raises ValueError: this is no record, or it is cut off."""
     parts, at = [], 0
     while at + WORDS.size <= len(frame):
         magic, word = WORDS.unpack_from(frame, at)

@@ -15,11 +15,7 @@ NAMED = 5  # damaged samples that a message names
 
 @dataclass(frozen=True)
 class Verified:
-    """All of it is as it was packed.
-
-    Attributes:
-        bytes: of the samples' values.
-    """
+    """All of it is as it was packed. ``bytes``: of the samples' values."""
 
     samples: int
     bytes: int

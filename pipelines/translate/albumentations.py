@@ -31,13 +31,10 @@ class OnArrays:
 
 
 def build(recipe: Recipe, seed: int = 0) -> Built:
-    """Translate to OpenCV and albumentations.
+    """Translate to OpenCV and albumentations. Raises MissingDependency: OpenCV or albumentations is not installed.
 
     Args:
         seed: of the random operations; give every rank its own.
-
-    Raises:
-        MissingDependency: OpenCV or albumentations is not installed.
     """
     load("cv2", "albumentations", "feedline.pipelines.translate.array_calls")
     does = known(recipe)

@@ -34,14 +34,11 @@ SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], dtype=np.float32) / 13
 
 
 def perform(image: Image, operation: Operation) -> Image:
-    """Apply one operation.
+    """Apply one operation. Returns uint8 [h, w, 3], perhaps a view of ``image``.
 
     Args:
         image: uint8 [h, w, 3], RGB.
         operation: not random, not Unknown, not Erase.
-
-    Returns:
-        uint8 [h, w, 3], perhaps a view of ``image``.
     """
     return CALLS[type(operation)](image, operation)
 

@@ -59,15 +59,12 @@ def trivial_augment_wide(operation: of.TrivialAugmentWide, dice: random.Random, 
 
 
 def step(space: Space, name: str, share: float, sign: int, size: Size, interpolation: str, fill: of.Fill) -> list[Operation]:
-    """One operation of the space.
+    """One operation of the space. Returns one fixed operation; none for Identity.
 
     Args:
         share: the magnitude, 0 to 1 of the largest.
         sign: 1 or -1, for operations that have one.
         size: (height, width) of the image.
-
-    Returns:
-        One fixed operation; none for Identity.
     """
     if name in ADJUSTMENTS:
         return [of.Adjust(ADJUSTMENTS[name], 1 + sign * share * space.enhance)]

@@ -96,15 +96,12 @@ class InPipeline:
 
 
 def build(recipe: Recipe, device: str) -> Built:
-    """Translate to DALI.
+    """Translate to DALI. Raises MissingDependency: DALI is not installed.
 
     Random numbers follow from the pipeline's seed.
 
     Args:
         device: ``cpu``, or ``mixed``: decode and transform on the pipeline's GPU.
-
-    Raises:
-        MissingDependency: DALI is not installed.
     """
     load("nvidia.dali.fn")
     missing, notes, done = list(unknown(recipe)), [], []

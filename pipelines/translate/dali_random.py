@@ -18,13 +18,10 @@ def perform(images: Images, operation: Operation) -> Images:
 
 
 def window(height: Any, width: Any, scale: of.Range, ratio: of.Range) -> tuple[Any, Any]:
-    """A random rectangle.
+    """A random rectangle. Returns (top, left) and (height, width), int64 [2] for each image.
 
     Args:
         scale: range of its share of the area; ratio: range of width to height, drawn log-uniformly.
-
-    Returns:
-        (top, left) and (height, width), int64 [2] for each image.
     """
     shape = vector([height, width], types.INT64)
     if isinstance(shape, list):

@@ -150,11 +150,7 @@ def in_pipeline(built: Built, photos: Sequence[Photo], device_id: int | None) ->
 
 
 def dali_on_a_gpu(recipe: Recipe) -> Built:
-    """As dali.build.
-
-    Raises:
-        MissingDependency: there is no GPU.
-    """
+    """As dali.build. Raises MissingDependency: there is no GPU."""
     import torch
 
     if not torch.cuda.is_available():

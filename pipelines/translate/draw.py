@@ -14,15 +14,12 @@ TRIES = 10  # torchvision's: a crop or an erased rectangle that does not fit is 
 
 
 def draw(operation: Operation, dice: random.Random, size: Size, always: bool = False) -> list[Operation]:
-    """What ``operation`` is for one image.
+    """What ``operation`` is for one image. Raises ValueError: RandomCrop is larger than the image (torchvision raises it too).
 
     Args:
         size: (height, width) of the image that it will be applied to.
         always: an operation that happens with a probability happens, and a crop is resized to its nominal size, so that the result fits
             images of another size as well.
-
-    Raises:
-        ValueError: RandomCrop is larger than the image (torchvision raises it too).
     """
     match operation:
         case of.RandomHorizontalFlip() | of.RandomVerticalFlip() | of.RandomGrayscale():

@@ -12,14 +12,11 @@ _dice = random.Random()  # seeded by the system, and of this module alone
 
 
 def finish(recipe: Recipe, images: torch.Tensor, dice: random.Random | None = None) -> torch.Tensor:
-    """Scale to 0 to 1, normalise, erase.
+    """Scale to 0 to 1, normalise, erase. Returns float32 [n, 3, h, w] on the device of ``images``.
 
     Args:
         images: uint8 [n, 3, h, w].
         dice: for RandomErasing; None: unseeded.
-
-    Returns:
-        float32 [n, 3, h, w] on the device of ``images``.
     """
     batch = images.to(torch.float32)
     erasing = recipe.erasing
@@ -32,11 +29,7 @@ def finish(recipe: Recipe, images: torch.Tensor, dice: random.Random | None = No
 
 
 def normalise(recipe: Recipe, batch: torch.Tensor, largest: float) -> torch.Tensor:
-    """Subtract the mean and divide by the deviation, in place.
-
-    Args:
-        batch: float32 [n, 3, h, w], 0 to ``largest``.
-    """
+    """Subtract the mean and divide by the deviation, in place. ``batch``: float32 [n, 3, h, w], 0 to ``largest``."""
     if recipe.mean is None or recipe.std is None:
         return batch.div_(largest) if largest != 1 else batch
     mean = torch.tensor(recipe.mean, device=batch.device).view(-1, 1, 1) * largest

@@ -12,11 +12,7 @@ PACKAGES = {"PIL": "pillow", "cv2": "opencv-python-headless", "nvidia.dali": "nv
 
 
 def load(*names: str) -> ModuleType:
-    """Import modules; returns the last.
-
-    Raises:
-        MissingDependency: one is not installed, or its shared libraries are not found.
-    """
+    """Import modules; returns the last. Raises MissingDependency: one is not installed, or its shared libraries are not found."""
     module: ModuleType | None = None
     for name in names:
         try:

@@ -50,13 +50,10 @@ def differs(recipe: Recipe) -> tuple[str, ...]:
 
 
 def build(recipe: Recipe, seed: int = 0) -> Built:
-    """Translate to torchvision v1 on PIL images.
+    """Translate to torchvision v1 on PIL images. Raises MissingDependency: torchvision or Pillow is not installed.
 
     Args:
         seed: of the random operations; give every rank its own.
-
-    Raises:
-        MissingDependency: torchvision or Pillow is not installed.
     """
     load("torchvision", "PIL")
     does = known(recipe)

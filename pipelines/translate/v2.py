@@ -62,13 +62,10 @@ def differs(recipe: Recipe) -> tuple[str, ...]:
 
 
 def build(recipe: Recipe, seed: int = 0) -> Built:
-    """Translate to torchvision v2 on uint8 tensors.
+    """Translate to torchvision v2 on uint8 tensors. Raises MissingDependency: torchvision is not installed, or has no v2.
 
     Args:
         seed: of the random operations; give every rank its own.
-
-    Raises:
-        MissingDependency: torchvision is not installed, or has no v2.
     """
     load("torchvision.transforms.v2")
     does = known(recipe)

@@ -18,11 +18,7 @@ NotNegative = Annotated[float, Meta(ge=0, le=1e24)]
 
 
 def checked(data: Any, kind: Any) -> Any:
-    """Convert ``data`` to a type.
-
-    Raises:
-        ValueError: it does not fit; the text says where.
-    """
+    """Convert ``data`` to a type. Raises ValueError: it does not fit; the text says where."""
     try:
         return convert(data, kind, strict=True, str_keys=True)
     except (ValidationError, RecursionError) as error:

@@ -40,13 +40,10 @@ class Columns:
         _check(self._about, file)
 
     def metadata(self, key: bytes, most: int = MOST_TEXT) -> bytes:
-        """What the writer put beside the columns.
+        """What the writer put beside the columns. Raises ValueError: it is not there, or has more.
 
         Args:
             most: bytes of it.
-
-        Raises:
-            ValueError: it is not there, or has more.
         """
         about = self._file.schema_arrow.metadata or {}
         if key not in about:

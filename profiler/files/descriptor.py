@@ -43,11 +43,7 @@ class Descriptor:
             return False
 
     def number(self) -> int:
-        """To be used at once. Where the program has closed it, the file is opened again.
-
-        Raises:
-            OSError: it cannot be.
-        """
+        """To be used at once. Where the program has closed it, the file is opened again. Raises OSError: it cannot be."""
         if not self.is_ours:
             lost = OSError(errno.EBADF, "the program closed the descriptor", None if self._path is None else str(self._path))
             if self._path is None:
@@ -72,26 +68,19 @@ class Descriptor:
 
 
 def identity(number: int) -> tuple[int, int] | None:
-    """Device and inode of an open file.
-
-    Raises:
-        OSError: nothing is open under the number.
-    """
+    """Device and inode of an open file. Raises OSError: nothing is open under the number."""
     found = os.fstat(number)
     return found.st_dev, found.st_ino
 
 
 class Mapping:
-    """Bytes of a file in memory, shared with whoever reads it, without a descriptor.
+    """Bytes of a file in memory, shared with whoever reads it, without a descriptor. Raises OSError: it cannot be mapped.
 
     Args:
         number: of an open file; it may be closed afterwards.
 
     Attributes:
         view: to read and write.
-
-    Raises:
-        OSError: it cannot be mapped.
     """
 
     def __init__(self, number: int, size: int, offset: int = 0) -> None:

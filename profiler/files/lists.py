@@ -39,11 +39,7 @@ class Listing:
 
 
 def read_list(folder: Path) -> Listing | None:
-    """The list in a folder; None: it has none.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """The list in a folder; None: it has none. Raises OSError: it cannot be read."""
     try:
         fd = os.open(folder / LIST, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

@@ -15,14 +15,11 @@ ANOTHER = Way("name another file", "pass another path")
 
 
 def refuse_taken(path: Path | None, force: bool) -> None:
-    """See, before any work, that a file may be written.
+    """See, before any work, that a file may be written. Raises OutputError: the name is taken, or its folder is missing.
 
     Args:
         path: None: no file was asked for.
         force: the user said -f.
-
-    Raises:
-        OutputError: the name is taken, or its folder is missing.
     """
     if path is None or is_stream(path):
         return

@@ -60,11 +60,7 @@ def whole(path: Path, most: int, below: int = OF_RANK) -> bytes:
 
 
 def refuse_link(path: Path, below: int = 1) -> None:
-    """See that none of the last ``below`` names of a path is a symbolic link.
-
-    Raises:
-        RunDamaged: one is.
-    """
+    """See that none of the last ``below`` names of a path is a symbolic link. Raises RunDamaged: one is."""
     for name in [path, *path.parents][:below]:
         if name.is_symlink():
             raise RunDamaged(_says(name, "a symbolic link"))

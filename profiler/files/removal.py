@@ -65,11 +65,7 @@ class Hold:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Keep a folder from being removed in the block, where it has a list and may be read at all.
-
-    Raises:
-        PlaceTaken: it is being removed.
-    """
+    """Keep a folder from being removed in the block, where it has a list and may be read at all. Raises PlaceTaken: it is being removed."""
     try:
         hold = Hold(folder)
     except BlockingIOError as error:

@@ -10,13 +10,10 @@ from feedline.profiler.files import lists, output, owned, single
 
 
 def prepare(folder: Path, names: Iterable[str], force: bool) -> bool:
-    """Make the folder, and see before any work that these names may be written in it.
+    """Make the folder, and see before any work that these names may be written in it. Returns whether the folder is a new one.
 
     Args:
         force: results of an earlier time may be replaced; files that feedline did not write never are.
-
-    Returns:
-        Whether the folder is a new one.
 
     Raises:
         OutputError: a name is taken, or the folder cannot be made.
@@ -36,11 +33,7 @@ def prepare(folder: Path, names: Iterable[str], force: bool) -> bool:
 
 
 def save(folder: Path, name: str, text: str) -> Path:
-    """Write one of the names that were prepared.
-
-    Raises:
-        OutputError: it was taken meanwhile, or the place is read-only or full.
-    """
+    """Write one of the names that were prepared. Raises OutputError: it was taken meanwhile, or the place is read-only or full."""
     with _told(folder / name):
         owned.write(folder, name, text, output.SHARED)
     return folder / name

@@ -91,21 +91,13 @@ def write(path: Path, data: bytes | str, mode: int = PRIVATE) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a regular file; what is missing or something else stays as it is.
-
-    Raises:
-        OSError: it cannot be removed.
-    """
+    """Remove a regular file; what is missing or something else stays as it is. Raises OSError: it cannot be removed."""
     if is_regular(path):
         os.unlink(path)
 
 
 def settle(part: Path, path: Path) -> None:
-    """Give what is whole its name.
-
-    Raises:
-        OSError: the name belongs to something that is not a regular file.
-    """
+    """Give what is whole its name. Raises OSError: the name belongs to something that is not a regular file."""
     if os.path.lexists(path) and not is_regular(path):
         raise OSError(errno.EEXIST, "a link, a folder or a device has this name", str(path))
     os.rename(part, path)

@@ -20,11 +20,7 @@ LAUNCHERS = ("torchrun", "slurm", "mpi")  # which know their ranks better than a
 
 @dataclass(frozen=True)
 class Group:
-    """The default process group.
-
-    Attributes:
-        name: the same for all its ranks; later groups at the same address have it too.
-    """
+    """The default process group. ``name``: the same for all its ranks; later groups at the same address have it too."""
 
     name: str
     rank: int

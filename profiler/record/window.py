@@ -11,11 +11,7 @@ class Window(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Window":
-        """From ``SKIP:ACTIVE`` or ``off``.
-
-        Raises:
-            ValueError: it is neither, or a number is below 1.
-        """
+        """From ``SKIP:ACTIVE`` or ``off``. Raises ValueError: it is neither, or a number is below 1."""
         if text == "off":
             return OFF
         skip, colon, active = text.partition(":")

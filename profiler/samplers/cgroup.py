@@ -39,11 +39,7 @@ class Level:
         return None if quota in (b"max", b"-1") else int(quota) / int(period)
 
     def throttling(self) -> Throttling:
-        """What the quota did so far.
-
-        Raises:
-            OSError, KeyError: cpu.stat is gone or has no such counters.
-        """
+        """What the quota did so far. Raises OSError, KeyError: cpu.stat is gone or has no such counters."""
         words = read_file(str(self.folder / "cpu.stat")).split()
         stat = {name: int(value) for name, value in zip(words[::2], words[1::2], strict=True)}
         stopped_s = stat[b"throttled_usec"] * 1e-6 if self.version == 2 else stat[b"throttled_time"] * 1e-9

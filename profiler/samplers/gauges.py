@@ -57,11 +57,7 @@ class Legend:
     machine: dict[str, object] = field(default_factory=dict)  #: facts that sources give once (GPUs, links between them, memory)
 
     def write(self, gauges: Path) -> None:
-        """Put it beside a gauge file, by an atomic rename.
-
-        Raises:
-            OSError: read-only or full.
-        """
+        """Put it beside a gauge file, by an atomic rename. Raises OSError: read-only or full."""
         owned.write(gauges.parent, legend_path(gauges).name, json.dumps(asdict(self), indent=1))
 
 

@@ -123,11 +123,7 @@ class Sampler(threading.Thread):
         self.ready.set()
 
     def tick(self) -> None:
-        """Take one sample of every source. Done by the thread; only tests and benchmarks call it.
-
-        Raises:
-            OSError: the file cannot grow.
-        """
+        """Take one sample of every source. Done by the thread; only tests and benchmarks call it. Raises OSError: the file cannot grow."""
         if os.getpid() != self._pid:  # a forked child has no sampler, only a copy of this object
             return
         now = clock.wall_ns()

@@ -80,11 +80,7 @@ class OpenFile:
         self._file = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC), closes=True)
 
     def read(self) -> bytes:
-        """What is in it now.
-
-        Raises:
-            OSError: with the path in it.
-        """
+        """What is in it now. Raises OSError: with the path in it."""
         try:
             return os.pread(self._file.number(), READ_BYTES, 0)
         except OSError as error:
@@ -92,11 +88,7 @@ class OpenFile:
 
 
 def read_file(path: str) -> bytes:
-    """The whole of a file in /proc or /sys.
-
-    Raises:
-        OSError: with the path in it, also when only the reading fails.
-    """
+    """The whole of a file in /proc or /sys. Raises OSError: with the path in it, also when only the reading fails."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = more = os.read(fd, READ_BYTES)

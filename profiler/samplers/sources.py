@@ -14,9 +14,5 @@ from feedline.profiler.samplers.throttling import CgroupThrottling
 
 
 def default_sources(paths: Iterable[Path] = ()) -> list[Source]:
-    """One of each.
-
-    Args:
-        paths: files whose disks to watch; none: all physical disks.
-    """
+    """One of each. ``paths``: files whose disks to watch; none: all physical disks."""
     return [MachineCpu(), Processes(), CgroupThrottling(), Pressure(), Disk(paths), Memory(), Swap(), SharedMemory(), Gpu()]

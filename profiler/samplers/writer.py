@@ -16,7 +16,7 @@ MAX_BYTES = 2_000_000  # 100,000 rows: 25 gauges at 1 Hz for more than an hour a
 
 
 class GaugeWriter:
-    """One process's gauge file.
+    """One process's gauge file. Raises OSError: the file exists or cannot be made, or the disk is full.
 
     When it is full it forgets every second tick (all rows of one time) and goes on; ``thinned`` counts how often, so that the caller can
     take half as many samples from then on and the whole run stays evenly spaced.
@@ -24,9 +24,6 @@ class GaugeWriter:
     Args:
         path: a file that does not exist, in a folder that feedline made.
         max_bytes: bound on the file. While it is thinned, a second one of half the size exists.
-
-    Raises:
-        OSError: the file exists or cannot be made, or the disk is full.
     """
 
     def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:

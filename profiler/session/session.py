@@ -277,11 +277,7 @@ def new_folder(run: Path, name: str) -> Path:
 
 
 def reserve(folder: Path) -> None:
-    """Set room aside for the manifest that says how the run ended, should the disk be full by then.
-
-    Raises:
-        OSError: it is full already.
-    """
+    """Set room aside for the manifest that says how the run ended, should the disk be full by then. Raises OSError: it is full already."""
     fd = owned.create(folder, RESERVE)
     try:
         os.posix_fallocate(fd, 0, RESERVE_BYTES)

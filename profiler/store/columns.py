@@ -83,11 +83,7 @@ def summed(records: Records, stage: Stage) -> dict[str, int]:
 
 
 def totals(stage: Stage, counts: npt.NDArray[np.int64]) -> dict[str, int]:
-    """The same of sums that the store has kept.
-
-    Args:
-        counts: int64 [6 or more]: the number of records, and sums in the order of SUMMED.
-    """
+    """The same of sums that the store has kept. ``counts``: int64 [6 or more]: the number of records, and sums in the order of SUMMED."""
     return dict(zip(("records", *_summed(stage)), counts.tolist(), strict=False))
 
 

@@ -58,11 +58,7 @@ def _write(table: pa.Table, folder: Path, name: str) -> None:
 
 
 def read_compact(folder: Path) -> list[Process]:
-    """The processes of a rank that ``compact`` wrote.
-
-    Raises:
-        RunDamaged: a file is missing, was cut off or changed.
-    """
+    """The processes of a rank that ``compact`` wrote. Raises RunDamaged: a file is missing, was cut off or changed."""
     with columns(folder / EVENTS, AGAIN) as file:
         described = checked(json_of(file.metadata(PROCESSES, MOST_JSON)), Processes)
         found, owner = np.empty(file.rows, RECORD_DTYPE), np.empty(file.rows, np.uint16)

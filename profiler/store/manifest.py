@@ -38,11 +38,7 @@ class Manifest:
     notes: list[str] = field(default_factory=list)
 
     def write(self, rank: Path) -> None:
-        """Put the manifest into a rank's folder, which is made if it is missing.
-
-        Raises:
-            OSError: read-only or full.
-        """
+        """Put the manifest into a rank's folder, which is made if it is missing. Raises OSError: read-only or full."""
         owned.ensure(rank)
         owned.write(rank, MANIFEST, json.dumps(asdict(self), indent=1))
 

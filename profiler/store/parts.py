@@ -81,11 +81,7 @@ def parts(run: Run) -> list[Run]:
 
 
 def only(run: Run) -> Run:
-    """A run that is one training.
-
-    Raises:
-        RunNotFound: it is several.
-    """
+    """A run that is one training. Raises RunNotFound: it is several."""
     if len(found := parts(run)) > 1:
         names = f"{run.path / PARTS}/1 to {len(found)}"
         raise RunNotFound(f"{run.path} holds {len(found)} trainings, made in sequence: name one of them ({names})")
@@ -93,11 +89,7 @@ def only(run: Run) -> Run:
 
 
 def part(run: Run, number: int) -> Run:
-    """One of the trainings of a run, from 1.
-
-    Raises:
-        RunNotFound: it has no such training.
-    """
+    """One of the trainings of a run, from 1. Raises RunNotFound: it has no such training."""
     found = parts(run)
     if not 1 <= number <= len(found):
         trainings = "1 training" if len(found) == 1 else f"{len(found)} trainings"

@@ -69,11 +69,7 @@ class Rank:
 
     @property
     def main(self) -> Process:
-        """The process that trains.
-
-        Raises:
-            RunDamaged: its records are missing.
-        """
+        """The process that trains. Raises RunDamaged: its records are missing."""
         for process in self.processes:
             if not process.is_worker:
                 return process
@@ -141,11 +137,7 @@ class Run:
 
 
 def rank_folders(path: Path) -> list[tuple[tuple[int, int], Path]]:
-    """((rank, restart), folder) of all ranks in a run folder.
-
-    Raises:
-        RunDamaged: the folder cannot be listed, or one of them is a link.
-    """
+    """((rank, restart), folder) of all ranks in a run folder. Raises RunDamaged: the folder cannot be listed, or one of them is a link."""
     try:
         found = [(place, folder) for folder in path.iterdir() if (place := parse_rank_folder(folder.name))]
         for _, folder in found:

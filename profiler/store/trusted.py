@@ -21,11 +21,7 @@ ANY_NUMBER = (Stage.VALUE, Stage.GRADIENT)  # bits of floats
 
 
 def header(data: Any) -> dict[str, object]:
-    """A segment's header.
-
-    Raises:
-        ValueError: it is not one.
-    """
+    """A segment's header. Raises ValueError: it is not one."""
     checked(data, dict[str, object])
     checked(data, Worker if data.get("role") == "worker" else Main)
     if "stopped" in data:
@@ -86,11 +82,7 @@ def _within(found: npt.NDArray[np.void], name: str, low: Any, high: int) -> None
 
 
 def sums(found: npt.NDArray[np.int64], what: str) -> npt.NDArray[np.int64]:
-    """Sums of records, or the counts of a histogram.
-
-    Raises:
-        ValueError: one is below 0, or too large to be calculated with.
-    """
+    """Sums of records, or the counts of a histogram. Raises ValueError: one is below 0, or too large to be calculated with."""
     signed = found.ndim == 2 and what == "totals"
     low = np.where(np.arange(found.shape[1]) >= FREE_FROM, -MOST_SUM, 0) if signed else 0
     rows, columns = np.nonzero((found < low) | (found >= MOST_SUM))
@@ -100,11 +92,7 @@ def sums(found: npt.NDArray[np.int64], what: str) -> npt.NDArray[np.int64]:
 
 
 def totals(found: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Totals of a process, whose first number says which windows were kept.
-
-    Raises:
-        ValueError: they are not such sums.
-    """
+    """Totals of a process, whose first number says which windows were kept. Raises ValueError: they are not such sums."""
     mask = int(found[0, 0])
     if mask & (mask + 1) or not 0 <= mask <= 65_535:
         raise ValueError(f"totals: one window in {mask + 1} was kept, which is not a power of two")

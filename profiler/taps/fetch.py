@@ -30,11 +30,7 @@ DEFAULT_COLLATES = (torch_collate.default_collate, torch_collate.default_convert
 
 
 def attach(patches: Patches) -> None:
-    """Wrap every fetcher that is made from now on.
-
-    Raises:
-        AttributeError: this torch makes its fetchers in another way.
-    """
+    """Wrap every fetcher that is made from now on. Raises AttributeError: this torch makes its fetchers in another way."""
     from torch.utils.data.dataloader import _DatasetKind
 
     original = _DatasetKind.create_fetcher

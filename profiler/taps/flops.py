@@ -59,11 +59,7 @@ class Noted(NamedTuple):
 
 
 class Kernels:
-    """The kernels of this process.
-
-    Attributes:
-        noted: takes calls of operators; None: they pass through.
-    """
+    """The kernels of this process. ``noted``: takes calls of operators; None: they pass through."""
 
     def __init__(self) -> None:
         self.noted: list[Noted] | None = None
@@ -149,11 +145,7 @@ class Counter:
             raise
 
     def take(self) -> int:
-        """FLOP of what was noted since the last time.
-
-        Raises:
-            Exception: whatever a formula raises.
-        """
+        """FLOP of what was noted since the last time. Raises Exception: whatever a formula raises."""
         noted = kernels.noted
         if noted is None:
             return 0
@@ -167,11 +159,7 @@ class Counter:
 
 
 def flop(known: dict[Any, Formula], call: Noted) -> int:
-    """Operations of one call.
-
-    Raises:
-        Exception: whatever the formula raises.
-    """
+    """Operations of one call. Raises Exception: whatever the formula raises."""
     if call.packet is None:
         raise call.args[0]
     formula = known[call.packet]

@@ -13,11 +13,7 @@ LEVEL = 6  # of gzip
 
 
 def pack(exported: Path, to: BinaryIO) -> None:
-    """Compress what ``export_chrome_trace`` wrote, one line at a time.
-
-    Raises:
-        OSError: no room.
-    """
+    """Compress what ``export_chrome_trace`` wrote, one line at a time. Raises OSError: no room."""
     with exported.open(encoding="utf-8", errors="surrogateescape") as lines, gzip.GzipFile("", "wb", LEVEL, to, 0) as packed:
         packed.writelines(line.encode("utf-8", "surrogateescape") for line in masked(lines))
 

@@ -75,11 +75,7 @@ class LoaderTaps:
         self._starting = threading.RLock()
 
     def attach(self, library: Library, patches: Patches) -> None:
-        """Patch the library's iterator classes.
-
-        Raises:
-            AttributeError, ImportError: this version is built differently.
-        """
+        """Patch the library's iterator classes. Raises AttributeError, ImportError: this version is built differently."""
         module = importlib.import_module(library.module)
         single, multi, base = (getattr(module, name) for name in (library.single, library.multi, library.base))
         patches.set(single, "__init__", self._watched_init(single.__init__, None))

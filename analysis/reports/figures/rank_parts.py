@@ -22,11 +22,7 @@ PARTS = {
 
 
 def rank_parts(parts: Mapping[str, RankParts]) -> Markup | None:
-    """Bars on one scale, the first rank on top.
-
-    Args:
-        parts: by rank.
-    """
+    """Bars on one scale, the first rank on top. ``parts``: by rank."""
     totals = {rank: sum(getattr(own, name) or 0.0 for name in PARTS) for rank, own in parts.items()}
     longest = max(totals.values(), default=0.0)
     if longest <= 0:

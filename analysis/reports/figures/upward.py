@@ -24,11 +24,7 @@ class Upward(NamedTuple):
 
     @classmethod
     def over(cls, values: Sequence[float], height: float, log: bool | None = None) -> "Upward":
-        """Around all of the values.
-
-        Args:
-            log: None: where all are above 0 and span more than a decade.
-        """
+        """Around all of the values. ``log``: None: where all are above 0 and span more than a decade."""
         low, high = min(values), max(values)
         if log is None:
             log = low > 0 and high > DECADE * low

@@ -76,11 +76,7 @@ class Between:
 
 
 def compare(traces: Mapping[int, RankTrace]) -> Between | None:
-    """Compare ranks. None: fewer than two, or none of them communicated.
-
-    Args:
-        traces: by rank, each one's number settled.
-    """
+    """Compare ranks. None: fewer than two, or none of them communicated. ``traces``: by rank, each one's number settled."""
     if len(traces) < 2 or not any(len(trace.collectives.table) for trace in traces.values()):
         return None
     made = numbered(traces)

@@ -54,15 +54,12 @@ _args, _correlation = attrgetter("args"), attrgetter("correlation")
 
 
 class Filled:
-    """Rows of all blocks so far, and what their numbers mean.
+    """Rows of all blocks so far, and what their numbers mean. Raises TraceDamaged: more events or text than the limits.
 
     Attributes:
         rows: start counts from the file's zero; tracks of streams have negative numbers until ``track_values`` is asked.
         unreadable: events without a time. negative: events whose length is missing, no number, or negative: 0 in rows.
         alone: begins and ends without a partner.
-
-    Raises:
-        TraceDamaged: more events or text than the limits.
     """
 
     def __init__(self, path: str, limits: Limits) -> None:

@@ -66,13 +66,10 @@ class Database:
         return table in self.tables and all(column.lower() in self.tables[table] for column in columns)
 
     def read(self, table: str, fields: dict[str, Field], where: str = "") -> dict[str, IntArray]:
-        """Numbers of a table, empty where there is no such table.
+        """Numbers of a table, empty where there is no such table. Returns for each field int64 [rows].
 
         Args:
             where: SQL of this package's own.
-
-        Returns:
-            for each field int64 [rows].
         """
         if table not in self.tables:
             return {name: np.zeros(0, np.int64) for name in fields}

@@ -87,11 +87,7 @@ class _Reader:
 
 
 def ranges(database: Database, names: Names, last: int) -> Ranges:
-    """Every range and mark.
-
-    Args:
-        last: ns: where ranges end that were open when the recording stopped.
-    """
+    """Every range and mark. ``last``: ns: where ranges end that were open when the recording stopped."""
     reader = _Reader(names)
     found = Ranges(np.zeros(0, ROW_DTYPE))
     strings = _strings(database)

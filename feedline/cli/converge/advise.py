@@ -65,11 +65,7 @@ class Advise:
 
 
 def target(text: str) -> tuple[str, float]:
-    """``train loss=0.3``.
-
-    Raises:
-        ArgumentTypeError: it has no name, or no finite number.
-    """
+    """``train loss=0.3``. Raises ArgumentTypeError: it has no name, or no finite number."""
     name, _, value = text.rpartition("=")
     try:
         number = float(value)
@@ -118,11 +114,7 @@ def step_times(paths: "list[Path]", runs: "list[Recorded]", like: "Recorded", wo
 
 
 def predicted_times(paths: "list[Path]", part: float, workers: list[int]) -> "list[StepTime]":
-    """By the laws of the runs.
-
-    Args:
-        part: samples of one worker in an update.
-    """
+    """By the laws of the runs. ``part``: samples of one worker in an update."""
     from feedline.analysis.convergence.target import StepTime
     from feedline.analysis.scaling.efficiency import STEPS
     from feedline.analysis.scaling.study import study
@@ -166,11 +158,7 @@ def time_to(run: "Recorded", reached: "Reached", found: "Advised", wanted: tuple
 
 
 def write(path: Path, found: "Advised", to: "ToTarget | None") -> None:
-    """As JSON; what is not finite is null.
-
-    Raises:
-        OutputError: the file cannot be written.
-    """
+    """As JSON; what is not finite is null. Raises OutputError: the file cannot be written."""
     save(path, json.dumps(_plain({**asdict(found), "target": asdict(to) if to else None}), indent=1, allow_nan=False))
 
 

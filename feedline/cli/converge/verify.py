@@ -85,11 +85,7 @@ class Verify:
 
 
 def arms_of(fix: str, control: str | None) -> dict[str, str]:
-    """Arm -> its ``--fix`` text.
-
-    Raises:
-        FixError: a text that is none.
-    """
+    """Arm -> its ``--fix`` text. Raises FixError: a text that is none."""
     from feedline.convergence.apply import parse
 
     requests = parse(fix)
@@ -107,11 +103,7 @@ def arms_of(fix: str, control: str | None) -> dict[str, str]:
 
 
 def check(program: list[str], checkpoint: Path | None) -> None:
-    """See that there is something to run, and that it can begin where it should.
-
-    Raises:
-        FixError: there is not, or it cannot.
-    """
+    """See that there is something to run, and that it can begin where it should. Raises FixError: there is not, or it cannot."""
     if not program:
         raise FixError("no training given: add it after `--`, as in feedline converge verify --fix ... -- train.py ARGS")
     if checkpoint is not None and not checkpoint.is_file():
@@ -121,11 +113,7 @@ def check(program: list[str], checkpoint: Path | None) -> None:
 
 
 def write(trial: "Trial", folder: Path, json_file: Path | None, program: list[str]) -> None:
-    """Add a line to the ledger, and write the JSON.
-
-    Raises:
-        OutputError: no room.
-    """
+    """Add a line to the ledger, and write the JSON. Raises OutputError: no room."""
     from feedline.profiler.record.privacy import mask_argv
 
     found = {"command": mask_argv(program), **dataclasses.asdict(trial)}

@@ -32,11 +32,7 @@ class Collectives:
         self._left: list[Any] = []  # clocks of groups that are gone
 
     def attach(self, patches: Patches) -> None:
-        """Wait for a process group.
-
-        Raises:
-            AttributeError: this torch makes its default group in another way.
-        """
+        """Wait for a process group. Raises AttributeError: this torch makes its default group in another way."""
         if not dist.is_available():
             raise RuntimeError("this torch is built without torch.distributed")
         module = dist.distributed_c10d

@@ -167,11 +167,7 @@ def host() -> str:
 
 
 def start_clock(tell: Callable[[str, bool, str], None], before: bool = False) -> Clock | None:
-    """Measure from now on; None where there is nothing to measure.
-
-    Args:
-        before: it was measured for an earlier process group.
-    """
+    """Measure from now on; None where there is nothing to measure. ``before``: it was measured for an earlier process group."""
     rank, size = dist.get_rank(), dist.get_world_size()
     if size < 2:
         note(0, 0)

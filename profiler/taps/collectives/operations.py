@@ -103,11 +103,7 @@ def total(value: Any) -> int:
 
 
 def operations() -> list[Operation]:
-    """All operators of c10d that work on a process group.
-
-    Raises:
-        RuntimeError: this torch has none.
-    """
+    """All operators of c10d that work on a process group. Raises RuntimeError: this torch has none."""
     found = []
     for qualified in torch._C._dispatch_get_all_op_names():
         library, _, name = qualified.partition("::")

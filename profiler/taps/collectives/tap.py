@@ -54,22 +54,14 @@ Kinds = dict[tuple[int, torch.dtype | None, bool], Kind]  # by address of the gr
 
 
 class Kernels:
-    """The kernels of this process.
-
-    Attributes:
-        tap: who is told of collectives; None: they pass through.
-    """
+    """The kernels of this process. ``tap``: who is told of collectives; None: they pass through."""
 
     def __init__(self) -> None:
         self.tap: CollectiveTap | None = None
         self._module: Any = None  # torch.library.Library would take its kernels away at exit, where threads may still communicate
 
     def register(self) -> None:
-        """Register them, once.
-
-        Raises:
-            Exception: this torch is built differently, or another library has kernels there.
-        """
+        """Register them, once. Raises Exception: this torch is built differently, or another library has kernels there."""
         if self._module is not None:
             return
         key = torch._C._parse_dispatch_key(KEY)

@@ -14,11 +14,7 @@ _monitoring: Any = getattr(sys, "monitoring", None)
 
 
 class Tool:
-    """An id, with callbacks that are told only of the thread of ``on``, between ``on`` and ``off``.
-
-    Attributes:
-        events: seen so far.
-    """
+    """An id, with callbacks that are told only of the thread of ``on``, between ``on`` and ``off``. ``events``: seen so far."""
 
     def __init__(self, begins: Callable[[CodeType], None], ends: Callable[[CodeType, Any], None]) -> None:
         self.events = 0

@@ -52,11 +52,7 @@ class Finder:
         self._calls.end()
 
     def fed(self, by_loader: bool, given: Any) -> None:
-        """The first forward of a step gets this.
-
-        Args:
-            by_loader: a DataLoader was asked for a batch in the step.
-        """
+        """The first forward of a step gets this. ``by_loader``: a DataLoader was asked for a batch in the step."""
         if self.looks:
             makers = frozenset[CodeType]() if by_loader else self._returned.makers(given)
             self._hits = [*self._hits, makers] if makers else []

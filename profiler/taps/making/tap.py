@@ -88,11 +88,7 @@ class MakingTap:
             self._step_ends()
 
     def updated(self, last: bool) -> None:
-        """An update was made.
-
-        Args:
-            last: the step may be over.
-        """
+        """An update was made. ``last``: the step may be over."""
         self._updated = True
         if last:
             self._step_ends()

@@ -43,14 +43,11 @@ _attached = Attached(LIBRARIES)
 
 
 def attach(report: Report) -> Callable[[], None]:
-    """Attach the taps of all libraries: now, or as soon as one is imported.
+    """Attach the taps of all libraries: now, or as soon as one is imported. Returns A function that restores the originals.
 
     Attaching again, or in a process forked from one with taps, wraps nothing twice; the last undo restores.
 
     Args:
         report: called with (hook, whether it is attached, what it gives or why not) for each library that is imported.
-
-    Returns:
-        A function that restores the originals.
     """
     return _attached.attach(report)

@@ -14,11 +14,7 @@ from feedline.profiler.taps.patch import Patches
 
 
 class NotPossible(Exception):
-    """A library that no tap can see into.
-
-    Attributes:
-        why: that is so, and what sees it instead.
-    """
+    """A library that no tap can see into. ``why``: that is so, and what sees it instead."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)

@@ -13,11 +13,7 @@ from feedline.profiler.taps.operations.span import stopwatch
 
 
 def spanned_call(cls: Any) -> Callable[..., Any]:
-    """A ``__call__`` for a class of transforms; spans carry the name of the instance's class.
-
-    Args:
-        cls: a subclass of nn.Module.
-    """
+    """A ``__call__`` for a class of transforms; spans carry the name of the instance's class. ``cls``: a subclass of nn.Module."""
     from torch.compiler import is_compiling
     from torch.nn import Module
 

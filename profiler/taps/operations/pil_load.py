@@ -54,11 +54,7 @@ def install(tap: Tap, image_file: ModuleType) -> None:
 
 
 def split_load(original: Callable[..., Any], inherited: bool) -> Callable[..., Any]:
-    """Wrap one class's ``load``.
-
-    Args:
-        inherited: it is ImageFile's own, which does nothing when the image has no tiles left.
-    """
+    """Wrap one class's ``load``. ``inherited``: it is ImageFile's own, which does nothing when the image has no tiles left."""
 
     def look(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         write, image = detail.write, args[0]
