@@ -65,7 +65,7 @@ def test_what_ranks_wait_in_broadcasts_is_the_same_in_the_report_and_by_rank(tmp
     with here() as crew:
         by_rank = reduce_ranks([str(tmp_path / "run")], crew)
 
-    assert build(Run.open(tmp_path / "run")).comm.late[0].rank == by_rank.late[0].rank == 0
+    assert build(open_run(tmp_path / "run")).comm.late[0].rank == by_rank.late[0].rank == 0
     for one in by_rank.ranks:
         parts = vars(together.parts[one.rank])
         assert {name: getattr(one, name) for name in parts} == pytest.approx(parts, abs=1e-3)
