@@ -17,10 +17,10 @@ def made_at(loader: dict[str, Any]) -> tuple[str, str | None]:
     return loader["settings"]["made_at"].rpartition("/")[2], loader["settings"].get("made_by")
 
 
-def test_a_lightning_trainer(record_warm):
+def test_a_lightning_trainer(record):
     needs("pytorch_lightning", "pytorch-lightning")
 
-    done = record_warm("lightning_trainer.py", like_plain=True)
+    done = record("lightning_trainer.py", like_plain=True)
 
     done.check_split(steps=10, samples=160)
     done.check_workers(processes=2, batches=20, samples=160)
@@ -29,11 +29,11 @@ def test_a_lightning_trainer(record_warm):
     assert [made_at(loader) for loader in done.report["loaders"]] == [("lightning_trainer.py:42", None), ("lightning_trainer.py:41", None)]
 
 
-def test_a_transformers_trainer(record_warm):
+def test_a_transformers_trainer(record):
     needs("transformers", "transformers")
     needs("accelerate", "accelerate")
 
-    done = record_warm("transformers_trainer.py", like_plain=True, varies="_runtime")
+    done = record("transformers_trainer.py", like_plain=True, varies="_runtime")
 
     done.check_split(steps=6, samples=48)
     done.check_workers(processes=2, batches=12, samples=48)
@@ -42,10 +42,10 @@ def test_a_transformers_trainer(record_warm):
     assert made_at(done.report["loaders"][0]) == ("transformers_trainer.py:38", "transformers")
 
 
-def test_a_timm_model_with_timms_loader(record_warm, photographs):
+def test_a_timm_model_with_timms_loader(record, photographs):
     needs("timm", "timm")
 
-    done = record_warm("timm_loader.py", photographs, like_plain=True)
+    done = record("timm_loader.py", photographs, like_plain=True)
 
     done.check_split(steps=8, samples=32, hooks=["PIL.Image"])
     assert done.roles() == [("MultiEpochsDataLoader", "training", 8)]
@@ -57,11 +57,11 @@ def test_a_timm_model_with_timms_loader(record_warm, photographs):
 
 
 @pytest.mark.parametrize(("iterator", "kind"), [("generic", "DALIGenericIterator"), ("classification", "DALIClassificationIterator")])
-def test_a_dali_pipeline_on_the_cpu(record_warm, photographs, iterator, kind):
+def test_a_dali_pipeline_on_the_cpu(record, photographs, iterator, kind):
     if importlib.util.find_spec("nvidia.dali") is None:
         pytest.skip("DALI is not installed (pip install feedline[dali])")
 
-    done = record_warm("dali.py", photographs, iterator)
+    done = record("dali.py", photographs, iterator)
 
     done.check_split(steps=10, samples=36, hooks=["DALI"])
     assert done.roles() == [(kind, "training", 10)]

@@ -1,19 +1,12 @@
-"""Two ranks under torchrun, on gloo. Other ways to start them: tests/ways."""
-
-import sys
+"""Two ranks under torchrun, on gloo. Other ways to start them, and that each trains as without feedline: tests/ways."""
 
 import pytest
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
-def as_module(recorded: bool) -> list[str]:
-    """torchrun -m feedline run train.py"""
-    return [*TORCHRUN, *(["-m", "feedline"] if recorded else [])]
-
-
-def test_each_rank_is_recorded_and_rank_0_reports(record_warm):
-    done = record_warm("ddp.py", launcher=as_module, like_plain=True)
+def test_each_rank_is_recorded_and_rank_0_reports(record):
+    done = record("ddp.py", launcher=(*TORCHRUN, "-m", "feedline"))
 
     done.check_split(steps=12, samples=48)
     done.check_workers(processes=1, batches=12, samples=48)
