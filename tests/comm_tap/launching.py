@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from warm_python import Program, WarmPython
 
 from feedline.analysis.comm.collectives import PHASES, Collectives
 from feedline.analysis.comm.of_run import buckets, collectives_of
@@ -92,10 +93,14 @@ class Rank:
         return {str(hook["name"]): hook for hook in Run.open(self._folder / "run").ranks[self.number].manifest.hooks}
 
 
-def launch(folder: Path, program: str, ranks: int, *args: object, recorded: bool = True) -> list[Rank]:
-    """Run ``programs/PROGRAM ARGS`` as so many ranks that meet on localhost."""
+def launch(folder: Path, program: str, ranks: int, *args: object, warm: WarmPython | None, recorded: bool = True) -> list[Rank]:
+    """Run ``programs/PROGRAM ARGS`` as so many ranks that meet on localhost.
+
+    Args:
+        warm: for programs whose beginning and end are not what is tested; None: cold Pythons.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    running = [start(folder, program, rank, ranks, args, recorded, *ports) for ports in [free_ports()] for rank in range(ranks)]
+    running = [start(folder, program, rank, ranks, args, warm, recorded, *ports) for ports in [free_ports()] for rank in range(ranks)]
     until = time.monotonic() + LIMIT_S
     try:
         done = [process.communicate(timeout=max(0.0, until - time.monotonic()))[1] for process in running]
@@ -111,11 +116,19 @@ def launch(folder: Path, program: str, ranks: int, *args: object, recorded: bool
 
 
 def start(
-    folder: Path, program: str, rank: int, ranks: int, args: Sequence[object], recorded: bool, port: int, another: int
-) -> subprocess.Popen[str]:
+    folder: Path,
+    program: str,
+    rank: int,
+    ranks: int,
+    args: Sequence[object],
+    warm: WarmPython | None,
+    recorded: bool,
+    port: int,
+    another: int,
+) -> subprocess.Popen[str] | Program:
     """Start one of them."""
     feedline = ["-m", "feedline", "run", "-q", "-o", folder / "run"] if recorded else []
-    command = [sys.executable, *feedline, PROGRAMS / program, folder / f"said{rank}.json", *args]
+    command = [str(part) for part in (*feedline, PROGRAMS / program, folder / f"said{rank}.json", *args)]
     place = {
         "RANK": rank,
         "LOCAL_RANK": rank,
@@ -126,9 +139,10 @@ def start(
     }
     quiet = {"PYTHONWARNINGS": "ignore", "PYTHONFAULTHANDLER": "1", "OMP_NUM_THREADS": "1"}
     environment = {**os.environ, **{name: str(value) for name, value in place.items()}, **quiet}
-    return subprocess.Popen(
-        [str(part) for part in command], env=environment, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+    if warm is not None:
+        return warm.start(*command, folder=folder, environment=environment)
+    command.insert(0, sys.executable)
+    return subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
 def free_ports() -> tuple[int, int]:

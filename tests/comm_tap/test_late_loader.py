@@ -13,8 +13,8 @@ from feedline.analysis.scaling.measured import point_of
 from feedline.profiler.store.read import Run
 
 
-def test_the_rank_that_decodes_larger_images_is_named_with_its_decoding(tmp_path):
-    say_what_went_wrong(launch(tmp_path, "larger_images.py", 3))
+def test_the_rank_that_decodes_larger_images_is_named_with_its_decoding(tmp_path, warm_python):
+    say_what_went_wrong(launch(tmp_path, "larger_images.py", 3, warm=warm_python))
     run = Run.open(tmp_path / "run")
 
     report = build(run)
@@ -32,8 +32,8 @@ def test_the_rank_that_decodes_larger_images_is_named_with_its_decoding(tmp_path
 
 
 @pytest.mark.parametrize("phase", ["wait", "forward"])
-def test_a_late_rank_of_two_costs_one_number_and_the_throughput_is_of_both(tmp_path, phase):
-    say_what_went_wrong(launch(tmp_path, "late_rank.py", 2, phase))
+def test_a_late_rank_of_two_costs_one_number_and_the_throughput_is_of_both(tmp_path, phase, warm_python):
+    say_what_went_wrong(launch(tmp_path, "late_rank.py", 2, phase, warm=warm_python))
 
     run = Run.open(tmp_path / "run")
     report = build(run)
@@ -62,8 +62,8 @@ def check_waits(path):
         assert rows["wait_s"].sum() / len(steps) == pytest.approx(run.report.ranks[str(rank)].comm.wait_s, rel=0.01, abs=1e-4)
 
 
-def test_the_rank_that_failed_first_is_the_headline_and_not_those_that_missed_it(tmp_path):
-    launch(tmp_path, "late_rank.py", 2, "fails")
+def test_the_rank_that_failed_first_is_the_headline_and_not_those_that_missed_it(tmp_path, warm_python):
+    launch(tmp_path, "late_rank.py", 2, "fails", warm=warm_python)
 
     report = build(Run.open(tmp_path / "run"))
 

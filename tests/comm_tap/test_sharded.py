@@ -8,9 +8,9 @@ from feedline.analysis.build import build
 from feedline.profiler.store.read import Run
 
 
-def test_gathered_parameters_are_not_called_gradients(tmp_path, monkeypatch):
+def test_gathered_parameters_are_not_called_gradients(tmp_path, monkeypatch, warm_python):
     monkeypatch.setattr(diagnose, "MOST", 10)  # on a busy machine, three others may cost more
-    say_what_went_wrong(launch(tmp_path, "sharded.py", 2))
+    say_what_went_wrong(launch(tmp_path, "sharded.py", 2, warm=warm_python))
 
     report = build(Run.open(tmp_path / "run"))
 

@@ -5,8 +5,8 @@ from comm_tap.launching import launch, say_what_went_wrong
 from comm_tap.programs.destroyed_in_flight import LATE_S
 
 
-def test_parameters_and_random_numbers_are_bit_identical_before_in_and_after_a_recording(tmp_path):
-    ranks = launch(tmp_path, "same_numbers.py", 2, recorded=False)
+def test_parameters_and_random_numbers_are_bit_identical_before_in_and_after_a_recording(tmp_path, warm_python):
+    ranks = launch(tmp_path, "same_numbers.py", 2, warm=warm_python, recorded=False)
     say_what_went_wrong(ranks)
 
     for rank in ranks:
@@ -17,14 +17,14 @@ def test_parameters_and_random_numbers_are_bit_identical_before_in_and_after_a_r
 
 @pytest.mark.parametrize(("how", "code"), [("returns", 0), ("raises", 1)])
 def test_a_rank_that_leaves_with_collectives_in_flight_ends_as_it_would_alone(tmp_path, how, code):
-    ranks = launch(tmp_path, "ends_in_flight.py", 2, how)
+    ranks = launch(tmp_path, "ends_in_flight.py", 2, how, warm=None)
 
     assert [rank.code for rank in ranks] == [0, code], ranks[1].err[-2000:]
     assert len(ranks[1].collectives.table) == 5
 
 
 def test_a_group_is_destroyed_with_a_collective_in_flight_as_it_would_be_alone(tmp_path):
-    ranks = launch(tmp_path, "destroyed_in_flight.py", 2)
+    ranks = launch(tmp_path, "destroyed_in_flight.py", 2, warm=None)
     say_what_went_wrong(ranks)
 
     assert ranks[0].said["destroy_s"] < LATE_S / 2  # torch does not wait for it either
@@ -32,8 +32,8 @@ def test_a_group_is_destroyed_with_a_collective_in_flight_as_it_would_be_alone(t
     assert all(one.ended for one in ranks[0].seen())
 
 
-def test_collectives_of_fake_tensors_go_where_they_go_alone(tmp_path):
-    (rank,) = launch(tmp_path, "under_modes.py", 1)
+def test_collectives_of_fake_tensors_go_where_they_go_alone(tmp_path, warm_python):
+    (rank,) = launch(tmp_path, "under_modes.py", 1, warm=warm_python)
 
     assert rank.code == 0, rank.err[-2000:]
     assert [one.name for one in rank.seen()].count("all_reduce") >= 2

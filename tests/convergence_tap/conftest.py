@@ -1,19 +1,30 @@
 """Two gloo ranks, launched once for all tests of what ranks share."""
 
-import subprocess
-import sys
+import os
+import socket
 from pathlib import Path
 
 import pytest
+from warm_python import WarmPython
 
 PROGRAM = Path(__file__).parent / "programs" / "two_ranks.py"
 
 
 @pytest.fixture(scope="session")
-def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def two_ranks(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython) -> Path:
     """A folder with a run for each of the program's ways, and the truth beside it."""
     folder = tmp_path_factory.mktemp("two_ranks")
-    launcher = [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run([*launcher, str(PROGRAM), str(folder)], capture_output=True, text=True, timeout=200, cwd=folder)
-    assert done.returncode == 0, done.stderr[-3000:]
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        meeting = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
+    ranks = [
+        warm_python.start(PROGRAM, folder, folder=folder, environment={**os.environ, **meeting, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in range(2)
+    ]
+    try:
+        errors = [rank.communicate(timeout=200)[1] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert [rank.returncode for rank in ranks] == [0, 0], errors[0][-3000:] + errors[1][-3000:]
     return folder

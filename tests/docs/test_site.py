@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from docs.pages import ROOT
 from reports.browser import Browser
-from reports.conftest import browser as browser
 from selenium.webdriver.support.ui import WebDriverWait
 
 pytestmark = pytest.mark.long

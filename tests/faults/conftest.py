@@ -15,7 +15,7 @@ from subprocess import PIPE, CompletedProcess, Popen
 from typing import Any
 
 import pytest
-from warm_python import WarmPython
+from warm_python import Program, WarmPython
 
 from feedline.profiler.samplers.processes import descendants
 
@@ -107,6 +107,10 @@ class Workshop:
         places = ("-o", self.run, "--json", self.json)
         return self.warm.run("-m", "feedline", "run", *options, *places, *program, folder=self.folder, environment=environment)
 
+    def feedline(self, *words: object) -> CompletedProcess[str]:
+        """A command that records nothing."""
+        return self.warm.run("-m", "feedline", *words, folder=self.folder, environment=ENVIRONMENT)
+
     def start(self, *command: object) -> Popen[str]:
         """Start a command and go on; it ends with the test."""
         process = Popen(
@@ -123,6 +127,11 @@ class Workshop:
         self.started.append(process)
         return process
 
+    def start_warm(self, *program: object) -> Program:
+        """``feedline run`` of a program, which goes on."""
+        options = ("run", "-q", "-o", self.run, "--json", self.json)
+        return self.warm.start("-m", "feedline", *options, *program, folder=self.folder, environment=ENVIRONMENT)
+
     def report(self) -> dict[str, Any]:
         """The report that ``feedline run`` left."""
         return json.loads(self.json.read_text())
@@ -130,7 +139,7 @@ class Workshop:
     def report_again(self) -> dict[str, Any]:
         """What ``feedline report`` says of the run folder as it is now."""
         file = self.folder / "again.json"
-        done = self.execute(*FEEDLINE, "report", "-q", self.run, "-f", "-o", file)
+        done = self.feedline("report", "-q", self.run, "-f", "-o", file)
         assert done.returncode == 0, done.stderr
         return json.loads(file.read_text())
 

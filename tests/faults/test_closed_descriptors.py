@@ -26,7 +26,7 @@ def test_files_under_descriptor_numbers_that_were_ours_stay_as_they_are(workshop
         print(all(os.pread(file, 100, 0) == b"mine" for file in files))
         """,
     )
-    done = workshop.recorded(script)
+    done = workshop.recorded_warm(script)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
     assert {path.read_bytes() for path in workshop.folder.glob("own*")} == {b"mine"}

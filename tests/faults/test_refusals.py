@@ -198,7 +198,7 @@ def test_a_report_on_something_that_is_no_run(workshop, there, code, says):
     if there is not None:
         (workshop.run / there).mkdir(parents=True)
 
-    done = workshop.execute(*FEEDLINE, "report", workshop.run)
+    done = workshop.feedline("report", workshop.run)
 
     assert (done.returncode, done.stdout) == (code, "")
     assert says in done.stderr
@@ -210,7 +210,7 @@ def test_a_run_of_a_newer_feedline(finished):
     manifest = finished.run / "rank0" / "manifest.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "schema_version": 99}))
 
-    done = finished.execute(*FEEDLINE, "report", finished.run)
+    done = finished.feedline("report", finished.run)
 
     assert (done.returncode, done.stdout) == (76, "")
     assert "was written by a newer feedline (schema 99" in done.stderr
@@ -220,7 +220,7 @@ def test_a_run_of_a_newer_feedline(finished):
 def test_a_report_does_not_overwrite_a_file_unasked(finished):
     finished.write("mine.html", "mine")
 
-    done = finished.execute(*FEEDLINE, "report", finished.run, "-o", "mine.html")
+    done = finished.feedline("report", finished.run, "-o", "mine.html")
 
     assert done.returncode == 73
     assert "mine.html already exists: name another file, or overwrite it with -f" in done.stderr

@@ -5,18 +5,29 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from subprocess import PIPE, CompletedProcess, Popen
 
 import pytest
+from warm_python import WarmPython
 
+Feedline = Callable[..., CompletedProcess[str]]
 FEEDLINE = [sys.executable, "-m", "feedline"]
 TRACE = {"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 10, "dur": 5}]}
 PROGRAM = "print('trained')\n"
 
 
-def feedline(*arguments: object, folder: Path) -> CompletedProcess[str]:
-    return subprocess.run([*FEEDLINE, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=120)
+@pytest.fixture
+def feedline(warm_python: WarmPython) -> Feedline:
+    """Runs a command in a folder: in a cold Python where it runs a program, which imports no torch."""
+
+    def command(name: str, *arguments: object, folder: Path) -> CompletedProcess[str]:
+        if name == "run":
+            return subprocess.run([*FEEDLINE, name, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=120)
+        return warm_python.run("-m", "feedline", name, *arguments, folder=folder)
+
+    return command
 
 
 def everything(folder: Path) -> dict[str, bytes]:
@@ -34,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("place", ["mine", "."])
-def test_ingest_never_removes_a_folder_with_the_users_files(folder, place):
+def test_ingest_never_removes_a_folder_with_the_users_files(folder, place, feedline):
     before = everything(folder)
 
     done = feedline("ingest", "-q", "-f", "-o", place, "mine/a.json", folder=folder)
@@ -44,7 +55,7 @@ def test_ingest_never_removes_a_folder_with_the_users_files(folder, place):
     assert everything(folder) == before
 
 
-def test_ingest_replaces_a_run_and_not_one_with_a_file_of_the_users(folder):
+def test_ingest_replaces_a_run_and_not_one_with_a_file_of_the_users(folder, feedline):
     assert feedline("ingest", "-q", "-o", "run", "mine/a.json", folder=folder).returncode == 0
     first = (folder / "run" / ".feedline").stat().st_ino
     assert feedline("ingest", "-q", "-f", "-o", "run", "mine/a.json", folder=folder).returncode == 0
@@ -68,7 +79,7 @@ def test_of_two_ingests_at_once_into_one_new_place_one_is_refused(folder):
     assert sorted(path.name for path in folder.iterdir()) == ["mine", "run", "train.py"]
 
 
-def test_a_run_leaves_reports_and_data_of_the_users_alone(folder):
+def test_a_run_leaves_reports_and_data_of_the_users_alone(folder, feedline):
     place = folder / "run"
     (place / "rank0").mkdir(parents=True)
     for name in ("rank0/mydata.npy", "report.json", "trace.json.gz"):
@@ -86,7 +97,7 @@ def test_a_run_leaves_reports_and_data_of_the_users_alone(folder):
     assert (folder / "run-2" / "rank0" / "manifest.json").exists() and (folder / "run-3").exists()
 
 
-def test_a_file_that_json_would_overwrite_stays_and_the_training_runs(folder):
+def test_a_file_that_json_would_overwrite_stays_and_the_training_runs(folder, feedline):
     (folder / "report.json").write_text("mine")
 
     done = feedline("run", "-q", "-o", "run", "--json", "report.json", "train.py", folder=folder)
@@ -96,7 +107,7 @@ def test_a_file_that_json_would_overwrite_stays_and_the_training_runs(folder):
     assert (folder / "report.json").read_text() == "mine"
 
 
-def test_a_report_does_not_write_through_links_in_a_run_that_was_received(folder):
+def test_a_report_does_not_write_through_links_in_a_run_that_was_received(folder, feedline):
     assert feedline("run", "-q", "-o", "run", "train.py", folder=folder).returncode == 0
     (folder / "treasure").write_text("mine")
     for name in ("report.html", "report.json", "trace.json.gz", ".trace.json.gz"):
@@ -110,7 +121,7 @@ def test_a_report_does_not_write_through_links_in_a_run_that_was_received(folder
     assert all((folder / "run" / name).is_symlink() for name in ("report.html", "report.json", "trace.json.gz"))
 
 
-def test_a_link_or_a_folder_is_refused_as_an_output_and_a_pipe_is_written_to(folder):
+def test_a_link_or_a_folder_is_refused_as_an_output_and_a_pipe_is_written_to(folder, feedline):
     assert feedline("run", "-q", "-o", "run", "train.py", folder=folder).returncode == 0
     (folder / "treasure").write_text("mine")
     (folder / "link.json").symlink_to(folder / "treasure")
@@ -151,7 +162,7 @@ def test_a_file_size_limit_keeps_no_training_from_running(folder):
     assert done.stderr.count("\n") <= 2 and "Traceback" not in done.stderr
 
 
-def test_verify_never_removes_files_that_look_like_branches(folder):
+def test_verify_never_removes_files_that_look_like_branches(folder, feedline):
     place = folder / "runs" / "verify"
     place.mkdir(parents=True)
     (place / "my-seed1.csv").write_text("mine")
@@ -165,7 +176,7 @@ def test_verify_never_removes_files_that_look_like_branches(folder):
     assert everything(place) == before
 
 
-def test_results_replace_their_own_files_only(folder):
+def test_results_replace_their_own_files_only(folder, feedline):
     table = ("scale", "--throughput", "1=10,2=19", "-o", "out")
     (folder / "out").mkdir()
     (folder / "out" / "notes.txt").write_text("mine")

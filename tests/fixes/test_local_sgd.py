@@ -1,8 +1,6 @@
 """Local SGD on two ranks, with ghost batch norm and recalibration there (two_ranks.py, launched once)."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,11 +10,10 @@ from feedline.convergence.fixes.local_sgd import FIX, local_sgd
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def found(tmp_path_factory, warm_python):
     folder = tmp_path_factory.mktemp("ranks")
     program = Path(__file__).with_name("two_ranks.py")
-    commands = [[sys.executable, program, folder / f"{rank}.json", str(rank), folder / "meeting"] for rank in range(2)]
-    running = [subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) for command in commands]
+    running = [warm_python.start(program, folder / f"{rank}.json", rank, folder / "meeting", folder=folder) for rank in range(2)]
     try:
         errors = [process.communicate(timeout=120)[1] for process in running]
     finally:

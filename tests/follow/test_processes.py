@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from warm_python import WarmPython
 
 from feedline.profiler.events import Stage
 from feedline.profiler.store import processes
@@ -28,16 +29,15 @@ def train(batches=6):
 """
 
 
-def run(folder: Path, program: str, *options: str, command: tuple[str, ...] = (), **environ: str) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, program: str, *options: str, command: tuple[str, ...] = (), warm: WarmPython | None = None
+) -> subprocess.CompletedProcess[str]:
+    """``feedline run`` of a program, in a warm Python where only processes below it begin."""
     (folder / "train.py").write_text(TRAIN + program)
-    what = ["--", *command] if command else ["train.py"]
-    return subprocess.run(
-        [sys.executable, "-m", "feedline", "run", "-q", "-o", "run", *options, *what],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env=os.environ | environ,
-    )
+    words = ["-m", "feedline", "run", "-q", "-o", "run", *options, *(["--", *command] if command else ["train.py"])]
+    if warm is not None:
+        return warm.run(*words, folder=folder)
+    return subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True)
 
 
 def seen(run: Path) -> list[dict[int, int]]:
@@ -50,41 +50,41 @@ def seen_in(training: Training) -> list[int]:
     return [int(rank.main.totals[Stage.OPTIMIZER, 0]) for rank in training.run.ranks.values()]
 
 
-def test_a_program_that_leaves_by_os_exit_has_its_report_and_its_code(tmp_path):
-    ended = run(tmp_path, "train(); os._exit(3)")
+def test_a_program_that_leaves_by_os_exit_has_its_report_and_its_code(tmp_path, warm_python):
+    ended = run(tmp_path, "train(); os._exit(3)", warm=warm_python)
 
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert ended.returncode == 3
     assert (report["run"]["state"], report["run"]["exit_code"], report["throughput"]["steps"]) == ("finished", 3, 6)
 
 
-def test_a_program_that_replaces_itself_is_two_trainings_and_reports_at_its_end(tmp_path):
+def test_a_program_that_replaces_itself_is_two_trainings_and_reports_at_its_end(tmp_path, warm_python):
     again = "os.execv(sys.executable, [sys.executable, 'train.py', 'again'])"
-    ended = run(tmp_path, f"train(5 if sys.argv[1:] else 7)\nif not sys.argv[1:]: {again}")
+    ended = run(tmp_path, f"train(5 if sys.argv[1:] else 7)\nif not sys.argv[1:]: {again}", warm=warm_python)
 
     assert ended.returncode == 0, ended.stderr
     assert seen(tmp_path / "run") == [{0: 7}, {0: 5}]
     assert (tmp_path / "run" / "training-1" / "report.json").exists()
 
 
-def test_a_fork_that_trains_beside_its_parent_is_a_training_of_its_own(tmp_path):
+def test_a_fork_that_trains_beside_its_parent_is_a_training_of_its_own(tmp_path, warm_python):
     program = "train(5)\npid = os.fork()\ntrain(3 if pid == 0 else 4)\nif pid == 0: os._exit(0)\nos.waitpid(pid, 0)"
-    ended = run(tmp_path, program)
+    ended = run(tmp_path, program, warm=warm_python)
 
     assert ended.returncode == 0, ended.stderr
     assert seen(tmp_path / "run") == [{0: 9}, {0: 3}]
 
 
-def test_a_fork_that_only_evaluates_is_not_recorded(tmp_path):
+def test_a_fork_that_only_evaluates_is_not_recorded(tmp_path, warm_python):
     evaluates = "with torch.no_grad(): torch.nn.Linear(4, 2)(torch.ones(1, 4))"
     program = f"train(5)\npid = os.fork()\nif pid == 0:\n    {evaluates}\n    os._exit(0)\nos.waitpid(pid, 0)"
-    run(tmp_path, program)
+    run(tmp_path, program, warm=warm_python)
 
     assert seen(tmp_path / "run") == [{0: 5}]
     assert not (tmp_path / "run" / "training-1").exists()
 
 
-def test_a_rank_that_joins_its_group_late_is_recorded_with_it(tmp_path):
+def test_a_rank_that_joins_its_group_late_is_recorded_with_it(tmp_path, warm_python):
     program = """
 import torch.distributed as dist, torch.multiprocessing as mp
 def rank(number):
@@ -96,13 +96,13 @@ def rank(number):
 if __name__ == "__main__":
     mp.spawn(rank, nprocs=2)
 """
-    ended = run(tmp_path, program)
+    ended = run(tmp_path, program, warm=warm_python)
 
     assert ended.returncode == 0, ended.stderr
     assert seen(tmp_path / "run") == [{0: 6, 1: 6}]
 
 
-def test_a_launcher_that_is_its_own_first_rank_is_one_training(tmp_path):
+def test_a_launcher_that_is_its_own_first_rank_is_one_training(tmp_path, warm_python):
     """As Lightning's: the script starts itself again for the other ranks."""
     program = """
 import subprocess, torch.distributed as dist
@@ -115,7 +115,7 @@ dist.destroy_process_group()
 if number == 0:
     sys.exit(other.wait())
 """
-    ended = run(tmp_path, program)
+    ended = run(tmp_path, program, warm=warm_python)
 
     assert ended.returncode == 0, ended.stderr
     assert seen(tmp_path / "run") == [{0: 6, 1: 6}]
@@ -159,25 +159,29 @@ def test_feedline_1_in_the_environment_records_without_the_command(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["cleared", "python -S"])
-def test_a_process_that_cannot_be_followed_is_named_with_its_pid(tmp_path, how):
+def test_a_process_that_cannot_be_followed_is_named_with_its_pid(tmp_path, how, warm_python):
     site = next(path for path in sys.path if path.endswith("site-packages"))
     flags, environ = (["-S"], "None") if how == "python -S" else ([], f"{{'PATH': {os.environ['PATH']!r}}}")
     program = f"""
-import subprocess
-child = "import sys; sys.path.append({site!r}); import torch, time; time.sleep(8)"
+import subprocess, time
+from pathlib import Path
+from feedline.profiler.store import processes
+child = "import sys; sys.path.append({site!r}); import torch, time; time.sleep(60)"
 if __name__ == "__main__":
-    other = subprocess.Popen([sys.executable, *{flags!r}, "-c", child], env={environ})
+    other, until = subprocess.Popen([sys.executable, *{flags!r}, "-c", child], env={environ}), time.monotonic() + 60
+    while time.monotonic() < until and not any(process.unseen for process in processes.read(Path("run"))):
+        time.sleep(0.1)
+    other.kill()
     print(other.pid)
-    sys.exit(other.wait())
 """
-    ended = run(tmp_path, program)
+    ended = run(tmp_path, program, warm=warm_python)
 
     unseen = [process for process in processes.read(tmp_path / "run") if process.unseen]
     why = "python -S reads no start-up hook" if flags else "its environment was replaced"
     assert [(process.pid, process.unseen) for process in unseen] == [(int(ended.stdout), why)]
 
 
-def test_a_child_that_outlives_the_program_is_read_once_it_has_ended(tmp_path):
+def test_a_child_that_outlives_the_program_is_read_once_it_has_ended(tmp_path, warm_python):
     program = """
 import subprocess, time
 if sys.argv[1:]:
@@ -187,7 +191,7 @@ else:
     while not os.path.exists("began"): time.sleep(0.05)
     train(4)
 """
-    ended = run(tmp_path, program)
+    ended = run(tmp_path, program, warm=warm_python)
     deadline = time.monotonic() + 60
     while not (tmp_path / "ended").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -197,7 +201,7 @@ else:
     assert seen(tmp_path / "run") == [{0: 4}, {0: 5}]
 
 
-def test_a_worker_that_the_program_ends_is_not_taken_for_one_that_was_killed(tmp_path):
+def test_a_worker_that_the_program_ends_is_not_taken_for_one_that_was_killed(tmp_path, warm_python):
     program = """
 import multiprocessing, signal
 
@@ -214,7 +218,7 @@ if __name__ == "__main__":
     child.join()
     child.kill()
 """
-    ended = run(tmp_path, program)
+    ended = run(tmp_path, program, warm=warm_python)
 
     assert ended.returncode == 0, ended.stderr
     states = {number: one.run.ranks[0].manifest.state for one in trainings(tmp_path / "run") for number in seen_in(one)}

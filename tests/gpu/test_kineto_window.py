@@ -2,8 +2,6 @@
 
 import gzip
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -51,10 +49,10 @@ def test_the_trace_holds_the_operators_of_the_training(watched):
     assert "aten::addmm" in names(run / "rank0" / "kineto.json.gz")
 
 
-def test_the_training_computes_the_same_numbers(watched):
+def test_the_training_computes_the_same_numbers(watched, warm_python, tmp_path):
     printed, *_ = watched
 
-    assert printed == subprocess.run([sys.executable, PROGRAM], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert printed == warm_python.run(PROGRAM, folder=tmp_path).stdout
 
 
 def test_profiled_steps_are_left_out_of_the_figures_and_the_report_says_so(watched):

@@ -1,7 +1,5 @@
 """Compilations by torch.compile, in real ones. That numbers stay the same is tests/numbers."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,12 +19,12 @@ PROGRAM = Path(__file__).resolve().parents[1] / "numbers" / "training.py"
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory):
+def compiled(tmp_path_factory, warm_python):
     """The main process of a training whose model is compiled with aot_eager."""
-    run = tmp_path_factory.mktemp("compiled") / "run"
-    command = [sys.executable, "-m", "feedline", "run", "-q", "-o", run, PROGRAM, "fork", "0", "compiled"]
-    subprocess.run([str(part) for part in command], check=True, timeout=120, stdout=subprocess.DEVNULL)
-    return Run.open(run).ranks[0].main
+    folder = tmp_path_factory.mktemp("compiled")
+    done = warm_python.run("-m", "feedline", "run", "-q", "-o", "run", PROGRAM, "fork", 0, "compiled", folder=folder)
+    assert done.returncode == 0, done.stderr
+    return Run.open(folder / "run").ranks[0].main
 
 
 @pytest.fixture

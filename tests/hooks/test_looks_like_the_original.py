@@ -5,7 +5,6 @@ import importlib
 import importlib.util
 import json
 import pickle
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -82,14 +81,16 @@ LIBRARIES = [
 
 
 @pytest.fixture(scope="module")
-def looks(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[list[str], dict[str, object], dict[str, object]]]:
+def looks(
+    tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython
+) -> list[tuple[list[str], dict[str, object], dict[str, object]]]:
     """(place, as it is without feedline, as it is under it) of everything that is replaced."""
     folder = tmp_path_factory.mktemp("looks")
     script, places = folder / "look.py", folder / "places.json"
     script.write_text(textwrap.dedent(LOOK))
 
     def run(*command: object) -> list[tuple[list[str], dict[str, object]]]:
-        done = subprocess.run([str(part) for part in (sys.executable, *command)], cwd=folder, capture_output=True, text=True, timeout=300)
+        done = warm_python.run(*command, folder=folder)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 

@@ -1,8 +1,8 @@
 """Real run folders for damage: recorded once, and copied for each test."""
 
 import shutil
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,8 @@ FUZZ = BENCHMARKS / "fuzz_runs.py"
 
 
 @pytest.fixture(scope="session")
-def bases(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython) -> Path:
+def bases(made_once: Callable[[str, Callable[[Path], object]], Path], warm_python: WarmPython) -> Path:
     """Run folders of the four kinds that benchmarks/fuzz_runs.py records."""
-    folder = tmp_path_factory.mktemp("bases")
     sys.path.insert(0, str(BENCHMARKS))
     try:
         import fuzz_runs
@@ -23,14 +22,13 @@ def bases(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython) -> 
         sys.path.remove(str(BENCHMARKS))
 
     def start(arguments: list[str], environment: dict[str, str], place: Path) -> None:
-        if "torch.distributed.run" in arguments:
-            subprocess.run([sys.executable, *arguments], env=environment, cwd=place, check=True, capture_output=True)
-        else:
-            warm_python.run(*arguments, folder=place, environment=environment)
+        warm_python.run(*arguments, folder=place, environment=environment)
 
-    for run in fuzz_runs.record(folder, start):
-        assert (run / "rank0" / "manifest.json").is_file(), run
-    return folder
+    def record(folder: Path) -> None:
+        for run in fuzz_runs.record(folder, start):
+            assert (run / "rank0" / "manifest.json").is_file(), run
+
+    return made_once("bases", record)
 
 
 @pytest.fixture

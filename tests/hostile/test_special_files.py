@@ -2,30 +2,25 @@
 
 import json
 import os
-import resource
 import shutil
 import socket
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
+from warm_python import WarmPython
 
-FEEDLINE = [sys.executable, "-m", "feedline"]
+Feedline = Callable[..., CompletedProcess[str]]
 OF_FINISHED = ("rank0/manifest.json", "rank0/events.parquet", "rank0/totals.parquet", "rank0/gauges.bin", "rank0/gauges.json",
                "rank0/kineto.json.gz", "ceilings.json")  # fmt: skip
 OPTIONAL = ("gauges.bin", "gauges.json", "kineto.json.gz")  # the rest of the report is shown without them
 
 
-def report(run: Path) -> subprocess.CompletedProcess[str]:
-    """``feedline report RUN`` in a process of its own, which may take 1 GB and 20 s."""
-    return subprocess.run(
-        [*FEEDLINE, "report", str(run)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (20, 20)),
-    )
+@pytest.fixture
+def feedline(warm_python: WarmPython, tmp_path: Path) -> Feedline:
+    """A command in a process of its own, which may take a minute of CPU."""
+    return lambda *words: warm_python.run("-m", "feedline", *words, folder=tmp_path)
 
 
 def notes(run: Path) -> list[str]:
@@ -69,13 +64,13 @@ KINDS = (fifo, link, device, folder, listening, hole)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_not_a_regular_file_is_named_and_not_read(finished, kind):
+def test_what_is_not_a_regular_file_is_named_and_not_read(finished, kind, feedline):
     for name in OF_FINISHED:
         file = finished / name
         file.rename(file.with_name("kept"))
         kind(file)
 
-        seen = report(finished)
+        seen = feedline("report", finished)
 
         said = seen.stdout + seen.stderr
         if name.endswith(OPTIONAL):
@@ -89,62 +84,60 @@ def test_what_is_not_a_regular_file_is_named_and_not_read(finished, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_segment_that_is_not_a_regular_file_costs_its_process_only(killed, kind):
+def test_a_segment_that_is_not_a_regular_file_costs_its_process_only(killed, kind, feedline):
     worker = killed / "rank0" / "segments" / "loader0-worker0.seg"
     worker.unlink()
     kind(worker)
 
-    seen = report(killed)
+    seen = feedline("report", killed)
 
     assert seen.returncode == 0
     assert any(worker.name in note for note in notes(killed))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_trace_that_is_not_a_regular_file_costs_its_rank_only(traces, kind):
+def test_a_trace_that_is_not_a_regular_file_costs_its_rank_only(traces, kind, feedline):
     trace = traces / "rank1" / "trace.parquet"
     trace.unlink()
     kind(trace)
 
-    seen = report(traces)
+    seen = feedline("report", traces)
 
     assert seen.returncode == 0
     assert any(note.startswith("rank 1: ") and "trace.parquet" in note for note in notes(traces))
 
 
 @pytest.mark.parametrize("command", [("report",), ("report", "--by-rank"), ("converge", "advise"), ("scale",)])
-def test_the_folder_of_a_rank_may_not_be_a_link(bases, tmp_path, command):
+def test_the_folder_of_a_rank_may_not_be_a_link(bases, tmp_path, command, feedline):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "rank0").symlink_to(bases / "loader" / "rank0")
 
-    seen = subprocess.run([*FEEDLINE, *command, str(tmp_path / "run")], capture_output=True, text=True, timeout=60)
+    seen = feedline(*command, tmp_path / "run")
 
     assert seen.returncode == 65
     assert "rank0 is a symbolic link" in seen.stderr
 
 
-def test_the_folder_of_the_segments_may_not_be_a_link(killed, tmp_path):
+def test_the_folder_of_the_segments_may_not_be_a_link(killed, tmp_path, feedline):
     segments = killed / "rank0" / "segments"
     segments.rename(tmp_path / "elsewhere")
     segments.symlink_to(tmp_path / "elsewhere")
 
-    seen = report(killed)
+    seen = feedline("report", killed)
 
     assert seen.returncode == 65
     assert "segments is a symbolic link" in seen.stderr
 
 
-def test_the_run_folder_itself_may_be_named_through_a_link(finished, tmp_path):
+def test_the_run_folder_itself_may_be_named_through_a_link(finished, tmp_path, feedline):
     (tmp_path / "latest").symlink_to(finished)
 
-    assert report(tmp_path / "latest").returncode == 0
+    assert feedline("report", tmp_path / "latest").returncode == 0
 
 
-def test_ceilings_that_the_user_names_may_be_a_link(finished, tmp_path):
+def test_ceilings_that_the_user_names_may_be_a_link(finished, tmp_path, feedline):
     (tmp_path / "mine.json").symlink_to(finished / "ceilings.json")
 
-    seen = subprocess.run(
-        [*FEEDLINE, "report", str(finished), "-q", "--ceilings", str(tmp_path / "mine.json")], capture_output=True, text=True, timeout=60
-    )
+    seen = feedline("report", finished, "-q", "--ceilings", tmp_path / "mine.json")
 
     assert (seen.returncode, seen.stderr) == (0, "")

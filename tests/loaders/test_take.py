@@ -1,6 +1,5 @@
 """The loader that a comparison recommends, in a training: the printed lines run as they are."""
 
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -41,7 +40,7 @@ def test_an_epoch_has_every_image_once_with_its_label(kind, folder, transform):
 
 
 @pytest.mark.parametrize("spec", [None, "mine:make"])
-def test_the_lines_run_as_they_are_printed(spec, folder, tmp_path, monkeypatch):
+def test_the_lines_run_as_they_are_printed(spec, folder, tmp_path, monkeypatch, warm_python):
     (tmp_path / "mine.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -49,7 +48,7 @@ def test_the_lines_run_as_they_are_printed(spec, folder, tmp_path, monkeypatch):
     program.write_text("\n".join(lines("pillow-v2", folder, spec, 8, 1)))
     monkeypatch.delitem(sys.modules, "mine", raising=False)
 
-    done = subprocess.run([sys.executable, program], cwd=tmp_path, capture_output=True, text=True)
+    done = warm_python.run(program, folder=tmp_path)
 
     assert (done.returncode, done.stderr) == (0, "")
 

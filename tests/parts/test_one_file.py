@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from reports.browser import Browser
-from reports.conftest import browser as browser
 
 from feedline.cli import main
 

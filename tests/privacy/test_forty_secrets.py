@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from privacy.search import contents, leaks
+from warm_python import WarmPython
 
 PROGRAMS = Path(__file__).with_name("programs")
 FEEDLINE = [sys.executable, "-m", "feedline"]
@@ -89,14 +90,16 @@ class Home:
         folder: where they work.
         data: of the data set.
         environment: of their shell.
+        warm: for commands whose beginning is not what is tested.
     """
 
     folder: Path
     data: Path
     environment: dict[str, str]
+    warm: WarmPython
 
     @classmethod
-    def make(cls, root: Path) -> "Home":
+    def make(cls, root: Path, warm: WarmPython) -> "Home":
         home = root / SECRETS["home folder"] / SECRETS["user"]
         folder, data, temporary = (
             home / SECRETS["working directory"],
@@ -117,16 +120,18 @@ class Home:
             "SECRETS": str(root / "secrets.json"),
         }
         environment |= {"HOME": str(home), "USER": SECRETS["user"], "LOGNAME": SECRETS["user"], "TMPDIR": str(temporary)}
-        return cls(folder, data, environment)
+        return cls(folder, data, environment, warm)
 
-    def call(self, *command: object, **more: str) -> str:
+    def call(self, *command: object) -> str:
         """What a command says, whatever its exit code."""
         words = [str(word) for word in command]
-        done = subprocess.run(words, cwd=self.folder, env={**self.environment, **more}, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(words, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=300)
         return done.stdout + done.stderr
 
-    def feedline(self, *command: object, **more: str) -> str:
-        return self.call(*FEEDLINE, *command, **more)
+    def feedline(self, *command: object) -> str:
+        """What a command of feedline's says, whatever its exit code."""
+        done = self.warm.run("-m", "feedline", *command, folder=self.folder, environment=self.environment)
+        return done.stdout + done.stderr
 
     def others_name(self) -> list[str]:
         """A beginning of a command that gives the machine a secret name, where this is allowed."""
@@ -146,8 +151,8 @@ def arguments() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    return Home.make(tmp_path_factory.mktemp("machine"))
+def home(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython) -> Home:
+    return Home.make(tmp_path_factory.mktemp("machine"), warm_python)
 
 
 @pytest.fixture(scope="module")
@@ -219,12 +224,12 @@ def test_no_file_of_a_run_of_two_ranks_has_any_of_them(home):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d"]
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d"]
     launcher += ["--rdzv-id", SECRETS["TORCHELASTIC_RUN_ID"], "--rdzv-endpoint", f"127.0.0.1:{port}", "--log-dir", "logs"]
 
-    said = home.call(
-        *launcher, "-m", "feedline", "run", "-o", "two", "ranks.py", *arguments(), NCCL_SOCKET_IFNAME="lo", GLOO_SOCKET_IFNAME="lo"
-    )
+    environment = {**home.environment, "NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo"}
+    recorded = ("-m", "feedline", "run", "-o", "two", "ranks.py", *arguments())
+    said = home.warm.run(*launcher, *recorded, folder=home.folder, environment=environment).stderr
 
     assert (home.folder / "two/rank1/manifest.json").exists() and (home.folder / "two/report.html").exists(), said
     assert leaks(home.folder / "two", unseen({**SECRETS, **PINS})) == {}

@@ -2,11 +2,9 @@
 
 import json
 import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import PIPE, Popen
 from typing import Any
 
 import pytest
@@ -62,70 +60,37 @@ class Recorded:
 
 
 Record = Callable[..., Recorded]
-Launcher = Callable[[bool], list[str]]
-
-
-def interpreter(recorded: bool) -> list[str]:
-    return [sys.executable, *(["-m", "feedline"] if recorded else [])]
 
 
 @pytest.fixture
-def record(tmp_path: Path) -> Record:
+def record(tmp_path: Path, warm_python: WarmPython) -> Record:
     """Run ``sources/PROGRAM ARGS`` under ``feedline run``.
 
     Args of the function returned:
         program, args: of the command line.
-        launcher: what stands before ``feedline run`` (True), and before the script alone (False).
+        launcher: what stands before ``run`` in the arguments of Python.
         like_plain: also run it without feedline; both have to say the same on standard output.
         varies: a line of standard output that holds this word is not compared.
     """
 
-    return recorder(tmp_path, side_by_side)
+    def say(*command: str) -> list[str]:
+        done = warm_python.run(*command, folder=tmp_path, environment=ENVIRONMENT)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines(keepends=True)
 
-
-@pytest.fixture
-def record_warm(tmp_path: Path, warm_python: WarmPython) -> Record:
-    """The same for programs that need no more than torch, which is imported already: one after the other."""
-
-    def one_by_one(folder: Path, commands: list[list[str]]) -> Iterator[str]:
-        for _, *command in commands:
-            done = warm_python.run(*command, folder=folder, environment=ENVIRONMENT)
-            assert done.returncode == 0, done.stderr
-            yield done.stdout
-
-    return recorder(tmp_path, one_by_one)
-
-
-def recorder(folder: Path, outputs_of: Callable[[Path, list[list[str]]], Iterator[str]]) -> Record:
-    def run(program: str, *args: object, launcher: Launcher = interpreter, like_plain: bool = False, varies: str = "\0") -> Recorded:
+    def run(
+        program: str, *args: object, launcher: Sequence[str] = ("-m", "feedline"), like_plain: bool = False, varies: str = "\0"
+    ) -> Recorded:
         script = [str(SOURCES / program), *map(str, args)]
-        options = ["run", "-q", "-o", str(folder / "run"), "--json", str(folder / "out.json")]
-        commands = [[*launcher(True), *options, *script], *([[*launcher(False), *script]] if like_plain else [])]
-        outputs = list(outputs_of(folder, commands))
-        said = [[line for line in output.splitlines() if varies not in line] for output in outputs]
-        assert said[0] == said[-1]
-        report = json.loads((folder / "out.json").read_text())
-        one_number.check_run(folder / "run")
+        said = say(*launcher, "run", "-q", "-o", str(tmp_path / "run"), "--json", str(tmp_path / "out.json"), *script)
+        if like_plain:
+            assert [line for line in say(*script) if varies not in line] == [line for line in said if varies not in line]
+        report = json.loads((tmp_path / "out.json").read_text())
+        one_number.check_run(tmp_path / "run")
         assert (report["run"]["state"], report["run"]["exit_code"]) == ("finished", 0)
-        return Recorded(report, outputs[0])
+        return Recorded(report, "".join(said))
 
     return run
-
-
-def side_by_side(folder: Path, commands: list[list[str]]) -> Iterator[str]:
-    """Run commands at the same time, each in a folder of its own; all have to succeed. Yields their standard outputs."""
-    started = []
-    for number, command in enumerate(commands):
-        (folder / str(number)).mkdir()
-        started.append(Popen(command, cwd=folder / str(number), env=ENVIRONMENT, stdout=PIPE, stderr=PIPE, text=True))
-    try:
-        for process in started:
-            output, errors = process.communicate(timeout=120)
-            assert process.returncode == 0, errors
-            yield output
-    finally:
-        for process in started:
-            process.kill()
 
 
 @pytest.fixture(scope="session")

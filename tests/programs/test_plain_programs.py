@@ -3,31 +3,31 @@
 import pytest
 
 
-def test_a_compiled_model_stays_one_graph(record_warm):
-    done = record_warm("compiled.py", "aot_eager", like_plain=True)
+def test_a_compiled_model_stays_one_graph(record):
+    done = record("compiled.py", "aot_eager", like_plain=True)
 
     done.check_split(steps=12, samples=96)
     done.check_workers(processes=1, batches=12, samples=96)
     assert "graphs 1\n" in done.said
 
 
-def test_two_optimizers_that_take_turns_make_one_step(record_warm):
-    done = record_warm("gan.py", like_plain=True)
+def test_two_optimizers_that_take_turns_make_one_step(record):
+    done = record("gan.py", like_plain=True)
 
     done.check_split(steps=16, samples=128)
     done.check_workers(processes=2, batches=16, samples=128)
     assert done.stages["loss"] > 0
 
 
-def test_lbfgs_calls_its_closure_within_one_step(record_warm):
-    done = record_warm("lbfgs.py")
+def test_lbfgs_calls_its_closure_within_one_step(record):
+    done = record("lbfgs.py")
 
     done.check_split(steps=6, samples=192)
     done.check_workers(processes=1, batches=6, samples=192)
 
 
-def test_evaluation_through_the_training_loader_is_no_part_of_the_steps(record_warm):
-    done = record_warm("evaluates_training_loader.py")
+def test_evaluation_through_the_training_loader_is_no_part_of_the_steps(record):
+    done = record("evaluates_training_loader.py")
 
     done.check_split(steps=12, samples=96)
     done.check_workers(processes=2, batches=30, samples=240)
@@ -35,16 +35,16 @@ def test_evaluation_through_the_training_loader_is_no_part_of_the_steps(record_w
     assert done.report["step"]["evaluation_s"] > 0
 
 
-def test_a_loader_made_anew_each_epoch_is_one_loader(record_warm):
-    done = record_warm("new_loader_each_epoch.py")
+def test_a_loader_made_anew_each_epoch_is_one_loader(record):
+    done = record("new_loader_each_epoch.py")
 
     done.check_split(steps=18, samples=144)
     done.check_workers(processes=2, batches=18, samples=144)
     assert done.roles() == [("DataLoader", "training", 18), ("DataLoader", "evaluation", 6)]
 
 
-def test_a_training_without_a_loader_has_steps_all_the_same(record_warm):
-    done = record_warm("no_loader.py")
+def test_a_training_without_a_loader_has_steps_all_the_same(record):
+    done = record("no_loader.py")
 
     step = done.report["step"]
     assert done.report["throughput"]["steps"] == 20
@@ -66,23 +66,23 @@ def test_every_kind_of_loader_is_split(record):
     assert all(loader["pickle_bytes"] > 0 and loader["first_batch_s"] > 0 for loader in done.report["loaders"])
 
 
-def test_a_loader_without_workers_is_split(record_warm):
-    done = record_warm("loader_kinds.py", "none")
+def test_a_loader_without_workers_is_split(record):
+    done = record("loader_kinds.py", "none")
 
     done.check_split(steps=12, samples=96)
     done.check_workers(processes=0, batches=12, samples=96)
     assert done.stages["dataset"] > 0 and done.stages["collate"] > 0
 
 
-def test_torchdatas_stateful_loader_is_split(record_warm):
-    done = record_warm("loader_kinds.py", "stateful")
+def test_torchdatas_stateful_loader_is_split(record):
+    done = record("loader_kinds.py", "stateful")
 
     done.check_split(steps=12, samples=96, hooks=["StatefulDataLoader"])
     done.check_workers(processes=2, batches=12, samples=96)
     assert done.roles() == [("StatefulDataLoader", "training", 12)]
 
 
-def test_a_loader_that_ended_keeps_no_pipe_open(record_warm):
-    done = record_warm("loader_without_garbage_collection.py")
+def test_a_loader_that_ended_keeps_no_pipe_open(record):
+    done = record("loader_without_garbage_collection.py")
 
     assert done.said == "loader False, iterator False, queue False\n"

@@ -12,6 +12,7 @@ import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from warm_python import WarmPython
 
 from feedline.profiler import ranks
 from feedline.profiler.ranks import Place, place
@@ -100,22 +101,26 @@ def shown(folder: pathlib.Path) -> list:
     return sorted((json.loads(file.read_text()) for file in folder.iterdir()), key=lambda entry: entry[0]["rank"])
 
 
-def launch(folder: pathlib.Path, *command: str | pathlib.Path) -> list:
+def launch(folder: pathlib.Path, *command: str | pathlib.Path, warm: WarmPython | None = None) -> list:
     folder.mkdir()
     clean = {name: value for name, value in os.environ.items() if not re.match("TORCHELASTIC|SLURM|OMPI|PMI|RANK$|WORLD_SIZE$", name)}
-    subprocess.run([*command, folder], check=True, timeout=100, env={**clean, "OMP_NUM_THREADS": "1"}, capture_output=True)
+    environment = {**clean, "OMP_NUM_THREADS": "1"}
+    if warm is None:
+        subprocess.run([*command, folder], check=True, timeout=100, env=environment, capture_output=True)
+    else:
+        warm.run(*command, folder, folder=folder.parent, environment=environment).check_returncode()
     return shown(folder)
 
 
-def test_the_ranks_of_a_torchrun_share_id_and_time_through_a_wrapper_script_and_the_next_launch_differs(tmp_path):
+def test_the_ranks_of_a_torchrun_share_id_and_time_through_a_wrapper_script_and_the_next_launch_differs(tmp_path, warm_python):
     script, wrapper = tmp_path / "show.py", tmp_path / "wrapper.sh"
     script.write_text(SHOW)
     wrapper.write_text(f'#!/bin/sh\n{sys.executable} {script} "$1"\nexit 0\n')
     wrapper.chmod(0o755)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
-    plain = launch(tmp_path / "plain", *torchrun, script)
-    wrapped = launch(tmp_path / "wrapped", *torchrun, "--no-python", wrapper)
+    plain = launch(tmp_path / "plain", *torchrun, script, warm=warm_python)
+    wrapped = launch(tmp_path / "wrapped", *torchrun, "--no-python", wrapper, warm=warm_python)
 
     for entries in (plain, wrapped):
         assert [entry[0] for entry in entries] == [

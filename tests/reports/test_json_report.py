@@ -3,14 +3,13 @@
 import dataclasses
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
 import numpy as np
 import pytest
 from reports.made_up import VARIANTS, nasty, report, unmeasured
+from warm_python import WarmPython
 
 from feedline.analysis.reports import publish
 from feedline.analysis.reports.fields import FIELDS
@@ -60,12 +59,12 @@ def test_reports_fulfil_the_schema(variant: str) -> None:
     VALIDATOR.validate(json.loads(render(VARIANTS[variant]())))
 
 
-def test_the_json_of_a_recorded_training_fulfils_the_schema(tmp_path: Path) -> None:
+def test_the_json_of_a_recorded_training_fulfils_the_schema(tmp_path: Path, warm_python: WarmPython) -> None:
     (tmp_path / "train.py").write_text(TRAINING)
-    command = [sys.executable, "-m", "feedline", "run", "-q", "-o", "run", "--json", "report.json", "train.py"]
 
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
+    done = warm_python.run("-m", "feedline", "run", "-q", "-o", "run", "--json", "report.json", "train.py", folder=tmp_path)
 
+    assert done.returncode == 0, done.stderr
     made = json.loads((tmp_path / "report.json").read_text())
     VALIDATOR.validate(made)
     assert made["throughput"]["steps"] == 8

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -233,10 +231,10 @@ def test_a_fork_in_a_rest_leaves_torch_as_it_was(recorded):
         assert codes == [0]
 
 
-def test_a_killed_training_has_told_of_all_but_the_last_steps(tmp_path):
+def test_a_killed_training_has_told_of_all_but_the_last_steps(tmp_path, warm_python):
     run, said = tmp_path / "run", tmp_path / "said"
 
-    done = subprocess.run([sys.executable, "-m", "feedline", "run", "-q", "-o", run, PROGRAM, said], capture_output=True, timeout=120)
+    done = warm_python.run("-m", "feedline", "run", "-q", "-o", run, PROGRAM, said, folder=tmp_path)
 
     assert done.returncode == -signal.SIGKILL
     main, made = Run.open(run).ranks[0].main, int(said.read_text())

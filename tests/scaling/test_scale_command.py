@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,21 +89,22 @@ def recorded(synthetic, tmp_path_factory) -> dict[int, Path]:
     return {size: folder / f"n{size}" for size in (1, 2, 4)}
 
 
-def feedline(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """The command as a user types it."""
-    return subprocess.run([sys.executable, "-P", "-m", "feedline", *arguments], cwd=folder, capture_output=True, text=True)
+@pytest.fixture
+def feedline(warm_python, recorded):
+    """The command as a user types it, beside the runs."""
+    return lambda *words: warm_python.run("-m", "feedline", *words, folder=recorded[1].parent)
 
 
-def test_options_may_follow_the_run_folders(recorded):
-    ended = feedline(recorded[1].parent, "scale", "n1", "n2", "n4", "--predict", "8,16")
+def test_options_may_follow_the_run_folders(feedline):
+    ended = feedline("scale", "n1", "n2", "n4", "--predict", "8,16")
 
     assert ended.returncode == 0, ended.stderr
     assert "predicted by bucket replay" in " ".join(ended.stdout.split())
 
 
 @pytest.mark.parametrize("words", [["n1", "n3"], ["n3", "--predict", "8"], ["n3", "--epochs", "1"]])
-def test_what_is_no_run_folder_is_named_and_not_run(recorded, words):
-    ended = feedline(recorded[1].parent, "scale", *words)
+def test_what_is_no_run_folder_is_named_and_not_run(recorded, words, feedline):
+    ended = feedline("scale", *words)
 
     assert ended.returncode == 2
     assert "'n3' is not a run folder; a training goes after `--`: feedline scale -- n3 ..." in " ".join(ended.stderr.split())

@@ -1,12 +1,12 @@
 """The HTML pages in Chromium: what is hostile in them is seen, and nothing else of it is there."""
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from text.hostile import BIDI, CLEAR, CLIPBOARD, NAME, unsafe
+from warm_python import WarmPython
 
 from feedline.analysis.reports.figures.svg import tag
 from feedline.analysis.reports.html_report import embedded
@@ -15,13 +15,18 @@ from feedline.profiler.printable import printable
 ESCAPED = r"\x1b]52;c;ZXZpbA==\x07"
 
 
-def make(*arguments: object, folder: Path) -> None:
-    words = [str(word) for word in arguments]
-    done = subprocess.run([sys.executable, "-m", "feedline", *words], cwd=folder, capture_output=True)
-    assert done.returncode == 0, done.stderr
+@pytest.fixture
+def make(warm_python: WarmPython) -> Callable[..., None]:
+    """Run a command in a folder."""
+
+    def command(*arguments: object, folder: Path) -> None:
+        done = warm_python.run("-m", "feedline", *arguments, folder=folder)
+        assert done.returncode == 0, done.stderr
+
+    return command
 
 
-def test_the_report_of_a_hostile_run(run: Path, shown) -> None:
+def test_the_report_of_a_hostile_run(run: Path, shown, make) -> None:
     make("report", run, "-q", "-f", "-o", run / "report.html", folder=run.parent)
     page = run / "report.html"
     said, complaints = shown(page)
@@ -34,7 +39,7 @@ def test_the_report_of_a_hostile_run(run: Path, shown) -> None:
     assert printable(run.name) in said  # in the title, too
 
 
-def test_the_report_of_hostile_traces(traces: list[Path], shown) -> None:
+def test_the_report_of_hostile_traces(traces: list[Path], shown, make) -> None:
     make("ingest", "--processes", "1", *traces, "-q", "-o", "out", folder=traces[0].parent)
     make("report", "out", "-q", "-o", "report.html", folder=traces[0].parent)
     page = traces[0].parent / "report.html"
@@ -46,7 +51,7 @@ def test_the_report_of_hostile_traces(traces: list[Path], shown) -> None:
     assert f"gemm_kerneln{ESCAPED}" in said
 
 
-def test_json_and_trace_keep_the_true_names(run: Path) -> None:
+def test_json_and_trace_keep_the_true_names(run: Path, make) -> None:
     make("report", run, "-q", folder=run.parent)
     report = json.loads((run / "report.json").read_text())
     names = [event["name"] for event in json.loads(gunzipped(run / "trace.json.gz"))["traceEvents"]]
@@ -63,7 +68,7 @@ def gunzipped(path: Path) -> bytes:
     return gzip.decompress(path.read_bytes())
 
 
-def test_the_page_of_a_study_of_scaling(run: Path, shown) -> None:
+def test_the_page_of_a_study_of_scaling(run: Path, shown, make) -> None:
     make("scale", "--throughput", "1=10,2=19,4=35", "-o", run / "scaling", folder=run.parent)
     said, complaints = shown(run / "scaling" / "scale.html")
 
