@@ -102,7 +102,14 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("program", ENDS)
+#: Of these, another one with the same way out is in scripts/test.
+RARE = {
+    *("exits_with_nothing", "exits_with_a_negative_code", "has_an_excepthook_that_raises", "forks_a_child_that_raises"),
+    *("replaces_stdout", "loses_stdout", "changes_its_folder", "removes_its_folder"),
+}
+
+
+@pytest.mark.parametrize("program", [pytest.param(name, marks=[pytest.mark.long] * (name in RARE)) for name in ENDS])
 def test_a_program_that(workshop, program):
     script = workshop.write("train.py", ENDS[program])
 

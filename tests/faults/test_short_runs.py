@@ -1,6 +1,5 @@
 """Runs from which nothing can be told, or that ended badly: the report says so first, and gives no confident percentage."""
 
-import os
 import signal
 import sys
 
@@ -120,19 +119,3 @@ def test_a_command_that_was_killed_is_named_with_its_signal(workshop):
 
     assert done.returncode == 128 + signal.SIGKILL
     assert "The training was killed by SIGKILL after 20 steps; the figures end there." in " ".join((done.stdout + done.stderr).split())
-
-
-def test_a_full_disk_is_the_headline(workshop, own_mounts):
-    script, place = workshop.write("train.py", TRAINING.replace("FAILS", RAISES)), workshop.folder / "place"
-    place.mkdir()
-    small = 'mount -t tmpfs -o size=150k tmpfs "$1"; shift; FEEDLINE_RESTS=0 "$@"'
-
-    done = workshop.execute(*own_mounts(small, place), *FEEDLINE, "run", "-o", place / "run", "--json", workshop.json, script, 200, 0, -1)
-
-    assert done.returncode == 0, done.stderr
-    report = workshop.report()
-    steps = report["throughput"]["steps"]
-    said = f"Recording stopped after {steps} of 200 steps: the disk is full (No space left on device). The figures end there."
-    assert report["headline"] == said
-    assert said in " ".join((done.stdout + done.stderr).split())
-    assert os.path.exists(workshop.json) and 0 < steps < 200

@@ -53,15 +53,15 @@ def peak_mb_of(read: object, *arguments: object) -> tuple[float, str]:
 
 
 @pytest.mark.parametrize("name", ["events", "trace"])
-def test_a_small_file_of_a_hundred_million_rows_is_refused_in_little_memory(finished, traces, name, request):
+def test_a_small_file_of_sixteen_million_rows_is_refused_in_little_memory(finished, traces, name, request):
     run, read = (finished, read_compact) if name == "events" else (traces, folder.read)
     file = run / "rank0" / f"{name}.parquet"
-    repeated(file, 100 << 20)
+    repeated(file, 16 << 20)
     assert file.stat().st_size < 20e6
 
     peak, said = peak_mb_of(read, run / "rank0")
 
-    assert "claims 104,857,600 rows" in said and "rank0" in said
+    assert "claims 16,777,216 rows" in said and "rank0" in said
     assert peak < resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 + 100
 
 

@@ -9,16 +9,15 @@ from hostile.conftest import FUZZ
 from feedline.analysis import build
 from feedline.cli import main
 
-MUTANTS = 200
 
-
-def test_two_hundred_mutants_end_in_a_report_or_one_line(bases):
+@pytest.mark.parametrize("mutants", [100, pytest.param(400, marks=pytest.mark.long)])
+def test_mutants_end_in_a_report_or_one_line(bases, mutants):
     done = subprocess.run(
-        [sys.executable, str(FUZZ), "--bases", str(bases), "--mutants", str(MUTANTS)], capture_output=True, text=True, timeout=280
+        [sys.executable, str(FUZZ), "--bases", str(bases), "--mutants", str(mutants)], capture_output=True, text=True, timeout=280
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"seeds 0 to {MUTANTS - 1}: " in done.stdout
+    assert f"seeds 0 to {mutants - 1}: " in done.stdout
 
 
 def fails(*_: object, **__: object) -> None:

@@ -43,6 +43,7 @@ def test_what_waits_for_a_cpu_after_the_last_step_is_no_part_of_the_steps(warm_p
     assert report["step"]["runqueue_s"] <= waits * 1.001
 
 
+@pytest.mark.quiet
 @pytest.mark.long  # how long threads spin is up to the scheduler: collate took 11 ms instead of 93 to 124 on one and the same machine
 def test_threads_that_spin_for_a_cpu_are_named_and_one_thread_is_faster(warm_python, tmp_path):
     program = [*of_arrays(tmp_path)[:2], 2]
@@ -73,6 +74,7 @@ def of_photos(folder: Path) -> list[object]:
     return ["decode_bound.py", there if there.exists() else photos.write(there, 960, 800, 8)]
 
 
+@pytest.mark.quiet
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("made", [of_sums, of_arrays, of_photos])

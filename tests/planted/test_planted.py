@@ -36,7 +36,10 @@ def test_the_first_finding_names_the_planted_fault(warm_python, program, tmp_pat
     assert found[0]["severity"] in ("low", "high") and found[0]["evidence"] and found[0]["fix"]
 
 
-@pytest.mark.parametrize("program", FAULTS)
+TWINS = [pytest.param(name, marks=[] if name in ("no_workers", "decode_bound") else [pytest.mark.long]) for name in FAULTS]
+
+
+@pytest.mark.parametrize("program", TWINS)
 def test_the_healthy_twin_is_free_of_the_fault(warm_python, program, tmp_path):
     size = (96, 80, 24) if program == "oversize_images" else FAULTS[program]
 
@@ -47,6 +50,7 @@ def test_helper_threads_are_found_beside_the_full_cpus_that_they_fight_for(warm_
     assert "thread_oversubscription" in causes(findings(warm_python, "thread_oversubscription", (512, 384, 8), tmp_path))
 
 
+@pytest.mark.long
 def test_one_thread_a_worker_is_no_oversubscription(warm_python, tmp_path):
     assert "thread_oversubscription" not in causes(findings(warm_python, "thread_oversubscription", (512, 384, 8), tmp_path, "healthy"))
 

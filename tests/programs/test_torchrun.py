@@ -1,26 +1,12 @@
-"""Two ranks under torchrun, on gloo."""
-
-import sys
-from pathlib import Path
+"""Two ranks under torchrun, on gloo. Other ways to start them, and that each trains as without feedline: tests/ways."""
 
 import pytest
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
-def as_module(recorded: bool) -> list[str]:
-    """torchrun -m feedline run train.py"""
-    return [*TORCHRUN, *(["-m", "feedline"] if recorded else [])]
-
-
-def as_command(recorded: bool) -> list[str]:
-    """torchrun --no-python feedline run train.py"""
-    return [*TORCHRUN, *(["--no-python", str(Path(sys.executable).with_name("feedline"))] if recorded else [])]
-
-
-@pytest.mark.parametrize(("launcher", "like_plain"), [(as_module, True), (as_command, False)])
-def test_each_rank_is_recorded_and_rank_0_reports(record, launcher, like_plain):
-    done = record("ddp.py", launcher=launcher, like_plain=like_plain)
+def test_each_rank_is_recorded_and_rank_0_reports(record):
+    done = record("ddp.py", launcher=(*TORCHRUN, "-m", "feedline"))
 
     done.check_split(steps=12, samples=48)
     done.check_workers(processes=1, batches=12, samples=48)

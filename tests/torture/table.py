@@ -114,8 +114,8 @@ TRAINING = [
 
 PROCESS = [
     *(Case("process/does_not_train.py", label, args, cold=True) for label, args in (("without torch", ()), ("with torch", ("torch",)))),
-    Case("process/closes_ranges.py", cold=True, quick=True),
-    Case("process/closes_and_opens.py", cold=True, quick=True),
+    Case("process/closes_ranges.py", cold=True),
+    Case("process/closes_and_opens.py", cold=True),
     Case("process/reuses_descriptors.py", cold=True),
     Case("process/removes_its_folder.py", cold=True),
     Case("process/changes_root.py", cold=True),

@@ -12,7 +12,8 @@ pytestmark = pytest.mark.quiet
 PROGRAM = Path(__file__).parent / "slow_training.py"
 MAIN = ("forward", "loss", "backward", "optimizer", "other")
 SAMPLE = ("read", "decode", "augment", "dataset")
-METHODS = [("fork", 0), *((method, workers) for method in ("fork", "spawn", "forkserver") for workers in (2, 4))]
+METHODS = [("fork", 0), ("fork", 4), ("spawn", 2), ("forkserver", 2)]
+MORE = [pytest.param(method, workers, marks=pytest.mark.long) for method, workers in (("fork", 2), ("spawn", 4), ("forkserver", 4))]
 
 
 def record(warm_python: WarmPython, folder: Path, method: str, workers: int, *options: str) -> tuple[dict, dict, list[dict]]:
@@ -43,7 +44,7 @@ def left_out(report: dict) -> int:
     return int(number[1]) if number else 1
 
 
-@pytest.mark.parametrize(("method", "workers"), METHODS)
+@pytest.mark.parametrize(("method", "workers"), [*METHODS, *MORE])
 def test_every_stage_is_reported_within_two_percent(warm_python, tmp_path, method, workers):
     report, truth, batches = record(warm_python, tmp_path, method, workers, "--sample-interval", "1")
     stages, sample = report["step"]["stages"], report["workers"]["per_sample"]

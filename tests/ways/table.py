@@ -9,7 +9,7 @@ ACCELERATE = "accelerate launch --multi_gpu --num_processes 2 --num_machines 1 -
 EXECUTE = "--to markdown --execute --stdout notebook.ipynb"
 
 WAYS = [
-    script("torch.multiprocessing.spawn", "spawns_ranks.py", GROUP, quick=True),
+    script("torch.multiprocessing.spawn", "spawns_ranks.py", GROUP),
     script("mp.Process by fork", "processes.py fork", TWO, quick=True, warm=True),
     script("mp.Process by spawn", "processes.py spawn", TWO),
     script("mp.Process by forkserver", "processes.py forkserver", TWO),
