@@ -133,9 +133,9 @@ class Workshop:
         if self.kept.intersection(made_by(command)):
             raise Kept(command)
         for folder in DATA.findall(command):
-            made = page.makes_data(folder)
-            if made and made != command and not (self.folder / folder).exists():
-                self.perform(made)
+            made = page.makes_data(folder)  # which keeps the files that are there
+            if made and made != command:
+                self.output(page, made)
         for run in RUN.findall(command):
             if run not in made_by(command) and not (self.folder / run).exists():
                 self.output(page, page.makes(run))
@@ -247,11 +247,17 @@ def renewed(page: Page, shop: Workshop) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--anew", nargs="+", default=[], metavar="PAGE", help="record the runs of these pages again; all: of every page")
+    parser.add_argument(
+        "--anew",
+        nargs="+",
+        default=[],
+        metavar="PAGE",
+        help="record the runs of these pages (gallery, jobs/late-rank) again; all: of every page",
+    )
     args = parser.parse_args()
 
     pages = [Page(path, path.read_text()) for path in PAGES]
-    read = {page.path.stem: page.reads() for page in pages}
+    read = {str(page.path.relative_to(ROOT / "docs").with_suffix("")): page.reads() for page in pages}
     wanted = list(read) if "all" in args.anew else args.anew
     if unknown := sorted(set(wanted) - set(read)):
         parser.error(f"there is no page {', '.join(unknown)}")
