@@ -2,14 +2,18 @@
 
 import io
 import re
+import shutil
+import tempfile
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 import feedline
+from feedline.cli import main
 from feedline.cli.commands import parsed
 
 project = "feedline"
@@ -57,13 +61,29 @@ def help_of(command: list[str]) -> str:
 
 
 def leading_out(app: Sphinx, name: str, source: list[str]) -> None:
-    """Pages of the repository that are none of the site can be had as files: MyST calls that ``path:``."""
+    """Pages of the repository that are none of the site can be had as files (MyST calls that ``path:``); kept runs are reports there."""
 
     def link(found: "re.Match[str]") -> str:
         target = (Path(app.srcdir, name).parent / found[1]).resolve()
         return found[0] if target.is_relative_to(app.srcdir) else f"](path:{found[1]})"
 
     source[0] = re.sub(r"\]\(((?:\.\./)+[^)#]+\.md)\)", link, source[0])
+    source[0] = re.sub(r"\[([^\]]+)\]\((recorded/[\w-]+)(?:\.html)?\)", r'<a href="\2.html">\1</a>', source[0])
+
+
+def with_reports(app: Sphinx, error: Exception | None) -> None:
+    """Write the reports of the kept runs, as they read today, and copy those that are kept as files."""
+    if error is not None:
+        return
+    kept, reports = Path(app.srcdir, "recorded"), Path(app.outdir, "recorded")
+    reports.mkdir(exist_ok=True)
+    for report in kept.glob("*.html"):
+        shutil.copy(report, reports)
+    for run in kept.glob("*/"):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = shutil.copytree(run, Path(folder, run.name))
+            if main(["report", str(copy), "-q", "-f", "-o", str(reports / f"{run.name}.html")]):
+                raise ExtensionError(f"{run} has no report")
 
 
 def without_substitutions(app: Sphinx, what: str, name: str, of: object, options: object, lines: list[str]) -> None:
@@ -74,4 +94,5 @@ def without_substitutions(app: Sphinx, what: str, name: str, of: object, options
 def setup(app: Sphinx) -> None:
     app.add_directive("help", HelpOf)
     app.connect("source-read", leading_out)
+    app.connect("build-finished", with_reports)
     app.connect("autodoc-process-docstring", without_substitutions)
