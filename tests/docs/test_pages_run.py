@@ -1,4 +1,4 @@
-"""The commands of the first page and of each job, typed one after the other as a reader would, in a folder as a reader has it."""
+"""The commands of the first page, the gallery and each job, typed one after the other as a reader would, in a folder as a reader has it."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from traces.nsight.made_up import export, kernel
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-PAGES = [ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "jobs").glob("*.md"))]
+PAGES = [ROOT / "docs" / "index.md", ROOT / "docs" / "gallery.md", *sorted((ROOT / "docs" / "jobs").glob("*.md"))]
 DEMO = "feedline run -o runs/demo examples/train_imagefolder.py data/photos --size 32 --workers 1"
 #: A reader has more time, and more cores.
 SHORTER = {
@@ -21,6 +21,9 @@ SHORTER = {
     "feedline probe ": "feedline probe --quick ",
     "--nproc-per-node 8": "--nproc-per-node 2",
     "--seeds 3": "--seeds 2",
+    "--count 300": "--count 70",
+    "--count 600": "--count 70",
+    "--count 1200": "--count 70",
     "train_digits.py": "train_digits.py --epochs 2",
 }
 NOT_FEEDLINES = ("pip ", "nsys ", "jq ")

@@ -19,6 +19,7 @@ OPENED = [
     "index",
     "jobs/slow-input",
     "jobs/which-loader",
+    "gallery",
     "rules",
     "report",
     "commands",
@@ -46,6 +47,13 @@ def test_every_page_is_built_and_asks_the_network_for_nothing(site):
     fetched = {html.name: FETCHED.findall(html.read_text()) for html in site.rglob("*.html")}
     assert {name: found for name, found in fetched.items() if found} == {}
     assert [path.name for path in (site / "_static").rglob("*.css") if "url(http" in path.read_text()] == []
+
+
+def test_the_gallery_has_six_reports_and_the_site_holds_them(site):
+    linked = re.findall(r'href="(recorded/[\w-]+\.html)"', (site / "gallery.html").read_text())
+
+    assert len(set(linked)) == 6
+    assert [name for name in linked if "<svg" not in (site / name).read_text()] == []
 
 
 def test_the_reference_has_every_public_name(site):
