@@ -173,7 +173,7 @@ class Loader:
     kind: str  # class name
     settings: dict[
         str, object
-    ]  # num_workers, batch_size, prefetch_factor, in_order, persistent_workers, start_method, sampler, collate, ...
+    ]  # num_workers, batch_size, prefetch_factor, in_order, persistent_workers, start_method, sampler, collate, made_at (train.py:31), ...
     role: str  # "training", "evaluation" or "unused": no model was given its batches
     batches: int
     samples: int
