@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from feedline.analysis.comm.of_run import collectives_of, unseen_of
 from feedline.analysis.comm.summary import Compared, compare
-from feedline.analysis.gather import Gathered, step_summary
+from feedline.analysis.gather import RankMetrics, step_summary
 from feedline.analysis.gather import throughput as gather_throughput
 from feedline.analysis.model import Throughput
 from feedline.analysis.quantities import share
@@ -15,7 +15,7 @@ from feedline.profiler.errors import FeedlineError
 
 
 @dataclass(frozen=True)
-class Beside:
+class NetworkHints:
     """What no run folder holds.
 
     Attributes:
@@ -27,11 +27,11 @@ class Beside:
     nccl_lines: tuple[str, ...] = ()
 
 
-NOTHING = Beside()
+NOTHING = NetworkHints()
 
 
 def compared(
-    gathered: Mapping[int, Gathered], shown: Gathered, ceilings: Ceilings | None, beside: Beside, notes: list[str]
+    gathered: Mapping[int, RankMetrics], shown: RankMetrics, ceilings: Ceilings | None, beside: NetworkHints, notes: list[str]
 ) -> Compared | None:
     """Compare the ranks of a run. None: there is one rank only, or no collective; notes say why where several ranks trained.
 
@@ -57,7 +57,7 @@ def compared(
     return made
 
 
-def unseen(gathered: Mapping[int, Gathered]) -> list[str]:
+def unseen(gathered: Mapping[int, RankMetrics]) -> list[str]:
     """Libraries whose communication was not recorded, and how much of the step is unexplained on the rank where that is most."""
     shares: dict[str, list[float]] = {}
     for rank in gathered.values():
@@ -68,7 +68,7 @@ def unseen(gathered: Mapping[int, Gathered]) -> list[str]:
     return [f"{why}; no stage explains {share(max(parts))} of the mean step" if parts else why for why, parts in shares.items()]
 
 
-def shown(gathered: Mapping[int, Gathered], compared: Compared | None) -> int:
+def shown(gathered: Mapping[int, RankMetrics], compared: Compared | None) -> int:
     """The rank that a report shows: the one that all others wait for, if there is one; else the lowest."""
     lowest = min(gathered)
     late = compared.communication.late[:1] if compared else []
@@ -78,14 +78,14 @@ def shown(gathered: Mapping[int, Gathered], compared: Compared | None) -> int:
     return late[0].rank if (late[0].cost_s or late[0].waited_s) >= MIN_SHARE * step.mean_s else lowest
 
 
-def first_failed(gathered: Mapping[int, Gathered]) -> int:
+def first_failed(gathered: Mapping[int, RankMetrics]) -> int:
     """The rank that says how the run ended: the first that an exception of its own ended. Others fail later, or are killed."""
     ends = {number: rank.rank.manifest for number, rank in gathered.items()}
     failed = [number for number, end in ends.items() if end.exit_code and end.ended_by and end.anchors]
     return min(failed, key=lambda number: (ends[number].anchors[-1]["time_ns"], number), default=min(gathered))
 
 
-def throughput(gathered: Mapping[int, Gathered], of: Gathered) -> Throughput:
+def throughput(gathered: Mapping[int, RankMetrics], of: RankMetrics) -> Throughput:
     """The throughput of one rank, and of all ranks together where it was measured on each."""
     own = gather_throughput(of)
     rates = [gather_throughput(rank).samples_per_s for rank in gathered.values()]
@@ -94,7 +94,7 @@ def throughput(gathered: Mapping[int, Gathered], of: Gathered) -> Throughput:
     return replace(own, ranks=len(rates), all_ranks_samples_per_s=sum(rate for rate in rates if rate is not None))
 
 
-def costs(gathered: Mapping[int, Gathered]) -> dict[int, dict[str, float]]:
+def costs(gathered: Mapping[int, RankMetrics]) -> dict[int, dict[str, float]]:
     """Rank -> stage of a sample -> mean wall seconds, where samples were seen."""
     found = {}
     for number, rank in gathered.items():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from feedline.analysis import between_ranks, computing, gather, moved
-from feedline.analysis.between_ranks import NOTHING, Beside
+from feedline.analysis.between_ranks import NOTHING, NetworkHints
 from feedline.analysis.boundaries import trains_forward
 from feedline.analysis.certainty import certainty
 from feedline.analysis.comm.summary import Compared
@@ -17,8 +17,8 @@ from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.convergence.summary import summarise
 from feedline.analysis.cpu_use import cpu_use, mean_of
 from feedline.analysis.diagnose import diagnose, verdict
-from feedline.analysis.facts import Facts, Traffic
-from feedline.analysis.gather import Gathered
+from feedline.analysis.facts import RuleInputs, Traffic
+from feedline.analysis.gather import RankMetrics
 from feedline.analysis.model import Cpus, Gauge, Hook, Loader, RankSummary, Report, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.next_limit import within
 from feedline.analysis.roofline import roofline
@@ -40,7 +40,9 @@ from feedline.profiler.store.segment_reader import Process
 UNKNOWN = (nothing_trained.CAUSE, too_short.CAUSE)  # findings that say that nothing can be said
 
 
-def build(run: Run, tell: Callable[[str], None] = lambda _: None, ceilings: Ceilings | None = None, beside: Beside = NOTHING) -> Report:
+def build(
+    run: Run, tell: Callable[[str], None] = lambda _: None, ceilings: Ceilings | None = None, beside: NetworkHints = NOTHING
+) -> Report:
     """Read a run and say what it did and what holds it back.
 
     Args:
@@ -61,18 +63,18 @@ def build(run: Run, tell: Callable[[str], None] = lambda _: None, ceilings: Ceil
     return _report(run, shown, gathered, notes, compared, ceilings)
 
 
-def gather_ranks(run: Run, notes: list[str], tell: Callable[[str], None] = lambda _: None) -> dict[int, Gathered]:
+def gather_ranks(run: Run, notes: list[str], tell: Callable[[str], None] = lambda _: None) -> dict[int, RankMetrics]:
     """What each rank did, by its number. Ranks that cannot be read are left out, and named in the notes.
 
     Raises:
         RunDamaged: none can be read.
     """
-    gathered: dict[int, Gathered] = {}
+    gathered: dict[int, RankMetrics] = {}
     problem: FeedlineError | None = None
     for number, rank in sorted(run.ranks.items()):
         tell(f"reading rank {number}")
         try:
-            gathered[number] = Gathered.of(rank)
+            gathered[number] = RankMetrics.of(rank)
         except FeedlineError as error:
             problem = error
             notes.append(f"rank {number}: {error}")
@@ -83,7 +85,7 @@ def gather_ranks(run: Run, notes: list[str], tell: Callable[[str], None] = lambd
 
 
 def _report(
-    run: Run, shown: Gathered, gathered: dict[int, Gathered], notes: list[str], compared: Compared | None, ceilings: Ceilings | None
+    run: Run, shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str], compared: Compared | None, ceilings: Ceilings | None
 ) -> Report:
     step, crew, loaders = gather.step_summary(shown), gather.workers(shown), gather.loaders(shown)
     gauges = read_rank_gauges(shown.rank, notes)
@@ -128,7 +130,7 @@ def _report(
     return _judged(report, facts, ceilings) if facts else report
 
 
-def _judged(report: Report, facts: Facts, ceilings: Ceilings | None) -> Report:
+def _judged(report: Report, facts: RuleInputs, ceilings: Ceilings | None) -> Report:
     """The same with its limits and its verdict. A rate is compared with limits of the input: how long steps wait for it must be known."""
     known = not facts.loader_elsewhere and all(finding.cause not in UNKNOWN for finding in report.findings)
     limits = roofline(report, ceilings) if known else None
@@ -148,7 +150,7 @@ def trained_on(pace: Throughput, trained: ConvergenceSummary | None) -> tuple[Th
     return dataclasses.replace(pace, samples=samples), dataclasses.replace(trained, samples=float(samples))
 
 
-def used_loaders(rank: Gathered) -> set[int]:
+def used_loaders(rank: RankMetrics) -> set[int]:
     """Numbers of the loaders that were gone through."""
     return set(rank.main.of(Stage.EPOCH, Stage.NEXT)["source"].tolist())
 
@@ -165,7 +167,7 @@ def convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
         return None
 
 
-def cpu_s(rank: Gathered, gauges: list[Gauge]) -> float | None:
+def cpu_s(rank: RankMetrics, gauges: list[Gauge]) -> float | None:
     """CPU seconds a step of everything that the training started."""
     tree = next((gauge for gauge in gauges if gauge.name == "cpu/processes"), None)
     anchors = rank.rank.manifest.anchors
@@ -175,15 +177,15 @@ def cpu_s(rank: Gathered, gauges: list[Gauge]) -> float | None:
 
 
 def facts_of(
-    rank: Gathered, step: StepSummary | None, crew: Workers | None, loaders: list[Loader], use: Cpus | None, gauges: list[Gauge]
-) -> Facts | None:
+    rank: RankMetrics, step: StepSummary | None, crew: Workers | None, loaders: list[Loader], use: Cpus | None, gauges: list[Gauge]
+) -> RuleInputs | None:
     """What the rules read; None without a step."""
     if step is None or rank.steps is None:
         return None
     training = next((loader for loader in loaders if loader.role == "training"), None)
     cpus = rank.rank.manifest.machine.get("effective_cpus") or rank.rank.manifest.machine.get("cpus") or 1
     epochs = training.epochs if training else 0
-    return Facts(
+    return RuleInputs(
         throughput=gather.throughput(rank),
         step=step,
         loader=training,
@@ -206,7 +208,7 @@ def facts_of(
     )
 
 
-def with_input(facts: Facts) -> StepSummary:
+def with_input(facts: RuleInputs) -> StepSummary:
     """The step with the share that its input takes of it, and how sure that is, where it is known."""
     sure = facts.certainty
     if facts.loader is None or facts.loader_elsewhere or sure is None:
@@ -218,7 +220,7 @@ def _wait_seconds(step: StepSummary) -> float:
     return sum(step.stages.get(name, 0.0) for name in INPUT_STAGES)
 
 
-def _traffic(rank: Gathered) -> Traffic:
+def _traffic(rank: RankMetrics) -> Traffic:
     seen = rank.makers.traffic()
     if seen is None or not rank.samples:
         return Traffic(None, None, None, None)
@@ -285,7 +287,7 @@ def optimizers(training: dict[str, object]) -> str:
     return " + ".join(dict.fromkeys(found))
 
 
-def _rank_summary(rank: Gathered, compared: Compared | None) -> RankSummary:
+def _rank_summary(rank: RankMetrics, compared: Compared | None) -> RankSummary:
     step = gather.step_summary(rank)
     return RankSummary(
         steps=len(rank.steps.wall) + rank.counted.number if rank.steps else 0,

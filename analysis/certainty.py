@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from feedline.analysis.computing import queued_ns
 from feedline.analysis.facts import Certainty
-from feedline.analysis.gather import Gathered
+from feedline.analysis.gather import RankMetrics
 from feedline.analysis.rested import FloatArray
 from feedline.analysis.stages import INPUT_STAGES
 from feedline.analysis.waits import classify
@@ -17,7 +17,7 @@ from feedline.profiler.noise_scale import student
 FEWEST = 2  # steps that have an interval
 
 
-def certainty(rank: Gathered, starts_once: bool) -> Certainty | None:
+def certainty(rank: RankMetrics, starts_once: bool) -> Certainty | None:
     """The share of the step that the input takes, with its interval; None without a step.
 
     Args:
@@ -41,7 +41,7 @@ def certainty(rank: Gathered, starts_once: bool) -> Certainty | None:
     return Certainty(number, low, high, *own)
 
 
-def _interval(rank: Gathered, waiting: FloatArray, wall: FloatArray) -> tuple[float, float]:
+def _interval(rank: RankMetrics, waiting: FloatArray, wall: FloatArray) -> tuple[float, float]:
     """Of the share of ``waiting`` in ``wall``, float64 [steps] each."""
     looked = np.ones(len(wall), bool) if rank.steps is None or rank.steps.making is None else rank.steps.making.looked
     if rank.estimate is None:

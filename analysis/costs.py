@@ -32,7 +32,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Details:
+class SampledDetails:
     """Samples that were looked at in detail, of one or more processes.
 
     Attributes:
@@ -57,13 +57,13 @@ class Details:
     queued: frozenset[str]
 
     @classmethod
-    def of_all(cls, processes: list[Process], loaders: frozenset[int]) -> "Details":
+    def of_all(cls, processes: list[Process], loaders: frozenset[int]) -> "SampledDetails":
         """The detailed samples of these loaders. First-use samples count only where every sample is one."""
         steady = cls.joined([cls.of(process, loaders) for process in processes])
         return steady if len(steady.weight) else cls.joined([cls.of(process, loaders, first_use=True) for process in processes])
 
     @classmethod
-    def of(cls, process: Process, loaders: frozenset[int], first_use: bool = False) -> "Details":
+    def of(cls, process: Process, loaders: frozenset[int], first_use: bool = False) -> "SampledDetails":
         """Collect one process's detailed samples for these loaders, without those of first use or only these."""
         records = process.of(Stage.SAMPLE, *PARTS)
         own, home = self_times(records), np.full(len(records), -1, np.int64)
@@ -105,10 +105,10 @@ class Details:
         )
 
     @classmethod
-    def joined(cls, many: "list[Details]") -> "Details":
+    def joined(cls, many: "list[SampledDetails]") -> "SampledDetails":
         """The same of several processes."""
 
-        def column(get: "Callable[[Details], FloatArray | None]") -> FloatArray:
+        def column(get: "Callable[[SampledDetails], FloatArray | None]") -> FloatArray:
             return np.concatenate([np.zeros(0), *(np.zeros(len(d.weight)) if (found := get(d)) is None else found for d in many)])
 
         def part(key: tuple[str, str], clock: str) -> FloatArray:
@@ -217,7 +217,7 @@ class Kernel(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Makers:
+class BatchProducers:
     """The processes that make a set of loaders' batches: their workers, or the training process itself."""
 
     processes: list[Process]
@@ -301,7 +301,7 @@ class Steady:
     making: dict[str, float]
 
     @classmethod
-    def of(cls, makers: Makers, samples: int) -> "Steady":
+    def of(cls, makers: BatchProducers, samples: int) -> "Steady":
         fetch, collate, first = makers.sums(Stage.FETCH), makers.sums(Stage.COLLATE), makers.first_use()
         if first["samples"] >= samples:  # every sample was one of first use
             first.clear()
@@ -313,7 +313,7 @@ class Steady:
         return self.making[clock] / self.samples
 
 
-def per_sample(details: Details, makers: Makers, samples: int) -> dict[str, Cost]:
+def per_sample(details: SampledDetails, makers: BatchProducers, samples: int) -> dict[str, Cost]:
     """Mean cost of a sample by stage, and "total"."""
     collate, pickle, batch = (makers.sums(stage) for stage in (Stage.COLLATE, Stage.PICKLE, Stage.BATCH))
     queued, described, traffic = makers.measures_runqueue, makers.described, makers.traffic()
@@ -368,7 +368,7 @@ def _divided(ns: dict[str, float]) -> list[float]:
     return [cpu, runqueue, ns["wall"] - cpu - runqueue]
 
 
-def operations(details: Details, costs: Mapping[str, Cost]) -> list[Operation]:
+def operations(details: SampledDetails, costs: Mapping[str, Cost]) -> list[Operation]:
     """Operations inside a sample, dearest first: parts of what their stage costs."""
     found = []
     for (stage, name), clocks in details.parts.items():
@@ -379,7 +379,7 @@ def operations(details: Details, costs: Mapping[str, Cost]) -> list[Operation]:
     return sorted(found, key=lambda operation: -operation.wall_s)
 
 
-def _scale(details: Details, steady: Steady) -> float:
+def _scale(details: SampledDetails, steady: Steady) -> float:
     """Wall time of all samples over that of the ones seen in detail, per sample: makes the parts sum to what was measured for all."""
     seen = details.per_sample(details.whole["wall"])
     return steady.per_sample("wall") / seen if seen else 0.0

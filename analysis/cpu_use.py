@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from feedline.analysis.gather import Gathered
+from feedline.analysis.gather import RankMetrics
 from feedline.analysis.model import Cpus, Gauge
 from feedline.analysis.quantities import number
 from feedline.analysis.steps import Steps
@@ -19,7 +19,7 @@ MOSTLY = 0.5
 MIN_OTHERS = 0.1
 
 
-def cpu_use(shown: Gathered, gauges: list[Gauge], beside: Iterable[tuple[Gathered, list[Gauge]]] = ()) -> Cpus | None:
+def cpu_use(shown: RankMetrics, gauges: list[Gauge], beside: Iterable[tuple[RankMetrics, list[Gauge]]] = ()) -> Cpus | None:
     """Divide the CPUs into what the training used, what other programs used, and what was free.
 
     Args:
@@ -46,7 +46,7 @@ def cpu_use(shown: Gathered, gauges: list[Gauge], beside: Iterable[tuple[Gathere
     return Cpus(allowed, quota, mask, own, others, max(0.0, min(mask - own - others, allowed - own)), len(of_rank))
 
 
-def mean_of(shown: Gathered, rank: Gathered, gauges: list[Gauge], name: str) -> float | None:
+def mean_of(shown: RankMetrics, rank: RankMetrics, gauges: list[Gauge], name: str) -> float | None:
     """Mean of a rank's gauge while the shown rank's steps ran; None where it was not sampled then."""
     gauge = next((gauge for gauge in gauges if gauge.name == name), None)
     anchors = rank.rank.manifest.anchors
@@ -72,7 +72,7 @@ def while_steps_ran(gauge: Gauge, steps: Steps, first: int, origin_ns: int) -> f
     return float(np.average(np.array(gauge.values), weights=weight)) if weight.any() else None
 
 
-def _machine(rank: Gathered) -> tuple[object, str]:
+def _machine(rank: RankMetrics) -> tuple[object, str]:
     """What ranks of one machine have in common, as far as it is known."""
     told = rank.main.of(Stage.CLOCK)
     return rank.rank.manifest.place.get("group_rank"), rank.main.names.get(int(told["source"][-1]), "") if len(told) else ""

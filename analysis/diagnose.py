@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from feedline.analysis.convergence.checks import GRAVE
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Finding, Severity, saving
 from feedline.analysis.quantities import seconds, sentence, share
 from feedline.analysis.rules import CROSS_RANK, INPUT, MACHINE, TRACE, F, Rule
@@ -61,7 +61,7 @@ ASIDE = ("schedule_in_steps", "skipped_steps")
 _ORDER = [Severity.HIGH, Severity.LOW, Severity.INFO]
 
 
-def diagnose(facts: Facts, checks: Sequence[Finding] = ()) -> list[Finding]:
+def diagnose(facts: RuleInputs, checks: Sequence[Finding] = ()) -> list[Finding]:
     """What holds a run back, most important first: at most three findings that are not info, then those that are.
 
     Says nothing of a run that trained nothing, or that is too short. Speaks of the input only if the step waits for it at least 5 % of its
@@ -105,7 +105,7 @@ def _wrong(checks: Sequence[Finding]) -> list[Finding]:
     return [finding for finding in high if not (same and finding.cause == "whole_data_on_every_rank")]
 
 
-def _of_input(facts: Facts, explained: bool) -> list[Finding]:
+def _of_input(facts: RuleInputs, explained: bool) -> list[Finding]:
     if unknown := nothing_trained.check(facts) or too_short.check(facts):
         return [unknown]
     if facts.loader is None or facts.loader_elsewhere:
@@ -118,7 +118,7 @@ def _of_input(facts: Facts, explained: bool) -> list[Finding]:
     return told
 
 
-def _without_a_loader(facts: Facts) -> Finding:
+def _without_a_loader(facts: RuleInputs) -> Finding:
     """What makes the batches where no loader does, if that is known."""
     if facts.loader is None and "input" in facts.step.stages:
         held = made_in_step.check(facts)
@@ -136,7 +136,7 @@ def _without_contradictions(found: list[Finding]) -> list[Finding]:
     return [finding for finding in found if finding.cause not in pointless]
 
 
-def before(facts: Facts) -> dict[str, frozenset[str]]:
+def before(facts: RuleInputs) -> dict[str, frozenset[str]]:
     """``BEFORE`` for these facts."""
     if not num_workers(facts):
         return BEFORE
@@ -167,13 +167,13 @@ def leading(findings: Sequence[Finding]) -> Finding | None:
     return next((finding for finding in findings if finding.cause not in ASIDE), findings[0] if findings else None)
 
 
-def verdict(findings: list[Finding], facts: Facts) -> str:
+def verdict(findings: list[Finding], facts: RuleInputs) -> str:
     """One or two sentences, with figures, for those who read nothing else."""
     said = _verdict(findings, facts)
     return f"{nothing_trained.PREFIX}{said}" if nothing_trained.only_infers(facts) else said
 
 
-def _verdict(findings: list[Finding], facts: Facts) -> str:
+def _verdict(findings: list[Finding], facts: RuleInputs) -> str:
     top = leading(findings)
     if top is None:
         return "What limits this run is unknown: no rule applies to it."

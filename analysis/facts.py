@@ -61,7 +61,7 @@ class Certainty:
 
 
 @dataclass(frozen=True)
-class Facts:
+class RuleInputs:
     """One rank's training loader and step.
 
     Attributes:

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from feedline.analysis import blocking, computing, waits
-from feedline.analysis.costs import Details, FloatArray, Makers, operations, per_sample
+from feedline.analysis.costs import BatchProducers, FloatArray, SampledDetails, operations, per_sample
 from feedline.analysis.model import Cost, Loader, StepSeries, StepSummary, Throughput, Workers
 from feedline.analysis.rested import Counted, Estimate
 from feedline.analysis.stages import STEP_STAGES
@@ -27,7 +27,7 @@ COUNTED = 2  # and those up to the one whose operations were counted, which take
 
 
 @dataclass(frozen=True)
-class Gathered:
+class RankMetrics:
     """What one rank did.
 
     Attributes:
@@ -44,11 +44,11 @@ class Gathered:
     steps: Steps | None
     first: int
     ready: dict[tuple[int, int], int]
-    makers: Makers
-    details: Details
+    makers: BatchProducers
+    details: SampledDetails
 
     @classmethod
-    def of(cls, rank: Rank) -> "Gathered":
+    def of(cls, rank: Rank) -> "RankMetrics":
         """Read a rank.
 
         Raises:
@@ -58,8 +58,10 @@ class Gathered:
         workers = [process for process in rank.processes if process.is_worker]
         steps = partition(main)
         loaders = steps.boundaries.training_loaders if steps else frozenset(main.of(Stage.NEXT)["source"].tolist())
-        makers = Makers([*(w for w in workers if w.header["loader"] in loaders), *([main] if len(main.of(Stage.FETCH)) else [])], loaders)
-        details = Details.of_all(makers.processes, loaders)
+        makers = BatchProducers(
+            [*(w for w in workers if w.header["loader"] in loaders), *([main] if len(main.of(Stage.FETCH)) else [])], loaders
+        )
+        details = SampledDetails.of_all(makers.processes, loaders)
         return cls(rank, main, workers, steps, first_step(main, steps) if steps else 0, waits.ready_times(workers), makers, details)
 
     @cached_property
@@ -117,7 +119,7 @@ def first_step(main: Process, steps: Steps) -> int:
     return max(after, one) if COUNTED * after <= len(steps.wall) else one
 
 
-def step_summary(rank: Gathered) -> StepSummary | None:
+def step_summary(rank: RankMetrics) -> StepSummary | None:
     """The mean step, None when there is none."""
     steps = rank.steps
     if steps is None or not len(steps.wall):
@@ -142,7 +144,7 @@ def step_summary(rank: Gathered) -> StepSummary | None:
     return found if rank.estimate is None else _estimated(rank, rank.estimate, found)
 
 
-def _estimated(rank: Gathered, estimate: Estimate, found: StepSummary) -> StepSummary:
+def _estimated(rank: RankMetrics, estimate: Estimate, found: StepSummary) -> StepSummary:
     """The same for all steps where most of them were only counted."""
     stages, walls, whole = estimate.means(rank.stages), estimate.walls() / 1e9, sum(found.waits.values())
     queued_s, recorded_s = found.runqueue_s, found.mean_s
@@ -158,7 +160,7 @@ def _estimated(rank: Gathered, estimate: Estimate, found: StepSummary) -> StepSu
     )
 
 
-def gpu_stages(rank: Gathered, steps: Steps) -> dict[str, float] | None:
+def gpu_stages(rank: RankMetrics, steps: Steps) -> dict[str, float] | None:
     """Stage -> mean seconds a step that the GPU took for it; None when no GPU was timed.
 
     A stage's mean is over the steps all of whose records of that stage were timed: not those whose events were read after a window ended.
@@ -204,7 +206,7 @@ def series(start: IntArray, wall_ns: IntArray, stages: dict[str, FloatArray]) ->
     )
 
 
-def throughput(rank: Gathered) -> Throughput:
+def throughput(rank: RankMetrics) -> Throughput:
     """Samples and steps a second over the steps that count."""
     steps = rank.steps
     if steps is None or not len(steps.wall):
@@ -229,7 +231,7 @@ def throughput(rank: Gathered) -> Throughput:
     )
 
 
-def workers(rank: Gathered) -> Workers | None:
+def workers(rank: RankMetrics) -> Workers | None:
     """What making batches costs, None when no loader was seen."""
     if not rank.samples:
         return None
@@ -259,7 +261,7 @@ def workers(rank: Gathered) -> Workers | None:
     )
 
 
-def batch_walls(rank: Gathered) -> IntArray:
+def batch_walls(rank: RankMetrics) -> IntArray:
     """int64 [n], ns: what making each batch took, without those from before the first step that counts where there are others."""
     fetches = np.concatenate([process.batches for process in rank.makers.processes])
     fetches = fetches[np.isin(fetches["source"], list(rank.makers.loaders))]
@@ -290,7 +292,7 @@ def histogram(processes: list[Process]) -> list[tuple[float, int]]:
     return [(bins.bin_edge_ns(index + 1) / 1e9, int(counts[index])) for index in range(used[0], used[-1] + 1)] if len(used) else []
 
 
-def loaders(rank: Gathered) -> list[Loader]:
+def loaders(rank: RankMetrics) -> list[Loader]:
     """Every loader that was iterated."""
     training, unused = rank.makers.loaders, rank.steps.boundaries.unused if rank.steps else frozenset[int]()
     found = []
@@ -333,7 +335,7 @@ def first_batches(main: Process, loader: int) -> list[float]:
     return [(end - begun[epoch]) / 1e9 for epoch, end in ends if epoch in begun]
 
 
-def straggler_share(rank: Gathered) -> float | None:
+def straggler_share(rank: RankMetrics) -> float | None:
     """Share of the workers' time that they idle while another worker's batch is awaited in order."""
     steps, crew = rank.steps, [process for process in rank.makers.processes if process.is_worker]
     if steps is None or not crew or not any(about.get("in_order", True) for about in rank.rank.manifest.loaders):
@@ -355,19 +357,19 @@ def _head_of_line(steps: Steps, ready: dict[tuple[int, int], int]) -> tuple[IntA
     return begin[wanted], end[wanted]
 
 
-def batch_tensors(rank: Gathered) -> float | None:
+def batch_tensors(rank: RankMetrics) -> float | None:
     """Tensors per batch, of those that were looked into."""
     made = rank.makers.sums(Stage.BATCH)
     return made["tensors"] / made["batches"] if made["batches"] else None
 
 
-def process_cpu_s(rank: Gathered) -> float | None:
+def process_cpu_s(rank: RankMetrics) -> float | None:
     """CPU seconds a sample of whole processes, helper threads included."""
     traffic = rank.makers.traffic()
     return traffic.process_cpu / 1e9 if traffic is not None and rank.samples else None
 
 
-def main_runqueue_share(rank: Gathered) -> float | None:
+def main_runqueue_share(rank: RankMetrics) -> float | None:
     """Share of the steps that the main thread was runnable without a CPU, in the stages where that is measured."""
     steps = rank.steps
     if steps is None:

@@ -14,7 +14,7 @@ from feedline.analysis.frames.gauges import GAUGES, gauges
 from feedline.analysis.frames.samples import SAMPLES, samples
 from feedline.analysis.frames.steps import STEPS, steps
 from feedline.analysis.frames.table import Table
-from feedline.analysis.gather import Gathered
+from feedline.analysis.gather import RankMetrics
 from feedline.analysis.model import Report
 from feedline.analysis.traces.windows import windows
 from feedline.profiler.ceilings import Ceilings
@@ -153,7 +153,7 @@ class LoadedRun:
         return steps(self._ranks)
 
     @cached_property
-    def _ranks(self) -> dict[int, Gathered]:
+    def _ranks(self) -> dict[int, RankMetrics]:
         if pipeline.holds_traces(self._run):
             raise FeedlineError(
                 f"{self.path} holds traces that another tool made: they have no frames of records. "

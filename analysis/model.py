@@ -219,7 +219,7 @@ class Hook:
 
 
 @dataclass(frozen=True)
-class Roof:
+class ThroughputBound:
     """One bound of the throughput. All of a report's are in samples/s at the run's own FLOP per sample."""
 
     id: str  # once in a report
@@ -257,7 +257,7 @@ class Roofline:
     peak_flops: float | None
     peak_source: str
     mfu: float | None
-    roofs: list[Roof]  # lowest first
+    roofs: list[ThroughputBound]  # lowest first
     nearest: str | None
     next: str | None
     becomes: float | None  # samples/s at most when the nearest is gone

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from feedline.analysis.between_ranks import NOTHING, Beside
+from feedline.analysis.between_ranks import NOTHING, NetworkHints
 from feedline.analysis.build import build
 from feedline.analysis.build_traces import build as build_of_traces
 from feedline.analysis.build_traces import holds_traces
@@ -51,7 +51,7 @@ def ceilings_of(run: Path, files: Sequence[Path] | None = None) -> Ceilings | No
     return Ceilings.joined(found) if found else None
 
 
-def report_of(run: Run, ceilings: Ceilings | None = None, beside: Beside = NOTHING, processes: bool = True) -> Report:
+def report_of(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NOTHING, processes: bool = True) -> Report:
     """The report of one training, or of traces.
 
     Args:
@@ -62,6 +62,6 @@ def report_of(run: Run, ceilings: Ceilings | None = None, beside: Beside = NOTHI
     """
     if not holds_traces(run):
         return build(run, ceilings=ceilings, beside=beside)
-    chosen: AbstractContextManager[crew.Crew] = crew.local() if processes and len(run.ranks) > 1 else crew.here()
+    chosen: AbstractContextManager[crew.Executor] = crew.local() if processes and len(run.ranks) > 1 else crew.here()
     with chosen as workers:
         return build_of_traces(run, workers)

@@ -6,7 +6,7 @@ The lowest roof is the bottleneck (Williams et al., Roofline, Communications of 
 import math
 
 from feedline.analysis import roofs
-from feedline.analysis.model import Report, Roof, Roofline, Sweep
+from feedline.analysis.model import Report, Roofline, Sweep, ThroughputBound
 from feedline.analysis.text.limits import RATE, sentence
 from feedline.profiler.ceilings import Ceilings
 
@@ -88,7 +88,7 @@ def spread(report: Report) -> tuple[float | None, float | None]:
     return rate / (1 + 2 * error), rate / max(1 - 2 * error, 0.01)
 
 
-def bounds(found: list[Roof], at_least: float) -> tuple[Roof | None, Roof | None]:
+def bounds(found: list[ThroughputBound], at_least: float) -> tuple[ThroughputBound | None, ThroughputBound | None]:
     """The nearest roof and the next, of those that can bind; one that lies below the run did not hold.
 
     Args:

@@ -7,7 +7,7 @@ waiting (as in Kuchnik et al., Plumber, MLSys 2022).
 import math
 from collections.abc import Iterator
 
-from feedline.analysis.model import Report, Roof, StepSummary, Workers
+from feedline.analysis.model import Report, StepSummary, ThroughputBound, Workers
 from feedline.analysis.quantities import count, number, seconds, size
 from feedline.analysis.stages import MAKING_STAGES, SAMPLE_STAGES
 from feedline.analysis.text import limits
@@ -19,7 +19,7 @@ MOVING = ("transport", "pin", "copy")  # in the main process
 MOSTLY = 0.5  # a read that is blocked for so much of its time comes from a disk
 
 
-def of_run(report: Report) -> list[Roof]:
+def of_run(report: Report) -> list[ThroughputBound]:
     """What the run's own records say."""
     step, workers, batch = report.step, report.workers, report.throughput.batch_size
     if step is None or not batch:
@@ -56,7 +56,7 @@ def cpus(report: Report) -> float | None:
     return float(available) / max(report.run.ranks, 1) if isinstance(available, (int, float)) else None
 
 
-def _of_step(report: Report, step: StepSummary, batch: float) -> Iterator[Roof]:
+def _of_step(report: Report, step: StepSummary, batch: float) -> Iterator[ThroughputBound]:
     turns, for_ranks = in_turns(report.workers, step), for_ranks_s(report)
     parts, per_step = left_out(step, turns, for_ranks), f"per step of {count(batch)} samples"
     alone = step.mean_s - sum(parts.values())
@@ -73,7 +73,7 @@ def _of_step(report: Report, step: StepSummary, batch: float) -> Iterator[Roof]:
             yield _roof(name, name, "stage", batch / took, f"{seconds(took)} per step{' on the GPU' if on_gpu else ''}", binds=False)
 
 
-def _of_workers(workers: Workers | None, turns: bool) -> Iterator[Roof]:
+def _of_workers(workers: Workers | None, turns: bool) -> Iterator[ThroughputBound]:
     total = workers.per_sample.get("total") if workers else None
     if workers is None or total is None:
         return
@@ -85,7 +85,7 @@ def _of_workers(workers: Workers | None, turns: bool) -> Iterator[Roof]:
         yield _roof("workers", "one worker" if turns else "workers", "workers", processes / busy, says)
 
 
-def _of_cpus(report: Report, batch: float) -> Iterator[Roof]:
+def _of_cpus(report: Report, batch: float) -> Iterator[ThroughputBound]:
     step, workers, cores = report.step, report.workers, cpus(report)
     if not cores:
         return
@@ -102,24 +102,26 @@ def _of_cpus(report: Report, batch: float) -> Iterator[Roof]:
             yield _roof(id, name, kind, cores / cost.cpu_s, says, binds=stage == "total")
 
 
-def _roof(id: str, name: str, kind: str, samples_per_s: float, says: str, binds: bool = True) -> Roof:
-    return Roof(id, name, kind, samples_per_s, None, None, says, THIS_RUN, binds)
+def _roof(id: str, name: str, kind: str, samples_per_s: float, says: str, binds: bool = True) -> ThroughputBound:
+    return ThroughputBound(id, name, kind, samples_per_s, None, None, says, THIS_RUN, binds)
 
 
-def of_ceilings(report: Report, ceilings: Ceilings, flop_per_sample: float | None) -> list[Roof]:
+def of_ceilings(report: Report, ceilings: Ceilings, flop_per_sample: float | None) -> list[ThroughputBound]:
     """What was measured apart, in this run's samples."""
-    found: list[Roof] = []
+    found: list[ThroughputBound] = []
     if ceilings.peak_flops and flop_per_sample:
         says = f"{number(ceilings.peak_flops / 1e12)} TFLOP/s at {number(flop_per_sample / 1e9)} GFLOP per sample"
         found.append(
-            Roof("device", "device", "device", ceilings.peak_flops / flop_per_sample, None, None, says, peak_source(ceilings), True)
+            ThroughputBound(
+                "device", "device", "device", ceilings.peak_flops / flop_per_sample, None, None, says, peak_source(ceilings), True
+            )
         )
     measured = [one for one in ceilings.ceilings if one.value and math.isfinite(one.value)]
     found += [*_disk(report, ceilings, measured), *_moving(report, measured)]
     for one in measured:
         if one.part == "loader" and one.value:
             name = one.name.partition("/")[2]
-            found.append(Roof(one.name, name, "loader", one.value, one.low, one.high, one.name, one.source, False))
+            found.append(ThroughputBound(one.name, name, "loader", one.value, one.low, one.high, one.name, one.source, False))
     return found
 
 
@@ -129,7 +131,7 @@ def peak_source(ceilings: Ceilings) -> str:
     return f"{same[0].name}: {same[0].source}" if same else "the ceilings file"
 
 
-def _disk(report: Report, ceilings: Ceilings, measured: list[Ceiling]) -> Iterator[Roof]:
+def _disk(report: Report, ceilings: Ceilings, measured: list[Ceiling]) -> Iterator[ThroughputBound]:
     """The best that reading did with a cold and with a warm page cache: of the user's own files where they were read, else in order."""
     costs = report.workers.per_sample if report.workers else {}
     read = costs.get("read")
@@ -147,7 +149,7 @@ def _disk(report: Report, ceilings: Ceilings, measured: list[Ceiling]) -> Iterat
         yield from sorted(made, key=lambda roof: -roof.samples_per_s)[:1]
 
 
-def _moving(report: Report, measured: list[Ceiling]) -> Iterator[Roof]:
+def _moving(report: Report, measured: list[Ceiling]) -> Iterator[ThroughputBound]:
     """Transport between processes and copies to the device, of batches like the run's."""
     loader = next((loader for loader in report.loaders if loader.role == "training"), None)
     batch, stages = report.throughput.batch_size, report.step.stages if report.step else {}
@@ -173,7 +175,7 @@ def _bytes(one: Ceiling, other: float) -> float:
     return float(found) if isinstance(found, (int, float)) and found > 0 else other
 
 
-def _in_samples(one: Ceiling, id: str, name: str, nbytes: float | None, binds: bool) -> Roof | None:
+def _in_samples(one: Ceiling, id: str, name: str, nbytes: float | None, binds: bool) -> ThroughputBound | None:
     """A ceiling in B/s, or in samples/s of another size, for samples of ``nbytes``; None: their size is not known."""
     assert one.value is not None
     if one.unit == "samples/s":
@@ -188,4 +190,4 @@ def _in_samples(one: Ceiling, id: str, name: str, nbytes: float | None, binds: b
     else:
         return None
     low, high = (None if edge is None else edge * factor for edge in (one.low, one.high))
-    return Roof(id, name, "ceiling", one.value * factor, low, high, says, one.source, binds)
+    return ThroughputBound(id, name, "ceiling", one.value * factor, low, high, says, one.source, binds)

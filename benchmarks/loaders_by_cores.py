@@ -17,7 +17,7 @@ from twins import machine, table, write_json
 
 from feedline.pipelines.compare import choice, training_step
 from feedline.pipelines.compare.result import Compute, Row
-from feedline.pipelines.compare.side_by_side import Contest, Plan, compare
+from feedline.pipelines.compare.side_by_side import ComparisonRun, Plan, compare
 from feedline.pipelines.loaders import KINDS
 from feedline.pipelines.loaders.protocol import Settings, Task
 from feedline.pipelines.photos import scan
@@ -40,7 +40,7 @@ def with_cores(task: Task, cores: int, plan: Plan) -> list[Row]:
     os.sched_setaffinity(0, sorted(before)[:cores])
     try:
         kinds = [kind for kind in KINDS if kind.name not in LEFT_OUT]
-        return list(compare(Contest(replace(task, settings=replace(task.settings, workers=cores)), kinds, plan)).rows)
+        return list(compare(ComparisonRun(replace(task, settings=replace(task.settings, workers=cores)), kinds, plan)).rows)
     finally:
         os.sched_setaffinity(0, before)
 

@@ -29,7 +29,7 @@ from feedline.analysis.comm import blame
 from feedline.analysis.comm.buckets import timeline
 from feedline.analysis.comm.collectives import Collectives, RankClock
 from feedline.analysis.comm.cross_rank import combine
-from feedline.analysis.comm.match import MISSING, Matched
+from feedline.analysis.comm.match import MISSING, CollectiveTable
 from feedline.analysis.comm.of_run import collectives_of
 from feedline.analysis.comm.replay import fit
 from feedline.analysis.comm.what_if import WhatIf
@@ -167,7 +167,7 @@ def summed(ranks: int, clocks: str, rows: dict[float, list[tuple[float, ...]]], 
     return held
 
 
-def last_to_arrive(ranks: Sequence[Collectives], matched: Matched) -> list[int]:
+def last_to_arrive(ranks: Sequence[Collectives], matched: CollectiveTable) -> list[int]:
     """For each step the rank that truly was furthest behind the others: other programs on this machine delay ranks as well."""
     start = np.stack([matched.start[:, column] - ahead_ns(one.rank) for column, one in enumerate(ranks)], 1)
     behind = start - np.median(start, 1, keepdims=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from feedline.analysis.comm.clocks import Alignment
 from feedline.analysis.comm.collectives import Collectives
-from feedline.analysis.comm.match import MISSING, BoolArray, Matched
+from feedline.analysis.comm.match import MISSING, BoolArray, CollectiveTable
 from feedline.analysis.comm.operations import SLOTS
 from feedline.analysis.timeline import IntArray
 
@@ -54,7 +54,7 @@ class Arrivals:
     met: bool
 
 
-def meet(matched: Matched, alignment: Alignment) -> Meetings:
+def meet(matched: CollectiveTable, alignment: Alignment) -> Meetings:
     """When all ranks had come to each collective, and when its bytes could move."""
     start, end = alignment.reference(matched.start), alignment.reference(matched.end)
     last = start.max(1, initial=MISSING)
@@ -79,7 +79,7 @@ def slot_free(end: IntArray, backend: str) -> IntArray:
     return before
 
 
-def of_matched(one: Collectives, column: int, matched: Matched, met: Meetings, bound: float) -> Arrivals:
+def of_matched(one: Collectives, column: int, matched: CollectiveTable, met: Meetings, bound: float) -> Arrivals:
     """Of one of several ranks that were matched.
 
     Args:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feedline.analysis.comm.cross_rank import CrossRank
-from feedline.analysis.comm.match import Matched
+from feedline.analysis.comm.match import CollectiveTable
 from feedline.analysis.comm.model import CollectiveKind
 from feedline.analysis.comm.operations import bus_factor, operation
 from feedline.analysis.quantities import seconds, share, size
@@ -33,7 +33,7 @@ def kinds(together: CrossRank) -> list[CollectiveKind]:
     return sorted(_merged(found), key=lambda kind: (-kind.bytes * kind.count, kind.name, kind.n))
 
 
-def _kind(matched: Matched, key: tuple[int, int, int], took: np.ndarray) -> CollectiveKind:
+def _kind(matched: CollectiveTable, key: tuple[int, int, int], took: np.ndarray) -> CollectiveKind:
     name, nbytes, group = matched.names[key[0]], key[1], matched.groups[key[2]]
     known = took[took > 0]
     median = float(np.median(known)) if len(known) else None
@@ -66,7 +66,7 @@ def _one(same: list[CollectiveKind]) -> CollectiveKind:
 
 
 @dataclass(frozen=True)
-class Against:
+class BandwidthCheck:
     """A verdict: the run's bus bandwidth over a ceiling's.
 
     Attributes:
@@ -100,7 +100,7 @@ def specified_link(ceilings: Ceilings | None) -> float | None:
 
 def network(
     found: Sequence[CollectiveKind], together: CrossRank, ceilings: Ceilings | None = None, link_bytes_per_s: float | None = None
-) -> Against:
+) -> BandwidthCheck:
     """What the largest collectives with a known bandwidth say about the network, or why there are none.
 
     Args:
@@ -110,16 +110,16 @@ def network(
     if largest:
         return verdict(largest, ceilings, link_bytes_per_s)
     if not np.isfinite(together.bound):
-        return Against(None, "the ranks' clocks cannot be compared, so transfer cannot be separated from waiting")
+        return BandwidthCheck(None, "the ranks' clocks cannot be compared, so transfer cannot be separated from waiting")
     if len(together.matched.whole) and not together.matched.whole.any():
-        return Against(None, "no process group has records of all its ranks, so transfer cannot be separated from waiting")
-    return Against(None, "message sizes are unknown, and so is the bandwidth of collectives")
+        return BandwidthCheck(None, "no process group has records of all its ranks, so transfer cannot be separated from waiting")
+    return BandwidthCheck(None, "message sizes are unknown, and so is the bandwidth of collectives")
 
 
-def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: float | None = None) -> Against:
+def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: float | None = None) -> BandwidthCheck:
     """What the largest collectives say about the network."""
     if kind.busbw_gbps is None or kind.transfer_s is None:
-        return Against(None, "no collective with a known end moved any bytes, so there is no bandwidth to judge")
+        return BandwidthCheck(None, "no collective with a known end moved any bytes, so there is no bandwidth to judge")
     busbw = kind.busbw_gbps * GIGA
     what, each = f"{kind.name} of {size(kind.bytes)} over {kind.n} ranks", seconds(kind.transfer_s)
     here = f"{what} reaches a bus bandwidth of {size(busbw)}/s ({each} each)"
@@ -128,12 +128,12 @@ def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: f
         return _against(here, busbw / link, f"the link's {size(link)}/s")
     found = measured_ceiling(ceilings, kind)
     if found is None:
-        return Against(None, f"{here}; to judge it, probe the network between these hosts or give the speed of its links")
+        return BandwidthCheck(None, f"{here}; to judge it, probe the network between these hosts or give the speed of its links")
     return _against(here, busbw / found[0], f"the {size(found[0])}/s of the probe ({found[1].name})")
 
 
-def _against(here: str, part: float, what: str) -> Against:
+def _against(here: str, part: float, what: str) -> BandwidthCheck:
     if part >= 1.15:
-        return Against(part, f"{here}, above {what}, which is therefore not the limit of this network")
+        return BandwidthCheck(part, f"{here}, above {what}, which is therefore not the limit of this network")
     word = "as fast as the network allows" if part >= GOOD else "slower than it should be" if part >= POOR else "much too slow"
-    return Against(part, f"{here}, {share(part)} of {what}: {word}")
+    return BandwidthCheck(part, f"{here}, {share(part)} of {what}: {word}")

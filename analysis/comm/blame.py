@@ -7,7 +7,7 @@ import numpy as np
 
 from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.comm.cross_rank import CrossRank
-from feedline.analysis.comm.match import MISSING, BoolArray, Matched
+from feedline.analysis.comm.match import MISSING, BoolArray, CollectiveTable
 from feedline.analysis.comm.model import LateRank
 from feedline.analysis.comm.operations import operation
 from feedline.analysis.comm.partition import BACKWARD, OTHER, phase_spans
@@ -30,7 +30,7 @@ class Blame:
         late: int64 [steps], ns: how much later it began than the median of the others.
         waited: int64 [steps], ns: waiting for it, mean over the other ranks.
         excess: phase -> int64 [steps], ns: how much more of this phase it had than the median of the others, since all were last together.
-        row: int64 [steps]: the row of Matched at which it was latest; -1: no rank was late.
+        row: int64 [steps]: the row of CollectiveTable at which it was latest; -1: no rank was late.
     """
 
     ranks: list[int]
@@ -41,7 +41,7 @@ class Blame:
     row: IntArray
 
 
-def numbering(one: Collectives, column: int, matched: Matched, reference: Collectives) -> IntArray:
+def numbering(one: Collectives, column: int, matched: CollectiveTable, reference: Collectives) -> IntArray:
     """For each step of a rank, which step of the reference rank had the same collectives; -1: none.
 
     Args:
@@ -109,7 +109,7 @@ def behind(values: IntArray, column: IntArray) -> IntArray:
     return np.asarray(np.where(middle == MISSING, 0, values[at, column] - middle), np.int64)
 
 
-def _excess(ranks: Sequence[Collectives], matched: Matched, row: IntArray, column: IntArray) -> dict[str, IntArray]:
+def _excess(ranks: Sequence[Collectives], matched: CollectiveTable, row: IntArray, column: IntArray) -> dict[str, IntArray]:
     ongoing = _ongoing(ranks[0], matched)
     begin = np.stack([_together(matched, ongoing, int(one)) for one in row]) if len(row) else np.zeros((0, len(ranks)), np.int64)
     spans = [phase_spans(one) for one in ranks]
@@ -130,7 +130,7 @@ def _excess(ranks: Sequence[Collectives], matched: Matched, row: IntArray, colum
     return {phase: np.where(column >= 0, behind(values, np.maximum(column, 0)), 0) for phase, values in spent.items()}
 
 
-def _ongoing(first: Collectives, matched: Matched) -> IntArray:
+def _ongoing(first: Collectives, matched: CollectiveTable) -> IntArray:
     """For each row, the step of which it is a bucket that no rank waits for before the step's backward ends; -1: it is no bucket."""
     reduced = np.array([operation(name) == "all_reduce" for name in matched.names] or [False])[matched.name]
     found = np.full(len(matched.group), -1, np.int64)
@@ -140,7 +140,7 @@ def _ongoing(first: Collectives, matched: Matched) -> IntArray:
     return np.where(reduced, found, -1)
 
 
-def _together(matched: Matched, ongoing: IntArray, row: int) -> IntArray:
+def _together(matched: CollectiveTable, ongoing: IntArray, row: int) -> IntArray:
     """Own times at which the ranks last left a collective together, before they began this one. MISSING: not that long ago."""
     nothing = np.full(len(matched.ranks), MISSING, np.int64)
     if row < 0:

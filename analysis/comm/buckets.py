@@ -6,7 +6,7 @@ import numpy as np
 
 from feedline.analysis.comm.collectives import PHASES, Collectives
 from feedline.analysis.comm.cross_rank import CrossRank
-from feedline.analysis.comm.match import MISSING, Matched
+from feedline.analysis.comm.match import MISSING, CollectiveTable
 from feedline.analysis.comm.operations import SLOTS, bus_factor, operation
 from feedline.analysis.comm.partition import BACKWARD
 from feedline.analysis.timeline import IntArray, overlap
@@ -30,7 +30,7 @@ class Timeline:
         group_ranks, slots: of the group that they belong to.
         dtype: of most bytes.
         numbers: int64 [steps]: the step of the first rank in which it ends.
-        rows: int64 [steps, buckets]: of ``Matched``; empty where nothing was measured.
+        rows: int64 [steps, buckets]: of ``CollectiveTable``; empty where nothing was measured.
         gradients: bool [buckets]: all-reduced in backward.
     """
 
@@ -90,7 +90,7 @@ def timeline(together: CrossRank, first: int = 0) -> Timeline:
     return _cut(together, usual, numbers, gradients)
 
 
-def _rows(first: Collectives, matched: Matched) -> IntArray:
+def _rows(first: Collectives, matched: CollectiveTable) -> IntArray:
     """Rows that all ranks took part in, in the first rank's order, its constructor's left out."""
     phase = np.full(len(matched.group), INIT)
     row = matched.rows[0]
@@ -100,7 +100,7 @@ def _rows(first: Collectives, matched: Matched) -> IntArray:
     return rows[np.argsort(matched.start[rows, 0], kind="stable")]
 
 
-def _usual(matched: Matched, rows: IntArray, step: IntArray) -> tuple[IntArray, IntArray]:
+def _usual(matched: CollectiveTable, rows: IntArray, step: IntArray) -> tuple[IntArray, IntArray]:
     """Rows [steps, buckets] of the steps that have the most common collectives, and their numbers."""
     begin = np.flatnonzero(np.diff(step, prepend=step[0] - 1))
     parts = np.split(rows, begin[1:])
@@ -112,7 +112,7 @@ def _usual(matched: Matched, rows: IntArray, step: IntArray) -> tuple[IntArray, 
     return np.stack([parts[index] for index in chosen]), step[begin][chosen]
 
 
-def _gradients(first: Collectives, matched: Matched, shape: IntArray) -> np.ndarray:
+def _gradients(first: Collectives, matched: CollectiveTable, shape: IntArray) -> np.ndarray:
     phase = np.zeros(len(matched.group), np.int64)
     row = matched.rows[0]
     phase[row[row >= 0]] = first.table["phase"][row >= 0]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feedline.analysis.comm.collectives import Collectives, RankClock
-from feedline.analysis.comm.match import MISSING, Matched
+from feedline.analysis.comm.match import MISSING, CollectiveTable
 from feedline.analysis.timeline import IntArray
 
 WINDOW = 20  # collectives that one offset is the median of
@@ -27,7 +27,7 @@ class Alignment:
     """Clocks of all ranks against the first one's.
 
     Attributes:
-        clocks: one for each column of Matched.
+        clocks: one for each column of CollectiveTable.
         bound: ns: smaller differences between ranks are within the error of their clocks; inf: the clocks cannot be compared.
         how: "measured", "collective ends" or "none".
         notes: what does not fit, in words.
@@ -39,7 +39,7 @@ class Alignment:
     notes: list[str]
 
     def reference(self, times: IntArray) -> IntArray:
-        """Times of Matched on one clock.
+        """Times of CollectiveTable on one clock.
 
         Args:
             times: int64 [m, ranks], MISSING where there is none.
@@ -51,11 +51,11 @@ class Alignment:
         return found
 
 
-def align(ranks: Sequence[Collectives], matched: Matched) -> Alignment:
+def align(ranks: Sequence[Collectives], matched: CollectiveTable) -> Alignment:
     """The best alignment that the runs allow.
 
     Args:
-        ranks: in any order; those that Matched left out are not looked at.
+        ranks: in any order; those that CollectiveTable left out are not looked at.
     """
     by_rank = {one.rank: one for one in ranks}
     own = [by_rank[rank].clock for rank in matched.ranks]
@@ -80,7 +80,7 @@ def _pair_bound(bounds: list[float]) -> float:
     return float(sum(largest))
 
 
-def _contradicting(made: Alignment, matched: Matched) -> list[tuple[int, float]]:
+def _contradicting(made: Alignment, matched: CollectiveTable) -> list[tuple[int, float]]:
     """(rank, share of collectives) whose end lies before another rank's start on these clocks."""
     chosen = matched.together & (matched.start != MISSING).sum(1).astype(bool)
     start = made.reference(matched.start[chosen])
@@ -95,7 +95,7 @@ def _contradicting(made: Alignment, matched: Matched) -> list[tuple[int, float]]
     return found
 
 
-def _passive(matched: Matched, notes: list[str]) -> Alignment:
+def _passive(matched: CollectiveTable, notes: list[str]) -> Alignment:
     """Offsets from the ends of collectives that all ranks leave together."""
     base = 0
     clocks, bounds = [], []
@@ -141,7 +141,7 @@ def _bound(residual: IntArray) -> float:
     return float(np.quantile(np.abs(residual), 0.75))
 
 
-def _misfit(matched: Matched, base: int, column: int) -> str:
+def _misfit(matched: CollectiveTable, base: int, column: int) -> str:
     """Why no offset and no drift at all could let two ranks have met, or nothing."""
     chosen = matched.together & (matched.start[:, [base, column]] != MISSING).all(1) & (matched.end[:, [base, column]] != MISSING).all(1)
     if not chosen.any():

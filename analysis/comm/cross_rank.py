@@ -9,7 +9,7 @@ import numpy.typing as npt
 from feedline.analysis.comm.arrivals import Arrivals, Meetings, meet, of_matched
 from feedline.analysis.comm.clocks import Alignment, align
 from feedline.analysis.comm.collectives import Collectives
-from feedline.analysis.comm.match import BoolArray, Matched, match
+from feedline.analysis.comm.match import BoolArray, CollectiveTable, match
 from feedline.analysis.comm.operations import MESSAGE
 from feedline.analysis.comm.partition import Partition, partition
 
@@ -25,7 +25,7 @@ class CrossRank:
     """
 
     ranks: list[Collectives]
-    matched: Matched
+    matched: CollectiveTable
     alignment: Alignment
     met: Meetings
     awaited: BoolArray
@@ -51,7 +51,7 @@ class CrossRank:
         return took
 
 
-def combine(ranks: Sequence[Collectives], aligned: Callable[[Sequence[Collectives], Matched], Alignment] = align) -> CrossRank:
+def combine(ranks: Sequence[Collectives], aligned: Callable[[Sequence[Collectives], CollectiveTable], Alignment] = align) -> CrossRank:
     """Put ranks together.
 
     Args:
@@ -71,7 +71,7 @@ def combine(ranks: Sequence[Collectives], aligned: Callable[[Sequence[Collective
     return CrossRank(ordered, matched, alignment, met, _awaited(ordered, matched, met, arrivals), arrivals, partitions)
 
 
-def _awaited(ranks: Sequence[Collectives], matched: Matched, met: Meetings, arrivals: Mapping[int, Arrivals]) -> BoolArray:
+def _awaited(ranks: Sequence[Collectives], matched: CollectiveTable, met: Meetings, arrivals: Mapping[int, Arrivals]) -> BoolArray:
     message = np.array([name == MESSAGE for name in matched.names] or [False])[matched.name]  # who receives waits by design
     found = matched.together.copy()
     for column, one in enumerate(ranks):

@@ -23,7 +23,7 @@ _EQUAL = frozenset({"all_reduce", "all_gather", "reduce_scatter", "broadcast"})
 
 
 @dataclass(frozen=True)
-class Matched:
+class CollectiveTable:
     """The collectives of all ranks, one row each.
 
     Attributes:
@@ -54,7 +54,7 @@ class Matched:
     notes: list[str] = field(default_factory=list)
 
 
-def match(ranks: Sequence[Collectives]) -> Matched:
+def match(ranks: Sequence[Collectives]) -> CollectiveTable:
     """Join the tables of all ranks. Ranks of another run are left out, and named.
 
     Raises:
@@ -69,10 +69,10 @@ def match(ranks: Sequence[Collectives]) -> Matched:
     if foreign:
         joined = _join([one for one in ordered if one.rank not in foreign])
     notes = [*foreign.values(), *_absent(joined), *_unended(joined, ordered)]
-    return Matched(**{**vars(joined), "notes": notes})
+    return CollectiveTable(**{**vars(joined), "notes": notes})
 
 
-def _join(ranks: Sequence[Collectives]) -> Matched:
+def _join(ranks: Sequence[Collectives]) -> CollectiveTable:
     groups: dict[tuple[str, tuple[int, ...]], int] = {}
     names: dict[str, int] = {}
     keys, tables = [], []
@@ -120,7 +120,7 @@ def _filled(
     found: IntArray,
     rows: list[IntArray],
     tables: list[tuple[IntArray, npt.NDArray[np.void]]],
-) -> Matched:
+) -> CollectiveTable:
     shape = (len(found), len(ranks))
     start, end = np.full(shape, MISSING), np.full(shape, MISSING)
     name, nbytes = np.zeros(len(found), np.int64), np.zeros(len(found), np.int64)
@@ -136,7 +136,7 @@ def _filled(
     sizes = np.array([len(of) for _, of in groups], np.int64)
     group = found[:, 0].astype(np.int64)
     seen = (start != MISSING).sum(1)
-    return Matched(
+    return CollectiveTable(
         present,
         [Group(label, of, backends[label, of]) for label, of in groups],
         names,
@@ -183,7 +183,7 @@ def _generation(group: IntArray, sequence: npt.NDArray[np.int64]) -> IntArray:
     return found
 
 
-def _foreign(joined: Matched, ranks: Sequence[Collectives]) -> dict[int, str]:
+def _foreign(joined: CollectiveTable, ranks: Sequence[Collectives]) -> dict[int, str]:
     """Ranks whose collectives are not those of the others under the same numbers."""
     index = {name: number for number, name in enumerate(joined.names)}
     shape = joined.start.shape
@@ -221,7 +221,7 @@ def _most_common(signature: IntArray) -> IntArray:
     return best
 
 
-def _absent(joined: Matched) -> list[str]:
+def _absent(joined: CollectiveTable) -> list[str]:
     expected = {rank for group in joined.groups for rank in group.ranks}
     absent = sorted(expected - set(joined.ranks))
     if not absent:
@@ -230,7 +230,7 @@ def _absent(joined: Matched) -> list[str]:
     return [f"{who} left no records: waiting for {'it' if len(absent) == 1 else 'them'} counts as transfer"]
 
 
-def _unended(joined: Matched, ranks: Sequence[Collectives]) -> list[str]:
+def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]:
     """Ranks that were killed during a collective: others began a later one, or this one has no end on any rank."""
     notes = []
     strides = {one.rank: one.stride for one in ranks}

@@ -90,7 +90,7 @@ def smooth(values: FloatArray, width: int) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Outbreak:
+class LossSpike:
     """Where a loss left its way: before this many updates it was at ``low``, and then it climbed to ``high``."""
 
     update: int
@@ -98,7 +98,7 @@ class Outbreak:
     high: float
 
 
-def outbreak(curve: Curve) -> Outbreak | None:
+def outbreak(curve: Curve) -> LossSpike | None:
     """The largest climb of the smoothed loss, if it is half of what it comes down in all and far more than its scatter.
 
     A step of the schedule or a hard batch does not climb so far; a rate that is too large, or a bad batch, does. In all, and not before
@@ -116,7 +116,7 @@ def outbreak(curve: Curve) -> Outbreak | None:
     scatter = float(np.median(np.abs(np.diff(values)))) * math.sqrt(2 / width)
     if climbed <= max(CLIMB * gained, 8 * scatter, 1e-12):
         return None
-    return Outbreak(int(updates[at + width - 1]), float(lowest[at]), float(smoothed[at]))
+    return LossSpike(int(updates[at + width - 1]), float(lowest[at]), float(smoothed[at]))
 
 
 def thin(name: str, curve: Curve) -> CurvePoints:

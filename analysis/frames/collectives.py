@@ -15,7 +15,7 @@ from feedline.analysis.comm.partition import Partition
 from feedline.analysis.frames.moments import RANK, START, TIME, Moments
 from feedline.analysis.frames.steps import numbers
 from feedline.analysis.frames.table import Column, Rows, Table
-from feedline.analysis.gather import Gathered
+from feedline.analysis.gather import RankMetrics
 from feedline.analysis.timeline import IntArray
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ COLLECTIVES = Table(
 )
 
 
-def collectives(ranks: Mapping[int, Gathered]) -> "pd.DataFrame":
+def collectives(ranks: Mapping[int, RankMetrics]) -> "pd.DataFrame":
     """The frame; of ranks that another run recorded, waiting is missing."""
     found = [one for rank in ranks.values() if (one := collectives_of(rank.rank)) is not None]
     return COLLECTIVES.frame(_parts(ranks, found) if found else [])
 
 
-def _parts(ranks: Mapping[int, Gathered], found: Sequence[Collectives]) -> list[Rows]:
+def _parts(ranks: Mapping[int, RankMetrics], found: Sequence[Collectives]) -> list[Rows]:
     together = combine(found)
     matched = together.matched
     rows = dict(zip(matched.ranks, matched.rows, strict=True))
@@ -68,7 +68,7 @@ def _parts(ranks: Mapping[int, Gathered], found: Sequence[Collectives]) -> list[
     return parts
 
 
-def _of(rank: Gathered, one: Collectives) -> Rows:
+def _of(rank: RankMetrics, one: Collectives) -> Rows:
     table, groups = one.table, [one.groups[number] for number in one.table["group"].tolist()]
     return {
         **Moments.of(rank.rank).columns(table["start"].astype(np.int64)),
@@ -83,7 +83,7 @@ def _of(rank: Gathered, one: Collectives) -> Rows:
     }
 
 
-def _steps(rank: Gathered, index: IntArray) -> IntArray:
+def _steps(rank: RankMetrics, index: IntArray) -> IntArray:
     """The steps' own numbers, -1: in none."""
     if rank.steps is None or not len(rank.steps.wall):
         return np.full(len(index), -1)

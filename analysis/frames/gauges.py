@@ -8,7 +8,7 @@ import numpy as np
 
 from feedline.analysis.frames.moments import RANK, START, TIME, Moments
 from feedline.analysis.frames.table import Column, Rows, Table
-from feedline.analysis.gather import Gathered
+from feedline.analysis.gather import RankMetrics
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.samplers.gauges import read_gauges
 from feedline.profiler.store.layout import GAUGES as FILE
@@ -32,7 +32,7 @@ GAUGES = Table(
 )
 
 
-def gauges(ranks: Mapping[int, Gathered]) -> "pd.DataFrame":
+def gauges(ranks: Mapping[int, RankMetrics]) -> "pd.DataFrame":
     """The frame. Ranks whose file is missing or damaged have no rows: the report's notes name them."""
     parts = [part for rank in ranks.values() if (part := _part(rank.rank)) is not None]
     return GAUGES.frame(parts)

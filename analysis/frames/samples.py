@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from feedline.analysis.boundaries import Records
-from feedline.analysis.costs import PARTS, Details, FloatArray
+from feedline.analysis.costs import PARTS, FloatArray, SampledDetails
 from feedline.analysis.frames.moments import RANK, START, TIME, Moments
 from feedline.analysis.frames.table import Column, Rows, Table
-from feedline.analysis.gather import Gathered
+from feedline.analysis.gather import RankMetrics
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.segment_reader import Process
 
@@ -50,7 +50,7 @@ SAMPLES = Table(
 )
 
 
-def samples(ranks: Mapping[int, Gathered]) -> "pd.DataFrame":
+def samples(ranks: Mapping[int, RankMetrics]) -> "pd.DataFrame":
     """The frame, in order of rank, process and time."""
     parts = [
         _part(rank, process, first_use)
@@ -63,9 +63,9 @@ def samples(ranks: Mapping[int, Gathered]) -> "pd.DataFrame":
     return found.sort_values(["rank", "process", "start_s"], kind="stable", ignore_index=True)
 
 
-def _part(rank: Gathered, process: Process, first_use: bool) -> Rows:
+def _part(rank: RankMetrics, process: Process, first_use: bool) -> Rows:
     rows = process.of(Stage.SAMPLE)
-    details = Details.of(process, frozenset(np.unique(rows["source"]).tolist()), first_use)
+    details = SampledDetails.of(process, frozenset(np.unique(rows["source"]).tolist()), first_use)
     rows = rows[(rows["flags"] & Flag.FIRST != 0) == first_use]
     count = len(rows)
     stages = {name: np.zeros(count) + details.sum(name, "wall") for name in PARTS.values()}
@@ -87,7 +87,7 @@ def _part(rank: Gathered, process: Process, first_use: bool) -> Rows:
     }
 
 
-def _only_first_use(rank: Gathered) -> bool:
+def _only_first_use(rank: RankMetrics) -> bool:
     """Whether all samples of the training's loaders are of first use: then those count."""
     rows = [process.of(Stage.SAMPLE) for process in rank.makers.processes]
     return all((one["flags"][np.isin(one["source"], list(rank.makers.loaders))] & Flag.FIRST).all() for one in rows)

@@ -7,7 +7,7 @@ import numpy as np
 
 from feedline.analysis.frames.moments import RANK, START, TIME, Moments
 from feedline.analysis.frames.table import Column, Rows, Table
-from feedline.analysis.gather import Gathered, throughput
+from feedline.analysis.gather import RankMetrics, throughput
 from feedline.analysis.rested import FloatArray
 from feedline.analysis.stages import STEP_STAGES
 from feedline.analysis.steps import Steps
@@ -41,7 +41,7 @@ STEPS = Table(
 )
 
 
-def steps(ranks: Mapping[int, Gathered]) -> "tuple[pd.DataFrame, list[str]]":
+def steps(ranks: Mapping[int, RankMetrics]) -> "tuple[pd.DataFrame, list[str]]":
     """The frame, and its columns of stages in the order of a step."""
     stepped = [(rank, rank.steps) for rank in ranks.values() if rank.steps is not None]
     names = dict.fromkeys(name for rank, _ in stepped for name in rank.stages)
@@ -57,14 +57,14 @@ def column_of(stage: str) -> str:
     return f"{stage}_stage_s" if f"{stage}_s" in taken else f"{stage}_s"
 
 
-def numbers(rank: Gathered, found: Steps) -> IntArray:
+def numbers(rank: RankMetrics, found: Steps) -> IntArray:
     """int64 [n]: the number of each recorded step, steps that were only counted before it included."""
     rests = rank.counted
     before = np.concatenate([[0], np.cumsum(rests.steps)])
     return np.asarray(np.arange(len(found.wall)) + before[np.searchsorted(rests.start, found.start, "left")])
 
 
-def stands_for(rank: Gathered, found: Steps) -> FloatArray:
+def stands_for(rank: RankMetrics, found: Steps) -> FloatArray:
     """float64 [n]: how many steps of the run each recorded one stands for."""
     kept = throughput(rank).steps - rank.counted.number
     each = np.full(len(found.wall), kept / max(len(found.wall), 1))
@@ -73,7 +73,7 @@ def stands_for(rank: Gathered, found: Steps) -> FloatArray:
     return each
 
 
-def _part(rank: Gathered, found: Steps, columns: Mapping[str, str]) -> Rows:
+def _part(rank: RankMetrics, found: Steps, columns: Mapping[str, str]) -> Rows:
     return {
         **Moments.of(rank.rank).columns(found.start),
         "step": numbers(rank, found),

@@ -17,7 +17,7 @@ Tell = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Crew:
+class Executor:
     """What runs the work, and how an argument that all of it needs gets there (once per worker, where that is possible).
 
     Attributes:
@@ -42,23 +42,23 @@ class _AtOnce(Executor):
 
 
 @contextmanager
-def here() -> Iterator[Crew]:
+def here() -> Iterator[Executor]:
     """This process alone: for little work, for which starting others takes longer than it does."""
-    yield Crew(_AtOnce(), lambda value: value)
+    yield Executor(_AtOnce(), lambda value: value)
 
 
 @contextmanager
-def local(processes: int | None = None) -> Iterator[Crew]:
+def local(processes: int | None = None) -> Iterator[Executor]:
     """A pool of processes on this machine; of as many as there are CPUs by default."""
     from feedline.profiler.samplers.cgroup import effective_cpus
 
     count = processes or max(1, min(int(effective_cpus()), os.cpu_count() or 1))
     with pool.pool(count) as executor:
-        yield Crew(executor, lambda value: value, lambda: pool.stop(executor))
+        yield Executor(executor, lambda value: value, lambda: pool.stop(executor))
 
 
 @contextmanager
-def dask(address: str, wait_s: float = 20.0) -> Iterator[Crew]:
+def dask(address: str, wait_s: float = 20.0) -> Iterator[Executor]:
     """The workers of a running cluster. They need feedline, and have to see the run folders under the same paths.
 
     Args:
@@ -76,7 +76,7 @@ def dask(address: str, wait_s: float = 20.0) -> Iterator[Crew]:
     except (OSError, ValueError) as error:
         raise WorkersLost(f"no Dask scheduler responds at {address} ({error or type(error).__name__}): check the address") from error
     try:
-        yield Crew(client.get_executor(pure=False), lambda value: client.scatter(value, broadcast=True))
+        yield Executor(client.get_executor(pure=False), lambda value: client.scatter(value, broadcast=True))
     finally:
         client.close()
 
@@ -86,7 +86,9 @@ def chunked(todo: Sequence[T], size: int) -> list[Sequence[T]]:
     return [todo[at : at + size] for at in range(0, len(todo), size)]
 
 
-def each(crew: Crew, work: Callable[..., T], parts: Sequence[Sequence[Any]], args: tuple[Any, ...], what: str, tell: Tell) -> Iterable[T]:
+def each(
+    crew: Executor, work: Callable[..., T], parts: Sequence[Sequence[Any]], args: tuple[Any, ...], what: str, tell: Tell
+) -> Iterable[T]:
     """``work(part, *args)`` of each part, in the order in which they are done.
 
     Args:

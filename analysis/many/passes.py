@@ -17,7 +17,7 @@ Load = Callable[[Rank], Collectives | None]
 
 
 @dataclass(frozen=True)
-class Seen:
+class RankScan:
     """What is known of a rank without the others.
 
     Attributes:
@@ -45,7 +45,7 @@ class Survey:
     """The first pass, over one rank or several."""
 
     envelope: Envelope = field(default_factory=Envelope)
-    seen: dict[int, Seen] = field(default_factory=dict)
+    seen: dict[int, RankScan] = field(default_factory=dict)
     unread: dict[int, str] = field(default_factory=dict)
 
     def merge(self, other: "Survey") -> "Survey":
@@ -87,11 +87,11 @@ def _survey(source: Source, load: Load) -> Survey:
         return Survey(unread={source.rank: str(error)})
 
 
-def _seen(rank: Rank, one: Collectives) -> Seen:
+def _seen(rank: Rank, one: Collectives) -> RankScan:
     place = rank.manifest.place
     node = place.get("group_rank")
     apart = place.get("launcher") == "env" or (node is None and one.host == UNKNOWN_HOST)  # typed one by one, or of unknown hosts
-    return Seen(
+    return RankScan(
         rank=one.rank,
         host=one.host,
         state=rank.manifest.state,
@@ -111,7 +111,7 @@ def warm_up(one: Collectives) -> int:
     return min(WARM_UP, max(0, len(one.steps) - 1))
 
 
-def foreign(seen: Mapping[int, Seen]) -> dict[int, str]:
+def foreign(seen: Mapping[int, RankScan]) -> dict[int, str]:
     """Ranks of another launch than most that the same launcher must have started, and what to say of them; of two launches with as many
     ranks, that of the lowest counts."""
     launches: dict[tuple[str, str], dict[str, list[int]]] = {}

@@ -6,7 +6,7 @@ from math import inf, isfinite
 
 from feedline.analysis.comm.clocks import OUTLIERS
 from feedline.analysis.comm.collectives import Collectives
-from feedline.analysis.many.crew import Crew, Tell, chunked, each
+from feedline.analysis.many.crew import Executor, Tell, chunked, each
 from feedline.analysis.many.passes import Load, Spent, Survey, foreign, spend, survey
 from feedline.analysis.many.result import Many, put_together
 from feedline.analysis.many.sources import Source, sources
@@ -29,7 +29,7 @@ def of_rank(rank: Rank) -> Collectives | None:
     return collectives_of(rank)
 
 
-def reduce_ranks(urls: Sequence[str], crew: Crew, load: Load = of_rank, tell: Tell = lambda what, done, of: None) -> Many:
+def reduce_ranks(urls: Sequence[str], crew: Executor, load: Load = of_rank, tell: Tell = lambda what, done, of: None) -> Many:
     """Read every rank twice and add up how long they wait for each other. Never holds more than a few ranks at once.
 
     Args:
@@ -58,7 +58,7 @@ def reduce_ranks(urls: Sequence[str], crew: Crew, load: Load = of_rank, tell: Te
     return put_together(everybody, sorted(spent, key=lambda one: one.rank), [*there.notes, *why], bound)
 
 
-def surveyed(found: Sequence[Source], crew: Crew, load: Load, tell: Tell) -> Survey:
+def surveyed(found: Sequence[Source], crew: Executor, load: Load, tell: Tell) -> Survey:
     """The first pass over all of them."""
     everybody = Survey()
     for part in each(crew, survey, chunked(found, CHUNK), (load,), "reading ranks", tell):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from feedline.analysis.facts import Facts, RankFacts
+from feedline.analysis.facts import RankFacts, RuleInputs
 from feedline.analysis.finding import Finding
 from feedline.analysis.rules.cross_rank import exposed_communication, late_rank
 from feedline.analysis.rules.input import (
@@ -57,7 +57,7 @@ class Rule(Generic[F]):
 
 
 #: Of a recorded run whose steps wait for their input. The order decides between findings that cost the same.
-INPUT: list[Rule[Facts]] = [
+INPUT: list[Rule[RuleInputs]] = [
     # physics: does a stage do what it seems to do?
     Rule(
         slow_for_its_bytes.CAUSE,
@@ -91,7 +91,7 @@ INPUT: list[Rule[Facts]] = [
 ]
 
 #: Of the machine that a recorded run shares, whatever the input does.
-MACHINE: list[Rule[Facts]] = [
+MACHINE: list[Rule[RuleInputs]] = [
     Rule(
         busy_neighbors.CAUSE,
         busy_neighbors.check,

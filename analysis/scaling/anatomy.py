@@ -17,7 +17,7 @@ class Bucket:
 
 
 @dataclass(frozen=True)
-class Anatomy:
+class StepProfile:
     """The median step of the fewest ranks.
 
     Attributes:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from feedline.analysis.between_ranks import NOTHING, compared
 from feedline.analysis.comm.model import Communication
 from feedline.analysis.finding import Finding, Severity, interval
-from feedline.analysis.gather import Gathered
+from feedline.analysis.gather import RankMetrics
 from feedline.analysis.quantities import seconds
 from feedline.analysis.rules.cross_rank.late_rank import CAUSE, answer, predicted
 from feedline.analysis.scaling.efficiency import Point
@@ -23,11 +23,11 @@ def late_of(launch: Sequence[Run], point: Point) -> str:
         launch: the folders of one launch.
         point: what it measured.
     """
-    gathered: dict[int, Gathered] = {}
+    gathered: dict[int, RankMetrics] = {}
     for run in launch:
         for number, rank in sorted(run.ranks.items()):
             try:
-                gathered[number] = Gathered.of(rank)
+                gathered[number] = RankMetrics.of(rank)
             except FeedlineError:  # the points' notes say so
                 continue
     found = compared(gathered, gathered[min(gathered)], None, NOTHING, []) if gathered else None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feedline.analysis.scaling import replay
-from feedline.analysis.scaling.anatomy import Anatomy, Ring, ring_s
+from feedline.analysis.scaling.anatomy import Ring, StepProfile, ring_s
 from feedline.analysis.scaling.efficiency import Point
 
 #: Bounds of Pollux's exponent: 1 is no overlap, 10 about the maximum of both (Qiao and others, Pollux, OSDI 2021).
@@ -76,12 +76,12 @@ def _not_negative(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
     return best
 
 
-def additive(anatomy: Anatomy, link: Ring, batch: float) -> Model:
+def additive(anatomy: StepProfile, link: Ring, batch: float) -> Model:
     """T(N) = T(1) + T_net(N): nothing is hidden. A bound from above."""
     return Model("additive", lambda n: (anatomy.step_s + net_s(anatomy, n, link)) / batch, {}, 0.40)
 
 
-def p_norm(anatomy: Anatomy, link: Ring, measured: Point) -> Model | None:
+def p_norm(anatomy: StepProfile, link: Ring, measured: Point) -> Model | None:
     """T(N) = rest + (T_backward^g + T_net(N)^g)^(1/g): Pollux' way to overlap, on the backward instead of the whole step.
 
     Args:
@@ -110,7 +110,7 @@ def p_norm(anatomy: Anatomy, link: Ring, measured: Point) -> Model | None:
     return Model("p-norm", lambda n: (step(n, gamma) + (left_over if n > 1 else 0.0)) / batch, {"gamma": gamma}, ON_OTHERS)
 
 
-def net_s(anatomy: Anatomy, ranks: int, link: Ring) -> float:
+def net_s(anatomy: StepProfile, ranks: int, link: Ring) -> float:
     """Seconds of all collectives of a step, one after the other."""
     if ranks < 2:
         return 0.0
@@ -118,7 +118,7 @@ def net_s(anatomy: Anatomy, ranks: int, link: Ring) -> float:
     return sum(ring_s(nbytes, ranks, link.bandwidth, link.alpha_s) for nbytes in messages)
 
 
-def bucket_replay(anatomy: Anatomy, link: Ring, measured: Point) -> Model:
+def bucket_replay(anatomy: StepProfile, link: Ring, measured: Point) -> Model:
     """The replay of the buckets, plus what it leaves of the measured point as a constant, plus jitter.
 
     N ranks wait for the slowest of them: the largest of N normal times is about sigma sqrt(2 ln N) above their mean (Cramer, Mathematical

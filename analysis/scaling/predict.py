@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from feedline.analysis.quantities import share
 from feedline.analysis.scaling import models
-from feedline.analysis.scaling.anatomy import Anatomy, Ring
+from feedline.analysis.scaling.anatomy import Ring, StepProfile
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.models import Model
 
@@ -27,7 +27,7 @@ class Basis:
 
     points: Sequence[Point]
     kind: str
-    anatomy: Anatomy | None = None
+    anatomy: StepProfile | None = None
     link: Ring | None = None
     why: str = "needs recorded runs, because throughputs say nothing about collectives"
 

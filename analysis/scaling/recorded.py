@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from feedline.analysis.comm.collectives import PHASES, Collectives
-from feedline.analysis.comm.match import MISSING, Matched, match
+from feedline.analysis.comm.match import MISSING, CollectiveTable, match
 from feedline.analysis.comm.operations import SLOTS, bus_factor, operation
-from feedline.analysis.scaling.anatomy import Anatomy, Bucket, Ring
+from feedline.analysis.scaling.anatomy import Bucket, Ring, StepProfile
 from feedline.analysis.timeline import IntArray
 
 #: Steps left out at the beginning: DistributedDataParallel makes its buckets anew after the first.
@@ -18,7 +18,7 @@ SMALL = 4096
 BACKWARD = PHASES.index("backward")
 
 
-def anatomy_of(one: Collectives, step_s: float) -> Anatomy | None:
+def anatomy_of(one: Collectives, step_s: float) -> StepProfile | None:
     """The usual step: that of most steps by number and size of messages, with the median of each time. None: no backward was seen.
 
     Args:
@@ -43,7 +43,7 @@ def anatomy_of(one: Collectives, step_s: float) -> Anatomy | None:
     within = _backward(steps, backward, one.step_at(backward[:, 0]) - first)
     buckets = sorted((Bucket(at, size) for at, size, hidden in messages if hidden), key=lambda bucket: bucket.ready_s)
     blocking = tuple(size for _, size, hidden in messages if not hidden)
-    return Anatomy(step_s, within, tuple(buckets), blocking, _jitter(one.walls[first:])) if within[1] > within[0] else None
+    return StepProfile(step_s, within, tuple(buckets), blocking, _jitter(one.walls[first:])) if within[1] > within[0] else None
 
 
 def _of_all_reduce(name: str) -> float:
@@ -101,7 +101,7 @@ def link_of(ranks: Sequence[Collectives]) -> Ring | None:
     return Ring(middle, low, high, alpha, slots, source)
 
 
-def _factors(joined: Matched) -> np.ndarray:
+def _factors(joined: CollectiveTable) -> np.ndarray:
     """Bytes on the wire of each rank, over those of the message: float64 [m]."""
     pairs = zip(joined.name.tolist(), joined.group.tolist(), strict=True)
     known = {(name, group): bus_factor(joined.names[name], len(joined.groups[group].ranks)) for name, group in set(pairs)}
@@ -119,7 +119,7 @@ def _covered(start: IntArray, end: IntArray) -> int:
     return int(np.maximum(reach - np.maximum(start, before), 0).sum())
 
 
-def _alpha(joined: Matched, lasted: IntArray, complete: np.ndarray) -> tuple[float, str]:
+def _alpha(joined: CollectiveTable, lasted: IntArray, complete: np.ndarray) -> tuple[float, str]:
     """Latency of a ring's round, from the shortest tenth of the small messages: the others waited for a rank or a thread."""
     reduced = np.array([operation(name) == "all_reduce" for name in joined.names] or [False])[joined.name]
     small = complete & reduced & (joined.nbytes <= SMALL)

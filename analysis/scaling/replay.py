@@ -4,7 +4,7 @@ import numpy as np
 
 from feedline.analysis.comm.buckets import Timeline
 from feedline.analysis.comm.replay import Link, simulate
-from feedline.analysis.scaling.anatomy import Anatomy, Bucket, Ring, ring_s
+from feedline.analysis.scaling.anatomy import Bucket, Ring, StepProfile, ring_s
 
 
 def last_end(buckets: tuple[Bucket, ...], ranks: int, link: Ring) -> float:
@@ -22,7 +22,7 @@ def last_end(buckets: tuple[Bucket, ...], ranks: int, link: Ring) -> float:
     return float(simulate(ready, step, Link(link.bandwidth, 2 * (ranks - 1) * link.alpha_s, True))[0])
 
 
-def step_s(anatomy: Anatomy, ranks: int, link: Ring) -> float:
+def step_s(anatomy: StepProfile, ranks: int, link: Ring) -> float:
     """The step with N ranks, if each did what a rank alone does: what follows the backward begins when the last bucket is done."""
     last = max(anatomy.backward_s[1], last_end(anatomy.buckets, ranks, link))
     blocked = sum(ring_s(nbytes, ranks, link.bandwidth, link.alpha_s) for nbytes in anatomy.blocking) if ranks > 1 else 0.0

@@ -1,7 +1,7 @@
 """The limits of a run's throughput in words: how close the run is to them, and what their figures hold and leave out."""
 
 from feedline.analysis.cpu_use import MIN_OTHERS
-from feedline.analysis.model import Report, Roof
+from feedline.analysis.model import Report, ThroughputBound
 from feedline.analysis.quantities import count, number, seconds, share
 
 LEAST = 1e-3  # of a figure: less than its last digit
@@ -10,7 +10,7 @@ RATE = "samples/s"
 NAMES = {"step": "the step itself", "turns": "serialized loading"}
 
 
-def sentence(rate: float, nearest: Roof | None, following: Roof | None, unit: str = RATE) -> str:
+def sentence(rate: float, nearest: ThroughputBound | None, following: ThroughputBound | None, unit: str = RATE) -> str:
     """The binding limit and the next.
 
     Args:
@@ -24,7 +24,7 @@ def sentence(rate: float, nearest: Roof | None, following: Roof | None, unit: st
     return f"{here} The next limit is {_named(following)}: {number(rate)} -> at most {number(following.samples_per_s)} {unit}."
 
 
-def _named(roof: Roof) -> str:
+def _named(roof: ThroughputBound) -> str:
     return f"{NAMES.get(roof.id, roof.name)} ({roof.says})"
 
 

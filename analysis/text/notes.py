@@ -1,6 +1,6 @@
 """What a reader has to know to judge the figures of one rank: what is missing, what is estimated, what is left out."""
 
-from feedline.analysis.gather import Gathered
+from feedline.analysis.gather import RankMetrics
 from feedline.analysis.model import FIRST_STEPS
 from feedline.analysis.quantities import seconds
 from feedline.analysis.text.headline import how
@@ -8,7 +8,7 @@ from feedline.profiler.events import Stage
 from feedline.profiler.message import Message
 
 
-def of_rank(rank: Gathered) -> list[str]:
+def of_rank(rank: RankMetrics) -> list[str]:
     """All notes, those of the recording first."""
     notes = [*rank.rank.manifest.notes, *rank.rank.notes, *ending(rank)]
     for process in [rank.main, *rank.workers]:
@@ -31,7 +31,7 @@ def of_rank(rank: Gathered) -> list[str]:
     return notes
 
 
-def sampled(rank: Gathered) -> list[str]:
+def sampled(rank: RankMetrics) -> list[str]:
     """Of which steps the stages are known."""
     estimate = rank.estimate
     if estimate is None:
@@ -46,14 +46,14 @@ def sampled(rank: Gathered) -> list[str]:
     return [f"{note}. The largest stage, {largest}, takes {between} of such a step (95 % interval)"]
 
 
-def missing_workers(rank: Gathered) -> int:
+def missing_workers(rank: RankMetrics) -> int:
     """Workers that loaders were to have and of which there are no records."""
     expected = [int(about.get("num_workers") or 0) for about in rank.rank.manifest.loaders]  # type: ignore[call-overload]
     there = {(int(str(one.header["loader"])), int(str(one.header["worker"]))) for one in rank.workers}
     return sum(expected) - sum(loader < len(expected) and worker < expected[loader] for loader, worker in there)
 
 
-def ending(rank: Gathered) -> list[str]:
+def ending(rank: RankMetrics) -> list[str]:
     """How a rank ended whose process was killed, or ended by its own program."""
     ended = how(rank.rank.manifest.state, None, rank.rank.manifest.ended_by)
     return [f"rank {rank.rank.number} {ended}; figures cover the run until then"] if ended else []

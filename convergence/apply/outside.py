@@ -39,7 +39,7 @@ class Depth(threading.local):
     inside = 0
 
 
-class Outside:
+class FixInjector:
     """A ``Training`` (convergence/fix.py).
 
     Attributes:

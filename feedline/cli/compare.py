@@ -81,13 +81,13 @@ def measure(args: argparse.Namespace, folder: Path) -> int:
     from feedline.cli.compare_lines import lines
     from feedline.cli.compare_text import show
     from feedline.cli.work import working
-    from feedline.pipelines.compare.side_by_side import FULL, Contest, compare
+    from feedline.pipelines.compare.side_by_side import FULL, ComparisonRun, compare
 
     console = Console(quiet=args.quiet)
     with working(args.quiet, "comparing") as tell:
         steps = count(1)
         plan = dataclasses.replace(FULL, cold=args.cold)
-        comparison = compare(Contest(task, kinds, plan, lambda what, of: tell(what, next(steps), of)), compute_of(args.model, task))
+        comparison = compare(ComparisonRun(task, kinds, plan, lambda what, of: tell(what, next(steps), of)), compute_of(args.model, task))
     comparison.machine.update(machine())
     if comparison.takes:
         program = lines(

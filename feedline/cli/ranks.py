@@ -9,7 +9,7 @@ from feedline.cli.options import add_crew, add_output
 from feedline.cli.output import check_json, save_json
 
 if TYPE_CHECKING:
-    from feedline.analysis.many.crew import Crew
+    from feedline.analysis.many.crew import Executor
 
 
 class Ranks:
@@ -46,7 +46,7 @@ def show_ranks(args: argparse.Namespace) -> int:
     return 0
 
 
-def crew_of(args: argparse.Namespace, parts: int | None = None) -> "AbstractContextManager[Crew]":
+def crew_of(args: argparse.Namespace, parts: int | None = None) -> "AbstractContextManager[Executor]":
     """The workers that read the ranks: this process, others on this machine, or a Dask cluster.
 
     Args:

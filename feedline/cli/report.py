@@ -18,7 +18,7 @@ from feedline.profiler.printable import say
 from feedline.profiler.store import processes
 
 if TYPE_CHECKING:
-    from feedline.analysis.between_ranks import Beside
+    from feedline.analysis.between_ranks import NetworkHints
     from feedline.analysis.model import Report as ReportModel
     from feedline.analysis.traces.windows import Windows
     from feedline.cli.report_parts import Told
@@ -196,7 +196,7 @@ def told_of(
     return told
 
 
-def beside(link_bandwidth: float | None, nccl_log: Path | None) -> "Beside":
+def beside(link_bandwidth: float | None, nccl_log: Path | None) -> "NetworkHints":
     """Facts about the network that are not in a run folder.
 
     Args:
@@ -205,14 +205,14 @@ def beside(link_bandwidth: float | None, nccl_log: Path | None) -> "Beside":
     Raises:
         ScriptError: the log cannot be read.
     """
-    from feedline.analysis.between_ranks import Beside
+    from feedline.analysis.between_ranks import NetworkHints
 
     try:
         lines = nccl_log.read_text(errors="replace").splitlines() if nccl_log else []
     except OSError as error:
         wanted = "give the output of a training run with NCCL_DEBUG=INFO"
         raise ScriptError(f"--nccl-log: cannot read {nccl_log} ({error.strerror}): {wanted}") from error
-    return Beside(link_bandwidth, tuple(lines))
+    return NetworkHints(link_bandwidth, tuple(lines))
 
 
 def finish(path: Path, wait_s: float) -> None:

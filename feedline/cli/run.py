@@ -15,7 +15,7 @@ from feedline.profiler.errors import OutputError, ScriptError
 from feedline.profiler.say import say
 
 if TYPE_CHECKING:
-    from feedline.convergence.apply.outside import Outside
+    from feedline.convergence.apply.outside import FixInjector
     from feedline.profiler.record.window import Window
     from feedline.profiler.session.hooks import Hooks
     from feedline.profiler.session.session import Session
@@ -163,7 +163,7 @@ class Fixes:
         from feedline.convergence.apply import parse
 
         self.text, self._requests = text, parse(text)
-        self._outside: Outside | None = None
+        self._outside: FixInjector | None = None
 
     def lines(self) -> str:
         """The lines that would make the fixes permanent."""
@@ -173,9 +173,9 @@ class Fixes:
         """Apply the fixes once torch is imported."""
 
         def arrived() -> None:
-            from feedline.convergence.apply.outside import Outside
+            from feedline.convergence.apply.outside import FixInjector
 
-            outside = self._outside = Outside(hooks.tell)
+            outside = self._outside = FixInjector(hooks.tell)
             hooks.attach("fixes", "the training is changed", lambda patches: hooks.add_undo(outside.attach(self._requests, patches)))
 
         hooks.when_imported("torch", arrived)

@@ -37,7 +37,7 @@ FULL = Plan()
 
 
 @dataclass(frozen=True)
-class Contest:
+class ComparisonRun:
     """What to compare.
 
     Attributes:
@@ -53,7 +53,7 @@ class Contest:
         self.told(what, len(self.kinds) * (3 + self.plan.rounds) + 1)
 
 
-def compare(contest: Contest, compute: Callable[[], Compute] | None = None) -> Comparison:
+def compare(contest: ComparisonRun, compute: Callable[[], Compute] | None = None) -> Comparison:
     """Check and measure all loaders. One that fails becomes a row with the reason; the others continue.
 
     Each loader first runs a whole epoch, which also warms it up and says how long a part has to be; then its images are compared with
@@ -103,7 +103,7 @@ def compare(contest: Contest, compute: Callable[[], Compute] | None = None) -> C
 Running = Sequence[tuple[LoaderKind, Row]]
 
 
-def check_epochs(contest: Contest, running: Running) -> None:
+def check_epochs(contest: ComparisonRun, running: Running) -> None:
     """Check that every sample arrives exactly once."""
     for kind, row in running:
         contest.tell(f"{kind.name}: one epoch")
@@ -114,7 +114,7 @@ def check_epochs(contest: Contest, running: Running) -> None:
             row.why = why(error)
 
 
-def check_images(contest: Contest, running: Running) -> None:
+def check_images(contest: ComparisonRun, running: Running) -> None:
     """Compare the images with those of the user's transform."""
     task = pixels.frozen_task(contest.task)
     try:
@@ -144,7 +144,7 @@ def check_operations(task: Task) -> tuple[list[Difference], str]:
         return [], why(error)
 
 
-def time_stages(contest: Contest, running: Running) -> None:
+def time_stages(contest: ComparisonRun, running: Running) -> None:
     """Measure the cost of each step of a loader."""
     for kind, row in running:
         contest.tell(f"{kind.name}: steps")
@@ -157,7 +157,7 @@ def time_stages(contest: Contest, running: Running) -> None:
         row.stages, row.stages_why = (None, found) if isinstance(found, str) else (found, "")
 
 
-def run_rounds(contest: Contest, running: Running) -> None:
+def run_rounds(contest: ComparisonRun, running: Running) -> None:
     """Measure throughput and cost."""
     plan = contest.plan
     for number in range(plan.rounds):

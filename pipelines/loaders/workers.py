@@ -11,7 +11,7 @@ from feedline.pipelines.loaders.protocol import Batch, Settings, Task
 from feedline.pipelines.loaders.random_state import OwnRandomState
 from feedline.pipelines.loaders.samples import Samples
 from feedline.pipelines.loaders.shard import in_batches, order, seed_of_rank
-from feedline.pipelines.translate.dice import Dice
+from feedline.pipelines.translate.dice import TransformRng
 from feedline.pipelines.translate.finish import finish
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.pool import sheltered
@@ -117,7 +117,7 @@ class Finish:
 
     def __init__(self, task: Task) -> None:
         self.recipe = task.recipe
-        self.dice = Dice(seed_of_rank(task.settings))
+        self.dice = TransformRng(seed_of_rank(task.settings))
 
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
         return finish(self.recipe, images, self.dice.here())

@@ -12,7 +12,7 @@ import torch
 from feedline.pipelines.probes import dali_images
 from feedline.pipelines.probes.measure import Refused, see_gpu
 from feedline.pipelines.translate import albumentations, pillow
-from feedline.pipelines.translate.dice import Dice
+from feedline.pipelines.translate.dice import TransformRng
 from feedline.pipelines.translate.draw import draw
 from feedline.pipelines.translate.operations import Operation, Tone, Unknown
 from feedline.pipelines.translate.recipe import Recipe
@@ -62,7 +62,7 @@ def _functional(module: Callable[[], ModuleType]) -> Callable[[Sequence[Operatio
     """Operations through a functional module of torchvision, whatever kind of image it is given."""
 
     def make(operations: Sequence[Operation]) -> Apply:
-        functional, dice = module(), Dice(0)
+        functional, dice = module(), TransformRng(0)
 
         def change(image: Any) -> Any:
             for operation in operations:

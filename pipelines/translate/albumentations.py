@@ -7,7 +7,7 @@ from ranges that are not all torchvision's. OpenCV has no resize like Pillow's: 
 import numpy as np
 from numpy.typing import NDArray
 
-from feedline.pipelines.translate.dice import Dice
+from feedline.pipelines.translate.dice import TransformRng
 from feedline.pipelines.translate.draw import draw
 from feedline.pipelines.translate.missing import known, load, unknown
 from feedline.pipelines.translate.recipe import Built, Recipe
@@ -18,7 +18,7 @@ class OnArrays:
 
     def __init__(self, recipe: Recipe, seed: int) -> None:
         self.operations = recipe.images
-        self.dice = Dice(seed)
+        self.dice = TransformRng(seed)
 
     def __call__(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
         from feedline.pipelines.translate.array_calls import perform

@@ -6,7 +6,7 @@ import random
 from torch.utils.data import get_worker_info
 
 
-class Dice:
+class TransformRng:
     """A random generator that never touches the global ones of torch, numpy and ``random``.
 
     In a DataLoader's worker the numbers follow from ``seed`` and from the worker's own seed, which the DataLoader draws anew for every

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from feedline.pipelines.translate import operations as of
-from feedline.pipelines.translate.dice import Dice
+from feedline.pipelines.translate.dice import TransformRng
 from feedline.pipelines.translate.draw import draw
 from feedline.pipelines.translate.finish import finish
 from feedline.pipelines.translate.missing import known, load, unknown
@@ -24,7 +24,7 @@ class OnPillow:
     def __init__(self, recipe: Recipe, seed: int) -> None:
         self.recipe = recipe
         self.operations: Sequence[Operation] = recipe.images
-        self.dice = Dice(seed)
+        self.dice = TransformRng(seed)
 
     def __call__(self, image: "Image") -> torch.Tensor:
         return finish(self.recipe, self.pixels(image)[None], self.dice.here())[0]

@@ -5,7 +5,7 @@ from types import ModuleType
 import torch
 
 from feedline.pipelines.translate import operations as of
-from feedline.pipelines.translate.dice import Dice
+from feedline.pipelines.translate.dice import TransformRng
 from feedline.pipelines.translate.draw import draw
 from feedline.pipelines.translate.missing import known, load, unknown
 from feedline.pipelines.translate.operations import Operation, Random
@@ -18,7 +18,7 @@ class OnTensors:
 
     def __init__(self, recipe: Recipe, seed: int) -> None:
         self.operations = recipe.images
-        self.dice = Dice(seed)
+        self.dice = TransformRng(seed)
 
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
         from torchvision.transforms.v2 import functional

@@ -170,7 +170,7 @@ def write_traffic(segment: Segment, before: Traffic | None, cpu_before: int, sta
         segment.add(Stage.KERNEL, at, new.minor_faults, new.system_ns, number=recorder.batch, source=recorder.loader, flags=flags)
 
 
-class Lens:
+class SampleSelector:
     """Decides which batches and samples are recorded in detail, and records their operations. Leaves all random states unchanged.
 
     One sample in ``every`` on average, at irregular intervals (from its own linear congruential sequence), so that a pattern in the data
@@ -286,14 +286,14 @@ class Lenses(threading.local):
     """One for each loader that this thread makes batches for, so that an epoch continues where the previous one ended."""
 
     def __init__(self) -> None:
-        self._by_loader: dict[int, Lens] = {}
+        self._by_loader: dict[int, SampleSelector] = {}
 
-    def of(self, loader: int) -> Lens:
+    def of(self, loader: int) -> SampleSelector:
         if inside.depth:  # a loader inside a sample of another one
-            return Lens(recorder.segment)
+            return SampleSelector(recorder.segment)
         lens = self._by_loader.get(loader)
         if lens is None or lens.segment is not recorder.segment:
-            lens = self._by_loader[loader] = Lens(recorder.segment)
+            lens = self._by_loader[loader] = SampleSelector(recorder.segment)
         return lens
 
 
@@ -316,7 +316,7 @@ class WatchedSamples:
             A sample evicts feedline's code from the caches, so a second reading would double the cost.
     """
 
-    def __init__(self, dataset: Any, lens: Lens, begun: list[int]) -> None:
+    def __init__(self, dataset: Any, lens: SampleSelector, begun: list[int]) -> None:
         self._dataset, self._lens, self._begun = dataset, lens, begun
 
     def __getitem__(self, index: Any) -> Any:
@@ -346,7 +346,7 @@ class WatchedBatches(WatchedSamples):
 class WatchedIterator:
     """Proxy for the iterator of an iterable data set."""
 
-    def __init__(self, iterator: Any, lens: Lens, begun: list[int]) -> None:
+    def __init__(self, iterator: Any, lens: SampleSelector, begun: list[int]) -> None:
         self._iterator, self._lens, self._begun = iterator, lens, begun
 
     def __iter__(self) -> "WatchedIterator":

@@ -178,8 +178,8 @@ def flop(known: dict[Any, Formula], call: Noted) -> int:
     of_shapes = getattr(formula, "__wrapped__", None)  # what torch's wrapper does to all arguments takes 60 us
     if of_shapes is not None:
         return int(of_shapes(*call.args, **call.kwargs, out_shape=call.out))
-    stand_ins = {name: stand_in(arg) for name, arg in call.kwargs.items()}
-    return int(formula(*map(stand_in, call.args), **stand_ins, out_val=stand_in(call.out)))
+    stand_ins = {name: proxy(arg) for name, arg in call.kwargs.items()}
+    return int(formula(*map(proxy, call.args), **stand_ins, out_val=proxy(call.out)))
 
 
 class Unread:
@@ -194,10 +194,10 @@ class Unread:
         return self.shape[dim]
 
 
-def stand_in(value: Any) -> Any:
+def proxy(value: Any) -> Any:
     if isinstance(value, torch.Size):
         return Unread(value)
-    return tuple(map(stand_in, value)) if isinstance(value, tuple) else value
+    return tuple(map(proxy, value)) if isinstance(value, tuple) else value
 
 
 def formulas() -> dict[Any, Formula]:

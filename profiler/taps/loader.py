@@ -75,7 +75,7 @@ class LoaderTaps:
     def __init__(self, folder: Path, tell: NewLoader) -> None:
         self._folder = folder
         self._tell = tell
-        self._loaders: list[Known] = []
+        self._loaders: list[LoaderHandle] = []
         self._sites = CallSites()
         self._starting = threading.RLock()
 
@@ -97,19 +97,19 @@ class LoaderTaps:
         if library is TORCH:  # torchdata's calls it
             patches.set(base, "_next_index", watched_next_index(base._next_index))
 
-    def _next_epoch(self, loader: Any) -> "Known":
+    def _next_epoch(self, loader: Any) -> "LoaderHandle":
         known = next((known for known in self._loaders if known.loader() is loader), None) or self._meet(loader)
         known.epoch += 1
         return known
 
-    def _meet(self, loader: Any) -> "Known":
+    def _meet(self, loader: Any) -> "LoaderHandle":
         """Number a loader. One that replaces another (created again each epoch, with the same settings) keeps its number."""
         about = (type(loader).__name__, {**settings(loader), **self._sites.of(loader)})
         for known in self._loaders:
             if known.about == about and known.loader() is None and known.iterator() is None:
                 known.loader = weakref.ref(loader)
                 return known
-        self._loaders.append(Known(self._tell(*about), about, weakref.ref(loader)))
+        self._loaders.append(LoaderHandle(self._tell(*about), about, weakref.ref(loader)))
         return self._loaders[-1]
 
     def _watched_init(self, original: Callable[..., None], library: Library | None) -> Callable[..., None]:
@@ -119,7 +119,7 @@ class LoaderTaps:
             if segment is None:
                 return original(iterator, loader, *args, **kwargs)
             known = self._next_epoch(loader)
-            iterator._feedline = state = State(known.number, known.epoch)
+            iterator._feedline = state = IteratorState(known.number, known.epoch)
             known.iterator = weakref.ref(iterator)
             recorder.loader = state.loader
             segment.window = window_of(state.epoch, 0)
@@ -174,7 +174,7 @@ class LoaderTaps:
 
 
 @dataclass
-class Known:
+class LoaderHandle:
     """A loader of the program."""
 
     number: int
@@ -185,7 +185,7 @@ class Known:
 
 
 @dataclass
-class State:
+class IteratorState:
     """State of one iterator."""
 
     loader: int
@@ -235,7 +235,7 @@ def watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return __next__
 
 
-def rested_next(original: Callable[[Any], Any], iterator: Any, state: State) -> Any:
+def rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorState) -> Any:
     """The same during a rest: batches and samples are counted, and the end of an epoch is recorded."""
     recorder.asked = state.asked = True
     begin = clock.wall_ns()
@@ -258,14 +258,14 @@ def rested_next(original: Callable[[Any], Any], iterator: Any, state: State) -> 
     return batch
 
 
-def number_of(iterator: Any, state: State) -> int:
+def number_of(iterator: Any, state: IteratorState) -> int:
     """Number in the epoch of the batch that was handed over."""
     if hasattr(iterator, "_rcvd_idx"):
         return int(iterator._rcvd_idx) - 1 if getattr(iterator, "_in_order", True) else state.arrived
     return state.yielded
 
 
-def note(span: Span, iterator: Any, state: State, batch: Any) -> None:
+def note(span: Span, iterator: Any, state: IteratorState, batch: Any) -> None:
     """Record the number of a batch and its content."""
     try:
         number = number_of(iterator, state)
@@ -328,7 +328,7 @@ def watch_makers(makers: list[tuple[int, int]]) -> None:
         clock.counters.absent["/proc/PID/task/THREAD/syscall"] = masks.error(error)
 
 
-def watch_queue(queue: Any, state: State) -> None:
+def watch_queue(queue: Any, state: IteratorState) -> None:
     """Time receiving and unpickling, in the thread that reads the queue. Patches the instance; other queues are not touched."""
     receive, get = queue._recv_bytes, type(queue).get
     itself = weakref.ref(queue)  # a cycle would keep its pipes open until the next garbage collection

@@ -228,7 +228,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "nearest_id": Field("", "The id of nearest", "none is known"),
         "next_id": Field("", "The id of next", "none is known"),
     },
-    "Roof": {
+    "ThroughputBound": {
         "id": Field("", "Stable name, once in a report, e.g. workers, decode, cold_disk"),
         "name": Field("", "What it is called in the figure"),
         "kind": Field("", "device, step, turns, workers, cores, stage, ceiling or loader"),

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from feedline.convergence.apply import parse
-from feedline.convergence.apply.outside import Outside
+from feedline.convergence.apply.outside import FixInjector
 from feedline.convergence.fixes.ghost_bn import GhostBatchNorm1d
 from feedline.convergence.fixes.lamb import Lamb
 from feedline.profiler.taps.patch import Patches
@@ -17,7 +17,7 @@ from feedline.profiler.taps.patch import Patches
 @contextlib.contextmanager
 def fixed(text):
     told, patches = [], Patches()
-    outside = Outside(lambda *row: told.append(row))
+    outside = FixInjector(lambda *row: told.append(row))
     undo = outside.attach(parse(text), patches)
     try:
         yield outside

@@ -7,7 +7,7 @@ from explain.made_up_records import MadeUp
 from feedline.analysis.between_ranks import NOTHING, compared
 from feedline.analysis.comm.collectives import PHASES
 from feedline.analysis.comm.of_run import clock_of, collectives_of
-from feedline.analysis.gather import Gathered
+from feedline.analysis.gather import RankMetrics
 from feedline.profiler.events import Stage
 from feedline.profiler.reasons import OTHER_LIBRARY
 from feedline.profiler.store.layout import rank_folder
@@ -111,7 +111,7 @@ def test_a_hook_that_could_not_attach_is_named(tmp_path):
 def test_a_library_that_no_tap_sees_is_named_with_the_time_that_no_stage_explains(tmp_path):
     hooks = [{"name": "communication by Horovod", "attached": False, "why": "not seen", "reason": OTHER_LIBRARY}]
     ranks = {1: rank_of(step(step(MadeUp(), 100), 200), tmp_path, hooks), 2: rank_of(step(MadeUp(), 100), tmp_path)}
-    gathered = {number: Gathered.of(rank) for number, rank in ranks.items()}
+    gathered = {number: RankMetrics.of(rank) for number, rank in ranks.items()}
     notes = []
 
     assert compared(gathered, gathered[1], None, NOTHING, notes) is None

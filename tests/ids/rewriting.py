@@ -19,7 +19,7 @@ WORDS = frozenset(
 )
 #: The same in one class only; and fields of such a name that hold an identifier.
 MORE = {
-    "Roof": {"name", "source"},
+    "ThroughputBound": {"name", "source"},
     "Roofline": {"nearest", "next"},
     "Traces": {"basis"},
     "TraceFile": {"steps"},

@@ -14,7 +14,7 @@ from loaders.conftest import COUNT, picture
 from feedline.cli import main
 from feedline.pipelines.compare import parts, pixels, side_by_side
 from feedline.pipelines.compare.cpu_time import tree_cpu_s
-from feedline.pipelines.compare.side_by_side import Contest, Plan, compare
+from feedline.pipelines.compare.side_by_side import ComparisonRun, Plan, compare
 from feedline.pipelines.loaders import pillow_v1, simplejpeg_v2
 from feedline.pipelines.loaders.protocol import Batch, LoaderKind
 from feedline.profiler.ceilings import Ceilings
@@ -200,14 +200,14 @@ def faulty(fault) -> LoaderKind:
 
 
 def test_a_loader_that_fails_is_a_row_with_its_reason_and_the_others_go_on(task):
-    found = compare(Contest(task, [faulty("raises"), pillow_v1.KIND], QUICK))
+    found = compare(ComparisonRun(task, [faulty("raises"), pillow_v1.KIND], QUICK))
 
     assert found.rows[0].why == "RuntimeError: the third batch is lost"
     assert found.rows[1].measured and len(found.rows[1].parts) == 2
 
 
 def test_a_label_that_comes_twice_is_found_and_the_loader_not_recommended(task):
-    (row,) = (found := compare(Contest(task, [faulty("a label twice")], QUICK))).rows
+    (row,) = (found := compare(ComparisonRun(task, [faulty("a label twice")], QUICK))).rows
 
     assert row.epoch.wrong.startswith("1 came more than once (") and "1 never came (" in row.epoch.wrong
     assert found.choice == "No loader was measured without a fault, so none is recommended."

@@ -14,7 +14,7 @@ from torchvision.transforms import v2
 
 import feedline
 from feedline.analysis.build import build
-from feedline.analysis.costs import CLOCKS, Details
+from feedline.analysis.costs import CLOCKS, SampledDetails
 from feedline.profiler.store.opening import open_run
 
 SAMPLES, BATCH, DECODE_S, AUGMENT_S, IMPORT_S = 192, 16, 2e-3, 4e-3, 0.3
@@ -85,11 +85,11 @@ def test_first_use_belongs_to_no_part_of_a_sample(workers, plugin, tmp_path):
         assert cost[stage].error_s > 0
 
 
-def details(weight: list[float], part: list[float]) -> Details:
+def details(weight: list[float], part: list[float]) -> SampledDetails:
     count, zeros = len(weight), np.zeros(len(weight))
     whole = dict.fromkeys(CLOCKS, np.array(part) + 1.0)
     parts = {("read", "open"): dict.fromkeys(CLOCKS, np.array(part))}
-    return Details(np.array(weight), np.ones(count), whole, parts, {}, {"read": zeros}, zeros, zeros, frozenset())
+    return SampledDetails(np.array(weight), np.ones(count), whole, parts, {}, {"read": zeros}, zeros, zeros, frozenset())
 
 
 def test_one_sample_does_not_tell_its_error():

@@ -12,7 +12,7 @@ from feedline.analysis.reports.figures.batch_efficiency import batch_efficiency
 from feedline.analysis.reports.figures.loss_curve import loss_curve, panels
 from feedline.analysis.reports.figures.noise_scale import noise_scale
 from feedline.analysis.reports.figures.time_to_target import time_to_target
-from feedline.analysis.reports.figures.upward import Upward, thousands
+from feedline.analysis.reports.figures.upward import YAxis, thousands
 from feedline.analysis.reports.html_report import render as html
 from feedline.analysis.reports.of_convergence import lines
 from feedline.analysis.reports.terminal import render as text
@@ -60,7 +60,7 @@ def test_a_curve_of_one_value_or_none_is_no_figure() -> None:
     ],
 )
 def test_an_axis_is_logarithmic_beyond_a_decade_of_positive_values_and_ends_at_round_numbers(values, axis) -> None:
-    upward = Upward.over(values, 190)
+    upward = YAxis.over(values, 190)
 
     assert (upward.low, upward.high, upward.log) == pytest.approx(axis)
     assert upward.y(upward.high) == 0 and upward.y(upward.low) == 190

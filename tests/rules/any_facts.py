@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 from rules.made_up import SAMPLE, made_up_facts
 
-from feedline.analysis.facts import Facts, Moved, Traffic
+from feedline.analysis.facts import Moved, RuleInputs, Traffic
 from feedline.analysis.model import WAIT_KINDS, Cost
 
 ms = st.sampled_from([0.0, 0.3, 2.0, 9.0, 40.0, 300.0])
@@ -62,7 +62,7 @@ fact_fields = st.fixed_dictionaries(
 
 
 @st.composite
-def any_facts(draw: st.DrawFn) -> Facts:
+def any_facts(draw: st.DrawFn) -> RuleInputs:
     changes: dict[str, Any] = draw(fact_fields)
     facts = made_up_facts(
         stages=draw(stages),

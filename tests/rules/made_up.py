@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from feedline.analysis.facts import Facts, Traffic
+from feedline.analysis.facts import RuleInputs, Traffic
 from feedline.analysis.model import Cost, Cpus, Loader, Operation, StepSeries, StepSummary, Throughput, Workers
 
 MS = 1e-3
@@ -28,8 +28,8 @@ def made_up_facts(
     used_cpus: float | None = 3.0,
     others: float = 0.0,
     **facts: Any,
-) -> Facts:
-    """Facts of 200 steps of 100 ms without their wait, from four workers on eight CPUs; what is given takes the healthy values' place.
+) -> RuleInputs:
+    """Inputs of 200 steps of 100 ms without their wait, from four workers on eight CPUs; what is given takes the healthy values' place.
 
     Args:
         stages: stages of the step, ms; "wait" is the sum of ``waits``.
@@ -37,7 +37,7 @@ def made_up_facts(
         sample: stage -> (cpu, runqueue, blocked) of a sample, ms.
         operations: "stage/name" -> ms a sample.
         used_cpus, others: CPUs that the training and other programs use.
-        settings, loader, maker, facts: fields of the loader's settings, Loader, Workers and Facts.
+        settings, loader, maker, facts: fields of the loader's settings, Loader, Workers and RuleInputs.
     """
     kinds = {"starved": 0.5, "head_of_line": 0.0, "transport": 0.0, "epoch_start": 0.0} | (waits or {})
     parts = {"transport": 0.4, "copy": 1.0, "forward": 30.0, "backward": 60.0, "optimizer": 8.0, "other": 1.0} | (stages or {})
@@ -46,7 +46,7 @@ def made_up_facts(
     allowed = facts.get("effective_cpus", 8.0)
     step = StepSummary(mean_s, mean_s, mean_s, parts, {name: ms * MS for name, ms in kinds.items()}, "optimizer", 0.0, NO_SERIES)
     costs = per_sample(SAMPLE | (sample or {}))
-    return Facts(
+    return RuleInputs(
         **{
             "throughput": Throughput(BATCH / mean_s, 1 / mean_s, 200 * BATCH, 200, 200, float(BATCH)),
             "step": step,
@@ -66,12 +66,12 @@ def made_up_facts(
     )
 
 
-def waiting(ms: float = 60.0, **changes: Any) -> Facts:
+def waiting(ms: float = 60.0, **changes: Any) -> RuleInputs:
     """A training that waits so long a step for a batch, with everything else healthy: no rule explains it."""
     return made_up_facts(**{"ready_share": 0.3, **changes, "waits": {"starved": ms} | changes.get("waits", {})})
 
 
-def without_workers(**changes: Any) -> Facts:
+def without_workers(**changes: Any) -> RuleInputs:
     """A training that makes its batches itself: 32 samples of 4.8 ms in each step."""
     making = {name: BATCH * sum(parts) for name, parts in (SAMPLE | changes.get("sample", {})).items()}
     changes = {"ready_share": None, "straggler_share": None, "used_cpus": 1.0, **changes}

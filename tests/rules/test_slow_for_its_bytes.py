@@ -4,11 +4,11 @@ import pytest
 from rules.made_up import waiting, without_workers
 
 from feedline.analysis.diagnose import diagnose
-from feedline.analysis.facts import Facts, Moved, Traffic
+from feedline.analysis.facts import Moved, RuleInputs, Traffic
 from feedline.analysis.rules.input.slow_for_its_bytes import check
 
 
-def spinning(collate: tuple[float, float, float] = (2.0, 2.0, 0.0), **changes: object) -> Facts:
+def spinning(collate: tuple[float, float, float] = (2.0, 2.0, 0.0), **changes: object) -> RuleInputs:
     """Collating 160 kB takes this long; with its helper threads the process uses twice the CPU."""
     crowded = {"used_cpus": 0.7, "others": 1.3, "effective_cpus": 2.0, "main_runqueue_share": 0.4, "process_cpu_s": 12.6e-3}
     facts = without_workers(**(crowded | {"sample": {"collate": collate}} | changes))
@@ -85,7 +85,7 @@ def test_a_copy_to_the_device_is_slow_by_the_devices_clock_and_pageable_memory_i
 
 
 def test_page_faults_are_the_cause_only_where_their_pages_are_ten_times_the_bytes():
-    def faulting(faults: float) -> Facts:
+    def faulting(faults: float) -> RuleInputs:
         return waiting(sample={"dataset": (30.0, 0.0, 0.0)}, traffic=Traffic(100e3, 1.0, 0.0, 0.0, minor_faults=faults, system_s=25e-3))
 
     assert "8,000 page faults" in check(faulting(8000.0)).says
@@ -93,7 +93,7 @@ def test_page_faults_are_the_cause_only_where_their_pages_are_ten_times_the_byte
 
 
 def test_of_a_long_pickle_objects_in_queue_speaks_alone():
-    def sending(pickle_bytes: float) -> Facts:
+    def sending(pickle_bytes: float) -> RuleInputs:
         moved = {"transport": Moved(1.0, pickle_bytes, 0.2, 0.0)}
         return waiting(stages={"transport": 250.0}, loader={"pickle_bytes": pickle_bytes, "flags": ["objects"]}, moved=moved)
 

@@ -1,14 +1,14 @@
 from rules.made_up import waiting
 
 from feedline.analysis.diagnose import diagnose
-from feedline.analysis.facts import Facts, Traffic
+from feedline.analysis.facts import RuleInputs, Traffic
 from feedline.analysis.rules.input.swapping import check
 
 BLOCKED = {"dataset": (0.5, 0, 20.0)}
 FAULTS = Traffic(read_chars=0.0, read_calls=0.0, disk_bytes=400e3, major_faults=100.0)
 
 
-def swapping(bytes_per_s: float | None) -> Facts:
+def swapping(bytes_per_s: float | None) -> RuleInputs:
     """Samples are blocked in page faults that read 400 kB each, at 200 samples per second: 80 MB/s."""
     return waiting(sample=BLOCKED, traffic=FAULTS, maker={"blocked_by": {"page fault": 1.0}, "blocked_looks": 50}, swapped_in=bytes_per_s)
 

@@ -8,7 +8,7 @@ from rules.made_up import made_up_facts, waiting
 from feedline.analysis.certainty import certainty, interval
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import Certainty
-from feedline.analysis.gather import Gathered
+from feedline.analysis.gather import RankMetrics
 from feedline.analysis.rules.input import too_short
 from feedline.profiler.events import Stage, batch_key
 from feedline.profiler.store.layout import rank_folder
@@ -78,7 +78,7 @@ def test_the_interval_of_steps_that_lost_their_cpu_a_few_times_is_that_of_the_ot
         main.forward(taken, taken + 20_000).backward(taken + 20_000, taken + 30_000).update(taken + 30_000, taken + 40_000)
     rank = Rank(rank_folder(tmp_path, 0), 0, 0, Manifest(), [])
     rank.__dict__["processes"] = [main.process()]
-    sure = certainty(Gathered.of(rank), starts_once=True)
+    sure = certainty(RankMetrics.of(rank), starts_once=True)
 
     assert sure.high - sure.low > 0.05 and sure.own[1] - sure.own[0] < 0.01
     assert sure.own[1] < sure.high

@@ -6,17 +6,17 @@ import pytest
 from scaling.made_up import SOURCE, points
 
 from feedline.analysis.scaling import models, replay
-from feedline.analysis.scaling.anatomy import Anatomy, Bucket, Ring, ring_s
+from feedline.analysis.scaling.anatomy import Bucket, Ring, StepProfile, ring_s
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.predict import Basis, fit, predict
 from feedline.analysis.scaling.study import study
 from feedline.analysis.scaling.time_to_accuracy import Noise
 
 LINK = Ring(bandwidth=25e6, low=25e6, high=25e6, alpha_s=0.0, slots=2)
-ANATOMY = Anatomy(0.100, (0.030, 0.090), (Bucket(0.050, 500e3), Bucket(0.070, 500e3), Bucket(0.090, 500e3)))
+ANATOMY = StepProfile(0.100, (0.030, 0.090), (Bucket(0.050, 500e3), Bucket(0.070, 500e3), Bucket(0.090, 500e3)))
 
 
-def measured(anatomy: Anatomy, link: Ring, ranks: list[int], batch: float = 8, constant_s: float = 0.0) -> list[Point]:
+def measured(anatomy: StepProfile, link: Ring, ranks: list[int], batch: float = 8, constant_s: float = 0.0) -> list[Point]:
     """What a world in which the replay is true would measure."""
     steps = {n: replay.step_s(anatomy, n, link) + (constant_s if n > 1 else 0.0) for n in ranks}
     return [Point(n, n * batch / step, batch=batch) for n, step in steps.items()]
@@ -36,13 +36,13 @@ def test_a_slot_more_hides_the_latency_of_one_bucket_behind_the_other():
 
 
 def test_what_ends_before_the_backward_costs_nothing():
-    hidden = Anatomy(0.100, (0.030, 0.090), (Bucket(0.040, 250e3),))
+    hidden = StepProfile(0.100, (0.030, 0.090), (Bucket(0.040, 250e3),))
 
     assert replay.step_s(hidden, 8, LINK) == pytest.approx(0.100)
 
 
 def test_only_what_outlasts_the_backward_is_added():
-    shown = Anatomy(0.100, (0.030, 0.090), (Bucket(0.080, 500e3),))
+    shown = StepProfile(0.100, (0.030, 0.090), (Bucket(0.080, 500e3),))
 
     assert replay.step_s(shown, 2, LINK) == pytest.approx(0.100 - 0.090 + 0.080 + 0.020)
 

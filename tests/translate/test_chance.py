@@ -12,7 +12,7 @@ from feedline.pipelines.translate import albumentations, dali, pillow
 from feedline.pipelines.translate import operations as of
 from feedline.pipelines.translate import v2 as on_tensors
 from feedline.pipelines.translate.auto_augment import ADJUSTMENTS, NAMES, RAND, WIDE, step
-from feedline.pipelines.translate.dice import Dice
+from feedline.pipelines.translate.dice import TransformRng
 from feedline.pipelines.translate.difference import in_pipeline
 from feedline.pipelines.translate.draw import draw
 from feedline.pipelines.translate.operations import Operation
@@ -165,7 +165,7 @@ class Numbers(torch.utils.data.Dataset):
     """Nothing but what the dice say."""
 
     def __init__(self) -> None:
-        self.dice = Dice(0)
+        self.dice = TransformRng(0)
 
     def __len__(self) -> int:
         return 8

@@ -131,7 +131,7 @@ class Bench:
 
 def recorded(run: Path) -> list[tuple[list[Rank], set[str]]]:
     """Ranks of each training in a run folder, and the states in which feedline thinks that they are."""
-    from feedline.analysis.gather import Gathered, throughput
+    from feedline.analysis.gather import RankMetrics, throughput
     from feedline.profiler.store.parts import parts
     from feedline.profiler.store.trainings import trainings
 
@@ -139,7 +139,7 @@ def recorded(run: Path) -> list[tuple[list[Rank], set[str]]]:
     for one in (part for training in trainings(run) for part in parts(training.run)):
         ranks = []
         for number, rank in one.ranks.items():
-            figures = throughput(Gathered.of(rank))
+            figures = throughput(RankMetrics.of(rank))
             ranks.append(Rank(number, figures.steps, figures.samples, rank.manifest.pid))
         found.append((sorted(ranks), {rank.manifest.state for rank in one.ranks.values()}))
     return found

@@ -10,7 +10,7 @@ from feedline.analysis.convergence.price import samples_factor, updates_factor
 from feedline.analysis.quantities import count, number
 from feedline.analysis.reports.figures.axis import drop, log_columns, log_share
 from feedline.analysis.reports.figures.svg import figure, line_path, percent, stretched, tag
-from feedline.analysis.reports.figures.upward import Upward, thousands
+from feedline.analysis.reports.figures.upward import YAxis, thousands
 
 HEIGHT, AXIS, WIDTH = 180, 36, 1000
 AROUND = 8.0  # how far the axis reaches beyond the run's batch and the noise scale, as a factor
@@ -26,7 +26,7 @@ def batch_efficiency(noise: NoiseOverTraining, batch: float) -> Markup | None:
     left, right = min(batch, critical) / AROUND, max(batch, critical) * AROUND
     at = [left * (right / left) ** (index / POINTS) for index in range(POINTS + 1)]
     top = min(max(1 + right / critical, 1 + critical / left), TALLEST)
-    upward = Upward(1.0, top, True, HEIGHT)
+    upward = YAxis(1.0, top, True, HEIGHT)
 
     def x(size: float) -> float:
         return log_share(size, left, right)
@@ -45,7 +45,7 @@ def batch_efficiency(noise: NoiseOverTraining, batch: float) -> Markup | None:
     return figure(parts, HEIGHT + AXIS, label)
 
 
-def _points(noise: NoiseOverTraining, batch: float, left: float, right: float, x: Callable[[float], float], upward: Upward) -> list[Markup]:
+def _points(noise: NoiseOverTraining, batch: float, left: float, right: float, x: Callable[[float], float], upward: YAxis) -> list[Markup]:
     """Doublings of the run's own batch."""
     sizes = [batch * 2.0**power for power in range(-12, 13)]
     critical = noise.value or 1.0

@@ -12,7 +12,7 @@ from feedline.analysis.convergence.model import CurvePoints
 from feedline.analysis.quantities import count, number, seconds
 from feedline.analysis.reports.figures.axis import base_line, spread, ticks
 from feedline.analysis.reports.figures.svg import cut, figure, percent, stretched, tag
-from feedline.analysis.reports.figures.upward import DECADE, Upward, thousands
+from feedline.analysis.reports.figures.upward import DECADE, YAxis, thousands
 
 LOSSES, OTHERS, RATE = 190, 110, 56  # px: heights of panels
 TITLE, GAP, AXIS = 18, 20, 36  # px: above a panel, below it, and of the axis across
@@ -101,7 +101,7 @@ def _figure(drawn: list[Panel], across: Across, colors: dict[str, str], samples_
 
 
 def _panel(panel: Panel, places: dict[str, list[float]], end: float, colors: dict[str, str]) -> list[Markup]:
-    upward = Upward.over([value for curve in panel.curves for value in curve.values], panel.height)
+    upward = YAxis.over([value for curve in panel.curves for value in curve.values], panel.height)
     title = f"{panel.title}, logarithmic" if upward.log else panel.title
     parts = [tag("text", title, class_="tick first", x=0, y=-7), *upward.rows(), base_line(panel.height)]
     ends: list[tuple[float, str]] = []

@@ -6,7 +6,7 @@ from feedline.analysis.convergence.model import NoiseOverTraining, NoiseWindow
 from feedline.analysis.quantities import count, number
 from feedline.analysis.reports.figures.axis import base_line, interval, ticks
 from feedline.analysis.reports.figures.svg import figure, percent, tag
-from feedline.analysis.reports.figures.upward import Upward, thousands
+from feedline.analysis.reports.figures.upward import YAxis, thousands
 
 HEIGHT, AXIS = 180, 36
 REACH = 8.0  # how far beyond values and batch an interval is drawn, as a factor: one of few updates reaches from nothing to anything
@@ -25,7 +25,7 @@ def noise_scale(noise: NoiseOverTraining, batch: float | None, samples: float) -
         return None
     marks = [mark for window in known for mark in ([window.value] if window.value else _positive(window))] + ([batch] if batch else [])
     bounds = [bound for window in known for bound in _positive(window) if min(marks) / REACH <= bound <= max(marks) * REACH]
-    upward = Upward.over([*marks, *bounds, min(marks) / 1.5, max(marks) * 1.5], HEIGHT, log=True)
+    upward = YAxis.over([*marks, *bounds, min(marks) / 1.5, max(marks) * 1.5], HEIGHT, log=True)
     end = max(samples, *(window.samples for window in known), 1.0)
     parts = [*upward.rows(), base_line(HEIGHT), *_axis(end)]
     parts += [_window(window, window.samples / end, upward) for window in known]
@@ -38,7 +38,7 @@ def _positive(window: NoiseWindow) -> list[float]:
     return [bound for bound in (window.value, window.low, window.high) if bound is not None and bound > 0]
 
 
-def _window(window: NoiseWindow, x: float, upward: Upward) -> Markup:
+def _window(window: NoiseWindow, x: float, upward: YAxis) -> Markup:
     where = f"at {count(round(window.samples))} samples, from {count(window.updates)} updates"
     if window.value is not None:
         said = f"{number(window.value)}{_between(window)}"
@@ -67,7 +67,7 @@ def _arrow(x: float, y: float, turn: int) -> Markup:
     return tag("svg", path, x=percent(x), class_="beside")
 
 
-def _batch(batch: float, upward: Upward) -> list[Markup]:
+def _batch(batch: float, upward: YAxis) -> list[Markup]:
     y = upward.y(batch)
     return [
         tag("line", class_="drop", x1=0, x2="100%", y1=y, y2=y),

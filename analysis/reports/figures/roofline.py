@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from feedline.analysis.model import Roof, Roofline
+from feedline.analysis.model import Roofline, ThroughputBound
 from feedline.analysis.quantities import count, number
 from feedline.analysis.reports.figures.axis import base_line, log_columns, log_rows, log_share, spread
 from feedline.analysis.reports.figures.svg import cut, figure, percent, tag
@@ -41,7 +41,7 @@ class Frame(NamedTuple):
         """px."""
         return self.height * (1 - log_share(rate, self.bottom, self.top))
 
-    def at_edge(self, roof: Roof) -> float:
+    def at_edge(self, roof: ThroughputBound) -> float:
         """samples/s of a roof at the right edge."""
         falls = self.flop is not None and roof.kind in DIAGONAL
         return roof.samples_per_s * (self.flop or 0.0) / self.right if falls else roof.samples_per_s
@@ -75,7 +75,7 @@ def frame_of(made: Roofline) -> Frame:
     return Frame(flop, left, right, min(rates) / BELOW, max(rates) * ABOVE, height)
 
 
-def role(made: Roofline, roof: Roof) -> str:
+def role(made: Roofline, roof: ThroughputBound) -> str:
     """How its line is drawn: ``nearest``, ``next``, ``bound``, or ``part`` (of something, or an alternative)."""
     if roof.id in (made.nearest_id, made.next_id):
         return "nearest" if roof.id == made.nearest_id else "next"

@@ -9,7 +9,7 @@ from feedline.analysis.convergence.model import TimeToTarget
 from feedline.analysis.quantities import Scale, count, seconds
 from feedline.analysis.reports.figures.axis import count_columns, doublings, interval, level_line, log_ticks, nice_step
 from feedline.analysis.reports.figures.svg import figure, line_path, percent, stretched, tag
-from feedline.analysis.reports.figures.upward import Upward
+from feedline.analysis.reports.figures.upward import YAxis
 
 HEIGHT, AXIS, WIDTH = 200, 36, 1000
 EDGE = 0.04  # room left and right of the points, as a share of the width
@@ -21,7 +21,7 @@ def time_to_target(rows: Sequence[TimeToTarget]) -> Markup | None:
     known = sorted((row for row in rows if row.time_s is not None and row.time_s > 0), key=lambda row: row.workers)
     if not known:
         return None
-    upward = Upward.over([bound for row in known for bound in _bounds(row)], HEIGHT)
+    upward = YAxis.over([bound for row in known for bound in _bounds(row)], HEIGHT)
     workers = [row.workers for row in known]
     places = list(map(doublings(workers, EDGE), workers))
     ends = [_bounds(row) for row in known]
@@ -39,7 +39,7 @@ def _bounds(row: TimeToTarget) -> list[float]:
     return [bound for bound in (row.low_s, row.time_s, row.high_s) if bound is not None and bound > 0]
 
 
-def _point(row: TimeToTarget, x: float, upward: Upward) -> Markup:
+def _point(row: TimeToTarget, x: float, upward: YAxis) -> Markup:
     y, ends = upward.y(row.time_s or 0.0), _bounds(row)
     bar = interval(x, upward.y(min(ends)), upward.y(max(ends)))
     measured = row.source == "measured"
@@ -51,7 +51,7 @@ def _point(row: TimeToTarget, x: float, upward: Upward) -> Markup:
     return tag("g", bar, dot, hit, class_="point", data_tip=tip)
 
 
-def _rows(upward: Upward) -> list[Markup]:
+def _rows(upward: YAxis) -> list[Markup]:
     """Level lines at round numbers of a unit of time."""
     factor, unit = next(((factor, unit) for factor, unit in UNITS if upward.high >= 2 * factor), (0.0, ""))
     if not factor:

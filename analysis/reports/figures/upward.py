@@ -14,7 +14,7 @@ ROOM = 1.15  # of a logarithmic axis beyond the outermost values, as a factor
 PX_A_ROW = 40
 
 
-class Upward(NamedTuple):
+class YAxis(NamedTuple):
     """From ``low`` at the bottom, ``height`` px, to ``high`` at 0."""
 
     low: float
@@ -23,7 +23,7 @@ class Upward(NamedTuple):
     height: float
 
     @classmethod
-    def over(cls, values: Sequence[float], height: float, log: bool | None = None) -> "Upward":
+    def over(cls, values: Sequence[float], height: float, log: bool | None = None) -> "YAxis":
         """Around all of the values.
 
         Args:

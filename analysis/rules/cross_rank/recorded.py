@@ -1,12 +1,12 @@
 """What the ranks of a recorded run cost each other."""
 
 from feedline.analysis.comm.model import Communication
-from feedline.analysis.facts import Exposed, Facts, RankFacts, Waiting
+from feedline.analysis.facts import Exposed, RankFacts, RuleInputs, Waiting
 from feedline.analysis.finding import SHARE, Evidence
 from feedline.analysis.rules.cross_rank.late_rank import FEWEST_STEPS
 
 
-def recorded(facts: Facts) -> RankFacts | None:
+def recorded(facts: RuleInputs) -> RankFacts | None:
     """None: one rank, or no collective was seen."""
     comm, parts, step_s = facts.comm, facts.comm_parts, facts.step.mean_s
     if comm is None:
@@ -18,7 +18,7 @@ def recorded(facts: Facts) -> RankFacts | None:
     return RankFacts(len(parts), "the step", comm, late, waiting, _exposed(facts, comm))
 
 
-def _exposed(facts: Facts, comm: Communication) -> Exposed | None:
+def _exposed(facts: RuleInputs, comm: Communication) -> Exposed | None:
     parts, step_s = facts.comm_parts, facts.step.mean_s
     if not parts or not step_s:
         return None

@@ -1,6 +1,6 @@
 """Augmentation takes most of the CPU time of a sample."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.model import Operation
 from feedline.analysis.quantities import seconds, share
@@ -16,7 +16,7 @@ MIN_WALL_SHARE = 0.25
 NAMED = 3  # operations in the evidence: the rest is rarely worth a change
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Compare augmentation with the whole sample, and name the operations that take most."""
     of_cpu, of_wall = cpu_share_of(facts, "augment"), making_share(facts, "augment")
     if of_cpu < MIN_CPU_SHARE or of_wall < MIN_WALL_SHARE:
@@ -44,6 +44,6 @@ def check(facts: Facts) -> Finding | None:
     )
 
 
-def _heaviest(facts: Facts) -> list[Operation]:
+def _heaviest(facts: RuleInputs) -> list[Operation]:
     operations = facts.workers.operations if facts.workers else []
     return sorted((op for op in operations if op.stage == "augment"), key=lambda op: -op.wall_s)[:NAMED]

@@ -1,6 +1,6 @@
 """Samples are blocked, and not by storage: they sleep, or wait for a lock, the network or another process."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules.input import cpus, slow_for_its_bytes
@@ -32,7 +32,7 @@ FIX = {
 OVERLAPS = (SLEEP, NETWORK, PROCESS)
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Look for samples that are blocked while no file is read."""
     blocked, seen = cpus.blocked_share(facts), blocked_by(facts)
     if blocked is None or (seen is None and _reads(facts)):
@@ -57,20 +57,20 @@ def check(facts: Facts) -> Finding | None:
     )
 
 
-def _reads(facts: Facts) -> bool:
+def _reads(facts: RuleInputs) -> bool:
     """Whether samples may be blocked in files: they read some, or memory maps."""
     traffic = facts.traffic
     return (traffic.read_calls or 0.0) >= 1 or (traffic.disk_bytes or 0.0) > 0 or (traffic.major_faults or 0.0) > 0
 
 
-def _says(facts: Facts, kind: str, part: float) -> str:
+def _says(facts: RuleInputs, kind: str, part: float) -> str:
     total = cpus.total(facts)
     of = f" ({seconds(part * total.wall_s)} of {seconds(total.wall_s)})" if total else ""
     unknown = ", but not by storage; the cause is unknown" if kind == UNKNOWN else ""
     return f"{share(part)} of the time per sample is spent {DOING[kind]}{of}{unknown}"
 
 
-def _evidence(facts: Facts, blocked: float, others: dict[str, float]) -> list[Evidence]:
+def _evidence(facts: RuleInputs, blocked: float, others: dict[str, float]) -> list[Evidence]:
     traffic, workers = facts.traffic, facts.workers
     shares = [
         Evidence("blocked_share", "blocked, share of time per sample", blocked, SHARE),
@@ -84,12 +84,12 @@ def _evidence(facts: Facts, blocked: float, others: dict[str, float]) -> list[Ev
     return [*shares, *measured(found)]
 
 
-def _overlapping(facts: Facts, kind: str) -> int | None:
+def _overlapping(facts: RuleInputs, kind: str) -> int | None:
     """Workers that overlap what must remain; None where they do not, or lack CPUs."""
     return advised(facts) if kind in OVERLAPS and not cpus.saturated(facts) else None
 
 
-def _fix(facts: Facts, kind: str) -> str:
+def _fix(facts: RuleInputs, kind: str) -> str:
     number = _overlapping(facts, kind)
     where = f"`py-spy dump --pid PID` on {maker(facts)} shows the line."
     more = f" More workers overlap the waiting that remains: {change(facts, arguments(facts, number))}" if number is not None else ""

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from feedline.analysis.cpu_use import MIN_OTHERS
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Finding, Severity, measured
 from feedline.analysis.quantities import number, seconds, share
 from feedline.analysis.rules.input import cpus
@@ -16,7 +16,7 @@ CAUSE = "busy_neighbors"
 NO_ROOM = "no CPU is left for loader workers"
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Compare the CPUs that other programs hold with those that the training lacks, and with those that workers would need."""
     use, mean_s = facts.cpus, facts.step.mean_s
     if use is None or use.own is None or not use.others or use.others < MIN_OTHERS or mean_s <= 0:
@@ -52,20 +52,20 @@ def check(facts: Facts) -> Finding | None:
     )
 
 
-def waiting_s(facts: Facts) -> float:
+def waiting_s(facts: RuleInputs) -> float:
     """Seconds of the mean step in which it could have gone on with a CPU: its main thread's, and the workers' that it waited for."""
     own = (facts.main_runqueue_share or 0.0) * facts.step.mean_s
     of_workers = held(facts).making_s * (cpus.runqueue_share(facts) or 0.0) if num_workers(facts) else 0.0
     return min(own + of_workers, facts.step.mean_s)
 
 
-def kept_from_workers_s(facts: Facts) -> float:
+def kept_from_workers_s(facts: RuleInputs) -> float:
     """Seconds of the mean step that more workers would spare with the CPUs of the other programs, and do not without."""
     now, then = gained_s(facts), gained_s(alone(facts))
     return max(0.0, then.low - now.low) if now is not None and then is not None else 0.0
 
 
-def alone(facts: Facts) -> Facts:
+def alone(facts: RuleInputs) -> RuleInputs:
     """The same with the other programs' CPUs free, and without what the making of batches waited for them."""
     use, crew, unqueued = facts.cpus, facts.workers, 1 - (cpus.runqueue_share(facts) or 0.0)
     if use is None or use.own is None:
@@ -76,7 +76,7 @@ def alone(facts: Facts) -> Facts:
     return _making_sooner(relieved, unqueued) if num_workers(facts) == 0 else relieved
 
 
-def _making_sooner(facts: Facts, factor: float) -> Facts:
+def _making_sooner(facts: RuleInputs, factor: float) -> RuleInputs:
     """The same where the main process takes so much of the time for the making of batches."""
     step = facts.step
     stages = {name: s * (factor if name in MAKING_STAGES else 1.0) for name, s in step.stages.items()}
@@ -86,5 +86,5 @@ def _making_sooner(facts: Facts, factor: float) -> Facts:
     return replace(facts, step=replace(step, mean_s=mean_s, stages=stages), wait_share=max(0.0, waits_s) / mean_s if mean_s > 0 else 0.0)
 
 
-def _then(facts: Facts, advice: dict[str, int | bool]) -> str:
+def _then(facts: RuleInputs, advice: dict[str, int | bool]) -> str:
     return f"Then change {change(facts, advice)}" if advice else "Then record again: they distort all other numbers here."

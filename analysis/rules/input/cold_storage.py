@@ -1,6 +1,6 @@
 """Samples wait for the disk: the files are not in the page cache."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import share, size
 from feedline.analysis.rules.input.cpus import saturated
@@ -16,7 +16,7 @@ CAUSE = "cold_storage"
 MIN_DISK_SHARE = 0.20
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Look for samples that are blocked while bytes come from the disk."""
     blocked, traffic = storage_share(facts), facts.traffic
     if blocked is None or blocked <= MIN_BLOCKED_SHARE or traffic.disk_bytes is None or traffic.disk_bytes < MIN_DISK_BYTES:
@@ -42,13 +42,13 @@ def check(facts: Facts) -> Finding | None:
     )
 
 
-def _fix(facts: Facts, more: dict[str, int | bool]) -> str:
+def _fix(facts: RuleInputs, more: dict[str, int | bool]) -> str:
     storage = "Move the data to a faster or local disk, keep it in memory, store fewer bytes, or read large shards (tar, LMDB) in order."
     workers = f" First try more workers, which help if the disk then delivers more bytes/s: {change(facts, more)}" if more else ""
     return storage + workers
 
 
-def _evidence(facts: Facts, blocked: float, disk_bytes: float) -> list[Evidence]:
+def _evidence(facts: RuleInputs, blocked: float, disk_bytes: float) -> list[Evidence]:
     rate, traffic = facts.throughput.samples_per_s, facts.traffic
     found = [
         ("blocked_by_storage_share", "blocked by storage, share of time per sample", blocked, SHARE),

@@ -1,6 +1,6 @@
 """Nothing to find at the input: the step itself takes the time."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules.input import made_in_step
@@ -11,7 +11,7 @@ from feedline.analysis.stages import INPUT_STAGES
 CAUSE = "compute_bound"
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Say so where the input takes less of the step than the gate."""
     waiting = steady_share(facts)
     if not input_known(facts) or waiting >= MIN_WAIT_SHARE:

@@ -1,6 +1,6 @@
 """The CPUs are full, so samples queue for them and more workers cannot help."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import number, sentence, share
 from feedline.analysis.rules.input import cpus
@@ -13,7 +13,7 @@ LESS = (
 )
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Look for samples that wait for a CPU, or CPUs in use nearly all the time (thresholds: rules/cpus.py)."""
     waits = held(facts)
     cost_s = waits.making_s + waits.handover_s + waits.transport_s  # handing over a batch takes a turn of the worker as well
@@ -33,14 +33,14 @@ def check(facts: Facts) -> Finding | None:
     )
 
 
-def _says(facts: Facts) -> str:
+def _says(facts: RuleInputs) -> str:
     queued, used = cpus.runqueue_share(facts), cpus.own_cpus(facts)
     if queued is not None and queued > cpus.MAX_RUNQUEUE_SHARE:
         return f"the CPUs are saturated: {share(queued)} of the time per sample is spent waiting for one; {cpus.use(facts)}"
     return f"the CPUs are saturated: this training uses {number(used)} of {cpus.may_use(facts)} on average"
 
 
-def _evidence(facts: Facts) -> list[Evidence]:
+def _evidence(facts: RuleInputs) -> list[Evidence]:
     total = cpus.total(facts)
     rate = facts.throughput.samples_per_s
     making = total.cpu_s * rate if total and total.cpu_s is not None and rate is not None else None

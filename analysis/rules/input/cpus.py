@@ -1,7 +1,7 @@
 """Where the CPUs go: what a sample's time consists of, and whether there is a CPU left."""
 
 from feedline.analysis import cpu_use
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.model import Cost
 from feedline.analysis.quantities import number
 from feedline.analysis.rules.input.held import held, making_share
@@ -23,25 +23,25 @@ MIN_PROCESS_RATIO = 1.2
 MOSTLY_BLOCKED = 0.50
 
 
-def total(facts: Facts) -> Cost | None:
+def total(facts: RuleInputs) -> Cost | None:
     """The whole cost of one sample; None where none was looked at."""
     cost = facts.workers.per_sample.get("total") if facts.workers else None
     return cost if cost and cost.wall_s > 0 else None
 
 
-def runqueue_share(facts: Facts) -> float | None:
+def runqueue_share(facts: RuleInputs) -> float | None:
     """Share of a sample's wall time in which it could run but had no CPU."""
     cost = total(facts)
     return cost.runqueue_s / cost.wall_s if cost and cost.runqueue_s is not None else None
 
 
-def blocked_share(facts: Facts) -> float | None:
+def blocked_share(facts: RuleInputs) -> float | None:
     """Share of a sample's wall time in which it waited for a disk, a network, a lock or a sleep."""
     cost = total(facts)
     return cost.blocked_s / cost.wall_s if cost and cost.blocked_s is not None else None
 
 
-def cpu_share_of(facts: Facts, stage: str) -> float:
+def cpu_share_of(facts: RuleInputs, stage: str) -> float:
     """This stage's share (0 to 1) of a sample's CPU time; of its wall time where CPU time was not measured.
 
     Stages are known from some of the samples and the whole from all: where these had less of the CPUs, the stages' sum is the larger one.
@@ -53,27 +53,27 @@ def cpu_share_of(facts: Facts, stage: str) -> float:
     return part.cpu_s / max(whole.cpu_s, sum(costs[name].cpu_s or 0.0 for name in MAKING_STAGES if name in costs))
 
 
-def making_s(facts: Facts) -> float:
+def making_s(facts: RuleInputs) -> float:
     """Seconds per step for batches that are being made; where the CPUs are full also for their way from the worker, which needs a CPU too:
     samples that take less of them leave one to it."""
     waits = held(facts)
     return waits.making_s + (waits.handover_s + waits.transport_s if saturated(facts) else 0.0)
 
 
-def cost_share(facts: Facts, *stages: str) -> float:
+def cost_share(facts: RuleInputs, *stages: str) -> float:
     """Share (0 to 1) of the making of a batch that these stages cost: where the CPUs are full it goes by CPU time, for who then has to
     wait for one is chance."""
     by_cpu = min(1.0, sum(cpu_share_of(facts, stage) for stage in stages)) if saturated(facts) else 0.0
     return max(by_cpu, making_share(facts, *stages))
 
 
-def process_ratio(facts: Facts) -> float | None:
+def process_ratio(facts: RuleInputs) -> float | None:
     """CPU time of the processes that make samples over that of their threads that are accounted for: above 1 there are helper threads."""
     process_s, accounted_s = facts.process_cpu_s, accounted(facts)
     return process_s / accounted_s if process_s is not None and accounted_s else None
 
 
-def accounted(facts: Facts) -> float | None:
+def accounted(facts: RuleInputs) -> float | None:
     """CPU seconds per sample of the threads that make and send it."""
     cost = total(facts)
     if cost is None or not cost.cpu_s:
@@ -82,7 +82,7 @@ def accounted(facts: Facts) -> float | None:
     return cost.cpu_s + (sending.cpu_s or 0.0 if sending else 0.0)  # the queue's feeder thread pickles beside the worker
 
 
-def own_cpus(facts: Facts) -> float | None:
+def own_cpus(facts: RuleInputs) -> float | None:
     """CPUs that the training itself uses while its steps run; where that was not sampled, those that the making of samples takes."""
     if facts.cpus is not None and facts.cpus.own is not None:
         return facts.cpus.own
@@ -91,26 +91,26 @@ def own_cpus(facts: Facts) -> float | None:
     return cpu_s * rate if cpu_s is not None and rate is not None else None
 
 
-def own_share(facts: Facts) -> float | None:
+def own_share(facts: RuleInputs) -> float | None:
     """The same as a share of the CPUs that the training may use."""
     used = own_cpus(facts)
     return used / facts.effective_cpus if used is not None and facts.effective_cpus > 0 else None
 
 
-def left_by_others(facts: Facts) -> float:
+def left_by_others(facts: RuleInputs) -> float:
     """CPUs that a rank may use beside the other programs; one at least, which it shares with them."""
     use = facts.cpus
     return max(1.0, (facts.effective_cpus - (use.others or 0.0)) / use.ranks if use else facts.effective_cpus)
 
 
-def waiting_cpus(facts: Facts) -> float:
+def waiting_cpus(facts: RuleInputs) -> float:
     """CPUs that the training lacks: its threads that could run but have no CPU, on average, of those that are measured."""
     crew = facts.workers
     of_workers = crew.processes * (crew.busy_share or 0.0) * (runqueue_share(facts) or 0.0) if crew else 0.0
     return (facts.main_runqueue_share or 0.0) + of_workers
 
 
-def by_others(facts: Facts) -> float:
+def by_others(facts: RuleInputs) -> float:
     """Share (0 to 1) of the waiting for a CPU that would end with other programs: what they hold and the run may use over what it lacks.
 
     What a quota keeps from the run is not theirs: a thread that it stops waits as one does that another program keeps from its CPU.
@@ -121,7 +121,7 @@ def by_others(facts: Facts) -> float:
     return min(1.0, min(use.others, max(0.0, use.allowed - use.own)) / (lacking * use.ranks))
 
 
-def saturated(facts: Facts) -> bool:
+def saturated(facts: RuleInputs) -> bool:
     """Whether the training itself fills the CPUs: samples would wait for one without any other program too."""
     if (blocked_share(facts) or 0.0) > MOSTLY_BLOCKED:
         return False
@@ -131,12 +131,12 @@ def saturated(facts: Facts) -> bool:
     return queued and (told or share > MIN_OWN_SHARE) or share > MAX_USED_SHARE
 
 
-def queueing(facts: Facts) -> bool:
+def queueing(facts: RuleInputs) -> bool:
     """Whether samples wait for a CPU, whoever has it: more workers would wait beside them."""
     return saturated(facts) or ((blocked_share(facts) or 0.0) <= MOSTLY_BLOCKED and (runqueue_share(facts) or 0.0) > MAX_RUNQUEUE_SHARE)
 
 
-def use(facts: Facts) -> str:
+def use(facts: RuleInputs) -> str:
     """Who uses the CPUs, in words: what advice about workers goes by."""
     if facts.cpus is not None and facts.cpus.own is not None:
         return cpu_use.says(facts.cpus)
@@ -146,6 +146,6 @@ def use(facts: Facts) -> str:
     return f"making samples uses {number(own)} of {may_use(facts)}; what other programs use was not sampled"
 
 
-def may_use(facts: Facts) -> str:
+def may_use(facts: RuleInputs) -> str:
     """``2 CPUs``, and what limits them."""
     return cpu_use.may_use(facts.effective_cpus, facts.cpus.quota if facts.cpus else None)

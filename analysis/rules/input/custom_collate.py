@@ -1,6 +1,6 @@
 """A batch leaves its worker in ordinary memory, so it is copied into shared memory once more."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import size
 from feedline.analysis.rules.input.held import batches_per_step, held, making_share, num_workers, severity
@@ -15,7 +15,7 @@ WON = 1 - 24 / 135
 COPY_S_PER_BYTE = (135e-3 - 24e-3) / 38.5e6
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """See whether tensors that came through a worker's queue were in shared memory when collate returned them."""
     loader = facts.loader
     if loader is None or not num_workers(facts) or {"shared", "objects"} & set(loader.flags):

@@ -1,6 +1,6 @@
 """Decoding takes most of the CPU time of a sample."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules.input import slow_for_its_bytes
@@ -16,7 +16,7 @@ MIN_CPU_SHARE = 0.50
 MIN_WALL_SHARE = 0.25
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Compare decode with the whole sample, in CPU and in wall time."""
     of_cpu, of_wall = cpu_share_of(facts, "decode"), making_share(facts, "decode")
     if of_cpu < MIN_CPU_SHARE or of_wall < MIN_WALL_SHARE or slow_for_its_bytes.names(facts, "decode"):

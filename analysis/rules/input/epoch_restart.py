@@ -1,6 +1,6 @@
 """Every epoch restarts its workers."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Finding, Severity, measured
 from feedline.analysis.quantities import seconds
 from feedline.analysis.rules.input.handover import change
@@ -9,7 +9,7 @@ from feedline.analysis.rules.input.held import held, num_workers, severity
 CAUSE = "epoch_restart"
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Weigh what epochs spend until their first batch, less the making of that batch, which no setting spares."""
     loader = facts.loader
     if loader is None or facts.epochs < 2 or num_workers(facts) == 0 or facts.setting("persistent_workers"):

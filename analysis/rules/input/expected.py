@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from feedline.analysis.facts import Facts, Moved
+from feedline.analysis.facts import Moved, RuleInputs
 from feedline.analysis.model import Cost
 from feedline.analysis.quantities import count, seconds, size
 from feedline.analysis.rules.input.handover import at_best_s
@@ -78,7 +78,7 @@ class Work:
         return self.held_s * max(0.0, 1 - self.should_s / self.cost.wall_s) if self.cost.wall_s > 0 else 0.0
 
 
-def works(facts: Facts) -> list[Work]:
+def works(facts: RuleInputs) -> list[Work]:
     """Every stage whose task is known."""
     return [work for of_stage in OF_STAGES if (work := of_stage(facts)) is not None and work.cost.wall_s > 0]
 
@@ -88,12 +88,12 @@ def copying_s(nbytes: float, tensors: float) -> float:
     return nbytes / MEMORY_B_PER_S + tensors * PER_SAMPLE_S
 
 
-def calls(facts: Facts, stage: str) -> float:
+def calls(facts: RuleInputs, stage: str) -> float:
     """Calls per sample of a stage's operations."""
     return sum(operation.calls for operation in facts.workers.operations if operation.stage == stage) if facts.workers else 0.0
 
 
-def heaviest(facts: Facts, stage: str) -> tuple[str, float]:
+def heaviest(facts: RuleInputs, stage: str) -> tuple[str, float]:
     """The operation that takes most of a stage, and its share (0 to 1) of it; no name where none was seen."""
     found = [operation for operation in facts.workers.operations if operation.stage == stage] if facts.workers else []
     whole = sum(operation.wall_s for operation in found)
@@ -103,7 +103,7 @@ def heaviest(facts: Facts, stage: str) -> tuple[str, float]:
     return most.name, most.wall_s / whole
 
 
-def _reading(facts: Facts) -> Work | None:
+def _reading(facts: RuleInputs) -> Work | None:
     cost = _of_sample(facts, "read")
     if cost is None or not cost.bytes:
         return None
@@ -113,7 +113,7 @@ def _reading(facts: Facts) -> Work | None:
     return _making(facts, "read", task, replace(cost, bytes=nbytes), should_s)
 
 
-def _decoding(facts: Facts) -> Work | None:
+def _decoding(facts: RuleInputs) -> Work | None:
     cost, pixels = _of_sample(facts, "decode"), facts.workers.decoded_pixels if facts.workers else None
     if cost is None or not pixels or not heaviest(facts, "decode")[0].startswith(COUNTS_PIXELS):
         return None
@@ -123,7 +123,7 @@ def _decoding(facts: Facts) -> Work | None:
     return _making(facts, "decode", task, cost, should_s)
 
 
-def _collating(facts: Facts) -> Work | None:
+def _collating(facts: RuleInputs) -> Work | None:
     """torch's own collate copies bytes; where they are few, Python's time is most of it."""
     cost = _of_sample(facts, "collate")
     if cost is None or facts.setting("collate", "default") != "default" or (cost.bytes or 0.0) < MEMORY_B_PER_S * PER_SAMPLE_S:
@@ -133,7 +133,7 @@ def _collating(facts: Facts) -> Work | None:
     return _making(facts, "collate", task, cost, should_s)
 
 
-def _in_kernel(facts: Facts) -> Work | None:
+def _in_kernel(facts: RuleInputs) -> Work | None:
     """The kernel's part of a sample: it copies what is read, and gives memory for what is made."""
     total, collate, system_s = _of_sample(facts, "total"), _of_sample(facts, "collate"), facts.traffic.system_s
     if total is None or not total.cpu_s or not system_s:
@@ -146,7 +146,7 @@ def _in_kernel(facts: Facts) -> Work | None:
     return Work(KERNEL, "sample", task, cost, should_s, held_s)
 
 
-def _receiving(facts: Facts) -> Work | None:
+def _receiving(facts: RuleInputs) -> Work | None:
     """Not of long pickles: ``objects_in_queue`` says what they cost."""
     sent, per_step = facts.moved.get("transport"), held(facts).transport_s
     if sent is None or not sent.times or facts.loader is None or (facts.batch_tensors or 0.0) >= COUNTED_TENSORS:
@@ -159,7 +159,7 @@ def _receiving(facts: Facts) -> Work | None:
     return Work("transport", "batch", task, cost, should_s, per_step)
 
 
-def _pinning(facts: Facts) -> Work | None:
+def _pinning(facts: RuleInputs) -> Work | None:
     pinned, per_step = facts.moved.get("pin"), facts.step.stages.get("pin", 0.0)
     if pinned is None or not pinned.times:
         return None
@@ -169,7 +169,7 @@ def _pinning(facts: Facts) -> Work | None:
     return Work("pin", "batch", task, _per_time(pinned, per_step), should_s, per_step)
 
 
-def _copying(facts: Facts) -> Work | None:
+def _copying(facts: RuleInputs) -> Work | None:
     """By the device's own clock: on the host a copy also waits for what the device has still to do."""
     copied, device_s = facts.moved.get("copy"), (facts.step.gpu_stages or {}).get("copy")
     if copied is None or not device_s:
@@ -179,14 +179,14 @@ def _copying(facts: Facts) -> Work | None:
     return Work("copy", "step", task, Cost(device_s, None, None, None, copied.nbytes, None), should_s, device_s)
 
 
-OF_STAGES: tuple[Callable[[Facts], Work | None], ...] = (_reading, _decoding, _collating, _in_kernel, _receiving, _pinning, _copying)
+OF_STAGES: tuple[Callable[[RuleInputs], Work | None], ...] = (_reading, _decoding, _collating, _in_kernel, _receiving, _pinning, _copying)
 
 
-def _of_sample(facts: Facts, stage: str) -> Cost | None:
+def _of_sample(facts: RuleInputs, stage: str) -> Cost | None:
     return facts.workers.per_sample.get(stage) if facts.workers else None
 
 
-def _making(facts: Facts, stage: str, task: str, cost: Cost, should_s: float) -> Work:
+def _making(facts: RuleInputs, stage: str, task: str, cost: Cost, should_s: float) -> Work:
     return Work(stage, "sample", task, cost, should_s, held(facts).making_s * making_share(facts, stage))
 
 
@@ -195,6 +195,6 @@ def _per_time(moved: Moved, per_step_s: float) -> Cost:
     return Cost(per_step_s / moved.times, cpu_s, None, None, moved.nbytes / moved.times, None)
 
 
-def _decoded_bytes(facts: Facts) -> float | None:
+def _decoded_bytes(facts: RuleInputs) -> float | None:
     decode = _of_sample(facts, "decode")
     return decode.bytes if decode else None

@@ -2,7 +2,7 @@
 
 import math
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import seconds
 from feedline.analysis.rules.input import custom_collate, epoch_restart, objects_in_queue, too_few_workers
@@ -15,7 +15,7 @@ CAUSE = "fewer_workers"
 OTHERWISE = (too_few_workers.check, epoch_restart.check, objects_in_queue.check, custom_collate.check)
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Compare the step as it is with one in which the main process makes the batches; silent where workers in
     order would be better still, and where other programs hold the CPUs."""
     workers, making, alone = num_workers(facts), making_s(facts), alone_s(facts)
@@ -44,14 +44,14 @@ def check(facts: Facts) -> Finding | None:
     )
 
 
-def _in_order_s(facts: Facts) -> float:
+def _in_order_s(facts: RuleInputs) -> float:
     """The step with as many workers as it needs, which neither restart nor send more than descriptors of tensors."""
     workers = max(num_workers(facts) or 1, too_few_workers.needed(facts) or 1)
     step = with_workers_s(facts, workers, min(receiving_s(facts).high, at_best_s(facts).high))
     return math.inf if step is None else step
 
 
-def _evidence(facts: Facts, making: float) -> list[Evidence]:
+def _evidence(facts: RuleInputs, making: float) -> list[Evidence]:
     parts = held(facts)
     found = [
         ("making_s", "making the batches of one step", making, "s"),

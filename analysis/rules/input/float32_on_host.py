@@ -1,6 +1,6 @@
 """Pictures are made into float32 on the host: four times the bytes to collate, hand over and copy."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import size
 from feedline.analysis.rules.input.held import held, making_share, operations_share, severity
@@ -13,7 +13,7 @@ ADDED_BYTES = 0.75
 CONVERSIONS = ("totensor", "to_tensor", "convertimagedtype", "convert_image_dtype", "todtype", "to_dtype", "tofloat", "normalize")
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Add up what the conversion, and the bytes it adds, cost; silent where no picture was decoded or it is not worth a change."""
     loader, maker = facts.loader, facts.workers
     if loader is None or maker is None or "float32" not in loader.flags or not making_share(facts, "decode"):

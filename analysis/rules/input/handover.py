@@ -13,7 +13,7 @@ benchmarks/queue_cost.py.
 
 from dataclasses import dataclass
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.held import batches_per_step, compute_s, held, num_workers
 
@@ -43,7 +43,7 @@ PER_BYTE_S = Between(0.1e-9, 0.3e-9)
 USUAL_TENSORS = 2.0
 
 
-def at_best_s(facts: Facts) -> Between:
+def at_best_s(facts: RuleInputs) -> Between:
     """Per step: receiving its batches where their tensors come in shared memory and nothing else is pickled."""
     tensors = USUAL_TENSORS if facts.batch_tensors is None else facts.batch_tensors
     nbytes = (facts.loader.batch_bytes or 0.0) if facts.loader else 0.0
@@ -51,7 +51,7 @@ def at_best_s(facts: Facts) -> Between:
     return one.times(batches_per_step(facts))
 
 
-def receiving_s(facts: Facts) -> Between:
+def receiving_s(facts: RuleInputs) -> Between:
     """t, per step: measured where there are workers."""
     if not num_workers(facts):
         return at_best_s(facts)
@@ -59,7 +59,7 @@ def receiving_s(facts: Facts) -> Between:
     return Between(measured, measured)
 
 
-def making_s(facts: Facts) -> float | None:
+def making_s(facts: RuleInputs) -> float | None:
     """S, per step: making its batches one after another. None: not measured."""
     if num_workers(facts) == 0:
         return held(facts).making_s
@@ -67,13 +67,13 @@ def making_s(facts: Facts) -> float | None:
     return batch_s * batches_per_step(facts) if batch_s else None
 
 
-def alone_s(facts: Facts) -> float | None:
+def alone_s(facts: RuleInputs) -> float | None:
     """step(0): the main process makes every batch itself."""
     making = making_s(facts)
     return None if making is None else compute_s(facts) + held(facts).sampler_s + making
 
 
-def with_workers_s(facts: Facts, workers: int, receiving: float) -> float | None:
+def with_workers_s(facts: RuleInputs, workers: int, receiving: float) -> float | None:
     """step(W), for a time to receive the batches of a step."""
     making = making_s(facts)
     if making is None or workers < 1:
@@ -84,12 +84,12 @@ def with_workers_s(facts: Facts, workers: int, receiving: float) -> float | None
     return steady + max(0.0, first - steady) * _beginnings(facts)
 
 
-def _beginnings(facts: Facts) -> float:
+def _beginnings(facts: RuleInputs) -> float:
     """Passes over the loader per step that counts; the first one is not counted."""
     return max(0, facts.epochs - 1) / max(facts.throughput.steps, 1)
 
 
-def arguments(facts: Facts, workers: int | None) -> dict[str, int | bool]:
+def arguments(facts: RuleInputs, workers: int | None) -> dict[str, int | bool]:
     """What a DataLoader is given for that many workers; None: no number is advised.
 
     Of several passes they are kept: starting them for each takes longer than many a batch.
@@ -105,27 +105,27 @@ def as_code(given: dict[str, int | bool]) -> str:
     return ", ".join(f"{name}={value}" for name, value in given.items())
 
 
-def change(facts: Facts, given: dict[str, int | bool]) -> str:
+def change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     """The line to change: ``DataLoader(..., num_workers=3)  # now 1, train.py:31``."""
     now: dict[str, int | bool] = {name: value for name in given if isinstance(value := facts.setting(name), int)}
     values = as_code(now) if len(given) > 1 else "".join(map(str, now.values()))
     return call(facts, as_code(given), f"now {values}" if values else "")
 
 
-def call(facts: Facts, arguments: str, now: str = "") -> str:
+def call(facts: RuleInputs, arguments: str, now: str = "") -> str:
     """The same for any arguments; the place is left out where the recorder did not see the call."""
     kind = facts.loader.kind if facts.loader else "DataLoader"
     comment = ", ".join(filter(None, (now, place(facts))))
     return f"{kind}(..., {arguments})" + (f"  # {comment}" if comment else "")
 
 
-def place(facts: Facts) -> str:
+def place(facts: RuleInputs) -> str:
     """Where the program makes its loader: ``train.py:31``, ``train.py:88 via transformers``; empty where that is unknown."""
     at, by = facts.setting("made_at"), facts.setting("made_by")
     return " ".join(filter(None, (f"{at}" if at else "", f"via {by}" if by else "")))
 
 
-def _on_cpus_s(facts: Facts, making: float, receiving: float) -> float:
+def _on_cpus_s(facts: RuleInputs, making: float, receiving: float) -> float:
     """The step if the CPUs that it has, and those that are free, were busy all the time."""
     handing_over = 0.0 if num_workers(facts) else 2 * receiving  # both sides work on it
     use = facts.cpus
@@ -135,7 +135,7 @@ def _on_cpus_s(facts: Facts, making: float, receiving: float) -> float:
     return (use.own * facts.step.mean_s + handing_over) / max(use.own + use.free, 1e-9)
 
 
-def crowded(facts: Facts) -> bool:
+def crowded(facts: RuleInputs) -> bool:
     """Whether other programs leave the training less than one CPU: which number of workers is best is then up to the scheduler.
 
     Where that was not sampled, a main thread that waits for a CPU is a sign of it.

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Severity
 from feedline.analysis.stages import MAKING_STAGES
 
@@ -15,7 +15,7 @@ ROUNDING_S = 1e-9
 
 
 @dataclass(frozen=True)
-class Held:
+class InputWait:
     """Seconds of the mean step in which the main process had no batch, by what it waited for."""
 
     start_s: float  # the loader's only start: a longer run spreads it
@@ -30,7 +30,7 @@ class Held:
         return self.start_s + self.restart_s + self.making_s + self.handover_s + self.transport_s + self.sampler_s
 
 
-def held(facts: Facts) -> Held:
+def held(facts: RuleInputs) -> InputWait:
     """Divide the time that the loader holds a step back.
 
     Runs of four steps and more do not count their first step, and with it the loader's first start: what several epochs start is a restart.
@@ -44,17 +44,17 @@ def held(facts: Facts) -> Held:
         making = stages.get("wait", 0.0) - sum(waits.get(kind, 0.0) for kind in ("epoch_start", "handover", "transport"))
         making = making if making > ROUNDING_S else 0.0
     transport = stages.get("transport", 0.0) + waits.get("transport", 0.0)
-    return Held(once, again, making, waits.get("handover", 0.0), transport, stages.get("sampler", 0.0))
+    return InputWait(once, again, making, waits.get("handover", 0.0), transport, stages.get("sampler", 0.0))
 
 
-def steady_share(facts: Facts) -> float:
+def steady_share(facts: RuleInputs) -> float:
     """Share of the step that the input takes, without the loader's only start."""
     if facts.step.mean_s <= 0:
         return 0.0
     return max(0.0, facts.wait_share - held(facts).start_s / facts.step.mean_s)
 
 
-def making_share(facts: Facts, *stages: str) -> float:
+def making_share(facts: RuleInputs, *stages: str) -> float:
     """Share (0 to 1) of the making of a batch that these stages take; without workers it is read off the step itself."""
     making_s = held(facts).making_s
     if num_workers(facts) == 0 and making_s > 0:
@@ -62,7 +62,7 @@ def making_share(facts: Facts, *stages: str) -> float:
     return min(1.0, sum(facts.sample_share(stage) for stage in stages))
 
 
-def operations_share(facts: Facts, names: tuple[str, ...]) -> float:
+def operations_share(facts: RuleInputs, names: tuple[str, ...]) -> float:
     """Share (0 to 1) of a sample's wall time in operations of these names, given in lower case; a module path before a name is ignored."""
     total = facts.workers.per_sample.get("total") if facts.workers else None
     if facts.workers is None or total is None or total.wall_s <= 0:
@@ -71,7 +71,7 @@ def operations_share(facts: Facts, names: tuple[str, ...]) -> float:
     return min(1.0, sum(matching) / total.wall_s)
 
 
-def severity(facts: Facts, cost_s: float) -> Severity:
+def severity(facts: RuleInputs, cost_s: float) -> Severity:
     """How much a cause weighs: as the whole wait if it makes up half of it or more, else as its own share of the step."""
     share = steady_share(facts)
     held_s = share * facts.step.mean_s
@@ -80,7 +80,7 @@ def severity(facts: Facts, cost_s: float) -> Severity:
     return Severity.of(share if cost_s >= held_s / 2 else cost_s / facts.step.mean_s)
 
 
-def num_workers(facts: Facts) -> int | None:
+def num_workers(facts: RuleInputs) -> int | None:
     """Workers of the training loader; None where it has no such setting (DALI) or none was seen."""
     setting = facts.setting("num_workers")
     if isinstance(setting, int):
@@ -88,12 +88,12 @@ def num_workers(facts: Facts) -> int | None:
     return facts.workers.processes if facts.workers and facts.workers.processes else None
 
 
-def maker(facts: Facts) -> str:
+def maker(facts: RuleInputs) -> str:
     """Which process makes batches, for advice to look at one."""
     return "a worker" if num_workers(facts) else "the training process"
 
 
-def batches_per_step(facts: Facts) -> float:
+def batches_per_step(facts: RuleInputs) -> float:
     """More than 1 with gradient accumulation."""
     workers, per_step = facts.workers, facts.throughput.batch_size
     if workers is None or not workers.batches or not workers.samples or not per_step:
@@ -101,12 +101,12 @@ def batches_per_step(facts: Facts) -> float:
     return per_step * workers.batches / workers.samples
 
 
-def compute_s(facts: Facts) -> float:
+def compute_s(facts: RuleInputs) -> float:
     """C: the mean step without what the loader costs it."""
     return max(0.0, facts.step.mean_s * (1 - facts.wait_share))
 
 
-def supply_s(facts: Facts) -> float | None:
+def supply_s(facts: RuleInputs) -> float | None:
     """Seconds in which the workers, all busy, make the batches of one step: S / W. None: no workers, or not measured."""
     workers = num_workers(facts)
     if not workers or facts.workers is None or not facts.workers.fetch_mean_s:
@@ -114,7 +114,7 @@ def supply_s(facts: Facts) -> float | None:
     return facts.workers.fetch_mean_s * batches_per_step(facts) / workers
 
 
-def shortage_s(facts: Facts) -> float | None:
+def shortage_s(facts: RuleInputs) -> float | None:
     """Seconds a step that the workers lack even if they never idled: S / W - C, at most the wait. None as for ``supply_s``.
 
     The rest of the wait comes from the order and the bursts in which batches arrive (benchmarks/wait_split.py replays the loader's

@@ -1,6 +1,6 @@
 """The run waits for its input and no rule says why. Better said than hidden."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules.input import cpus
@@ -21,7 +21,7 @@ BY_WHOM = "Check with `top` whether other programs use the CPUs, and record a lo
 INSIDE = "Look at the stages of a sample in the report. Wrap parts of your code in feedline.stage(...) to split them further."
 
 
-def check(facts: Facts) -> Finding:
+def check(facts: RuleInputs) -> Finding:
     """Name the largest part of the wait and of a sample, where to look first."""
     waiting = steady_share(facts)
     part, part_s = _largest(facts)
@@ -53,7 +53,7 @@ def check(facts: Facts) -> Finding:
     )
 
 
-def _queues(facts: Facts) -> str:
+def _queues(facts: RuleInputs) -> str:
     """What waits for a CPU, in words, where it is not known who has it; else nothing."""
     if facts.cpus is not None and facts.cpus.others is not None:
         return ""
@@ -63,7 +63,7 @@ def _queues(facts: Facts) -> str:
     return f"the main thread waits for a CPU during {share(of_step)} of the step" if of_step > cpus.MAX_RUNQUEUE_SHARE else ""
 
 
-def _largest(facts: Facts) -> tuple[str, float]:
+def _largest(facts: RuleInputs) -> tuple[str, float]:
     """Of ``PARTS``, and its seconds of the mean step."""
     parts = held(facts)
     return max(((name, float(getattr(parts, name))) for name in PARTS), key=lambda pair: pair[1])

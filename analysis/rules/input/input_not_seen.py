@@ -1,6 +1,6 @@
 """Nothing that was recorded or traced says which part of the step the input is: that is not the same as none."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds
 from feedline.analysis.rules.input import made_in_step
@@ -9,7 +9,7 @@ from feedline.analysis.traces.facts import TraceFacts
 CAUSE = "input_not_seen"
 
 
-def check(facts: Facts) -> Finding:
+def check(facts: RuleInputs) -> Finding:
     """Of a run without a loader that the steps ask themselves."""
     step = seconds(facts.step.mean_s)
     says = f"no loader was seen, so how much of the {step} step is input is unknown"

@@ -1,6 +1,6 @@
 """A function of the program makes each batch in the training's own thread, while the model waits."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules.input import cpus
@@ -14,7 +14,7 @@ DISPROOF = "Use one batch, made before the loop, in every step. If the step take
 MIN_WORKING_SHARE = 0.5
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Name the function, and say how the next batch can be made while the model computes."""
     took = facts.step.stages.get("input", 0.0)
     weight = Severity.of(took / facts.step.mean_s) if facts.step.mean_s > 0 else Severity.INFO
@@ -31,26 +31,26 @@ def check(facts: Facts) -> Finding | None:
     )
 
 
-def who(facts: Facts) -> str:
+def who(facts: RuleInputs) -> str:
     """``get_batch (train.py:116)``."""
     return " and ".join(facts.making.functions) if facts.making else "the program's stage 'input'"
 
 
-def sure_of_the_rest(facts: Facts) -> bool:
+def sure_of_the_rest(facts: RuleInputs) -> bool:
     """Whether no other part of the step can be input, such as what made the arrays that a function makes tensors of."""
     return facts.making is None or facts.step.stages.get("other", 0.0) < MIN_WAIT_SHARE * facts.step.mean_s
 
 
-def _waits(facts: Facts) -> bool:
+def _waits(facts: RuleInputs) -> bool:
     return facts.making is not None and facts.making.working_share < MIN_WORKING_SHARE
 
 
-def _does(facts: Facts) -> str:
+def _does(facts: RuleInputs) -> str:
     verb = ("wait" if _waits(facts) else "make") + ("" if facts.making and len(facts.making.functions) > 1 else "s")
     return f"{verb} for each batch" if _waits(facts) else f"{verb} each batch"
 
 
-def _evidence(facts: Facts, took: float) -> list[Evidence]:
+def _evidence(facts: RuleInputs, took: float) -> list[Evidence]:
     found = [
         Evidence("making_s", "making batches per step", took, "s"),
         Evidence("other_s", "other per step", facts.step.stages.get("other", 0.0), "s"),
@@ -67,7 +67,7 @@ def _evidence(facts: Facts, took: float) -> list[Evidence]:
     return found
 
 
-def _fix(facts: Facts, took: float) -> str:
+def _fix(facts: RuleInputs, took: float) -> str:
     if _waits(facts):
         return "Request the next batch before calling the model on this one, and find out what it waits for: a queue, a file, a lock."
     fewer = "Make each batch with fewer calls (one indexing operation for all of its samples)"
@@ -81,17 +81,17 @@ def _fix(facts: Facts, took: float) -> str:
     return f"{fewer}, or {thread}{worker if helps else ''}.{device}"
 
 
-def _receiving_s(facts: Facts) -> float:
+def _receiving_s(facts: RuleInputs) -> float:
     return receiving_s(facts).times(facts.making.calls if facts.making else 1.0).high
 
 
-def _full(facts: Facts, took: float) -> bool:
+def _full(facts: RuleInputs, took: float) -> bool:
     """Whether no CPU is free on which another thread could make the batch meanwhile."""
     free = facts.cpus.free if facts.cpus is not None else None
     return free is not None and free * facts.step.mean_s < took
 
 
-def unsure(facts: Facts) -> str:
+def unsure(facts: RuleInputs) -> str:
     """What is known where the function takes less than the gate, and other parts of the step may be input as well."""
     took, other = facts.step.stages.get("input", 0.0), facts.step.stages.get("other", 0.0)
     mean = facts.step.mean_s

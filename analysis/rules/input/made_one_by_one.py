@@ -1,6 +1,6 @@
 """Batches are made sample by sample in the main process, and so cheaply that it is not sure whether workers would help."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.quantities import count, seconds
 from feedline.analysis.rules.input.handover import Between, call, receiving_s
@@ -12,7 +12,7 @@ IN_ONE_CALL = (
 )
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Compare making a step's batches with receiving them from workers; silent where workers help for sure."""
     making, receiving, size = held(facts).making_s, receiving_s(facts), facts.throughput.batch_size
     if num_workers(facts) != 0 or not size or size < 2 or making - receiving.high >= MIN_WAIT_SHARE * facts.step.mean_s:

@@ -1,6 +1,6 @@
 """No update of parameters was seen: the program trained nothing, or in a way that feedline cannot see."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.quantities import count
 
@@ -9,7 +9,7 @@ CAUSE = "nothing_trained"
 PREFIX = "Nothing was trained (no backward pass or optimizer update was seen); steps are the loader's batches. "
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Say so where batches were made, and no model was called with them."""
     if facts.step.boundary != "loader" or only_infers(facts):
         return None
@@ -25,6 +25,6 @@ def check(facts: Facts) -> Finding | None:
     )
 
 
-def only_infers(facts: Facts) -> bool:
+def only_infers(facts: RuleInputs) -> bool:
     """Whether batches went into a model, and nothing was learned."""
     return facts.step.boundary == "loader" and facts.step.stages.get("forward", 0.0) > 0

@@ -1,6 +1,6 @@
 """Arrays or large objects are pickled through the workers' queue instead of handed over in shared memory."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import size
 from feedline.analysis.rules.input.held import batches_per_step, held, making_share, num_workers, severity
@@ -17,7 +17,7 @@ WON = 1 - 24 / 447
 PICKLE_S_PER_BYTE = (447e-3 - 24e-3) / 38.5e6
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Look at how long the pickle of a batch is, and what sending and reading it costs."""
     loader = facts.loader
     if loader is None or not num_workers(facts) or loader.pickle_bytes is None or loader.pickle_bytes <= MAX_PICKLE_BYTES:

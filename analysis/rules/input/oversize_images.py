@@ -1,6 +1,6 @@
 """Images are decoded far larger than what the model sees."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding
 from feedline.analysis.quantities import number
 from feedline.analysis.rules.input.cpus import cost_share, making_s
@@ -15,7 +15,7 @@ MIN_PIXEL_RATIO = 4.0
 RESIZES = ("resize", "randomresizedcrop", "smallestmaxsize", "longestmaxsize")
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Compare decoded pixels with the pixels that are handed on, per sample."""
     maker = facts.workers
     if maker is None or not maker.decoded_pixels or not maker.output_pixels:

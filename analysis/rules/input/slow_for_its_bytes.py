@@ -1,6 +1,6 @@
 """A stage takes ten times what its bytes or pixels should, so something else takes the time."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import seconds
 from feedline.analysis.rules.input.expected import Work, works
@@ -10,7 +10,7 @@ from feedline.analysis.rules.input.why_slow import Why, spins, waits_for_helpers
 CAUSE = "slow_for_its_bytes"
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Compare every stage with what it handles."""
     found = slowest(facts)
     if found is None:
@@ -30,19 +30,19 @@ def check(facts: Facts) -> Finding | None:
     )
 
 
-def slowest(facts: Facts) -> tuple[Work, Why] | None:
+def slowest(facts: RuleInputs) -> tuple[Work, Why] | None:
     """Of the stages that are far off, the one that costs most, and why; None where there is none."""
     found = [(work, cause) for work in works(facts) if (cause := why(facts, work)) is not None]
     return max(found, key=lambda both: both[0].lost_s) if found else None
 
 
-def names(facts: Facts, stage: str) -> bool:
+def names(facts: RuleInputs, stage: str) -> bool:
     """Whether this stage is the one. Rules that take a stage's time for what its bytes or pixels cost are then silent."""
     found = slowest(facts)
     return found is not None and found[0].stage == stage
 
 
-def at_helpers(facts: Facts) -> bool:
+def at_helpers(facts: RuleInputs) -> bool:
     """Whether that one waits for threads that a library has started: it then stands at a lock that the program did not make."""
     found = slowest(facts)
     return found is not None and spins(found[0].stage) and waits_for_helpers(facts, found[0])

@@ -1,6 +1,6 @@
 """Samples spend their time in many small reads."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import number, share, size
 from feedline.analysis.rules.input.held import making_share, severity
@@ -18,7 +18,7 @@ MIN_READS = 1.0
 PER_CALL_S = 30e-6
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Compare the bytes of a mean read with 64 KiB, where reading is a large part of the sample."""
     traffic = facts.traffic
     if not traffic.read_chars or (traffic.read_calls or 0.0) < MIN_READS:
@@ -46,7 +46,7 @@ def check(facts: Facts) -> Finding | None:
     )
 
 
-def _of_calls(facts: Facts) -> float:
+def _of_calls(facts: RuleInputs) -> float:
     """Share (0 to 1) of reading that its calls take: they wait for storage, and cost some CPU time each."""
     cost = facts.workers.per_sample.get("read") if facts.workers else None
     if cost is None or not cost.cpu_s:

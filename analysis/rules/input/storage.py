@@ -1,6 +1,6 @@
 """What part of a sample's time storage takes, what else it is blocked by, and what sparing a part would give."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.rules.input.cpus import blocked_share
 from feedline.analysis.rules.input.handover import making_s
 from feedline.analysis.rules.input.held import compute_s, held, num_workers, supply_s
@@ -18,13 +18,13 @@ MIN_LOOKS = 10
 MIN_DISK_BYTES = 4096
 
 
-def blocked_by(facts: Facts) -> dict[str, float] | None:
+def blocked_by(facts: RuleInputs) -> dict[str, float] | None:
     """What blocked makers of batches wait for -> share of the blocked time; None: not seen, or not often enough."""
     workers = facts.workers
     return workers.blocked_by if workers is not None and workers.blocked_looks >= MIN_LOOKS else None
 
 
-def storage_share(facts: Facts) -> float | None:
+def storage_share(facts: RuleInputs) -> float | None:
     """Share (0 to 1) of a sample's time in which it is blocked by storage; None where that is not known.
 
     Where nobody looked, a sample is taken to wait for the disk if bytes came from it.
@@ -37,13 +37,13 @@ def storage_share(facts: Facts) -> float | None:
     return blocked if (facts.traffic.disk_bytes or 0.0) >= MIN_DISK_BYTES else None
 
 
-def at_locks_s(facts: Facts) -> float:
+def at_locks_s(facts: RuleInputs) -> float:
     """Seconds per step at locks, as many workers as there are now: more of them may queue for the same ones."""
     at_locks = (blocked_share(facts) or 0.0) * (blocked_by(facts) or {}).get("lock", 0.0)
     return at_locks * (making_s(facts) or 0.0) / max(num_workers(facts) or 0, 1)
 
 
-def spared_s(facts: Facts, share: float) -> float:
+def spared_s(facts: RuleInputs, share: float) -> float:
     """Seconds per step that are spared at most if this share of the making of batches were gone.
 
     Workers make batches beside the step: of S / W, only what is longer than C is waited for, and what else is waited for shrinks with S. A

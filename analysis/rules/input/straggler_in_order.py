@@ -1,6 +1,6 @@
 """Batches that are ready wait behind a slow one, and the workers behind them run dry."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules.input.handover import change
@@ -13,7 +13,7 @@ CAUSE = "straggler_in_order"
 MIN_VARIATION = 0.30
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Look for the wait that is left when workers that never idle would have kept pace, while other batches were ready."""
     maker, lack_s = facts.workers, shortage_s(facts)
     if maker is None or lack_s is None or (num_workers(facts) or 0) < 2 or facts.setting("in_order", True) is False:

@@ -1,6 +1,6 @@
 """Samples wait for their own memory: the machine has moved it to swap."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import share, size
 from feedline.analysis.rules.input.held import severity
@@ -12,7 +12,7 @@ CAUSE = "swapping"
 MIN_SWAP_SHARE = 0.50
 
 
-def from_swap(facts: Facts) -> bool:
+def from_swap(facts: RuleInputs) -> bool:
     """Whether most of what samples get from the disk is swap: the kernel counts both as bytes read and as major page faults."""
     disk, rate = facts.traffic.disk_bytes, facts.throughput.samples_per_s
     if not disk or disk < MIN_DISK_BYTES or not rate or not facts.swapped_in or not facts.traffic.major_faults:
@@ -20,7 +20,7 @@ def from_swap(facts: Facts) -> bool:
     return facts.swapped_in >= MIN_SWAP_SHARE * disk * rate
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Look for samples that are blocked in page faults while the machine reads from swap."""
     blocked = storage_share(facts)
     if blocked is None or blocked <= MIN_BLOCKED_SHARE or not from_swap(facts) or facts.swapped_in is None:

@@ -1,6 +1,6 @@
 """Workers run helper threads that fight for CPUs which are full already."""
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import number, share
 from feedline.analysis.rules.input import cpus
@@ -10,7 +10,7 @@ from feedline.analysis.rules.input.held import held, num_workers, severity
 CAUSE = "thread_oversubscription"
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Compare CPU seconds of worker processes with those of the threads that make and send samples; silent while CPUs are free."""
     process_s, accounted_s, ratio = facts.process_cpu_s, cpus.accounted(facts), cpus.process_ratio(facts)
     if process_s is None or accounted_s is None or ratio is None or not num_workers(facts) or not cpus.saturated(facts):

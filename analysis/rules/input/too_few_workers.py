@@ -2,7 +2,7 @@
 
 import math
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.quantities import seconds, sentence
 from feedline.analysis.rules.input import cpus
@@ -19,7 +19,7 @@ MARGIN = 1.15
 MIN_COMPUTE_SHARE = 0.05
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Compare the step as it is with the one that more workers would make; silent where the CPUs are full."""
     workers, gain, number = num_workers(facts), gained_s(facts), advised(facts)
     if workers is None or gain is None or number is None or cpus.queueing(facts):
@@ -40,7 +40,7 @@ def check(facts: Facts) -> Finding | None:
     )
 
 
-def gained_s(facts: Facts) -> Between | None:
+def gained_s(facts: RuleInputs) -> Between | None:
     """What the step would be shorter by with as many workers as it needs. None: no such setting, or the making of a batch was not measured.
 
     Where it has workers, that is at most the time in which it waits for a batch that is being made.
@@ -56,13 +56,13 @@ def gained_s(facts: Facts) -> Between | None:
     return Between(max(0.0, min(most, now - max(slow, at_locks_s(facts)))), max(0.0, min(most, now - fast)))
 
 
-def advised(facts: Facts) -> int | None:
+def advised(facts: RuleInputs) -> int | None:
     """W*, where the step would be shorter with it by more than the gate; else None."""
     gain = gained_s(facts)
     return needed(facts) if gain is not None and gain.low >= MIN_WAIT_SHARE * facts.step.mean_s else None
 
 
-def needed(facts: Facts) -> int | None:
+def needed(facts: RuleInputs) -> int | None:
     """W*: workers that keep pace with the step, capped by what the CPUs can run. None: the making of a batch was not measured."""
     making = making_s(facts)
     taking = compute_s(facts) + receiving_s(facts).low
@@ -72,13 +72,13 @@ def needed(facts: Facts) -> int | None:
     return max((num_workers(facts) or 0) + 1, min(wanted, _carried(facts, wanted)))
 
 
-def carried(facts: Facts) -> int | None:
+def carried(facts: RuleInputs) -> int | None:
     """``needed``, where the CPUs can run more workers than there are; else None."""
     number, workers = needed(facts), num_workers(facts)
     return number if number is not None and workers is not None and _carried(facts, number) > workers else None
 
 
-def _carried(facts: Facts, wanted: int) -> int:
+def _carried(facts: RuleInputs, wanted: int) -> int:
     """How many workers the CPUs can run that other programs leave: one each, more where a sample is partly blocked."""
     total, room = cpus.total(facts), cpus.left_by_others(facts)
     if total is None or total.cpu_s is None:
@@ -87,7 +87,7 @@ def _carried(facts: Facts, wanted: int) -> int:
     return math.ceil(min(float(wanted), room * alone_s / max(total.cpu_s, 1e-9)))
 
 
-def _says(facts: Facts, workers: int) -> str:
+def _says(facts: RuleInputs, workers: int) -> str:
     if workers == 0:
         making, step, receiving = seconds(held(facts).making_s), seconds(facts.step.mean_s), receiving_s(facts)
         instead = f"receiving it from workers would take {seconds(receiving.low)} to {seconds(receiving.high)}"
@@ -97,7 +97,7 @@ def _says(facts: Facts, workers: int) -> str:
     return f"{who} {batch} per batch, the rest of the step takes {rest}"
 
 
-def _evidence(facts: Facts) -> list[Evidence]:
+def _evidence(facts: RuleInputs) -> list[Evidence]:
     maker, receiving, alone = facts.workers, receiving_s(facts), num_workers(facts) == 0
     making = ("making_s", "making the batches of one step", making_s(facts), "s")
     batch = ("batch_s", "making a batch", maker.fetch_mean_s if maker else None, "s")

@@ -2,7 +2,7 @@
 
 import math
 
-from feedline.analysis.facts import Certainty, Facts
+from feedline.analysis.facts import Certainty, RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.quantities import count, share
 from feedline.analysis.rules.input.held import MIN_WAIT_SHARE, held, steady_share
@@ -16,7 +16,7 @@ FEWEST = 8
 HIGH_SHARE = 0.20
 
 
-def check(facts: Facts) -> Finding | None:
+def check(facts: RuleInputs) -> Finding | None:
     """Say so instead of everything else where the share of the input may be anything from below the gate to high."""
     sure = facts.certainty
     if sure is None or not _too_short(sure, input_known(facts)):
@@ -40,18 +40,18 @@ def _queued(sure: Certainty) -> bool:
     return any(f"{100 * own:.0f}" != f"{100 * whole:.0f}" for own, whole in zip(sure.own, (sure.low, sure.high), strict=True))
 
 
-def _counted(facts: Facts, sure: Certainty) -> str:
+def _counted(facts: RuleInputs, sure: Certainty) -> str:
     """``1 step``, ``7 steps after 3 of warm-up``."""
     number, warm_up = sure.steps, facts.throughput.steps - sure.steps
     return f"{count(number)} step{'s' * (number != 1)}" + (f" after {count(warm_up)} of warm-up" if warm_up > 0 else "")
 
 
-def input_known(facts: Facts) -> bool:
+def input_known(facts: RuleInputs) -> bool:
     """Whether the input's share is known: from a loader, or from a stage of its own."""
     return facts.loader is not None or "input" in facts.step.stages
 
 
-def enough_steps(facts: Facts) -> bool:
+def enough_steps(facts: RuleInputs) -> bool:
     """Whether there are as many steps as any verdict needs."""
     return facts.certainty is None or facts.certainty.steps >= FEWEST
 
@@ -60,7 +60,7 @@ def _too_short(sure: Certainty, loader: bool) -> bool:
     return sure.steps < FEWEST or (loader and sure.own[0] < MIN_WAIT_SHARE and sure.own[1] >= HIGH_SHARE)
 
 
-def _evidence(facts: Facts, sure: Certainty) -> list[Evidence]:
+def _evidence(facts: RuleInputs, sure: Certainty) -> list[Evidence]:
     found = [Evidence("steps", "steps counted", sure.steps, "steps"), Evidence("mean_step_s", "mean step so far", facts.step.mean_s, "s")]
     if not input_known(facts) or sure.steps < 2:
         return found
@@ -83,7 +83,7 @@ def between(sure: Certainty) -> str:
     return f"{ends} of the step (95 % interval)"
 
 
-def unsure(facts: Facts) -> str:
+def unsure(facts: RuleInputs) -> str:
     """The interval after a share, where it reaches across the gate or is wider than the step from the gate to a high share."""
     sure = facts.certainty
     if sure is None or (sure.low >= MIN_WAIT_SHARE or sure.high < MIN_WAIT_SHARE) and sure.high - sure.low <= HIGH_SHARE - MIN_WAIT_SHARE:

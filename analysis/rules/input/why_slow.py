@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from feedline.analysis.facts import Facts
+from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence
 from feedline.analysis.quantities import count, number, share, size
 from feedline.analysis.rules.input import cpus
@@ -51,7 +51,7 @@ class Why:
     also_s: float = 0.0
 
 
-def why(facts: Facts, work: Work) -> Why | None:
+def why(facts: RuleInputs, work: Work) -> Why | None:
     """The cause; None where the stage is not ten times off, or only waits for what other rules name."""
     if work.cost.wall_s < FAR_OFF * work.should_s:
         return None
@@ -63,7 +63,7 @@ def spins(stage: str) -> bool:
     return stage in ("read", "decode", "collate")
 
 
-def waits_for_helpers(facts: Facts, work: Work) -> bool:
+def waits_for_helpers(facts: RuleInputs, work: Work) -> bool:
     """Whether a stage computes or waits so long because its helper threads lack a CPU.
 
     They are there if the process uses more CPU time than the threads that are accounted for. A parallel loop ends when its last thread has
@@ -76,7 +76,7 @@ def waits_for_helpers(facts: Facts, work: Work) -> bool:
     return (cost.runqueue_s or 0.0) > cpus.MAX_RUNQUEUE_SHARE * cost.wall_s or at_lock > MOST * cost.wall_s
 
 
-def _threads(facts: Facts, work: Work) -> Why | None:
+def _threads(facts: RuleInputs, work: Work) -> Why | None:
     if not spins(work.stage) or not waits_for_helpers(facts, work):
         return None
     ratio, of_torch = cpus.process_ratio(facts) or 1.0, work.stage == "collate"
@@ -100,12 +100,12 @@ def unless(change: str, work: Work) -> str:
     return f"{change}. If {work.name} takes as long, this finding is wrong."
 
 
-def _fewer_threads(facts: Facts, threads: int) -> str:
+def _fewer_threads(facts: RuleInputs, threads: int) -> str:
     where = "worker_init_fn" if num_workers(facts) else "the main process"
     return f"Call torch.set_num_threads({threads}) in {where}, or start the program with OMP_NUM_THREADS={threads}."
 
 
-def _page_faults(facts: Facts, work: Work) -> Why | None:
+def _page_faults(facts: RuleInputs, work: Work) -> Why | None:
     faults, system_s, total = facts.traffic.minor_faults, facts.traffic.system_s, cpus.total(facts)
     if work.stage != KERNEL or faults is None or system_s is None or total is None or not total.cpu_s:
         return None
@@ -122,7 +122,7 @@ def _page_faults(facts: Facts, work: Work) -> Why | None:
     )
 
 
-def _format(facts: Facts, work: Work) -> Why | None:
+def _format(facts: RuleInputs, work: Work) -> Why | None:
     name, part = heaviest(facts, work.stage)
     if work.stage != "decode" or part < MOST or not any(slow in name.lower() for slow in SLOW_FORMATS):
         return None
@@ -134,7 +134,7 @@ def _format(facts: Facts, work: Work) -> Why | None:
     )
 
 
-def _objects(facts: Facts, work: Work) -> Why | None:
+def _objects(facts: RuleInputs, work: Work) -> Why | None:
     length, tensors = facts.loader.pickle_bytes if facts.loader else None, facts.batch_tensors or 0.0
     if work.stage != "transport" or length is None or length < FEW_OBJECTS_BYTES + TENSOR_PICKLE_BYTES * tensors:
         return None
@@ -148,7 +148,7 @@ def _objects(facts: Facts, work: Work) -> Why | None:
     )
 
 
-def _pageable(facts: Facts, work: Work) -> Why | None:
+def _pageable(facts: RuleInputs, work: Work) -> Why | None:
     copied = facts.moved.get("copy")
     if work.stage != "copy" or copied is None or copied.pageable < MOST:
         return None
@@ -166,7 +166,7 @@ def _pageable(facts: Facts, work: Work) -> Why | None:
     )
 
 
-def _unknown(facts: Facts, work: Work) -> Why | None:
+def _unknown(facts: RuleInputs, work: Work) -> Why | None:
     """Said only of CPU time: what a stage waits for is named by other rules, or unknown there."""
     if work.stage == KERNEL or (work.cost.cpu_s or 0.0) < FAR_OFF * work.should_s:
         return None
@@ -183,7 +183,7 @@ def _part(work: Work, name: str, part: float) -> Evidence:
     return Evidence("operation_share", f"{name}, share of {work.name}", part, SHARE, name)
 
 
-CAUSES: tuple[Callable[[Facts, Work], Why | None], ...] = (
+CAUSES: tuple[Callable[[RuleInputs, Work], Why | None], ...] = (
     _threads,
     _page_faults,
     _pageable,
@@ -193,11 +193,11 @@ CAUSES: tuple[Callable[[Facts, Work], Why | None], ...] = (
 )
 
 
-def beside_s(facts: Facts) -> float:
+def beside_s(facts: RuleInputs) -> float:
     """Seconds of the mean step in torch's operations that run on the threads that collate: they spin as well, how much is not known."""
     return 0.0 if num_workers(facts) else sum(facts.step.stages.get(stage, 0.0) for stage in SAME_THREADS)
 
 
-def enough_threads(facts: Facts) -> int:
+def enough_threads(facts: RuleInputs) -> int:
     """Threads that have a CPU each beside the workers, or else beside other programs."""
     return 1 if num_workers(facts) else int(cpus.left_by_others(facts))

@@ -11,7 +11,7 @@ from feedline.analysis.comm.blame import behind
 from feedline.analysis.comm.clocks import FEWEST, Alignment, align
 from feedline.analysis.comm.collectives import Collectives, RankClock
 from feedline.analysis.comm.cross_rank import CrossRank, combine
-from feedline.analysis.comm.match import MISSING, Matched
+from feedline.analysis.comm.match import MISSING, CollectiveTable
 from feedline.analysis.comm.model import Communication, LateRank, RankParts
 from feedline.analysis.comm.summary import communication, means
 from feedline.analysis.finding import BEFORE_TRACE
@@ -94,7 +94,7 @@ def compare(traces: Mapping[int, RankTrace]) -> Between | None:
     )
 
 
-def _aligned(ranks: Sequence[Collectives], matched: Matched, made: Numbered, traces: Mapping[int, RankTrace]) -> Alignment:
+def _aligned(ranks: Sequence[Collectives], matched: CollectiveTable, made: Numbered, traces: Mapping[int, RankTrace]) -> Alignment:
     """Clocks from the ends of collectives, of few ones too: what is left is that all ranks leave one at about the same time.
 
     Ranks of one file have one clock. How far the ends would move it says what they are worth: the bound is no smaller.
@@ -117,7 +117,7 @@ def _aligned(ranks: Sequence[Collectives], matched: Matched, made: Numbered, tra
     return replace(found, bound=bound, notes=[*notes, *found.notes])
 
 
-def _on_few_ends(matched: Matched) -> Alignment | None:
+def _on_few_ends(matched: CollectiveTable) -> Alignment | None:
     """Clocks of ranks with fewer collectives than clocks.align asks for. None: some rank has none in common, or enough of them, and they
     do not fit."""
     nothing = NONE[:, 0]
@@ -158,7 +158,7 @@ def _budget(trace: RankTrace, waiting: IntArray) -> Budget:
     return with_waiting(trace.budget, trace.collectives.hidden, union(table["start"], table["end"]) if len(table) else NONE, waiting)
 
 
-def _gaps(matched: Matched, waiting: Mapping[int, IntArray]) -> list[str]:
+def _gaps(matched: CollectiveTable, waiting: Mapping[int, IntArray]) -> list[str]:
     missing = sorted({rank for group in matched.groups for rank in group.ranks} - set(matched.ranks))
     if not missing:
         return list(matched.notes)

@@ -6,7 +6,7 @@ import numpy as np
 
 from feedline.analysis.comm.blame import Blame, behind
 from feedline.analysis.comm.cross_rank import CrossRank
-from feedline.analysis.comm.match import MISSING, Matched
+from feedline.analysis.comm.match import MISSING, CollectiveTable
 from feedline.analysis.finding import BEFORE_TRACE
 from feedline.analysis.timeline import IntArray
 from feedline.analysis.traces.budget import PARTS
@@ -72,7 +72,7 @@ def excess(blamed: Blame, together: CrossRank, spent: IntArray) -> dict[str, Int
     return found
 
 
-def _first(matched: Matched, column: int) -> int:
+def _first(matched: CollectiveTable, column: int) -> int:
     """The first collective of a rank."""
     there = np.flatnonzero(matched.start[:, column] != MISSING)
     return int(there[matched.start[there, column].argmin()]) if len(there) else -1

@@ -36,7 +36,7 @@ ONE_BYTE = "Byte"  # the payload counts bytes, whatever they mean
 
 
 @dataclass(eq=False)
-class Told:
+class NcclPayload:
     """What NCCL said in one file.
 
     Attributes:
@@ -50,14 +50,14 @@ class Told:
     ranks: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
-def told(rows: Rows, names: Sequence[str], payloads: Sequence[Payload]) -> Told:
+def told(rows: Rows, names: Sequence[str], payloads: Sequence[Payload]) -> NcclPayload:
     """What is known of each kernel of NCCL's, beyond its name.
 
     Args:
         rows: of a whole file.
         payloads: with ``row`` an index into these rows.
     """
-    found = Told([], np.full(len(rows), -1, np.int64))
+    found = NcclPayload([], np.full(len(rows), -1, np.int64))
     sizes = _communicators(rows, payloads, found)
     kernel = np.array([name.lower().startswith(KERNEL_NAMES) for name in names] or [False])
     kernels = np.flatnonzero((rows["kind"] == Kind.KERNEL) & kernel[rows["name"]]) if len(rows) else np.zeros(0, np.int64)
@@ -82,7 +82,7 @@ def told(rows: Rows, names: Sequence[str], payloads: Sequence[Payload]) -> Told:
     return found
 
 
-def _communicators(rows: Rows, payloads: Sequence[Payload], found: Told) -> dict[str, int]:
+def _communicators(rows: Rows, payloads: Sequence[Payload], found: NcclPayload) -> dict[str, int]:
     """Size of each communicator by name; fills in the ranks of processes."""
     sizes: dict[str, int] = {}
     for one in payloads:

@@ -12,7 +12,7 @@ from feedline.analysis.traces.kineto.rows import canonical, sort
 from feedline.analysis.traces.nsight import device, host, nvtx
 from feedline.analysis.traces.nsight.database import EXPORT, Database, opened
 from feedline.analysis.traces.nsight.ids import pid, tid
-from feedline.analysis.traces.nsight.nccl import Told, told
+from feedline.analysis.traces.nsight.nccl import NcclPayload, told
 from feedline.analysis.traces.nsight.rows import Names, Rows
 from feedline.analysis.traces.nsight.session import META, Session, rank_of, session
 from feedline.profiler.errors import TraceDamaged
@@ -33,7 +33,7 @@ class _File:
     rows: Rows
     names: list[str]
     ranges: nvtx.Ranges
-    told: Told
+    told: NcclPayload
     session: Session
     notes: list[str]
 
