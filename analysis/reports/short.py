@@ -12,9 +12,10 @@ from rich.text import Text
 from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.diagnose import leading
 from feedline.analysis.finding import Finding, Severity
-from feedline.analysis.model import Report, StepSummary, Workers
+from feedline.analysis.model import FIRST_STEPS, Report, StepSummary, Workers
 from feedline.analysis.quantities import seconds, share
 from feedline.analysis.reports import of_convergence, tables, words
+from feedline.profiler.message import id_of
 
 SMALL = 0.01  # of the step: stages below it are shown as one
 WAITS = 0.05  # of the step, from which on the cost of a sample matters: below it the input holds nothing back
@@ -59,7 +60,7 @@ def parts(report: Report, width: int) -> Iterable[Part]:
         yield _told(label, text, place)
     yield from _findings(report, width)
     yield from _listed("Not seen", [f"{hook.name}: {hook.why}" for hook in words.refused_that_matter(report.hooks)], HOOKS, width, 3)
-    yield from _listed("Note", [note for note in report.notes if not words.is_usual(note)], NOTES, width, 2)
+    yield from _listed("Note", [note for note in report.notes if id_of(note) != FIRST_STEPS], NOTES, width, 2)
 
 
 def folded(step: StepSummary) -> StepSummary:

@@ -6,14 +6,13 @@ from feedline.analysis import cpu_use, next_limit
 from feedline.analysis.comm.model import Prediction, RankParts
 from feedline.analysis.finding import Finding, Severity, interval
 from feedline.analysis.finding import cost as cost_of
-from feedline.analysis.model import FIRST_STEPS, Cost, Cpus, Hook, Report, Roofline, RunInfo, StepSummary, Throughput, Workers
+from feedline.analysis.model import Cost, Cpus, Hook, Report, Roofline, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.quantities import count, duration, number, seconds, sentence, share, size
 from feedline.analysis.stages import INPUT_STAGES
 from feedline.analysis.text.headline import how
 from feedline.analysis.text.ranks import changing, clocks, late
 from feedline.profiler import reasons
 from feedline.profiler.masks import MASK
-from feedline.profiler.message import id_of
 
 STATES = {"live": "still running"}
 WAITS = {
@@ -89,11 +88,6 @@ def refused_that_matter(hooks: list[Hook]) -> list[Hook]:
 def full_stop(text: str) -> str:
     """A text as a sentence, with a full stop at its end."""
     return text if text.endswith((".", "!", "?", "…")) else f"{sentence(text)}."
-
-
-def is_usual(note: str) -> bool:
-    """Whether nearly every run has this note: the full report shows it."""
-    return id_of(note) == FIRST_STEPS
 
 
 def state(run: RunInfo) -> str:

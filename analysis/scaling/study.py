@@ -10,7 +10,6 @@ from feedline.analysis.scaling.time_to_accuracy import Noise, steps_factor, time
 from feedline.analysis.text.scaling import conclude, counted, disagreement, flags
 
 SCHEMA_VERSION = 1
-NO_BATCH = "the batch per rank is unknown: give it with --batch-size"
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,8 @@ def study(
     if unit == STEPS:
         notes.insert(0, "samples were not recorded: steps/s are compared; if the batch per rank shrinks with more ranks, they are too high")
     if noise and not times:
-        notes.append(f"time to accuracy: unknown, because {'samples were not recorded' if unit == STEPS else NO_BATCH}")
+        why = "samples were not recorded" if unit == STEPS else "give the batch per rank with --batch-size"
+        notes.append(f"time to accuracy is unknown: {why}")
     contradictions = disagreement(compared[-1], {law.name: law.samples_per_s for law in laws})
     return Study(
         kind,

@@ -15,8 +15,7 @@ def headline(run: RunInfo, steps: int, updates: int = 0, who: str = "The trainin
         updates: that were counted, also after recording ended.
         who: ended so.
     """
-    said = [part for part in (_ended(run, steps, who), _stopped(run, steps, updates)) if part]
-    return " ".join(said)
+    return " ".join(part for part in (_ended(run, steps, who), _stopped(run, steps, updates)) if part)
 
 
 def how(state: str, exit_code: int | None, ended_by: str = "") -> str:

@@ -6,8 +6,6 @@ from feedline.analysis.quantities import count, number, seconds, share
 
 LEAST = 1e-3  # of a figure: less than its last digit
 RATE = "samples/s"
-#: Limits whose name in the figure is too short for a sentence.
-NAMES = {"step": "the step itself", "turns": "serialized loading"}
 
 
 def sentence(rate: float, nearest: ThroughputBound | None, following: ThroughputBound | None, unit: str = RATE) -> str:
@@ -25,7 +23,8 @@ def sentence(rate: float, nearest: ThroughputBound | None, following: Throughput
 
 
 def _named(roof: ThroughputBound) -> str:
-    return f"{NAMES.get(roof.id, roof.name)} ({roof.says})"
+    name = {"step": "the step itself", "turns": "serialized loading"}.get(roof.id, roof.name)
+    return f"{name} ({roof.says})"
 
 
 def without(parts: dict[str, float], whole_s: float) -> str:

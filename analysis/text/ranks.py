@@ -4,14 +4,13 @@ from feedline.analysis.comm.model import Communication, LateRank
 from feedline.analysis.finding import BEFORE_TRACE
 from feedline.analysis.quantities import count, seconds
 
-#: What takes a late rank longer, where the phase's own name does not say it.
-SLOWER = {"wait": "its loader", "other": "time outside all stages", BEFORE_TRACE: "what came before its trace"}
-
 
 def slower(one: LateRank) -> str:
     """``its loader (decode) takes 12.7 ms longer``."""
     part = f" ({one.part})" if one.part else ""
-    return f"{SLOWER.get(one.phase, f'its {one.phase}')}{part} takes {seconds(one.excess_s)} longer"
+    known = {"wait": "its loader", "other": "time outside all stages", BEFORE_TRACE: "what came before its trace"}
+    what = known.get(one.phase, f"its {one.phase}")
+    return f"{what}{part} takes {seconds(one.excess_s)} longer"
 
 
 def late(one: LateRank) -> str:

@@ -29,7 +29,7 @@ from feedline.analysis.convergence.summary import summarise
 from feedline.analysis.diagnose import diagnose
 from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.many import crew
-from feedline.analysis.model import Hook, Report
+from feedline.analysis.model import FIRST_STEPS, Hook, Report
 from feedline.analysis.next_limit import within
 from feedline.analysis.reports import of_convergence, terminal, words
 from feedline.analysis.reports.figures.roofline import role
@@ -41,6 +41,7 @@ from feedline.analysis.scaling.study import study
 from feedline.analysis.traces.budget import Budget
 from feedline.cli import main
 from feedline.profiler import reasons
+from feedline.profiler.message import id_of
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.opening import open_run
@@ -67,7 +68,7 @@ def shown(report: Report) -> dict[str, object]:
         "hooks": [hook.name for hook in words.refused_that_matter(report.hooks)],
         "of them in full": [hook.name for hook in report.hooks if f"- {hook.name}: " in full],
         "of them in HTML": re.findall(r"<ul>(?:<li><b>[^<]*</b>[^<]*</li>)+</ul>", re.sub(r"</b> [^<]*", "</b>", page)),
-        "usual notes": [words.is_usual(note) for note in report.notes],
+        "usual notes": [id_of(note) == FIRST_STEPS for note in report.notes],
         "lines of evidence": page.count('<th scope="row">') - len(report.hooks),
         "limits": [role(made, roof) for roof in made.roofs] if made else [],
         "predictions that tell something": [words.tells(one) for one in comm.what_if] if comm else [],
@@ -141,7 +142,7 @@ def test_a_run_has_the_same_report_whatever_its_words(run):
     usual, blank = same(lambda: of_runs.build(open_run(run)))
 
     assert [hook.name for hook in words.refused_that_matter(usual.hooks)] == [*sorted(REASONS - words.NO_LOSS), "cv2"]
-    assert usual.comm.what_if[1].id == "rank_on_time" and any(map(words.is_usual, usual.notes))
+    assert usual.comm.what_if[1].id == "rank_on_time" and any(id_of(note) == FIRST_STEPS for note in usual.notes)
     assert shown(usual) == shown(blank)
 
 

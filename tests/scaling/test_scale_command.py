@@ -145,7 +145,7 @@ def test_where_samples_of_one_run_were_not_seen_steps_of_all_are_compared(record
     assert [row["point"]["samples_per_s"] for row in found["rows"]] == pytest.approx([10, 20, 40])
     assert [row["efficiency"] for row in found["rows"]] == pytest.approx([1, 1, 1])
     assert found["unit"] == "steps/s" and found["notes"][0].startswith("samples were not recorded: steps/s are compared")
-    assert "time to accuracy: unknown, because samples were not recorded" in found["notes"] and found["times"] == []
+    assert "time to accuracy is unknown: samples were not recorded" in found["notes"] and found["times"] == []
     assert "ranks steps/s interval" in said and "No samples were recorded" in said and "time per step" in said
     assert "<h2>Steps per second</h2>" in page and "1 rank: 10.0 steps/s" in page
     assert "samples/s" not in said + page and "samples per second" not in page.lower()
