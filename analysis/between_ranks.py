@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from feedline.analysis.comm.of_run import collectives_of, unseen_of
+from feedline.analysis.comm.read_collectives import collectives_of, unseen_of
 from feedline.analysis.comm.summary import Compared, compare
+from feedline.analysis.formatting import share
 from feedline.analysis.gather import RankMetrics, step_summary
 from feedline.analysis.gather import throughput as gather_throughput
 from feedline.analysis.model import Throughput
-from feedline.analysis.quantities import share
 from feedline.analysis.rules.cross_rank.exposed_communication import MIN_SHARE
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError

@@ -23,7 +23,7 @@ from feedline.analysis.model import Cpus, Gauge, Hook, Loader, RankSummary, Repo
 from feedline.analysis.next_limit import within
 from feedline.analysis.roofline import roofline
 from feedline.analysis.rules.input import nothing_trained, too_short
-from feedline.analysis.rules.input.held import steady_share
+from feedline.analysis.rules.input.input_wait import steady_share
 from feedline.analysis.stages import INPUT_STAGES
 from feedline.analysis.text import notes as notes_of
 from feedline.analysis.text.headline import headline

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from feedline.analysis.cluster.rank_pool import RankPool, Tell, chunked, each
 from feedline.analysis.diagnose import diagnose_traces, verdict_of_traces
 from feedline.analysis.gather import series
-from feedline.analysis.many.crew import Executor, Tell, chunked, each
 from feedline.analysis.model import (
     CopyTime,
     KernelTime,
@@ -43,7 +43,7 @@ def holds_traces(run: Run) -> bool:
     return any(folder.is_trace(rank.folder) for rank in run.ranks.values())
 
 
-def build(run: Run, crew: Executor, tell: Tell = lambda what, done, of: None) -> Report:
+def build(run: Run, crew: RankPool, tell: Tell = lambda what, done, of: None) -> Report:
     """Read all ranks' traces and say what they show.
 
     Args:

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from feedline.analysis.formatting import number
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.model import Cpus, Gauge
-from feedline.analysis.quantities import number
 from feedline.analysis.steps import Steps
 from feedline.analysis.timeline import overlap
 from feedline.profiler.events import Stage

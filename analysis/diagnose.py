@@ -7,7 +7,7 @@ from typing import Any
 from feedline.analysis.convergence.checks import GRAVE
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Finding, Severity, saving
-from feedline.analysis.quantities import seconds, sentence, share
+from feedline.analysis.formatting import seconds, sentence, share
 from feedline.analysis.rules import CROSS_RANK, INPUT, MACHINE, TRACE, F, Rule
 from feedline.analysis.rules.cross_rank.recorded import recorded
 from feedline.analysis.rules.input import (
@@ -22,7 +22,7 @@ from feedline.analysis.rules.input import (
     too_short,
 )
 from feedline.analysis.rules.input.handover import as_code
-from feedline.analysis.rules.input.held import MIN_WAIT_SHARE, num_workers, steady_share
+from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, num_workers, steady_share
 from feedline.analysis.traces.budget import PARTS
 from feedline.analysis.traces.facts import TraceFacts, mean_step_s
 

@@ -4,7 +4,7 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from feedline.analysis.quantities import seconds, share
+from feedline.analysis.formatting import seconds, share
 
 #: Unit of a share from 0 to 1, which people read as a percentage.
 SHARE = "share"
@@ -80,7 +80,7 @@ class Finding:
         says: one sentence for a person, with the figures.
         evidence: what was measured.
         fix: what to change.
-        disproof: an observation that would show this finding to be wrong.
+        how_to_check: what to do, and the outcome that would prove this finding wrong.
         cost_s: seconds per step that the cause costs: an upper bound of the gain, or with an interval a prediction of it.
         cost_low_s, cost_high_s: the prediction's interval, in 19 of 20 cases; None: ``cost_s`` is an upper bound.
         blame: the rank and its phase, where ranks were compared and one of them is the cause.
@@ -92,7 +92,7 @@ class Finding:
     says: str
     evidence: list[Evidence] = field(default_factory=list)
     fix: str = ""
-    disproof: str = ""
+    how_to_check: str = field(default="", metadata={"key": "disproof"})
     cost_s: float = 0.0
     blame: Blame | None = None
     cost_low_s: float | None = None

@@ -134,13 +134,14 @@ class LoadedRun:
         return Shown(self._said(), self._html)._repr_html_()
 
     def _said(self) -> str:
-        from feedline.analysis.reports import words
 
         try:
             report = self.report
         except FeedlineError as error:
             return f"{self.name}: {error}"
-        return f"{words.about(report.run)}: {' '.join(filter(None, [report.headline, report.verdict]))}"
+        from feedline.analysis.reports import phrases
+
+        return f"{phrases.about(report.run)}: {' '.join(filter(None, [report.headline, report.verdict]))}"
 
     @property
     def _html(self) -> str:

@@ -9,7 +9,7 @@ from feedline.analysis.between_ranks import NOTHING, NetworkHints
 from feedline.analysis.build import build
 from feedline.analysis.build_traces import build as build_of_traces
 from feedline.analysis.build_traces import holds_traces
-from feedline.analysis.many import crew
+from feedline.analysis.cluster import rank_pool
 from feedline.analysis.model import Report
 from feedline.profiler.ceilings import FILE, Ceilings
 from feedline.profiler.store.parts import part, parts, place_of
@@ -62,6 +62,6 @@ def report_of(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints =
     """
     if not holds_traces(run):
         return build(run, ceilings=ceilings, beside=beside)
-    chosen: AbstractContextManager[crew.Executor] = crew.local() if processes and len(run.ranks) > 1 else crew.here()
+    chosen: AbstractContextManager[rank_pool.RankPool] = rank_pool.local() if processes and len(run.ranks) > 1 else rank_pool.here()
     with chosen as workers:
         return build_of_traces(run, workers)

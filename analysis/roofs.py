@@ -7,8 +7,8 @@ waiting (as in Kuchnik et al., Plumber, MLSys 2022).
 import math
 from collections.abc import Iterator
 
+from feedline.analysis.formatting import count, number, seconds, size
 from feedline.analysis.model import Report, StepSummary, ThroughputBound, Workers
-from feedline.analysis.quantities import count, number, seconds, size
 from feedline.analysis.stages import MAKING_STAGES, SAMPLE_STAGES
 from feedline.analysis.text import limits
 from feedline.profiler.ceilings import Ceiling, Ceilings

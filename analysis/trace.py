@@ -18,7 +18,7 @@ import numpy as np
 
 from feedline.analysis.boundaries import find
 from feedline.analysis.comm.collectives import RankClock
-from feedline.analysis.comm.of_run import clock_of
+from feedline.analysis.comm.read_collectives import clock_of
 from feedline.analysis.timeline import IntArray
 from feedline.analysis.traces.lanes import NOWHERE, lanes
 from feedline.analysis.traces.windows import Windows, lines

@@ -34,7 +34,7 @@ os.environ |= {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1
 
 from programs.damage import damage
 
-from feedline.analysis.many import crew
+from feedline.analysis.cluster import rank_pool
 
 MOST_S = 10  # of CPU: the machine may be busy
 MOST_WAIT_S = 60
@@ -217,7 +217,7 @@ def warm(bases: list[Path]) -> None:
     """Read good runs once, so that forks find everything imported and compiled."""
     from feedline.cli import main
 
-    crew.local = lambda processes=None: crew.here()  # type: ignore[assignment]  # a pool takes a second to start
+    rank_pool.local = lambda processes=None: rank_pool.here()  # type: ignore[assignment]  # a pool takes a second to start
     with tempfile.TemporaryDirectory(prefix="warm") as temporary:
         for base in bases:
             run = Path(temporary) / base.name / "run"

@@ -13,7 +13,7 @@ It is compared with the training as it runs, of which no figure goes into the pr
 faster, what was measured one after the other belongs together. What another program disturbed (a process of ours waited for a CPU for
 more than DISTURBED of the time) is measured again, up to TRIES times; the least disturbed counts.
 
-A training is input-limited when its main process waits for 5 % of its time or more (analysis/rules/input/held.py), and predicted to be when
+A training is input-limited when its main process waits for 5 % of its time or more (rules/input/input_wait.py), and predicted to be when
 the loader's roof is lower than the step's by as much. CPUs are counted by what as many processes as there are decode at once, over what one
 does: a shared machine may give less than it shows.
 """

@@ -30,7 +30,7 @@ from feedline.analysis.comm.buckets import timeline
 from feedline.analysis.comm.collectives import Collectives, RankClock
 from feedline.analysis.comm.cross_rank import combine
 from feedline.analysis.comm.match import MISSING, CollectiveTable
-from feedline.analysis.comm.of_run import collectives_of
+from feedline.analysis.comm.read_collectives import collectives_of
 from feedline.analysis.comm.replay import fit
 from feedline.analysis.comm.what_if import WhatIf
 from feedline.analysis.timeline import IntArray

@@ -2,7 +2,7 @@
 
     python benchmarks/wait_split.py
 
-analysis/rules/input/held.py gives a wait to too few workers up to S / W - C and the rest to the order of the batches. For each replay this
+rules/input/input_wait.py gives a wait to too few workers up to S / W - C and the rest to the order of the batches. For each replay this
 compares that rest with what in_order=False wins, both as a share of the wait. S: making a batch, C: the step without waiting, W: workers.
 """
 

@@ -10,7 +10,7 @@ from feedline.analysis.comm.cross_rank import CrossRank
 from feedline.analysis.comm.match import CollectiveTable
 from feedline.analysis.comm.model import CollectiveKind
 from feedline.analysis.comm.operations import bus_factor, operation
-from feedline.analysis.quantities import seconds, share, size
+from feedline.analysis.formatting import seconds, share, size
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 GIGA = 1e9

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from feedline.analysis.quantities import number, size
+from feedline.analysis.formatting import number, size
 
 QuestionId = Literal["as_it_was", "no_late_rank", "rank_on_time", "faster_link", "half_gradients", "bucket_size", "accumulation"]
 

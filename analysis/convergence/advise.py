@@ -5,12 +5,12 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from feedline.analysis.convergence import checks, classify, noise, price
+from feedline.analysis.convergence import batch_cost, checks, classify, noise
 from feedline.analysis.convergence.classify import DEFICIT, GAP, INSTABILITY, LAG, Verdict, groups
 from feedline.analysis.convergence.model import BatchPrice, NoiseOverTraining
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.finding import Evidence, Finding
-from feedline.analysis.quantities import number, share
+from feedline.analysis.formatting import number, share
 
 #: Optimizers that scale each update by the gradient's size themselves: their rate grows with the square root of the batch
 #: (Malladi and others, arXiv:2205.10287; Krizhevsky, arXiv:1404.5997).
@@ -99,7 +99,7 @@ def advise(runs: Sequence[Recorded], communication: float | None = None) -> Advi
     stopped = any(checks.stops(finding) for _, finding in findings)
     verdicts = classify.classify(runs)
     largest, over, of = ordered[-1], *_best_noise(ordered)
-    priced = price.price(over, largest.batch) if largest.batch else None
+    priced = batch_cost.price(over, largest.batch) if largest.batch else None
     base = ordered[0].batch if len(groups(runs)) > 1 else None
     ratio = largest.batch / base if base and largest.batch else 1.0
     case = Case(largest, ratio, base, over, priced, communication)
@@ -243,7 +243,7 @@ def _for_price(case: Case) -> Iterator[Advice]:
         yield _growth(case)
     low = case.noise.low
     if case.price.where in ("far below", "below") and low:
-        fewer = price.updates_factor(2 * case.price.batch, low) / price.updates_factor(case.price.batch, low)
+        fewer = batch_cost.updates_factor(2 * case.price.batch, low) / batch_cost.updates_factor(case.price.batch, low)
         yield _make(
             case,
             "larger_batch",

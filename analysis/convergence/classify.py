@@ -10,7 +10,7 @@ from feedline.analysis.convergence import curves
 from feedline.analysis.convergence.curves import RECALIBRATED, Level
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.finding import SHARE, Evidence
-from feedline.analysis.quantities import count, number, share
+from feedline.analysis.formatting import count, number, share
 
 TRAIN, EVAL = "train loss", "eval loss"
 DEFICIT, LAG, GAP, INSTABILITY, HEALTHY, UNKNOWN = "deficit", "statistics_lag", "generalisation_gap", "instability", "healthy", "unknown"

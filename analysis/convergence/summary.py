@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from feedline.analysis.convergence import checks, noise, price
+from feedline.analysis.convergence import batch_cost, checks, noise
 from feedline.analysis.convergence.curves import thin
 from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.convergence.recorded import Recorded
@@ -27,7 +27,7 @@ def summarise(recorded: Recorded, scaling: Sequence[StepTime] | None = None) -> 
     if cause := next((one.cause for one in found if one.cause in checks.OF_GRADIENTS), None):
         why = f"the gradients are not a mean over distinct samples ({cause})"
         over = replace(over, value=None, low=None, high=None, windows=[], why=why)
-    priced = price.price(over, recorded.batch) if recorded.batch else None
+    priced = batch_cost.price(over, recorded.batch) if recorded.batch else None
     notes = list(recorded.notes)
     if priced is None:
         notes.append("the cost of the batch size is unknown: samples per update were not recorded")

@@ -10,7 +10,7 @@ import numpy as np
 from feedline.analysis.convergence.curves import smooth
 from feedline.analysis.convergence.model import NoiseOverTraining, TimeToTarget
 from feedline.analysis.convergence.recorded import Curve
-from feedline.analysis.quantities import number
+from feedline.analysis.formatting import number
 
 #: Part of a curve's values that one is smoothed with.
 SMOOTHING = 0.02

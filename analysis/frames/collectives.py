@@ -9,9 +9,9 @@ from feedline.analysis.comm.arrivals import Arrivals
 from feedline.analysis.comm.collectives import PHASES, Collectives
 from feedline.analysis.comm.cross_rank import combine
 from feedline.analysis.comm.match import BoolArray
-from feedline.analysis.comm.of_run import collectives_of
 from feedline.analysis.comm.operations import operation
 from feedline.analysis.comm.partition import Partition
+from feedline.analysis.comm.read_collectives import collectives_of
 from feedline.analysis.frames.moments import RANK, START, TIME, Moments
 from feedline.analysis.frames.steps import numbers
 from feedline.analysis.frames.table import Column, Rows, Table

@@ -46,7 +46,7 @@ def findings(report: Report) -> "pd.DataFrame":
                 "cost_low_s": _numbers([one.cost_low_s for one in report.findings]),
                 "cost_high_s": _numbers([one.cost_high_s for one in report.findings]),
                 "step_share": _numbers([None if cost is None or not mean else cost / mean for cost in costs]),
-                "how_to_check": [one.disproof for one in report.findings],
+                "how_to_check": [one.how_to_check for one in report.findings],
                 "rank": np.array([_rank(one) for one in report.findings], np.int64),
             }
         ]

@@ -5,12 +5,12 @@ import re
 
 from markupsafe import Markup
 
-from feedline.analysis import quantities
+from feedline.analysis import formatting
 from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.diagnose import leading
+from feedline.analysis.formatting import Scale
 from feedline.analysis.model import Gauge, Loader, Report, Roofline, StepSeries, StepSummary, Traces, Workers
-from feedline.analysis.quantities import Scale
-from feedline.analysis.reports import of_convergence, of_traces, page, words
+from feedline.analysis.reports import of_convergence, of_traces, page, phrases
 from feedline.analysis.reports.figures.batch_efficiency import batch_efficiency
 from feedline.analysis.reports.figures.batch_sweep import batch_sweep
 from feedline.analysis.reports.figures.gauges import gauge_figure
@@ -40,15 +40,15 @@ def render(report: Report) -> str:
     environment = page.environment()
     environment.filters["tied"] = tied
     environment.filters["kernel"] = of_traces.kernel
-    for function in (quantities.count, quantities.duration, quantities.number, quantities.seconds, quantities.share, quantities.size):
+    for function in (formatting.count, formatting.duration, formatting.number, formatting.seconds, formatting.share, formatting.size):
         environment.filters[function.__name__] = function
     return environment.get_template("report.html").render(
         report=report,
-        words=words,
-        value=quantities.value,
-        gauge_value=quantities.gauge_value,
+        phrases=phrases,
+        value=formatting.value,
+        gauge_value=formatting.gauge_value,
         machine=[_fact(name, figure) for name, figure in report.run.machine.items() if figure is not None],
-        blank=quantities.BLANK,
+        blank=formatting.BLANK,
         colors=(made := Palette(report)).css_class,
         **page.assets(),
         step=_step(report.step, made) if report.step else None,
@@ -62,7 +62,7 @@ def render(report: Report) -> str:
         loaders=[_loader(loader) for loader in report.loaders],
         gauges=[(gauge, gauge_figure(gauge), _span(gauge)) for gauge in report.gauges],
         top=leading(report.findings),
-        refused=words.refused_that_matter(report.hooks),
+        refused=phrases.refused_that_matter(report.hooks),
         data=embedded({"series": _columns(report.step.series, made) if report.step else None}),
     )
 
@@ -81,7 +81,7 @@ def tied(text: str) -> str:
 def _fact(name: str, figure: object) -> str:
     """One figure of the machine: ``memory_bytes`` is shown as ``memory 33.6 GB``."""
     if name.endswith("_bytes") and isinstance(figure, (int, float)):
-        return f"{name.removesuffix('_bytes')} {quantities.size(figure)}"
+        return f"{name.removesuffix('_bytes')} {formatting.size(figure)}"
     return f"{name.replace('_', ' ')} {figure}"
 
 
@@ -129,7 +129,7 @@ def _roofline(made: Roofline) -> dict[str, object]:
 
 
 def _comm(report: Report) -> dict[str, object]:
-    shown, left_out = words.ranks_to_show(report, RANKS_SHOWN)
+    shown, left_out = phrases.ranks_to_show(report, RANKS_SHOWN)
     scale = Scale.column(max((sum(getattr(own, name) or 0.0 for name in PARTS) for own in shown.values()), default=0.0))
     return {
         "figure": rank_parts(shown),
@@ -181,13 +181,13 @@ def _ranks(report: Report, made: Palette) -> list[dict[str, object]]:
 def _loader(loader: Loader) -> dict[str, object]:
     settings = plain(loader.settings)
     assert isinstance(settings, dict)
-    shown = {name: settings.get(name, quantities.BLANK) for name in SETTINGS_SHOWN}
+    shown = {name: settings.get(name, formatting.BLANK) for name in SETTINGS_SHOWN}
     return {"it": loader, "shown": shown, "settings": {name: json.dumps(value, ensure_ascii=False) for name, value in settings.items()}}
 
 
 def _span(gauge: Gauge) -> tuple[str, str]:
     """Times at both ends of a gauge's figure."""
-    return (quantities.duration(gauge.at_s[0]), quantities.duration(gauge.at_s[-1])) if gauge.at_s else ("", "")
+    return (formatting.duration(gauge.at_s[0]), formatting.duration(gauge.at_s[-1])) if gauge.at_s else ("", "")
 
 
 def _columns(series: StepSeries, made: Palette) -> dict[str, object]:

@@ -14,10 +14,15 @@ def render(report: Report) -> str:
     return json.dumps(plain(report), indent=1, allow_nan=False) + "\n"
 
 
+def key_of(field: "dataclasses.Field[object]") -> str:
+    """The key of a field: its name, unless the format keeps an older one."""
+    return str(field.metadata.get("key", field.name))
+
+
 def plain(value: object) -> object:
     """Dataclasses, enums, tuples and NumPy scalars as what JSON has; an object that is none of these as its ``repr``."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {key_of(field): plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
         return plain(value.value)
     if value is None or isinstance(value, bool):

@@ -5,8 +5,8 @@ import textwrap
 from feedline.analysis.convergence.curves import words
 from feedline.analysis.convergence.model import ConvergenceSummary, CurvePoints
 from feedline.analysis.finding import Finding
+from feedline.analysis.formatting import count, number, sentence
 from feedline.analysis.model import Report
-from feedline.analysis.quantities import count, number, sentence
 from feedline.analysis.reports.figures.svg import cut
 from feedline.profiler.reasons import ONE_GRADIENT
 

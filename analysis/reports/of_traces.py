@@ -2,8 +2,8 @@
 
 import re
 
+from feedline.analysis.formatting import BLANK, number, seconds
 from feedline.analysis.model import RankSummary, Report
-from feedline.analysis.quantities import BLANK, number, seconds
 
 #: (section of a rank, field, head of the column, in the terminal's 80 columns).
 COLUMNS = (

@@ -10,9 +10,9 @@ from markupsafe import escape
 from rich.table import Table
 from rich.text import Text
 
+from feedline.analysis.formatting import BLANK, count, duration, number, seconds
 from feedline.analysis.model import Report
-from feedline.analysis.quantities import BLANK, count, duration, number, seconds
-from feedline.analysis.reports import page, words
+from feedline.analysis.reports import page, phrases
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.json_report import plain as as_json
 from feedline.analysis.reports.terminal import WIDTH, plain, render
@@ -119,7 +119,7 @@ def row(name: str, report: Report, path: Path) -> Row:
         exit_code=report.run.exit_code,
         ended_by=report.run.ended_by,
         cause=report.findings[0].cause if report.findings else "",
-        says=words.sentence(report.verdict),
+        says=phrases.sentence(report.verdict),
     )
 
 
@@ -249,7 +249,7 @@ def render_html(overview: Overview, reports: Sequence[Report] = ()) -> str:
             heads=HEADS,
             cells=cells,
             verdicts=verdicts(overview.rows),
-            shell=words.shell,
+            shell=phrases.shell,
             **page.assets(),
         )
     )

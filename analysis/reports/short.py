@@ -12,9 +12,9 @@ from rich.text import Text
 from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.diagnose import leading
 from feedline.analysis.finding import Finding, Severity
+from feedline.analysis.formatting import seconds, share
 from feedline.analysis.model import FIRST_STEPS, Report, StepSummary, Workers
-from feedline.analysis.quantities import seconds, share
-from feedline.analysis.reports import of_convergence, tables, words
+from feedline.analysis.reports import of_convergence, phrases, tables
 from feedline.profiler.message import id_of
 
 SMALL = 0.01  # of the step: stages below it are shown as one
@@ -46,20 +46,20 @@ def parts(report: Report, width: int) -> Iterable[Part]:
         body = [tables.step_table(folded(report.step), width), tables.spread(report.step, USUAL)]
         if report.traces and report.throughput.steps:
             body.append(tables.plain(f"figures cover {report.traces.basis}", "dim"))
-        yield Part(words.step_title(report.step), Group(*body), 0)
+        yield Part(phrases.step_title(report.step), Group(*body), 0)
     if report.traces:
         yield _traces(report)
     if report.comm:
         yield _communication(report, width)
     yield from _input(report)
     if report.cpus and report.cpus.own is not None and (report.cpus.others or 0.0) >= MIN_OTHERS:
-        yield _told("CPUs", words.cpus(report.cpus), 5)
+        yield _told("CPUs", phrases.cpus(report.cpus), 5)
     if report.roofline:
         yield _told("Limits", report.roofline.says, 9)
     for place, (label, text) in zip((6, 7, 7, 7), of_convergence.short(report)):
         yield _told(label, text, place)
     yield from _findings(report, width)
-    yield from _listed("Not seen", [f"{hook.name}: {hook.why}" for hook in words.refused_that_matter(report.hooks)], HOOKS, width, 3)
+    yield from _listed("Not seen", [f"{hook.name}: {hook.why}" for hook in phrases.refused_that_matter(report.hooks)], HOOKS, width, 3)
     yield from _listed("Note", [note for note in report.notes if id_of(note) != FIRST_STEPS], NOTES, width, 2)
 
 
@@ -86,7 +86,7 @@ def _told(label: str, text: str, place: int, width: int = 0) -> Part:
 
 def _listed(label: str, texts: list[str], most: int, width: int, place: int) -> Iterable[Part]:
     for text in texts[:most]:
-        yield _told(label, words.full_stop(text), place, width)
+        yield _told(label, phrases.full_stop(text), place, width)
     if len(texts) > most:
         yield _told("", f"{len(texts) - most} more with --full", place)
 
@@ -99,9 +99,9 @@ def _input(report: Report) -> Iterable[Part]:
     waits = sum(step.waits.values())
     if waits >= WAITS * step.mean_s:
         kinds = sorted(step.waits.items(), key=lambda one: -one[1])
-        told = [f"{share(time / waits)} {words.waits(report).get(kind, kind)}" for kind, time in kinds if time >= WAITS * waits]
+        told = [f"{share(time / waits)} {phrases.waits(report).get(kind, kind)}" for kind, time in kinds if time >= WAITS * waits]
         yield _told("Waits", f"{'; '.join(told)}.", 8)
-    if words.input_share(step) >= WAITS and made.per_sample:
+    if phrases.input_share(step) >= WAITS and made.per_sample:
         yield _told("One sample", _sample(made), 7)
 
 
@@ -142,23 +142,23 @@ def _findings(report: Report, width: int) -> Iterable[Part]:
 
 def _also(finding: Finding, mean_step_s: float | None) -> str:
     """A finding in a paragraph: cause, cost, what it says, its fix."""
-    cost = words.cost(finding, mean_step_s)
-    said = f"{finding.cause}{f', {cost}' if cost else ''}: {words.full_stop(finding.says)}"
+    cost = phrases.cost(finding, mean_step_s)
+    said = f"{finding.cause}{f', {cost}' if cost else ''}: {phrases.full_stop(finding.says)}"
     return f"{said} Fix: {finding.fix}" if finding.fix else said
 
 
 def _traces(report: Report) -> Part:
     ranks = list(report.ranks)
     if len(ranks) > RANKS:
-        ranks = list(words.ranks_to_show(report, RANKS)[0]) or ranks[:RANKS]
+        ranks = list(phrases.ranks_to_show(report, RANKS)[0]) or ranks[:RANKS]
     longest = tables.kernels(report, KERNELS) if len(ranks) == 1 else []
     return Part(_title("Device and input", len(ranks), len(report.ranks)), Group(tables.traces(report, ranks), *longest), 4)
 
 
 def _communication(report: Report, width: int) -> Part:
-    shown, left_out = words.ranks_to_show(report, RANKS)
+    shown, left_out = phrases.ranks_to_show(report, RANKS)
     late_told = any(finding.cause in ("late_rank", "late_ranks") for finding in report.findings)
-    told = words.communication(report, late_ranks=not late_told, in_short=True)
+    told = phrases.communication(report, late_ranks=not late_told, in_short=True)
     body = [*tables.communication(shown, width), *([tables.plain(" ".join(told))] if told else [])]
     return Part(_title("Communication", len(shown), len(shown) + left_out), Group(*body), 5)
 

@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.comm.model import RankParts
+from feedline.analysis.formatting import BLANK, Scale, seconds, share, size
 from feedline.analysis.model import Report, StepSummary, Workers
-from feedline.analysis.quantities import BLANK, Scale, seconds, share, size
-from feedline.analysis.reports import of_traces, words
+from feedline.analysis.reports import of_traces, phrases
 from feedline.analysis.reports.palette import family
 from feedline.profiler.printable import printable
 
@@ -86,8 +86,8 @@ def step_table(step: StepSummary, width: int) -> RenderableType:
 def spread(step: StepSummary, usual: Sequence[str] = ()) -> Text:
     """How much steps differ, and where they are cut if that is not one of the ``usual`` ways."""
     if step.boundary == "none":
-        return plain(words.BOUNDARIES["none"], "dim")
-    cut = [] if step.boundary in usual else [words.BOUNDARIES.get(step.boundary, step.boundary)]
+        return plain(phrases.BOUNDARIES["none"], "dim")
+    cut = [] if step.boundary in usual else [phrases.BOUNDARIES.get(step.boundary, step.boundary)]
     return plain(" · ".join([f"median {seconds(step.median_s)}", f"95 % within {seconds(step.p95_s)}", *cut]), "dim")
 
 
@@ -114,17 +114,17 @@ def waits(step: StepSummary, width: int, meaning: Mapping[str, str]) -> Renderab
 def samples(workers: Workers, width: int) -> Iterable[RenderableType]:
     """What a sample costs, stage by stage."""
     if not workers.per_sample:
-        yield plain(words.NO_SAMPLES)
+        yield plain(phrases.NO_SAMPLES)
         return
     scale = Scale.column(max(cost.wall_s for cost in workers.per_sample.values()))
     if width < NARROW:
-        for name, _, cost, nbytes in words.sample_rows(workers):
+        for name, _, cost, nbytes in phrases.sample_rows(workers):
             parts = f"wall {scale.full(cost.wall_s)}, CPU {scale(cost.cpu_s)}"
             parts += f", waiting for CPU {scale(cost.runqueue_s)}, blocked {scale(cost.blocked_s)}"
             yield item(name, parts if nbytes is None else f"{parts}, {size(nbytes)}")
     else:
         yield _sample_table(workers, scale)
-    yield plain(" · ".join(words.workers(workers)), "dim")
+    yield plain(" · ".join(phrases.workers(workers)), "dim")
 
 
 def _sample_table(workers: Workers, scale: Scale) -> RenderableType:
@@ -134,7 +134,7 @@ def _sample_table(workers: Workers, scale: Scale) -> RenderableType:
     for _ in titles:
         table.add_column(justify="right", no_wrap=True)
     table.add_row(Text("stage", "dim"), *(Text(title, "dim") for title in titles))
-    for name, stage, cost, nbytes in words.sample_rows(workers):
+    for name, stage, cost, nbytes in phrases.sample_rows(workers):
         times = [scale(time) for time in (cost.wall_s, cost.cpu_s, cost.runqueue_s, cost.blocked_s)]
         style = "bold" if stage == "total" else ""
         table.add_row(_name(name), *times, BLANK if nbytes is None else size(nbytes), style=style)

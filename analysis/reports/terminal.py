@@ -18,9 +18,9 @@ from rich.text import Text
 
 from feedline.analysis.diagnose import leading
 from feedline.analysis.finding import Finding
+from feedline.analysis.formatting import BLANK, seconds, value
 from feedline.analysis.model import Report
-from feedline.analysis.quantities import BLANK, seconds, value
-from feedline.analysis.reports import of_convergence, of_traces, short, words
+from feedline.analysis.reports import of_convergence, of_traces, phrases, short
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.short import Part
 from feedline.analysis.reports.tables import (
@@ -119,10 +119,10 @@ def _fitting(parts: Sequence[Part], heights: Sequence[int], room: int) -> list[P
 
 
 def _head(report: Report) -> Iterable[RenderableType]:
-    yield plain(words.about(report.run), "" if report.run.state != "finished" else "dim")
+    yield plain(phrases.about(report.run), "" if report.run.state != "finished" else "dim")
     if report.step and report.step.boundary != "none":
-        yield plain(" · ".join([*words.pace(report.throughput), words.steps(report.throughput)]))
-    if said := words.ranks(report):
+        yield plain(" · ".join([*phrases.pace(report.throughput), phrases.steps(report.throughput)]))
+    if said := phrases.ranks(report):
         yield plain(said)
 
 
@@ -130,14 +130,14 @@ def _end(report: Report) -> Iterable[RenderableType]:
     """Verdict, what to change, what it would give."""
     if report.headline:
         yield plain(report.headline, "bold red")
-    yield plain(words.sentence(report.verdict), "bold")
+    yield plain(phrases.sentence(report.verdict), "bold")
     top = leading(report.findings)
     table = Table.grid(padding=(0, 2))
     table.add_column(width=LABEL)
     table.add_column(overflow="fold")
     if top and top.fix:
-        table.add_row(Text("Fix", "dim"), plain(words.sentence(top.fix)))
-    if top and (gain := words.gain(top, report)):
+        table.add_row(Text("Fix", "dim"), plain(phrases.sentence(top.fix)))
+    if top and (gain := phrases.gain(top, report)):
         table.add_row(Text("Gain", "dim"), plain(gain))
     if table.row_count:
         yield table
@@ -146,12 +146,12 @@ def _end(report: Report) -> Iterable[RenderableType]:
 def _places(report: Report, files: Sequence[Path], full: bool, folder: Path | None) -> Iterable[tuple[str, str]]:
     """Where the report is, and the command that shows more than this; not wrapped, so that it can be copied."""
     files = sorted(files, key=lambda file: file.suffix.lower() != ".html")
-    run = words.run_place(report.run) if folder is None else shlex.quote(min(os.path.relpath(folder), str(folder), key=len))
+    run = phrases.run_place(report.run) if folder is None else shlex.quote(min(os.path.relpath(folder), str(folder), key=len))
     if files:
         yield "Report", _named(files)
     if report.step is None:
         if not report.headline:  # else that comes first: a crash, Ctrl-C, a full disk
-            yield "Next", words.NEXT_WITHOUT_STEPS
+            yield "Next", phrases.NEXT_WITHOUT_STEPS
     elif not any(file.suffix.lower() == ".html" for file in files):
         yield "Next", f"feedline report {run} -o report.html"
     if not full and report.step:
@@ -170,19 +170,19 @@ def _everything(report: Report, width: int) -> Iterable[Part]:
     if report.step:
         evaluated = [plain(f"evaluation or rollouts between steps: {seconds(report.step.evaluation_s)} in total", "dim")]
         yield Part(
-            words.step_title(report.step),
+            phrases.step_title(report.step),
             Group(step_table(report.step, width), spread(report.step), *(evaluated if report.step.evaluation_s > 0 else [])),
         )
     if report.step and sum(report.step.waits.values()) > 0:
-        yield Part("Why the main process waited for a batch", waits(report.step, width, words.waits(report)))
+        yield Part("Why the main process waited for a batch", waits(report.step, width, phrases.waits(report)))
     if report.traces:
         yield Part("Device and input, rank by rank", Group(*_traces(report)))
     elif report.workers:
         yield Part(f"One sample{' in a worker' if report.workers.processes else ''}", Group(*samples(report.workers, width)))
     if report.cpus and report.cpus.own is not None:
-        yield Part("CPUs", plain(words.cpus(report.cpus)))
+        yield Part("CPUs", plain(phrases.cpus(report.cpus)))
     if report.roofline:
-        yield Part("Roofline", plain(words.roofline(report.roofline)))
+        yield Part("Roofline", plain(phrases.roofline(report.roofline)))
     if report.comm:
         yield Part("Communication", Group(*_communication(report, width)))
     if trained := of_convergence.lines(report, width):
@@ -190,7 +190,7 @@ def _everything(report: Report, width: int) -> Iterable[Part]:
     if report.findings:
         mean = report.step.mean_s if report.step else None
         yield Part("Findings", Group(*(_finding(n, finding, mean) for n, finding in enumerate(report.findings, 1))))
-    if refused := words.refused_that_matter(report.hooks):
+    if refused := phrases.refused_that_matter(report.hooks):
         yield Part("Hooks that could not be attached", Group(*(item(hook.name, hook.why) for hook in refused)))
     if report.notes:
         yield Part("Notes", Group(*(item("", note) for note in report.notes)))
@@ -203,19 +203,19 @@ def _traces(report: Report) -> Iterable[RenderableType]:
     for why in of_traces.reasons(report):
         yield plain(f"{BLANK} {why}", "dim")
     for note in report.traces.budget_notes if report.traces else ():
-        yield plain(words.sentence(note), "dim")
+        yield plain(phrases.sentence(note), "dim")
     yield from kernels(report, TOP_KERNELS)
 
 
 def _communication(report: Report, width: int) -> Iterable[RenderableType]:
-    shown, left_out = words.ranks_to_show(report, RANKS)
+    shown, left_out = phrases.ranks_to_show(report, RANKS)
     yield from communication(shown, width)
     if left_out:
         yield plain(f"{left_out} more ranks are in the JSON report", "dim")
-    yield plain(" ".join(words.communication(report)))
+    yield plain(" ".join(phrases.communication(report)))
     answers = report.comm.what_if if report.comm else []
     for one in answers[1:]:
-        if one.step_s is not None and words.tells(one) and abs(one.gain_s) >= WORTH * one.step_s:
+        if one.step_s is not None and phrases.tells(one) and abs(one.gain_s) >= WORTH * one.step_s:
             between = "" if one.low is None or one.high is None else f" ({seconds(one.low)} to {seconds(one.high)})"
             yield item(f"predicted with {one.what}", f"{seconds(one.step_s)} per step{between}")
     if answers and answers[0].step_s is None:
@@ -225,12 +225,12 @@ def _communication(report: Report, width: int) -> Iterable[RenderableType]:
 def _finding(number: int, finding: Finding, mean_step_s: float | None) -> RenderableType:
     severity = finding.severity.value
     head = plain(f"{number}. {severity.upper()}  {finding.cause}", SEVERITY_COLORS.get(severity, "bold"))
-    if cost := words.cost(finding, mean_step_s):
+    if cost := phrases.cost(finding, mean_step_s):
         head.append(f"  {cost}", "not bold default")
-    body: list[RenderableType] = [plain(words.full_stop(finding.says))]
+    body: list[RenderableType] = [plain(phrases.full_stop(finding.says))]
     body += [item(e.what, value(e.value, e.unit)) for e in finding.evidence]
     if finding.fix:
         body.append(plain(f"Fix: {finding.fix}", "bold"))
-    if finding.disproof:
-        body.append(plain(f"How to check: {finding.disproof}", "dim"))
+    if finding.how_to_check:
+        body.append(plain(f"How to check: {finding.how_to_check}", "dim"))
     return Group(head, Padding(Group(*body), (0, 0, 0, 3)))

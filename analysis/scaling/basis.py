@@ -42,7 +42,7 @@ def basis_of(launches: Sequence[Sequence[Run]]) -> Basis:
 
 def collectives(rank: Rank) -> Collectives | None:
     """None: none were recorded, or they cannot be read."""
-    from feedline.analysis.comm.of_run import collectives_of
+    from feedline.analysis.comm.read_collectives import collectives_of
 
     try:
         return collectives_of(rank)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from feedline.analysis.between_ranks import NOTHING, compared
 from feedline.analysis.comm.model import Communication
 from feedline.analysis.finding import Finding, Severity, interval
+from feedline.analysis.formatting import seconds
 from feedline.analysis.gather import RankMetrics
-from feedline.analysis.quantities import seconds
 from feedline.analysis.rules.cross_rank.late_rank import CAUSE, answer, predicted
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.text.ranks import slower

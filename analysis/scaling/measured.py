@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feedline.analysis.computing import runqueue_s
+from feedline.analysis.formatting import share
 from feedline.analysis.gather import first_step
-from feedline.analysis.quantities import share
 from feedline.analysis.rested import Estimate
 from feedline.analysis.scaling.efficiency import DISTURBED, SAMPLES, STEPS, Point
 from feedline.analysis.steps import partition

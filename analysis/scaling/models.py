@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from feedline.analysis.scaling import replay
-from feedline.analysis.scaling.anatomy import Ring, StepProfile, ring_s
 from feedline.analysis.scaling.efficiency import Point
+from feedline.analysis.scaling.step_profile import Ring, StepProfile, ring_s
 
 #: Bounds of Pollux's exponent: 1 is no overlap, 10 about the maximum of both (Qiao and others, Pollux, OSDI 2021).
 GAMMA = (1.0, 10.0)

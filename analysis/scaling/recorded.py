@@ -8,7 +8,7 @@ import numpy as np
 from feedline.analysis.comm.collectives import PHASES, Collectives
 from feedline.analysis.comm.match import MISSING, CollectiveTable, match
 from feedline.analysis.comm.operations import SLOTS, bus_factor, operation
-from feedline.analysis.scaling.anatomy import Bucket, Ring, StepProfile
+from feedline.analysis.scaling.step_profile import Bucket, Ring, StepProfile
 from feedline.analysis.timeline import IntArray
 
 #: Steps left out at the beginning: DistributedDataParallel makes its buckets anew after the first.

@@ -4,7 +4,7 @@ import numpy as np
 
 from feedline.analysis.comm.buckets import Timeline
 from feedline.analysis.comm.replay import Link, simulate
-from feedline.analysis.scaling.anatomy import Bucket, Ring, StepProfile, ring_s
+from feedline.analysis.scaling.step_profile import Bucket, Ring, StepProfile, ring_s
 
 
 def last_end(buckets: tuple[Bucket, ...], ranks: int, link: Ring) -> float:

@@ -1,7 +1,7 @@
 """What a batch size costs, in words."""
 
 from feedline.analysis.convergence.model import NoiseOverTraining
-from feedline.analysis.quantities import count, number
+from feedline.analysis.formatting import count, number
 
 DOUBT = "The noise scale only approximates the critical batch size (Merrill et al., arXiv:2505.23971): trust only its order of magnitude"
 

@@ -1,7 +1,7 @@
 """What a reader has to know before any verdict: how a run ended that did not end well, and why recording ended before it."""
 
+from feedline.analysis.formatting import count
 from feedline.analysis.model import RunInfo
-from feedline.analysis.quantities import count
 
 INTERRUPTED = 130  # exit code after Ctrl-C
 FULL = "No space left on device"

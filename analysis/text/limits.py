@@ -1,8 +1,8 @@
 """The limits of a run's throughput in words: how close the run is to them, and what their figures hold and leave out."""
 
 from feedline.analysis.cpu_use import MIN_OTHERS
+from feedline.analysis.formatting import count, number, seconds, share
 from feedline.analysis.model import Report, ThroughputBound
-from feedline.analysis.quantities import count, number, seconds, share
 
 LEAST = 1e-3  # of a figure: less than its last digit
 RATE = "samples/s"

@@ -1,8 +1,8 @@
 """What a reader has to know to judge the figures of one rank: what is missing, what is estimated, what is left out."""
 
+from feedline.analysis.formatting import seconds
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.model import FIRST_STEPS
-from feedline.analysis.quantities import seconds
 from feedline.analysis.text.headline import how
 from feedline.profiler.events import Stage
 from feedline.profiler.message import Message

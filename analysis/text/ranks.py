@@ -2,7 +2,7 @@
 
 from feedline.analysis.comm.model import Communication, LateRank
 from feedline.analysis.finding import BEFORE_TRACE
-from feedline.analysis.quantities import count, seconds
+from feedline.analysis.formatting import count, seconds
 
 
 def slower(one: LateRank) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from feedline.analysis.quantities import number, share
+from feedline.analysis.formatting import number, share
 from feedline.analysis.scaling.efficiency import Point, Row
 from feedline.analysis.scaling.predict import Prediction
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.quantities import seconds
+from feedline.analysis.formatting import seconds
 from feedline.analysis.timeline import IntArray
 from feedline.analysis.traces.columns import Trace
 from feedline.analysis.traces.intervals import BoolArray

@@ -9,7 +9,7 @@ from feedline.analysis.comm.model import ExposedKind
 from feedline.analysis.comm.operations import operation
 from feedline.analysis.facts import Exposed, RankFacts, Waiting
 from feedline.analysis.finding import SHARE, Evidence
-from feedline.analysis.quantities import seconds, share
+from feedline.analysis.formatting import seconds, share
 from feedline.analysis.traces.between.compare import Between
 from feedline.analysis.traces.budget import Budget
 from feedline.analysis.traces.intervals import NONE, clip, joined, length, union, without

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 
-from feedline.analysis.many.crew import Executor, Tell, chunked, each
+from feedline.analysis.cluster.rank_pool import RankPool, Tell, chunked, each
 from feedline.analysis.traces import folder
 from feedline.analysis.traces.columns import Trace
 from feedline.analysis.traces.kineto.limits import DEFAULT, Limits
@@ -54,7 +54,7 @@ class _Staged:
 def ingest(
     paths: Sequence[str],
     run: Path,
-    crew: Executor,
+    crew: RankPool,
     given: Mapping[str, int] | None = None,
     limits: Limits = DEFAULT,
     command: Sequence[str] = (),
@@ -92,7 +92,7 @@ def ingest(
         raise OutputError.unwritable(f"the run folder {run}", error, ELSEWHERE) from error
 
 
-def _read_all(paths: Sequence[str], staging: Path, crew: Executor, limits: Limits, tell: Tell) -> tuple[list[_Staged], dict[str, str]]:
+def _read_all(paths: Sequence[str], staging: Path, crew: RankPool, limits: Limits, tell: Tell) -> tuple[list[_Staged], dict[str, str]]:
     staged: list[_Staged] = []
     problems: dict[str, str] = {}
     numbered = [(path, staging / str(number)) for number, path in enumerate(dict.fromkeys(paths))]

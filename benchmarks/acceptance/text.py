@@ -7,7 +7,7 @@ from rich.text import Text
 
 from acceptance.gates import Gate
 from acceptance.result import Row, Table
-from feedline.analysis.quantities import BLANK, duration
+from feedline.analysis.formatting import BLANK, duration
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import columns, plain
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from feedline.analysis import quantities
-from feedline.analysis.quantities import Scale, number
+from feedline.analysis import formatting
+from feedline.analysis.formatting import Scale, number
 from feedline.analysis.reports import page
 from feedline.analysis.reports.figures.svg import percent, tag
 from feedline.cli import compare_text
@@ -37,8 +37,8 @@ def render(comparison: Comparison) -> str:
             costs=costs(rows),
             colors=COLORS,
             number=number,
-            seconds=quantities.seconds,
-            blank=quantities.BLANK,
+            seconds=formatting.seconds,
+            blank=formatting.BLANK,
             **page.assets(),
         )
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from feedline.analysis.quantities import BLANK, Scale, number, seconds
+from feedline.analysis.formatting import BLANK, Scale, number, seconds
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import columns, plain
 from feedline.pipelines.compare.choice import SYNTHETIC

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from feedline.analysis.quantities import number, seconds
+from feedline.analysis.formatting import number, seconds
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 #: What makes a sample in most trainings -> its ceilings, of which CPU seconds are summed: torchvision's ImageFolder in a DataLoader.

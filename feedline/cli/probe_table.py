@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from feedline.analysis.quantities import BLANK, number, seconds, share, size
+from feedline.analysis.formatting import BLANK, number, seconds, share, size
 from feedline.cli import probe_says
 from feedline.profiler.ceilings import Ceiling, Ceilings
 from feedline.profiler.printable import printable_in

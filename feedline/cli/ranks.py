@@ -9,7 +9,7 @@ from feedline.cli.options import add_crew, add_output
 from feedline.cli.output import check_json, save_json
 
 if TYPE_CHECKING:
-    from feedline.analysis.many.crew import Executor
+    from feedline.analysis.cluster.rank_pool import RankPool
 
 
 class Ranks:
@@ -33,7 +33,7 @@ def show_ranks(args: argparse.Namespace) -> int:
     check_json(args)
     refuse_twice(args.run, "run folder")
 
-    from feedline.analysis.many.reduce import reduce_ranks
+    from feedline.analysis.cluster.reduce import reduce_ranks
     from feedline.analysis.reports.console import Console
     from feedline.cli.ranks_text import show
     from feedline.cli.work import working
@@ -46,14 +46,14 @@ def show_ranks(args: argparse.Namespace) -> int:
     return 0
 
 
-def crew_of(args: argparse.Namespace, parts: int | None = None) -> "AbstractContextManager[Executor]":
+def crew_of(args: argparse.Namespace, parts: int | None = None) -> "AbstractContextManager[RankPool]":
     """The workers that read the ranks: this process, others on this machine, or a Dask cluster.
 
     Args:
         parts: of the work; None: not known yet.
     """
-    from feedline.analysis.many import crew
+    from feedline.analysis.cluster import rank_pool
 
     if args.dask:
-        return crew.dask(args.dask)
-    return crew.here() if parts == 1 or (parts is not None and args.processes == 1) else crew.local(args.processes)
+        return rank_pool.dask(args.dask)
+    return rank_pool.here() if parts == 1 or (parts is not None and args.processes == 1) else rank_pool.local(args.processes)

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
+from feedline.analysis.cluster.result import Many, RankCost
 from feedline.analysis.comm.partition import PARTS
-from feedline.analysis.many.result import Many, RankCost
-from feedline.analysis.quantities import BLANK, Scale, count, number, seconds, share, size
+from feedline.analysis.formatting import BLANK, Scale, count, number, seconds, share, size
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import columns, plain
 from feedline.profiler.printable import printable_in

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from feedline.analysis.quantities import count, number
+from feedline.analysis.formatting import count, number
 from feedline.analysis.reports import page
 from feedline.analysis.reports.figures.scaling import scaling
 from feedline.analysis.scaling.study import Study

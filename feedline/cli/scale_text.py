@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.table import Table
 from rich.text import Text
 
-from feedline.analysis.quantities import BLANK, count, number, seconds, share
+from feedline.analysis.formatting import BLANK, count, number, seconds, share
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import plain
 from feedline.analysis.scaling.efficiency import STEPS, Row

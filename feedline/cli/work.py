@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from feedline.analysis.many.crew import Tell
+    from feedline.analysis.cluster.rank_pool import Tell
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from feedline.pipelines.loaders.protocol import Batch, Settings, Task
 from feedline.pipelines.loaders.random_state import OwnRandomState
 from feedline.pipelines.loaders.samples import Samples
 from feedline.pipelines.loaders.shard import in_batches, order, seed_of_rank
-from feedline.pipelines.translate.dice import TransformRng
 from feedline.pipelines.translate.finish import finish
+from feedline.pipelines.translate.transform_rng import TransformRng
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.pool import sheltered
 

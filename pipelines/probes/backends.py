@@ -12,11 +12,11 @@ import torch
 from feedline.pipelines.probes import dali_images
 from feedline.pipelines.probes.measure import Refused, see_gpu
 from feedline.pipelines.translate import albumentations, pillow
-from feedline.pipelines.translate.dice import TransformRng
 from feedline.pipelines.translate.draw import draw
 from feedline.pipelines.translate.operations import Operation, Tone, Unknown
 from feedline.pipelines.translate.recipe import Recipe
 from feedline.pipelines.translate.torchvision_calls import perform
+from feedline.pipelines.translate.transform_rng import TransformRng
 
 Apply = Callable[[Sequence[Any]], Iterable[Any]]  # images -> the images changed, one by one
 

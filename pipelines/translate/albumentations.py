@@ -7,10 +7,10 @@ from ranges that are not all torchvision's. OpenCV has no resize like Pillow's: 
 import numpy as np
 from numpy.typing import NDArray
 
-from feedline.pipelines.translate.dice import TransformRng
 from feedline.pipelines.translate.draw import draw
 from feedline.pipelines.translate.missing import known, load, unknown
 from feedline.pipelines.translate.recipe import Built, Recipe
+from feedline.pipelines.translate.transform_rng import TransformRng
 
 
 class OnArrays:

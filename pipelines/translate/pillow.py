@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from feedline.pipelines.translate import operations as of
-from feedline.pipelines.translate.dice import TransformRng
 from feedline.pipelines.translate.draw import draw
 from feedline.pipelines.translate.finish import finish
 from feedline.pipelines.translate.missing import known, load, unknown
 from feedline.pipelines.translate.operations import Operation
 from feedline.pipelines.translate.recipe import Built, Recipe, flat
 from feedline.pipelines.translate.torchvision_calls import perform
+from feedline.pipelines.translate.transform_rng import TransformRng
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -5,12 +5,12 @@ from types import ModuleType
 import torch
 
 from feedline.pipelines.translate import operations as of
-from feedline.pipelines.translate.dice import TransformRng
 from feedline.pipelines.translate.draw import draw
 from feedline.pipelines.translate.missing import known, load, unknown
 from feedline.pipelines.translate.operations import Operation, Random
 from feedline.pipelines.translate.recipe import Built, Recipe, flat
 from feedline.pipelines.translate.torchvision_calls import PILLOW_ONLY, perform
+from feedline.pipelines.translate.transform_rng import TransformRng
 
 
 class OnTensors:

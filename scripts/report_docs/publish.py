@@ -13,6 +13,7 @@ from feedline.analysis import finding, model
 from feedline.analysis.comm import model as communication
 from feedline.analysis.convergence import model as convergence
 from feedline.analysis.frames import FRAMES
+from feedline.analysis.reports.json_report import key_of
 from report_docs.fields import FIELDS
 from report_docs.schema import schema
 
@@ -45,8 +46,8 @@ def _table(name: str) -> str:
     hints = typing.get_type_hints(cls)
     rows = ["| field | type | unit | meaning | null when |", "|---|---|---|---|---|"]
     for field in dataclasses.fields(cls):
-        described = FIELDS[name][field.name]
-        rows.append(f"| `{field.name}` | {_type(hints[field.name])} | {described.unit} | {described.meaning} | {described.null} |")
+        described = FIELDS[name][key_of(field)]
+        rows.append(f"| `{key_of(field)}` | {_type(hints[field.name])} | {described.unit} | {described.meaning} | {described.null} |")
     return f"## {name}\n\n" + "\n".join(rows) + "\n"
 
 

@@ -6,6 +6,7 @@ import types
 import typing
 
 from feedline.analysis.model import REPORT_SCHEMA_VERSION, Report
+from feedline.analysis.reports.json_report import key_of
 from report_docs.fields import FIELDS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -30,8 +31,8 @@ def _dataclass(cls: type, definitions: dict[str, Node]) -> Node:
     hints = typing.get_type_hints(cls)
     properties = {}
     for field in dataclasses.fields(cls):
-        described = {"description": FIELDS[cls.__name__][field.name].text()}
-        properties[field.name] = {**_hint(hints[field.name], definitions), **described}
+        described = {"description": FIELDS[cls.__name__][key_of(field)].text()}
+        properties[key_of(field)] = {**_hint(hints[field.name], definitions), **described}
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 

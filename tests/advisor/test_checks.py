@@ -74,7 +74,7 @@ def test_a_check_finds_its_mistake_and_no_other_does(cause):
 def test_a_finding_has_evidence_or_a_name_and_says_what_to_do_and_what_would_disprove_it(cause):
     (found,) = checks.run_checks(PLANTED[cause]())
 
-    assert found.says and found.fix and found.disproof
+    assert found.says and found.fix and found.how_to_check
     assert all(np.isfinite(fact.value) for fact in found.evidence)
 
 

@@ -6,7 +6,7 @@ from advisor.made_up import curve, loss, run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedline.analysis.convergence import noise, price
+from feedline.analysis.convergence import batch_cost, noise
 from feedline.analysis.convergence.model import NoiseOverTraining
 from feedline.analysis.convergence.target import PROXY, Reached, StepTime, steps_to_target, time_to_target, updates_at
 
@@ -110,7 +110,7 @@ def test_updates_to_70_percent_of_the_study_lie_in_the_band():
 
 @pytest.mark.parametrize(("batch", "where"), [(2000, "far above"), (500, "above"), (100, "near"), (20, "below"), (5, "far below")])
 def test_a_batch_has_its_place(batch, where):
-    found = price.price(known(), batch)
+    found = batch_cost.price(known(), batch)
 
     assert found.where == where
     assert found.samples_low <= found.samples_factor <= found.samples_high
@@ -120,12 +120,12 @@ def test_a_batch_has_its_place(batch, where):
 def test_a_lower_end_alone_places_a_small_batch():
     bounded = NoiseOverTraining(None, 5000.0, None, "its interval holds 0", "ddp", [], 0)
 
-    assert price.price(bounded, 64).where == "far below"
-    assert price.price(bounded, 8000).where == "unknown"
+    assert batch_cost.price(bounded, 64).where == "far below"
+    assert batch_cost.price(bounded, 8000).where == "unknown"
 
 
 def test_price_and_its_complement_are_one_curve():
-    found = price.price(known(), 256)
+    found = batch_cost.price(known(), 256)
 
     assert (found.samples_factor - 1) * (found.updates_factor - 1) == pytest.approx(1.0)
 
@@ -133,7 +133,7 @@ def test_price_and_its_complement_are_one_curve():
 @pytest.mark.parametrize("batch", [0, -1, np.nan])
 def test_a_batch_without_samples_has_no_price(batch):
     with pytest.raises(ValueError):
-        price.price(known(), batch)
+        batch_cost.price(known(), batch)
 
 
 def test_the_noise_scale_of_a_training_is_near_that_of_its_gradients():
@@ -160,4 +160,4 @@ def test_a_noise_scale_that_cannot_be_measured_at_all_still_bounds_the_batch():
     found = noise.over_training(run(batch=8, scale=1e6, epochs=1))
 
     assert (found.value, found.high, len(found.windows)) == (None, None, 1)
-    assert price.price(found, 8).where == "far below"
+    assert batch_cost.price(found, 8).where == "far below"

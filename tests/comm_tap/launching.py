@@ -15,7 +15,7 @@ import numpy as np
 from warm_python import Program, WarmPython
 
 from feedline.analysis.comm.collectives import PHASES, Collectives
-from feedline.analysis.comm.of_run import collectives_of, in_order
+from feedline.analysis.comm.read_collectives import collectives_of, in_order
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.opening import open_run

@@ -6,11 +6,11 @@ from truth import one_number
 
 import feedline
 from feedline.analysis.build import build
+from feedline.analysis.cluster.passes import WARM_UP
+from feedline.analysis.cluster.rank_pool import here
+from feedline.analysis.cluster.reduce import reduce_ranks
 from feedline.analysis.comm.summary import compare
-from feedline.analysis.many.crew import here
-from feedline.analysis.many.passes import WARM_UP
-from feedline.analysis.many.reduce import reduce_ranks
-from feedline.analysis.quantities import seconds
+from feedline.analysis.formatting import seconds
 from feedline.analysis.reports import terminal
 from feedline.analysis.scaling.late import late_of
 from feedline.analysis.scaling.measured import point_of

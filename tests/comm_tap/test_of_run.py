@@ -6,7 +6,7 @@ from explain.made_up_records import MadeUp
 
 from feedline.analysis.between_ranks import NOTHING, compared
 from feedline.analysis.comm.collectives import PHASES
-from feedline.analysis.comm.of_run import clock_of, collectives_of
+from feedline.analysis.comm.read_collectives import clock_of, collectives_of
 from feedline.analysis.gather import RankMetrics
 from feedline.profiler.events import Stage
 from feedline.profiler.reasons import OTHER_LIBRARY

@@ -7,7 +7,7 @@ from explain.test_roofline import MS, cost, made, run
 
 from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.next_limit import within
-from feedline.analysis.reports import words
+from feedline.analysis.reports import phrases
 
 #: 100 samples/s: one worker needs 100 ms for a batch; two CPUs need 77 ms for everything (130 samples/s), and the step alone 60 (167).
 RUN = run({"wait": 40, "forward": 60}, {"total": cost(10, 8)}, processes=1, cpus=2, cpu_ms=154)
@@ -19,7 +19,7 @@ def finding(cause, cost_ms, **fields):
 
 def gain(found, report=RUN):
     (one,) = within([found], made(report), report.step.mean_s)
-    return words.gain(one, replace(report, findings=[one], roofline=made(report)))
+    return phrases.gain(one, replace(report, findings=[one], roofline=made(report)))
 
 
 def test_more_workers_gain_no_more_than_the_cpus_can_make():

@@ -11,7 +11,7 @@ from frames.conftest import BATCH, in_memory, train
 from traces.kineto_made import kineto
 
 import feedline
-from feedline.analysis.many.crew import here
+from feedline.analysis.cluster.rank_pool import here
 from feedline.analysis.reports import json_report
 from feedline.analysis.traces.ingest import ingest
 from feedline.cli import main

@@ -22,16 +22,16 @@ from traces.kineto_made import kineto
 
 from feedline.analysis import build as of_runs
 from feedline.analysis import build_traces as of_traces
+from feedline.analysis.cluster import rank_pool
 from feedline.analysis.comm.model import Prediction
 from feedline.analysis.comm.summary import compare
 from feedline.analysis.convergence.advise import advise
 from feedline.analysis.convergence.summary import summarise
 from feedline.analysis.diagnose import diagnose
 from feedline.analysis.finding import Evidence, Finding, Severity
-from feedline.analysis.many import crew
 from feedline.analysis.model import FIRST_STEPS, Hook, Report
 from feedline.analysis.next_limit import within
-from feedline.analysis.reports import of_convergence, terminal, words
+from feedline.analysis.reports import of_convergence, phrases, terminal
 from feedline.analysis.reports.figures.roofline import role
 from feedline.analysis.reports.html_report import render
 from feedline.analysis.reports.json_report import plain
@@ -65,13 +65,13 @@ def shown(report: Report) -> dict[str, object]:
     full, page = terminal.render(report), render(report)
     made, comm = report.roofline, report.comm
     return {
-        "hooks": [hook.name for hook in words.refused_that_matter(report.hooks)],
+        "hooks": [hook.name for hook in phrases.refused_that_matter(report.hooks)],
         "of them in full": [hook.name for hook in report.hooks if f"- {hook.name}: " in full],
         "of them in HTML": re.findall(r"<ul>(?:<li><b>[^<]*</b>[^<]*</li>)+</ul>", re.sub(r"</b> [^<]*", "</b>", page)),
         "usual notes": [id_of(note) == FIRST_STEPS for note in report.notes],
         "lines of evidence": page.count('<th scope="row">') - len(report.hooks),
         "limits": [role(made, roof) for roof in made.roofs] if made else [],
-        "predictions that tell something": [words.tells(one) for one in comm.what_if] if comm else [],
+        "predictions that tell something": [phrases.tells(one) for one in comm.what_if] if comm else [],
         "noise scale": of_convergence.NEEDS in full,
     }
 
@@ -108,7 +108,7 @@ def test_replays_answer_the_same_questions_whatever_their_words(plan):
 
 
 def of_trace_folder(path: Path) -> Report:
-    with crew.here() as here:
+    with rank_pool.here() as here:
         return of_traces.build(open_run(path), here)
 
 
@@ -141,7 +141,7 @@ def traces(tmp_path: Path) -> Path:
 def test_a_run_has_the_same_report_whatever_its_words(run):
     usual, blank = same(lambda: of_runs.build(open_run(run)))
 
-    assert [hook.name for hook in words.refused_that_matter(usual.hooks)] == [*sorted(REASONS - words.NO_LOSS), "cv2"]
+    assert [hook.name for hook in phrases.refused_that_matter(usual.hooks)] == [*sorted(REASONS - phrases.NO_LOSS), "cv2"]
     assert usual.comm.what_if[1].id == "rank_on_time" and any(id_of(note) == FIRST_STEPS for note in usual.notes)
     assert shown(usual) == shown(blank)
 
@@ -245,7 +245,7 @@ def test_a_run_recorded_before_hooks_had_reasons_hides_the_same():
         "open(...).read() is not replaced, every import and log file goes through it; the counters see what it does",
     ]
 
-    assert {reasons.in_old_run(why) for why in told} == words.NO_LOSS
+    assert {reasons.in_old_run(why) for why in told} == phrases.NO_LOSS
     assert (
         reasons.in_old_run("not seen, it calls NCCL itself: its time counts as the stage that it happens in, or as none") == "other_library"
     )
@@ -256,5 +256,5 @@ def test_what_is_rewritten_is_there():
     rewritten = {cls: words_of(cls) for cls in dataclasses_of_analysis()}
 
     assert (rewritten[Evidence], rewritten[Hook], rewritten[Prediction]) == (["what"], ["why"], ["what", "why"])
-    assert rewritten[Finding] == ["says", "fix", "disproof"]
+    assert rewritten[Finding] == ["says", "fix", "how_to_check"]
     assert "notes" in rewritten[Report] and rewritten[Budget] == ["notes"]

@@ -11,7 +11,7 @@ from planted import photos
 from planted.neighbor import allowed, busy
 from warm_python import WarmPython
 
-from feedline.analysis.quantities import seconds
+from feedline.analysis.formatting import seconds
 
 PROGRAMS = Path(__file__).parent / "programs"
 Report = dict[str, Any]

@@ -3,8 +3,8 @@
 import math
 from dataclasses import replace
 
+from feedline.analysis.convergence.batch_cost import price
 from feedline.analysis.convergence.model import ConvergenceSummary, CurvePoints, NoiseOverTraining, NoiseWindow, TimeToTarget
-from feedline.analysis.convergence.price import price
 from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.profiler.reasons import ONE_GRADIENT
 

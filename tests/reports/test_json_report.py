@@ -14,7 +14,7 @@ from report_docs.schema import schema
 from reports.made_up import VARIANTS, nasty, report, unmeasured
 from warm_python import WarmPython
 
-from feedline.analysis.reports.json_report import render
+from feedline.analysis.reports.json_report import key_of, render
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TRAINING = """
@@ -46,7 +46,7 @@ def test_the_published_tables_are_those_that_the_dataclasses_give() -> None:
 def test_every_field_is_documented_and_no_other() -> None:
     classes = [cls for module in publish.DESCRIBED for cls in vars(module).values() if dataclasses.is_dataclass(cls)]
 
-    there = {cls.__name__: [field.name for field in dataclasses.fields(cls)] for cls in classes}
+    there = {cls.__name__: [key_of(field) for field in dataclasses.fields(cls)] for cls in classes}
     assert there == {name: list(fields) for name, fields in FIELDS.items()}
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from feedline.analysis.quantities import Scale, count, duration, gauge_value, number, seconds, share, size, value
+from feedline.analysis.formatting import Scale, count, duration, gauge_value, number, seconds, share, size, value
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from rules.made_up import SAMPLE, made_up_facts, waiting, without_workers
 
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.finding import Severity
-from feedline.analysis.quantities import seconds
+from feedline.analysis.formatting import seconds
 from feedline.analysis.rules.input.busy_neighbors import NO_ROOM, check
 
 CROWDED = {"used_cpus": 0.7, "others": 1.6, "effective_cpus": 2.0}

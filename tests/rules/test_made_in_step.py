@@ -4,8 +4,8 @@ from rules.made_up import made_up_facts
 
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import Certainty
+from feedline.analysis.formatting import sentence
 from feedline.analysis.making import Making
-from feedline.analysis.quantities import sentence
 from feedline.analysis.rules.input.made_in_step import check
 
 

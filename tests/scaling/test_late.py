@@ -6,7 +6,7 @@ from communication.made_up import Training, always, train
 
 from feedline.analysis.build import build
 from feedline.analysis.comm.summary import compare
-from feedline.analysis.quantities import seconds
+from feedline.analysis.formatting import seconds
 from feedline.analysis.scaling import late
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.measured import point_of

@@ -6,9 +6,9 @@ import pytest
 from scaling.made_up import SOURCE, points
 
 from feedline.analysis.scaling import models, replay
-from feedline.analysis.scaling.anatomy import Bucket, Ring, StepProfile, ring_s
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.predict import Basis, fit, predict
+from feedline.analysis.scaling.step_profile import Bucket, Ring, StepProfile, ring_s
 from feedline.analysis.scaling.study import study
 from feedline.analysis.scaling.time_to_accuracy import Noise
 

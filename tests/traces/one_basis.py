@@ -9,7 +9,7 @@ import pytest
 from truth import one_number
 from truth.costs import PART, whose
 
-from feedline.analysis.quantities import share
+from feedline.analysis.formatting import share
 from feedline.cli import main
 
 

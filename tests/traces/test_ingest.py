@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from traces.kineto_made import kineto
 
-from feedline.analysis.many.crew import dask, here, local
+from feedline.analysis.cluster.rank_pool import dask, here, local
 from feedline.analysis.traces import folder
 from feedline.analysis.traces.ingest import ingest
 from feedline.analysis.traces.kineto.read import read_kineto

@@ -12,11 +12,11 @@ from feedline.pipelines.translate import albumentations, dali, pillow
 from feedline.pipelines.translate import operations as of
 from feedline.pipelines.translate import v2 as on_tensors
 from feedline.pipelines.translate.auto_augment import ADJUSTMENTS, NAMES, RAND, WIDE, step
-from feedline.pipelines.translate.dice import TransformRng
 from feedline.pipelines.translate.difference import in_pipeline
 from feedline.pipelines.translate.draw import draw
 from feedline.pipelines.translate.operations import Operation
 from feedline.pipelines.translate.recipe import Recipe, read
+from feedline.pipelines.translate.transform_rng import TransformRng
 
 DRAWS = 4000
 SHARES = np.linspace(0.05, 0.95, 10)

@@ -13,7 +13,7 @@ from truth.figures import of_finding, of_report, unknown
 from feedline.analysis.build import build
 from feedline.analysis.build_traces import build as of_traces
 from feedline.analysis.build_traces import holds_traces
-from feedline.analysis.many.crew import here
+from feedline.analysis.cluster.rank_pool import here
 from feedline.analysis.model import Report
 from feedline.analysis.reports import html_report, terminal
 from feedline.analysis.reports.json_report import plain

@@ -6,7 +6,7 @@ from feedline.analysis.convergence.checks.gradients import FEWEST, SAME
 from feedline.analysis.convergence.checks.setup import listed, ratio_of
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.finding import Evidence, Finding, Severity
-from feedline.analysis.quantities import count
+from feedline.analysis.formatting import count
 
 
 def whole_data(recorded: Recorded) -> Finding | None:
@@ -31,7 +31,7 @@ def whole_data(recorded: Recorded) -> Finding | None:
                 Evidence("dataset_samples", "samples in its data set", of, "samples"),
             ],
             fix="use DataLoader(..., sampler=DistributedSampler(dataset)) and call sampler.set_epoch(epoch) before each epoch",
-            disproof="print a few indices of each rank's data set; if no sample is on two ranks, this finding is wrong",
+            how_to_check="print a few indices of each rank's data set; if no sample is on two ranks, this finding is wrong",
         )
     return None
 
@@ -49,6 +49,6 @@ def missing_set_epoch(recorded: Recorded) -> Finding | None:
             "the same samples in every epoch",
             evidence=[Evidence("epochs", "epochs", epochs, "epochs"), Evidence("orders", "different orders", 1, "orders")],
             fix="call sampler.set_epoch(epoch) before each epoch",
-            disproof="print the indices of two epochs; if they differ, this finding is wrong",
+            how_to_check="print the indices of two epochs; if they differ, this finding is wrong",
         )
     return None

@@ -5,7 +5,7 @@ import numpy as np
 from feedline.analysis.convergence.checks.setup import ratio_of, usable
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.finding import Evidence, Finding, Severity
-from feedline.analysis.quantities import count, number
+from feedline.analysis.formatting import count, number
 
 #: Equal gradients differ by the rounding of float32 sums only: a norm of 12 million elements was 5e-5 off on a CPU, of their own each.
 SAME = 2e-4
@@ -34,7 +34,7 @@ def same_data(recorded: Recorded) -> Finding | None:
         fix="draw a new micro-batch for each backward"
         if micro
         else "give each rank its own samples: DataLoader(..., sampler=DistributedSampler(dataset)), sampler.set_epoch(epoch) each epoch",
-        disproof="print the sample indices of each part of one update; if they differ, this finding is wrong",
+        how_to_check="print the sample indices of each part of one update; if they differ, this finding is wrong",
     )
 
 
@@ -57,5 +57,5 @@ def sum_not_mean(recorded: Recorded) -> Finding | None:
         f"a mean is never longer than its parts. The effective learning rate is {norms.parts} times the one that is set",
         evidence=[Evidence("whole_over_part", "|g_whole|^2 / |g_part|^2", longer, "1"), Evidence("parts", "parts", norms.parts, "parts")],
         fix=f"average instead: ReduceOp.AVG or grad.div_(world_size); or divide the learning rate by {norms.parts} and document it",
-        disproof="if the loss is a sum over samples by design and the learning rate is tuned for it, this finding is wrong",
+        how_to_check="if the loss is a sum over samples by design and the learning rate is tuned for it, this finding is wrong",
     )

@@ -4,7 +4,7 @@ import numpy as np
 
 from feedline.analysis.convergence.recorded import Curve, Recorded
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.quantities import count, share
+from feedline.analysis.formatting import count, share
 
 SKIPPED = 0.05
 FEWEST_SKIPPED = 5  # a GradScaler begins too high and skips a few updates in any healthy run
@@ -22,7 +22,7 @@ def not_finite(recorded: Recorded) -> Finding | None:
         says=f"the loss was NaN or infinite {count(len(bad))} times, first after {count(int(curve.updates[bad[0]]))} updates",
         evidence=[Evidence("not_finite", "NaN or infinite values", len(bad), "values"), _last_finite(curve, int(bad[0]))],
         fix="warm up the learning rate, clip gradients, and look for log(0), division by 0 and float16 overflow at that update",
-        disproof="run that batch through the untrained model; if its loss is not finite either, the data is the cause",
+        how_to_check="run that batch through the untrained model; if its loss is not finite either, the data is the cause",
     )
 
 
@@ -44,5 +44,5 @@ def skipped_steps(recorded: Recorded) -> Finding | None:
         says=f"GradScaler skipped {count(skipped)} of {count(tried)} updates ({share(skipped / tried)}) because gradients overflowed",
         evidence=[Evidence("skipped_share", "share of updates skipped", skipped / tried, SHARE)],
         fix="use bfloat16 instead of float16, clip gradients after unscale_(), or warm up the learning rate",
-        disproof="log scaler.get_scale(); if it only falls in the first hundred updates, this finding is wrong",
+        how_to_check="log scaler.get_scale(); if it only falls in the first hundred updates, this finding is wrong",
     )

@@ -3,7 +3,7 @@
 from feedline.analysis.convergence.checks.setup import groups_of, listed, norm_layers
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.finding import Evidence, Finding, Severity
-from feedline.analysis.quantities import number
+from feedline.analysis.formatting import number
 
 LAYERWISE = ("lars", "larc", "lamb", "lambc")
 #: Libraries whose LARS has its rate outside the momentum (docs/measured/optimizer-differences.md).
@@ -30,7 +30,7 @@ def layerwise_without_decay(recorded: Recorded) -> Finding | None:
             f"then skip the trust ratio, which turns it into plain {plain}",
             evidence=[Evidence("groups_without_decay", "groups without weight decay", len(bare), "groups")],
             fix="set a weight decay, however small, or always_adapt=True if the library has it; feedline's version always adapts",
-            disproof="compare |update| / |weight| of two layers; if it is the same, the trust ratio is applied and this finding is wrong",
+            how_to_check="compare |update| / |weight| of two layers; if equal, the trust ratio is applied and this finding is wrong",
         )
     return None
 
@@ -48,7 +48,7 @@ def rate_outside_momentum(recorded: Recorded) -> Finding | None:
             says=f"{optimizer.get('kind')} applies the learning rate outside its momentum, the paper (You et al., arXiv:1708.03888) "
             "inside: while the learning rate rises, old gradients count with the new one",
             fix="use feedline.convergence.fixes.lars.Lars, or a longer warm-up",
-            disproof="if the learning rate is constant, both are the same and this finding does not matter",
+            how_to_check="if the learning rate is constant, both are the same and this finding does not matter",
         )
     return None
 
@@ -71,5 +71,5 @@ def sync_batch_norm(recorded: Recorded) -> Finding | None:
             Evidence("samples_of_rank", "samples per rank and update", part, "samples"),
         ],
         fix="remove convert_sync_batchnorm: BatchNorm over a rank's own samples already is ghost batch norm",
-        disproof="train without it over as many samples; if the validation loss is worse, this finding is wrong",
+        how_to_check="train without it over as many samples; if the validation loss is worse, this finding is wrong",
     )

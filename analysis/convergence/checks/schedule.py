@@ -5,7 +5,7 @@ import numpy as np
 from feedline.analysis.convergence.checks.setup import listed
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.finding import Evidence, Finding, Severity
-from feedline.analysis.quantities import count, number, share
+from feedline.analysis.formatting import count, number, share
 
 #: A schedule may be off by a ragged batch or an epoch; the batch that grew makes it off by the factor that it grew by.
 TOO_LONG, TOO_SHORT = 1.5, 0.67
@@ -41,7 +41,7 @@ def schedule_in_steps(recorded: Recorded) -> Finding | None:
                 Evidence("steps", "steps of the training", steps, "steps"),
             ],
             fix=f"derive the length from the data: {kind} over len(loader) * epochs steps, here {count(steps)}",
-            disproof="if the training was meant to stop before its schedule ends, this finding is wrong",
+            how_to_check="if the training was meant to stop before its schedule ends, this finding is wrong",
         )
     return None
 
@@ -65,5 +65,5 @@ def rate_at_top(recorded: Recorded) -> Finding | None:
             Evidence("highest_rate", "highest learning rate", float(values.max()), "1"),
         ],
         fix="call scheduler.step() once per step that the schedule counts, or set the schedule to the length of the training",
-        disproof="lower the learning rate over the last tenth; if the loss does not fall, this finding is wrong",
+        how_to_check="lower the learning rate over the last tenth; if the loss does not fall, this finding is wrong",
     )

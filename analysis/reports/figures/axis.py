@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from feedline.analysis.quantities import count
+from feedline.analysis.formatting import count
 from feedline.analysis.reports.figures.svg import WIDTHS, percent, tag
 
 WIDEST = 1080  # px, a figure on the widest page (report.css)

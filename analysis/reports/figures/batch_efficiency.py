@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 from markupsafe import Markup
 
+from feedline.analysis.convergence.batch_cost import samples_factor, updates_factor
 from feedline.analysis.convergence.model import NoiseOverTraining
-from feedline.analysis.convergence.price import samples_factor, updates_factor
-from feedline.analysis.quantities import count, number
+from feedline.analysis.formatting import count, number
 from feedline.analysis.reports.figures.axis import drop, log_columns, log_share
 from feedline.analysis.reports.figures.svg import figure, line_path, percent, stretched, tag
 from feedline.analysis.reports.figures.upward import YAxis, thousands

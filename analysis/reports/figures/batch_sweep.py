@@ -2,8 +2,8 @@
 
 from markupsafe import Markup
 
+from feedline.analysis.formatting import count, number
 from feedline.analysis.model import Sweep
-from feedline.analysis.quantities import count, number
 from feedline.analysis.reports.figures.axis import count_columns, count_rows, doublings, drop, interval, round_up
 from feedline.analysis.reports.figures.svg import figure, line_path, percent, stretched, tag
 

@@ -4,8 +4,8 @@ import math
 
 from markupsafe import Markup
 
+from feedline.analysis.formatting import gauge_value
 from feedline.analysis.model import Gauge
-from feedline.analysis.quantities import gauge_value
 from feedline.analysis.reports.figures.axis import round_up
 from feedline.analysis.reports.figures.svg import cut, stretched, tag
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from feedline.analysis.quantities import count, seconds, share
+from feedline.analysis.formatting import count, seconds, share
 from feedline.analysis.reports.figures.axis import base_line, count_rows, round_up
 from feedline.analysis.reports.figures.svg import figure, percent, tag
 

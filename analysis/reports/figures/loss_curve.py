@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from feedline.analysis.convergence.curves import words
 from feedline.analysis.convergence.model import CurvePoints
-from feedline.analysis.quantities import count, number, seconds
+from feedline.analysis.formatting import count, number, seconds
 from feedline.analysis.reports.figures.axis import base_line, spread, ticks
 from feedline.analysis.reports.figures.svg import cut, figure, percent, stretched, tag
 from feedline.analysis.reports.figures.upward import DECADE, YAxis, thousands

@@ -3,7 +3,7 @@
 from markupsafe import Markup
 
 from feedline.analysis.convergence.model import NoiseOverTraining, NoiseWindow
-from feedline.analysis.quantities import count, number
+from feedline.analysis.formatting import count, number
 from feedline.analysis.reports.figures.axis import base_line, interval, ticks
 from feedline.analysis.reports.figures.svg import figure, percent, tag
 from feedline.analysis.reports.figures.upward import YAxis, thousands

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from feedline.analysis.formatting import count, number, seconds
 from feedline.analysis.model import OperatorTime
-from feedline.analysis.quantities import count, number, seconds
 from feedline.analysis.reports.figures.axis import Box, clear_from, log_columns, log_rows, log_share
 from feedline.analysis.reports.figures.roofline import flops
 from feedline.analysis.reports.figures.svg import WIDTHS, cut, figure, percent, tag, text_px

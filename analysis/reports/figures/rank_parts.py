@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from markupsafe import Markup
 
 from feedline.analysis.comm.model import RankParts
-from feedline.analysis.quantities import Scale, share
+from feedline.analysis.formatting import Scale, share
 from feedline.analysis.reports.figures.svg import figure, percent, tag
 
 ROW, BAR = 22, 14  # px

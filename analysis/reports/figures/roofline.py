@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from feedline.analysis.formatting import count, number
 from feedline.analysis.model import Roofline, ThroughputBound
-from feedline.analysis.quantities import count, number
 from feedline.analysis.reports.figures.axis import base_line, log_columns, log_rows, log_share, spread
 from feedline.analysis.reports.figures.svg import cut, figure, percent, tag
 from feedline.analysis.reports.palette import COLORS

@@ -2,8 +2,8 @@
 
 from markupsafe import Markup
 
+from feedline.analysis.formatting import Scale
 from feedline.analysis.model import Cost, Workers
-from feedline.analysis.quantities import Scale
 from feedline.analysis.reports.figures.svg import cut, figure, percent, tag
 from feedline.analysis.reports.palette import Palette
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from markupsafe import Markup
 
-from feedline.analysis.quantities import number, share
+from feedline.analysis.formatting import number, share
 from feedline.analysis.reports.figures.axis import count_columns, count_rows, doublings, interval, round_up
 from feedline.analysis.reports.figures.svg import figure, line_path, percent, stretched, tag
 from feedline.analysis.scaling.efficiency import Row

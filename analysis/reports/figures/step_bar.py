@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from markupsafe import Markup
 
+from feedline.analysis.formatting import Scale, share
 from feedline.analysis.model import StepSummary
-from feedline.analysis.quantities import Scale, share
 from feedline.analysis.reports.figures.svg import figure, percent, room, tag, text_px
 from feedline.analysis.reports.palette import Palette
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from feedline.analysis.convergence.model import TimeToTarget
-from feedline.analysis.quantities import Scale, count, seconds
+from feedline.analysis.formatting import Scale, count, seconds
 from feedline.analysis.reports.figures.axis import count_columns, doublings, interval, level_line, log_ticks, nice_step
 from feedline.analysis.reports.figures.svg import figure, line_path, percent, stretched, tag
 from feedline.analysis.reports.figures.upward import YAxis

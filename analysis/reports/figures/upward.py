@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from feedline.analysis.quantities import number
+from feedline.analysis.formatting import number
 from feedline.analysis.reports.figures.axis import level_line, log_rows, log_share, nice_step
 
 DECADE = 10.0

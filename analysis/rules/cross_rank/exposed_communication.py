@@ -6,12 +6,12 @@ from feedline.analysis.comm.model import Communication, ExposedKind, Prediction
 from feedline.analysis.comm.question import QuestionId
 from feedline.analysis.facts import Exposed, RankFacts
 from feedline.analysis.finding import Finding, Severity
-from feedline.analysis.quantities import seconds, sentence, share
+from feedline.analysis.formatting import seconds, sentence, share
 
 SLOW = "slow_network"
 CAUSE = "exposed_communication"
 
-#: The same gate as for the input (analysis/rules/input/held.py).
+#: The same gate as for the input (analysis/rules/input/input_wait.py).
 MIN_SHARE = 0.05
 
 #: A bandwidth below this share of the link's or the probe's is not the message's fault.
@@ -53,7 +53,7 @@ def check(facts: RankFacts) -> Finding | None:
         f"{exposed.where}{_by_kind(exposed.kinds)}{_hidden(exposed)}{exposed.caveat}{_network(facts)}",
         evidence=exposed.evidence,
         fix=exposed.separate or _fix(best, exposed.kinds),
-        disproof=ALONE,
+        how_to_check=ALONE,
         cost_s=exposed.s,
     )
 
@@ -71,7 +71,7 @@ def slow(facts: RankFacts) -> Finding | None:
         evidence=exposed.evidence,
         fix="Check which transport and interface NCCL chose (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of "
         "NVLink), and look for other traffic on the link.",
-        disproof="Run `feedline probe --parts all_reduce` between the same hosts. If it is no faster, this finding is wrong.",
+        how_to_check="Run `feedline probe --parts all_reduce` between the same hosts. If it is no faster, this finding is wrong.",
         cost_s=exposed.s * (1 - (comm.network_share or 0.0)),
     )
 

@@ -6,7 +6,7 @@ from feedline.analysis.comm.model import Communication, LateRank, Prediction
 from feedline.analysis.comm.question import QuestionId
 from feedline.analysis.facts import RankFacts, Waiting
 from feedline.analysis.finding import BEFORE_TRACE, SHARE, Blame, Evidence, Finding, Severity
-from feedline.analysis.quantities import seconds, share
+from feedline.analysis.formatting import seconds, share
 
 CAUSE = "late_rank"
 SPREAD = "late_ranks"
@@ -46,7 +46,7 @@ def check(facts: RankFacts) -> Finding | None:
         told,
         says=f"{says}, in which {others} {seconds(late.waited_s)} for it{_why(facts, late)}{host}{_sure(late)}",
         fix=FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}."),
-        disproof=f"Run rank {late.rank} on another machine with other data. If the others wait for it as long, this finding is wrong."
+        how_to_check=f"Run rank {late.rank} on another machine with other data. If the others wait for it as long, this finding is wrong."
         if late.persistent
         else f"Trace more steps of all ranks. If rank {late.rank} is not late in most of them, this finding is wrong.",
         blame=Blame(late.rank, late.phase, late.part),
@@ -73,13 +73,13 @@ def changing(facts: RankFacts) -> Finding | None:
         f"steps with a late rank; {varies} varies most",
         fix="Make steps more alike: group samples of similar size, prefetch more batches (prefetch_factor), keep other programs off these "
         "CPUs.",
-        disproof="Train all ranks on the same batch. If they wait for each other as long, this finding is wrong.",
+        how_to_check="Train all ranks on the same batch. If they wait for each other as long, this finding is wrong.",
         blame=Blame(None, phase),
     )
 
 
 def _finding(
-    facts: RankFacts, cause: str, cost_s: float | None, told: Prediction | None, says: str, fix: str, disproof: str, blame: Blame
+    facts: RankFacts, cause: str, cost_s: float | None, told: Prediction | None, says: str, fix: str, how_to_check: str, blame: Blame
 ) -> Finding | None:
     """Weigh what it costs: by the replay where there is one, else what the rank waits that is looked at."""
     waiting = facts.waiting
@@ -89,7 +89,7 @@ def _finding(
         return None
     told_too = [part for part in (says, waiting.says, innocent(waiting)) if part]
     evidence = _evidence(facts, waiting, facts.late[0])
-    return Finding(cause, weight, ". ".join(told_too), evidence, fix, disproof, max(cost_s, 0.0), blame, **predicted(told))
+    return Finding(cause, weight, ". ".join(told_too), evidence, fix, how_to_check, max(cost_s, 0.0), blame, **predicted(told))
 
 
 def _changes(late: LateRank) -> bool:

@@ -2,10 +2,10 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.formatting import seconds, share
 from feedline.analysis.model import Operation
-from feedline.analysis.quantities import seconds, share
 from feedline.analysis.rules.input.cpus import cost_share, cpu_share_of, making_s
-from feedline.analysis.rules.input.held import making_share, severity
+from feedline.analysis.rules.input.input_wait import making_share, severity
 
 CAUSE = "augmentation_bound"
 
@@ -39,7 +39,7 @@ def check(facts: RuleInputs) -> Finding | None:
             *(Evidence("operation_s", f"{op.name} per sample", op.wall_s, "s", op.name) for op in heaviest),
         ],
         fix="Crop before the expensive transforms, use torchvision.transforms.v2 on uint8 tensors, or augment whole batches on the GPU.",
-        disproof=f"Run without {left_out}. If samples/s do not rise, this finding is wrong.",
+        how_to_check=f"Run without {left_out}. If samples/s do not rise, this finding is wrong.",
         cost_s=cost_s,
     )
 

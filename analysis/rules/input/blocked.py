@@ -2,10 +2,10 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.quantities import seconds, share
+from feedline.analysis.formatting import seconds, share
 from feedline.analysis.rules.input import cpus, slow_for_its_bytes
 from feedline.analysis.rules.input.handover import arguments, change
-from feedline.analysis.rules.input.held import maker, severity
+from feedline.analysis.rules.input.input_wait import maker, severity
 from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s
 from feedline.analysis.rules.input.too_few_workers import advised
 
@@ -51,7 +51,7 @@ def check(facts: RuleInputs) -> Finding | None:
         says=_says(facts, kind, others[kind]),
         evidence=_evidence(facts, blocked, others),
         fix=_fix(facts, kind),
-        disproof="Replace the blocking call with a value from memory. If samples take just as long, this finding is wrong.",
+        how_to_check="Replace the blocking call with a value from memory. If samples take just as long, this finding is wrong.",
         cost_s=cost_s,
         settings=arguments(facts, _overlapping(facts, kind)),
     )

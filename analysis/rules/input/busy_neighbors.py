@@ -5,10 +5,10 @@ from dataclasses import replace
 from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Finding, Severity, measured
-from feedline.analysis.quantities import number, seconds, share
+from feedline.analysis.formatting import number, seconds, share
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.handover import arguments, change
-from feedline.analysis.rules.input.held import MIN_WAIT_SHARE, held, num_workers
+from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers
 from feedline.analysis.rules.input.too_few_workers import gained_s, needed
 from feedline.analysis.stages import MAKING_STAGES
 
@@ -46,7 +46,7 @@ def check(facts: RuleInputs) -> Finding | None:
         says=f"{held_by}; {', and '.join(effects)}",
         evidence=measured(found),
         fix=f"Stop the other programs (`top` shows them) or keep them off these CPUs with taskset or a cgroup. {_then(facts, advice)}",
-        disproof="Run without the other programs. If the step takes as long, this finding is wrong.",
+        how_to_check="Run without the other programs. If the step takes as long, this finding is wrong.",
         cost_s=max(queues_s, kept_s),
         settings=advice,
     )
@@ -55,7 +55,7 @@ def check(facts: RuleInputs) -> Finding | None:
 def waiting_s(facts: RuleInputs) -> float:
     """Seconds of the mean step in which it could have gone on with a CPU: its main thread's, and the workers' that it waited for."""
     own = (facts.main_runqueue_share or 0.0) * facts.step.mean_s
-    of_workers = held(facts).making_s * (cpus.runqueue_share(facts) or 0.0) if num_workers(facts) else 0.0
+    of_workers = input_wait(facts).making_s * (cpus.runqueue_share(facts) or 0.0) if num_workers(facts) else 0.0
     return min(own + of_workers, facts.step.mean_s)
 
 

@@ -2,10 +2,10 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.quantities import share, size
+from feedline.analysis.formatting import share, size
 from feedline.analysis.rules.input.cpus import saturated
 from feedline.analysis.rules.input.handover import arguments, change
-from feedline.analysis.rules.input.held import severity
+from feedline.analysis.rules.input.input_wait import severity
 from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
 from feedline.analysis.rules.input.swapping import from_swap
 from feedline.analysis.rules.input.too_few_workers import carried
@@ -36,7 +36,7 @@ def check(facts: RuleInputs) -> Finding | None:
         + (" through page faults" if mapped else ""),
         evidence=_evidence(facts, blocked, traffic.disk_bytes),
         fix=_fix(facts, arguments(facts, number)),
-        disproof="Read the same samples again, from the page cache. If they wait as long, this finding is wrong.",
+        how_to_check="Read the same samples again, from the page cache. If they wait as long, this finding is wrong.",
         cost_s=cost_s,
         settings=arguments(facts, number),
     )

@@ -2,9 +2,9 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.quantities import seconds, share
+from feedline.analysis.formatting import seconds, share
 from feedline.analysis.rules.input import made_in_step
-from feedline.analysis.rules.input.held import MIN_WAIT_SHARE, held, steady_share
+from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 from feedline.analysis.rules.input.too_short import input_known, unsure
 from feedline.analysis.stages import INPUT_STAGES
 
@@ -18,7 +18,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     work = sorted(((s, name) for name, s in facts.step.stages.items() if name not in INPUT_STAGES), reverse=True)
     largest = f"; the largest stage is {work[0][1]} ({seconds(work[0][0])})" if work else ""
-    start_s = held(facts).start_s
+    start_s = input_wait(facts).start_s
     starts = start_s >= MIN_WAIT_SHARE * facts.step.mean_s
     by = f" ({made_in_step.who(facts)})" if facts.loader is None else ""
     once = f"apart from starting the loader once ({seconds(start_s)} per step so far), " if starts else ""
@@ -32,6 +32,6 @@ def check(facts: RuleInputs) -> Finding | None:
         f"{seconds(facts.step.mean_s)} step{largest}",
         evidence=evidence + [Evidence("stage_s", f"{name} per step", s, "s", name) for s, name in work[:3]],
         fix=f"No change to the input is needed: a faster input could save at most {share(waiting)} of the step.",
-        disproof="Train on the same batch in every step. If the step gets much faster, this finding is wrong.",
+        how_to_check="Train on the same batch in every step. If the step gets much faster, this finding is wrong.",
         cost_s=waiting * facts.step.mean_s,
     )

@@ -2,9 +2,9 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.quantities import number, sentence, share
+from feedline.analysis.formatting import number, sentence, share
 from feedline.analysis.rules.input import cpus
-from feedline.analysis.rules.input.held import held, num_workers, severity
+from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity
 
 CAUSE = "cpu_saturated"
 LESS = (
@@ -15,7 +15,7 @@ LESS = (
 
 def check(facts: RuleInputs) -> Finding | None:
     """Look for samples that wait for a CPU, or CPUs in use nearly all the time (thresholds: rules/cpus.py)."""
-    waits = held(facts)
+    waits = input_wait(facts)
     cost_s = waits.making_s + waits.handover_s + waits.transport_s  # handing over a batch takes a turn of the worker as well
     weight = severity(facts, cost_s)
     if weight is Severity.INFO or not cpus.saturated(facts):
@@ -28,7 +28,7 @@ def check(facts: RuleInputs) -> Finding | None:
         fix=sentence(LESS)
         if facts.cpus and facts.cpus.others is not None
         else f"Check with `top` whether other programs use the CPUs. If none does, {LESS}",
-        disproof=f"Run with num_workers={(num_workers(facts) or 0) + 1}. If samples/s rise, this finding is wrong.",
+        how_to_check=f"Run with num_workers={(num_workers(facts) or 0) + 1}. If samples/s rise, this finding is wrong.",
         cost_s=cost_s,
     )
 

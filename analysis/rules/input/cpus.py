@@ -2,9 +2,9 @@
 
 from feedline.analysis import cpu_use
 from feedline.analysis.facts import RuleInputs
+from feedline.analysis.formatting import number
 from feedline.analysis.model import Cost
-from feedline.analysis.quantities import number
-from feedline.analysis.rules.input.held import held, making_share
+from feedline.analysis.rules.input.input_wait import input_wait, making_share
 from feedline.analysis.stages import MAKING_STAGES
 
 #: A sample that waits longer than this for a CPU competes for it (docs/rules.md). With a CPU to itself the share is below 1 %.
@@ -56,7 +56,7 @@ def cpu_share_of(facts: RuleInputs, stage: str) -> float:
 def making_s(facts: RuleInputs) -> float:
     """Seconds per step for batches that are being made; where the CPUs are full also for their way from the worker, which needs a CPU too:
     samples that take less of them leave one to it."""
-    waits = held(facts)
+    waits = input_wait(facts)
     return waits.making_s + (waits.handover_s + waits.transport_s if saturated(facts) else 0.0)
 
 

@@ -2,8 +2,8 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.quantities import size
-from feedline.analysis.rules.input.held import batches_per_step, held, making_share, num_workers, severity
+from feedline.analysis.formatting import size
+from feedline.analysis.rules.input.input_wait import batches_per_step, input_wait, making_share, num_workers, severity
 from feedline.analysis.rules.input.objects_in_queue import MAX_PICKLE_BYTES
 
 CAUSE = "custom_collate"
@@ -22,7 +22,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     if not loader.batch_bytes or (loader.pickle_bytes or 0) > MAX_PICKLE_BYTES:
         return None
-    moving_s = held(facts).transport_s + held(facts).making_s * making_share(facts, "collate", "transport")
+    moving_s = input_wait(facts).transport_s + input_wait(facts).making_s * making_share(facts, "collate", "transport")
     cost_s = min(WON * moving_s, COPY_S_PER_BYTE * loader.batch_bytes * batches_per_step(facts))
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
@@ -41,10 +41,10 @@ def check(facts: RuleInputs) -> Finding | None:
                 making_share(facts, "collate", "transport"),
                 SHARE,
             ),
-            Evidence("transport_s", "transport in the main process per step", held(facts).transport_s, "s"),
+            Evidence("transport_s", "transport in the main process per step", input_wait(facts).transport_s, "s"),
         ],
         fix="Use default_collate for the large tensors, or stack them as it does: with torch.stack(..., out=) into shared memory "
         "(storage()._new_shared()).",
-        disproof="Run with default_collate on the same samples. If the loader is no faster, this finding is wrong.",
+        how_to_check="Run with default_collate on the same samples. If the loader is no faster, this finding is wrong.",
         cost_s=cost_s,
     )

@@ -2,10 +2,10 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.quantities import seconds, share
+from feedline.analysis.formatting import seconds, share
 from feedline.analysis.rules.input import slow_for_its_bytes
 from feedline.analysis.rules.input.cpus import cost_share, cpu_share_of, making_s
-from feedline.analysis.rules.input.held import making_share, severity
+from feedline.analysis.rules.input.input_wait import making_share, severity
 
 CAUSE = "decode_bound"
 
@@ -39,6 +39,6 @@ def check(facts: RuleInputs) -> Finding | None:
         says=f"decoding takes {share(of_cpu)} of the CPU time per sample{each}",
         evidence=evidence,
         fix="Decode with libjpeg-turbo (simplejpeg, OpenCV, torchvision.io) or on the GPU (nvJPEG, DALI), or decode only the crop.",
-        disproof="Have the dataset return the same decoded image every time. If samples/s do not rise, this finding is wrong.",
+        how_to_check="Have the dataset return the same decoded image every time. If samples/s do not rise, this finding is wrong.",
         cost_s=cost_s,
     )

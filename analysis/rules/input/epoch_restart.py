@@ -2,9 +2,9 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Finding, Severity, measured
-from feedline.analysis.quantities import seconds
+from feedline.analysis.formatting import seconds
 from feedline.analysis.rules.input.handover import change
-from feedline.analysis.rules.input.held import held, num_workers, severity
+from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity
 
 CAUSE = "epoch_restart"
 
@@ -15,13 +15,13 @@ def check(facts: RuleInputs) -> Finding | None:
     if loader is None or facts.epochs < 2 or num_workers(facts) == 0 or facts.setting("persistent_workers"):
         return None
     first, batch = loader.first_batch_s, facts.workers.fetch_mean_s if facts.workers else None
-    cost_s = held(facts).restart_s * (max(0.0, 1 - (batch or 0.0) / first) if first else 1.0)
+    cost_s = input_wait(facts).restart_s * (max(0.0, 1 - (batch or 0.0) / first) if first else 1.0)
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
     method = facts.setting("start_method")
     found = [
-        ("restart_s", "worker restarts per step", held(facts).restart_s, "s"),
+        ("restart_s", "worker restarts per step", input_wait(facts).restart_s, "s"),
         ("first_batch_s", "from the start of an epoch to its first batch", first, "s"),
         ("batch_s", "making a batch", batch, "s"),
         ("epochs", "loader iterated", float(facts.epochs), "times"),
@@ -35,7 +35,7 @@ def check(facts: RuleInputs) -> Finding | None:
         + (f"; the first batch then takes {seconds(first)}" if first else ""),
         evidence=measured(found),
         fix=(faster if method in ("spawn", "forkserver") else "") + change(facts, settings),
-        disproof="Run with persistent_workers=True. If later epochs take as long to their first batch, this finding is wrong.",
+        how_to_check="Run with persistent_workers=True. If later epochs take as long to their first batch, this finding is wrong.",
         cost_s=cost_s,
         settings=settings,
     )

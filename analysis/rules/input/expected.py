@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from feedline.analysis.facts import Moved, RuleInputs
+from feedline.analysis.formatting import count, seconds, size
 from feedline.analysis.model import Cost
-from feedline.analysis.quantities import count, seconds, size
 from feedline.analysis.rules.input.handover import at_best_s
-from feedline.analysis.rules.input.held import held, making_share
+from feedline.analysis.rules.input.input_wait import input_wait, making_share
 from feedline.analysis.rules.input.objects_in_queue import MAX_PICKLE_BYTES
 
 #: What any memory moves, into pages that are touched for the first time.
@@ -141,14 +141,14 @@ def _in_kernel(facts: RuleInputs) -> Work | None:
     nbytes = sum(part or 0.0 for part in (facts.traffic.read_chars, collate.bytes if collate else None, _decoded_bytes(facts)))
     should_s = nbytes / MEMORY_B_PER_S + (calls(facts, "read") + 1) * PER_READ_S
     cost = Cost(system_s, system_s, 0.0, 0.0, nbytes, None)
-    held_s = held(facts).making_s * min(1.0, system_s / total.cpu_s)
+    held_s = input_wait(facts).making_s * min(1.0, system_s / total.cpu_s)
     task = f"to read and allocate {size(nbytes)}, which should take less than {seconds(should_s)}"
     return Work(KERNEL, "sample", task, cost, should_s, held_s)
 
 
 def _receiving(facts: RuleInputs) -> Work | None:
     """Not of long pickles: ``objects_in_queue`` says what they cost."""
-    sent, per_step = facts.moved.get("transport"), held(facts).transport_s
+    sent, per_step = facts.moved.get("transport"), input_wait(facts).transport_s
     if sent is None or not sent.times or facts.loader is None or (facts.batch_tensors or 0.0) >= COUNTED_TENSORS:
         return None
     if (facts.loader.pickle_bytes or 0.0) > MAX_PICKLE_BYTES:
@@ -187,7 +187,7 @@ def _of_sample(facts: RuleInputs, stage: str) -> Cost | None:
 
 
 def _making(facts: RuleInputs, stage: str, task: str, cost: Cost, should_s: float) -> Work:
-    return Work(stage, "sample", task, cost, should_s, held(facts).making_s * making_share(facts, stage))
+    return Work(stage, "sample", task, cost, should_s, input_wait(facts).making_s * making_share(facts, stage))
 
 
 def _per_time(moved: Moved, per_step_s: float) -> Cost:

@@ -4,10 +4,10 @@ import math
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Evidence, Finding, Severity, measured
-from feedline.analysis.quantities import seconds
+from feedline.analysis.formatting import seconds
 from feedline.analysis.rules.input import custom_collate, epoch_restart, objects_in_queue, too_few_workers
 from feedline.analysis.rules.input.handover import alone_s, at_best_s, change, crowded, making_s, receiving_s, with_workers_s
-from feedline.analysis.rules.input.held import MIN_WAIT_SHARE, held, num_workers, severity
+from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, severity
 
 CAUSE = "fewer_workers"
 
@@ -21,13 +21,13 @@ def check(facts: RuleInputs) -> Finding | None:
     workers, making, alone = num_workers(facts), making_s(facts), alone_s(facts)
     if not workers or making is None or alone is None or crowded(facts):
         return None
-    cost_s = facts.step.mean_s - held(facts).start_s - alone
+    cost_s = facts.step.mean_s - input_wait(facts).start_s - alone
     weight = severity(facts, cost_s)
     if weight is Severity.INFO or cost_s < MIN_WAIT_SHARE * facts.step.mean_s:
         return None
     if any(rule(facts) for rule in OTHERWISE) and _in_order_s(facts) <= alone:
         return None
-    loading = held(facts).total_s - held(facts).start_s
+    loading = input_wait(facts).total_s - input_wait(facts).start_s
     settings: dict[str, int | bool] = {"num_workers": 0}
     if facts.setting("persistent_workers"):  # torch refuses both together
         settings["persistent_workers"] = False
@@ -38,7 +38,7 @@ def check(facts: RuleInputs) -> Finding | None:
         f"worker{'s' * (workers > 1)}, but making that input takes only {seconds(making)}",
         evidence=_evidence(facts, making),
         fix=change(facts, settings),
-        disproof="Run with num_workers=0. If samples/s do not rise, this finding is wrong.",
+        how_to_check="Run with num_workers=0. If samples/s do not rise, this finding is wrong.",
         cost_s=cost_s,
         settings=settings,
     )
@@ -52,7 +52,7 @@ def _in_order_s(facts: RuleInputs) -> float:
 
 
 def _evidence(facts: RuleInputs, making: float) -> list[Evidence]:
-    parts = held(facts)
+    parts = input_wait(facts)
     found = [
         ("making_s", "making the batches of one step", making, "s"),
         ("starved_s", "waiting for workers per step", parts.making_s, "s"),

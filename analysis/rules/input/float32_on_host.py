@@ -2,8 +2,8 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.quantities import size
-from feedline.analysis.rules.input.held import held, making_share, operations_share, severity
+from feedline.analysis.formatting import size
+from feedline.analysis.rules.input.input_wait import input_wait, making_share, operations_share, severity
 
 CAUSE = "float32_on_host"
 
@@ -20,8 +20,8 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     converting = operations_share(facts, CONVERSIONS)
     making = min(1.0, converting + ADDED_BYTES * making_share(facts, "collate"))
-    moving_s = held(facts).transport_s + facts.step.stages.get("pin", 0.0) + facts.step.stages.get("copy", 0.0)
-    cost_s = held(facts).making_s * making + ADDED_BYTES * moving_s
+    moving_s = input_wait(facts).transport_s + facts.step.stages.get("pin", 0.0) + facts.step.stages.get("copy", 0.0)
+    cost_s = input_wait(facts).making_s * making + ADDED_BYTES * moving_s
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
@@ -42,6 +42,6 @@ def check(facts: RuleInputs) -> Finding | None:
         f"{size(loader.batch_bytes / 4 if loader.batch_bytes is not None else None)}",
         evidence=evidence,
         fix="Return uint8 tensors (PILToTensor, no Normalize), then convert and normalize whole batches on the device.",
-        disproof="Have the loader return the uint8 tensors. If it is no faster, this finding is wrong.",
+        how_to_check="Have the loader return the uint8 tensors. If it is no faster, this finding is wrong.",
         cost_s=cost_s,
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.rules.input import cpus
-from feedline.analysis.rules.input.held import batches_per_step, compute_s, held, num_workers
+from feedline.analysis.rules.input.input_wait import batches_per_step, compute_s, input_wait, num_workers
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,14 @@ def receiving_s(facts: RuleInputs) -> Between:
     """t, per step: measured where there are workers."""
     if not num_workers(facts):
         return at_best_s(facts)
-    measured = held(facts).transport_s
+    measured = input_wait(facts).transport_s
     return Between(measured, measured)
 
 
 def making_s(facts: RuleInputs) -> float | None:
     """S, per step: making its batches one after another. None: not measured."""
     if num_workers(facts) == 0:
-        return held(facts).making_s
+        return input_wait(facts).making_s
     batch_s = facts.workers.fetch_mean_s if facts.workers else None
     return batch_s * batches_per_step(facts) if batch_s else None
 
@@ -70,7 +70,7 @@ def making_s(facts: RuleInputs) -> float | None:
 def alone_s(facts: RuleInputs) -> float | None:
     """step(0): the main process makes every batch itself."""
     making = making_s(facts)
-    return None if making is None else compute_s(facts) + held(facts).sampler_s + making
+    return None if making is None else compute_s(facts) + input_wait(facts).sampler_s + making
 
 
 def with_workers_s(facts: RuleInputs, workers: int, receiving: float) -> float | None:
@@ -78,7 +78,7 @@ def with_workers_s(facts: RuleInputs, workers: int, receiving: float) -> float |
     making = making_s(facts)
     if making is None or workers < 1:
         return None
-    taking = compute_s(facts) + held(facts).sampler_s + receiving
+    taking = compute_s(facts) + input_wait(facts).sampler_s + receiving
     steady = max((making + receiving) / workers, taking, _on_cpus_s(facts, making, receiving))
     first = taking + (making + receiving) / batches_per_step(facts) - receiving
     return steady + max(0.0, first - steady) * _beginnings(facts)

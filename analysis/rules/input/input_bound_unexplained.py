@@ -2,9 +2,9 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.quantities import seconds, share
+from feedline.analysis.formatting import seconds, share
 from feedline.analysis.rules.input import cpus
-from feedline.analysis.rules.input.held import held, making_share, steady_share
+from feedline.analysis.rules.input.input_wait import input_wait, making_share, steady_share
 from feedline.analysis.rules.input.too_short import unsure
 from feedline.analysis.stages import MAKING_STAGES
 
@@ -48,7 +48,7 @@ def check(facts: RuleInputs) -> Finding:
             *measured(shares),
         ],
         fix=BY_WHOM if queues else INSIDE,
-        disproof="Train on the same batch in every step. If the step is no faster, this finding is wrong.",
+        how_to_check="Train on the same batch in every step. If the step is no faster, this finding is wrong.",
         cost_s=waiting * facts.step.mean_s,
     )
 
@@ -65,5 +65,5 @@ def _queues(facts: RuleInputs) -> str:
 
 def _largest(facts: RuleInputs) -> tuple[str, float]:
     """Of ``PARTS``, and its seconds of the mean step."""
-    parts = held(facts)
+    parts = input_wait(facts)
     return max(((name, float(getattr(parts, name))) for name in PARTS), key=lambda pair: pair[1])

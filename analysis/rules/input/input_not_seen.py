@@ -2,7 +2,7 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Evidence, Finding, Severity
-from feedline.analysis.quantities import seconds
+from feedline.analysis.formatting import seconds
 from feedline.analysis.rules.input import made_in_step
 from feedline.analysis.traces.facts import TraceFacts
 
@@ -13,19 +13,19 @@ def check(facts: RuleInputs) -> Finding:
     """Of a run without a loader that the steps ask themselves."""
     step = seconds(facts.step.mean_s)
     says = f"no loader was seen, so how much of the {step} step is input is unknown"
-    disproof = "Check whether the program uses a DataLoader. If it does, its hook failed (see hooks) and this finding is wrong."
+    how_to_check = "Check whether the program uses a DataLoader. If it does, its hook failed (see hooks) and this finding is wrong."
     if facts.making is not None:
-        says, disproof = made_in_step.unsure(facts), made_in_step.DISPROOF
+        says, how_to_check = made_in_step.unsure(facts), made_in_step.HOW_TO_CHECK
     elif facts.loader is not None:
         says = f"{facts.loader.kind} is iterated in a thread of its own, so how much of the {step} step is input is unknown"
-        disproof = "Run with a plain DataLoader in its place: the report then shows how long the step waits for it."
+        how_to_check = "Run with a plain DataLoader in its place: the report then shows how long the step waits for it."
     return Finding(
         CAUSE,
         Severity.INFO,
         says=says,
         evidence=[Evidence("other_s", "other per step", facts.step.stages.get("other", 0.0), "s")],
         fix="Put the code that gets a batch into a function that returns it (feedline finds it), or wrap it in feedline.stage('input').",
-        disproof=disproof,
+        how_to_check=how_to_check,
     )
 
 

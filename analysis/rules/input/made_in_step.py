@@ -2,13 +2,13 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.quantities import seconds, share
+from feedline.analysis.formatting import seconds, share
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.handover import receiving_s
-from feedline.analysis.rules.input.held import MIN_WAIT_SHARE
+from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE
 
 CAUSE = "made_in_step"
-DISPROOF = "Use one batch, made before the loop, in every step. If the step takes as long, this finding is wrong."
+HOW_TO_CHECK = "Use one batch, made before the loop, in every step. If the step takes as long, this finding is wrong."
 
 #: A function that has a CPU, or wants one, less of its time than this waits for its batch rather than makes it.
 MIN_WORKING_SHARE = 0.5
@@ -26,7 +26,7 @@ def check(facts: RuleInputs) -> Finding | None:
         says=f"{who(facts)} {_does(facts)} in the main thread, which takes {seconds(took)} per step",
         evidence=_evidence(facts, took),
         fix=_fix(facts, took),
-        disproof=DISPROOF,
+        how_to_check=HOW_TO_CHECK,
         cost_s=took,
     )
 

@@ -2,9 +2,9 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Evidence, Finding, Severity
-from feedline.analysis.quantities import count, seconds
+from feedline.analysis.formatting import count, seconds
 from feedline.analysis.rules.input.handover import Between, call, receiving_s
-from feedline.analysis.rules.input.held import MIN_WAIT_SHARE, held, num_workers, severity
+from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, severity
 
 CAUSE = "made_one_by_one"
 IN_ONE_CALL = (
@@ -14,7 +14,7 @@ IN_ONE_CALL = (
 
 def check(facts: RuleInputs) -> Finding | None:
     """Compare making a step's batches with receiving them from workers; silent where workers help for sure."""
-    making, receiving, size = held(facts).making_s, receiving_s(facts), facts.throughput.batch_size
+    making, receiving, size = input_wait(facts).making_s, receiving_s(facts), facts.throughput.batch_size
     if num_workers(facts) != 0 or not size or size < 2 or making - receiving.high >= MIN_WAIT_SHARE * facts.step.mean_s:
         return None
     weight = severity(facts, making)
@@ -29,7 +29,7 @@ def check(facts: RuleInputs) -> Finding | None:
         fix=("Keep num_workers=0. " if saved.low <= 0 else "")
         + IN_ONE_CALL
         + call(facts, "sampler=BatchSampler(...), batch_size=None", f"now batch_size={count(size)}"),
-        disproof="Time an epoch over the loader alone, with batches made in one call. If it takes as long, this finding is wrong.",
+        how_to_check="Time an epoch over the loader alone, with batches made in one call. If it takes as long, this finding is wrong.",
         cost_s=making,
     )
 

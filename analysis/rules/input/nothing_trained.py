@@ -2,7 +2,7 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Evidence, Finding, Severity
-from feedline.analysis.quantities import count
+from feedline.analysis.formatting import count
 
 CAUSE = "nothing_trained"
 #: Before the verdict of a program that only calls its model.
@@ -21,7 +21,7 @@ def check(facts: RuleInputs) -> Finding | None:
         "or optimizer update followed; what limits the training is unknown",
         evidence=[Evidence("batches", "batches", batches, "batches"), Evidence("batch_s", "time per batch", facts.step.mean_s, "s")],
         fix="Let it train for a few dozen steps. `feedline env` shows which calls feedline can see.",
-        disproof="Check whether the program calls or updates a model. If it does, its hook failed (see hooks) and this finding is wrong.",
+        how_to_check="Check whether the program calls or updates a model. If it does, its hook failed (see hooks): this finding is wrong.",
     )
 
 

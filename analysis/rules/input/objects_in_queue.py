@@ -2,8 +2,8 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.quantities import size
-from feedline.analysis.rules.input.held import batches_per_step, held, making_share, num_workers, severity
+from feedline.analysis.formatting import size
+from feedline.analysis.rules.input.input_wait import batches_per_step, input_wait, making_share, num_workers, severity
 
 CAUSE = "objects_in_queue"
 
@@ -22,7 +22,7 @@ def check(facts: RuleInputs) -> Finding | None:
     loader = facts.loader
     if loader is None or not num_workers(facts) or loader.pickle_bytes is None or loader.pickle_bytes <= MAX_PICKLE_BYTES:
         return None
-    sending_s = held(facts).handover_s + held(facts).transport_s + held(facts).making_s * making_share(facts, "transport")
+    sending_s = input_wait(facts).handover_s + input_wait(facts).transport_s + input_wait(facts).making_s * making_share(facts, "transport")
     cost_s = min(WON * sending_s, PICKLE_S_PER_BYTE * loader.pickle_bytes * batches_per_step(facts))
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
@@ -34,9 +34,9 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=[
             Evidence("pickle_bytes", "pickled bytes per batch", loader.pickle_bytes, "B"),
             Evidence("transport_share", "transport, share of making a batch", making_share(facts, "transport"), SHARE),
-            Evidence("transport_s", "transport in the main process per step", held(facts).transport_s, "s"),
+            Evidence("transport_s", "transport in the main process per step", input_wait(facts).transport_s, "s"),
         ],
         fix="Convert arrays to tensors in the worker (torch.from_numpy, default_collate): tensors are passed in shared memory.",
-        disproof="Run with batches that hold only tensors. If transport takes as long, this finding is wrong.",
+        how_to_check="Run with batches that hold only tensors. If transport takes as long, this finding is wrong.",
         cost_s=cost_s,
     )

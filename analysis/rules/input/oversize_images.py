@@ -2,9 +2,9 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding
-from feedline.analysis.quantities import number
+from feedline.analysis.formatting import number
 from feedline.analysis.rules.input.cpus import cost_share, making_s
-from feedline.analysis.rules.input.held import operations_share, severity
+from feedline.analysis.rules.input.input_wait import operations_share, severity
 
 CAUSE = "oversize_images"
 
@@ -36,6 +36,6 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix="Resize the stored images once to near the training size, or decode at 1/2, 1/4 or 1/8 scale (PIL's Image.draft, "
         "cv2.IMREAD_REDUCED_COLOR_2).",
-        disproof="Resize 50 of the files and read only those. If decode time per sample does not fall, this finding is wrong.",
+        how_to_check="Resize 50 of the files and read only those. If decode time per sample does not fall, this finding is wrong.",
         cost_s=cost_s,
     )

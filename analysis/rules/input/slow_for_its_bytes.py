@@ -2,9 +2,9 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Evidence, Finding, Severity, measured
-from feedline.analysis.quantities import seconds
+from feedline.analysis.formatting import seconds
 from feedline.analysis.rules.input.expected import Work, works
-from feedline.analysis.rules.input.held import severity
+from feedline.analysis.rules.input.input_wait import severity
 from feedline.analysis.rules.input.why_slow import Why, spins, waits_for_helpers, why
 
 CAUSE = "slow_for_its_bytes"
@@ -25,7 +25,7 @@ def check(facts: RuleInputs) -> Finding | None:
         says=f"{work.name} takes {seconds(work.cost.wall_s)} per {work.per} {work.task}: {cause.says}",
         evidence=_evidence(work, cause),
         fix=cause.fix,
-        disproof=cause.disproof,
+        how_to_check=cause.how_to_check,
         cost_s=work.lost_s + cause.also_s,
     )
 

@@ -2,8 +2,8 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.quantities import number, share, size
-from feedline.analysis.rules.input.held import making_share, severity
+from feedline.analysis.formatting import number, share, size
+from feedline.analysis.rules.input.input_wait import making_share, severity
 from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, spared_s, storage_share
 
 CAUSE = "small_files"
@@ -41,7 +41,7 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("read_bytes", "bytes per read", mean, "B"),
         ],
         fix="Pack the samples into large files that are read in order: tar, LMDB or RecordIO (`feedline pack` packs images).",
-        disproof="Read 50 of the files from one tar. If the read time per sample stays the same, this finding is wrong.",
+        how_to_check="Read 50 of the files from one tar. If the read time per sample stays the same, this finding is wrong.",
         cost_s=cost_s,
     )
 

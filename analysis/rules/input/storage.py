@@ -3,7 +3,7 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.rules.input.cpus import blocked_share
 from feedline.analysis.rules.input.handover import making_s
-from feedline.analysis.rules.input.held import compute_s, held, num_workers, supply_s
+from feedline.analysis.rules.input.input_wait import compute_s, input_wait, num_workers, supply_s
 
 #: Waiting for bytes of files: in a call that reads or opens one, or in a page fault outside of any call (memory maps).
 STORAGE = ("file", "page fault")
@@ -50,7 +50,7 @@ def spared_s(facts: RuleInputs, share: float) -> float:
     batch that is ready is handed over while the next one is made; where that holds Python's lock (a page fault of a memory map does), it
     waits there too, so that lack of workers shows as a late handover.
     """
-    waits, supply = held(facts), supply_s(facts)
+    waits, supply = input_wait(facts), supply_s(facts)
     if supply is None:
         return waits.making_s * share
     lack = min(waits.making_s + waits.handover_s + waits.transport_s, max(0.0, supply - compute_s(facts)))

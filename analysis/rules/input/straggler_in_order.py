@@ -2,9 +2,9 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.quantities import seconds, share
+from feedline.analysis.formatting import seconds, share
 from feedline.analysis.rules.input.handover import change
-from feedline.analysis.rules.input.held import held, num_workers, severity, shortage_s
+from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity, shortage_s
 
 CAUSE = "straggler_in_order"
 
@@ -21,7 +21,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if (maker.fetch_cv or 0.0) <= MIN_VARIATION:
         return None
     blocked_s = facts.step.waits.get("head_of_line", 0.0)
-    cost_s = min(blocked_s, held(facts).making_s - lack_s)
+    cost_s = min(blocked_s, input_wait(facts).making_s - lack_s)
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
@@ -40,6 +40,6 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=evidence,
         fix="Raise prefetch_factor, and make slow samples faster or spread them out. If the order of batches may change: "
         + change(facts, {"in_order": False}),
-        disproof="Run with in_order=False. If samples/s stay the same, this finding is wrong.",
+        how_to_check="Run with in_order=False. If samples/s stay the same, this finding is wrong.",
         cost_s=cost_s,
     )

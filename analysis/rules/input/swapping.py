@@ -2,8 +2,8 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.quantities import share, size
-from feedline.analysis.rules.input.held import severity
+from feedline.analysis.formatting import share, size
+from feedline.analysis.rules.input.input_wait import severity
 from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
 
 CAUSE = "swapping"
@@ -39,6 +39,6 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("major_faults", "major page faults per sample", facts.traffic.major_faults or 0.0, "faults"),
         ],
         fix="Use less memory (fewer workers, a smaller prefetch_factor, arrays instead of lists, a memory map), or add memory.",
-        disproof="Run after `swapoff -a`. If samples take as long, this finding is wrong.",
+        how_to_check="Run after `swapoff -a`. If samples take as long, this finding is wrong.",
         cost_s=cost_s,
     )

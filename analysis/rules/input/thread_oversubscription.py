@@ -2,10 +2,10 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.quantities import number, share
+from feedline.analysis.formatting import number, share
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.handover import call
-from feedline.analysis.rules.input.held import held, num_workers, severity
+from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity
 
 CAUSE = "thread_oversubscription"
 
@@ -18,7 +18,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if ratio <= cpus.MIN_PROCESS_RATIO:
         return None
     helpers = 1 - 1 / ratio
-    cost_s = held(facts).making_s * helpers
+    cost_s = input_wait(facts).making_s * helpers
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
@@ -35,6 +35,6 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix="Run one thread per worker: start the program with OMP_NUM_THREADS=1, and call cv2.setNumThreads(0) in each worker: "
         + call(facts, "worker_init_fn=..."),
-        disproof=f"Run with one thread per worker. If the ratio of both CPU times stays at {number(ratio)}, this finding is wrong.",
+        how_to_check=f"Run with one thread per worker. If the ratio of both CPU times stays at {number(ratio)}, this finding is wrong.",
         cost_s=cost_s,
     )

@@ -4,10 +4,10 @@ import math
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.quantities import seconds, sentence
+from feedline.analysis.formatting import seconds, sentence
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.handover import Between, alone_s, arguments, change, making_s, receiving_s, with_workers_s
-from feedline.analysis.rules.input.held import MIN_WAIT_SHARE, compute_s, held, num_workers, severity
+from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, compute_s, input_wait, num_workers, severity
 from feedline.analysis.rules.input.storage import at_locks_s
 
 CAUSE = "too_few_workers"
@@ -34,7 +34,7 @@ def check(facts: RuleInputs) -> Finding | None:
         says=f"{_says(facts, workers)}. {sentence(cpus.use(facts))}",
         evidence=_evidence(facts),
         fix=change(facts, given),
-        disproof=f"Run with num_workers={number}. If samples/s do not rise, this finding is wrong.",
+        how_to_check=f"Run with num_workers={number}. If samples/s do not rise, this finding is wrong.",
         cost_s=gain.high,
         settings=given,
     )
@@ -48,7 +48,7 @@ def gained_s(facts: RuleInputs) -> Between | None:
     workers, number, receiving = num_workers(facts), needed(facts), receiving_s(facts)
     if workers is None or number is None:
         return None
-    most = held(facts).making_s
+    most = input_wait(facts).making_s
     now = alone_s(facts) if workers == 0 else with_workers_s(facts, workers, receiving.low)
     slow, fast = (with_workers_s(facts, number, seconds) for seconds in (receiving.high, receiving.low))
     if now is None or slow is None or fast is None:
@@ -89,7 +89,7 @@ def _carried(facts: RuleInputs, wanted: int) -> int:
 
 def _says(facts: RuleInputs, workers: int) -> str:
     if workers == 0:
-        making, step, receiving = seconds(held(facts).making_s), seconds(facts.step.mean_s), receiving_s(facts)
+        making, step, receiving = seconds(input_wait(facts).making_s), seconds(facts.step.mean_s), receiving_s(facts)
         instead = f"receiving it from workers would take {seconds(receiving.low)} to {seconds(receiving.high)}"
         return f"no workers: the main process makes every batch itself, which takes {making} of each {step} step; {instead}"
     batch, rest = seconds(facts.workers.fetch_mean_s if facts.workers else None), seconds(compute_s(facts))

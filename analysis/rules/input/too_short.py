@@ -4,8 +4,8 @@ import math
 
 from feedline.analysis.facts import Certainty, RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.quantities import count, share
-from feedline.analysis.rules.input.held import MIN_WAIT_SHARE, held, steady_share
+from feedline.analysis.formatting import count, share
+from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 
 CAUSE = "too_short"
 
@@ -21,7 +21,7 @@ def check(facts: RuleInputs) -> Finding | None:
     sure = facts.certainty
     if sure is None or not _too_short(sure, input_known(facts)):
         return None
-    may_be = {"the loader's start": held(facts).start_s > 0, "waits for a CPU": _queued(sure)}
+    may_be = {"the loader's start": input_wait(facts).start_s > 0, "waits for a CPU": _queued(sure)}
     left_out = [what for what, is_left in may_be.items() if is_left]
     aside = f", leaving out {' and '.join(left_out)}" if left_out else ""
     took = f"; the input takes {between(sure)}{aside}" if input_known(facts) and sure.steps > 1 else ""
@@ -31,7 +31,7 @@ def check(facts: RuleInputs) -> Finding | None:
         says=f"too short to judge: only {_counted(facts, sure)}{took}; what limits the training is unknown",
         evidence=_evidence(facts, sure),
         fix=f"Train for {count(needed(sure))} steps or more.",
-        disproof="Record a longer run. If its shares are the same, this finding is wrong.",
+        how_to_check="Record a longer run. If its shares are the same, this finding is wrong.",
     )
 
 

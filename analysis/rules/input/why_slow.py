@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence
-from feedline.analysis.quantities import count, number, share, size
+from feedline.analysis.formatting import count, number, share, size
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.expected import FEW_OBJECTS_BYTES, KERNEL, TENSOR_PICKLE_BYTES, Work, heaviest
 from feedline.analysis.rules.input.handover import change
-from feedline.analysis.rules.input.held import maker, num_workers
+from feedline.analysis.rules.input.input_wait import maker, num_workers
 from feedline.analysis.rules.input.storage import blocked_by
 
 #: A slower machine, or copying twice, does not explain a stage that takes this many times as long.
@@ -46,7 +46,7 @@ class Why:
 
     says: str
     fix: str
-    disproof: str
+    how_to_check: str
     evidence: list[Evidence] = field(default_factory=list)
     also_s: float = 0.0
 

@@ -1,7 +1,7 @@
 """Nothing holds the device back: it computes."""
 
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.quantities import share
+from feedline.analysis.formatting import share
 from feedline.analysis.traces.facts import TraceFacts
 
 CAUSE = "device_bound"
@@ -25,5 +25,5 @@ def check(facts: TraceFacts) -> Finding | None:
             *([Evidence("kernel_share", f"busy time in {name}", top.busy_share, SHARE, name)] if top else []),
         ],
         fix="No change to the input is needed: only faster kernels or a lower precision shorten the step.",
-        disproof="Watch the power draw with nvidia-smi. If it stays far below the limit, the device is not busy: this finding is wrong.",
+        how_to_check="Watch the power draw in nvidia-smi. If it stays far below the limit, the device is idle: this finding is wrong.",
     )

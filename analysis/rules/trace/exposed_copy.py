@@ -1,7 +1,7 @@
 """Copies between host and device run while nothing computes."""
 
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.quantities import share, size
+from feedline.analysis.formatting import share, size
 from feedline.analysis.traces.facts import TraceFacts
 
 CAUSE = "exposed_copy"
@@ -31,6 +31,6 @@ def check(facts: TraceFacts) -> Finding | None:
         fix="Set DataLoader(..., pin_memory=True), and copy with .to(device, non_blocking=True)."
         if slow
         else f"Copy the next batch{amount} on a stream of its own while this one computes, or send uint8 and convert it on the device.",
-        disproof="Train on batches that are on the device already. If the step takes as long, this finding is wrong.",
+        how_to_check="Train on batches that are on the device already. If the step takes as long, this finding is wrong.",
         cost_s=facts.cost_s("exposed_copy"),
     )

@@ -1,7 +1,7 @@
 """The device waits for the host to launch its next kernel."""
 
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.quantities import seconds, share
+from feedline.analysis.formatting import seconds, share
 from feedline.analysis.traces.facts import TraceFacts
 
 CAUSE = "host_bound"
@@ -28,6 +28,6 @@ def check(facts: TraceFacts) -> Finding | None:
         ],
         fix="Launch fewer and longer kernels: torch.compile, CUDA graphs, fused optimizers (fused=True), larger batches; "
         "the table of operators shows which ones launch most.",
-        disproof="Run the model under torch.compile(mode='reduce-overhead'). If the step takes as long, this finding is wrong.",
+        how_to_check="Run the model under torch.compile(mode='reduce-overhead'). If the step takes as long, this finding is wrong.",
         cost_s=facts.cost_s("host_launch"),
     )

@@ -1,7 +1,7 @@
 """The host stands in a call that waits for the device, which then has nothing queued."""
 
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.quantities import share
+from feedline.analysis.formatting import share
 from feedline.analysis.traces.facts import TraceFacts
 
 CAUSE = "synchronisation"
@@ -20,6 +20,6 @@ def check(facts: TraceFacts) -> Finding | None:
         evidence=[Evidence("synchronisation_share", "device idle while the host synchronized", part, SHARE)],
         fix="Read results back less often (.item(), .cpu(), printing the loss, boolean masks in the model), "
         "and copy to the device with non_blocking=True.",
-        disproof="Train without logging and metrics. If the step takes as long, this finding is wrong.",
+        how_to_check="Train without logging and metrics. If the step takes as long, this finding is wrong.",
         cost_s=facts.cost_s("synchronisation"),
     )

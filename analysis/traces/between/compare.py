@@ -15,10 +15,10 @@ from feedline.analysis.comm.match import MISSING, CollectiveTable
 from feedline.analysis.comm.model import Communication, LateRank, RankParts
 from feedline.analysis.comm.summary import communication, means
 from feedline.analysis.finding import BEFORE_TRACE
-from feedline.analysis.quantities import seconds
+from feedline.analysis.formatting import seconds
 from feedline.analysis.timeline import IntArray
 from feedline.analysis.traces.between import late
-from feedline.analysis.traces.between.same import Numbered, numbered
+from feedline.analysis.traces.between.numbering import Numbered, numbered
 from feedline.analysis.traces.budget import Budget, with_waiting
 from feedline.analysis.traces.intervals import NONE, union
 from feedline.analysis.traces.summary import RankTrace

@@ -14,7 +14,7 @@ from feedline.analysis.convergence.classify import HEALTHY, TRAIN, WORDS, Verdic
 from feedline.analysis.convergence.model import TimeToTarget
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.finding import Finding
-from feedline.analysis.quantities import BLANK, count, number, seconds, sentence
+from feedline.analysis.formatting import BLANK, count, number, seconds, sentence
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import SEVERITY_COLORS, columns, plain
 from feedline.analysis.text.batch import DOUBT
@@ -90,7 +90,7 @@ def _finding(several: bool, name: str, finding: Finding) -> Iterator[RenderableT
     head = Text.assemble((f"{finding.severity.value} ", SEVERITY_COLORS[finding.severity.value]), (f"{finding.cause} ", "bold"))
     yield Text.assemble(head, plain(f"{name}: " if several else ""), plain(finding.says))
     yield _under("fix", finding.fix)
-    yield _under("how to check", finding.disproof)
+    yield _under("how to check", finding.how_to_check)
 
 
 def _under(label: str, text: str) -> Padding:

@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from feedline.analysis.cluster.envelope import KINDS, Envelope
+from feedline.analysis.cluster.passes import Spent, Survey
 from feedline.analysis.comm.match import kept
 from feedline.analysis.comm.operations import bus_factor
-from feedline.analysis.many.envelope import KINDS, Envelope
-from feedline.analysis.many.passes import Spent, Survey
 from feedline.profiler.store.restarts import named
 
 SCHEMA_VERSION = 1

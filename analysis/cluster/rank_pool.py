@@ -17,7 +17,7 @@ Tell = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Executor:
+class RankPool:
     """What runs the work, and how an argument that all of it needs gets there (once per worker, where that is possible).
 
     Attributes:
@@ -42,23 +42,23 @@ class _AtOnce(Executor):
 
 
 @contextmanager
-def here() -> Iterator[Executor]:
+def here() -> Iterator[RankPool]:
     """This process alone: for little work, for which starting others takes longer than it does."""
-    yield Executor(_AtOnce(), lambda value: value)
+    yield RankPool(_AtOnce(), lambda value: value)
 
 
 @contextmanager
-def local(processes: int | None = None) -> Iterator[Executor]:
+def local(processes: int | None = None) -> Iterator[RankPool]:
     """A pool of processes on this machine; of as many as there are CPUs by default."""
     from feedline.profiler.samplers.cgroup import effective_cpus
 
     count = processes or max(1, min(int(effective_cpus()), os.cpu_count() or 1))
     with pool.pool(count) as executor:
-        yield Executor(executor, lambda value: value, lambda: pool.stop(executor))
+        yield RankPool(executor, lambda value: value, lambda: pool.stop(executor))
 
 
 @contextmanager
-def dask(address: str, wait_s: float = 20.0) -> Iterator[Executor]:
+def dask(address: str, wait_s: float = 20.0) -> Iterator[RankPool]:
     """The workers of a running cluster. They need feedline, and have to see the run folders under the same paths.
 
     Args:
@@ -76,7 +76,7 @@ def dask(address: str, wait_s: float = 20.0) -> Iterator[Executor]:
     except (OSError, ValueError) as error:
         raise WorkersLost(f"no Dask scheduler responds at {address} ({error or type(error).__name__}): check the address") from error
     try:
-        yield Executor(client.get_executor(pure=False), lambda value: client.scatter(value, broadcast=True))
+        yield RankPool(client.get_executor(pure=False), lambda value: client.scatter(value, broadcast=True))
     finally:
         client.close()
 
@@ -87,7 +87,7 @@ def chunked(todo: Sequence[T], size: int) -> list[Sequence[T]]:
 
 
 def each(
-    crew: Executor, work: Callable[..., T], parts: Sequence[Sequence[Any]], args: tuple[Any, ...], what: str, tell: Tell
+    crew: RankPool, work: Callable[..., T], parts: Sequence[Sequence[Any]], args: tuple[Any, ...], what: str, tell: Tell
 ) -> Iterable[T]:
     """``work(part, *args)`` of each part, in the order in which they are done.
 

@@ -6,8 +6,8 @@ from feedline.analysis import cpu_use, next_limit
 from feedline.analysis.comm.model import Prediction, RankParts
 from feedline.analysis.finding import Finding, Severity, interval
 from feedline.analysis.finding import cost as cost_of
+from feedline.analysis.formatting import count, duration, number, seconds, sentence, share, size
 from feedline.analysis.model import Cost, Cpus, Hook, Report, Roofline, RunInfo, StepSummary, Throughput, Workers
-from feedline.analysis.quantities import count, duration, number, seconds, sentence, share, size
 from feedline.analysis.stages import INPUT_STAGES
 from feedline.analysis.text.headline import how
 from feedline.analysis.text.ranks import changing, clocks, late

@@ -30,7 +30,7 @@ class InputWait:
         return self.start_s + self.restart_s + self.making_s + self.handover_s + self.transport_s + self.sampler_s
 
 
-def held(facts: RuleInputs) -> InputWait:
+def input_wait(facts: RuleInputs) -> InputWait:
     """Divide the time that the loader holds a step back.
 
     Runs of four steps and more do not count their first step, and with it the loader's first start: what several epochs start is a restart.
@@ -51,12 +51,12 @@ def steady_share(facts: RuleInputs) -> float:
     """Share of the step that the input takes, without the loader's only start."""
     if facts.step.mean_s <= 0:
         return 0.0
-    return max(0.0, facts.wait_share - held(facts).start_s / facts.step.mean_s)
+    return max(0.0, facts.wait_share - input_wait(facts).start_s / facts.step.mean_s)
 
 
 def making_share(facts: RuleInputs, *stages: str) -> float:
     """Share (0 to 1) of the making of a batch that these stages take; without workers it is read off the step itself."""
-    making_s = held(facts).making_s
+    making_s = input_wait(facts).making_s
     if num_workers(facts) == 0 and making_s > 0:
         return min(1.0, sum(facts.step.stages.get(stage, 0.0) for stage in stages) / making_s)
     return min(1.0, sum(facts.sample_share(stage) for stage in stages))
@@ -123,4 +123,4 @@ def shortage_s(facts: RuleInputs) -> float | None:
     supply = supply_s(facts)
     if supply is None:
         return None
-    return min(held(facts).making_s, max(0.0, supply - compute_s(facts)))
+    return min(input_wait(facts).making_s, max(0.0, supply - compute_s(facts)))

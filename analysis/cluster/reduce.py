@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, isfinite
 
+from feedline.analysis.cluster.passes import Load, Spent, Survey, foreign, spend, survey
+from feedline.analysis.cluster.rank_pool import RankPool, Tell, chunked, each
+from feedline.analysis.cluster.result import Many, put_together
+from feedline.analysis.cluster.sources import Source, sources
 from feedline.analysis.comm.clocks import OUTLIERS
 from feedline.analysis.comm.collectives import Collectives
-from feedline.analysis.many.crew import Executor, Tell, chunked, each
-from feedline.analysis.many.passes import Load, Spent, Survey, foreign, spend, survey
-from feedline.analysis.many.result import Many, put_together
-from feedline.analysis.many.sources import Source, sources
-from feedline.analysis.quantities import share
+from feedline.analysis.formatting import share
 from feedline.profiler.errors import RunDamaged
 from feedline.profiler.store.read import Rank
 
@@ -24,12 +24,12 @@ def of_rank(rank: Rank) -> Collectives | None:
     Raises:
         RunDamaged: its records cannot be read.
     """
-    from feedline.analysis.comm.of_run import collectives_of
+    from feedline.analysis.comm.read_collectives import collectives_of
 
     return collectives_of(rank)
 
 
-def reduce_ranks(urls: Sequence[str], crew: Executor, load: Load = of_rank, tell: Tell = lambda what, done, of: None) -> Many:
+def reduce_ranks(urls: Sequence[str], crew: RankPool, load: Load = of_rank, tell: Tell = lambda what, done, of: None) -> Many:
     """Read every rank twice and add up how long they wait for each other. Never holds more than a few ranks at once.
 
     Args:
@@ -58,7 +58,7 @@ def reduce_ranks(urls: Sequence[str], crew: Executor, load: Load = of_rank, tell
     return put_together(everybody, sorted(spent, key=lambda one: one.rank), [*there.notes, *why], bound)
 
 
-def surveyed(found: Sequence[Source], crew: Executor, load: Load, tell: Tell) -> Survey:
+def surveyed(found: Sequence[Source], crew: RankPool, load: Load, tell: Tell) -> Survey:
     """The first pass over all of them."""
     everybody = Survey()
     for part in each(crew, survey, chunked(found, CHUNK), (load,), "reading ranks", tell):

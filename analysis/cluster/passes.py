@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
+from feedline.analysis.cluster.envelope import Envelope
+from feedline.analysis.cluster.sources import Source
 from feedline.analysis.comm.collectives import UNKNOWN_HOST, Collectives
 from feedline.analysis.comm.partition import PARTS, partition
-from feedline.analysis.many.envelope import Envelope
-from feedline.analysis.many.sources import Source
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Rank
 from feedline.profiler.store.restarts import named
