@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from feedline.analysis import between_ranks, computing, gather, moved
+from feedline.analysis import notes as notes_of
 from feedline.analysis.between_ranks import NOTHING, NetworkHints
 from feedline.analysis.boundaries import trains_forward
 from feedline.analysis.certainty import certainty
@@ -25,7 +26,6 @@ from feedline.analysis.roofline import roofline
 from feedline.analysis.rules.input import nothing_trained, too_short
 from feedline.analysis.rules.input.input_wait import steady_share
 from feedline.analysis.stages import INPUT_STAGES
-from feedline.analysis.text import notes as notes_of
 from feedline.analysis.text.headline import headline
 from feedline.profiler import masks
 from feedline.profiler.ceilings import Ceilings

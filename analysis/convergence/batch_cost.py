@@ -1,7 +1,7 @@
 """What a batch costs in samples and saves in updates, against the critical batch."""
 
+from feedline.analysis.convergence.batch_says import says
 from feedline.analysis.convergence.model import BatchPrice, NoiseOverTraining
-from feedline.analysis.text.batch import says
 
 #: So many times beyond an end of the noise scale's range counts as far: at twice the upper end, two of three samples are spent for nothing;
 #: at a third of the lower end, doubling the batch still saves 37 % of the updates.

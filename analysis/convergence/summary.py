@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from feedline.analysis.convergence import batch_cost, checks, noise
+from feedline.analysis.convergence.batch_says import DOUBT
 from feedline.analysis.convergence.curves import thin
 from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.convergence.target import Reached, StepTime, time_to_target
-from feedline.analysis.text.batch import DOUBT
 
 #: First in a report; the others by name.
 ORDER = ("train loss", "eval loss", "lr")

@@ -9,9 +9,9 @@ from feedline.analysis.computing import runqueue_s
 from feedline.analysis.formatting import share
 from feedline.analysis.gather import first_step
 from feedline.analysis.rested import Estimate
+from feedline.analysis.scaling.conclusion import counted
 from feedline.analysis.scaling.efficiency import DISTURBED, SAMPLES, STEPS, Point
 from feedline.analysis.steps import partition
-from feedline.analysis.text.scaling import counted
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.store.read import Rank, Run

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from feedline.analysis.scaling.conclusion import grows
 from feedline.analysis.scaling.efficiency import Point
-from feedline.analysis.text.scaling import grows
 
 #: Growth of a sample's time below which there is nothing to explain.
 FLAT = 0.03

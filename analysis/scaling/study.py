@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
+from feedline.analysis.scaling.conclusion import conclude, counted, disagreement, flags
 from feedline.analysis.scaling.efficiency import STEPS, Point, Row, rows, scaling_kind, sound
 from feedline.analysis.scaling.predict import Basis, Prediction, fit, held_out, predict
 from feedline.analysis.scaling.shape import Shape, shape_of
 from feedline.analysis.scaling.time_to_accuracy import Noise, steps_factor, time_to_accuracy
-from feedline.analysis.text.scaling import conclude, counted, disagreement, flags
 
 SCHEMA_VERSION = 1
 

@@ -8,10 +8,10 @@ from rich.text import Text
 from feedline.analysis.formatting import BLANK, count, number, seconds, share
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import plain
+from feedline.analysis.scaling.conclusion import counted
 from feedline.analysis.scaling.efficiency import STEPS, Row
 from feedline.analysis.scaling.predict import Prediction
 from feedline.analysis.scaling.study import Study
-from feedline.analysis.text.scaling import counted
 from feedline.profiler.printable import printable_in
 
 KINDS = {

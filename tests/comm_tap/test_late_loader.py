@@ -57,9 +57,9 @@ def test_a_late_rank_of_two_costs_one_number_and_the_throughput_is_of_both(tmp_p
     check_waits(tmp_path / "run")
 
 
-def test_what_ranks_wait_in_broadcasts_is_the_same_in_the_report_and_by_rank(tmp_path):
+def test_what_ranks_wait_in_broadcasts_is_the_same_in_the_report_and_by_rank(tmp_path, warm_python):
     """DistributedDataParallel broadcasts the buffers of BatchNorm from rank 0, which is late: the others wait for it there."""
-    ranks = launch(tmp_path, "late_rank.py", 3, "buffers")
+    ranks = launch(tmp_path, "late_rank.py", 3, "buffers", warm=warm_python)
     say_what_went_wrong(ranks)
     together = compare([rank.collectives for rank in ranks], first=WARM_UP)
     with here() as crew:

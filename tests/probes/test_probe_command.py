@@ -42,7 +42,7 @@ def test_twenty_photos_are_probed_quickly_into_a_table_and_a_file(working_folder
     assert [line for line in printed.splitlines() if line.strip().startswith("simplejpeg")]
     assert "Not measured" in printed and "MFU" in printed
     said = " ".join(printed.split())
-    assert "(read not measured)" in said and "on the same cores: at most" in said
+    assert "(read not measured)" in said and "on the same cores: together at most" in said
     assert {one.part for one in found.ceilings} == {"decode", "augment", "collate", "transport", "compute"}
     assert names.index("decode/Pillow") < names.index("collate/uint8 shared") < names.index("compute/model")
     assert found.flop_per_sample == 2 * 2 * 768 * 4

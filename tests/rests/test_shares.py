@@ -70,7 +70,7 @@ def test_shares_are_those_of_the_training_and_not_of_recording_it(recorded, tick
     for stage, truth in (("forward", FORWARD), ("other", LOGGING / 2)):
         assert sampled.share_low[stage] - 0.03 <= truth / own <= sampled.share_high[stage] + 0.03, stage
     assert sampled.recording_s > 5 * READING_NS / 1e9
-    assert any("shares are from" in note for note in report.notes)
+    assert any("The largest stage" in note for note in report.notes)
 
 
 def test_recording_costs_one_percent_of_short_steps(recorded, ticking):
@@ -89,4 +89,4 @@ def test_steps_of_ten_milliseconds_are_all_recorded(recorded, ticking, monkeypat
     assert not len(main.of(Stage.REST))
     assert report.throughput.steps == report.throughput.steps_in_detail == 300
     assert report.step.sampled is None
-    assert not any("shares are from" in note for note in report.notes)
+    assert not any("The largest stage" in note for note in report.notes)

@@ -1,8 +1,8 @@
 """What a study says in the end."""
 
+from feedline.analysis.scaling.conclusion import conclude, disagreement
 from feedline.analysis.scaling.efficiency import Point, rows
 from feedline.analysis.scaling.predict import Prediction
-from feedline.analysis.text.scaling import conclude, disagreement
 
 FOUR = rows([Point(1, 100.0), Point(2, 160.0), Point(4, 200.0)])
 EIGHT = [Prediction(8, 150.0, 120.0, 190.0, "USL")]

@@ -7,10 +7,10 @@ from markupsafe import Markup
 from feedline.analysis.formatting import number, share
 from feedline.analysis.reports.figures.axis import count_columns, count_rows, doublings, interval, round_up
 from feedline.analysis.reports.figures.svg import figure, line_path, percent, stretched, tag
+from feedline.analysis.scaling.conclusion import counted
 from feedline.analysis.scaling.efficiency import Row
 from feedline.analysis.scaling.predict import Prediction
 from feedline.analysis.scaling.study import Study
-from feedline.analysis.text.scaling import counted
 
 Scale = Callable[[float], float]
 HEIGHT, AXIS, WIDTH = 220, 36, 1000

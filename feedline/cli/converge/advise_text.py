@@ -10,6 +10,7 @@ from rich.text import Text
 
 from feedline.analysis.convergence import curves
 from feedline.analysis.convergence.advise import Advice, Advised
+from feedline.analysis.convergence.batch_says import DOUBT
 from feedline.analysis.convergence.classify import HEALTHY, TRAIN, WORDS, Verdict
 from feedline.analysis.convergence.model import TimeToTarget
 from feedline.analysis.convergence.recorded import Recorded
@@ -17,7 +18,6 @@ from feedline.analysis.finding import Finding
 from feedline.analysis.formatting import BLANK, count, number, seconds, sentence
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import SEVERITY_COLORS, columns, plain
-from feedline.analysis.text.batch import DOUBT
 from feedline.profiler.printable import printable_in
 
 WIDTH = 80
