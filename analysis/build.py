@@ -49,7 +49,7 @@ def build(
         run: an open run folder.
         tell: called with what is being done.
         ceilings: what the parts of the machine can do, for the roofline and the network.
-        beside: what somebody knows about the network.
+        beside: what is known about the network.
 
     Raises:
         RunDamaged: the records of every rank's training process are missing.

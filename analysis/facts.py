@@ -180,7 +180,7 @@ class RankFacts:
         whole: what shares are of, in words.
         comm: None: one rank was traced.
         late: those that others waited for, most costly first. None of a run that has too few steps with a late rank.
-        waiting: None: nobody is late.
+        waiting: None: no rank is late.
         exposed: None: nothing is known of it.
     """
 

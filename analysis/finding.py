@@ -82,7 +82,7 @@ class Finding:
         fix: what to change.
         how_to_check: what to do, and the outcome that would prove this finding wrong.
         cost_s: seconds per step that the cause costs: an upper bound of the gain, or with an interval a prediction of it.
-        cost_low_s, cost_high_s: the prediction's interval, in 19 of 20 cases; None: ``cost_s`` is an upper bound.
+        cost_low_s, cost_high_s: the 95 % interval of the prediction; None: ``cost_s`` is an upper bound.
         blame: the rank and its phase, where ranks were compared and one of them is the cause.
         settings: arguments of the DataLoader that the fix names -> their new values.
     """

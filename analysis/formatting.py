@@ -86,7 +86,7 @@ def value(x: float | None, unit: str) -> str:
         return number(x)
     if unit == "%":
         return f"{x:.1f} %"
-    return _scaled(x, _HERTZ) if unit == "Hz" else f"{count(x)} {unit}"
+    return _scaled(x, _HERTZ) if unit == "Hz" else f"{count(x)} {unit.removesuffix('s') if x == 1 and unit == 'CPUs' else unit}"
 
 
 def gauge_value(x: float | None, unit: str) -> str:

@@ -23,7 +23,7 @@ COLUMNS = 600  # points of a series: one per pixel column of a figure
 WARM_UP = 4  # with this many steps or more, the first is left out of the means: it starts workers, compiles and allocates
 #: What a loader says of its batches, by the name it has in the report.
 BATCH_FLAGS = {"float32": Flag.FLOAT32, "shared": Flag.SHARED, "pinned": Flag.PINNED, "objects": Flag.OBJECTS}
-COUNTED = 2  # and those up to the one whose operations were counted, which takes 0.1 s, if they are at most one in so many
+COUNTED = 2  # the steps up to the one whose FLOPs were counted (0.1 s slower) are excluded if they are at most one in two
 
 
 @dataclass(frozen=True)

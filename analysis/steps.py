@@ -1,4 +1,4 @@
-"""The partition of every step: each nanosecond of the main thread belongs to one stage, and what nobody claims is "other"."""
+"""The partition of every step: each nanosecond of the main thread belongs to one stage, and unclaimed time is "other"."""
 
 from dataclasses import dataclass, replace
 
@@ -112,7 +112,7 @@ def _undisturbed(found: Boundaries, profiled: Records) -> Boundaries:
 
 
 def _loss_gaps(pieces: Pieces, spans: Records) -> Pieces:
-    """Give the time between the end of a forward and the backward after it to the loss: functional losses are seen by nobody else.
+    """Give the time between the end of a forward and the backward after it to the loss: no tap sees functional losses.
 
     Not where the forward has returned the loss: what a program does then may be anything, such as getting the next batch.
 

@@ -58,7 +58,7 @@ class LocalSgd(PostLocalSGDOptimizer):
         gradients: state of the communication hook of a DistributedDataParallel model; kept in step with the averager.
 
     Raises:
-        ValueError: an averager of another kind, of which nobody knows when it averages.
+        ValueError: an averager of another kind, which does not say when it averages.
     """
 
     def __init__(

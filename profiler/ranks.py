@@ -128,7 +128,7 @@ def _root(launcher: str, environ: Mapping[str, str]) -> int:
     """The process that stands for the launch on this host: the nearest ancestor that is not part of this rank.
 
     That is the parent, unless a wrapper script stands between; a wrapper has the rank's own variables. One whose environment may not be
-    read belongs to somebody else (slurmstepd), so it is the launcher.
+    read belongs to another user (slurmstepd), so it is the launcher.
     """
     if launcher == "env":
         return os.getpgrp()

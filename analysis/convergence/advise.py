@@ -319,7 +319,7 @@ def _growth(case: Case) -> Advice:
 
 
 def _stages(case: Case) -> str:
-    """From a quarter of the batch to all of it, doubled at half and at three quarters of the training; "": nobody knows how long it is."""
+    """From a quarter of the batch to all of it, doubled at half and at three quarters of the training; "": its length is unknown."""
     run = case.run
     epochs = round(run.samples / run.samples_per_epoch) if run.samples_per_epoch else 0
     if not run.batch or epochs < GROWTH_EPOCHS:
@@ -374,5 +374,5 @@ def _norms(run: Recorded) -> dict[str, int]:
 
 
 def _has_norm(run: Recorded) -> bool:
-    """Unknown counts as yes: nobody should be told to add what may be there."""
+    """Unknown counts as yes, so that the advice never adds what is already there."""
     return bool(_norms(run)) or not isinstance(run.setup.get("norms"), dict)

@@ -14,7 +14,7 @@ from feedline.analysis.formatting import count, number, share
 
 TRAIN, EVAL = "train loss", "eval loss"
 DEFICIT, LAG, GAP, INSTABILITY, HEALTHY, UNKNOWN = "deficit", "statistics_lag", "generalisation_gap", "instability", "healthy", "unknown"
-#: Differences within so many standard errors are noise.
+#: Differences within this many standard errors are noise.
 ERRORS = 3.0
 #: Two trainings that differ in their seed alone differ by as much, 19 times of 20: 4 % of what the loss came down, 4 points of a hundred
 #: for an accuracy (1.96 sqrt(2) times the acceptance table's root mean square deviation over seeds: 0.028 of a loss that fell by 2.1, and
@@ -256,7 +256,7 @@ def _difference(name: str, reference: Group, other: Group, samples: float) -> Di
 
 
 def _lag(reference: Group, other: Group, samples: float, held: Difference | None) -> float | None:
-    """Share of the gap on held-out data that recalibrated statistics close; None: nobody tried, or there is no gap."""
+    """Share of the gap on held-out data that recalibrated statistics close; None: it was not tried, or there is no gap."""
     if held is None or not held.counts:
         return None
     again = other.level(held.name + RECALIBRATED, samples)

@@ -17,7 +17,7 @@ NEAR = 0.1
 PIECES = (WINDOWS, 7, 3, 1)
 #: Of the windows: where fewer can be measured, they are those whose noise scale came out low by chance.
 MOST = 0.8
-#: From so many windows on, their lowest and highest value are far enough apart to hold that of the training; of fewer, a standard error is
+#: From this many windows on, their lowest and highest value are far enough apart to hold that of the training; of fewer, a standard error is
 #: added to each, half of its interval on a scale of ratios.
 MANY = 8
 
@@ -66,7 +66,7 @@ def _window(window: Window, samples: np.ndarray) -> NoiseWindow:
 def _whole(listed: list[NoiseWindow], batch: float) -> tuple[float | None, float | None, float | None, str]:
     """Value, range, and why there is none."""
     if not listed:
-        return None, None, None, "no update was seen"
+        return None, None, None, "no update was recorded"
     measured = [one for one in listed if one.value is not None]
     if not measured:
         lows = [one.low for one in listed if one.low]

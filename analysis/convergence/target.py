@@ -40,7 +40,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class StepTime:
-    """Mean seconds of an update with so many workers; ``source`` says "measured", or whose prediction it is."""
+    """Mean seconds of an update on this number of ranks; ``source`` says "measured", or whose prediction it is."""
 
     workers: int
     step_s: float | None

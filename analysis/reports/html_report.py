@@ -1,4 +1,4 @@
-"""The report as one HTML file: styles, script, figures and data are inside it; it asks nobody for anything."""
+"""The report as one self-contained HTML file: styles, script, figures and data are inline."""
 
 import json
 import re

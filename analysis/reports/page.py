@@ -1,4 +1,4 @@
-"""What all HTML pages share: where templates lie, and the head with styles and script inside, so that a page asks nobody for anything."""
+"""Shared by all HTML pages: the templates, and the head with styles and script inline, so that a page loads nothing else."""
 
 from pathlib import Path
 

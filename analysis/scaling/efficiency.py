@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-#: What is counted: samples, or steps where nobody saw samples.
+#: What is counted: samples, or steps if samples were not recorded.
 SAMPLES, STEPS = "samples/s", "steps/s"
 #: An efficiency this far above 1 is flagged where no error of the measurement is known.
 OVER = 0.01

@@ -1,4 +1,4 @@
-"""Predictions for numbers of ranks that nobody ran, with their interval, or the reason why there is none."""
+"""Predicts throughput for numbers of ranks that were not run, with an interval, or refuses with the reason."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -92,7 +92,7 @@ def predict(basis: Basis, ranks: int) -> Prediction:
 
 
 def refusal(basis: Basis, ranks: int) -> str:
-    """Why nothing can be said of so many ranks; empty when it can."""
+    """Why nothing can be predicted for this number of ranks; empty if it can."""
     if len(basis.points) < 2:
         return "needs the throughput of at least two numbers of ranks, not counting a flagged baseline"
     if basis.kind == "mixed":

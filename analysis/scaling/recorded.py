@@ -11,7 +11,7 @@ from feedline.analysis.comm.operations import SLOTS, bus_factor, operation
 from feedline.analysis.scaling.step_profile import Bucket, Ring, StepProfile
 from feedline.analysis.timeline import IntArray
 
-#: Steps left out at the beginning: DistributedDataParallel makes its buckets anew after the first.
+#: Steps left out at the beginning: DistributedDataParallel rebuilds its buckets after the first.
 WARM_UP = 2
 #: Messages up to here tell the latency (bytes), from there on the bandwidth of all messages of a step does.
 SMALL = 4096

@@ -28,7 +28,7 @@ def _named(roof: ThroughputBound) -> str:
 
 
 def without(parts: dict[str, float], whole_s: float) -> str:
-    """What a figure leaves out, in words: nobody takes it for the whole then."""
+    """What a figure excludes, in words, so that it is not mistaken for the whole."""
     named = [f"{seconds(spent)} {what}" for what, spent in parts.items() if spent >= LEAST * whole_s > 0]
     return f", excluding {' and '.join([', '.join(named[:-1]), named[-1]] if len(named) > 1 else named)}" if named else ""
 

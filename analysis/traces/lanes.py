@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from feedline.analysis.timeline import IntArray
 
-MOST = 32  # tracks that somebody still scrolls through
+MOST = 32  # tracks that a person still scrolls through
 NOWHERE = -1
 
 

@@ -16,7 +16,7 @@ class Nest:
     """Events of one thread as a tree, in the order in which they began: whom an event called follows it at once.
 
     Attributes:
-        parent: int64 [n]; -1: nobody called it.
+        parent: int64 [n]; -1: it has no caller.
         wall: int64 [n], ns, cut where it outlasted its caller.
         after: int64 [n]: the first event that it did not call, directly or through others.
         levels: rows of each depth, the outermost first.

@@ -1,4 +1,4 @@
-"""What repeats in a row of times or names, where nobody wrote down where a step begins."""
+"""Finds the period of a sequence of times or names, for traces that do not mark where a step begins."""
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +43,7 @@ def even(times: IntArray) -> bool:
 
 
 def period(words: npt.NDArray[np.int64]) -> int | None:
-    """After how many words the row begins anew: 3 for a b b a b b a b b. None: it does not, or each word is like the next.
+    """The period of a sequence of words: 3 for a b b a b b a b b. None: it does not repeat, or all words are alike.
 
     Args:
         words: int64 [n], a number for each different word.

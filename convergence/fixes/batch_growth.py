@@ -110,7 +110,7 @@ class GrowingBatchSampler(Sampler[list[int]]):
         """The epoch, its counted samples, and what reproduces the order: the order itself and the generator for the next one.
 
         Raises:
-            ValueError: the epoch was begun and nothing counted, so that nobody knows how far it is.
+            ValueError: the epoch was begun and nothing counted, so its position is unknown.
         """
         if self._begun and not self.taken:
             raise ValueError(f"epoch {self.epoch} was begun and no sample counted: call sampler.count(len(batch)) after each batch")

@@ -21,7 +21,7 @@ class Lamb(LayerwiseOptimizer):
 
     Args:
         params: as for any torch optimizer. A group may say ``"excluded": True`` or ``False`` for all its tensors.
-        lr: a number or a tensor of one element (which torch.compile does not compile anew for).
+        lr: a number or a tensor of one element (which does not make torch.compile recompile).
         betas: of the two moments.
         eps: added to the root of the second moment; the default is that of the authors' code.
         weight_decay: decoupled, inside the trust ratio; the paper's for BERT; 0 adapts all the same.

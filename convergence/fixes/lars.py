@@ -20,7 +20,7 @@ class Lars(LayerwiseOptimizer):
 
     Args:
         params: as for any torch optimizer. A group may say ``"excluded": True`` or ``False`` for all its tensors.
-        lr: the global rate; a number or a tensor of one element (which torch.compile does not compile anew for).
+        lr: the global rate; a number or a tensor of one element (which does not make torch.compile recompile).
         momentum: 0 to 1.
         weight_decay: as in the paper's ResNet-50, part of the gradient; 0 adapts all the same.
         trust_coefficient: the paper's eta.

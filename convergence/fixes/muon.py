@@ -102,7 +102,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
         """Update all parameters that have a gradient.
 
         Args:
-            closure: computes the loss anew and returns it.
+            closure: recomputes the loss and returns it.
         """
         loss = None
         if closure is not None:

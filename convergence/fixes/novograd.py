@@ -21,7 +21,7 @@ class NovoGrad(LayerwiseOptimizer):
 
     Args:
         params: as for any torch optimizer. A group may say ``"excluded": True`` or ``False`` for all its tensors.
-        lr: a number or a tensor of one element (which torch.compile does not compile anew for).
+        lr: a number or a tensor of one element (which does not make torch.compile recompile).
         betas: not the paper's (0.95, 0.98), with which short trainings went worse (README.md).
         eps: added to the root of the second moment.
         weight_decay: the paper's for ResNet-50.

@@ -1,6 +1,6 @@
 """Cost of each operation of the user's transforms in each library, on images in the state in which the operation receives them.
 
-Random operations draw anew for every image, as in a training, so that their cost is a mean. Before that, each is done once with its
+Random operations draw new numbers for every image, as in a training, so that their cost is a mean. Before that, each is done once with its
 parameters fixed and compared with torchvision on PIL images: what gives another picture is not measured.
 """
 

@@ -309,7 +309,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "disproof": Field("", "How to check the finding: an experiment, and the outcome that would prove it wrong"),
         "cost_s": Field("s", "What the cause costs per step: an upper bound of what the fix can gain; with cost_low_s, a prediction of it"),
         "blame": Field("", "The rank and its phase", "the finding is not about one rank against the others"),
-        "cost_low_s": Field("s", "Lower end of the prediction, in 19 of 20 cases", "cost_s is an upper bound"),
+        "cost_low_s": Field("s", "Lower end of the 95 % interval of the prediction", "cost_s is an upper bound"),
         "cost_high_s": Field("s", "Its upper end", "cost_s is an upper bound"),
         "settings": Field("", "Arguments of the DataLoader that the fix names -> their new values, e.g. num_workers"),
     },

@@ -77,7 +77,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         ),
         "what": Field("", "The same in words"),
         "step_s": Field("s", "Mean step then", "refused: why says why"),
-        "low": Field("s", "Lower end of where it should lie in 19 of 20 cases", "refused"),
+        "low": Field("s", "Lower end of its 95 % interval", "refused"),
         "high": Field("s", "Upper end", "refused"),
         "gain_s": Field("s", "The measured mean step less step_s"),
         "why": Field("", "Why it was refused, else empty"),

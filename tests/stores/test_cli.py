@@ -73,7 +73,7 @@ def test_the_command_to_go_on_with_can_be_typed(folder, tmp_path, monkeypatch):
     with pytest.raises(StoreDamaged) as raised:
         open_store(tmp_path / "my store")
 
-    command = shlex.split(re.search("with (feedline .*), or begin", str(raised.value)).group(1))
+    command = shlex.split(re.search("with (feedline .*), or start", str(raised.value)).group(1))
 
     assert main(command[1:]) == 0
     assert len(open_store(tmp_path / "my store")) == 39

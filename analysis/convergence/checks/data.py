@@ -30,8 +30,8 @@ def whole_data(recorded: Recorded) -> Finding | None:
                 Evidence("epoch_samples_of_rank", "samples that a rank draws per epoch", drawn, "samples"),
                 Evidence("dataset_samples", "samples in its data set", of, "samples"),
             ],
-            fix="use DataLoader(..., sampler=DistributedSampler(dataset)) and call sampler.set_epoch(epoch) before each epoch",
-            how_to_check="print a few indices of each rank's data set; if no sample is on two ranks, this finding is wrong",
+            fix="Use DataLoader(..., sampler=DistributedSampler(dataset)) and call sampler.set_epoch(epoch) before each epoch.",
+            how_to_check="Print a few indices of each rank's data set. If no sample is on two ranks, this finding is wrong.",
         )
     return None
 
@@ -48,7 +48,7 @@ def missing_set_epoch(recorded: Recorded) -> Finding | None:
             says=f"{sampler.get('kind')} repeated the same order for {count(epochs)} epochs: set_epoch() was not called, so batches hold "
             "the same samples in every epoch",
             evidence=[Evidence("epochs", "epochs", epochs, "epochs"), Evidence("orders", "different orders", 1, "orders")],
-            fix="call sampler.set_epoch(epoch) before each epoch",
-            how_to_check="print the indices of two epochs; if they differ, this finding is wrong",
+            fix="Call sampler.set_epoch(epoch) before each epoch.",
+            how_to_check="Print the indices of two epochs. If they differ, this finding is wrong.",
         )
     return None

@@ -31,10 +31,10 @@ def same_data(recorded: Recorded) -> Finding | None:
             Evidence("largest_distance", "largest deviation from 1", float(np.abs(ratio - 1).max()), "1"),
             Evidence("updates", "updates", len(ratio), "updates"),
         ],
-        fix="draw a new micro-batch for each backward"
+        fix="Draw a new micro-batch for each backward."
         if micro
-        else "give each rank its own samples: DataLoader(..., sampler=DistributedSampler(dataset)), sampler.set_epoch(epoch) each epoch",
-        how_to_check="print the sample indices of each part of one update; if they differ, this finding is wrong",
+        else "Give each rank its own samples: DataLoader(..., sampler=DistributedSampler(dataset)), sampler.set_epoch(epoch) each epoch.",
+        how_to_check="Print the sample indices of each part of one update. If they differ, this finding is wrong.",
     )
 
 
@@ -56,6 +56,6 @@ def sum_not_mean(recorded: Recorded) -> Finding | None:
         says=f"gradients are summed over the {norms.parts} ranks, not averaged: |g_whole|^2 is {number(longer)} times |g_part|^2, and "
         f"a mean is never longer than its parts. The effective learning rate is {norms.parts} times the one that is set",
         evidence=[Evidence("whole_over_part", "|g_whole|^2 / |g_part|^2", longer, "1"), Evidence("parts", "parts", norms.parts, "parts")],
-        fix=f"average instead: ReduceOp.AVG or grad.div_(world_size); or divide the learning rate by {norms.parts} and document it",
-        how_to_check="if the loss is a sum over samples by design and the learning rate is tuned for it, this finding is wrong",
+        fix=f"Average instead: ReduceOp.AVG or grad.div_(world_size). Or divide the learning rate by {norms.parts} and document it.",
+        how_to_check="If the loss is a sum over samples by design and the learning rate is tuned for it, this finding is wrong.",
     )

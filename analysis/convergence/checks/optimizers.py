@@ -8,7 +8,7 @@ from feedline.analysis.formatting import number
 LAYERWISE = ("lars", "larc", "lamb", "lambc")
 #: Libraries whose LARS has its rate outside the momentum (docs/measured/optimizer-differences.md).
 OUTSIDE = ("pytorch_optimizer", "torch_optimizer", "timm")
-#: Parts of at least so many samples have batch statistics of their own: Hoffer and others (arXiv:1705.08741) used ghosts of 32 to 512.
+#: Parts of at least this many samples have batch statistics of their own: Hoffer and others (arXiv:1705.08741) used ghosts of 32 to 512.
 GHOST = 32
 
 
@@ -29,8 +29,8 @@ def layerwise_without_decay(recorded: Recorded) -> Finding | None:
             says=f"{kind} of {module} has weight decay 0 in {len(bare)} of {len(groups)} parameter groups with matrices: several libraries "
             f"then skip the trust ratio, which turns it into plain {plain}",
             evidence=[Evidence("groups_without_decay", "groups without weight decay", len(bare), "groups")],
-            fix="set a weight decay, however small, or always_adapt=True if the library has it; feedline's version always adapts",
-            how_to_check="compare |update| / |weight| of two layers; if equal, the trust ratio is applied and this finding is wrong",
+            fix="Set a weight decay, however small, or always_adapt=True if the library has it; feedline's version always adapts.",
+            how_to_check="Compare |update| / |weight| of two layers. If equal, the trust ratio is applied and this finding is wrong.",
         )
     return None
 
@@ -47,8 +47,8 @@ def rate_outside_momentum(recorded: Recorded) -> Finding | None:
             Severity.INFO,
             says=f"{optimizer.get('kind')} applies the learning rate outside its momentum, the paper (You et al., arXiv:1708.03888) "
             "inside: while the learning rate rises, old gradients count with the new one",
-            fix="use feedline.convergence.fixes.lars.Lars, or a longer warm-up",
-            how_to_check="if the learning rate is constant, both are the same and this finding does not matter",
+            fix="Use feedline.convergence.fixes.lars.Lars, or a longer warm-up.",
+            how_to_check="If the learning rate is constant, both are the same and this finding does not matter.",
         )
     return None
 
@@ -70,6 +70,6 @@ def sync_batch_norm(recorded: Recorded) -> Finding | None:
             Evidence("sync_batchnorm_layers", "SyncBatchNorm layers", synced, "layers"),
             Evidence("samples_of_rank", "samples per rank and update", part, "samples"),
         ],
-        fix="remove convert_sync_batchnorm: BatchNorm over a rank's own samples already is ghost batch norm",
-        how_to_check="train without it over as many samples; if the validation loss is worse, this finding is wrong",
+        fix="Remove convert_sync_batchnorm: BatchNorm over a rank's own samples already is ghost batch norm.",
+        how_to_check="Train without it over as many samples. If the validation loss is worse, this finding is wrong.",
     )

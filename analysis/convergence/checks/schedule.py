@@ -40,8 +40,8 @@ def schedule_in_steps(recorded: Recorded) -> Finding | None:
                 Evidence("schedule_steps", "steps of the schedule", horizon, "steps"),
                 Evidence("steps", "steps of the training", steps, "steps"),
             ],
-            fix=f"derive the length from the data: {kind} over len(loader) * epochs steps, here {count(steps)}",
-            how_to_check="if the training was meant to stop before its schedule ends, this finding is wrong",
+            fix=f"Derive the length from the data: {kind} over len(loader) * epochs steps, here {count(steps)}.",
+            how_to_check="If the training was meant to stop before its schedule ends, this finding is wrong.",
         )
     return None
 
@@ -64,6 +64,6 @@ def rate_at_top(recorded: Recorded) -> Finding | None:
             Evidence("last_rate", "last learning rate", float(values[-1]), "1"),
             Evidence("highest_rate", "highest learning rate", float(values.max()), "1"),
         ],
-        fix="call scheduler.step() once per step that the schedule counts, or set the schedule to the length of the training",
-        how_to_check="lower the learning rate over the last tenth; if the loss does not fall, this finding is wrong",
+        fix="Call scheduler.step() once per step that the schedule counts, or set the schedule to the length of the training.",
+        how_to_check="Lower the learning rate over the last tenth. If the loss does not fall, this finding is wrong.",
     )

@@ -27,7 +27,7 @@ def blocked_by(facts: RuleInputs) -> dict[str, float] | None:
 def storage_share(facts: RuleInputs) -> float | None:
     """Share (0 to 1) of a sample's time in which it is blocked by storage; None where that is not known.
 
-    Where nobody looked, a sample is taken to wait for the disk if bytes came from it.
+    Without snapshots, a sample is assumed to wait for the disk if bytes came from it.
     """
     blocked, seen = blocked_share(facts), blocked_by(facts)
     if blocked is None:

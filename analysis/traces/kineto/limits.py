@@ -21,7 +21,7 @@ class Limits:
 
     @classmethod
     def of(cls, events: int) -> "Limits":
-        """What the option ``--max-events`` means: so many events, and as many bytes of JSON as they can take."""
+        """The limits that ``--max-events`` sets: the number of events, and the bytes of JSON that they can take."""
         return cls(events, events * BYTES_PER_EVENT)
 
 

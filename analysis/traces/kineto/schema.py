@@ -133,5 +133,5 @@ KINDS = {
 
 
 def kind_of(category: str) -> Kind:
-    """The kind of a category of any year; OTHER where nobody has told us of it."""
+    """The kind of a category, of any version of the format; OTHER if unknown."""
     return KINDS.get(category.lower(), Kind.OTHER)

@@ -1,4 +1,4 @@
-"""An SQLite file from somebody else: opened so that it can neither change, run nor swell anything, and read in columns."""
+"""Opens an untrusted SQLite file so that it can neither change, run nor swell anything, and reads it in columns."""
 
 import os
 import sqlite3
@@ -174,7 +174,7 @@ def _looked_at(path: str) -> tuple[bytes, int]:
 
 
 def _address(path: str, header: bytes) -> str:
-    """Read only, and where nobody can be writing without the file that readers and writers of such a database share.
+    """Open read-only; if no writer can exist, without the file that readers and writers of such a database share.
 
     A database in WAL mode needs that file even to be read, and a read-only folder takes none. Without a log beside it nothing is left
     to merge, so it may be read as it is. All others are opened with their locks in force: a writer is noticed.
@@ -184,7 +184,7 @@ def _address(path: str, header: bytes) -> str:
 
 
 def _guard(connection: sqlite3.Connection) -> None:
-    """Extensions are off as long as nobody turns them on; the schema may not call functions; damage is looked for; cells are bounded."""
+    """Extensions stay off; the schema may not call functions; damage is looked for; cells are bounded."""
     connection.text_factory = _text
     if sys.version_info >= (3, 11):
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_CELL)
