@@ -35,7 +35,7 @@ class Stage(enum.IntEnum):
 
     # The making of a batch: in a worker, or in the main thread when there are none.
     FETCH = 1  #: one batch, samples and collate. extra: samples. Flags: FAILED, END
-    SAMPLE = 2  #: in detail. nbytes: samples in it (1, or a batch by __getitems__). extra: the number of samples that each stands for. Flags: FIRST
+    SAMPLE = 2  #: in detail. nbytes: samples in it (1, or a batch by __getitems__). extra: how many each stands for. Flags: FIRST
     READ = 3  #: source: operation. nbytes: bytes read
     DECODE = 4  #: source: operation. extra: pixels decoded. nbytes: bytes of the result
     AUGMENT = 5  #: source: operation. extra: pixels of the result (0: unknown)

@@ -63,7 +63,7 @@ class BatchPrice:
 
 @dataclass(frozen=True)
 class TimeToTarget:
-    """Updates and time to a target on this number of ranks, each with its band: from the range of the noise scale and the time of a step."""
+    """Updates and time to a target on this number of ranks, with bands from the range of the noise scale and the time of a step."""
 
     workers: int
     batch: float  # samples per update, all workers together

@@ -17,7 +17,7 @@ NEAR = 0.1
 PIECES = (WINDOWS, 7, 3, 1)
 #: Of the windows: where fewer can be measured, they are those whose noise scale came out low by chance.
 MOST = 0.8
-#: From this many windows on, their lowest and highest value are far enough apart to hold that of the training; of fewer, a standard error is
+#: From this many windows on their lowest and highest value are far enough apart to hold that of the training; of fewer, a standard error is
 #: added to each, half of its interval on a scale of ratios.
 MANY = 8
 
