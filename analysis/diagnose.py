@@ -179,7 +179,8 @@ def _verdict(findings: list[Finding], facts: RuleInputs) -> str:
         return "What limits this run is unknown: no rule applies to it."
     if top.cause in WRONG or top.cause in ASIDE:
         return f"{WRONG.get(top.cause, WRONG_SET_UP)}: {top.says}."
-    waits = f"{share(steady_share(facts))}{too_short.unsure(facts)} of each {seconds(facts.step.mean_s)} step waits for data. "
+    goes = "waits for data" if facts.loader is not None else "goes to making batches"
+    waits = f"{share(steady_share(facts))}{too_short.unsure(facts)} of each {seconds(facts.step.mean_s)} step {goes}. "
     own = top.cause in BOUND_BY or top.cause == input_bound_unexplained.CAUSE  # it says the share itself
     return _sentences(top, facts.step.mean_s, "" if own else waits)
 

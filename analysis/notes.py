@@ -24,7 +24,9 @@ def of_rank(rank: RankMetrics) -> list[str]:
         notes.append("steps that torch.profiler recorded are excluded, because it slows them: see kineto.json.gz in the run folder")
     if rank.first:
         first = "first step is" if rank.first == 1 else f"first {rank.first} steps are"
-        said = f"the {first} excluded from the means: workers start, caches warm up{', operations are counted' if rank.first > 1 else ''}"
+        starts = ("workers start", *["caches warm up"]) if rank.workers else ("caches warm up",)
+        why = [*starts, *(["feedline counts FLOPs"] if rank.first > 1 else [])]
+        said = f"the {first} excluded from the means: {' and '.join([', '.join(why[:-1]), why[-1]] if len(why) > 1 else why)}"
         notes.append(Message(said, FIRST_STEPS))
     if missing := missing_workers(rank):
         notes.append(f"{missing} workers left no records: they ended before their first batch, or feedline could not attach to them")
@@ -39,11 +41,11 @@ def sampled(rank: RankMetrics) -> list[str]:
     known, counted = int(estimate.alike.sum()), rank.counted.number
     note = f"stages were recorded in {known:,} of {known + counted:,} similar steps; to keep the overhead low, the others were only timed"
     if estimate.cost_ns:
-        note += f". Recording a step in full takes {seconds(estimate.cost_ns / 1e9)} longer, which is subtracted"
+        note += f". Full recording adds {seconds(estimate.cost_ns / 1e9)} per step; the figures are corrected for it"
     found = estimate.sampled(rank.stages)
     largest = max(found.share_high, key=lambda stage: found.share_high[stage])
     between = f"{100 * found.share_low[largest]:.0f} to {100 * found.share_high[largest]:.0f} %"
-    return [f"{note}. The largest stage, {largest}, takes {between} of such a step (95 % interval)"]
+    return [f"{note}. The largest stage, {largest}, is {between} of the mean step (95 % interval)"]
 
 
 def missing_workers(rank: RankMetrics) -> int:

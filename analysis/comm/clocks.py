@@ -158,6 +158,6 @@ def _misfit(matched: CollectiveTable, base: int, column: int) -> str:
         return ""
     ranks = matched.ranks
     return (
-        f"ranks {ranks[base]} and {ranks[column]} cannot have met in these collectives, whatever their clocks show: their records are of "
-        "different runs or incomplete, so the ranks are not compared"
+        f"the records of ranks {ranks[base]} and {ranks[column]} do not fit together: no clock offset explains their collectives. "
+        "They are of different runs or incomplete, so the ranks are not compared"
     )

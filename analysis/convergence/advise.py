@@ -237,7 +237,9 @@ def _for_price(case: Case) -> Iterator[Advice]:
             f"{f' ({number(bound / case.run.ranks)} per rank)' * (case.run.ranks > 1)}, the upper end of the critical batch size",
             "",
             case.price.says,
-            f"reaches the same loss with {share(1 - saved)} fewer samples, on fewer ranks" if saved else "fewer samples",
+            f"reaches the same loss with {share(1 - saved)} fewer samples{', on fewer ranks' * (case.run.ranks > 1)}"
+            if saved
+            else "fewer samples",
             "this batch over as many samples",
         )
         yield _growth(case)

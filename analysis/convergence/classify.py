@@ -110,7 +110,7 @@ class Difference:
 
     def text(self) -> str:
         noise = f"differences up to {number(self.margin)} are noise"
-        return f"{self.name} {number(self.other.mean)} instead of {number(self.reference.mean)} ({noise})"
+        return f"{self.name} {number(self.other.mean)} against {number(self.reference.mean)} ({noise})"
 
     def evidence(self) -> list[Evidence]:
         return [

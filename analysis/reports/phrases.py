@@ -24,8 +24,8 @@ WAITS = {
 }
 #: Replaces entries of WAITS in runs without workers.
 WAITS_ALONE = {
-    "starved": "the main process was making the batch itself (no workers)",
-    "epoch_start": "the loader was starting or making its first batch",
+    "starved": "making the batch in the main process (no workers)",
+    "epoch_start": "starting the loader, or making its first batch",
 }
 SEVERITIES = {
     Severity.HIGH: "costs 20 % of the step or more, or half of an input that takes 20 % or more",
@@ -109,7 +109,7 @@ def gain(finding: Finding, report: Report) -> str:
     if not rate:
         return ""
     most, limit = "about" if finding.predicted else "at most", next_limit.also_lifted(finding, report)
-    too = f" (the fix also lifts the next limit, {limit})" if limit else ""
+    too = f" (more than the next limit, {limit}, because this fix raises that too)" if limit else ""
     return f"{number(rate)} -> {most} {number(next_limit.gained(step.mean_s, finding.cost_s, rate))} {unit}{too}"
 
 

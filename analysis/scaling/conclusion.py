@@ -11,8 +11,8 @@ WORTH = 0.5  # marginal efficiency below which most of an added rank is lost
 #: Shape of the growth of a sample's time -> what it says of the cause.
 CAUSES = {
     "unclear": "; a straight line and the curve of a ring all-reduce fit equally well, so the cause is unclear",
-    "linear": ", in a straight line: the cause is something that all ranks share (CPUs, memory, PCIe, storage of the host) or latency, "
-    "not the bandwidth of a ring all-reduce, which would level off",
+    "linear": ", linearly: that points to something that all ranks share (CPUs, memory, PCIe, storage of the host) or to latency; limited "
+    "bandwidth of a ring all-reduce would level off",
     "saturating": ", levelling off as 2(n-1)/n: the cause is the bandwidth of a ring all-reduce",
 }
 
@@ -98,8 +98,8 @@ def flags(rows: Sequence[Row]) -> list[str]:
     """Why measured points cannot be taken at their word."""
     base = counted(rows[0].point.ranks)
     return [
-        f"{counted(row.point.ranks)} reach {share(row.efficiency)} efficiency, so the baseline was measured too slow: measure {base} "
-        "again. Until then all efficiencies are too high, and predictions leave the baseline out"
+        f"{counted(row.point.ranks)} reach {share(row.efficiency)} efficiency, so the baseline measurement is too slow: measure {base} "
+        "again. Until then all efficiencies are too high, and predictions ignore the baseline"
         for row in rows
         if row.flagged
     ]

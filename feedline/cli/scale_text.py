@@ -105,7 +105,7 @@ def meaning(study: Study) -> Iterator[str]:
             yield f"no prediction for {count(one.ranks)} ranks: {one.why}"
     made = [one for one in study.predictions if one.samples_per_s is not None]
     if made:
-        yield f"predicted with {made[0].model}; about 4 of 5 measurements fall into such an interval"
+        yield f"predicted with {made[0].model}; about 80 % of measurements fall within such an interval"
         others = [law for law in study.laws if law.name != made[0].model]
         for one in made if others else []:
             said = ", ".join(f"{law.name} {number(law.samples_per_s[one.ranks])}" for law in others)

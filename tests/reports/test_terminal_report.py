@@ -55,8 +55,8 @@ def test_its_last_lines_are_verdict_fix_gain_and_where_the_report_is(full: bool)
         "without a batch for 55 % of each step.",
         "Fix     Store the images near the training size (256 px on the short side), or",
         "        decode only the crop",
-        "Gain    176 -> at most 298 samples/s (the fix also lifts the next limit, all",
-        "        CPUs)",
+        "Gain    176 -> at most 298 samples/s (more than the next limit, all CPUs,",
+        "        because this fix raises that too)",
     ]
     assert last[7:] == [
         "Report  runs/resnet-0412/report.html (and report.json, trace.json.gz)",

@@ -194,7 +194,7 @@ def beyond(told: Any, text: str) -> Iterator[str]:
         if limits is None or limits["becomes"] is None or finding["severity"] == "info" or not 0 < finding["cost_s"] < mean:
             continue
         gained = limits["samples_per_s"] * mean / (mean - finding["cost_s"])
-        said = "Gain " not in text or "also lifts the next limit" in text or "-> about" in text
+        said = "Gain " not in text or "more than the next limit" in " ".join(text.split()) or "-> about" in text
         if gained > limits["becomes"] * (1 + PRINTED) and not said:
             yield f"{finding['cause']} gives up to {gained} samples/s, the next limit is {limits['becomes']}"
 

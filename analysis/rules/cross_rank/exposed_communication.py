@@ -37,7 +37,7 @@ FIXES = {
     "reshard_after_forward=False)), or gather them in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)).",
 }
 ANY = "Use larger batches per rank, a smaller dtype for messages, or a faster link."
-ALONE = "Train each rank alone, without collectives. If the step takes as long, this finding is wrong."
+ALONE = "Train each rank alone, without collectives. If the step is no faster, this finding is wrong."
 
 
 def check(facts: RankFacts) -> Finding | None:

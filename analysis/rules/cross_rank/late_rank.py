@@ -112,7 +112,7 @@ def _why(facts: RankFacts, late: LateRank) -> str:
     if late.phase == BEFORE_TRACE:
         return f"; it was already {seconds(late.excess_s)} late when its trace began"
     what = late.part or ("wait for data" if late.phase == "wait" else late.phase)
-    what = f"time that no stage accounts for ({late.phase})" if late.phase == "other" else what
+    what = "unexplained time" if late.phase == "other" else what
     than = "on the other rank" if facts.ranks == 2 else "the median of the other ranks"
     return f"; its {what} takes {seconds(late.excess_s)} longer than {than}"
 

@@ -13,7 +13,7 @@ from feedline.analysis.rules.input.too_few_workers import gained_s, needed
 from feedline.analysis.stages import MAKING_STAGES
 
 CAUSE = "busy_neighbors"
-NO_ROOM = "no CPU is left for loader workers"
+NO_ROOM = "no CPU is left for more loader workers"
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -35,9 +35,10 @@ def check(facts: RuleInputs) -> Finding | None:
     found = [
         ("cpus_of_others", "CPUs used by other programs", use.others, "CPUs"),
         ("cpus_of_training", "CPUs used by this training", use.own, "CPUs"),
-        ("cpus_allowed", "CPUs it may use", use.allowed, "CPUs"),
+        ("cpus_allowed", "CPUs available to this training", use.allowed, "CPUs"),
         ("cpus_in_affinity", "CPUs in its affinity mask", use.affinity, "CPUs"),
         ("waiting_for_cpu_s", "waiting for a CPU per step", waits_s, "s"),
+        ("kept_from_workers_s", "saved per step by more workers if those CPUs were free", kept_s if kept else None, "s"),
         ("waiting_for_cpu_share", "waiting for a CPU, share of time per sample", cpus.runqueue_share(facts), SHARE),
     ]
     return Finding(
@@ -46,7 +47,7 @@ def check(facts: RuleInputs) -> Finding | None:
         says=f"{held_by}; {', and '.join(effects)}",
         evidence=measured(found),
         fix=f"Stop the other programs (`top` shows them) or keep them off these CPUs with taskset or a cgroup. {_then(facts, advice)}",
-        how_to_check="Run without the other programs. If the step takes as long, this finding is wrong.",
+        how_to_check="Run without the other programs. If the step is no faster, this finding is wrong.",
         cost_s=max(queues_s, kept_s),
         settings=advice,
     )
@@ -87,4 +88,4 @@ def _making_sooner(facts: RuleInputs, factor: float) -> RuleInputs:
 
 
 def _then(facts: RuleInputs, advice: dict[str, int | bool]) -> str:
-    return f"Then change {change(facts, advice)}" if advice else "Then record again: they distort all other numbers here."
+    return f"Then change {change(facts, advice)}" if advice else "Then record again: those programs distort all other numbers here."

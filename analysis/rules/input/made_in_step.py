@@ -8,7 +8,7 @@ from feedline.analysis.rules.input.handover import receiving_s
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE
 
 CAUSE = "made_in_step"
-HOW_TO_CHECK = "Use one batch, made before the loop, in every step. If the step takes as long, this finding is wrong."
+HOW_TO_CHECK = "Use one batch, made before the loop, in every step. If the step is no faster, this finding is wrong."
 
 #: A function that has a CPU, or wants one, less of its time than this waits for its batch rather than makes it.
 MIN_WORKING_SHARE = 0.5
@@ -61,9 +61,9 @@ def _evidence(facts: RuleInputs, took: float) -> list[Evidence]:
     if not _waits(facts) and not _full(facts, took):
         found += [Evidence("receiving_s", "receiving batches from a worker per step, at most", _receiving_s(facts), "s")]
     if facts.making is not None:
-        found += [Evidence("timed_steps", "steps in which it was timed", float(facts.making.looked.sum()), "steps")]
+        found += [Evidence("timed_steps", "steps in which the function was timed", float(facts.making.looked.sum()), "steps")]
         found += [Evidence("calls", "calls per step", facts.making.calls, "1")]
-        found += [Evidence("cpu_share", "on a CPU or waiting for one, share of its time at most", facts.making.working_share, SHARE)]
+        found += [Evidence("cpu_share", "share of its time not spent blocked, at most", facts.making.working_share, SHARE)]
     return found
 
 

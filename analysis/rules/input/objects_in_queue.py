@@ -37,6 +37,6 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("transport_s", "transport in the main process per step", input_wait(facts).transport_s, "s"),
         ],
         fix="Convert arrays to tensors in the worker (torch.from_numpy, default_collate): tensors are passed in shared memory.",
-        how_to_check="Run with batches that hold only tensors. If transport takes as long, this finding is wrong.",
+        how_to_check="Run with batches that hold only tensors. If transport is no faster, this finding is wrong.",
         cost_s=cost_s,
     )

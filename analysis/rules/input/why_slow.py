@@ -97,7 +97,7 @@ def _threads(facts: RuleInputs, work: Work) -> Why | None:
 
 def unless(change: str, work: Work) -> str:
     """How to check a cause by taking it away."""
-    return f"{change}. If {work.name} takes as long, this finding is wrong."
+    return f"{change}. If {work.name} is no faster, this finding is wrong."
 
 
 def _fewer_threads(facts: RuleInputs, threads: int) -> str:

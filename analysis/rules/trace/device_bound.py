@@ -24,6 +24,6 @@ def check(facts: TraceFacts) -> Finding | None:
             Evidence("compute_share", "computing", part, SHARE),
             *([Evidence("kernel_share", f"busy time in {name}", top.busy_share, SHARE, name)] if top else []),
         ],
-        fix="No change to the input is needed: only faster kernels or a lower precision shorten the step.",
+        fix="No change to the input is needed: faster kernels or a lower precision shorten the step.",
         how_to_check="Watch the power draw in nvidia-smi. If it stays far below the limit, the device is idle: this finding is wrong.",
     )

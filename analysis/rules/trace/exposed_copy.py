@@ -23,7 +23,7 @@ def check(facts: TraceFacts) -> Finding | None:
         CAUSE,
         weight,
         says=f"copies that overlap with no computation take {share(part)} of {facts.whole}"
-        + (f"; {share(pageable / total)} of the time to the device is from pageable memory" if slow else ""),
+        + (f"; {share(pageable / total)} of host-to-device copy time is spent on pageable memory" if slow else ""),
         evidence=[
             Evidence("exposed_copy_share", "exposed copies", part, SHARE),
             *measured([("copied_bytes", f"copied to the device {facts.in_steps}", nbytes or None, "B")]),
@@ -31,6 +31,6 @@ def check(facts: TraceFacts) -> Finding | None:
         fix="Set DataLoader(..., pin_memory=True), and copy with .to(device, non_blocking=True)."
         if slow
         else f"Copy the next batch{amount} on a stream of its own while this one computes, or send uint8 and convert it on the device.",
-        how_to_check="Train on batches that are on the device already. If the step takes as long, this finding is wrong.",
+        how_to_check="Train on batches that are on the device already. If the step is no faster, this finding is wrong.",
         cost_s=facts.cost_s("exposed_copy"),
     )

@@ -20,14 +20,14 @@ def check(facts: TraceFacts) -> Finding | None:
         CAUSE,
         weight,
         says=f"the device waits {share(part)} of {facts.whole} for the host to launch kernels "
-        f"({kernels:,} {facts.in_steps}, {seconds(mean)} each on average)",
+        f"({kernels:,} kernels {facts.in_steps}, which run for {seconds(mean)} on average)",
         evidence=[
             Evidence("host_launch_share", "device idle while the host worked", part, SHARE),
             Evidence("kernels", f"kernels {facts.in_steps}", kernels, ""),
-            Evidence("mean_kernel_s", "mean kernel", mean, "s"),
+            Evidence("mean_kernel_s", "mean kernel duration", mean, "s"),
         ],
         fix="Launch fewer and longer kernels: torch.compile, CUDA graphs, fused optimizers (fused=True), larger batches; "
-        "the table of operators shows which ones launch most.",
-        how_to_check="Run the model under torch.compile(mode='reduce-overhead'). If the step takes as long, this finding is wrong.",
+        "the Operators table of the HTML report shows which ones launch most.",
+        how_to_check="Run the model under torch.compile(mode='reduce-overhead'). If the step is no faster, this finding is wrong.",
         cost_s=facts.cost_s("host_launch"),
     )

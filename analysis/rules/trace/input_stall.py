@@ -29,6 +29,6 @@ def check(facts: TraceFacts) -> Finding | None:
             *measured([("loader_s_per_batch", "in the loader per batch, whether or not the device works", each_s, "s")]),
         ],
         fix="Record the training with `feedline run`: it shows what the loader's workers do meanwhile, and which setting to change.",
-        how_to_check="Train on one batch that stays in memory. If the step takes as long, this finding is wrong.",
+        how_to_check="Train on one batch that stays in memory. If the step is no faster, this finding is wrong.",
         cost_s=facts.cost_s("input"),
     )

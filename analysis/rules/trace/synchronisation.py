@@ -20,6 +20,6 @@ def check(facts: TraceFacts) -> Finding | None:
         evidence=[Evidence("synchronisation_share", "device idle while the host synchronized", part, SHARE)],
         fix="Read results back less often (.item(), .cpu(), printing the loss, boolean masks in the model), "
         "and copy to the device with non_blocking=True.",
-        how_to_check="Train without logging and metrics. If the step takes as long, this finding is wrong.",
+        how_to_check="Train without logging and metrics. If the step is no faster, this finding is wrong.",
         cost_s=facts.cost_s("synchronisation"),
     )

@@ -67,7 +67,7 @@ class Tap:
         self.patches.set(owner, name, spanned(vars(owner)[name], stage, size, span))
 
     def functions(self, module: ModuleType, names: Iterable[str], stage: Stage, size: Size) -> None:
-        """Replace functions of a module, unless they are already referenced elsewhere."""
+        """Replace functions of a module. Pass names through ``free`` first: a function that was imported by name cannot be replaced."""
         prefix = module.__name__.partition(".")[0]
         for name in names:
             self.function(module, name, spanned(getattr(module, name), stage, size, f"{prefix}.{name}"))
