@@ -20,7 +20,7 @@ def test_the_source_table_is_shown_with_its_flag_and_its_shape(capsys):
     said = capsys.readouterr().out
     for figure in ("100.0 %", "105.3 % !", "86.8 %", "70.3 %", "-0.050", "predicted with Amdahl"):
         assert figure in said
-    assert "straight line" in said
+    assert "linearly" in said
     assert max(map(len, said.splitlines())) <= 80
 
 

@@ -29,7 +29,7 @@ def one_basis(report: dict[str, Any], short: str, full: str) -> None:
         device_of(own)
         if own["comm"] is not None:
             unmet = own["comm"]["exposed_wait_s"] is None
-            assert unmet == any("cannot have met" in note for note in report["notes"])
+            assert unmet == any("do not fit together" in note for note in report["notes"])
             for part, stage in (("exposed_wait_s", "waiting_for_rank"), ("exposed_transfer_s", "exposed_transfer")):
                 assert (own["comm"][part] or 0.0) == pytest.approx(own["stages"][stage], rel=1e-6, abs=1e-9)
     assert report["step"]["mean_s"] == pytest.approx(report["ranks"][shown]["mean_s"])

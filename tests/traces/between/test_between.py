@@ -178,7 +178,7 @@ def test_traces_that_cannot_belong_together_say_nothing_across_ranks():
 
     assert found is not None
     assert found.waiting == {} and found.budgets == {} and found.communication.clocks == "none"
-    assert any("cannot have met" in note for note in found.notes)
+    assert any("do not fit together" in note for note in found.notes)
 
 
 def test_a_rank_that_was_late_when_its_trace_began_is_not_blamed_for_what_the_trace_shows():
