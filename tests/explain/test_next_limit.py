@@ -13,6 +13,10 @@ from feedline.analysis.reports import phrases
 RUN = run({"wait": 40, "forward": 60}, {"total": cost(10, 8)}, processes=1, cpus=2, cpu_ms=154)
 
 
+def more_than(limit: str) -> str:
+    return f"(more than the next limit, {limit}, because this fix raises that too)"
+
+
 def finding(cause, cost_ms, **fields):
     return Finding(cause, Severity.of(cost_ms / 100), says="it is so", cost_s=cost_ms * MS, **fields)
 
@@ -30,8 +34,8 @@ def test_more_workers_gain_no_more_than_the_cpus_can_make():
 
 
 def test_a_fix_that_makes_samples_cheaper_may_gain_more_and_says_why():
-    assert gain(finding("decode_bound", 35)) == "100 -> at most 154 samples/s (more than the next limit, all CPUs, because this fix raises that too)"
-    assert gain(finding("decode_bound", 55)) == "100 -> at most 167 samples/s (more than the next limit, all CPUs, because this fix raises that too)"
+    assert gain(finding("decode_bound", 35)) == f"100 -> at most 154 samples/s {more_than('all CPUs')}"
+    assert gain(finding("decode_bound", 55)) == f"100 -> at most 167 samples/s {more_than('all CPUs')}"
 
 
 def test_on_full_cpus_a_cheaper_sample_leaves_some_to_the_step_as_well():
@@ -54,7 +58,7 @@ def test_the_limit_of_the_step_does_not_bind_a_fix_that_makes_receiving_shorter(
 
     assert (made(receiving).nearest, made(receiving).next) == ("workers", "step")
     assert gain(finding("too_few_workers", 80), receiving) == "50.0 -> at most 55.6 samples/s"
-    assert gain(finding("custom_collate", 80), receiving) == "50.0 -> at most 83.3 samples/s (more than the next limit, step, because this fix raises that too)"
+    assert gain(finding("custom_collate", 80), receiving) == f"50.0 -> at most 83.3 samples/s {more_than('step')}"
 
 
 def test_a_prediction_stays_as_it_is():
