@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from feedline.analysis.comm.arrivals import Arrivals, arrived, nobody, slot_free, waited_for
+from feedline.analysis.comm.arrivals import Arrivals, arrived, incomparable, slot_free, waited_for
 from feedline.analysis.comm.clocks import SLACK_NS
 from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.comm.match import MISSING, BoolArray, generations
@@ -164,7 +164,7 @@ class Envelope:
             bound: ns: shorter waiting counts as transfer; inf: all of it does.
         """
         if not np.isfinite(bound):
-            return nobody(one, [one.rank])
+            return incomparable(one, [one.rank])
         there = among_all(one)
         rows = self.rows_of(one)[there]
         start, end = (times[there] for times in on_reference(one))
@@ -186,7 +186,7 @@ def on_reference(one: Collectives) -> tuple[IntArray, IntArray]:
 
 
 def among_all(one: Collectives) -> BoolArray:
-    """bool [n]: which entries of a rank's table are no messages between two ranks."""
+    """bool [n]: which entries of a rank's table are collectives, not messages between two ranks."""
     return ~np.array([operation(name) in BETWEEN_TWO for name in one.names] or [False])[one.table["name"]]
 
 

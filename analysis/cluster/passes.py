@@ -81,7 +81,7 @@ def _survey(source: Source, load: Load) -> Survey:
         with source.opened() as rank:
             one = load(rank)
             if one is None:
-                return Survey(unread={source.rank: "it has no collectives"})
+                return Survey(unread={source.rank: "it recorded no collectives"})
             return Survey(Envelope.of(one), {source.rank: _seen(rank, one)})
     except (FeedlineError, OSError) as error:
         return Survey(unread={source.rank: str(error)})

@@ -87,7 +87,7 @@ def of_matched(one: Collectives, column: int, matched: CollectiveTable, met: Mee
         bound: ns: of the clocks.
     """
     if column < 0 or not np.isfinite(bound):
-        return nobody(one, matched.ranks)
+        return incomparable(one, matched.ranks)
     there = matched.rows[column] >= 0
     row = matched.rows[column][there]
     last, late = met.last[row], met.last_column[row]
@@ -132,7 +132,7 @@ def arrived(
     return Arrivals(last, free, whom, ranks, met)
 
 
-def nobody(one: Collectives, ranks: Sequence[int]) -> Arrivals:
+def incomparable(one: Collectives, ranks: Sequence[int]) -> Arrivals:
     """Of a rank that cannot be compared with others: all of its collectives are transfer."""
     nothing = np.zeros(0, np.int64)
     return arrived(one, np.zeros(len(one.table), bool), nothing, nothing, nothing, ranks, 0.0, False)

@@ -119,7 +119,7 @@ def network(
 def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: float | None = None) -> BandwidthCheck:
     """What the largest collectives say about the network."""
     if kind.busbw_gbps is None or kind.transfer_s is None:
-        return BandwidthCheck(None, "no collective with a known end moved any bytes, so there is no bandwidth to judge")
+        return BandwidthCheck(None, "no collective with a known end moved any bytes: the bandwidth is unknown")
     busbw = kind.busbw_gbps * GIGA
     what, each = f"{kind.name} of {size(kind.bytes)} over {kind.n} ranks", seconds(kind.transfer_s)
     here = f"{what} reaches a bus bandwidth of {size(busbw)}/s ({each} each)"

@@ -131,7 +131,7 @@ def _excess(ranks: Sequence[Collectives], matched: CollectiveTable, row: IntArra
 
 
 def _ongoing(first: Collectives, matched: CollectiveTable) -> IntArray:
-    """For each row, the step of which it is a bucket that no rank waits for before the step's backward ends; -1: it is no bucket."""
+    """For each row, the step whose bucket it is, where no rank waits for it before that step's backward ends; -1: not a bucket."""
     reduced = np.array([operation(name) == "all_reduce" for name in matched.names] or [False])[matched.name]
     found = np.full(len(matched.group), -1, np.int64)
     row = matched.rows[0]

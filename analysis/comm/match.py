@@ -231,7 +231,7 @@ def _absent(joined: CollectiveTable) -> list[str]:
 
 
 def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]:
-    """Ranks that were killed during a collective: others began a later one, or this one has no end on any rank."""
+    """Ranks that were killed during a collective: others began a later one, or no rank recorded its end."""
     notes = []
     strides = {one.rank: one.stride for one in ranks}
     stride = np.array([strides[rank] for rank in joined.ranks])

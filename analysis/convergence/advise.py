@@ -153,7 +153,7 @@ def _for_deficit(case: Case) -> Iterator[Advice]:
             "normalisation",
             "add normalisation layers to the model",
             "",
-            "the model has no normalisation layer, and with one it tolerates a larger learning rate",
+            "the model has no normalisation layers; with them it would tolerate a larger learning rate",
             f"the largest single gain {BENCHMARK}: 47.4 -> 82.6 % accuracy",
             "the small batch with the same layers",
         )
