@@ -37,7 +37,7 @@ from feedline.profiler.store.layout import GAUGES
 from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.segment_reader import Process
 
-UNKNOWN = (nothing_trained.CAUSE, too_short.CAUSE)  # findings that say that nothing can be said
+UNKNOWN = (nothing_trained.RULE_ID, too_short.RULE_ID)  # findings that say that nothing can be said
 
 
 def build(
@@ -132,7 +132,7 @@ def _report(
 
 def _judged(report: Report, facts: RuleInputs, ceilings: Ceilings | None) -> Report:
     """The same with its limits and its verdict. A rate is compared with limits of the input: how long steps wait for it must be known."""
-    known = not facts.loader_elsewhere and all(finding.cause not in UNKNOWN for finding in report.findings)
+    known = not facts.loader_elsewhere and all(finding.rule_id not in UNKNOWN for finding in report.findings)
     limits = roofline(report, ceilings) if known else None
     findings = within(report.findings, limits, facts.step.mean_s)
     return dataclasses.replace(report, roofline=limits, findings=findings, verdict=verdict(findings, facts))

@@ -30,11 +30,11 @@ MOST = 3  # findings that ask for a change: more is a list, not advice
 
 RULES: tuple[Rule[Any], ...] = (*INPUT, *MACHINE, *CROSS_RANK, *TRACE)
 #: cause -> causes whose fix should wait for it.
-BEFORE = {rule.cause: frozenset(rule.before.split()) for rule in RULES if rule.before}
+BEFORE = {rule.rule_id: frozenset(rule.before.split()) for rule in RULES if rule.before}
 #: cause -> what a verdict calls a run that it holds back.
-BOUND_BY = {rule.cause: rule.bound for rule in RULES if rule.bound}
+BOUND_BY = {rule.rule_id: rule.bound for rule in RULES if rule.bound}
 #: Findings whose fix is nothing but settings of the loader: short enough for the verdict.
-BY_SETTINGS = (too_few_workers.CAUSE, fewer_workers.CAUSE, epoch_restart.CAUSE)
+BY_SETTINGS = (too_few_workers.RULE_ID, fewer_workers.RULE_ID, epoch_restart.RULE_ID)
 
 #: These say why workers cannot keep pace, and their fix names more workers where that helps. Without workers, ``too_few_workers`` goes
 #: first: it gains more.
@@ -75,9 +75,9 @@ def diagnose(facts: RuleInputs, checks: Sequence[Finding] = ()) -> list[Finding]
     between = found(CROSS_RANK, ranks) if enough and ranks else []
     around = found(MACHINE, facts) if enough else []
     loader_elsewhere = any(finding.blame is not None and finding.blame.phase == "wait" for finding in between)
-    own = [finding for finding in _of_input(facts, bool(around)) if not (loader_elsewhere and finding.cause == compute_bound.CAUSE)]
+    own = [finding for finding in _of_input(facts, bool(around)) if not (loader_elsewhere and finding.rule_id == compute_bound.RULE_ID)]
     wrong = _wrong(checks)
-    grave = [finding for finding in wrong if finding.cause in GRAVE]
+    grave = [finding for finding in wrong if finding.rule_id in GRAVE]
     return _told(grave + rank([*around, *own, *between, *(finding for finding in wrong if finding not in grave)], before(facts)))
 
 
@@ -101,8 +101,8 @@ def _told(ranked: list[Finding]) -> list[Finding]:
 
 def _wrong(checks: Sequence[Finding]) -> list[Finding]:
     high = [finding for finding in checks if finding.severity is Severity.HIGH]
-    same = any(finding.cause == "same_data" for finding in high)  # whose fix is the same
-    return [finding for finding in high if not (same and finding.cause == "whole_data_on_every_rank")]
+    same = any(finding.rule_id == "same_data" for finding in high)  # whose fix is the same
+    return [finding for finding in high if not (same and finding.rule_id == "whole_data_on_every_rank")]
 
 
 def _of_input(facts: RuleInputs, explained: bool) -> list[Finding]:
@@ -130,17 +130,17 @@ def _without_a_loader(facts: RuleInputs) -> Finding:
 def _without_contradictions(found: list[Finding]) -> list[Finding]:
     pointless: set[str] = set()
     for finding in found:
-        others = [other for other in found if other.cause in INSTEAD_OF.get(finding.cause, ())]
-        explained = any(other.cause in EXPLAINS_QUEUE and other.cost_s >= finding.cost_s / 2 for other in others)
-        pointless |= {finding.cause} if explained else {other.cause for other in others}
-    return [finding for finding in found if finding.cause not in pointless]
+        others = [other for other in found if other.rule_id in INSTEAD_OF.get(finding.rule_id, ())]
+        explained = any(other.rule_id in EXPLAINS_QUEUE and other.cost_s >= finding.cost_s / 2 for other in others)
+        pointless |= {finding.rule_id} if explained else {other.rule_id for other in others}
+    return [finding for finding in found if finding.rule_id not in pointless]
 
 
 def before(facts: RuleInputs) -> dict[str, frozenset[str]]:
     """``BEFORE`` for these facts."""
     if not num_workers(facts):
         return BEFORE
-    return BEFORE | {cause: BEFORE.get(cause, frozenset()) | {"too_few_workers"} for cause in EXPLAINS_SLOW_WORKERS}
+    return BEFORE | {rule_id: BEFORE.get(rule_id, frozenset()) | {"too_few_workers"} for rule_id in EXPLAINS_SLOW_WORKERS}
 
 
 def rank(findings: list[Finding], before: Mapping[str, frozenset[str]] = BEFORE) -> list[Finding]:
@@ -148,23 +148,23 @@ def rank(findings: list[Finding], before: Mapping[str, frozenset[str]] = BEFORE)
     keys: dict[str, tuple[int, float, int, float]] = {}
 
     def key(finding: Finding) -> tuple[int, float, int, float]:
-        if finding.cause not in keys:
+        if finding.rule_id not in keys:
             own = (_ORDER.index(finding.severity), -finding.cost_s, 0, -finding.cost_s)
             later = [key(other) for other in findings if _goes_before(finding, other, before)]
-            keys[finding.cause] = min([own, *((severity, cost, place - 1, -finding.cost_s) for severity, cost, place, _ in later)])
-        return keys[finding.cause]
+            keys[finding.rule_id] = min([own, *((severity, cost, place - 1, -finding.cost_s) for severity, cost, place, _ in later)])
+        return keys[finding.rule_id]
 
     return sorted(findings, key=key)
 
 
 def _goes_before(first: Finding, second: Finding, before: Mapping[str, frozenset[str]]) -> bool:
     same = first.severity is second.severity
-    return same and second.cause in before.get(first.cause, ()) and first.cost_s >= MIN_PART * second.cost_s
+    return same and second.rule_id in before.get(first.rule_id, ()) and first.cost_s >= MIN_PART * second.cost_s
 
 
 def leading(findings: Sequence[Finding]) -> Finding | None:
     """The finding that the verdict tells; None without findings."""
-    return next((finding for finding in findings if finding.cause not in ASIDE), findings[0] if findings else None)
+    return next((finding for finding in findings if finding.rule_id not in ASIDE), findings[0] if findings else None)
 
 
 def verdict(findings: list[Finding], facts: RuleInputs) -> str:
@@ -177,11 +177,11 @@ def _verdict(findings: list[Finding], facts: RuleInputs) -> str:
     top = leading(findings)
     if top is None:
         return "What limits this run is unknown: no rule applies to it."
-    if top.cause in WRONG or top.cause in ASIDE:
-        return f"{WRONG.get(top.cause, WRONG_SET_UP)}: {top.says}."
+    if top.rule_id in WRONG or top.rule_id in ASIDE:
+        return f"{WRONG.get(top.rule_id, WRONG_SET_UP)}: {top.message}."
     goes = "waits for data" if facts.loader is not None else "goes to making batches"
     waits = f"{share(steady_share(facts))}{too_short.unsure(facts)} of each {seconds(facts.step.mean_s)} step {goes}. "
-    own = top.cause in BOUND_BY or top.cause == input_bound_unexplained.CAUSE  # it says the share itself
+    own = top.rule_id in BOUND_BY or top.rule_id == input_bound_unexplained.RULE_ID  # it says the share itself
     return _sentences(top, facts.step.mean_s, "" if own else waits)
 
 
@@ -200,10 +200,10 @@ def _sentences(top: Finding, mean_s: float, waits: str = "") -> str:
         waits: a sentence about the input, where the finding does not say how much of the step it takes.
     """
     if top.severity is Severity.INFO:
-        return f"{sentence(top.says)}."
-    said = f"{waits}{sentence(top.says)}" if waits else top.says
-    change = f" Set {as_code(top.settings)}." if top.cause in BY_SETTINGS else ""
-    return f"{BOUND_BY.get(top.cause, 'Input-bound')}: {said}.{change}{saving(top, mean_s)}"
+        return f"{sentence(top.message)}."
+    said = f"{waits}{sentence(top.message)}" if waits else top.message
+    change = f" Set {as_code(top.settings)}." if top.rule_id in BY_SETTINGS else ""
+    return f"{BOUND_BY.get(top.rule_id, 'Input-bound')}: {said}.{change}{saving(top, mean_s)}"
 
 
 def _unexplained(facts: TraceFacts, top: Finding) -> str:

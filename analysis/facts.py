@@ -129,7 +129,7 @@ class Waiting:
         step_s: the step that costs are shares of.
         share: of it that the rank waits, from 0 to 1.
         parts: of the same rank's step; None: not known.
-        says: how long it waits, in a sentence, where its share decides.
+        message: how long it waits, in a sentence, where its share decides.
         evidence: of the source: what other sources do not measure.
     """
 
@@ -138,7 +138,7 @@ class Waiting:
     step_s: float
     share: float
     parts: RankParts | None
-    says: str = ""
+    message: str = ""
     evidence: list[Evidence] = field(default_factory=list)
 
 

@@ -75,9 +75,9 @@ class Finding:
     """One cause with its evidence and its fix.
 
     Attributes:
-        cause: the rule's name, a stable identifier such as ``decode_bound``.
+        rule_id: the rule's name, a stable identifier such as ``decode_bound``.
         severity: from the share of the step that it costs.
-        says: one sentence for a person, with the figures.
+        message: one sentence for a person, with the figures.
         evidence: what was measured.
         fix: what to change.
         how_to_check: what to do, and the outcome that would prove this finding wrong.
@@ -87,9 +87,9 @@ class Finding:
         settings: arguments of the DataLoader that the fix names -> their new values.
     """
 
-    cause: str
+    rule_id: str = field(metadata={"key": "cause"})
     severity: Severity
-    says: str
+    message: str = field(metadata={"key": "says"})
     evidence: list[Evidence] = field(default_factory=list)
     fix: str = ""
     how_to_check: str = field(default="", metadata={"key": "disproof"})

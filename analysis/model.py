@@ -228,7 +228,7 @@ class ThroughputBound:
     samples_per_s: float
     low: float | None
     high: float | None
-    says: str  # what it is made of, with figures
+    message: str = field(metadata={"key": "says"})  # what it is made of, with figures
     source: str  # "this run", or where the ceiling is from
     binds: bool  # whether it can limit this run: a stage is only a part of its loader, another loader an alternative
 
@@ -261,7 +261,7 @@ class Roofline:
     nearest: str | None
     next: str | None
     becomes: float | None  # samples/s at most when the nearest is gone
-    says: str
+    message: str = field(metadata={"key": "says"})
     sweep: Sweep | None
     nearest_id: str | None = None
     next_id: str | None = None

@@ -38,7 +38,7 @@ def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) 
         limits: of the same run; None: they are unknown.
         mean_s: of the step.
     """
-    full = cpus_are_full(finding.cause for finding in findings)
+    full = cpus_are_full(finding.rule_id for finding in findings)
     kept = [_at_most(finding, mean_s, _limit(finding, limits, full)) if limits else finding for finding in findings]
     return sorted(kept, key=lambda finding: GRAVEST.index(finding.severity))
 
@@ -48,14 +48,14 @@ def cpus_are_full(causes: Iterable[str]) -> bool:
     return "cpu_saturated" in causes
 
 
-def lifted(cause: str, full: bool) -> frozenset[str]:
+def lifted(rule_id: str, full: bool) -> frozenset[str]:
     """Kinds of limits that the fix of a cause lifts.
 
     Args:
         full: the CPUs are. A sample that takes less of them then leaves more to the main thread, whose waits for a CPU the limit of the
             step holds.
     """
-    kinds = LIFTS.get(cause, CHEAPER)
+    kinds = LIFTS.get(rule_id, CHEAPER)
     return kinds | {"step"} if full and CHEAPER <= kinds else kinds
 
 
@@ -76,7 +76,7 @@ def _limit(finding: Finding, limits: Roofline, full: bool) -> float:
     """What the rate is at most with this finding's fix, over what it is."""
     ids = [roof.id for roof in limits.roofs]
     above = limits.roofs[ids.index(limits.next_id) :] if limits.next_id in ids else []
-    gone = lifted(finding.cause, full)
+    gone = lifted(finding.rule_id, full)
     kept = [roof.high or roof.samples_per_s for roof in above if roof.binds and roof.kind not in gone]
     return min(kept, default=math.inf) / limits.samples_per_s
 

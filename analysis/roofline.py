@@ -53,7 +53,7 @@ def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | Non
         nearest=nearest.name if nearest else None,
         next=following.name if following else None,
         becomes=following.samples_per_s if following else None,
-        says=sentence(rate, nearest, following, RATE if report.throughput.ranks == 1 else f"{RATE} per rank"),
+        message=sentence(rate, nearest, following, RATE if report.throughput.ranks == 1 else f"{RATE} per rank"),
         sweep=sweep(ceilings) if ceilings else None,
         nearest_id=nearest.id if nearest else None,
         next_id=following.id if following else None,

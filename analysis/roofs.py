@@ -64,8 +64,10 @@ def _of_step(report: Report, step: StepSummary, batch: float) -> Iterator[Throug
         yield _roof("step", "step", "step", batch / alone, f"{seconds(alone)} {per_step}{limits.without(parts, step.mean_s)}")
     if turns:
         both, apart = step.mean_s - for_ranks, {"waiting for other ranks": for_ranks}
-        says = f"no workers: each step makes its batch, then computes on it, {seconds(both)} {per_step}{limits.without(apart, step.mean_s)}"
-        yield _roof("turns", "serialized", "turns", batch / both, says)
+        message = (
+            f"no workers: each step makes its batch, then computes on it, {seconds(both)} {per_step}{limits.without(apart, step.mean_s)}"
+        )
+        yield _roof("turns", "serialized", "turns", batch / both, message)
     for name in MOVING:
         on_gpu = (step.gpu_stages or {}).get(name)
         took = on_gpu or step.stages.get(name, 0.0)
@@ -81,8 +83,8 @@ def _of_workers(workers: Workers | None, turns: bool) -> Iterator[ThroughputBoun
     if busy > 0 and (workers.processes or turns):
         processes = max(workers.processes, 1)
         each = f"{seconds(busy)} per sample{limits.without({'waiting for a CPU': total.runqueue_s or 0.0}, total.wall_s)}"
-        says = f"{processes} worker{'s' * (processes > 1)}, {each}"
-        yield _roof("workers", "one worker" if turns else "workers", "workers", processes / busy, says)
+        message = f"{processes} worker{'s' * (processes > 1)}, {each}"
+        yield _roof("workers", "one worker" if turns else "workers", "workers", processes / busy, message)
 
 
 def _of_cpus(report: Report, batch: float) -> Iterator[ThroughputBound]:
@@ -98,22 +100,22 @@ def _of_cpus(report: Report, batch: float) -> Iterator[ThroughputBound]:
         cost = costs.get(stage)
         if cost is not None and cost.cpu_s and stage not in MOVING:
             id, name, kind = ("loader_on_all_cpus", "loader on all CPUs", "cores") if stage == "total" else (stage, stage, "stage")
-            says = f"{have}; {seconds(cost.cpu_s)} of CPU time per sample"
-            yield _roof(id, name, kind, cores / cost.cpu_s, says, binds=stage == "total")
+            message = f"{have}; {seconds(cost.cpu_s)} of CPU time per sample"
+            yield _roof(id, name, kind, cores / cost.cpu_s, message, binds=stage == "total")
 
 
-def _roof(id: str, name: str, kind: str, samples_per_s: float, says: str, binds: bool = True) -> ThroughputBound:
-    return ThroughputBound(id, name, kind, samples_per_s, None, None, says, THIS_RUN, binds)
+def _roof(id: str, name: str, kind: str, samples_per_s: float, message: str, binds: bool = True) -> ThroughputBound:
+    return ThroughputBound(id, name, kind, samples_per_s, None, None, message, THIS_RUN, binds)
 
 
 def of_ceilings(report: Report, ceilings: Ceilings, flop_per_sample: float | None) -> list[ThroughputBound]:
     """What was measured apart, in this run's samples."""
     found: list[ThroughputBound] = []
     if ceilings.peak_flops and flop_per_sample:
-        says = f"{number(ceilings.peak_flops / 1e12)} TFLOP/s at {number(flop_per_sample / 1e9)} GFLOP per sample"
+        message = f"{number(ceilings.peak_flops / 1e12)} TFLOP/s at {number(flop_per_sample / 1e9)} GFLOP per sample"
         found.append(
             ThroughputBound(
-                "device", "device", "device", ceilings.peak_flops / flop_per_sample, None, None, says, peak_source(ceilings), True
+                "device", "device", "device", ceilings.peak_flops / flop_per_sample, None, None, message, peak_source(ceilings), True
             )
         )
     measured = [one for one in ceilings.ceilings if one.value and math.isfinite(one.value)]
@@ -183,11 +185,11 @@ def _in_samples(one: Ceiling, id: str, name: str, nbytes: float | None, binds: b
         factor = 1.0
         if nbytes and isinstance(theirs, (int, float)) and isinstance(samples, (int, float)):
             factor = theirs / samples / nbytes
-        says = f"{one.name}: {count(one.value)} samples/s"
+        message = f"{one.name}: {count(one.value)} samples/s"
     elif one.unit == "B/s" and nbytes:
         factor = 1 / nbytes
-        says = f"{one.name}: {size(one.value)}/s at {size(nbytes)} per sample"
+        message = f"{one.name}: {size(one.value)}/s at {size(nbytes)} per sample"
     else:
         return None
     low, high = (None if edge is None else edge * factor for edge in (one.low, one.high))
-    return ThroughputBound(id, name, "ceiling", one.value * factor, low, high, says, one.source, binds)
+    return ThroughputBound(id, name, "ceiling", one.value * factor, low, high, message, one.source, binds)

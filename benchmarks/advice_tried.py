@@ -58,7 +58,7 @@ class Tried:
     """
 
     training: str
-    cause: str
+    rule_id: str
     advice: str
     others: list[str]
     cost_share: float
@@ -132,15 +132,15 @@ def attempt(training: str, rounds: int, quiet: float) -> Tried:
     with tempfile.TemporaryDirectory() as folder:
         report = record(training, Path(folder))
     findings = report["findings"]
-    cause, change = advice(training, findings)
+    rule_id, change = advice(training, findings)
     costs = {finding["cause"]: finding["cost_s"] / report["step"]["mean_s"] for finding in findings}
-    said = Tried(training, cause, change, list(costs), costs.get(cause, 0.0))
+    said = Tried(training, rule_id, change, list(costs), costs.get(rule_id, 0.0))
     if not change:
         return said
     pairs = twins(training, change, rounds)
     before, after = (Estimate.of([turn[0] for turn in side]).median * 1e3 for side in zip(*pairs))
     ratio, cpu_ratio = (Estimate.of([b[clock] / a[clock] for a, b in pairs]) for clock in (0, 1))
-    return Tried(training, cause, change, said.others, said.cost_share, before, after, ratio, cpu_ratio)
+    return Tried(training, rule_id, change, said.others, said.cost_share, before, after, ratio, cpu_ratio)
 
 
 def row(tried: Tried) -> list[str]:
@@ -148,7 +148,7 @@ def row(tried: Tried) -> list[str]:
         return [tried.training, " ".join(tried.others), "", "", "", "", "", ""]
     saved = f"{100 * tried.cost_share:.0f} %"
     times = [f"{ms:.2f}" for ms in (tried.before_ms, tried.after_ms) if ms is not None]
-    return [tried.training, tried.cause, tried.advice, saved, *times, tried.ratio.text(), tried.cpu_ratio.text()]
+    return [tried.training, tried.rule_id, tried.advice, saved, *times, tried.ratio.text(), tried.cpu_ratio.text()]
 
 
 def main() -> None:
@@ -169,7 +169,7 @@ def main() -> None:
     counts = ", ".join(f"{outcomes.count(kind)} {kind}" for kind in ("faster", "same", "slower"))
     print(f"{machine()}\n\n{len(found)} trainings, advice applied in {len(tried)}: {counts}\n")
     head = ["training", "finding", "advice", "saves at most", "ms per step", "with it", "ratio", "CPU of the main thread"]
-    print(table([head, *map(row, sorted(tried, key=lambda one: one.cause))]))
+    print(table([head, *map(row, sorted(tried, key=lambda one: one.rule_id))]))
     print("\nWithout advice to apply:\n")
     print(table([["training", "findings"], *(row(one)[:2] for one in found if one.ratio is None)]))
     write_json(given.json, tried=[{**asdict(one), "outcome": one.outcome} for one in found])

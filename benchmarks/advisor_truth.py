@@ -47,9 +47,9 @@ def where(wanted: str) -> Callable[[Advised], bool]:
     return lambda found: not found.stopped and found.price is not None and found.price.where == wanted
 
 
-def mistake(cause: str) -> Callable[[Advised], bool]:
+def mistake(rule_id: str) -> Callable[[Advised], bool]:
     """Found, and nothing else advised."""
-    return lambda found: found.stopped and cause in {finding.cause for _, finding in found.findings} and not found.advice
+    return lambda found: found.stopped and rule_id in {finding.rule_id for _, finding in found.findings} and not found.advice
 
 
 def well(found: Advised) -> bool:
@@ -128,7 +128,7 @@ def judge(case: Case, folder: Path, seed: int) -> Outcome:
         case.name,
         case.right(found),
         [f"{'suspected ' if one.suspected else ''}{one.kind}" for one in found.verdicts],
-        [finding.cause for _, finding in found.findings],
+        [finding.rule_id for _, finding in found.findings],
         found.price.where if found.price else "unknown",
         [found.noise.low, found.noise.value, found.noise.high],
         found.advice[0].what if found.advice else "",

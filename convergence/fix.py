@@ -65,7 +65,7 @@ class Fix:
     Attributes:
         name: as the user writes it.
         value: what VALUE may be, for the help.
-        says: what it does, in one line.
+        summary: what it does, in one line.
         control: the ``--fix`` text of the control that it must beat at equal budget; "": the unchanged training.
         parse: VALUE as a setting. ValueError says what it may be.
         lines: Python that the user would write for this setting, imports included, ready to paste.
@@ -75,7 +75,7 @@ class Fix:
 
     name: str
     value: str
-    says: str
+    summary: str
     control: str
     parse: Callable[[str], Any]
     lines: Callable[[Any], str]

@@ -99,7 +99,7 @@ def optimizer_fix(
     name: str,
     make: Callable[..., torch.optim.Optimizer],
     keys: tuple[str, ...],
-    says: str,
+    summary: str,
     control: str,
     betas: tuple[float, float] = (0.9, 0.999),
     params: str = "model.parameters()",
@@ -109,7 +109,7 @@ def optimizer_fix(
     Args:
         make: class or function, called with the parameters, ``lr`` and the setting's arguments.
         keys: which of KEYS it knows.
-        says: one line.
+        summary: one line.
         control: the ``--fix`` text of its equal-budget control; ``{lr}`` in it stands for the setting's rate.
         betas: its defaults.
         params: what ``make`` is given in the user's own code.
@@ -122,4 +122,4 @@ def optimizer_fix(
         training.optimizer(lambda _, params, arguments: make(groups_at(params, arguments, setting.lr), lr=setting.lr, **setting.arguments))
 
     value = "LR" + "".join(f"[:{key}=NUMBER]" for key in keys)
-    return Fix(name, value, says, control, lambda text: parse(text, keys, betas), lines, attach, replaces_optimizer=True)
+    return Fix(name, value, summary, control, lambda text: parse(text, keys, betas), lines, attach, replaces_optimizer=True)

@@ -65,14 +65,14 @@ def check(path: Path) -> Checked:
 
 def broken(error: Exception) -> tuple[str, str]:
     """(kind, says) of an error that Pillow raised."""
-    says = str(error).splitlines()[0] if str(error) else type(error).__name__
+    message = str(error).splitlines()[0] if str(error) else type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         return "corrupt", f"cannot be read ({error.strerror})"
-    if "truncated" in says.lower() or "unexpected end" in says.lower():
-        return "truncated", f"the file ends too early ({says})"
+    if "truncated" in message.lower() or "unexpected end" in message.lower():
+        return "truncated", f"the file ends too early ({message})"
     if type(error).__name__ == "UnidentifiedImageError":
         return "corrupt", "not an image, by its content"
-    return "corrupt", f"cannot be decoded ({says})"
+    return "corrupt", f"cannot be decoded ({message})"
 
 
 def unreadable(image: "Image", kind: str) -> tuple[str, str] | None:

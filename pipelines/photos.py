@@ -73,7 +73,7 @@ class Problem:
 
     path: str
     kind: str
-    says: str
+    message: str
     left_out: bool
 
 
@@ -120,10 +120,10 @@ def scan(root: Path, limit: int | None = None, seed: int = 0) -> Photos:
     used = {photo.label for photo in photos}
     for name, paths in classes.items():
         if not paths or (limit is None and label[name] not in used):
-            says = f"class {name} has {'no image' if not paths else 'no image that can be used'}"
-            problems.append(Problem(str(root / name), "empty_class", says, left_out=False))
+            message = f"class {name} has {'no image' if not paths else 'no image that can be used'}"
+            problems.append(Problem(str(root / name), "empty_class", message, left_out=False))
     if not photos:
-        first = next((f" ({problem.path}: {problem.says})" for problem in problems if problem.left_out), "")
+        first = next((f" ({problem.path}: {problem.message})" for problem in problems if problem.left_out), "")
         raise DataError(f"{root} contains no usable image{first}: give an image folder with one subfolder per class")
     place = {str(path): number for number, path in enumerate(path for paths in classes.values() for path in paths)}
     photos.sort(key=lambda photo: place[photo.path])
@@ -188,5 +188,5 @@ def _examine(candidates: list[tuple[Path, int]], limit: int | None) -> tuple[lis
 def _problems(path: Path, found: Checked) -> Iterator[Problem]:
     if found.bad:
         yield Problem(str(path), *found.bad, left_out=True)
-    for kind, says in found.remarks:
-        yield Problem(str(path), kind, says, left_out=False)
+    for kind, message in found.remarks:
+        yield Problem(str(path), kind, message, left_out=False)

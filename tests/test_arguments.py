@@ -93,13 +93,13 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         (["compare", "--data", ".", "--loaders", ""], "argument --loaders: expected names separated by commas, got ''"),
     ],
 )
-def test_it_is_said_with_exit_code_2(words, says, folder, capsys):
+def test_it_is_said_with_exit_code_2(words, message, folder, capsys):
     before = sorted(os.listdir(folder))
 
     code, line = said(capsys, *(word.replace("{here}", folder.name) for word in words))
 
     assert code == 2
-    assert says in line
+    assert message in line
     assert sorted(os.listdir(folder)) == before
 
 
@@ -170,14 +170,14 @@ def test_the_api_names_its_arguments_and_no_flags(folder, capfd):
     with feedline.record("run"):
         pass
 
-    for path, says in {
+    for path, message in {
         "run": "run already holds a run: pass another path, or overwrite=True to replace it",
         "mine": "mine holds files that feedline did not make (notes.txt): pass another path",
         "train.py": "train.py is a file: pass another path",
     }.items():
         with pytest.raises(OutputError) as raised, feedline.record(path, strict=True):
             pass
-        assert str(raised.value) == says
+        assert str(raised.value) == message
     with pytest.raises(OutputError, match="notes.txt, which feedline did not make: move it away, or pass another path"):
         (folder / "run" / "rank0" / "notes.txt").write_text("mine")
         with feedline.record("run", overwrite=True, strict=True):

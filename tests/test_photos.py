@@ -85,7 +85,7 @@ def test_a_file_that_loaders_would_not_read_alike_is_named_and_left_out(what, ro
     (problem,) = found.problems
     assert problem.path == str(root / "a" / name) and problem.left_out
     assert problem.kind == what.split()[0]
-    assert problem.says
+    assert problem.message
 
 
 def test_an_image_turned_by_exif_is_remarked_and_kept(root, photograph):
@@ -202,10 +202,10 @@ def test_a_limit_is_filled_with_usable_images(root):
         (lambda folder: (folder.mkdir(), (folder / "a.jpg").touch()), "no usable image (.*a.jpg: the file is empty)"),
     ],
 )
-def test_a_folder_without_a_usable_image_is_an_error_with_the_way_out(make, says, tmp_path):
+def test_a_folder_without_a_usable_image_is_an_error_with_the_way_out(make, message, tmp_path):
     make(tmp_path / "images")
 
-    with pytest.raises(DataError, match=f"images .*{says}.*: give an image folder"):
+    with pytest.raises(DataError, match=f"images .*{message}.*: give an image folder"):
         scan(tmp_path / "images")
 
 
@@ -215,4 +215,4 @@ def test_a_link_to_nothing_is_named(root):
     (problem,) = scan(root).problems
 
     assert (problem.kind, problem.left_out) == ("corrupt", True)
-    assert "No such file" in problem.says
+    assert "No such file" in problem.message

@@ -1,7 +1,7 @@
 """How long many ranks wait for each other, with the names of a report's ``ranks.<r>.comm``."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -65,10 +65,6 @@ class Many:
     notes: list[str]
     schema_version: int = SCHEMA_VERSION
 
-    def plain(self) -> dict[str, object]:
-        """For JSON."""
-        return asdict(self)
-
     @property
     def late(self) -> list[RankCost]:
         """The ranks that others waited for, the worst first."""
@@ -112,10 +108,10 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
     for steps in sorted(set(made.values()) - {longest}):
         yield f"{named(sorted(rank for rank in made if made[rank] == steps))} completed {steps} of {longest} steps"
     ended = ("ended", "ended by its own program: everything up to then is shown")
-    for state, says in (("cut", "killed: everything up to then is shown"), ended, ("live", "still running")):
+    for state, message in (("cut", "killed: everything up to then is shown"), ended, ("live", "still running")):
         these = sorted(rank for rank, one in seen.items() if one.state == state)
         if these:
-            yield f"{named(these)} {'was' if state != 'live' else 'is' if len(these) == 1 else 'are'} {says}"
+            yield f"{named(these)} {'was' if state != 'live' else 'is' if len(these) == 1 else 'are'} {message}"
     for why in sorted({why for one in seen.values() for why in one.unseen}):
         yield f"{named(sorted(rank for rank, one in seen.items() if why in one.unseen))}: {why}"
 

@@ -71,11 +71,11 @@ class BandwidthCheck:
 
     Attributes:
         share: of the ceiling; None: there is nothing to compare with.
-        says: in words.
+        message: in words.
     """
 
     share: float | None
-    says: str
+    message: str
 
 
 def measured_ceiling(ceilings: Ceilings | None, kind: CollectiveKind) -> tuple[float, Ceiling] | None:

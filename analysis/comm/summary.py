@@ -83,7 +83,7 @@ def communication(
         clock_bound_s=together.bound / GIGA if np.isfinite(together.bound) else None,
         clocks=together.alignment.how,
         late=list(lates[:SHOWN_LATE]),
-        network=network.says,
+        network=network.message,
         network_share=network.share,
         what_if=[],
         nccl=[],

@@ -236,7 +236,7 @@ def _for_price(case: Case) -> Iterator[Advice]:
             f"reduce the batch from {number(case.price.batch)} to {number(bound)} samples per update"
             f"{f' ({number(bound / case.run.ranks)} per rank)' * (case.run.ranks > 1)}, the upper end of the critical batch size",
             "",
-            case.price.says,
+            case.price.message,
             f"reaches the same loss with {share(1 - saved)} fewer samples{', on fewer ranks' * (case.run.ranks > 1)}"
             if saved
             else "fewer samples",
@@ -251,7 +251,7 @@ def _for_price(case: Case) -> Iterator[Advice]:
             "larger_batch",
             f"increase the batch up to {number(low)}: with more ranks, or a larger batch per rank if device memory allows",
             "lr_rule=" + ("sqrt" if _adaptive(case.run) else "linear") + ":2",
-            case.price.says,
+            case.price.message,
             f"twice the batch needs {share(fewer)} of the updates and {number(2 * fewer)} times the samples",
         )
     if case.communication is not None and case.communication >= COMMUNICATION:
@@ -347,7 +347,7 @@ def _ratio_of_samples(case: Case, batch: float) -> float | None:
 
 
 def _told(case: Case) -> str:
-    return case.verdict.says if case.verdict is not None else ""
+    return case.verdict.message if case.verdict is not None else ""
 
 
 def _make(case: Case, id: str, what: str, fix: str, why: str, gain: str, control: str = AS_IT_IS, control_fix: str = "") -> Advice:

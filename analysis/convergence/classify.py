@@ -42,7 +42,7 @@ class Verdict:
         run, reference: names; reference "": no run to compare with.
         kind: one of WORDS.
         suspected: the evidence allows it, and does not show it.
-        says: one sentence with figures.
+        message: one sentence with figures.
         needs: what would have to be recorded to tell more.
         samples: that both had trained on where they are compared; None: not compared.
         ratio: batch over the reference's; None: unknown.
@@ -52,7 +52,7 @@ class Verdict:
     reference: str
     kind: str
     suspected: bool
-    says: str
+    message: str = field(metadata={"key": "says"})
     evidence: list[Evidence] = field(default_factory=list)
     needs: list[str] = field(default_factory=list)
     samples: float | None = None
@@ -163,8 +163,8 @@ def _against(reference: Group, other: Group) -> list[Verdict]:
     held = _held_out(reference, other, samples)
     lag = _lag(reference, other, samples, held)
     found = []
-    for kind, suspected, says, evidence in _kinds(other, train, held, lag):
-        found.append(Verdict(other.name, reference.name, kind, suspected, says, evidence, needs, samples, ratio))
+    for kind, suspected, message, evidence in _kinds(other, train, held, lag):
+        found.append(Verdict(other.name, reference.name, kind, suspected, message, evidence, needs, samples, ratio))
     return found
 
 

@@ -58,7 +58,7 @@ class BatchPrice:
     updates_factor: float | None  # S/Smin: updates to a loss, over the fewest possible
     updates_low: float | None
     updates_high: float | None
-    says: str
+    message: str = field(metadata={"key": "says"})
 
 
 @dataclass(frozen=True)

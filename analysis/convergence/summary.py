@@ -24,8 +24,8 @@ def summarise(recorded: Recorded, scaling: Sequence[StepTime] | None = None) -> 
     names += sorted(set(recorded.curves) - set(names))
     found = checks.run_checks(recorded)
     over = noise.over_training(recorded)
-    if cause := next((one.cause for one in found if one.cause in checks.OF_GRADIENTS), None):
-        why = f"the gradients are not a mean over distinct samples ({cause})"
+    if rule_id := next((one.rule_id for one in found if one.rule_id in checks.OF_GRADIENTS), None):
+        why = f"the gradients are not a mean over distinct samples ({rule_id})"
         over = replace(over, value=None, low=None, high=None, windows=[], why=why)
     priced = batch_cost.price(over, recorded.batch) if recorded.batch else None
     notes = list(recorded.notes)

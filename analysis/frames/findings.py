@@ -40,7 +40,9 @@ def findings(report: Report) -> "pd.DataFrame":
     return FINDINGS.frame(
         [
             {
-                **{name: [getattr(one, name) for one in report.findings] for name in ("cause", "says", "fix")},
+                "cause": [one.rule_id for one in report.findings],
+                "says": [one.message for one in report.findings],
+                "fix": [one.fix for one in report.findings],
                 "severity": [one.severity.value for one in report.findings],
                 "cost_s": _numbers(costs),
                 "cost_low_s": _numbers([one.cost_low_s for one in report.findings]),

@@ -46,14 +46,14 @@ def told_curves(made: ConvergenceSummary) -> list[CurvePoints]:
 
 def price(made: ConvergenceSummary) -> str:
     """The batch against the noise scale in a sentence, or why there is none."""
-    said = made.price.says if made.price else f"the noise scale is unknown: {made.noise.why}" if made.noise.why else ""
+    said = made.price.message if made.price else f"the noise scale is unknown: {made.noise.why}" if made.noise.why else ""
     return f"{sentence(said)}." if said else ""
 
 
 def own_checks(report: Report) -> list[tuple[Finding, bool]]:
     """What is wrong with the training's set-up, and whether the report's findings tell it already."""
-    told = {finding.cause for finding in report.findings}
-    return [(finding, finding.cause in told) for finding in report.convergence.checks] if report.convergence else []
+    told = {finding.rule_id for finding in report.findings}
+    return [(finding, finding.rule_id in told) for finding in report.convergence.checks] if report.convergence else []
 
 
 def lines(report: Report, width: int) -> list[str]:
@@ -69,7 +69,7 @@ def lines(report: Report, width: int) -> list[str]:
         said = [wrapped for line in (text, _no_scale(made)) for wrapped in _at_most(line, width, 2)]
     checks = own_checks(report)
     for finding, told in checks[:MOST_CHECKS]:
-        said.append(cut(f"- {finding.cause}: {'see the findings' if told else finding.fix or finding.says}", width))
+        said.append(cut(f"- {finding.rule_id}: {'see the findings' if told else finding.fix or finding.message}", width))
     return said
 
 
@@ -82,7 +82,7 @@ def short(report: Report) -> list[tuple[str, str]]:
     measured = made.noise.value is not None or (made.price and made.price.where != "unknown")
     said = [f"{trained(made, report.throughput.steps, short=True)}: {curves}." if curves else "", price(made) if measured else ""]
     told = [("Convergence", " ".join(part for part in said if part))] if any(said) else []
-    return told + [("Set-up", f"{one.cause}: {one.fix or one.says}") for one, above in own_checks(report)[:MOST_CHECKS] if not above]
+    return told + [("Set-up", f"{one.rule_id}: {one.fix or one.message}") for one, above in own_checks(report)[:MOST_CHECKS] if not above]
 
 
 def _no_scale(made: ConvergenceSummary) -> str:

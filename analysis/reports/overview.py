@@ -32,8 +32,8 @@ class Row:
         name: short, unique in the run: "1".
         report: path of its HTML report, relative to the run folder.
         epochs: None where the loader's length is unknown.
-        cause: of its first finding; "" where there is none.
-        says: its verdict.
+        rule_id: of its first finding; "" where there is none.
+        message: its verdict.
     """
 
     name: str
@@ -50,8 +50,8 @@ class Row:
     state: str
     exit_code: int | None
     ended_by: str
-    cause: str
-    says: str
+    rule_id: str
+    message: str
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ def row(name: str, report: Report, path: Path) -> Row:
         state=report.run.state,
         exit_code=report.run.exit_code,
         ended_by=report.run.ended_by,
-        cause=report.findings[0].cause if report.findings else "",
-        says=phrases.sentence(report.verdict),
+        rule_id=report.findings[0].rule_id if report.findings else "",
+        message=phrases.sentence(report.verdict),
     )
 
 
@@ -137,7 +137,7 @@ def cells(one: Row) -> list[str]:
         BLANK if one.epochs is None else number(one.epochs),
         BLANK if one.samples_per_s is None else number(one.samples_per_s),
         duration(one.duration_s),
-        one.cause or BLANK,
+        one.rule_id or BLANK,
     ]
 
 
@@ -178,14 +178,14 @@ def _table(rows: Sequence[Row]) -> Table:
 
 def verdicts(rows: Sequence[Row]) -> list[str]:
     """What holds the trainings back, each cause once with the first training's figures; and how they ended, where not well."""
-    by_cause: dict[str, list[Row]] = {}
+    by_rule: dict[str, list[Row]] = {}
     for one in rows:
-        by_cause.setdefault(one.cause, []).append(one)
+        by_rule.setdefault(one.rule_id, []).append(one)
     said = []
-    for cause, own in by_cause.items():
+    for rule_id, own in by_rule.items():
         names = f"Training {own[0].name}" if len(own) == 1 else f"Trainings {_names(own)}"
         of_first = f" (Figures of training {own[0].name}.)" if len(own) > 1 else ""
-        said.append(f"{names}{f' ({cause})' if cause else ''} – {own[0].says}{of_first}")
+        said.append(f"{names}{f' ({rule_id})' if rule_id else ''} – {own[0].message}{of_first}")
     return [*said, *(f"Training {one.name} {ended}." for one in rows if (ended := ending(one)))]
 
 

@@ -215,7 +215,7 @@ def cpus(use: Cpus) -> str:
 
 def roofline(made: Roofline) -> str:
     """The run among its limits, in a short paragraph."""
-    parts = [made.says]
+    parts = [made.message]
     if made.mfu is not None:
         parts.append(f"That is {share(made.mfu)} of the device's peak (MFU).")
     elif made.peak_flops is None:

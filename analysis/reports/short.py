@@ -55,7 +55,7 @@ def parts(report: Report, width: int) -> Iterable[Part]:
     if report.cpus and report.cpus.own is not None and (report.cpus.others or 0.0) >= MIN_OTHERS:
         yield _told("CPUs", phrases.cpus(report.cpus), 5)
     if report.roofline:
-        yield _told("Limits", report.roofline.says, 9)
+        yield _told("Limits", report.roofline.message, 9)
     for place, (label, text) in zip((6, 7, 7, 7), of_convergence.short(report)):
         yield _told(label, text, place)
     yield from _findings(report, width)
@@ -143,7 +143,7 @@ def _findings(report: Report, width: int) -> Iterable[Part]:
 def _also(finding: Finding, mean_step_s: float | None) -> str:
     """A finding in a paragraph: cause, cost, what it says, its fix."""
     cost = phrases.cost(finding, mean_step_s)
-    said = f"{finding.cause}{f', {cost}' if cost else ''}: {phrases.full_stop(finding.says)}"
+    said = f"{finding.rule_id}{f', {cost}' if cost else ''}: {phrases.full_stop(finding.message)}"
     return f"{said} Fix: {finding.fix}" if finding.fix else said
 
 
@@ -157,7 +157,7 @@ def _traces(report: Report) -> Part:
 
 def _communication(report: Report, width: int) -> Part:
     shown, left_out = phrases.ranks_to_show(report, RANKS)
-    late_told = any(finding.cause in ("late_rank", "late_ranks") for finding in report.findings)
+    late_told = any(finding.rule_id in ("late_rank", "late_ranks") for finding in report.findings)
     told = phrases.communication(report, late_ranks=not late_told, in_short=True)
     body = [*tables.communication(shown, width), *([tables.plain(" ".join(told))] if told else [])]
     return Part(_title("Communication", len(shown), len(shown) + left_out), Group(*body), 5)

@@ -224,10 +224,10 @@ def _communication(report: Report, width: int) -> Iterable[RenderableType]:
 
 def _finding(number: int, finding: Finding, mean_step_s: float | None) -> RenderableType:
     severity = finding.severity.value
-    head = plain(f"{number}. {severity.upper()}  {finding.cause}", SEVERITY_COLORS.get(severity, "bold"))
+    head = plain(f"{number}. {severity.upper()}  {finding.rule_id}", SEVERITY_COLORS.get(severity, "bold"))
     if cost := phrases.cost(finding, mean_step_s):
         head.append(f"  {cost}", "not bold default")
-    body: list[RenderableType] = [plain(phrases.full_stop(finding.says))]
+    body: list[RenderableType] = [plain(phrases.full_stop(finding.message))]
     body += [item(e.what, value(e.value, e.unit)) for e in finding.evidence]
     if finding.fix:
         body.append(plain(f"Fix: {finding.fix}", "bold"))

@@ -44,13 +44,13 @@ class Rule(Generic[F]):
     """A line of the registry.
 
     Attributes:
-        cause: the id of its finding.
+        rule_id: the id of its finding.
         check: returns the finding, or None.
         before: causes whose fix should wait for this one, because it is more specific (it says *what* takes the CPU) or costs one setting.
         bound: what a verdict calls a training that it holds back.
     """
 
-    cause: str
+    rule_id: str
     check: Callable[[F], Finding | None]
     before: str = ""
     bound: str = ""
@@ -60,40 +60,40 @@ class Rule(Generic[F]):
 INPUT: list[Rule[RuleInputs]] = [
     # physics: does a stage do what it seems to do?
     Rule(
-        slow_for_its_bytes.CAUSE,
+        slow_for_its_bytes.RULE_ID,
         slow_for_its_bytes.check,
         before="busy_neighbors too_few_workers fewer_workers made_one_by_one epoch_restart custom_collate small_files cold_storage blocked "
         "thread_oversubscription oversize_images float32_on_host cpu_saturated",
     ),
     # feasibility: is anything there to make batches beside the step?
-    Rule(too_few_workers.CAUSE, too_few_workers.check, before="oversize_images decode_bound float32_on_host augmentation_bound"),
-    Rule(fewer_workers.CAUSE, fewer_workers.check, before="cpu_saturated"),
-    Rule(made_one_by_one.CAUSE, made_one_by_one.check, before="cpu_saturated"),
+    Rule(too_few_workers.RULE_ID, too_few_workers.check, before="oversize_images decode_bound float32_on_host augmentation_bound"),
+    Rule(fewer_workers.RULE_ID, fewer_workers.check, before="cpu_saturated"),
+    Rule(made_one_by_one.RULE_ID, made_one_by_one.check, before="cpu_saturated"),
     # lifecycle
-    Rule(epoch_restart.CAUSE, epoch_restart.check),
+    Rule(epoch_restart.RULE_ID, epoch_restart.check),
     # transport
-    Rule(objects_in_queue.CAUSE, objects_in_queue.check, before="cpu_saturated"),
-    Rule(custom_collate.CAUSE, custom_collate.check, before="cpu_saturated"),
+    Rule(objects_in_queue.RULE_ID, objects_in_queue.check, before="cpu_saturated"),
+    Rule(custom_collate.RULE_ID, custom_collate.check, before="cpu_saturated"),
     # blocked
-    Rule(blocked.CAUSE, blocked.check),
-    Rule(small_files.CAUSE, small_files.check, before="cold_storage"),
-    Rule(cold_storage.CAUSE, cold_storage.check),
-    Rule(swapping.CAUSE, swapping.check),
+    Rule(blocked.RULE_ID, blocked.check),
+    Rule(small_files.RULE_ID, small_files.check, before="cold_storage"),
+    Rule(cold_storage.RULE_ID, cold_storage.check),
+    Rule(swapping.RULE_ID, swapping.check),
     # CPU
-    Rule(thread_oversubscription.CAUSE, thread_oversubscription.check, before="cpu_saturated"),
-    Rule(oversize_images.CAUSE, oversize_images.check, before="decode_bound cpu_saturated"),
-    Rule(decode_bound.CAUSE, decode_bound.check, before="cpu_saturated"),
-    Rule(float32_on_host.CAUSE, float32_on_host.check, before="augmentation_bound cpu_saturated"),
-    Rule(augmentation_bound.CAUSE, augmentation_bound.check, before="cpu_saturated"),
-    Rule(cpu_saturated.CAUSE, cpu_saturated.check),
+    Rule(thread_oversubscription.RULE_ID, thread_oversubscription.check, before="cpu_saturated"),
+    Rule(oversize_images.RULE_ID, oversize_images.check, before="decode_bound cpu_saturated"),
+    Rule(decode_bound.RULE_ID, decode_bound.check, before="cpu_saturated"),
+    Rule(float32_on_host.RULE_ID, float32_on_host.check, before="augmentation_bound cpu_saturated"),
+    Rule(augmentation_bound.RULE_ID, augmentation_bound.check, before="cpu_saturated"),
+    Rule(cpu_saturated.RULE_ID, cpu_saturated.check),
     # structure
-    Rule(straggler_in_order.CAUSE, straggler_in_order.check, before="blocked"),
+    Rule(straggler_in_order.RULE_ID, straggler_in_order.check, before="blocked"),
 ]
 
 #: Of the machine that a recorded run shares, whatever the input does.
 MACHINE: list[Rule[RuleInputs]] = [
     Rule(
-        busy_neighbors.CAUSE,
+        busy_neighbors.RULE_ID,
         busy_neighbors.check,
         before="too_few_workers fewer_workers made_one_by_one made_in_step epoch_restart small_files cold_storage swapping "
         "thread_oversubscription oversize_images decode_bound float32_on_host augmentation_bound cpu_saturated",
@@ -104,7 +104,7 @@ MACHINE: list[Rule[RuleInputs]] = [
 #: Of ranks together, recorded or traced, whatever the input does.
 CROSS_RANK: list[Rule[RankFacts]] = [
     Rule(
-        late_rank.CAUSE,
+        late_rank.RULE_ID,
         late_rank.check,
         before="too_few_workers small_files cold_storage blocked oversize_images decode_bound float32_on_host augmentation_bound "
         "cpu_saturated",
@@ -112,15 +112,15 @@ CROSS_RANK: list[Rule[RankFacts]] = [
     ),
     Rule(late_rank.SPREAD, late_rank.changing, bound="Bound by late ranks"),
     Rule(exposed_communication.SLOW, exposed_communication.slow, bound="Bound by the network"),
-    Rule(exposed_communication.CAUSE, exposed_communication.check, bound="Bound by communication"),
+    Rule(exposed_communication.RULE_ID, exposed_communication.check, bound="Bound by communication"),
 ]
 
 #: Of where the time of a traced device went.
 TRACE: list[Rule[TraceFacts]] = [
-    Rule(input_stall.CAUSE, input_stall.check),
-    Rule(host_bound.CAUSE, host_bound.check, bound="Host-bound"),
-    Rule(synchronisation.CAUSE, synchronisation.check, bound="Bound by synchronization"),
-    Rule(exposed_copy.CAUSE, exposed_copy.check, bound="Bound by copies"),
-    Rule(device_bound.CAUSE, device_bound.check),
-    Rule(input_not_seen.CAUSE, input_not_seen.traced),
+    Rule(input_stall.RULE_ID, input_stall.check),
+    Rule(host_bound.RULE_ID, host_bound.check, bound="Host-bound"),
+    Rule(synchronisation.RULE_ID, synchronisation.check, bound="Bound by synchronization"),
+    Rule(exposed_copy.RULE_ID, exposed_copy.check, bound="Bound by copies"),
+    Rule(device_bound.RULE_ID, device_bound.check),
+    Rule(input_not_seen.RULE_ID, input_not_seen.traced),
 ]

@@ -7,7 +7,7 @@ from feedline.analysis.comm.model import Communication
 from feedline.analysis.finding import Finding, Severity, interval
 from feedline.analysis.formatting import seconds
 from feedline.analysis.gather import RankMetrics
-from feedline.analysis.rules.cross_rank.late_rank import CAUSE, answer, predicted
+from feedline.analysis.rules.cross_rank.late_rank import RULE_ID, answer, predicted
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.text.ranks import slower
 from feedline.profiler.errors import FeedlineError
@@ -43,7 +43,7 @@ def sentence(comm: Communication, point: Point) -> str:
     cost_s = told.gain_s if told else late.waited_s if late.cost_s is None else late.cost_s
     if cost_s < MATTERS * point.step_s:
         return ""
-    finding = Finding(CAUSE, Severity.of(cost_s / point.step_s), "", cost_s=cost_s, **predicted(told))
+    finding = Finding(RULE_ID, Severity.of(cost_s / point.step_s), "", cost_s=cost_s, **predicted(told))
     saved = f"{seconds(cost_s)} of each {seconds(point.step_s)} step can be saved"
     return (
         f"with {point.ranks} ranks, rank {late.rank} is {seconds(late.late_s)} late in {late.steps} of {late.all_steps} steps "

@@ -6,7 +6,7 @@ IJHPCA 19(1), 2005). So does what all ranks of a host share: its CPUs, memory, P
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class Shape:
     name: str
     growth: float
     misfit: dict[str, float]
-    says: str
+    message: str = field(metadata={"key": "says"})
 
 
 CURVES: dict[str, Callable[[float], float]] = {"linear": lambda n: n - 1, "saturating": lambda n: 2 * (n - 1) / n}

@@ -1,7 +1,7 @@
 """Everything that ``feedline scale`` says, as plain data."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from feedline.analysis.scaling.conclusion import conclude, counted, disagreement, flags
 from feedline.analysis.scaling.efficiency import STEPS, Point, Row, rows, scaling_kind, sound
@@ -66,10 +66,6 @@ class Study:
     late: str
     unit: str
     schema_version: int = SCHEMA_VERSION
-
-    def plain(self) -> dict[str, object]:
-        """For JSON."""
-        return asdict(self)
 
 
 def study(

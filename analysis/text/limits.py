@@ -24,7 +24,7 @@ def sentence(rate: float, nearest: ThroughputBound | None, following: Throughput
 
 def _named(roof: ThroughputBound) -> str:
     name = {"step": "the step itself", "turns": "serialized loading"}.get(roof.id, roof.name)
-    return f"{name} ({roof.says})"
+    return f"{name} ({roof.message})"
 
 
 def without(parts: dict[str, float], whole_s: float) -> str:

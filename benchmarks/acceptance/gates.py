@@ -19,12 +19,12 @@ class Gate:
     """A condition, and its result.
 
     Attributes:
-        says: the condition.
+        message: the condition.
         figure: what was compared with the bound, percent or points; None: an arm that it needs was not trained.
         passed: None as above.
     """
 
-    says: str
+    message: str
     figure: float | None
     passed: bool | None
 

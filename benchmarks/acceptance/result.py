@@ -56,7 +56,7 @@ class Comparison:
 class Claim:
     """A sentence, and whether the p values support it."""
 
-    says: str
+    message: str
     supported: bool
 
 

@@ -20,9 +20,9 @@ def show(table: Table, console: Console) -> None:
     console.print(plain("mean ± standard deviation over the seeds; p: Welch's test against the control", "dim"))
     heading("Gates", console)
     console.print(gates(table.gates))
-    for title, says in statements(table):
+    for title, message in statements(table):
         heading(title, console)
-        for one in says:
+        for one in message:
             console.print(item(one))
 
 
@@ -78,7 +78,7 @@ def gates(found: Sequence[Gate]) -> Grid:
     """A row per gate."""
     grid = Grid.grid(padding=(0, 2, 0, 0))
     for gate in found:
-        grid.add_row(plain(gate.says), BLANK if gate.figure is None else f"{gate.figure:.1f}", came_out(gate))
+        grid.add_row(plain(gate.message), BLANK if gate.figure is None else f"{gate.figure:.1f}", came_out(gate))
     return grid
 
 
@@ -91,8 +91,8 @@ def statements(table: Table) -> list[tuple[str, list[str]]]:
     """(title, sentences) of each part that has content."""
     questions = sum(one.family == "control" for one in table.comparisons)
     parts = [
-        (f"Supported (p < 0.05 after Holm's correction for {questions} questions)", [one.says for one in table.claims if one.supported]),
-        ("Not supported", [one.says for one in table.claims if not one.supported]),
+        (f"Supported (p < 0.05 after Holm's correction for {questions} questions)", [one.message for one in table.claims if one.supported]),
+        ("Not supported", [one.message for one in table.claims if not one.supported]),
         ("Notes", table.notes),
     ]
-    return [(title, says) for title, says in parts if says]
+    return [(title, message) for title, message in parts if message]

@@ -246,7 +246,7 @@ def said_of(path: Path) -> list[Said]:
         about = report.throughput
         samples = about.samples if about.samples or about.samples_per_s is not None else None
         first = report.findings[0].settings if report.findings else {}
-        causes = tuple(finding.cause for finding in report.findings)
+        causes = tuple(finding.rule_id for finding in report.findings)
         others_known = report.cpus is not None and report.cpus.others is not None
         found.append(Said(about.steps, samples, report.verdict, causes, first, share, mean_s, tuple(report.notes), others_known))
     return found

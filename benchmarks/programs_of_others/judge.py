@@ -79,21 +79,21 @@ def counts_are_true(said: list[Said], true: tuple[Counts, ...]) -> bool:
 
 def judge(program: Program, said: Said, facts: Facts) -> tuple[str, str]:
     """The judgement of a verdict, and why."""
-    cause = (said.causes or ("nothing",))[0]
+    rule_id = (said.causes or ("nothing",))[0]
     if over := [number for number in PERCENT.findall(said.verdict) if float(number) > 100]:
         return FALSE, f"a share of {over[0]} %"
-    if cause in program.causes:
+    if rule_id in program.causes:
         return TRUE, "it is planted, or read in the program's source"
-    if cause in NOT_KNOWN or "too_short" in said.causes:
+    if rule_id in NOT_KNOWN or "too_short" in said.causes:
         return UNKNOWN, "it says that it does not know"
-    if cause == "input_bound_unexplained" and not said.others_known:
+    if rule_id == "input_bound_unexplained" and not said.others_known:
         return UNKNOWN, "it says that it does not know who uses the CPUs"
-    if cause in OTHERS:
+    if rule_id in OTHERS:
         right = facts.others_cpus >= 0.5
         return TRUE if right else FALSE, f"others used {facts.others_cpus:.1f} CPUs meanwhile"
-    if cause in NOT_HELD:
+    if rule_id in NOT_HELD:
         return _not_held(facts.by_hand.input_share)
-    return _held(program, cause, said, facts)
+    return _held(program, rule_id, said, facts)
 
 
 def _not_held(share: float) -> tuple[str, str]:
@@ -102,13 +102,13 @@ def _not_held(share: float) -> tuple[str, str]:
     return (TRUE, "by the timers") if share < NEAR else (DOUBTFUL, "the timers see more input")
 
 
-def _held(program: Program, cause: str, said: Said, facts: Facts) -> tuple[str, str]:
+def _held(program: Program, rule_id: str, said: Said, facts: Facts) -> tuple[str, str]:
     share = facts.by_hand.input_share
     if program.no_input or share < NONE:
         return FALSE, "the timers see no input"
-    if cause in FROM_FILES and not program.files:
+    if rule_id in FROM_FILES and not program.files:
         return FALSE, "its samples are in memory"
-    if cause == "cpu_saturated" and facts.busy < FULL:
+    if rule_id == "cpu_saturated" and facts.busy < FULL:
         return FALSE, f"it uses {facts.busy:.0%} of the CPUs; the rest is others'"
     if facts.tried is not None:
         return _tried(facts.tried)

@@ -69,7 +69,7 @@ def main() -> None:
 def tell(bench: Bench, program: Program, home: Path, loops: int, times: int) -> str:
     """First findings, the most frequent first."""
     found = Counter(first(bench, program, home, loops) for _ in range(times))
-    return ", ".join(f"{number} x `{cause}`" for cause, number in found.most_common())
+    return ", ".join(f"{number} x `{rule_id}`" for rule_id, number in found.most_common())
 
 
 if __name__ == "__main__":

@@ -65,9 +65,9 @@ def row(one: Measured) -> str:
     true, said = whole(samples for _, samples in one.true), whole(said.samples for said in one.said)
     samples = "-" if true is None else f"{true:,}, unknown" if said is None else pair(true, said)
     shares = f"{one.timed.input_share:.1%} / {one.main.share:.1%}"
-    cause = f"`{(one.main.causes or ('none',))[0]}`"
+    rule_id = f"`{(one.main.causes or ('none',))[0]}`"
     verdict = one.verdict if one.verdict == TRUE else f"**{one.verdict}**"
-    cells = [f"{one.program.name} ({one.program.counts})", steps, samples, shares, cause, f"{verdict}: {one.why}", then(one)]
+    cells = [f"{one.program.name} ({one.program.counts})", steps, samples, shares, rule_id, f"{verdict}: {one.why}", then(one)]
     return f"| {' | '.join(cells)} |"
 
 

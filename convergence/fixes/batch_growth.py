@@ -206,7 +206,7 @@ def lines(setting: Setting) -> str:
 FIX = Fix(
     name="batch_growth",
     value=VALUE,
-    says="a batch that grows where the rate would decay: the same noise in fewer updates",
+    summary="a batch that grows where the rate would decay: the same noise in fewer updates",
     control="",
     parse=parse,
     lines=lines,

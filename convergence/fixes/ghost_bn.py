@@ -158,7 +158,7 @@ def attach(ghost: int, training: Training) -> None:
 FIX = Fix(
     name="ghost_bn",
     value=VALUE,
-    says="batch norm over parts of the batch, so that a large batch keeps the statistics of a small one",
+    summary="batch norm over parts of the batch, so that a large batch keeps the statistics of a small one",
     control="",
     parse=parse,
     lines=lines,

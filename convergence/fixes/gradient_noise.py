@@ -106,7 +106,7 @@ def attach(setting: Setting, training: Training) -> None:
 FIX = Fix(
     name="gradient_noise",
     value=VALUE,
-    says="each sample's gradient times a random weight around 1, which puts the noise of a small batch into a large one",
+    summary="each sample's gradient times a random weight around 1, which puts the noise of a small batch into a large one",
     control="",
     parse=parse,
     lines=lines,

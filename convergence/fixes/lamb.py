@@ -91,6 +91,6 @@ FIX = optimizer_fix(
     "lamb",
     Lamb,
     keys=("wd", "beta1", "beta2", "eps", "excluded"),
-    says="Adam whose step is, layer by layer, as long as the weights' norm says",
+    summary="Adam whose step is, layer by layer, as long as the weights' norm says",
     control="adamw={lr}",
 )

@@ -60,6 +60,6 @@ FIX = optimizer_fix(
     "larc",
     Larc,
     keys=("wd", "momentum", "trust", "eps", "excluded"),
-    says="LARS whose rate never exceeds the given one",
+    summary="LARS whose rate never exceeds the given one",
     control="lr_rule=linear,warmup=5ep",
 )

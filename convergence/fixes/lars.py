@@ -74,6 +74,6 @@ FIX = optimizer_fix(
     "lars",
     Lars,
     keys=("wd", "momentum", "trust", "excluded"),
-    says="SGD whose rate follows, layer by layer, the norm of the weights over that of the gradient",
+    summary="SGD whose rate follows, layer by layer, the norm of the weights over that of the gradient",
     control="lr_rule=linear,warmup=5ep",
 )

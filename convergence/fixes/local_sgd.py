@@ -48,7 +48,7 @@ def lines(setting: Setting) -> str:
 FIX = Fix(
     name="local_sgd",
     value=VALUE,
-    says="an exchange of weights every few updates in place of one of gradients at each; for slow networks, not for accuracy",
+    summary="an exchange of weights every few updates in place of one of gradients at each; for slow networks, not for accuracy",
     control="",
     parse=parse,
     lines=lines,

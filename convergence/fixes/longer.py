@@ -102,7 +102,7 @@ def lines(setting: Setting) -> str:
 FIX = Fix(
     name="longer",
     value=VALUE,
-    says="as many more epochs as the larger batch is predicted to need for the same loss, still in fewer updates",
+    summary="as many more epochs as the larger batch is predicted to need for the same loss, still in fewer updates",
     control="",
     parse=parse,
     lines=lines,

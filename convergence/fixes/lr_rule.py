@@ -122,7 +122,7 @@ def attach(setting: Setting, training: Training) -> None:
 FIX = Fix(
     name="lr_rule",
     value=VALUE,
-    says="a larger learning rate for a larger batch, by the linear, the square-root or the noise-scale rule",
+    summary="a larger learning rate for a larger batch, by the linear, the square-root or the noise-scale rule",
     control="",
     parse=parse,
     lines=lines,

@@ -190,7 +190,7 @@ FIX = replace(
         "muon",
         muon,
         keys=("wd", "momentum", "rest", "beta1", "beta2", "eps"),
-        says="hidden weight matrices by orthogonalised momentum (Muon), the rest by AdamW",
+        summary="hidden weight matrices by orthogonalised momentum (Muon), the rest by AdamW",
         control="lr_rule=linear,warmup=5ep",
         params="model",
     ),

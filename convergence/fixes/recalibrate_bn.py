@@ -187,7 +187,7 @@ def lines(batches: int) -> str:
 FIX = Fix(
     name="recalibrate_bn",
     value=VALUE,
-    says="statistics of batch norm for inference, exact over some batches of the training set",
+    summary="statistics of batch norm for inference, exact over some batches of the training set",
     control="",
     parse=parse,
     lines=lines,

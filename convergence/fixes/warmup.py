@@ -139,7 +139,7 @@ def attach(setting: Setting, training: Training) -> None:
 FIX = Fix(
     name="warmup",
     value=VALUE,
-    says="a learning rate that grows linearly over the first epochs or samples",
+    summary="a learning rate that grows linearly over the first epochs or samples",
     control="",
     parse=parse,
     lines=lines,

@@ -114,8 +114,8 @@ def operations(found: Sequence[Difference]) -> Table:
 def operation_remarks(found: Sequence[Difference]) -> Iterable[str]:
     """Why a library cannot do an operation, or does it differently."""
     for one in found:
-        if one.says:
-            yield f"{one.backend}, {one.operation}: {one.says}"
+        if one.message:
+            yield f"{one.backend}, {one.operation}: {one.message}"
 
 
 def remarks(rows: Sequence[Row]) -> Iterable[str]:

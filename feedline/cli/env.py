@@ -32,13 +32,13 @@ class Env:
 
         with only_errors():
             results = run()
-        found = [result._asdict() for result in results]
+        found = [{"name": result.name, "works": result.works, "says": result.message} for result in results]
         if args.json == STDOUT:
             print(json.dumps(found, indent=1))
             return 0
         console = Console(quiet=args.quiet)
         for result in results:
-            console.print(f"{'yes' if result.works else 'NO ':4}{result.name:26}{result.says}", soft_wrap=True)
+            console.print(f"{'yes' if result.works else 'NO ':4}{result.name:26}{result.message}", soft_wrap=True)
         if args.json is not None:
             save_json(args.json, found)
             name_files(console, [args.json])

@@ -73,7 +73,7 @@ def summary(done: "Packed") -> list[str]:
         lines.append(f"  continued after the {done.resumed_at:,} samples that were already packed")
     if done.left_out:
         lines.append(f"  left out: {len(done.left_out):,}")
-        lines += [f"    {entry.path}: {entry.says}" for entry in done.left_out[:NAMED]]
+        lines += [f"    {entry.path}: {entry.message}" for entry in done.left_out[:NAMED]]
         if len(done.left_out) > NAMED:
             lines.append(f"    and {len(done.left_out) - NAMED:,} more, in {done.path / 'manifest.json'}")
     return lines

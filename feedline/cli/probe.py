@@ -92,6 +92,8 @@ def subject_of(args: argparse.Namespace) -> "tuple[Subject, list[str]]":
     model = user_code.load_model(args.model) if args.model is not None else None
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     recipe = read(transform) if transform is not None else None
-    notes = [f"{os.path.relpath(problem.path, data.root)}: {problem.says}" for problem in data.problems if problem.left_out] if data else []
+    notes = (
+        [f"{os.path.relpath(problem.path, data.root)}: {problem.message}" for problem in data.problems if problem.left_out] if data else []
+    )
     folder = args.data or Path.cwd()
     return Subject(data, transform, recipe, model, args.batch_size, device, folder, plan), notes

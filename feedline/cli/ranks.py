@@ -35,6 +35,7 @@ def show_ranks(args: argparse.Namespace) -> int:
 
     from feedline.analysis.cluster.reduce import reduce_ranks
     from feedline.analysis.reports.console import Console
+    from feedline.analysis.reports.json_report import plain
     from feedline.cli.ranks_text import show
     from feedline.cli.work import working
 
@@ -42,7 +43,7 @@ def show_ranks(args: argparse.Namespace) -> int:
         many = reduce_ranks(args.run, crew, tell=tell)
     show(many, Console(quiet=args.quiet))
     if args.json is not None:
-        save_json(args.json, many.plain())
+        save_json(args.json, plain(many))
     return 0
 
 

@@ -167,7 +167,7 @@ class Fixes:
 
     def lines(self) -> str:
         """The lines that would make the fixes permanent."""
-        return "\n\n".join(f"{request.text}: {request.fix.says}. To keep it, write:\n\n{request.lines}" for request in self._requests)
+        return "\n\n".join(f"{request.text}: {request.fix.summary}. To keep it, write:\n\n{request.lines}" for request in self._requests)
 
     def attach(self, hooks: "Hooks") -> None:
         """Apply the fixes once torch is imported."""

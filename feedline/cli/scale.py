@@ -16,7 +16,6 @@ from feedline.profiler.ranks import MOST_RANKS
 if TYPE_CHECKING:
     from feedline.analysis.scaling.efficiency import Point
     from feedline.analysis.scaling.predict import Basis
-    from feedline.analysis.scaling.study import Study
     from feedline.analysis.scaling.time_to_accuracy import Noise
 
 FILES = ("scale.html", "scale.json")
@@ -199,21 +198,18 @@ def show(points: "list[Point]", basis: "Basis | None", late: str, args: argparse
         OutputError: a file cannot be written.
     """
     from feedline.analysis.reports.console import Console
+    from feedline.analysis.reports.json_report import plain
     from feedline.analysis.scaling.study import study
     from feedline.cli import scale_page, scale_text
 
     found = study(points, args.predict, basis, args.noise, late)
     console = Console(quiet=args.quiet)
     scale_text.show(found, console)
-    texts = list(zip(FILES, (scale_page.render(found), plain(found)), strict=True)) if folder else []
+    as_json = json.dumps(plain(found), indent=1)
+    texts = list(zip(FILES, (scale_page.render(found), as_json), strict=True)) if folder else []
     with deferred():
         written = [results.save(folder, name, text) for name, text in texts if folder]
         if args.json is not None:
-            save(args.json, plain(found))
+            save(args.json, as_json)
             written.append(args.json)
     name_files(console, written)
-
-
-def plain(found: "Study") -> str:
-    """As JSON."""
-    return json.dumps(found.plain(), indent=1)

@@ -99,7 +99,7 @@ def to_accuracy(study: Study, ranks: int, predicted: bool) -> str:
 def meaning(study: Study) -> Iterator[str]:
     """The shape, the laws, and what cannot be predicted."""
     if study.shape is not None:
-        yield f"{study.shape.says}; this includes the time lost to the straggler" if study.late else study.shape.says
+        yield f"{study.shape.message}; this includes the time lost to the straggler" if study.late else study.shape.message
     for one in study.predictions:
         if one.samples_per_s is None:
             yield f"no prediction for {count(one.ranks)} ranks: {one.why}"

@@ -33,11 +33,11 @@ class Choice:
     """A recommendation.
 
     Attributes:
-        says: in words.
+        message: in words.
         takes: the loader to take instead of the present one; empty: none.
     """
 
-    says: str
+    message: str
     takes: str = ""
 
 

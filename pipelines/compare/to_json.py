@@ -39,9 +39,10 @@ def plain(comparison: Comparison) -> dict[str, Any]:
 
 def _finite(difference: dict[str, Any]) -> dict[str, Any]:
     """JSON has no infinity, which stands for images of another size."""
+    message = difference.pop("message")
     if difference["mean"] is None or math.isfinite(difference["mean"]):
-        return difference
-    return {**difference, "mean": None, "max": None, "says": "; ".join(filter(None, ("another size", difference["says"])))}
+        return {**difference, "says": message}
+    return {**difference, "mean": None, "max": None, "says": "; ".join(filter(None, ("another size", message)))}
 
 
 def _row(row: Row, place: int | None) -> dict[str, Any]:

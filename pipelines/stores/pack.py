@@ -167,14 +167,14 @@ class Packing:
     def _leave_out(self, found: LeftOut) -> None:
         if self._plan.refuse:
             raise DataError(
-                f"{self._listing.root}/{found.path} cannot be packed ({found.says}): remove it, or allow such files to be left out"
+                f"{self._listing.root}/{found.path} cannot be packed ({found.message}): remove it, or allow such files to be left out"
             )
         self._left_out.append(found)
 
 
 def named(left_out: list[LeftOut], most: int = 5) -> str:
     """The first few of the files left out, and the number of the others."""
-    first = "; ".join(f"{entry.path}: {entry.says}" for entry in left_out[:most])
+    first = "; ".join(f"{entry.path}: {entry.message}" for entry in left_out[:most])
     return first + (f"; and {len(left_out) - most:,} more" if len(left_out) > most else "")
 
 

@@ -68,7 +68,7 @@ class LeftOut:
     """A file that is not in the store."""
 
     path: str
-    says: str
+    message: str
 
 
 @dataclass(frozen=True)

@@ -59,9 +59,9 @@ def damaged_samples(store: IndexedStore, progress: Report) -> list[str]:
     """One line per sample that differs from what was packed."""
     problems, done = [], 0
     for number in range(len(store)):
-        says = store.damage(number)
-        if says is not None:
-            problems.append(f"sample {number}, {store.name(number)} ({says})")
+        message = store.damage(number)
+        if message is not None:
+            problems.append(f"sample {number}, {store.name(number)} ({message})")
         done += int(store.index.records["bytes"][number])
         progress(Progress("verifying", number + 1, len(store), done))
     return problems

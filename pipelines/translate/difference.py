@@ -31,14 +31,14 @@ class Difference:
         operation: its name; ``decoding`` alone, in libraries that decode; ``whole recipe`` for all of them in order.
         mean, max: absolute difference of all values of all images, in grey levels (0 to 255); None: it cannot be done; infinite: another
             size.
-        says: why it cannot be done, or what is different on purpose; empty: nothing to say.
+        message: why it cannot be done, or what is different on purpose; empty: nothing to say.
     """
 
     operation: str
     backend: str
     mean: float | None
     max: float | None
-    says: str = ""
+    message: str = ""
 
 
 def differences(recipe: Recipe, photos: Photos, sample: int) -> list[Difference]:
@@ -84,12 +84,12 @@ class Backend:
 def compare(backend: Backend, name: str, recipe: Recipe, photos: Sequence[Photo]) -> Difference:
     """One row, for a recipe without erasing."""
     built = backend.build(recipe)
-    says = "; ".join([*built.missing, *built.differs, *(f"the reference: {how}" for how in pillow.differs(built.does))])
+    message = "; ".join([*built.missing, *built.differs, *(f"the reference: {how}" for how in pillow.differs(built.does))])
     if name not in (DECODING, WHOLE) and built.missing:
-        return Difference(name, backend.name, None, None, says)
+        return Difference(name, backend.name, None, None, message)
     fixed = frozen(replace(built.does, mean=None, std=None), PARAMETERS_SEED)
     mean, largest = measured(backend.run(backend.build(fixed), photos), on_pillow(pillow.build(fixed), photos))
-    return Difference(name, backend.name, mean, largest, says)
+    return Difference(name, backend.name, mean, largest, message)
 
 
 def measured(ours: Images, theirs: Images) -> tuple[float, float]:

@@ -32,7 +32,7 @@ class Result(NamedTuple):
 
     name: str
     works: bool
-    says: str
+    message: str
 
 
 class Numbers:

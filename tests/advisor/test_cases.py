@@ -97,7 +97,7 @@ def test_the_wrong_sampler_stops_every_other_advice():
 
     found = advise([SMALL, wrong])
 
-    assert [(name, finding.cause) for name, finding in found.findings] == [("large", "same_data")]
+    assert [(name, finding.rule_id) for name, finding in found.findings] == [("large", "same_data")]
     assert found.stopped and not found.advice
 
 

@@ -11,7 +11,7 @@ from feedline.analysis.finding import Severity
 
 
 def causes(recorded):
-    return [finding.cause for finding in checks.run_checks(recorded)]
+    return [finding.rule_id for finding in checks.run_checks(recorded)]
 
 
 def setup(**changed):
@@ -66,15 +66,15 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("cause", PLANTED)
-def test_a_check_finds_its_mistake_and_no_other_does(cause):
-    assert causes(PLANTED[cause]()) == [cause]
+def test_a_check_finds_its_mistake_and_no_other_does(rule_id):
+    assert causes(PLANTED[rule_id]()) == [rule_id]
 
 
 @pytest.mark.parametrize("cause", PLANTED)
-def test_a_finding_has_evidence_or_a_name_and_says_what_to_do_and_what_would_disprove_it(cause):
-    (found,) = checks.run_checks(PLANTED[cause]())
+def test_a_finding_has_evidence_or_a_name_and_says_what_to_do_and_what_would_disprove_it(rule_id):
+    (found,) = checks.run_checks(PLANTED[rule_id]())
 
-    assert found.says and found.fix and found.how_to_check
+    assert found.message and found.fix and found.how_to_check
     assert all(np.isfinite(fact.value) for fact in found.evidence)
 
 
@@ -132,7 +132,7 @@ def test_every_rank_with_the_whole_data_set_in_one_order_stops_everything():
     healthy = run(setup={"samplers": [RANDOM]})
     found = checks.run_checks(with_norms(healthy, small_sq=healthy.norms.big_sq))
 
-    assert {one.cause for one in found} == {"same_data", "whole_data_on_every_rank"}
+    assert {one.rule_id for one in found} == {"same_data", "whole_data_on_every_rank"}
     assert all(checks.stops(one) for one in found)
 
 

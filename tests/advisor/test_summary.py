@@ -58,7 +58,7 @@ def test_the_same_workers_take_what_the_run_took():
 def test_checks_are_told_by_their_cause():
     found = summarise(with_curve(run(), "train loss", [np.nan] * 192)).checks
 
-    assert [one.cause for one in found] == ["not_finite"]
+    assert [one.rule_id for one in found] == ["not_finite"]
 
 
 def test_names_say_which_way_is_better():

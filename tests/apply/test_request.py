@@ -22,7 +22,7 @@ def test_fixes_are_read_in_the_order_they_are_asked_for():
         ("lamb=0.04,lr_rule=sqrt", "sets its own learning rate"),
     ],
 )
-def test_what_cannot_be_is_an_error_that_says_the_way_out(text, says):
-    with pytest.raises(FixError, match=says) as raised:
+def test_what_cannot_be_is_an_error_that_says_the_way_out(text, message):
+    with pytest.raises(FixError, match=message) as raised:
         parse(text)
     assert raised.value.exit_code == 64

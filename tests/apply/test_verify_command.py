@@ -80,8 +80,8 @@ def test_seeds_that_change_nothing_are_refused():
         (["--fix", "lr_rule=linear:5", "--control", "nope=1", "--", "train.py"], "control nope=1: unknown fix 'nope'"),
     ],
 )
-def test_what_cannot_be_run_is_refused_before_anything_is(training, capfd, arguments, says):
+def test_what_cannot_be_run_is_refused_before_anything_is(training, capfd, arguments, message):
     assert main(["converge", "verify", *arguments]) == 64
 
-    assert says in capfd.readouterr().err
+    assert message in capfd.readouterr().err
     assert not (training / "runs").exists()

@@ -57,7 +57,7 @@ def trained(folder: Path, loader: DataLoader) -> Report:
 
 
 def causes(report: Report) -> list[str]:
-    return [finding.cause for finding in report.findings]
+    return [finding.rule_id for finding in report.findings]
 
 
 def holds(lock: object, ended: object) -> None:
@@ -165,7 +165,7 @@ def test_waiting_without_files_is_named_and_is_not_reading(what, workers, places
     by = report.workers.blocked_by
     assert max(by, key=by.get) == WAITS[what] and by[WAITS[what]] > 0.8, by
     if what in ("sleep", "server"):  # how long one waits for a lock is chance
-        blocked = next(finding for finding in report.findings if finding.cause == "blocked")
+        blocked = next(finding for finding in report.findings if finding.rule_id == "blocked")
         assert any((evidence.id, evidence.of) == ("blocked_by_share", WAITS[what]) for evidence in blocked.evidence)
 
 
@@ -243,5 +243,5 @@ def test_cold_pages_come_before_the_workers_that_wait_for_them(tmp_path):
     report = recorded(tmp_path, Pages(tmp_path / "map"), 2)
 
     assert report.workers.blocked_by["page fault"] > 0.7, report.workers.blocked_by
-    assert causes(report)[0] == "cold_storage", [finding.says for finding in report.findings]
+    assert causes(report)[0] == "cold_storage", [finding.message for finding in report.findings]
     assert report.findings[0].settings["num_workers"] > 2

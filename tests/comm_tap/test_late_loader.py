@@ -23,10 +23,10 @@ def test_the_rank_that_decodes_larger_images_is_named_with_its_decoding(tmp_path
 
     report = build(run)
 
-    first = next(finding for finding in report.findings if finding.cause != "busy_neighbors")
-    assert first.cause == "late_rank" and first.severity == "high"
+    first = next(finding for finding in report.findings if finding.rule_id != "busy_neighbors")
+    assert first.rule_id == "late_rank" and first.severity == "high"
     assert (first.blame.rank, first.blame.phase, first.blame.part) == (2, "wait", "decode")
-    assert "The network is not the cause" in first.says
+    assert "The network is not the cause" in first.message
     waits = [report.ranks[str(rank)].comm.exposed_wait_s for rank in range(3)]
     assert min(waits[:2]) > 5 * waits[2]
     assert late_of([run], point_of([run])).startswith("with 3 ranks, rank 2 is ")  # what `feedline scale` says of it
@@ -43,7 +43,7 @@ def test_a_late_rank_of_two_costs_one_number_and_the_throughput_is_of_both(tmp_p
     report = build(run)
     one_number.check(report)
 
-    found = next(finding for finding in report.findings if finding.cause == "late_rank")
+    found = next(finding for finding in report.findings if finding.rule_id == "late_rank")
     assert (found.blame.rank, found.blame.phase, report.shown) == (1, phase, 1)
     late = report.comm.late[0]
     assert found.predicted and late.cost_s == pytest.approx(found.cost_s)

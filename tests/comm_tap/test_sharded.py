@@ -18,6 +18,6 @@ def test_gathered_parameters_are_not_called_gradients(tmp_path, monkeypatch, war
         comm = report.ranks[rank].comm
         assert sum(one.transfer_s for one in kinds) == pytest.approx(comm.exposed_transfer_s)
         assert ("all_gather", "forward") in [(one.name, one.phase) for one in kinds]
-    (found,) = [one for one in report.findings if one.cause == "exposed_communication"]
-    assert found.says.startswith("collectives that backward does not hide take ") and "all_gather in forward " in found.says
-    assert "gradients" not in found.says.split(": ")[0] and "no_sync" not in found.fix
+    (found,) = [one for one in report.findings if one.rule_id == "exposed_communication"]
+    assert found.message.startswith("collectives that backward does not hide take ") and "all_gather in forward " in found.message
+    assert "gradients" not in found.message.split(": ")[0] and "no_sync" not in found.fix

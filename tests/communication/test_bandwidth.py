@@ -52,7 +52,7 @@ def test_the_verdict_is_in_words(rate, words):
 
     against = bandwidth.verdict(kind, Ceilings([probe(rate)]))
 
-    assert words in against.says and against.share == pytest.approx(1e9 / rate, rel=0.02)
+    assert words in against.message and against.share == pytest.approx(1e9 / rate, rel=0.02)
 
 
 def test_the_probe_of_the_most_similar_size_is_taken():
@@ -74,4 +74,4 @@ def test_without_anything_to_compare_with_nothing_is_judged():
 
     against = bandwidth.verdict(kind, None)
 
-    assert against.share is None and "to judge it, probe the network" in against.says
+    assert against.share is None and "to judge it, probe the network" in against.message

@@ -28,11 +28,11 @@ def test_a_rank_whose_decode_makes_the_others_wait_is_named_and_the_network_is_n
 
     top, *rest = diagnose(facts)
 
-    assert top.cause == "late_rank" and top.severity is Severity.HIGH
+    assert top.rule_id == "late_rank" and top.severity is Severity.HIGH
     assert (top.blame.rank, top.blame.phase, top.blame.part) == (3, "wait", "decode")
-    assert "rank 3 is the straggler (slow decode)" in top.says and "The network is not the cause" in top.says
+    assert "rank 3 is the straggler (slow decode)" in top.message and "The network is not the cause" in top.message
     assert top.cost_s == pytest.approx(0.052, abs=0.002)
-    assert "compute_bound" not in {finding.cause for finding in rest}, "its loader should not be left as it is"
+    assert "compute_bound" not in {finding.rule_id for finding in rest}, "its loader should not be left as it is"
     assert verdict([top], facts).startswith("Bound by a late rank: rank 3")
 
 
@@ -41,25 +41,25 @@ def test_another_rank_in_each_step_is_said_so():
 
     top = diagnose(facts)[0]
 
-    assert top.cause == "late_ranks" and top.blame.rank is None and top.blame.phase == "forward"
+    assert top.rule_id == "late_ranks" and top.blame.rank is None and top.blame.phase == "forward"
 
 
 def test_a_slow_network_is_told_from_much_to_move():
     plan = Training(buckets=(MB, 40 * MB, 40 * MB))
     settings = {"backend": "nccl", "ranks": 4, "bytes": 25 * MB}
 
-    def cause(rate):
+    def rule_id(rate):
         ceiling = Ceiling("all_reduce/nccl", "all_reduce", 1.0, unit="B/s", settings=settings | {"bus_bytes_per_s": rate})
         return diagnose(facts_of(plan, Ceilings([ceiling])))[0]
 
-    assert cause(1e9).cause == "exposed_communication" and "as fast as the network allows" in cause(1e9).says
-    assert cause(9e9).cause == "slow_network" and cause(9e9).cost_s > 0
+    assert rule_id(1e9).rule_id == "exposed_communication" and "as fast as the network allows" in rule_id(1e9).message
+    assert rule_id(9e9).rule_id == "slow_network" and rule_id(9e9).cost_s > 0
 
 
 def test_communication_that_backward_hides_is_not_spoken_of():
     facts = facts_of(Training(buckets=(MB, MB, 50_000)))
 
-    assert {finding.cause for finding in diagnose(facts)} == {"compute_bound"}
+    assert {finding.rule_id for finding in diagnose(facts)} == {"compute_bound"}
 
 
 def test_one_rank_or_no_collective_gives_nothing():
@@ -114,11 +114,11 @@ def test_where_waiting_cannot_be_told_from_transfer_the_network_is_not_judged(ra
     comm = compared.communication
     facts = replace(made_up_facts(stages={"forward": 40.0, "backward": 60.0}), comm=comm, comm_parts=compared.parts)
 
-    (found,) = [finding for finding in diagnose(facts) if finding.cause != "compute_bound"]
+    (found,) = [finding for finding in diagnose(facts) if finding.rule_id != "compute_bound"]
 
     assert comm.network_share is None and {kind.busbw_gbps for kind in comm.collectives} == {None}
     assert comm.network.endswith("transfer cannot be separated from waiting")
-    assert found.cause == "exposed_communication" and found.says.endswith(f" of the step); {comm.network}")
+    assert found.rule_id == "exposed_communication" and found.message.endswith(f" of the step); {comm.network}")
 
 
 def test_messages_between_two_ranks_are_one_kind_with_the_bandwidth_of_the_link():

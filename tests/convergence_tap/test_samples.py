@@ -280,7 +280,7 @@ def test_only_the_sampler_that_feeds_the_training_needs_set_epoch(report_of, cal
                 for images, _ in test:
                     net(images)
 
-    checks = {finding.cause for finding in report_of(train).convergence.checks}
+    checks = {finding.rule_id for finding in report_of(train).convergence.checks}
 
     assert ("missing_set_epoch" in checks) is not called
 
@@ -310,5 +310,5 @@ def test_a_loader_in_a_thread_of_its_own_feeds_the_training(report_of):
     assert report.throughput.samples == 72
     assert [loader.role for loader in report.loaders] == ["training"]
     assert report.step.evaluation_s == 0
-    (unseen,) = [finding for finding in report.findings if finding.cause == "input_not_seen"]
-    assert unseen.says.startswith("ThreadLoader is iterated in a thread of its own")
+    (unseen,) = [finding for finding in report.findings if finding.rule_id == "input_not_seen"]
+    assert unseen.message.startswith("ThreadLoader is iterated in a thread of its own")

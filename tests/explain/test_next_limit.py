@@ -17,8 +17,8 @@ def more_than(limit: str) -> str:
     return f"(more than the next limit, {limit}, because this fix raises that too)"
 
 
-def finding(cause, cost_ms, **fields):
-    return Finding(cause, Severity.of(cost_ms / 100), says="it is so", cost_s=cost_ms * MS, **fields)
+def finding(rule_id, cost_ms, **fields):
+    return Finding(rule_id, Severity.of(cost_ms / 100), message="it is so", cost_s=cost_ms * MS, **fields)
 
 
 def gain(found, report=RUN):
@@ -28,7 +28,7 @@ def gain(found, report=RUN):
 
 def test_more_workers_gain_no_more_than_the_cpus_can_make():
     assert (made(RUN).nearest, made(RUN).next) == ("workers", "all CPUs")
-    assert "100 -> at most 130 samples/s" in made(RUN).says
+    assert "100 -> at most 130 samples/s" in made(RUN).message
     assert gain(finding("too_few_workers", 35)) == "100 -> at most 130 samples/s"
     assert gain(finding("too_few_workers", 15)) == "100 -> at most 118 samples/s"
 
@@ -71,7 +71,7 @@ def test_where_the_next_limit_leaves_less_than_a_fifth_the_finding_is_no_grave_o
     near = run({"wait": 40, "forward": 60}, {"total": cost(10, 8)}, processes=1, cpus=2, cpu_ms=180)
     found = within([finding("too_few_workers", 35), finding("decode_bound", 30)], made(near), near.step.mean_s)
 
-    assert [(one.cause, one.severity) for one in found] == [("decode_bound", Severity.HIGH), ("too_few_workers", Severity.LOW)]
+    assert [(one.rule_id, one.severity) for one in found] == [("decode_bound", Severity.HIGH), ("too_few_workers", Severity.LOW)]
     assert found[1].cost_s == pytest.approx(10 * MS)
 
 

@@ -101,7 +101,7 @@ def test_the_lowest_roof_is_the_nearest_and_the_one_above_it_the_next() -> None:
     found = made(INPUT_BOUND)
 
     assert (found.nearest, found.next, found.becomes) == ("workers", "step", pytest.approx(250))
-    assert found.says == (
+    assert found.message == (
         "100 samples/s is 100.0 % of the binding limit, workers (2 workers, 20.0 ms per sample). The next limit is the step "
         "itself (40.0 ms per step of 10 samples, excluding 60.0 ms waiting for batches): 100 -> at most 250 samples/s."
     )
@@ -124,17 +124,17 @@ def test_time_without_a_cpu_is_the_cpus_roof_and_neither_the_workers_nor_the_ste
 
 def test_what_a_figure_leaves_out_is_in_its_sentence_and_sums_to_the_whole() -> None:
     full = run({"wait": 40, "forward": 60}, {"total": cost(36, 16, 20)}, cpus=1, batch=4, runqueue_ms=20)
-    says = {one.name: one.says for one in made(full).roofs}
+    message = {one.name: one.message for one in made(full).roofs}
 
-    assert says["workers"] == "2 workers, 16.0 ms per sample, excluding 20.0 ms waiting for a CPU"  # of a sample of 36 ms
+    assert message["workers"] == "2 workers, 16.0 ms per sample, excluding 20.0 ms waiting for a CPU"  # of a sample of 36 ms
     left_out = "40.0 ms waiting for batches and 20.0 ms waiting for a CPU in forward and backward"
-    assert says["step"] == f"40.0 ms per step of 4 samples, excluding {left_out}"
+    assert message["step"] == f"40.0 ms per step of 4 samples, excluding {left_out}"
 
 
 def test_limits_of_the_cpus_say_what_other_programs_hold_of_them() -> None:
     beside = replace(INPUT_BOUND, cpus=Cpus(4, None, 4, 1.0, 1.6, 1.4))
 
-    assert "4 CPUs, 1.60 used by other programs; 12.0 ms of CPU time per sample" in [one.says for one in made(beside).roofs]
+    assert "4 CPUs, 1.60 used by other programs; 12.0 ms of CPU time per sample" in [one.message for one in made(beside).roofs]
 
 
 def test_without_workers_making_and_computing_take_turns_until_there_is_one() -> None:
@@ -276,6 +276,6 @@ def test_the_step_leaves_out_what_the_shown_rank_waits_for_others():
     ranks = {"0": waits(49), "1": waits(5)}
     shown = replace(run({"forward": 60, "backward": 40}), ranks=ranks, shown=1)
 
-    assert next(roof.says for roof in made(shown).roofs if roof.name == "step").endswith(
+    assert next(roof.message for roof in made(shown).roofs if roof.name == "step").endswith(
         "95.0 ms per step of 10 samples, excluding 5.00 ms waiting for other ranks"
     )

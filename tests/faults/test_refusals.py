@@ -194,16 +194,16 @@ def test_a_run_that_cannot_be_compacted_is_read_as_it_is(workshop, own_mounts):
         ("rank0/nothing", 65, "cannot be read"),
     ],
 )
-def test_a_report_on_something_that_is_no_run(workshop, there, code, says):
+def test_a_report_on_something_that_is_no_run(workshop, there, code, message):
     if there is not None:
         (workshop.run / there).mkdir(parents=True)
 
     done = workshop.feedline("report", workshop.run)
 
     assert (done.returncode, done.stdout) == (code, "")
-    assert says in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
-    assert ":" in done.stderr.split(says)[1]  # the way out
+    assert ":" in done.stderr.split(message)[1]  # the way out
 
 
 def test_a_run_of_a_newer_feedline(finished):

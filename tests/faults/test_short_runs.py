@@ -56,7 +56,7 @@ def test_a_run_of_a_few_steps_is_too_short_to_judge(workshop, steps, workers):
 
     made, *texts = told(workshop, script, steps, workers, -1)
 
-    assert [finding.cause for finding in made.findings] == ["too_short"] and made.roofline is None
+    assert [finding.rule_id for finding in made.findings] == ["too_short"] and made.roofline is None
     for text in texts:
         assert "Too short to judge" in text and not any(words in text for words in CONFIDENT)
 
@@ -76,7 +76,7 @@ def test_a_program_that_updates_nothing_trained_nothing(workshop):
 
     made, *texts = told(workshop, script)
 
-    assert [finding.cause for finding in made.findings] == ["nothing_trained"]
+    assert [finding.rule_id for finding in made.findings] == ["nothing_trained"]
     for text in texts:
         assert "No training was seen: 64 batches came from the loader" in text and not any(words in text for words in CONFIDENT)
 
@@ -99,7 +99,7 @@ def test_a_crash_after_enough_steps_is_the_headline_above_the_verdict(workshop):
 
     assert made.headline == "The training failed with ValueError (exit code 1) after 30 steps; figures cover the run until then."
     assert text.rindex(made.headline) < text.rindex(made.verdict[:20])
-    assert made.findings[0].cause not in ("too_short", "nothing_trained")
+    assert made.findings[0].rule_id not in ("too_short", "nothing_trained")
 
 
 def test_a_worker_that_was_killed_is_named_with_its_signal(workshop):

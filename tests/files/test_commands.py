@@ -72,9 +72,9 @@ def test_ingest_replaces_a_run_and_not_one_with_a_file_of_the_users(folder, feed
 def test_of_two_ingests_at_once_into_one_new_place_one_is_refused(folder):
     command = [*FEEDLINE, "ingest", "-q", "-o", "run", "mine/a.json"]
     both = [Popen(command, cwd=folder, stderr=PIPE, text=True) for _ in range(2)]
-    says = [process.communicate(timeout=120)[1] for process in both]
+    message = [process.communicate(timeout=120)[1] for process in both]
 
-    assert sorted(process.returncode for process in both) in ([0, 73], [0, 0]), says  # both: the second began after the first had ended
+    assert sorted(process.returncode for process in both) in ([0, 73], [0, 0]), message  # both: the second began after the first had ended
     assert (folder / "run" / "rank0" / "trace.parquet").exists()
     assert sorted(path.name for path in folder.iterdir()) == ["mine", "run", "train.py"]
 

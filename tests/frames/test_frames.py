@@ -81,9 +81,9 @@ def test_gauges_are_those_of_the_report(short):
 def test_findings_are_those_of_the_report(mine):
     run = feedline.load(mine)
 
-    assert run.findings["cause"].tolist() == [finding.cause for finding in run.report.findings]
+    assert run.findings["cause"].tolist() == [finding.rule_id for finding in run.report.findings]
     for row, finding in zip(run.findings.to_dict("records"), run.report.findings, strict=True):
-        assert (row["severity"], row["says"], row["fix"]) == (finding.severity.value, finding.says, finding.fix)
+        assert (row["severity"], row["says"], row["fix"]) == (finding.severity.value, finding.message, finding.fix)
         assert row["cost_s"] == finding.cost_s or not finding.cost_s
 
 

@@ -140,7 +140,7 @@ def test_traces_have_a_report_and_findings_and_refuse_frames_of_records(tmp_path
     run = feedline.load(tmp_path / "run")
 
     assert set(run.report.ranks) == {"0", "1"} and run.report.traces is not None
-    assert run.findings["cause"].tolist() == [finding.cause for finding in run.report.findings] != []
+    assert run.findings["cause"].tolist() == [finding.rule_id for finding in run.report.findings] != []
     assert run.report.verdict in repr(run) and 'id="traces"' in run.to_html()
     for name in ("steps", "samples", "collectives", "gauges", "stages"):
         with pytest.raises(feedline.FeedlineError, match=r"holds traces that another tool made: .* Use \.report"):

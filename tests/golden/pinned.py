@@ -89,8 +89,8 @@ def table(rows: list[dict[str, Any]], at: str) -> Iterator[tuple[str, Any]]:
             yield f"{at}[].{column}", [row.get(column) for row in flat]
     elif None not in causes and len(set(causes)) == len(rows):
         yield f"{at}[].cause", causes
-        for cause, row in zip(causes, rows):
-            yield from leaves({key: value for key, value in row.items() if key != "cause"}, f"{at}[{cause}]")
+        for rule_id, row in zip(causes, rows):
+            yield from leaves({key: value for key, value in row.items() if key != "cause"}, f"{at}[{rule_id}]")
     else:
         for number, row in enumerate(rows):
             yield from leaves(row, f"{at}[{number}]")

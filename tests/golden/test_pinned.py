@@ -35,7 +35,7 @@ def stored(tmp_path: Path) -> Pinned:
         (lambda told: told["step"].update(mean_s=0.2501), "step.mean_s: 0.25 is 0.2501 now"),
         (lambda told: told["step"]["stages"].update(loss=0.0), "+ step.stages.loss is new: 0.0"),
         (lambda told: told["step"]["stages"].pop("wait"), "- step.stages.wait is gone: it was 0.2"),
-        (lambda told: told["findings"][0].update(cause="cold_storage"), "findings[].cause[0]: 'decode_bound' is 'cold_storage' now"),
+        (lambda told: told["findings"][0].update(rule_id="cold_storage"), "findings[].cause[0]: 'decode_bound' is 'cold_storage' now"),
         (lambda told: told["findings"][0]["evidence"][0].update(value=1), "findings[decode_bound].evidence[0].value: 0.9 is 1 now"),
         (lambda told: told["findings"].insert(0, {"cause": "swapping"}), "['decode_bound'] is ['swapping', 'decode_bound'] now"),
         (lambda told: told["findings"].clear(), "- findings[].cause is gone"),
@@ -44,11 +44,11 @@ def stored(tmp_path: Path) -> Pinned:
         (lambda told: told.update(shown=0), "shown: None is 0 now"),
     ],
 )
-def test_a_number_that_moves_is_named_with_what_it_was(stored, change, says):
+def test_a_number_that_moves_is_named_with_what_it_was(stored, change, message):
     told = copy.deepcopy(TOLD)
     change(told)
 
-    with pytest.raises(AssertionError, match=re.escape(says)) as moved:
+    with pytest.raises(AssertionError, match=re.escape(message)) as moved:
         stored.numbers("run", told)
 
     assert AGAIN in str(moved.value)

@@ -106,8 +106,8 @@ def test_the_pages_of_a_file_are_those_that_were_written(finished):
         (b"\x19" * 10, "a field of an unexpected type"),
     ],
 )
-def test_a_page_that_feedline_does_not_write_is_refused(bytes_, says):
-    with pytest.raises(ValueError, match=says):
+def test_a_page_that_feedline_does_not_write_is_refused(bytes_, message):
+    with pytest.raises(ValueError, match=message):
         pages(io.BytesIO(bytes_), 0, len(bytes_))
 
 
@@ -157,7 +157,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_changed_column_is_named(finished, case):
-    change, says = CASES[case]
+    change, message = CASES[case]
     file = finished / "rank0" / "events.parquet"
     table = pq.read_table(file)
     write(change(table).replace_schema_metadata(table.schema.metadata), file)
@@ -165,7 +165,7 @@ def test_a_changed_column_is_named(finished, case):
     with pytest.raises(RunDamaged) as refused:
         read_compact(finished / "rank0")
 
-    assert says in str(refused.value) and str(file) in str(refused.value)
+    assert message in str(refused.value) and str(file) in str(refused.value)
 
 
 def test_records_of_stages_that_a_newer_feedline_may_write_are_left_out(finished):

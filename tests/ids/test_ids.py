@@ -103,7 +103,7 @@ def test_replays_answer_the_same_questions_whatever_their_words(plan):
 
     (comm, findings), _ = same(found)
 
-    assert comm.what_if and findings[0].cause in ("late_rank", "late_ranks", "exposed_communication", "slow_network")
+    assert comm.what_if and findings[0].rule_id in ("late_rank", "late_ranks", "exposed_communication", "slow_network")
     assert findings[0].predicted or findings[0].blame is None
 
 
@@ -147,10 +147,10 @@ def test_a_run_has_the_same_report_whatever_its_words(run):
 
 
 @pytest.mark.parametrize("cause", ["too_few_workers", "late_rank"])
-def test_a_cost_is_capped_at_the_same_limit_whatever_its_name(cause):
+def test_a_cost_is_capped_at_the_same_limit_whatever_its_name(rule_id):
     def capped():
         limits, mean_s = roofline(LIMITED), LIMITED.step.mean_s
-        return limits, *within([Finding(cause, Severity.HIGH, "it is so", cost_s=0.9 * mean_s)], limits, mean_s)
+        return limits, *within([Finding(rule_id, Severity.HIGH, "it is so", cost_s=0.9 * mean_s)], limits, mean_s)
 
     (limits, finding), (_, blank) = same(capped)
 

@@ -14,7 +14,7 @@ def row(name: str, rate: float, cpu_s: float, main_s: float = 0.0, **more) -> Ro
 
 
 def choose(rows: list[Row], compute: Compute | None, cores: float) -> str:
-    return choice.choose(rows, compute, cores).says
+    return choice.choose(rows, compute, cores).message
 
 
 def fed(rows: list[Row], compute: Compute, cores: float) -> list[Row]:
@@ -103,7 +103,7 @@ def test_the_only_loader_that_was_measured_is_not_said_to_be_no_slower_than_othe
 def test_a_loader_that_shares_the_first_place_is_kept():
     found = choice.choose([row("dali-cpu", 107, 0.001), row("pillow-v1", 100, 0.006)], None, 2)
 
-    assert found.takes == "" and found.says.endswith(
+    assert found.takes == "" and found.message.endswith(
         "no other loader that supports the full transform is clearly faster (dali-cpu: 1.07 times as fast)."
     )
 

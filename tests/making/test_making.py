@@ -20,8 +20,8 @@ from feedline.profiler.events import Stage
 NOBODY = "which part of the"
 
 
-def finding(report, cause="made_in_step"):
-    return next((one for one in report.findings if one.cause == cause), None)
+def finding(report, rule_id="made_in_step"):
+    return next((one for one in report.findings if one.rule_id == rule_id), None)
 
 
 def input_s(report):
@@ -92,7 +92,7 @@ def test_a_loop_that_indexes_a_tensor_itself_stays_unknown(recorded):
     report, main = recorded(lambda: train(step))
 
     assert not len(main.of(Stage.MADE)) and "input" not in report.step.stages
-    assert finding(report, "input_not_seen").says.startswith("no loader was seen")
+    assert finding(report, "input_not_seen").message.startswith("no loader was seen")
 
 
 def test_a_function_that_takes_next_to_nothing_does_not_hold_the_step_back(recorded):
@@ -110,7 +110,7 @@ def test_a_function_that_takes_next_to_nothing_does_not_hold_the_step_back(recor
 
     report, _ = recorded(train_wide)
 
-    said = [one.says for one in report.findings if one.cause in ("compute_bound", "input_not_seen")]  # by what is in other
+    said = [one.message for one in report.findings if one.rule_id in ("compute_bound", "input_not_seen")]  # by what is in other
 
     assert not finding(report) and "slice_of (" in said[0]
     assert 0 < input_s(report) < 0.05 * report.step.mean_s
@@ -150,7 +150,7 @@ def test_making_that_may_be_only_a_part_of_the_input_does_not_acquit_the_rest(re
     report, main = recorded(lambda: train(step))
 
     assert len(names(main)) == 1 and not finding(report, "compute_bound")
-    assert "that no stage accounts for" in finding(report, "input_not_seen").says
+    assert "that no stage accounts for" in finding(report, "input_not_seen").message
 
 
 def test_a_function_that_waits_is_said_to_wait(recorded):
@@ -164,7 +164,7 @@ def test_a_function_that_waits_is_said_to_wait(recorded):
     made_ns = main.of(Stage.MADE)
 
     assert made_ns["cpu"].sum() < 0.5 * made_ns["wall"].sum()
-    assert finding(report) is None or "waits for each batch" in finding(report).says
+    assert finding(report) is None or "waits for each batch" in finding(report).message
 
 
 def test_losses_are_bit_for_bit_the_same(recorded):

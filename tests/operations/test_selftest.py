@@ -15,9 +15,9 @@ def test_the_hook_of_an_installed_library_works(taps, library):
         pytest.skip(f"{library.name} is not installed")
     result = selftest.try_one(library, taps)
 
-    if "image operators do not load" in result.says:
-        pytest.skip(f"{result.says}; scripts/python-matrix runs it with a full torchvision")
-    assert result.works, result.says
+    if "image operators do not load" in result.message:
+        pytest.skip(f"{result.message}; scripts/python-matrix runs it with a full torchvision")
+    assert result.works, result.message
 
 
 @pytest.mark.parametrize("library", TAPPED, ids=[library.name for library in TAPPED])
@@ -35,7 +35,7 @@ def test_all_selftests_run_by_themselves_and_leave_nothing_behind():
     results = {result.hook: result for result in selftest.selftests()}
 
     assert set(results) == {library.name for library in TAPPED if selftest.installed(library)}
-    assert [result for result in results.values() if not (result.works or "image operators do not load" in result.says)] == []
+    assert [result for result in results.values() if not (result.works or "image operators do not load" in result.message)] == []
     assert numpy.load is before
 
 

@@ -27,8 +27,8 @@ def weight(*shape: int) -> nn.Parameter:
         ({"excluded_lr_scale": -1}, "excluded_lr_scale must be"),
     ],
 )
-def test_a_number_out_of_its_range_is_named(name, wrong, says):
-    with pytest.raises(ValueError, match=says):
+def test_a_number_out_of_its_range_is_named(name, wrong, message):
+    with pytest.raises(ValueError, match=message):
         KINDS[name].make([weight(2, 2)], **{"lr": 0.1, **wrong})
 
 

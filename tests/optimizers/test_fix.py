@@ -90,8 +90,8 @@ def test_one_beta_leaves_the_other_at_its_default():
         ("3:decay=1", "'decay' is not one of its settings .weight_decay, momentum, trust_coefficient, excluded_lr_scale"),
     ],
 )
-def test_a_value_that_cannot_be_read_says_what_it_may_be(value, says):
-    with pytest.raises(ValueError, match=says):
+def test_a_value_that_cannot_be_read_says_what_it_may_be(value, message):
+    with pytest.raises(ValueError, match=message):
         LARS.parse(value)
 
 

@@ -92,8 +92,8 @@ def facts(share, busy=0.5, others=0.0, tried=None):
     return Facts(ByHand(10, 40, 0.1, {"next": 0.1 * share, "rest": 0.1 - 0.1 * share}), busy, others, tried)
 
 
-def said(cause, share, verdict="Input-bound."):
-    return Said(10, 40, verdict, (cause,), {}, share, 0.1)
+def said(rule_id, share, verdict="Input-bound."):
+    return Said(10, 40, verdict, (rule_id,), {}, share, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def said(cause, share, verdict="Input-bound."):
         ("too_few_workers", 0.3, facts(0.3, tried=Tried("num_workers=1", 2.0)), FALSE),
     ],
 )
-def test_a_verdict_is_judged_by_the_timers(cause, share, by_hand, judgement):
-    assert judge(PROGRAM, said(cause, share), by_hand)[0] == judgement
+def test_a_verdict_is_judged_by_the_timers(rule_id, share, by_hand, judgement):
+    assert judge(PROGRAM, said(rule_id, share), by_hand)[0] == judgement
 
 
 def test_a_share_above_all_is_false():

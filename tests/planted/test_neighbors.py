@@ -85,7 +85,7 @@ def test_five_runs_alone_and_five_beside_a_neighbor_begin_alike_or_name_it(warm_
     with busy(allowed(2)[-1]):
         beside = [first(recorded(warm_python, tmp_path, 2, *program)) for _ in range(5)]
 
-    causes = {cause for cause, names in [*alone, *beside] if not names}
+    causes = {rule_id for rule_id, names in [*alone, *beside] if not names}
     assert len(causes) <= 1, [*alone, *beside]
 
 

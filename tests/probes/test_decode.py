@@ -38,12 +38,12 @@ def test_every_library_that_runs_here_gives_the_same_pictures(subject, named):
         (lambda image: image // 2, "differs from Pillow's image by"),
     ],
 )
-def test_another_picture_is_refused_with_the_file_named(photos, change, says):
+def test_another_picture_is_refused_with_the_file_named(photos, change, message):
     refused = prepared(decoder(change), photos.photos)
 
     assert isinstance(refused, str)
     assert Path(photos.photos[0].path).name in refused
-    assert re.search(says, refused)
+    assert re.search(message, refused)
 
 
 def test_a_decoder_that_leaves_images_out_is_refused(photos):

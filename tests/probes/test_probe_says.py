@@ -40,8 +40,8 @@ def test_the_costliest_part_is_named_with_what_the_cores_make_and_what_does_it_f
     ("rate", "says"),
     [(2000.0, "2,000 samples/s, so the input limits this training."), (300.0, "300 samples/s, so the model limits this training.")],
 )
-def test_a_model_on_a_device_is_held_against_what_the_cores_make(rate, says):
-    assert says in probed(model(rate, "cuda:0", 0.1 * MS))
+def test_a_model_on_a_device_is_held_against_what_the_cores_make(rate, message):
+    assert message in probed(model(rate, "cuda:0", 0.1 * MS))
 
 
 def test_a_model_on_the_cpu_shares_the_cores_with_the_input():

@@ -277,7 +277,7 @@ def nasty() -> Report:
         verdict=NASTY,
         run=replace(made.run, name="undecodable\udcff", path="runs/it's <here>", command=[NASTY, "\u2028"]),
         workers=replace(made.workers, operations=operations),
-        findings=[replace(made.findings[0], cause=NASTY, says=NASTY, fix=NASTY, evidence=[Evidence(NASTY, NASTY, 1.0, NASTY)])],
+        findings=[replace(made.findings[0], rule_id=NASTY, message=NASTY, fix=NASTY, evidence=[Evidence(NASTY, NASTY, 1.0, NASTY)])],
         loaders=[replace(loader(0), kind=NASTY, settings={NASTY: object(), "dataset": NASTY})],
         gauges=[replace(made.gauges[0], name=NASTY, unit=NASTY)],
         hooks=[Hook(NASTY, False, NASTY, NASTY)],

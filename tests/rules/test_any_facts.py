@@ -26,7 +26,7 @@ def test_every_finding_can_be_shown(facts):
 
     assert findings
     for finding in findings:
-        assert finding.says and finding.fix and finding.how_to_check and finding.evidence
+        assert finding.message and finding.fix and finding.how_to_check and finding.evidence
         assert finding.cost_s >= 0 and all(math.isfinite(evidence.value) for evidence in finding.evidence)
         assert all((evidence.unit == SHARE) == ("share" in evidence.id) for evidence in finding.evidence if evidence.id != "fetch_cv")
         assert len({(evidence.id, evidence.of) for evidence in finding.evidence}) == len(finding.evidence)
@@ -37,7 +37,7 @@ def test_every_finding_can_be_shown(facts):
 @settings(deadline=None, max_examples=60)
 @given(any_facts())
 def test_no_finding_contradicts_another(facts):
-    causes = {finding.cause for finding in diagnose(facts)}
+    causes = {finding.rule_id for finding in diagnose(facts)}
 
     assert len(causes) == len(diagnose(facts))
     assert not {"too_few_workers", "cpu_saturated"} <= causes

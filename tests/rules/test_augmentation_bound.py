@@ -10,9 +10,9 @@ OPERATIONS = {"augment/GaussianBlur": 7.0, "augment/ColorJitter": 2.5, "augment/
 def test_augmentation_that_takes_most_of_the_cpu_names_its_heaviest_operations():
     finding = check(waiting(60.0, sample={"augment": (9.9, 0.0, 0.0)}, operations=OPERATIONS))
 
-    assert (finding.cause, finding.severity) == ("augmentation_bound", Severity.HIGH)
+    assert (finding.rule_id, finding.severity) == ("augmentation_bound", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 9.9 / 13.2)
-    assert "most of it GaussianBlur (7.00 ms per sample)" in finding.says
+    assert "most of it GaussianBlur (7.00 ms per sample)" in finding.message
     assert [(e.id, e.of) for e in finding.evidence[2:]] == [("operation_s", name) for name in ("GaussianBlur", "ColorJitter", "Resize")]
 
 

@@ -18,7 +18,7 @@ def looked(kind, share=1.0, looks=60):
 def test_what_samples_wait_for_is_named_with_its_own_fix(kind):
     finding = check(waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked(kind)))
 
-    assert (finding.cause, finding.severity) == ("blocked", Severity.HIGH)
+    assert (finding.rule_id, finding.severity) == ("blocked", Severity.HIGH)
     assert finding.fix.startswith(FIX[kind])
     assert {(e.id, e.of): e.value for e in finding.evidence}["blocked_by_share", kind] == pytest.approx(12.0 / 16.8)
 
@@ -26,7 +26,7 @@ def test_what_samples_wait_for_is_named_with_its_own_fix(kind):
 def test_too_few_looks_leave_unknown_what_it_is():
     finding = check(waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked("sleep", looks=9)))
 
-    assert "not by storage; the cause is unknown" in finding.says
+    assert "not by storage; the cause is unknown" in finding.message
 
 
 def test_it_does_not_speak_where_files_are_read_and_no_look_tells_what_blocks():
@@ -47,13 +47,13 @@ def test_why_workers_are_slow_comes_before_the_advice_to_have_more():
     slow = {"dataset": (0.5, 0.0, 40.0)}
     found = diagnose(waiting(260.0, sample=slow, traffic=NOTHING, maker=looked("network")))
 
-    assert [finding.cause for finding in found[:2]] == ["blocked", "too_few_workers"]
+    assert [finding.rule_id for finding in found[:2]] == ["blocked", "too_few_workers"]
 
 
 def test_having_no_workers_comes_before_what_a_sample_waits_for():
     found = diagnose(without_workers(sample=BLOCKED, traffic=NOTHING, maker=looked("network")))
 
-    assert [finding.cause for finding in found[:2]] == ["too_few_workers", "blocked"]
+    assert [finding.rule_id for finding in found[:2]] == ["too_few_workers", "blocked"]
 
 
 def test_a_healthy_training_may_sleep():
@@ -64,5 +64,5 @@ def test_more_workers_are_no_advice_where_the_ones_there_are_wait_for_a_lock():
     slow = {"dataset": (0.5, 0.0, 100.0)}
     lock, network = (diagnose(waiting(740.0, sample=slow, traffic=NOTHING, maker=looked(kind))) for kind in ("lock", "network"))
 
-    assert [finding.cause for finding in lock] == ["blocked"]
-    assert [finding.cause for finding in network] == ["blocked", "too_few_workers"]
+    assert [finding.rule_id for finding in lock] == ["blocked"]
+    assert [finding.rule_id for finding in network] == ["blocked", "too_few_workers"]

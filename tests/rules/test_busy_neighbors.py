@@ -12,15 +12,15 @@ CROWDED = {"used_cpus": 0.7, "others": 1.6, "effective_cpus": 2.0}
 def test_other_programs_that_hold_the_cpus_are_named_with_what_they_hold():
     finding = check(waiting(90.0, **CROWDED, sample={"decode": (2.0, 4.8, 0.0)}))
 
-    assert (finding.cause, finding.severity) == ("busy_neighbors", Severity.HIGH)
-    assert finding.says.startswith("other programs use 1.60 of the 2 CPUs")
+    assert (finding.rule_id, finding.severity) == ("busy_neighbors", Severity.HIGH)
+    assert finding.message.startswith("other programs use 1.60 of the 2 CPUs")
     assert finding.cost_s == pytest.approx(45e-3, rel=0.02)  # half of a wait of 90 ms, all of which 1.6 CPUs would end
 
 
 def test_a_main_thread_that_waits_for_a_cpu_is_held_back_though_its_input_is_not():
     found = diagnose(made_up_facts(**CROWDED, main_runqueue_share=0.3))
 
-    assert [finding.cause for finding in found] == ["busy_neighbors", "compute_bound"]
+    assert [finding.rule_id for finding in found] == ["busy_neighbors", "compute_bound"]
     assert verdict(found, made_up_facts(**CROWDED)).startswith("CPU contention: other programs use 1.60 of the 2 CPUs")
 
 
@@ -28,8 +28,8 @@ def test_the_time_that_it_speaks_of_is_the_time_that_can_be_saved():
     some = check(waiting(others=0.4, sample={"decode": (2.0, 4.8, 0.0)}))  # half of what waits does so for them
     kept = check(without_workers(effective_cpus=2.0, used_cpus=1.0, others=1.0, main_runqueue_share=0.1))
 
-    assert f"{seconds(some.cost_s)} of each 160 ms step (9.4 %) is spent waiting for those CPUs" in some.says
-    assert "no CPU is left for more loader workers" in kept.says and " ms " not in kept.says
+    assert f"{seconds(some.cost_s)} of each 160 ms step (9.4 %) is spent waiting for those CPUs" in some.message
+    assert "no CPU is left for more loader workers" in kept.message and " ms " not in kept.message
 
 
 def test_what_would_wait_without_them_too_is_not_their_cost():
@@ -47,8 +47,8 @@ def test_cpus_that_workers_would_need_are_what_a_neighbor_takes_from_a_training_
     facts = {"effective_cpus": 2.0, "used_cpus": 1.0}
     beside = diagnose(without_workers(**facts, others=1.0))[0]
 
-    assert diagnose(without_workers(**facts))[0].cause == "too_few_workers"
-    assert beside.cause == "busy_neighbors" and NO_ROOM in beside.says
+    assert diagnose(without_workers(**facts))[0].rule_id == "too_few_workers"
+    assert beside.rule_id == "busy_neighbors" and NO_ROOM in beside.message
     assert beside.fix.endswith("Then change DataLoader(..., num_workers=2)  # now 0")
 
 
@@ -57,16 +57,16 @@ def test_samples_that_only_wait_for_a_cpu_are_no_work_for_workers():
     queueing = dict.fromkeys(SAMPLE, (0.005, 0.02, 0.0))  # 4 ms a batch, 0.8 with a CPU: at most 1.4 from a worker
     finding = check(without_workers(**CROWDED, main_runqueue_share=0.4, stages=step, sample=queueing, batch_tensors=3.0))
 
-    assert NO_ROOM not in finding.says and "num_workers" not in finding.fix
+    assert NO_ROOM not in finding.message and "num_workers" not in finding.fix
 
 
 def test_it_goes_before_what_the_training_would_be_told_alone():
     facts = without_workers(**CROWDED, main_runqueue_share=0.4, sample={"decode": (2.0, 0.7, 0.0)})
 
-    assert diagnose(facts)[0].cause == "busy_neighbors"
+    assert diagnose(facts)[0].rule_id == "busy_neighbors"
 
 
 def test_it_leaves_nothing_unexplained():
-    causes = [finding.cause for finding in diagnose(waiting(**CROWDED, sample={"decode": (2.0, 4.8, 0.0)}))]
+    causes = [finding.rule_id for finding in diagnose(waiting(**CROWDED, sample={"decode": (2.0, 4.8, 0.0)}))]
 
     assert "cpu_saturated" not in causes and "too_few_workers" not in causes and "input_bound_unexplained" not in causes

@@ -12,16 +12,16 @@ COLD = Traffic(read_chars=110e3, read_calls=3.0, disk_bytes=100e3, major_faults=
 def test_samples_blocked_on_the_disk_are_a_finding():
     finding = check(waiting(60.0, sample=BLOCKED, traffic=COLD))
 
-    assert (finding.cause, finding.severity) == ("cold_storage", Severity.HIGH)
+    assert (finding.rule_id, finding.severity) == ("cold_storage", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 0.6)
-    assert finding.says.startswith("60.0 % of the time per sample is spent waiting for the disk, from which 100 kB are read")
+    assert finding.message.startswith("60.0 % of the time per sample is spent waiting for the disk, from which 100 kB are read")
     assert {e.id: e.value for e in finding.evidence}["disk_bytes_per_s"] == pytest.approx(100e3 * 32 / 0.1609, rel=0.01)
 
 
 def test_memory_maps_show_as_page_faults():
     mapped = Traffic(read_chars=0.0, read_calls=0.0, disk_bytes=100e3, major_faults=25.0)
 
-    assert "through page faults" in check(waiting(sample=BLOCKED, traffic=mapped)).says
+    assert "through page faults" in check(waiting(sample=BLOCKED, traffic=mapped)).message
 
 
 @pytest.mark.parametrize("disk_bytes", [None, 4000.0, 0.2 * 110e3])

@@ -8,8 +8,8 @@ from feedline.analysis.rules.input.compute_bound import check
 def test_a_step_that_hardly_waits_is_bound_by_its_own_work():
     finding = check(made_up_facts())
 
-    assert (finding.cause, finding.severity) == ("compute_bound", Severity.INFO)
-    assert "0.9 % of the 101 ms step; the largest stage is backward (60.0 ms)" in finding.says
+    assert (finding.rule_id, finding.severity) == ("compute_bound", Severity.INFO)
+    assert "0.9 % of the 101 ms step; the largest stage is backward (60.0 ms)" in finding.message
     assert finding.cost_s == pytest.approx(0.9e-3)
 
 

@@ -10,13 +10,13 @@ from feedline.analysis.rules.input.cpu_saturated import check
 def test_samples_that_queue_for_a_cpu_are_a_finding():
     finding = check(waiting(sample={"decode": (2.0, 1.2, 0.0)}))
 
-    assert (finding.cause, finding.severity) == ("cpu_saturated", Severity.HIGH)
+    assert (finding.rule_id, finding.severity) == ("cpu_saturated", Severity.HIGH)
     assert finding.evidence[0].value == pytest.approx(1.2 / 6.0)
-    assert "20.0 % of the time per sample is spent waiting for one; this training uses 3.00 of 8 CPUs" in finding.says
+    assert "20.0 % of the time per sample is spent waiting for one; this training uses 3.00 of 8 CPUs" in finding.message
 
 
 def test_cpus_that_are_all_in_use_are_a_finding():
-    assert "this training uses 7.00 of 8 CPUs on average" in check(waiting(used_cpus=7.0)).says
+    assert "this training uses 7.00 of 8 CPUs on average" in check(waiting(used_cpus=7.0)).message
 
 
 def test_the_making_of_samples_alone_can_show_it():

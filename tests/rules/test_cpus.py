@@ -58,5 +58,5 @@ def test_ranks_of_one_machine_share_what_other_programs_leave():
         (waiting(used_cpus=None, maker={"per_sample": {}}), "how many of 8 CPUs are free was not measured"),
     ],
 )
-def test_advice_says_whose_use_of_the_cpus_it_goes_by(facts, says):
-    assert cpus.use(facts) == says
+def test_advice_says_whose_use_of_the_cpus_it_goes_by(facts, message):
+    assert cpus.use(facts) == message

@@ -11,9 +11,9 @@ SENDING = {"transport": (3.6, 0.0, 0.0)}  # three quarters as long as the making
 def test_a_batch_outside_shared_memory_is_copied_once_more():
     finding = check(waiting(60.0, loader=ORDINARY, sample=SENDING, settings={"collate": "my_collate"}))
 
-    assert (finding.cause, finding.severity) == ("custom_collate", Severity.HIGH)
+    assert (finding.rule_id, finding.severity) == ("custom_collate", Severity.HIGH)
     assert finding.cost_s == pytest.approx((1 - 24 / 135) * (0.4e-3 + 60e-3 * 4.1 / 4.8))
-    assert "my_collate returns 38.5 MB per batch outside shared memory" in finding.says
+    assert "my_collate returns 38.5 MB per batch outside shared memory" in finding.message
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from feedline.analysis.rules.input.decode_bound import check
 def test_decode_that_takes_most_of_the_cpu_is_a_finding():
     finding = check(waiting(60.0, sample={"decode": (8.4, 0.0, 0.0)}))
 
-    assert (finding.cause, finding.severity) == ("decode_bound", Severity.HIGH)
+    assert (finding.rule_id, finding.severity) == ("decode_bound", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 8.4 / 11.2)
-    assert "75.0 % of the CPU time per sample (8.40 ms)" in finding.says
+    assert "75.0 % of the CPU time per sample (8.40 ms)" in finding.message
 
 
 def test_it_is_silent_just_below_half_of_the_cpu():

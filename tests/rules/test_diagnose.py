@@ -14,7 +14,7 @@ LARGE = {"decoded_pixels": 1_800_000.0, "output_pixels": 64.0 * 64.0}
 
 
 def causes(facts):
-    return [finding.cause for finding in diagnose(facts)]
+    return [finding.rule_id for finding in diagnose(facts)]
 
 
 def test_a_healthy_training_is_compute_bound_and_nothing_else():
@@ -35,7 +35,7 @@ def test_the_only_start_of_a_loader_does_not_pass_the_gate():
 def test_a_wait_that_no_rule_explains_is_said_to_be_one():
     (finding,) = diagnose(waiting(60.0))
 
-    assert (finding.cause, finding.severity) == ("input_bound_unexplained", Severity.HIGH)
+    assert (finding.rule_id, finding.severity) == ("input_bound_unexplained", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60.4e-3)
 
 
@@ -95,17 +95,17 @@ def test_findings_are_ranked_by_severity_then_cost():
         Finding("c", Severity.HIGH, "", cost_s=2.0),
     ]
 
-    assert [finding.cause for finding in rank(made)] == ["c", "b", "a"]
+    assert [finding.rule_id for finding in rank(made)] == ["c", "b", "a"]
 
 
 def test_a_specific_finding_goes_before_its_general_one_only_if_it_wins_a_third():
     general = Finding("decode_bound", Severity.HIGH, "", cost_s=4.0)
 
-    assert [f.cause for f in rank([general, Finding("oversize_images", Severity.HIGH, "", cost_s=1.4)])] == [
+    assert [f.rule_id for f in rank([general, Finding("oversize_images", Severity.HIGH, "", cost_s=1.4)])] == [
         "oversize_images",
         "decode_bound",
     ]
-    assert [f.cause for f in rank([general, Finding("oversize_images", Severity.HIGH, "", cost_s=1.3)])] == [
+    assert [f.rule_id for f in rank([general, Finding("oversize_images", Severity.HIGH, "", cost_s=1.3)])] == [
         "decode_bound",
         "oversize_images",
     ]
@@ -143,29 +143,29 @@ def test_the_verdict_has_figures_and_what_can_be_saved(facts, sentence):
     assert verdict(diagnose(facts), facts) == sentence
 
 
-def check(cause, severity=Severity.HIGH):
-    return Finding(cause, severity, f"{cause} is there")
+def check(rule_id, severity=Severity.HIGH):
+    return Finding(rule_id, severity, f"{rule_id} is there")
 
 
 def test_ranks_that_see_the_same_data_hear_it_before_anything_slow():
     facts = without_workers(sample=DECODING, maker=LARGE)
     findings = diagnose(facts, [check("whole_data_on_every_rank"), check("same_data"), check("missing_set_epoch", Severity.LOW)])
 
-    assert [one.cause for one in findings] == ["same_data", *causes(facts)][: len(findings)]
+    assert [one.rule_id for one in findings] == ["same_data", *causes(facts)][: len(findings)]
     assert verdict(findings, facts) == "Misconfigured: same_data is there."
 
 
 def test_mistakes_count_among_the_three_findings():
     found = diagnose(waiting(60.0), [check("sum_not_mean"), check("not_finite"), check("schedule_in_steps")])
 
-    assert [one.cause for one in found] == ["sum_not_mean", "not_finite", "input_bound_unexplained"]
+    assert [one.rule_id for one in found] == ["sum_not_mean", "not_finite", "input_bound_unexplained"]
 
 
 def test_a_schedule_of_another_length_is_told_and_is_not_the_verdict():
     facts = made_up_facts()
     findings = diagnose(facts, [check("schedule_in_steps")])
 
-    assert [one.cause for one in findings] == ["schedule_in_steps", "compute_bound"]
+    assert [one.rule_id for one in findings] == ["schedule_in_steps", "compute_bound"]
     assert verdict(findings, facts) == verdict(diagnose(facts), facts)
 
 
@@ -176,7 +176,7 @@ def test_a_lost_training_is_called_lost():
 
 
 def test_what_a_finding_goes_before_are_causes_of_findings():
-    known = {rule.cause for rule in RULES} | {made_in_step.CAUSE}
+    known = {rule.rule_id for rule in RULES} | {made_in_step.RULE_ID}
 
     assert {later for causes in BEFORE.values() for later in causes} <= known
-    assert len({rule.cause for rule in RULES}) == len(RULES), "two rules have one cause"
+    assert len({rule.rule_id for rule in RULES}) == len(RULES), "two rules have one cause"

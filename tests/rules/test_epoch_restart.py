@@ -16,10 +16,11 @@ RESTARTING = {
 def test_workers_started_anew_each_epoch_are_a_finding():
     finding = check(made_up_facts(**RESTARTING, settings={"start_method": "spawn"}))
 
-    assert (finding.cause, finding.severity) == ("epoch_restart", Severity.HIGH)
+    assert (finding.rule_id, finding.severity) == ("epoch_restart", Severity.HIGH)
     assert finding.cost_s == pytest.approx(50e-3 * (1 - 0.1536 / 1.0))  # a batch takes 154 ms, which no setting spares
     assert (
-        "workers are restarted (spawn) each time the loader is iterated, 10 times here; the first batch then takes 1.00 s" in finding.says
+        "workers are restarted (spawn) each time the loader is iterated, 10 times here; the first batch then takes 1.00 s"
+        in finding.message
     )
     assert "forkserver" in finding.fix
 

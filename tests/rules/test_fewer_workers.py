@@ -18,9 +18,9 @@ def tiny(**changes):
 def test_a_batch_that_takes_longer_to_receive_than_to_make_is_better_made_where_it_is_used():
     finding = check(tiny())
 
-    assert (finding.cause, finding.severity, finding.fix) == ("fewer_workers", Severity.HIGH, "DataLoader(..., num_workers=0)  # now 4")
+    assert (finding.rule_id, finding.severity, finding.fix) == ("fewer_workers", Severity.HIGH, "DataLoader(..., num_workers=0)  # now 4")
     assert finding.cost_s == pytest.approx(1.2e-3 + 0.6e-3 - 32 * 15e-6)
-    assert "spends 1.80 ms getting its input from 4 workers, but making that input takes only 480 µs" in finding.says
+    assert "spends 1.80 ms getting its input from 4 workers, but making that input takes only 480 µs" in finding.message
 
 
 def test_persistent_workers_are_switched_off_with_the_workers():
@@ -29,7 +29,7 @@ def test_persistent_workers_are_switched_off_with_the_workers():
 
 
 def test_no_other_advice_about_the_queue_stands_beside_it():
-    causes = [finding.cause for finding in diagnose(tiny())]
+    causes = [finding.rule_id for finding in diagnose(tiny())]
 
     assert causes[0] == "fewer_workers"
     assert not {"too_few_workers", "custom_collate", "objects_in_queue", "epoch_restart", "straggler_in_order"} & set(causes)
@@ -53,7 +53,7 @@ def test_large_batches_that_are_pickled_keep_their_workers_and_become_tensors():
     facts = waiting(20.0, loader=arrays, stages={"transport": 300.0}, sample={"transport": (9.0, 0.0, 0.0)})
 
     assert check(facts) is None
-    assert "objects_in_queue" in [finding.cause for finding in diagnose(facts)]
+    assert "objects_in_queue" in [finding.rule_id for finding in diagnose(facts)]
 
 
 def test_workers_that_only_restart_too_often_are_kept():

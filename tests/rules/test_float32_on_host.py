@@ -11,9 +11,9 @@ OPERATIONS = {"augment/torchvision.transforms.transforms.ToTensor": 1.5, "augmen
 def test_conversion_collate_and_transport_of_float32_are_added_up():
     finding = check(waiting(60.0, loader=FLOATS, operations=OPERATIONS, stages={"transport": 8.0, "copy": 4.0}))
 
-    assert (finding.cause, finding.severity) == ("float32_on_host", Severity.HIGH)
+    assert (finding.rule_id, finding.severity) == ("float32_on_host", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * (1.92 + 0.75 * 0.5) / 4.8 + 0.75 * 12e-3)
-    assert finding.says.endswith("batches are 19.3 MB instead of 4.82 MB")
+    assert finding.message.endswith("batches are 19.3 MB instead of 4.82 MB")
 
 
 def test_uint8_batches_are_as_they_should_be():

@@ -10,34 +10,36 @@ from feedline.analysis.rules.input.input_bound_unexplained import BY_WHOM, check
 def test_it_names_the_stage_that_takes_most_of_a_sample():
     finding = check(waiting(60.0))
 
-    assert finding.says.endswith("making batches (60.0 ms per step), mostly in decode (41.7 % of a sample)")
+    assert finding.message.endswith("making batches (60.0 ms per step), mostly in decode (41.7 % of a sample)")
 
 
 def test_it_names_a_slow_sampler():
-    assert "the largest part is the sampler (30.0 ms per step)" in check(made_up_facts(stages={"sampler": 30.0})).says
+    assert "the largest part is the sampler (30.0 ms per step)" in check(made_up_facts(stages={"sampler": 30.0})).message
 
 
 def test_it_names_starts_of_epochs_that_no_setting_spares():
     facts = made_up_facts(stages={"epoch_start": 30.0}, epochs=10, settings={"persistent_workers": True})
 
-    assert "starting later epochs" in check(facts).says
+    assert "starting later epochs" in check(facts).message
 
 
 def test_it_names_waiting_for_a_cpu_where_nobody_sampled_who_had_it():
     facts = replace(waiting(sample={"decode": (2.0, 4.8, 0.0)}, process_cpu_s=2e-3), cpus=None)
     told = diagnose(facts)[0]
 
-    assert told.cause == "input_bound_unexplained"
-    assert told.says.endswith("50.0 % of the time per sample is spent waiting for a CPU, but which programs used the CPUs was not sampled")
+    assert told.rule_id == "input_bound_unexplained"
+    assert told.message.endswith(
+        "50.0 % of the time per sample is spent waiting for a CPU, but which programs used the CPUs was not sampled"
+    )
     assert told.fix == BY_WHOM
 
 
 def test_it_names_a_main_thread_that_waits_for_a_cpu():
     facts = replace(made_up_facts(stages={"sampler": 30.0}, main_runqueue_share=0.3), cpus=None)
 
-    assert "; the main thread waits for a CPU during 30.0 % of the step, but which programs" in check(facts).says
+    assert "; the main thread waits for a CPU during 30.0 % of the step, but which programs" in check(facts).message
 
 
 @pytest.mark.parametrize("facts", [waiting(sample={"decode": (2.0, 4.8, 0.0)}), replace(waiting(), cpus=None)])
 def test_it_does_not_speak_of_cpus_that_were_sampled_or_that_nothing_waits_for(facts):
-    assert "not sampled" not in check(facts).says
+    assert "not sampled" not in check(facts).message

@@ -27,7 +27,7 @@ def test_the_function_is_named_with_what_it_takes():
     found = given(20.0)
     (finding, *_) = diagnose(found)
 
-    assert finding.cause == "made_in_step" and finding.cost_s == pytest.approx(0.020)
+    assert finding.rule_id == "made_in_step" and finding.cost_s == pytest.approx(0.020)
     said = "Input-bound: 16.7 % of each 120 ms step goes to making batches. get_batch (train.py:116) makes each batch"
     assert verdict([finding], found).startswith(said)
     assert "ThreadPoolExecutor" in finding.fix and "num_workers=1" in finding.fix
@@ -48,20 +48,20 @@ def test_without_a_free_cpu_a_thread_is_not_advised():
 def test_a_function_that_sleeps_is_said_to_wait():
     finding = check(given(20.0, working=0.1))
 
-    assert "waits for each batch" in finding.says and finding.fix.startswith("Request the next batch")
+    assert "waits for each batch" in finding.message and finding.fix.startswith("Request the next batch")
 
 
 def test_below_the_gate_the_input_is_acquitted_only_if_nothing_else_can_be_input():
-    assert diagnose(given(1.0))[0].cause == "compute_bound"
-    assert "(get_batch (train.py:116))" in diagnose(given(1.0))[0].says
+    assert diagnose(given(1.0))[0].rule_id == "compute_bound"
+    assert "(get_batch (train.py:116))" in diagnose(given(1.0))[0].message
     (doubt, *_) = diagnose(given(1.0, other=30.0))
-    assert doubt.cause == "input_not_seen" and "whether the 30.0 ms that no stage accounts for" in doubt.says
+    assert doubt.rule_id == "input_not_seen" and "whether the 30.0 ms that no stage accounts for" in doubt.message
 
 
 def test_a_stage_that_the_program_calls_input_needs_no_function():
     finding = check(given(20.0, named=False))
 
-    assert finding.says.startswith("the program's stage 'input' makes each batch")
+    assert finding.message.startswith("the program's stage 'input' makes each batch")
 
 
 def test_a_functions_name_stays_as_it_is_at_the_beginning_of_a_sentence():

@@ -10,9 +10,9 @@ ARRAYS = {"flags": ["objects"], "batch_bytes": 38.5e6, "pickle_bytes": 38.5e6}
 def test_arrays_through_the_queue_cost_their_transport():
     finding = check(waiting(60.0, loader=ARRAYS, stages={"transport": 40.0}, sample={"transport": (1.2, 0.0, 0.0)}))
 
-    assert (finding.cause, finding.severity) == ("objects_in_queue", Severity.HIGH)
+    assert (finding.rule_id, finding.severity) == ("objects_in_queue", Severity.HIGH)
     assert finding.cost_s == pytest.approx((1 - 24 / 447) * (40e-3 + 60e-3 * 1.2 / 4.8))
-    assert "38.5 MB per batch are pickled" in finding.says
+    assert "38.5 MB per batch are pickled" in finding.message
 
 
 def test_it_is_silent_up_to_a_mebibyte():

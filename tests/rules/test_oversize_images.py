@@ -10,9 +10,9 @@ LARGE = {"decoded_pixels": 1_800_000.0, "output_pixels": 64.0 * 64.0}
 def test_pictures_decoded_far_larger_than_used_are_a_finding():
     finding = check(waiting(60.0, sample={"decode": (17.2, 0.0, 0.0)}, maker=LARGE))
 
-    assert (finding.cause, finding.severity) == ("oversize_images", Severity.HIGH)
+    assert (finding.rule_id, finding.severity) == ("oversize_images", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 17.5 / 20 * (1 - 4096 / 1.8e6))
-    assert "439x the pixels" in finding.says
+    assert "439x the pixels" in finding.message
 
 
 def test_resizing_is_part_of_its_cost():

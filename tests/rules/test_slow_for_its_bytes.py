@@ -20,8 +20,8 @@ def spinning(collate: tuple[float, float, float] = (2.0, 2.0, 0.0), **changes: o
 def test_a_collate_that_spins_is_the_first_finding_and_names_threads_and_neighbors():
     finding = diagnose(spinning())[0]
 
-    assert finding.cause == "slow_for_its_bytes"
-    assert "collate takes 4.00 ms per sample to copy 160 kB" in finding.says and "other programs 1.30" in finding.says
+    assert finding.rule_id == "slow_for_its_bytes"
+    assert "collate takes 4.00 ms per sample to copy 160 kB" in finding.message and "other programs 1.30" in finding.message
     assert "torch.set_num_threads(1)" in finding.fix and "OMP_NUM_THREADS=1" in finding.fix
     assert finding.cost_s == pytest.approx(32 * (4e-3 - 100e-6) + 98e-3)  # at most: forward, backward and optimizer spin as well
 
@@ -51,22 +51,22 @@ def test_what_the_figures_do_not_show_is_not_said(facts):
     ],
 )
 def test_where_no_figure_shows_the_cause_it_is_unknown(facts):
-    assert "the cause is unknown" in check(facts).says
+    assert "the cause is unknown" in check(facts).message
 
 
 def test_threads_are_named_where_the_scheduler_lets_them_spin_only_a_little():
     finding = diagnose(spinning((0.76, 2.3, 0.25)))[0]  # measured beside two busy loops; with one thread 0.05 ms on a CPU
 
-    assert finding.cause == "slow_for_its_bytes" and "set_num_threads(1)" in finding.fix
+    assert finding.rule_id == "slow_for_its_bytes" and "set_num_threads(1)" in finding.fix
 
 
 def test_a_decoder_whose_helper_threads_lack_a_cpu_is_told_to_use_one_thread():
     decode, looks = (1.0, 0.5, 30.0), {"blocked_by": {"lock": 1.0}, "blocked_looks": 40}
     facts = waiting(sample={"decode": decode}, operations={"decode/PIL.AVIF": 31.5}, maker=looks, process_cpu_s=12e-3)
 
-    found = {finding.cause: finding for finding in diagnose(facts)}
+    found = {finding.rule_id: finding for finding in diagnose(facts)}
 
-    assert "it waits until helper threads get a CPU" in found["slow_for_its_bytes"].says
+    assert "it waits until helper threads get a CPU" in found["slow_for_its_bytes"].message
     assert "DEFAULT_MAX_THREADS = 1" in found["slow_for_its_bytes"].fix
     assert "decode_bound" not in found and "blocked" not in found  # the program did not make that lock
 
@@ -79,7 +79,7 @@ def test_a_copy_to_the_device_is_slow_by_the_devices_clock_and_pageable_memory_i
     finding = check(facts)
 
     if pageable:
-        assert "copy takes 200 ms per step to move 20.0 MB to the device" in finding.says and "pin_memory=True" in finding.fix
+        assert "copy takes 200 ms per step to move 20.0 MB to the device" in finding.message and "pin_memory=True" in finding.fix
     else:
         assert finding is None  # from pinned memory: what else it is, is not known
 
@@ -88,7 +88,7 @@ def test_page_faults_are_the_cause_only_where_their_pages_are_ten_times_the_byte
     def faulting(faults: float) -> RuleInputs:
         return waiting(sample={"dataset": (30.0, 0.0, 0.0)}, traffic=Traffic(100e3, 1.0, 0.0, 0.0, minor_faults=faults, system_s=25e-3))
 
-    assert "8,000 page faults" in check(faulting(8000.0)).says
+    assert "8,000 page faults" in check(faulting(8000.0)).message
     assert check(faulting(200.0)) is None
 
 
@@ -97,8 +97,8 @@ def test_of_a_long_pickle_objects_in_queue_speaks_alone():
         moved = {"transport": Moved(1.0, pickle_bytes, 0.2, 0.0)}
         return waiting(stages={"transport": 250.0}, loader={"pickle_bytes": pickle_bytes, "flags": ["objects"]}, moved=moved)
 
-    assert "unpickles 600 kB of Python objects" in check(sending(600e3)).says
-    assert [finding.cause for finding in diagnose(sending(38e6))][0] == "objects_in_queue"
+    assert "unpickles 600 kB of Python objects" in check(sending(600e3)).message
+    assert [finding.rule_id for finding in diagnose(sending(38e6))][0] == "objects_in_queue"
     assert check(sending(38e6)) is None
 
 

@@ -12,9 +12,9 @@ SMALL = Traffic(read_chars=24_000.0, read_calls=6.0, disk_bytes=0.0, major_fault
 def test_many_small_reads_are_a_finding():
     finding = check(waiting(60.0, sample=READING, traffic=SMALL))
 
-    assert (finding.cause, finding.severity) == ("small_files", Severity.HIGH)
+    assert (finding.rule_id, finding.severity) == ("small_files", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 5.5 / 10)
-    assert "in 6.00 reads of 4.00 kB" in finding.says
+    assert "in 6.00 reads of 4.00 kB" in finding.message
 
 
 def test_it_is_silent_from_64_kib_a_read():

@@ -10,9 +10,9 @@ STRAGGLING = {"waits": {"starved": 5.0, "head_of_line": 50.0}, "straggler_share"
 def test_ready_batches_behind_a_slow_one_are_a_finding():
     finding = check(waiting(**STRAGGLING))
 
-    assert (finding.cause, finding.severity) == ("straggler_in_order", Severity.HIGH)
+    assert (finding.rule_id, finding.severity) == ("straggler_in_order", Severity.HIGH)
     assert finding.cost_s == pytest.approx(50e-3)
-    assert "wait 50.0 ms per step behind slow ones" in finding.says
+    assert "wait 50.0 ms per step behind slow ones" in finding.message
     assert finding.fix.endswith("DataLoader(..., in_order=False)  # now True")
 
 

@@ -14,9 +14,9 @@ def swapping(bytes_per_s: float | None) -> RuleInputs:
 
 
 def test_memory_that_comes_back_from_swap_is_not_taken_for_cold_files():
-    found = {finding.cause: finding for finding in diagnose(swapping(90e6))}
+    found = {finding.rule_id: finding for finding in diagnose(swapping(90e6))}
 
-    assert "read back from swap (90.0 MB/s)" in found["swapping"].says and "Use less memory" in found["swapping"].fix
+    assert "read back from swap (90.0 MB/s)" in found["swapping"].message and "Use less memory" in found["swapping"].fix
     assert "cold_storage" not in found
 
 
@@ -24,4 +24,4 @@ def test_cold_files_on_a_machine_that_swaps_a_little_stay_cold_files():
     for rate in (None, 0.0, 2e6):
         facts = swapping(rate)
         assert check(facts) is None
-        assert "cold_storage" in {finding.cause for finding in diagnose(facts)}
+        assert "cold_storage" in {finding.rule_id for finding in diagnose(facts)}

@@ -10,9 +10,9 @@ FULL = {"used_cpus": 7.8, "process_cpu_s": 14.4e-3}  # three times the 4.8 ms of
 def test_helper_threads_on_full_cpus_are_a_finding():
     finding = check(waiting(60.0, **FULL))
 
-    assert (finding.cause, finding.severity) == ("thread_oversubscription", Severity.HIGH)
+    assert (finding.rule_id, finding.severity) == ("thread_oversubscription", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 2 / 3)
-    assert "66.7 % of the CPU time of 4 workers, and all 8 CPUs are saturated" in finding.says
+    assert "66.7 % of the CPU time of 4 workers, and all 8 CPUs are saturated" in finding.message
     assert "cv2.setNumThreads(0)" in finding.fix
 
 

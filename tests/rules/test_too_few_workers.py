@@ -10,9 +10,9 @@ SLOW = {"dataset": (12.7, 0.0, 0.0)}  # 17 ms a sample, 544 ms a batch: four wor
 def test_no_workers_cost_the_making_of_a_batch_less_what_receiving_it_takes():
     finding = check(without_workers(batch_tensors=2.0))
 
-    assert (finding.cause, finding.severity) == ("too_few_workers", Severity.HIGH)
+    assert (finding.rule_id, finding.severity) == ("too_few_workers", Severity.HIGH)
     assert finding.cost_s == pytest.approx(32 * 4.8e-3 - 0.4e-3 - 4.8e6 * 0.1e-9, abs=1e-5)
-    assert "no workers" in finding.says and "154 ms of each 254 ms step" in finding.says
+    assert "no workers" in finding.message and "154 ms of each 254 ms step" in finding.message
 
 
 def test_batches_that_are_cheaper_to_make_than_to_receive_need_no_workers():
@@ -97,7 +97,7 @@ def test_workers_are_asked_for_as_far_as_other_programs_leave_cpus():
     finding = check(without_workers(effective_cpus=4.0, others=2.5, used_cpus=1.0, sample={"dataset": (9.0, 0.0, 0.0)}))
 
     assert finding.fix == "DataLoader(..., num_workers=2)  # now 0"
-    assert finding.says.endswith(". This training uses 1.00 of 4 CPUs, other programs 2.50; 0.500 are free")
+    assert finding.message.endswith(". This training uses 1.00 of 4 CPUs, other programs 2.50; 0.500 are free")
 
 
 def test_passes_of_a_few_batches_need_no_workers_for_the_first_of_each_is_waited_for_all_the_same():

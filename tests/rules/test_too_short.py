@@ -29,7 +29,7 @@ from feedline.profiler.store.read import Rank
 def test_below_eight_steps_or_with_an_interval_from_not_at_all_to_highly_nothing_is_judged(sure, short):
     facts = waiting(60.0, certainty=sure)
 
-    assert (diagnose(facts)[0].cause == "too_short") is short
+    assert (diagnose(facts)[0].rule_id == "too_short") is short
     assert ("Too short to judge" in verdict(diagnose(facts), facts)) is short
 
 
@@ -43,7 +43,7 @@ def test_a_verdict_of_an_uncertain_share_gives_its_interval():
 def test_without_a_loader_only_the_number_of_steps_counts():
     facts = made_up_facts(certainty=Certainty(8, 0.0, 1.0))
 
-    assert diagnose(type(facts)(**{**vars(facts), "loader": None}))[0].cause == "input_not_seen"
+    assert diagnose(type(facts)(**{**vars(facts), "loader": None}))[0].rule_id == "input_not_seen"
 
 
 def test_more_steps_are_asked_for_the_wider_the_interval_is():
@@ -65,7 +65,7 @@ def test_waits_for_a_cpu_make_no_run_too_short():
     facts = waiting(60.0, certainty=Certainty(394, 0.0, 0.41, 0.22, 0.31))
     short = waiting(60.0, certainty=Certainty(394, 0.0, 0.41, 0.02, 0.31))
 
-    assert diagnose(facts)[0].cause != "too_short" and "(0 to 41 % with 95 % confidence)" in verdict(diagnose(facts), facts)
+    assert diagnose(facts)[0].rule_id != "too_short" and "(0 to 41 % with 95 % confidence)" in verdict(diagnose(facts), facts)
     assert "the input takes 2 to 31 % of the step (95 % interval), leaving out waits for a CPU" in verdict(diagnose(short), short)
 
 

@@ -23,6 +23,7 @@ from feedline.analysis.comm.clocks import Alignment
 from feedline.analysis.comm.cross_rank import combine
 from feedline.analysis.comm.match import match
 from feedline.analysis.comm.partition import PARTS
+from feedline.analysis.reports.json_report import plain
 from feedline.cli import main
 from feedline.profiler.errors import RunDamaged, RunNotFound, WorkersLost
 from feedline.profiler.store.opening import open_run
@@ -334,7 +335,7 @@ def test_the_command_finds_the_same_in_processes_and_prints_it(whole, tmp_path, 
     said = capsys.readouterr().out
     assert "6 of 6 ranks on 2 hosts" in said and "Stragglers" in said
     assert max(map(len, said.splitlines())) <= 80
-    assert json.loads(out.read_text()) == json.loads(json.dumps(reduced(whole).plain()))
+    assert json.loads(out.read_text()) == json.loads(json.dumps(plain(reduced(whole))))
 
 
 def test_the_older_command_does_the_same(whole, tmp_path, capsys):

@@ -216,4 +216,4 @@ def test_what_was_left_out_before_the_kill_is_named_after_it(folder, tmp_path):
     done = pack(data, tmp_path / "store", "recordio", shard_bytes=SHARD_BYTES)
 
     assert done.resumed_at > 2
-    assert [(entry.path, entry.says) for entry in done.left_out] == [("a/01.jpg", "zero bytes")]
+    assert [(entry.path, entry.message) for entry in done.left_out] == [("a/01.jpg", "zero bytes")]

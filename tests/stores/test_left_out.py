@@ -47,7 +47,7 @@ def test_every_bad_file_is_named_and_the_rest_is_packed(bad, folder, tmp_path):
 
     done = pack(bad, tmp_path / "store", "tar")
 
-    assert {entry.path: entry.says for entry in done.left_out} == EXPECTED
+    assert {entry.path: entry.message for entry in done.left_out} == EXPECTED
     assert done.samples == len(list(folder.rglob("*.jpg")))
 
 
@@ -110,7 +110,7 @@ def test_a_file_that_shrinks_meanwhile_is_left_out(folder, tmp_path):
     done = pack(root, tmp_path / "store", "tar", progress=lambda progress: os.truncate(last, 100) if progress.done == 1 else None)
 
     assert [entry.path for entry in done.left_out] == [str(last.relative_to(root))]
-    assert "changed while it was packed: 100 bytes" in done.left_out[0].says
+    assert "changed while it was packed: 100 bytes" in done.left_out[0].message
 
 
 def test_a_folder_without_one_image_leaves_nothing_behind(tmp_path):
@@ -223,7 +223,7 @@ def test_a_truncated_jpeg_is_left_out_by_name_and_strictly_refused(folder, tmp_p
 
     done = pack(root, tmp_path / "store", "tar")
 
-    says = f"the file ends too early, after {len(whole) * 3 // 4:,} bytes: copy it again from its source"
-    assert {entry.path: entry.says for entry in done.left_out} == {"cat/cut.jpg": says}
+    message = f"the file ends too early, after {len(whole) * 3 // 4:,} bytes: copy it again from its source"
+    assert {entry.path: entry.message for entry in done.left_out} == {"cat/cut.jpg": message}
     with pytest.raises(DataError, match="cat/cut.jpg cannot be packed .the file ends too early"):
         pack(root, tmp_path / "strict", "tar", unreadable="refuse")

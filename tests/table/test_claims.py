@@ -7,7 +7,7 @@ SHIFTED = [one + 0.2 for one in reversed(NEAR)]
 
 
 def says(table, supported):
-    return [claim.says for claim in table.claims if claim.supported is supported]
+    return [claim.message for claim in table.claims if claim.supported is supported]
 
 
 def test_a_gap_many_times_the_spread_is_supported(made_up):

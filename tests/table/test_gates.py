@@ -4,7 +4,7 @@ GOOD = {"A": 87.3, "B": 47.4, "C": 82.6, "D": 86.0, "E": 89.1, "F": 89.6, "H": 9
 
 
 def failed(means):
-    return {gate.says for gate in check(means) if gate.passed is False}
+    return {gate.message for gate in check(means) if gate.passed is False}
 
 
 def test_the_table_they_were_made_for_passes_all():

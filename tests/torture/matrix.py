@@ -38,7 +38,7 @@ class Row:
     """A line of the table."""
 
     name: str
-    says: str
+    message: str
     plain: int
     feedline: int
     output: bool
@@ -47,7 +47,14 @@ class Row:
 
     def __str__(self) -> str:
         parameters = "–" if self.parameters is None else yes(self.parameters)
-        cells = [f"`{self.name}`", self.says, f"{self.plain} / {self.feedline}", yes(self.output), parameters, self.recorded or "nothing"]
+        cells = [
+            f"`{self.name}`",
+            self.message,
+            f"{self.plain} / {self.feedline}",
+            yes(self.output),
+            parameters,
+            self.recorded or "nothing",
+        ]
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

@@ -65,7 +65,7 @@ def test_an_operation_is_torchvision_s_within_its_bound(what, backend, photos):
     row = compare(backend, what, read(transform), photos.photos)
 
     if bound is None:
-        assert row.mean is None and row.says
+        assert row.mean is None and row.message
     else:
         assert row.mean <= bound, row
 
@@ -114,7 +114,7 @@ def test_the_whole_recipe_has_a_row_in_every_library(photos):
     assert [row.backend for row in rows] == [backend.name for backend in BACKENDS]
     for row in rows:
         if row.mean is not None:
-            assert row.mean < 3 and "Lambda" in row.says
+            assert row.mean < 3 and "Lambda" in row.message
 
 
 def saved(folder, name, image, **options) -> Photo:

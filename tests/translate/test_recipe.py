@@ -92,14 +92,14 @@ class Twice(v1.Resize):
         (v2.RandomChoice([v2.RandomHorizontalFlip()]), "RandomChoice"),
     ],
 )
-def test_what_cannot_be_read_is_named_and_the_rest_kept(transform, says):
+def test_what_cannot_be_read_is_named_and_the_rest_kept(transform, message):
     recipe = read([v1.Resize((8, 8)), transform])
 
     (unknown,) = recipe.unknown
-    assert says in f"{unknown.what}: {unknown.why}"
+    assert message in f"{unknown.what}: {unknown.why}"
     assert recipe.operations[0] == of.Resize((8, 8))
     for built in (pillow.build(recipe), on_tensors.build(recipe), albumentations.build(recipe), dali.build(recipe, "cpu")):
-        assert [missing for missing in built.missing if says in missing]
+        assert [missing for missing in built.missing if message in missing]
         assert built.does.unknown == []
 
 

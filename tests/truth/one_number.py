@@ -105,17 +105,17 @@ def costs(told: Any) -> Iterator[str]:
         return
     set_up = [check["cause"] for check in told["convergence"]["checks"]] if told["convergence"] else []
     for finding in told["findings"]:
-        cost, cause = finding["cost_s"], finding["cause"]
-        could = 0.0 if cause in set_up else recomputed(told, finding)
+        cost, rule_id = finding["cost_s"], finding["cause"]
+        could = 0.0 if rule_id in set_up else recomputed(told, finding)
         if could is None:
-            yield f"what {cause} costs is worked out nowhere: add it to COSTS"
+            yield f"what {rule_id} costs is worked out nowhere: add it to COSTS"
         elif not alike(cost, could, 1e-3):
-            yield f"{cause} costs {cost}; by the report's figures it is {could}"
+            yield f"{rule_id} costs {cost}; by the report's figures it is {could}"
         if cost > told["step"]["mean_s"] * 1.001:
-            yield f"{cause} costs {cost} of a step of {told['step']['mean_s']}"
+            yield f"{rule_id} costs {cost} of a step of {told['step']['mean_s']}"
         low, high = finding["cost_low_s"], finding["cost_high_s"]
         if low is not None and not low - 1e-9 <= cost <= high + 1e-9:
-            yield f"{cause} costs {cost}, which is not between {low} and {high}"
+            yield f"{rule_id} costs {cost}, which is not between {low} and {high}"
 
 
 def spoken(told: Any, texts: list[str]) -> Iterator[str]:

@@ -37,8 +37,10 @@ def test_reports_without_a_contradiction_pass(variant: str) -> None:
     one_number.check(made if variant in OWN_FINDINGS else replace(made, findings=[]))
 
 
-def with_finding(cause: str, cost_s: float, says: str = "it costs time", severity: Severity = Severity.HIGH) -> Callable[[Report], Report]:
-    return lambda made: replace(made, findings=[Finding(cause, severity, says, cost_s=cost_s)])
+def with_finding(
+    rule_id: str, cost_s: float, message: str = "it costs time", severity: Severity = Severity.HIGH
+) -> Callable[[Report], Report]:
+    return lambda made: replace(made, findings=[Finding(rule_id, severity, message, cost_s=cost_s)])
 
 
 def with_step(**changes: Any) -> Callable[[Report], Report]:
@@ -126,7 +128,7 @@ def test_the_report_of_the_example_does_not_contradict_itself(warm_python: WarmP
 
 def test_what_every_cause_costs_is_worked_out_here_too() -> None:
     modules = [importlib.import_module(one.name) for one in walk_packages(rules.__path__, f"{rules.__name__}.")]
-    causes = {getattr(module, name) for module in modules for name in ("CAUSE", "SPREAD", "SLOW") if hasattr(module, name)}
+    causes = {getattr(module, name) for module in modules for name in ("RULE_ID", "SPREAD", "SLOW") if hasattr(module, name)}
 
     assert len(causes) > 25
     assert causes <= COSTS.keys() | PART.keys()

@@ -44,4 +44,4 @@ def run_checks(recorded: Recorded) -> list[Finding]:
 
 def stops(finding: Finding) -> bool:
     """Whether nothing else should be advised before this is fixed."""
-    return finding.cause in STOPS and finding.severity is not Severity.INFO
+    return finding.rule_id in STOPS and finding.severity is not Severity.INFO

@@ -23,7 +23,7 @@ def whole_data(recorded: Recorded) -> Finding | None:
         return Finding(
             "whole_data_on_every_rank",
             Severity.INFO if apart else Severity.HIGH,
-            says=f"each of the {recorded.ranks} ranks draws all {count(of)} samples of its data set per epoch ({sampler.get('kind')}), "
+            message=f"each of the {recorded.ranks} ranks draws all {count(of)} samples of its data set per epoch ({sampler.get('kind')}), "
             f"{order}: one epoch trains on {recorded.ranks} times the data, and schedules that count epochs run {recorded.ranks} times too "
             "long. Ignore this if the program gives each rank its own part of the data",
             evidence=[
@@ -45,8 +45,8 @@ def missing_set_epoch(recorded: Recorded) -> Finding | None:
         return Finding(
             "missing_set_epoch",
             Severity.LOW,
-            says=f"{sampler.get('kind')} repeated the same order for {count(epochs)} epochs: set_epoch() was not called, so batches hold "
-            "the same samples in every epoch",
+            message=f"{sampler.get('kind')} repeated the same order for {count(epochs)} epochs: set_epoch() was not called, so batches "
+            "hold the same samples in every epoch",
             evidence=[Evidence("epochs", "epochs", epochs, "epochs"), Evidence("orders", "different orders", 1, "orders")],
             fix="Call sampler.set_epoch(epoch) before each epoch.",
             how_to_check="Print the indices of two epochs. If they differ, this finding is wrong.",

@@ -24,7 +24,7 @@ def same_data(recorded: Recorded) -> Finding | None:
     return Finding(
         "same_data",
         Severity.HIGH,
-        says=f"{who} the same samples: |g_part|^2 / |g_mean|^2 is 1.000 in all {count(len(ratio))} updates, and would be larger with "
+        message=f"{who} the same samples: |g_part|^2 / |g_mean|^2 is 1.000 in all {count(len(ratio))} updates, and would be larger with "
         "different samples. The larger batch only repeats the small one",
         evidence=[
             Evidence("part_over_mean", "|g_part|^2 / |g_mean|^2, median", float(np.median(ratio)), "1"),
@@ -53,7 +53,7 @@ def sum_not_mean(recorded: Recorded) -> Finding | None:
     return Finding(
         "sum_not_mean",
         Severity.HIGH,
-        says=f"gradients are summed over the {norms.parts} ranks, not averaged: |g_whole|^2 is {number(longer)} times |g_part|^2, and "
+        message=f"gradients are summed over the {norms.parts} ranks, not averaged: |g_whole|^2 is {number(longer)} times |g_part|^2, and "
         f"a mean is never longer than its parts. The effective learning rate is {norms.parts} times the one that is set",
         evidence=[Evidence("whole_over_part", "|g_whole|^2 / |g_part|^2", longer, "1"), Evidence("parts", "parts", norms.parts, "parts")],
         fix=f"Average instead: ReduceOp.AVG or grad.div_(world_size). Or divide the learning rate by {norms.parts} and document it.",

@@ -19,7 +19,7 @@ def not_finite(recorded: Recorded) -> Finding | None:
     return Finding(
         "not_finite",
         Severity.HIGH,
-        says=f"the loss was NaN or infinite {count(len(bad))} times, first after {count(int(curve.updates[bad[0]]))} updates",
+        message=f"the loss was NaN or infinite {count(len(bad))} times, first after {count(int(curve.updates[bad[0]]))} updates",
         evidence=[Evidence("not_finite", "NaN or infinite values", len(bad), "values"), _last_finite(curve, int(bad[0]))],
         fix="Warm up the learning rate, clip gradients, and look for log(0), division by 0 and float16 overflow at that update.",
         how_to_check="Run that batch through the untrained model. If its loss is not finite either, the data is the cause.",
@@ -41,7 +41,7 @@ def skipped_steps(recorded: Recorded) -> Finding | None:
     return Finding(
         "skipped_steps",
         Severity.of(skipped / tried),
-        says=f"GradScaler skipped {count(skipped)} of {count(tried)} updates ({share(skipped / tried)}) because gradients overflowed",
+        message=f"GradScaler skipped {count(skipped)} of {count(tried)} updates ({share(skipped / tried)}) because gradients overflowed",
         evidence=[Evidence("skipped_share", "share of updates skipped", skipped / tried, SHARE)],
         fix="Use bfloat16 instead of float16, clip gradients after unscale_(), or warm up the learning rate.",
         how_to_check="Log scaler.get_scale(). If it only falls in the first hundred updates, this finding is wrong.",

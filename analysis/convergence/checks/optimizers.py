@@ -26,8 +26,8 @@ def layerwise_without_decay(recorded: Recorded) -> Finding | None:
         return Finding(
             "layerwise_without_decay",
             Severity.LOW,
-            says=f"{kind} of {module} has weight decay 0 in {len(bare)} of {len(groups)} parameter groups with matrices: several libraries "
-            f"then skip the trust ratio, which turns it into plain {plain}",
+            message=f"{kind} of {module} has weight decay 0 in {len(bare)} of {len(groups)} parameter groups with matrices: several "
+            f"libraries then skip the trust ratio, which turns it into plain {plain}",
             evidence=[Evidence("groups_without_decay", "groups without weight decay", len(bare), "groups")],
             fix="Set a weight decay, however small, or always_adapt=True if the library has it; feedline's version always adapts.",
             how_to_check="Compare |update| / |weight| of two layers. If equal, the trust ratio is applied and this finding is wrong.",
@@ -45,7 +45,7 @@ def rate_outside_momentum(recorded: Recorded) -> Finding | None:
         return Finding(
             "rate_outside_momentum",
             Severity.INFO,
-            says=f"{optimizer.get('kind')} applies the learning rate outside its momentum, the paper (You et al., arXiv:1708.03888) "
+            message=f"{optimizer.get('kind')} applies the learning rate outside its momentum, the paper (You et al., arXiv:1708.03888) "
             "inside: while the learning rate rises, old gradients count with the new one",
             fix="Use feedline.convergence.fixes.lars.Lars, or a longer warm-up.",
             how_to_check="If the learning rate is constant, both are the same and this finding does not matter.",
@@ -64,7 +64,7 @@ def sync_batch_norm(recorded: Recorded) -> Finding | None:
     return Finding(
         "sync_batch_norm",
         Severity.LOW if wanted else Severity.INFO,
-        says=f"{synced} SyncBatchNorm layers compute their statistics over all {recorded.ranks} ranks, {why}: this removes the "
+        message=f"{synced} SyncBatchNorm layers compute their statistics over all {recorded.ranks} ranks, {why}: this removes the "
         "regularising noise of small groups, makes each layer wait for all ranks, and makes the ranks' gradients dependent",
         evidence=[
             Evidence("sync_batchnorm_layers", "SyncBatchNorm layers", synced, "layers"),

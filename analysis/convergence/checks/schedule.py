@@ -35,7 +35,7 @@ def schedule_in_steps(recorded: Recorded) -> Finding | None:
         return Finding(
             "schedule_in_steps",
             Severity.HIGH,
-            says=f"{kind} {what}, but the training made {count(steps)}. A schedule that counts steps does not follow the batch size",
+            message=f"{kind} {what}, but the training made {count(steps)}. A schedule that counts steps does not follow the batch size",
             evidence=[
                 Evidence("schedule_steps", "steps of the schedule", horizon, "steps"),
                 Evidence("steps", "steps of the training", steps, "steps"),
@@ -58,8 +58,8 @@ def rate_at_top(recorded: Recorded) -> Finding | None:
     return Finding(
         "rate_at_top",
         Severity.INFO,
-        says=f"the training ended at {share(values[-1] / values.max())} of its highest learning rate, although {', '.join(kinds)} should "
-        "have lowered it: the final loss still contains the noise of a high learning rate",
+        message=f"the training ended at {share(values[-1] / values.max())} of its highest learning rate, although {', '.join(kinds)} "
+        "should have lowered it: the final loss still contains the noise of a high learning rate",
         evidence=[
             Evidence("last_rate", "last learning rate", float(values[-1]), "1"),
             Evidence("highest_rate", "highest learning rate", float(values.max()), "1"),

@@ -92,7 +92,7 @@ def _roof(frame: Frame, made: Roofline, index: int, label: float) -> Markup:
         begin, left = frame.y(rate_flops / reaches), frame.x(reaches)
     ends = {"x1": percent(left), "y1": begin, "x2": "100%", "y2": end}
     mark = {"nearest": "binding limit", "next": "next limit"}.get(role(made, roof))
-    tip = f"{index + 1} {roof.name}: {number(roof.samples_per_s)} samples/s{f', the {mark}' if mark else ''}. {roof.says}; {roof.source}"
+    tip = f"{index + 1} {roof.name}: {number(roof.samples_per_s)} samples/s{f', the {mark}' if mark else ''}. {roof.message}; {roof.source}"
     beside = tag(
         "svg",
         tag("path", class_="leader", d=f"M1 {end:.1f}h3L{LEADER - 5} {label:.1f}h3"),

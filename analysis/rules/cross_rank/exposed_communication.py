@@ -9,7 +9,7 @@ from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.formatting import seconds, sentence, share
 
 SLOW = "slow_network"
-CAUSE = "exposed_communication"
+RULE_ID = "exposed_communication"
 
 #: The same gate as for the input (analysis/rules/input/input_wait.py).
 MIN_SHARE = 0.05
@@ -47,9 +47,9 @@ def check(facts: RankFacts) -> Finding | None:
         return None
     best = best_of(facts.comm)
     return Finding(
-        CAUSE,
+        RULE_ID,
         Severity.of(exposed.share),
-        says=f"{_moved(exposed)} {seconds(exposed.s)} ({share(exposed.share)} of {facts.whole})"
+        message=f"{_moved(exposed)} {seconds(exposed.s)} ({share(exposed.share)} of {facts.whole})"
         f"{exposed.where}{_by_kind(exposed.kinds)}{_hidden(exposed)}{exposed.caveat}{_network(facts)}",
         evidence=exposed.evidence,
         fix=exposed.separate or _fix(best, exposed.kinds),
@@ -66,7 +66,7 @@ def slow(facts: RankFacts) -> Finding | None:
     return Finding(
         SLOW,
         Severity.of(exposed.share),
-        says=f"the network is slower than it should be: {comm.network}; "
+        message=f"the network is slower than it should be: {comm.network}; "
         f"transfer that {exposed.beyond} does not hide takes {seconds(exposed.s)} per step",
         evidence=exposed.evidence,
         fix="Check which transport and interface NCCL chose (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of "

@@ -8,7 +8,7 @@ from feedline.analysis.facts import RankFacts, Waiting
 from feedline.analysis.finding import BEFORE_TRACE, SHARE, Blame, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
 
-CAUSE = "late_rank"
+RULE_ID = "late_rank"
 SPREAD = "late_ranks"
 
 #: Below it the median of few steps decides more than the ranks do: a run says nothing then, and traces, which have few steps, say so.
@@ -36,15 +36,17 @@ def check(facts: RankFacts) -> Finding | None:
     if late is None or _changes(late):
         return None
     told = answer(facts.comm, "rank_on_time", late.rank)
-    says = f"rank {late.rank} is the straggler{f' (slow {late.part})' if late.part else ''}: {seconds(late.late_s)} late in {_often(late)}"
+    message = (
+        f"rank {late.rank} is the straggler{f' (slow {late.part})' if late.part else ''}: {seconds(late.late_s)} late in {_often(late)}"
+    )
     others = "the other rank waits" if facts.ranks == 2 else f"the other {facts.ranks - 1} ranks wait"
     host = "; all ranks on its host are late, and no others" if late.whole_host else ""
     return _finding(
         facts,
-        CAUSE,
+        RULE_ID,
         late.cost_s if told is None else told.gain_s,
         told,
-        says=f"{says}, in which {others} {seconds(late.waited_s)} for it{_why(facts, late)}{host}{_sure(late)}",
+        message=f"{message}, in which {others} {seconds(late.waited_s)} for it{_why(facts, late)}{host}{_sure(late)}",
         fix=FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}."),
         how_to_check=f"Run rank {late.rank} on another machine with other data. If the others wait for it as long, this finding is wrong."
         if late.persistent
@@ -69,7 +71,7 @@ def changing(facts: RankFacts) -> Finding | None:
         SPREAD,
         None if told is None else told.gain_s,
         told,
-        says=f"the slow rank changes from step to step: most often it is rank {worst.rank}, in {worst.steps} of the {worst.late_steps} "
+        message=f"the slow rank changes from step to step: most often it is rank {worst.rank}, in {worst.steps} of the {worst.late_steps} "
         f"steps with a late rank; {varies} varies most",
         fix="Make steps more alike: group samples of similar size, prefetch more batches (prefetch_factor), keep other programs off these "
         "CPUs.",
@@ -79,7 +81,7 @@ def changing(facts: RankFacts) -> Finding | None:
 
 
 def _finding(
-    facts: RankFacts, cause: str, cost_s: float | None, told: Prediction | None, says: str, fix: str, how_to_check: str, blame: Blame
+    facts: RankFacts, rule_id: str, cost_s: float | None, told: Prediction | None, message: str, fix: str, how_to_check: str, blame: Blame
 ) -> Finding | None:
     """Weigh what it costs: by the replay where there is one, else what the rank waits that is looked at."""
     waiting = facts.waiting
@@ -87,9 +89,9 @@ def _finding(
     cost_s, weight = (waiting.s, Severity.of(waiting.share)) if cost_s is None else (cost_s, Severity.of(cost_s / waiting.step_s))
     if weight is Severity.INFO:
         return None
-    told_too = [part for part in (says, waiting.says, innocent(waiting)) if part]
+    told_too = [part for part in (message, waiting.message, innocent(waiting)) if part]
     evidence = _evidence(facts, waiting, facts.late[0])
-    return Finding(cause, weight, ". ".join(told_too), evidence, fix, how_to_check, max(cost_s, 0.0), blame, **predicted(told))
+    return Finding(rule_id, weight, ". ".join(told_too), evidence, fix, how_to_check, max(cost_s, 0.0), blame, **predicted(told))
 
 
 def _changes(late: LateRank) -> bool:

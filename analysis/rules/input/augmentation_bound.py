@@ -7,7 +7,7 @@ from feedline.analysis.model import Operation
 from feedline.analysis.rules.input.cpus import cost_share, cpu_share_of, making_s
 from feedline.analysis.rules.input.input_wait import making_share, severity
 
-CAUSE = "augmentation_bound"
+RULE_ID = "augmentation_bound"
 
 #: The same two as for decode (rules/decode_bound.py): most of the CPU, and the CPU is what the sample spends its time on.
 MIN_CPU_SHARE = 0.50
@@ -30,9 +30,9 @@ def check(facts: RuleInputs) -> Finding | None:
     mostly += f" ({seconds(heaviest[0].cpu_s)} per sample)" if heaviest and heaviest[0].cpu_s else ""
     left_out = " and ".join(op.name for op in heaviest) or "the augmentation"
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"augmentation takes {share(of_cpu)} of the CPU time per sample{mostly}",
+        message=f"augmentation takes {share(of_cpu)} of the CPU time per sample{mostly}",
         evidence=[
             Evidence("augment_share_of_cpu", "augmentation, share of CPU time per sample", of_cpu, SHARE),
             Evidence("augment_share", "augmentation, share of time per sample", of_wall, SHARE),

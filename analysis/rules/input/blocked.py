@@ -9,7 +9,7 @@ from feedline.analysis.rules.input.input_wait import maker, severity
 from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s
 from feedline.analysis.rules.input.too_few_workers import advised
 
-CAUSE = "blocked"
+RULE_ID = "blocked"
 SLEEP, LOCK, NETWORK, PROCESS, UNKNOWN = "sleep", "lock", "network", "another process", "unknown"
 
 DOING = {
@@ -46,9 +46,9 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     kind = max(others, key=lambda name: others[name])
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=_says(facts, kind, others[kind]),
+        message=_says(facts, kind, others[kind]),
         evidence=_evidence(facts, blocked, others),
         fix=_fix(facts, kind),
         how_to_check="Replace the blocking call with a value from memory. If samples take just as long, this finding is wrong.",

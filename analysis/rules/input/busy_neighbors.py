@@ -12,7 +12,7 @@ from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait,
 from feedline.analysis.rules.input.too_few_workers import gained_s, needed
 from feedline.analysis.stages import MAKING_STAGES
 
-CAUSE = "busy_neighbors"
+RULE_ID = "busy_neighbors"
 NO_ROOM = "no CPU is left for more loader workers"
 
 
@@ -42,9 +42,9 @@ def check(facts: RuleInputs) -> Finding | None:
         ("waiting_for_cpu_share", "waiting for a CPU, share of time per sample", cpus.runqueue_share(facts), SHARE),
     ]
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"{held_by}; {', and '.join(effects)}",
+        message=f"{held_by}; {', and '.join(effects)}",
         evidence=measured(found),
         fix=f"Stop the other programs (`top` shows them) or keep them off these CPUs with taskset or a cgroup. {_then(facts, advice)}",
         how_to_check="Run without the other programs. If the step is no faster, this finding is wrong.",

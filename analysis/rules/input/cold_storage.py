@@ -10,7 +10,7 @@ from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, MIN_DISK_BY
 from feedline.analysis.rules.input.swapping import from_swap
 from feedline.analysis.rules.input.too_few_workers import carried
 
-CAUSE = "cold_storage"
+RULE_ID = "cold_storage"
 
 #: Bytes from the disk over bytes read (docs/rules.md). Files read through memory maps have no bytes read, only page faults.
 MIN_DISK_SHARE = 0.20
@@ -30,9 +30,9 @@ def check(facts: RuleInputs) -> Finding | None:
     number = None if saturated(facts) else carried(facts)
     mapped = traffic.read_chars is not None and traffic.read_chars < traffic.disk_bytes / 2 and (traffic.major_faults or 0.0) > 0
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"{share(blocked)} of the time per sample is spent waiting for the disk, from which {size(traffic.disk_bytes)} are read"
+        message=f"{share(blocked)} of the time per sample is spent waiting for the disk, from which {size(traffic.disk_bytes)} are read"
         + (" through page faults" if mapped else ""),
         evidence=_evidence(facts, blocked, traffic.disk_bytes),
         fix=_fix(facts, arguments(facts, number)),

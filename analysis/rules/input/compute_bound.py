@@ -8,7 +8,7 @@ from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait,
 from feedline.analysis.rules.input.too_short import input_known, unsure
 from feedline.analysis.stages import INPUT_STAGES
 
-CAUSE = "compute_bound"
+RULE_ID = "compute_bound"
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -26,9 +26,9 @@ def check(facts: RuleInputs) -> Finding | None:
     if start_s > 0:
         evidence.append(Evidence("epoch_start_s", "starting the loader, per step so far", start_s, "s"))
     return Finding(
-        CAUSE,
+        RULE_ID,
         Severity.INFO,
-        says=f"the input{by} is not the bottleneck: {once}it takes {share(waiting)}{unsure(facts)} of the "
+        message=f"the input{by} is not the bottleneck: {once}it takes {share(waiting)}{unsure(facts)} of the "
         f"{seconds(facts.step.mean_s)} step{largest}",
         evidence=evidence + [Evidence("stage_s", f"{name} per step", s, "s", name) for s, name in work[:3]],
         fix=f"No change to the input is needed: a faster input could save at most {share(waiting)} of the step.",

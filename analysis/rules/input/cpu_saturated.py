@@ -6,7 +6,7 @@ from feedline.analysis.formatting import number, sentence, share
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity
 
-CAUSE = "cpu_saturated"
+RULE_ID = "cpu_saturated"
 LESS = (
     "spend less CPU per sample (faster decoder, smaller images, augmentation on the GPU) or get more CPUs. "
     "More workers would only wait for the same CPUs."
@@ -21,9 +21,9 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO or not cpus.saturated(facts):
         return None
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=_says(facts),
+        message=_says(facts),
         evidence=_evidence(facts),
         fix=sentence(LESS)
         if facts.cpus and facts.cpus.others is not None

@@ -6,7 +6,7 @@ from feedline.analysis.formatting import size
 from feedline.analysis.rules.input.input_wait import batches_per_step, input_wait, making_share, num_workers, severity
 from feedline.analysis.rules.input.objects_in_queue import MAX_PICKLE_BYTES
 
-CAUSE = "custom_collate"
+RULE_ID = "custom_collate"
 
 #: Measured once: default_collate, which writes straight into shared memory, took 24 ms for 38.5 MB where a custom one took 135 ms.
 WON = 1 - 24 / 135
@@ -30,9 +30,9 @@ def check(facts: RuleInputs) -> Finding | None:
     name = facts.setting("collate")
     whose = name if name not in (None, "default") else "collate"
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"{whose} returns {size(loader.batch_bytes)} per batch outside shared memory, so each batch is copied once more",
+        message=f"{whose} returns {size(loader.batch_bytes)} per batch outside shared memory, so each batch is copied once more",
         evidence=[
             Evidence("batch_bytes", "bytes per batch", loader.batch_bytes, "B"),
             Evidence(

@@ -7,7 +7,7 @@ from feedline.analysis.rules.input import slow_for_its_bytes
 from feedline.analysis.rules.input.cpus import cost_share, cpu_share_of, making_s
 from feedline.analysis.rules.input.input_wait import making_share, severity
 
-CAUSE = "decode_bound"
+RULE_ID = "decode_bound"
 
 #: From half of the CPU on, no other stage can win more (docs/rules.md).
 MIN_CPU_SHARE = 0.50
@@ -34,9 +34,9 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence.append(Evidence("decode_s", "decode per sample", cost.wall_s, "s"))
     each = f" ({seconds(cost.cpu_s)})" if cost and cost.cpu_s else ""  # of wall time it may be ten times that, on full CPUs
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"decoding takes {share(of_cpu)} of the CPU time per sample{each}",
+        message=f"decoding takes {share(of_cpu)} of the CPU time per sample{each}",
         evidence=evidence,
         fix="Decode with libjpeg-turbo (simplejpeg, OpenCV, torchvision.io) or on the GPU (nvJPEG, DALI), or decode only the crop.",
         how_to_check="Have the dataset return the same decoded image every time. If samples/s do not rise, this finding is wrong.",

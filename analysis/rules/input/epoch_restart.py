@@ -6,7 +6,7 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.rules.input.handover import change
 from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity
 
-CAUSE = "epoch_restart"
+RULE_ID = "epoch_restart"
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -29,9 +29,9 @@ def check(facts: RuleInputs) -> Finding | None:
     faster = "Keep the workers (or start them by forkserver with set_forkserver_preload(['torch']), which imports torch once): "
     settings: dict[str, int | bool] = {"persistent_workers": True}
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"workers are restarted{f' ({method})' if method else ''} each time the loader is iterated, {facts.epochs} times here"
+        message=f"workers are restarted{f' ({method})' if method else ''} each time the loader is iterated, {facts.epochs} times here"
         + (f"; the first batch then takes {seconds(first)}" if first else ""),
         evidence=measured(found),
         fix=(faster if method in ("spawn", "forkserver") else "") + change(facts, settings),

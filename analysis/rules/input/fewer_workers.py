@@ -9,7 +9,7 @@ from feedline.analysis.rules.input import custom_collate, epoch_restart, objects
 from feedline.analysis.rules.input.handover import alone_s, at_best_s, change, crowded, making_s, receiving_s, with_workers_s
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, severity
 
-CAUSE = "fewer_workers"
+RULE_ID = "fewer_workers"
 
 #: What else can be done about workers and their queue.
 OTHERWISE = (too_few_workers.check, epoch_restart.check, objects_in_queue.check, custom_collate.check)
@@ -32,9 +32,9 @@ def check(facts: RuleInputs) -> Finding | None:
     if facts.setting("persistent_workers"):  # torch refuses both together
         settings["persistent_workers"] = False
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"workers cost more than they save: each step spends {seconds(loading)} getting its input from {workers} "
+        message=f"workers cost more than they save: each step spends {seconds(loading)} getting its input from {workers} "
         f"worker{'s' * (workers > 1)}, but making that input takes only {seconds(making)}",
         evidence=_evidence(facts, making),
         fix=change(facts, settings),

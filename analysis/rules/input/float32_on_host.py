@@ -5,7 +5,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import size
 from feedline.analysis.rules.input.input_wait import input_wait, making_share, operations_share, severity
 
-CAUSE = "float32_on_host"
+RULE_ID = "float32_on_host"
 
 #: float32 has 4 bytes where the decoded uint8 had 1: three quarters of what is moved are the conversion's.
 ADDED_BYTES = 0.75
@@ -36,9 +36,9 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("batch_bytes_as_uint8", "bytes per batch as uint8", loader.batch_bytes / 4, "B"),
         ]
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"images are converted to float32 on the host: batches are {size(loader.batch_bytes)} instead of "
+        message=f"images are converted to float32 on the host: batches are {size(loader.batch_bytes)} instead of "
         f"{size(loader.batch_bytes / 4 if loader.batch_bytes is not None else None)}",
         evidence=evidence,
         fix="Return uint8 tensors (PILToTensor, no Normalize), then convert and normalize whole batches on the device.",

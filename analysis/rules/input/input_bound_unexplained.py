@@ -8,7 +8,7 @@ from feedline.analysis.rules.input.input_wait import input_wait, making_share, s
 from feedline.analysis.rules.input.too_short import unsure
 from feedline.analysis.stages import MAKING_STAGES
 
-CAUSE = "input_bound_unexplained"
+RULE_ID = "input_bound_unexplained"
 #: Parts of what the step waits for (held.py) -> in words.
 PARTS = {
     "making_s": "making batches",
@@ -38,9 +38,9 @@ def check(facts: RuleInputs) -> Finding:
         ("main_thread_waiting_for_cpu_share", "main thread waiting for a CPU, share of the step", facts.main_runqueue_share, SHARE),
     ]
     return Finding(
-        CAUSE,
+        RULE_ID,
         Severity.of(waiting),
-        says=f"{share(waiting)}{unsure(facts)} of each step waits for data, and no rule explains why; the "
+        message=f"{share(waiting)}{unsure(facts)} of each step waits for data, and no rule explains why; the "
         f"largest part is {name} ({seconds(part_s)} per step){inside}",
         evidence=[
             Evidence("input_share", "input, share of the step", waiting, SHARE),

@@ -6,23 +6,23 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.rules.input import made_in_step
 from feedline.analysis.traces.facts import TraceFacts
 
-CAUSE = "input_not_seen"
+RULE_ID = "input_not_seen"
 
 
 def check(facts: RuleInputs) -> Finding:
     """Of a run without a loader that the steps ask themselves."""
     step = seconds(facts.step.mean_s)
-    says = f"no loader was seen, so how much of the {step} step is input is unknown"
+    message = f"no loader was seen, so how much of the {step} step is input is unknown"
     how_to_check = "Check whether the program uses a DataLoader. If it does, its hook failed (see hooks) and this finding is wrong."
     if facts.making is not None:
-        says, how_to_check = made_in_step.unsure(facts), made_in_step.HOW_TO_CHECK
+        message, how_to_check = made_in_step.unsure(facts), made_in_step.HOW_TO_CHECK
     elif facts.loader is not None:
-        says = f"{facts.loader.kind} is iterated in a thread of its own, so how much of the {step} step is input is unknown"
+        message = f"{facts.loader.kind} is iterated in a thread of its own, so how much of the {step} step is input is unknown"
         how_to_check = "Run with a plain DataLoader in its place: the report then shows how long the step waits for it."
     return Finding(
-        CAUSE,
+        RULE_ID,
         Severity.INFO,
-        says=says,
+        message=message,
         evidence=[Evidence("other_s", "other per step", facts.step.stages.get("other", 0.0), "s")],
         fix="Put the code that gets a batch into a function that returns it (feedline finds it), or wrap it in feedline.stage('input').",
         how_to_check=how_to_check,
@@ -35,8 +35,8 @@ def traced(facts: TraceFacts) -> Finding | None:
     if reason is None:
         return None
     return Finding(
-        CAUSE,
+        RULE_ID,
         Severity.INFO,
-        says=f"whether the loader limits this training is unknown: {reason}",
+        message=f"whether the loader limits this training is unknown: {reason}",
         fix="Trace a few steps with torch.profiler around the loop over the DataLoader, or record the training with `feedline run`.",
     )

@@ -7,7 +7,7 @@ from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.handover import receiving_s
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE
 
-CAUSE = "made_in_step"
+RULE_ID = "made_in_step"
 HOW_TO_CHECK = "Use one batch, made before the loop, in every step. If the step is no faster, this finding is wrong."
 
 #: A function that has a CPU, or wants one, less of its time than this waits for its batch rather than makes it.
@@ -21,9 +21,9 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO:
         return None
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"{who(facts)} {_does(facts)} in the main thread, which takes {seconds(took)} per step",
+        message=f"{who(facts)} {_does(facts)} in the main thread, which takes {seconds(took)} per step",
         evidence=_evidence(facts, took),
         fix=_fix(facts, took),
         how_to_check=HOW_TO_CHECK,

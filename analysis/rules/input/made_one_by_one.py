@@ -6,7 +6,7 @@ from feedline.analysis.formatting import count, seconds
 from feedline.analysis.rules.input.handover import Between, call, receiving_s
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, severity
 
-CAUSE = "made_one_by_one"
+RULE_ID = "made_one_by_one"
 IN_ONE_CALL = (
     "Use larger batches, or make each batch in one call: index the dataset with all indices of a batch and transform the whole batch. "
 )
@@ -22,9 +22,9 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     saved = Between(making - receiving.high, making - receiving.low)
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"the main process makes each batch one sample at a time ({seconds(making)} per step); {_with_workers(saved, receiving)}",
+        message=f"the main process makes each batch one sample at a time ({seconds(making)} per step); {_with_workers(saved, receiving)}",
         evidence=_evidence(making, size, receiving, saved),
         fix=("Keep num_workers=0. " if saved.low <= 0 else "")
         + IN_ONE_CALL

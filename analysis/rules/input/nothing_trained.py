@@ -4,7 +4,7 @@ from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.formatting import count
 
-CAUSE = "nothing_trained"
+RULE_ID = "nothing_trained"
 #: Before the verdict of a program that only calls its model.
 PREFIX = "Nothing was trained (no backward pass or optimizer update was seen); steps are the loader's batches. "
 
@@ -15,10 +15,10 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     batches = facts.throughput.steps
     return Finding(
-        CAUSE,
+        RULE_ID,
         Severity.INFO,
-        says=f"no training was seen: {count(batches)} batch{'es' * (batches != 1)} came from the loader, but no model call, backward pass "
-        "or optimizer update followed; what limits the training is unknown",
+        message=f"no training was seen: {count(batches)} batch{'es' * (batches != 1)} came from the loader, but no model call, backward "
+        "pass or optimizer update followed; what limits the training is unknown",
         evidence=[Evidence("batches", "batches", batches, "batches"), Evidence("batch_s", "time per batch", facts.step.mean_s, "s")],
         fix="Let it train for a few dozen steps. `feedline env` shows which calls feedline can see.",
         how_to_check="Check whether the program calls or updates a model. If it does, its hook failed (see hooks): this finding is wrong.",

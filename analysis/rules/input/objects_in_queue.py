@@ -5,7 +5,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import size
 from feedline.analysis.rules.input.input_wait import batches_per_step, input_wait, making_share, num_workers, severity
 
-CAUSE = "objects_in_queue"
+RULE_ID = "objects_in_queue"
 
 #: A batch of tensors pickles to some hundred bytes each; more than this is data, and goes through a pipe of 64 KiB (docs/rules.md).
 MAX_PICKLE_BYTES = 2**20
@@ -28,9 +28,9 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO:
         return None
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"{size(loader.pickle_bytes)} per batch are pickled and sent through the worker queue instead of shared memory",
+        message=f"{size(loader.pickle_bytes)} per batch are pickled and sent through the worker queue instead of shared memory",
         evidence=[
             Evidence("pickle_bytes", "pickled bytes per batch", loader.pickle_bytes, "B"),
             Evidence("transport_share", "transport, share of making a batch", making_share(facts, "transport"), SHARE),

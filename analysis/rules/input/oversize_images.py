@@ -6,7 +6,7 @@ from feedline.analysis.formatting import number
 from feedline.analysis.rules.input.cpus import cost_share, making_s
 from feedline.analysis.rules.input.input_wait import operations_share, severity
 
-CAUSE = "oversize_images"
+RULE_ID = "oversize_images"
 
 #: docs/rules.md. ImageNet's mean 469 x 387 picture for a 224 px crop has 3.6, and is stored as people want it.
 MIN_PIXEL_RATIO = 4.0
@@ -26,9 +26,9 @@ def check(facts: RuleInputs) -> Finding | None:
     by_pixels = min(1.0, cost_share(facts, "read", "decode") + operations_share(facts, RESIZES))
     cost_s = making_s(facts) * by_pixels * (1 - 1 / ratio)
     return Finding(
-        CAUSE,
+        RULE_ID,
         severity(facts, cost_s),  # also where it costs little: it is known before it hurts, and stays true
-        says=f"images are decoded at {number(ratio)}x the pixels that the model sees",
+        message=f"images are decoded at {number(ratio)}x the pixels that the model sees",
         evidence=[
             Evidence("decoded_pixels", "pixels decoded per sample", maker.decoded_pixels, "pixels"),
             Evidence("output_pixels", "pixels returned per sample", maker.output_pixels, "pixels"),

@@ -7,7 +7,7 @@ from feedline.analysis.rules.input.expected import Work, works
 from feedline.analysis.rules.input.input_wait import severity
 from feedline.analysis.rules.input.why_slow import Why, spins, waits_for_helpers, why
 
-CAUSE = "slow_for_its_bytes"
+RULE_ID = "slow_for_its_bytes"
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -15,24 +15,24 @@ def check(facts: RuleInputs) -> Finding | None:
     found = slowest(facts)
     if found is None:
         return None
-    work, cause = found
+    work, rule_id = found
     weight = severity(facts, work.lost_s)
     if weight is Severity.INFO:
         return None
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"{work.name} takes {seconds(work.cost.wall_s)} per {work.per} {work.task}: {cause.says}",
-        evidence=_evidence(work, cause),
-        fix=cause.fix,
-        how_to_check=cause.how_to_check,
-        cost_s=work.lost_s + cause.also_s,
+        message=f"{work.name} takes {seconds(work.cost.wall_s)} per {work.per} {work.task}: {rule_id.message}",
+        evidence=_evidence(work, rule_id),
+        fix=rule_id.fix,
+        how_to_check=rule_id.how_to_check,
+        cost_s=work.lost_s + rule_id.also_s,
     )
 
 
 def slowest(facts: RuleInputs) -> tuple[Work, Why] | None:
     """Of the stages that are far off, the one that costs most, and why; None where there is none."""
-    found = [(work, cause) for work in works(facts) if (cause := why(facts, work)) is not None]
+    found = [(work, rule_id) for work in works(facts) if (rule_id := why(facts, work)) is not None]
     return max(found, key=lambda both: both[0].lost_s) if found else None
 
 
@@ -48,7 +48,7 @@ def at_helpers(facts: RuleInputs) -> bool:
     return found is not None and spins(found[0].stage) and waits_for_helpers(facts, found[0])
 
 
-def _evidence(work: Work, cause: Why) -> list[Evidence]:
+def _evidence(work: Work, rule_id: Why) -> list[Evidence]:
     cost = work.cost
     found = [
         ("cpu_s", "of that on a CPU", cost.cpu_s, "s"),
@@ -57,4 +57,4 @@ def _evidence(work: Work, cause: Why) -> list[Evidence]:
         ("bytes", f"bytes per {work.per}", cost.bytes, "B"),
         ("expected_s", "expected at most", work.should_s, "s"),
     ]
-    return [Evidence("wall_s", f"{work.name} per {work.per}", cost.wall_s, "s", work.stage), *measured(found), *cause.evidence]
+    return [Evidence("wall_s", f"{work.name} per {work.per}", cost.wall_s, "s", work.stage), *measured(found), *rule_id.evidence]

@@ -6,7 +6,7 @@ from feedline.analysis.formatting import number, share, size
 from feedline.analysis.rules.input.input_wait import making_share, severity
 from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, spared_s, storage_share
 
-CAUSE = "small_files"
+RULE_ID = "small_files"
 
 #: docs/rules.md. Below it the time of a read is the time of a call and a round trip, not of its bytes.
 MAX_READ_BYTES = 64 * 1024
@@ -32,9 +32,9 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     mean = traffic.read_chars / traffic.read_calls
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"{share(reading)} of the time per sample is spent reading, in {number(traffic.read_calls)} reads of {size(mean)}",
+        message=f"{share(reading)} of the time per sample is spent reading, in {number(traffic.read_calls)} reads of {size(mean)}",
         evidence=[
             Evidence("read_share", "reading, share of time per sample", reading, SHARE),
             Evidence("reads", "reads per sample", traffic.read_calls, "reads"),

@@ -6,7 +6,7 @@ from feedline.analysis.formatting import seconds, share
 from feedline.analysis.rules.input.handover import change
 from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity, shortage_s
 
-CAUSE = "straggler_in_order"
+RULE_ID = "straggler_in_order"
 
 #: Coefficient of variation of the time to make a batch (docs/rules.md). With 0.05, workers in phase show head-of-line waits as well, but
 #: in_order=False won nothing there (benchmarks/wait_split.py).
@@ -33,9 +33,9 @@ def check(facts: RuleInputs) -> Finding | None:
         what = "workers idle behind a slow batch, share of their time"
         evidence.append(Evidence("idle_behind_straggler_share", what, facts.straggler_share, SHARE))
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"finished batches wait {seconds(blocked_s)} per step behind slow ones, because batches are returned in order "
+        message=f"finished batches wait {seconds(blocked_s)} per step behind slow ones, because batches are returned in order "
         f"(the time to make one varies by {share(maker.fetch_cv)})",
         evidence=evidence,
         fix="Raise prefetch_factor, and make slow samples faster or spread them out. If the order of batches may change: "

@@ -6,7 +6,7 @@ from feedline.analysis.formatting import share, size
 from feedline.analysis.rules.input.input_wait import severity
 from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
 
-CAUSE = "swapping"
+RULE_ID = "swapping"
 
 #: What the machine reads back from swap over what samples get from the disk: most of it (docs/rules.md).
 MIN_SWAP_SHARE = 0.50
@@ -30,9 +30,10 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO:
         return None
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"{share(blocked)} of the time per sample is spent waiting for memory to be read back from swap ({size(facts.swapped_in)}/s)",
+        message=f"{share(blocked)} of the time per sample is spent waiting for memory to be read back from swap "
+        f"({size(facts.swapped_in)}/s)",
         evidence=[
             Evidence("blocked_by_storage_share", "blocked by storage, share of time per sample", blocked, SHARE),
             Evidence("swapped_in_bytes_per_s", "read back from swap per second", facts.swapped_in, "B/s"),

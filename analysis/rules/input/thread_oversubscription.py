@@ -7,7 +7,7 @@ from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.handover import call
 from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity
 
-CAUSE = "thread_oversubscription"
+RULE_ID = "thread_oversubscription"
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -23,10 +23,10 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO:
         return None
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"helper threads take {share(helpers)} of the CPU time of {num_workers(facts)} workers, and all {facts.effective_cpus:g} CPUs "
-        "are saturated",
+        message=f"helper threads take {share(helpers)} of the CPU time of {num_workers(facts)} workers, and all {facts.effective_cpus:g} "
+        "CPUs are saturated",
         evidence=[
             Evidence("process_cpu_s", "CPU time per sample, whole worker processes", process_s, "s"),
             Evidence("thread_cpu_s", "CPU time per sample, threads that make and send it", accounted_s, "s"),

@@ -10,7 +10,7 @@ from feedline.analysis.rules.input.handover import Between, alone_s, arguments, 
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, compute_s, input_wait, num_workers, severity
 from feedline.analysis.rules.input.storage import at_locks_s
 
-CAUSE = "too_few_workers"
+RULE_ID = "too_few_workers"
 
 #: Workers beyond S / C, because batches do not take equally long (docs/rules.md).
 MARGIN = 1.15
@@ -29,9 +29,9 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     given = arguments(facts, number)
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"{_says(facts, workers)}. {sentence(cpus.use(facts))}",
+        message=f"{_says(facts, workers)}. {sentence(cpus.use(facts))}",
         evidence=_evidence(facts),
         fix=change(facts, given),
         how_to_check=f"Run with num_workers={number}. If samples/s do not rise, this finding is wrong.",

@@ -7,7 +7,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import count, share
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 
-CAUSE = "too_short"
+RULE_ID = "too_short"
 
 #: Steps that a verdict needs at least (docs/rules.md: measured on pieces of longer runs).
 FEWEST = 8
@@ -26,9 +26,9 @@ def check(facts: RuleInputs) -> Finding | None:
     aside = f", leaving out {' and '.join(left_out)}" if left_out else ""
     took = f"; the input takes {between(sure)}{aside}" if input_known(facts) and sure.steps > 1 else ""
     return Finding(
-        CAUSE,
+        RULE_ID,
         Severity.INFO,
-        says=f"too short to judge: only {_counted(facts, sure)}{took}; what limits the training is unknown",
+        message=f"too short to judge: only {_counted(facts, sure)}{took}; what limits the training is unknown",
         evidence=_evidence(facts, sure),
         fix=f"Train for {count(needed(sure))} steps or more.",
         how_to_check="Record a longer run. If its shares are the same, this finding is wrong.",

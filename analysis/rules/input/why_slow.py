@@ -40,11 +40,11 @@ class Why:
     """A cause of slowness.
 
     Attributes:
-        says: follows what the stage takes and should take.
+        message: follows what the stage takes and should take.
         also_s: seconds of the mean step that it costs elsewhere, at most.
     """
 
-    says: str
+    message: str
     fix: str
     how_to_check: str
     evidence: list[Evidence] = field(default_factory=list)

@@ -4,7 +4,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import share
 from feedline.analysis.traces.facts import TraceFacts
 
-CAUSE = "device_bound"
+RULE_ID = "device_bound"
 MOSTLY = 0.80
 
 
@@ -17,9 +17,9 @@ def check(facts: TraceFacts) -> Finding | None:
     name = top.operator or top.name.split("(")[0][:60] if top else ""
     where = f"; {share(top.busy_share)} of its busy time is {name}" if top else ""
     return Finding(
-        CAUSE,
+        RULE_ID,
         Severity.INFO,
-        says=f"the device computes {share(part)} of {facts.whole}{where}",
+        message=f"the device computes {share(part)} of {facts.whole}{where}",
         evidence=[
             Evidence("compute_share", "computing", part, SHARE),
             *([Evidence("kernel_share", f"busy time in {name}", top.busy_share, SHARE, name)] if top else []),

@@ -4,7 +4,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measur
 from feedline.analysis.formatting import share, size
 from feedline.analysis.traces.facts import TraceFacts
 
-CAUSE = "exposed_copy"
+RULE_ID = "exposed_copy"
 
 
 def check(facts: TraceFacts) -> Finding | None:
@@ -20,9 +20,9 @@ def check(facts: TraceFacts) -> Finding | None:
     nbytes = sum(row.nbytes or 0 for row in to_device)
     amount = f" ({size(nbytes)} {facts.in_steps})" if nbytes else ""
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"copies that overlap with no computation take {share(part)} of {facts.whole}"
+        message=f"copies that overlap with no computation take {share(part)} of {facts.whole}"
         + (f"; {share(pageable / total)} of host-to-device copy time is spent on pageable memory" if slow else ""),
         evidence=[
             Evidence("exposed_copy_share", "exposed copies", part, SHARE),

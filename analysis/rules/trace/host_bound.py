@@ -4,7 +4,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
 from feedline.analysis.traces.facts import TraceFacts
 
-CAUSE = "host_bound"
+RULE_ID = "host_bound"
 
 
 def check(facts: TraceFacts) -> Finding | None:
@@ -17,9 +17,9 @@ def check(facts: TraceFacts) -> Finding | None:
     kernels = sum(row.count for row in computing)
     mean = sum(row.total_ns for row in computing) / max(kernels, 1) / 1e9
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"the device waits {share(part)} of {facts.whole} for the host to launch kernels "
+        message=f"the device waits {share(part)} of {facts.whole} for the host to launch kernels "
         f"({kernels:,} kernels {facts.in_steps}, which run for {seconds(mean)} on average)",
         evidence=[
             Evidence("host_launch_share", "device idle while the host worked", part, SHARE),

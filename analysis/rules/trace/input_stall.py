@@ -4,7 +4,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measur
 from feedline.analysis.formatting import number, share
 from feedline.analysis.traces.facts import TraceFacts
 
-CAUSE = "input_stall"
+RULE_ID = "input_stall"
 
 
 def check(facts: TraceFacts) -> Finding | None:
@@ -14,14 +14,14 @@ def check(facts: TraceFacts) -> Finding | None:
     if found.loader_ns is None or weight is Severity.INFO:
         return None
     faster = f"; with batches always ready, it would run at most {number(1 / (1 - part))} times as fast" if part < 1 else ""
-    says = f"the device is idle {share(part)} of {facts.whole} while the main thread waits for its loader"
+    message = f"the device is idle {share(part)} of {facts.whole} while the main thread waits for its loader"
     if found.stall_ns is None:
-        says = f"the main thread waits for its loader {share(part)} of {facts.whole}"
+        message = f"the main thread waits for its loader {share(part)} of {facts.whole}"
     idle, each_s = found.idle_explained_pct, found.loader_ns / 1e9 / found.calls if found.calls else None
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"{says}{faster}",
+        message=f"{message}{faster}",
         evidence=[
             Evidence("input_share", "input stall", part, SHARE),
             *measured([("share_of_idle", "share of the device's idle time", idle / 100 if idle is not None else None, SHARE)]),

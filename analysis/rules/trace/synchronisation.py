@@ -4,7 +4,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import share
 from feedline.analysis.traces.facts import TraceFacts
 
-CAUSE = "synchronisation"
+RULE_ID = "synchronisation"
 
 
 def check(facts: TraceFacts) -> Finding | None:
@@ -14,9 +14,9 @@ def check(facts: TraceFacts) -> Finding | None:
     if weight is Severity.INFO:
         return None
     return Finding(
-        CAUSE,
+        RULE_ID,
         weight,
-        says=f"the device is idle {share(part)} of {facts.whole} while the host is blocked in calls that synchronize with it",
+        message=f"the device is idle {share(part)} of {facts.whole} while the host is blocked in calls that synchronize with it",
         evidence=[Evidence("synchronisation_share", "device idle while the host synchronized", part, SHARE)],
         fix="Read results back less often (.item(), .cpu(), printing the loss, boolean masks in the model), "
         "and copy to the device with non_blocking=True.",

@@ -3,7 +3,6 @@
 import argparse
 import json
 import math
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -171,12 +170,6 @@ def write(path: Path, found: "Advised", to: "ToTarget | None") -> None:
     Raises:
         OutputError: the file cannot be written.
     """
-    save(path, json.dumps(_plain({**asdict(found), "target": asdict(to) if to else None}), indent=1, allow_nan=False))
+    from feedline.analysis.reports.json_report import plain
 
-
-def _plain(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    save(path, json.dumps(plain({**vars(found), "target": to}), indent=1, allow_nan=False))

@@ -87,8 +87,8 @@ def _runs(runs: Sequence[Recorded]) -> Table:
 
 
 def _finding(several: bool, name: str, finding: Finding) -> Iterator[RenderableType]:
-    head = Text.assemble((f"{finding.severity.value} ", SEVERITY_COLORS[finding.severity.value]), (f"{finding.cause} ", "bold"))
-    yield Text.assemble(head, plain(f"{name}: " if several else ""), plain(finding.says))
+    head = Text.assemble((f"{finding.severity.value} ", SEVERITY_COLORS[finding.severity.value]), (f"{finding.rule_id} ", "bold"))
+    yield Text.assemble(head, plain(f"{name}: " if several else ""), plain(finding.message))
     yield _under("fix", finding.fix)
     yield _under("how to check", finding.how_to_check)
 
@@ -100,14 +100,14 @@ def _under(label: str, text: str) -> Padding:
 def _verdict(verdict: Verdict) -> Text:
     who = f"{verdict.run} compared with {verdict.reference}" if verdict.reference else verdict.run
     maybe = "suspected " if verdict.suspected else ""
-    return Text.assemble(plain(f"{who}: "), (maybe, "yellow"), plain(WORDS[verdict.kind], "bold"), plain(f". {sentence(verdict.says)}."))
+    return Text.assemble(plain(f"{who}: "), (maybe, "yellow"), plain(WORDS[verdict.kind], "bold"), plain(f". {sentence(verdict.message)}."))
 
 
 def _price(found: Advised) -> Iterator[Text]:
     if found.price is None:
         yield plain("unknown: samples per update were not recorded")
         return
-    yield plain(f"{sentence(found.price.says)}.")
+    yield plain(f"{sentence(found.price.message)}.")
     if found.noise.value is not None or found.noise.low is not None:
         yield plain(f"{DOUBT}.", "dim")
 

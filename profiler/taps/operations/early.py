@@ -98,6 +98,6 @@ def holders(originals: tuple[Any, ...], package: str, own: set[int]) -> list[str
         if isinstance(module, str) and (f"{module}.".startswith(f"{package}.") or INSTALLED.search(str(holder.get("__file__")))):
             continue
         held = {id(value) for value in gc.get_referents(holder)}
-        says = f"module {module}" if isinstance(module, str) else f"an object of type {type(holder).__name__}"
-        found = [says if id(original) in held else before for original, before in zip(originals, found, strict=True)]
+        message = f"module {module}" if isinstance(module, str) else f"an object of type {type(holder).__name__}"
+        found = [message if id(original) in held else before for original, before in zip(originals, found, strict=True)]
     return found

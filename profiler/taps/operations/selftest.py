@@ -14,7 +14,7 @@ class Result(NamedTuple):
 
     hook: str
     works: bool
-    says: str
+    message: str
 
 
 def selftests() -> list[Result]:

@@ -35,9 +35,9 @@ def whole(file: Path, rows: int = 1) -> str:
         ("a.sqlite", b"SQLite format 3\0" + b"\xff" * 4096, "damaged|truncated|not an SQLite file"),
     ],
 )
-def test_what_is_no_database_is_named_with_the_way_out(tmp_path, name, content, says):
+def test_what_is_no_database_is_named_with_the_way_out(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(TraceDamaged, match=says):
+    with pytest.raises(TraceDamaged, match=message):
         read_nsight(str(tmp_path / name))
 
 

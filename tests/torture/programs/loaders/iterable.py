@@ -7,8 +7,8 @@ from tiny import digest, network, sgd, step
 
 
 class Stream(torch.utils.data.IterableDataset):
-    def __init__(self, end=None, says=None):
-        self.end, self.says = end, says
+    def __init__(self, end=None, message=None):
+        self.end, self.message = end, message
 
     def __iter__(self):
         info = torch.utils.data.get_worker_info()
@@ -19,7 +19,7 @@ class Stream(torch.utils.data.IterableDataset):
 
 class Sized(Stream):
     def __len__(self):
-        return self.says
+        return self.message
 
 
 net = network()
