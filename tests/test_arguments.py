@@ -43,7 +43,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["rnu", "train.py"], "feedline: error: unknown command 'rnu' (did you mean run?); commands: run, env, report, "),
         (["train.py"], "or run a script with `feedline run train.py`"),

@@ -193,7 +193,7 @@ def test_a_limit_is_filled_with_usable_images(root):
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "message"),
     [
         (lambda folder: None, "does not exist"),
         (lambda folder: folder.write_text(""), "is a file"),

@@ -65,12 +65,12 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("cause", PLANTED)
+@pytest.mark.parametrize("rule_id", PLANTED)
 def test_a_check_finds_its_mistake_and_no_other_does(rule_id):
     assert causes(PLANTED[rule_id]()) == [rule_id]
 
 
-@pytest.mark.parametrize("cause", PLANTED)
+@pytest.mark.parametrize("rule_id", PLANTED)
 def test_a_finding_has_evidence_or_a_name_and_says_what_to_do_and_what_would_disprove_it(rule_id):
     (found,) = checks.run_checks(PLANTED[rule_id]())
 

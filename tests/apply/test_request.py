@@ -11,7 +11,7 @@ def test_fixes_are_read_in_the_order_they_are_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "--fix is empty"),
         ("warm=5ep", "unknown fix 'warm'; the fixes are"),

@@ -72,7 +72,7 @@ def test_seeds_that_change_nothing_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["--fix", "lr_rule=linear:5"], "no training given"),
         (["--fix", "lr_rule=linear:5", "--checkpoint", "gone.pt", "--", "train.py", "{checkpoint}"], "checkpoint gone.pt does not exist"),

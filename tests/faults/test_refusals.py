@@ -187,7 +187,7 @@ def test_a_run_that_cannot_be_compacted_is_read_as_it_is(workshop, own_mounts):
 
 
 @pytest.mark.parametrize(
-    ("there", "code", "says"),
+    ("there", "code", "message"),
     [
         (None, 66, "there is no run folder"),
         ("", 66, "is not a run folder (it contains no rank0)"),

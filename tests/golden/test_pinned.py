@@ -30,7 +30,7 @@ def stored(tmp_path: Path) -> Pinned:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (lambda told: told["step"].update(mean_s=0.2501), "step.mean_s: 0.25 is 0.2501 now"),
         (lambda told: told["step"]["stages"].update(loss=0.0), "+ step.stages.loss is new: 0.0"),

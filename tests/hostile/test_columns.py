@@ -94,7 +94,7 @@ def test_the_pages_of_a_file_are_those_that_were_written(finished):
 
 
 @pytest.mark.parametrize(
-    ("bytes_", "says"),
+    ("bytes_", "message"),
     [
         (page(1 << 30, 10), "a page unpacks to 1,073,741,824 bytes"),
         (page(8, 10, encoding=8), "an encoding that feedline does not write"),

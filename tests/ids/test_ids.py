@@ -146,7 +146,7 @@ def test_a_run_has_the_same_report_whatever_its_words(run):
     assert shown(usual) == shown(blank)
 
 
-@pytest.mark.parametrize("cause", ["too_few_workers", "late_rank"])
+@pytest.mark.parametrize("rule_id", ["too_few_workers", "late_rank"])
 def test_a_cost_is_capped_at_the_same_limit_whatever_its_name(rule_id):
     def capped():
         limits, mean_s = roofline(LIMITED), LIMITED.step.mean_s
@@ -256,5 +256,5 @@ def test_what_is_rewritten_is_there():
     rewritten = {cls: words_of(cls) for cls in dataclasses_of_analysis()}
 
     assert (rewritten[Evidence], rewritten[Hook], rewritten[Prediction]) == (["what"], ["why"], ["what", "why"])
-    assert rewritten[Finding] == ["says", "fix", "how_to_check"]
+    assert rewritten[Finding] == ["message", "fix", "how_to_check"]
     assert "notes" in rewritten[Report] and rewritten[Budget] == ["notes"]

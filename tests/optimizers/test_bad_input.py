@@ -18,7 +18,7 @@ def weight(*shape: int) -> nn.Parameter:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("wrong", "message"),
     [
         ({"lr": -1}, "lr must be at least 0, not -1"),
         ({"lr": float("nan")}, "lr must be at least 0"),

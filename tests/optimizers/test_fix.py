@@ -80,7 +80,7 @@ def test_one_beta_leaves_the_other_at_its_default():
 
 
 @pytest.mark.parametrize(
-    ("value", "says"),
+    ("value", "message"),
     [
         ("", "learning rate must be a number"),
         ("fast", "learning rate must be a number, not 'fast'"),

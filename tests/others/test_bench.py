@@ -97,7 +97,7 @@ def said(rule_id, share, verdict="Input-bound."):
 
 
 @pytest.mark.parametrize(
-    ("cause", "share", "by_hand", "judgement"),
+    ("rule_id", "share", "by_hand", "judgement"),
     [
         ("compute_bound", 0.01, facts(0.02), TRUE),
         ("compute_bound", 0.01, facts(0.5), FALSE),

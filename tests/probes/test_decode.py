@@ -30,7 +30,7 @@ def test_every_library_that_runs_here_gives_the_same_pictures(subject, named):
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (lambda image: image[..., ::-1], "differs from Pillow's image by"),
         (lambda image: image[:-1], r"gave an image of shape \(299, 400, 3\), Pillow one of \(300, 400, 3\)"),

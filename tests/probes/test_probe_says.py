@@ -37,7 +37,7 @@ def test_the_costliest_part_is_named_with_what_the_cores_make_and_what_does_it_f
 
 
 @pytest.mark.parametrize(
-    ("rate", "says"),
+    ("rate", "message"),
     [(2000.0, "2,000 samples/s, so the input limits this training."), (300.0, "300 samples/s, so the model limits this training.")],
 )
 def test_a_model_on_a_device_is_held_against_what_the_cores_make(rate, message):

@@ -50,7 +50,7 @@ def test_ranks_of_one_machine_share_what_other_programs_leave():
 
 
 @pytest.mark.parametrize(
-    ("facts", "says"),
+    ("facts", "message"),
     [
         (waiting(others=1.6), "this training uses 3.00 of 8 CPUs, other programs 1.60; 3.40 are free"),
         (waiting(), "this training uses 3.00 of 8 CPUs; 5.00 are free"),

@@ -81,7 +81,7 @@ class Twice(v1.Resize):
 
 
 @pytest.mark.parametrize(
-    ("transform", "says"),
+    ("transform", "message"),
     [
         (v1.Lambda(lambda image: image), "<lambda>"),
         (lambda image: image, "<lambda>"),

@@ -26,7 +26,7 @@ def whole(file: Path, rows: int = 1) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "says"),
+    ("name", "content", "message"),
     [
         ("a.sqlite", b"", "is empty: export it again"),
         ("a.json", b'{"traceEvents": []}' * 20, "is not an SQLite file"),
