@@ -1,0 +1,63 @@
+"""What a fix changes in a training: what rules say of their fix, ``feedline whatif`` of its arguments, and what the replay is given."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Factor:
+    """What becomes of a stage's time: both are multiplied, so 0 is gone and 1 as it was.
+
+    Attributes:
+        cpu: of its CPU seconds.
+        off_cpu: of the seconds in which it waits for something that is not a CPU: a disk, a lock, the network.
+    """
+
+    cpu: float = 1.0
+    off_cpu: float = 1.0
+
+
+GONE = Factor(0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Change:
+    """Any number of changes at once.
+
+    Attributes:
+        settings: arguments of the DataLoader -> their new values: num_workers, prefetch_factor, in_order, persistent_workers, ...
+        stages: stage of a sample, batch or step (``read``, ``decode``, ``augment``, ``collate``, ``transport``, ...) -> its factor.
+        helper_threads: whether the threads that workers' libraries start go on using CPUs.
+        cpus: that the training may use then; None: as many as it had.
+        others: whether other programs go on using CPUs.
+    """
+
+    settings: Mapping[str, int | bool] = field(default_factory=dict)
+    stages: Mapping[str, Factor] = field(default_factory=dict)
+    helper_threads: bool = True
+    cpus: float | None = None
+    others: bool = True
+
+
+@dataclass(frozen=True)
+class PredictedRate:
+    """Throughput of all ranks, in samples/s, as it is and with a change.
+
+    Attributes:
+        before: as recorded.
+        after: with the change.
+        low, high: the 95 % interval of ``after``.
+    """
+
+    before: float = field(metadata={"key": "from"})
+    after: float = field(metadata={"key": "to"})
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Refused:
+    """No prediction: what is missing, as an identifier and in a sentence that says how to get it."""
+
+    reason: str
+    message: str
