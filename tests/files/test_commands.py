@@ -200,7 +200,7 @@ def test_ranks_that_overwrite_an_older_run_at_once_come_to_one_folder(folder):
         done = subprocess.run(
             ["bash", "-c", ranks, sys.executable], cwd=folder, capture_output=True, text=True, timeout=120, start_new_session=True
         )
-        assert done.stdout == "trained\n" * 4, done.stderr
+        assert done.stdout.count("trained") == 4, done.stderr  # four processes write their lines and line ends at once
 
     assert sorted(path.name for path in folder.iterdir()) == ["mine", "run", "train.py"]
     assert {path.name for path in (folder / "run").glob("rank*")} == {"rank0", "rank1", "rank2", "rank3"}
