@@ -155,7 +155,8 @@ def summary(of: str, found: list[Compared]) -> str:
     if not errors:
         return f"{of}: all {len(found)} refused."
     return (
-        f"{of}: {len(errors)} of {len(found)} predicted; error {100 * median(errors):.1f} % in the median, {100 * max(errors):.1f} % at most; "
+        f"{of}: {len(errors)} of {len(found)} predicted; "
+        f"error {100 * median(errors):.1f} % in the median, {100 * max(errors):.1f} % at most; "
         f"{100 * sum(held) / len(held):.0f} % inside the interval."
     )
 

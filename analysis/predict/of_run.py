@@ -19,6 +19,7 @@ MOST_PIECES = 6  # in which a batch computes and waits in turns: more change the
 TORCHS = ("DataLoader", "StatefulDataLoader")  # whose dispatch is replayed
 FEW_BYTES = 1e6  # per second: any disk has room for more
 SENDING_S = 0.3e-3  # through the queue's pipe, besides pickling
+PICKLING_S = 0.1e-3  # CPU time per batch whose tensors are in shared memory
 SHARING_S_PER_BYTE = 0.8e-9  # CPU time of a worker that collates into new shared memory (benchmarks/whatif_truth.py)
 
 
@@ -46,11 +47,11 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs) -> RecordedInput | Refu
         setting=setting,
         persistent=persistent,
         others_set=facts.loader.settings if facts.loader else {},
-        batches=_batches(made, helpers, samples, _pickling_s(rank)),
+        batches=_batches(made, helpers, samples, SHARING_S_PER_BYTE * nbytes if setting.num_workers else 0.0),
         steps=main.tasks(),
         receiving=main.receiving if setting.num_workers else Task((best.low + best.high) / 2, 0.0),
+        handing_over=Task(SHARING_S_PER_BYTE * nbytes + (_pickling_s(rank) if setting.num_workers else PICKLING_S), 0.0),
         sending=SENDING_S,
-        sharing=Task(SHARING_S_PER_BYTE * nbytes, 0.0),
         starts=starts(rank, setting.num_workers, persistent),
         making=_making(facts),
         own=main.shares,
@@ -115,11 +116,17 @@ def _made(rank: RankMetrics, persistent: bool) -> Records:
     return np.asarray(made[after] if after.sum() >= FEWEST else made)
 
 
-def _batches(made: Records, helpers: float, samples: float, pickling_s: float) -> list[Task]:
+def _batches(made: Records, helpers: float, samples: float, sharing_s: float) -> list[Task]:
+    """What each took besides handing it over, half of its CPU time at least.
+
+    Args:
+        sharing_s: CPU seconds of each for shared memory.
+    """
     cpu = np.minimum(made["cpu"], made["wall"]) / 1e9
     off = np.maximum(made["wall"] / 1e9 - cpu - made["runqueue"] / 1e9, 0.0)
     pieces = max(1, min(MOST_PIECES, round(samples)))
-    return [Task((own + pickling_s) * helpers, blocked, helpers, pieces) for own, blocked in zip(cpu.tolist(), off.tolist())]
+    own = np.maximum(cpu - sharing_s, cpu / 2)
+    return [Task(computes * helpers, blocked, helpers, pieces) for computes, blocked in zip(own.tolist(), off.tolist())]
 
 
 def _pickling_s(rank: RankMetrics) -> float:

@@ -28,11 +28,11 @@ class RecordedInput:
         setting: as it was recorded.
         persistent: whether workers stay between passes.
         others_set: the loader's other arguments, as far as they are known.
-        batches: what making each takes on CPUs of its own, in the order in which they were asked for.
+        batches: what making each takes on CPUs of its own, in the order in which they were asked for, without handing it over.
         steps: what the main process does with each batch, without receiving it.
         receiving: taking a batch over from a worker: as recorded; without workers, what it takes at best.
+        handing_over: what it takes a worker to put a batch into shared memory and to pickle it; without workers, at best.
         sending: seconds from when a batch is made until it can be received.
-        sharing: what it takes a worker to put a batch into shared memory.
         starts: what beginning a pass costs.
         making: stage -> its shares of the work of a batch.
         own: stage -> its share (0 to 1) of a step's own work.
@@ -50,8 +50,8 @@ class RecordedInput:
     batches: Sequence[Task]
     steps: Sequence[Task]
     receiving: Task
+    handing_over: Task
     sending: float
-    sharing: Task
     starts: Starts
     making: Mapping[str, Shares]
     own: Mapping[str, float]
@@ -95,7 +95,7 @@ class RecordedInput:
         started = setting.num_workers > 0 and not self.persistent and begins.counted > 0
         ahead = 0 if begins.to_its_end and long == begins.per_pass else setting.num_workers * setting.prefetch_factor
         work = Pass(
-            batches=_round(self.batches, begin, long + ahead),
+            batches=[self._made(task) for task in _round(self.batches, begin, long + ahead)],
             steps=_round(self.steps, begin, long),
             receiving=self.receiving,
             sending=self.sending,
@@ -106,6 +106,10 @@ class RecordedInput:
         early = min(ahead, long // 4)
         each = (ends[-1] - ends[early]) / (long - 1 - early) if long > 1 else ends[-1]
         return ends[-1] + each * (begins.per_pass - long), ends[0]
+
+    def _made(self, task: Task) -> Task:
+        """A worker hands over what it has made; the main process does not."""
+        return replace(task, cpu_s=task.cpu_s + self.handing_over.cpu_s * task.threads) if self.setting.num_workers else task
 
 
 def _round(tasks: Sequence[Task], begin: int, number: int) -> list[Task]:

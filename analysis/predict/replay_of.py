@@ -1,4 +1,4 @@
-"""What a change makes of a recorded training's throughput: its replay with the change over its replay as it was, times the measured rate."""
+"""Throughput of a recorded training with a change: the measured rate times the replay with the change over the replay as it was."""
 
 import math
 import random
@@ -23,50 +23,55 @@ NORMAL_975 = 1.96
 MODELLED = ("num_workers", "prefetch_factor", "in_order", "persistent_workers")
 
 
-def predict(recorded: RecordedInput, change: Change, draws: int = DRAWS) -> PredictedRate | Refused:
+def predict(recorded: RecordedInput, change: Change, interval: bool = True) -> PredictedRate | Refused:
     """Replay the training as it was, and with a change.
 
     Args:
         recorded: of ``recorded_input``.
         change: settings, stages, CPUs. What waits for a disk, a lock or a network is taken to wait as long as before, however much does so
             at once; a disk that would have to give more than it was seen to give is refused.
-        draws: of the bootstrap; 0: the interval is the prediction itself.
+        interval: False: spare the bootstrap; low and high are then the prediction itself.
     """
     changed = with_change(recorded, change)
     if isinstance(changed, Refused):
         return changed
-    whole, seen = _as_it_was(recorded, 0)[0], recorded.samples_per_s / recorded.samples_per_batch
+    whole, seen = _as_it_was(recorded), recorded.samples_per_s / recorded.samples_per_batch
     if abs(math.log(whole / seen)) > math.log1p(TOLERANCE):
         return Refused(
             "replay_disagrees",
-            f"the replay of the run as it was gives {whole * recorded.samples_per_batch:.3g} samples/s, and {recorded.samples_per_s:.3g} were "
-            f"measured: something that was not recorded limits it",
+            f"replaying the run as it was gives {whole * recorded.samples_per_batch:.3g} samples/s, but {recorded.samples_per_s:.3g} were "
+            "measured: something that was not recorded limits it",
         )
     ratio = changed.batches_per_s(BATCHES) / whole
     if recorded.disk is not None and ratio > 1 + TOLERANCE:
         return Refused(
             "disk_bandwidth",
-            f"it would read {recorded.disk * ratio / 1e6:.3g} MB/s from the disk; that it gives more than the {recorded.disk / 1e6:.3g} MB/s "
-            "that were read is unknown",
+            f"it would read {recorded.disk * ratio / 1e6:.3g} MB/s from the disk; whether that gives more than the "
+            f"{recorded.disk / 1e6:.3g} MB/s that were read is unknown",
         )
     after = recorded.samples_per_s * ratio
-    spread = _spread(recorded, changed, draws) if draws and changed is not recorded else 0.0
+    spread = _spread(recorded, changed) if interval and changed is not recorded else 0.0
     return PredictedRate(recorded.samples_per_s, after, after * math.exp(-spread), after * math.exp(spread))
 
 
+def _draws(recorded: RecordedInput) -> list[float]:
+    """Batches per second, with other batches and steps of the same kind."""
+    return [recorded.drawn(random.Random(seed), OF_DRAW).batches_per_s(OF_DRAW) for seed in range(DRAWS)]
+
+
 @lru_cache(maxsize=4)
-def _as_it_was(recorded: RecordedInput, draws: int) -> list[float]:
-    """Batches per second: of all, or of each draw."""
-    if not draws:
-        return [recorded.batches_per_s(BATCHES)]
-    return [recorded.drawn(random.Random(seed), OF_DRAW).batches_per_s(OF_DRAW) for seed in range(draws)]
+def _as_it_was(recorded: RecordedInput) -> float:
+    return recorded.batches_per_s(BATCHES)
 
 
-def _spread(recorded: RecordedInput, changed: RecordedInput, draws: int) -> float:
-    """Half of the 95 % interval of the logarithm of what the change does: other batches and steps of the same kind, and the model's error."""
-    before = _as_it_was(recorded, draws)
-    after = [changed.drawn(random.Random(seed), OF_DRAW).batches_per_s(OF_DRAW) for seed in range(draws)]
-    by_chance = stdev(math.log(new / old) for new, old in zip(after, before)) if draws > 1 else 0.0
+@lru_cache(maxsize=4)
+def _draws_as_it_was(recorded: RecordedInput) -> list[float]:
+    return _draws(recorded)
+
+
+def _spread(recorded: RecordedInput, changed: RecordedInput) -> float:
+    """Half of the 95 % interval, as a logarithm: other batches and steps of the same kind, and the model's error."""
+    by_chance = stdev(math.log(after / before) for after, before in zip(_draws(changed), _draws_as_it_was(recorded)))
     return NORMAL_975 * math.hypot(by_chance, MODEL_ERROR)
 
 
@@ -84,13 +89,15 @@ def with_change(recorded: RecordedInput, change: Change) -> RecordedInput | Refu
     helpers = recorded.helpers if change.helper_threads else 1.0
     making = _times({name: (shares.cpu, shares.off_cpu) for name, shares in recorded.making.items()}, change.stages)
     own = _times({name: (share, share) for name, share in recorded.own.items()}, change.stages)
+    transport = change.stages.get("transport", Factor())
     changed = replace(
         recorded,
         setting=setting,
         persistent=bool(given.get("persistent_workers", recorded.persistent)),
-        batches=[_shared(_scaled(task, making, helpers), recorded, setting) for task in recorded.batches],
+        batches=[_scaled(task, making, helpers) for task in recorded.batches],
         steps=[_scaled(task, own, task.threads) for task in recorded.steps],
-        receiving=_scaled(recorded.receiving, change.stages.get("transport", Factor()), 1.0),
+        receiving=_scaled(recorded.receiving, transport, 1.0),
+        handing_over=_scaled(recorded.handing_over, transport, 1.0),
         helpers=helpers,
         cpus=change.cpus or recorded.cpus,
         others=recorded.others if change.others else 0.0,
@@ -112,9 +119,3 @@ def _scaled(task: Task, factor: Factor, threads: float) -> Task:
     if factor == Factor() and threads == task.threads:
         return task
     return replace(task, cpu_s=task.cpu_s * factor.cpu * threads / task.threads, off_cpu_s=task.off_cpu_s * factor.off_cpu, threads=threads)
-
-
-def _shared(task: Task, recorded: RecordedInput, setting: Setting) -> Task:
-    """A worker puts its batches into shared memory; the main process does not."""
-    sharing_s = recorded.sharing.cpu_s * (bool(setting.num_workers) - bool(recorded.setting.num_workers))
-    return replace(task, cpu_s=max(task.cpu_s + sharing_s, task.cpu_s / 2)) if sharing_s else task
