@@ -18,6 +18,8 @@ from feedline.profiler.store.columns import Records
 
 FEWEST = 16  # batches, and steps: fewer say little of how they differ
 MANY = 160  # batches that are replayed to learn how long one takes to be made
+WEIGHTS = (1.0, 0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05)  # of other programs' threads beside the training's
+CLOSE = 1.02  # how much longer than recorded a batch may take to be made
 MOST_PIECES = 6  # in which a batch computes and waits in turns: more change the replay by less than 1 %
 TORCHS = ("DataLoader", "StatefulDataLoader")  # whose dispatch is replayed
 FEW_BYTES = 1e6  # per second: any disk has room for more
@@ -134,8 +136,14 @@ def _batches(made: Records, helpers: float, samples: float, sharing_s: float) ->
 
 
 def _delayed(recorded: RecordedInput, made: Records) -> RecordedInput:
-    """The same with what batches wait for a CPU beyond what sharing the CPUs evenly explains: a thread that wakes up waits for its turn."""
+    """The same whose batches wait for a CPU as long as they were seen to.
+
+    Sharing the CPUs evenly explains too much of it where other programs have a lower priority, and too little where a thread that wakes up
+    has to wait for its turn.
+    """
     queued_s, wall_s = (float(made[column].mean()) / 1e9 for column in ("runqueue", "wall"))
+    wanted = next((share for share in WEIGHTS if replace(recorded, others=recorded.others * share).making_s(MANY) <= wall_s * CLOSE), 0.0)
+    recorded = replace(recorded, others=recorded.others * wanted)
     late_s = min(queued_s, max(0.0, wall_s - recorded.making_s(MANY)))
     return replace(recorded, batches=[replace(task, off_cpu_s=task.off_cpu_s + late_s) for task in recorded.batches])
 

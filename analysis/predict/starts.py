@@ -99,22 +99,28 @@ def _each(epochs: Records, workers: int) -> Task:
 
 def _births(processes: list[Process], epochs: Records, workers: int, persistent: bool) -> Task:
     """CPU time from a worker's start to its first instruction, and what its first batches take more than the others."""
-    cpu, more, off = [], [], []
+    cpu: list[float] = []
     for process in processes:
-        number, made, first = process.header.get("worker"), process.batches, warming(process, persistent)
-        born = process.of(Stage.START)
-        for epoch in epochs if process.is_worker and isinstance(number, int) else ():
+        number, born = process.header.get("worker"), process.of(Stage.START)
+        for epoch in epochs if isinstance(number, int) else ():
+            assert isinstance(number, int)
             own = born[np.abs(born["start"] - epoch["start"]) <= epoch["wall"]]
             lag = own["start"] + own["wall"] - epoch["start"] - (number + 1) * int(epoch["wall"]) // workers
             cpu += np.clip(own["cpu"], 0, np.maximum(lag, 0)).tolist()
-        for column, found in (("cpu", more), ("blocked", off)):
-            values = made["cpu"] if column == "cpu" else made["wall"] - made["cpu"] - np.maximum(made["runqueue"], 0)
-            if first.any():
-                found.append(max(0.0, float(values[first].mean() - values[~first].mean())) * WARMING)
     if not cpu:
         return NOTHING
-    extra_s, off_s = (float(np.mean(values)) / 1e9 if values else 0.0 for values in (more, off))
-    return Task(float(np.mean(cpu)) / 1e9 + extra_s, off_s)
+    more, off = np.mean([_more(process, persistent) for process in processes if process.is_worker], axis=0).tolist()
+    return Task((float(np.mean(cpu)) + more) / 1e9, off / 1e9)
+
+
+def _more(process: Process, persistent: bool) -> tuple[float, float]:
+    """CPU time and other time, ns, that the first batches of a worker take more than as many of the others."""
+    made, first = process.batches, warming(process, persistent)
+    if not first.any():
+        return 0.0, 0.0
+    blocked = made["wall"] - made["cpu"] - np.maximum(made["runqueue"], 0)
+    cpu, off = (max(0.0, float(values[first].mean() - values[~first].mean())) for values in (made["cpu"], blocked))
+    return cpu * WARMING, off * WARMING
 
 
 def _cpus(rank: RankMetrics) -> float:
