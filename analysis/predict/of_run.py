@@ -18,7 +18,7 @@ from feedline.profiler.store.columns import Records
 
 FEWEST = 16  # batches, and steps: fewer say little of how they differ
 MANY = 160  # batches that are replayed to learn how long one takes to be made
-WEIGHTS = (1.0, 0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05)  # of other programs' threads beside the training's
+WEIGHTS = (1.0, 0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05, 0.0)  # of other programs' threads beside the training's
 CLOSE = 1.02  # how much longer than recorded a batch may take to be made
 MOST_PIECES = 6  # in which a batch computes and waits in turns: more change the replay by less than 1 %
 TORCHS = ("DataLoader", "StatefulDataLoader")  # whose dispatch is replayed
@@ -136,16 +136,20 @@ def _batches(made: Records, helpers: float, samples: float, sharing_s: float) ->
 
 
 def _delayed(recorded: RecordedInput, made: Records) -> RecordedInput:
-    """The same whose batches wait for a CPU as long as they were seen to.
+    """The same whose batches wait for a CPU as long as they were seen to, and which is not slower than it was.
 
-    Sharing the CPUs evenly explains too much of it where other programs have a lower priority, and too little where a thread that wakes up
-    has to wait for its turn.
+    Sharing the CPUs evenly slows it too much where other programs have a lower priority, and too little where a thread that wakes up has to
+    wait for its turn.
     """
     queued_s, wall_s = (float(made[column].mean()) / 1e9 for column in ("runqueue", "wall"))
-    wanted = next((share for share in WEIGHTS if replace(recorded, others=recorded.others * share).making_s(MANY) <= wall_s * CLOSE), 0.0)
-    recorded = replace(recorded, others=recorded.others * wanted)
-    late_s = min(queued_s, max(0.0, wall_s - recorded.making_s(MANY)))
-    return replace(recorded, batches=[replace(task, off_cpu_s=task.off_cpu_s + late_s) for task in recorded.batches])
+    for weight in WEIGHTS if recorded.others else (0.0,):
+        weighed = replace(recorded, others=recorded.others * weight)
+        making_s = weighed.making_s(MANY)
+        late_s = min(queued_s, max(0.0, wall_s - making_s))
+        late = replace(weighed, batches=[replace(task, off_cpu_s=task.off_cpu_s + late_s) for task in weighed.batches])
+        if making_s <= wall_s * CLOSE and late.batches_per_s(MANY) * late.samples_per_batch * CLOSE >= late.samples_per_s:
+            break
+    return late
 
 
 def _pickling_s(rank: RankMetrics) -> float:
