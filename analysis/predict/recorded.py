@@ -1,0 +1,135 @@
+"""A recorded training as the replay sees it, and its rate."""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from feedline.analysis.predict.loader_replay import NOTHING, Pass, Replayed, Setting, Task, replay
+from feedline.analysis.predict.starts import Starts
+
+BLOCK = 8  # neighboring batches or steps that are drawn together: what slows one often slows the next
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Of the work of a batch, that one stage is (0 to 1)."""
+
+    cpu: float
+    off_cpu: float
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedInput:
+    """One rank's training loader and steps.
+
+    Attributes:
+        setting: as it was recorded.
+        persistent: whether workers stay between passes.
+        others_set: the loader's other arguments, as far as they are known.
+        batches: what making each takes on CPUs of its own, in the order in which they were asked for, without handing it over.
+        steps: what the main process does with each batch, without receiving it.
+        receiving: taking a batch over from a worker: as recorded; without workers, what it takes at best.
+        handing_over: what it takes a worker to put a batch into shared memory and to pickle it; without workers, at best.
+        sending: seconds from when a batch is made until it can be received.
+        starts: what beginning a pass costs.
+        making: stage -> its shares of the work of a batch.
+        own: stage -> its share (0 to 1) of a step's own work.
+        helpers: threads that compute for a worker while its own does; 1: only its own.
+        cpus: that the training may use.
+        others: threads of other programs that want a CPU.
+        disk: bytes per second from the disk while it was recorded; None: unknown or next to none.
+        samples_per_batch: mean.
+        samples_per_s: as the report has it.
+    """
+
+    setting: Setting
+    persistent: bool
+    others_set: Mapping[str, object]
+    batches: Sequence[Task]
+    steps: Sequence[Task]
+    receiving: Task
+    handing_over: Task
+    sending: float
+    starts: Starts
+    making: Mapping[str, Shares]
+    own: Mapping[str, float]
+    helpers: float
+    cpus: float
+    others: float
+    disk: float | None
+    samples_per_batch: float
+    samples_per_s: float
+
+    def drawn(self, dice: random.Random, number: int) -> "RecordedInput":
+        """The same training with other batches and steps of the same kind: a bootstrap of blocks (Kuensch, The jackknife and the bootstrap
+        for general stationary observations, Annals of Statistics 17(3), 1989).
+
+        Args:
+            number: of both.
+        """
+        return replace(self, batches=_blocks(self.batches, dice, number), steps=_blocks(self.steps, dice, number))
+
+    def batches_per_s(self, batches: int) -> float:
+        """Rate of the steps that count, as the report counts them.
+
+        Args:
+            batches: that are replayed at least. A longer pass is continued at the rate of its middle.
+        """
+        begins, long = self.starts, min(self.starts.per_pass, batches)
+        passes = [self._times(number * long, long) for number in range(math.ceil(batches / long))]
+        whole, first = (fmean(times) for times in zip(*passes))
+        workers = self.setting.num_workers
+        between = begins.reset_s if self.persistent else begins.ending_s * max(1.0, workers / self.cpus)
+        return ((begins.counted + 1) * begins.per_pass - 1) / (begins.counted * (whole + (between if workers else 0.0)) + whole - first)
+
+    def making_s(self, batches: int) -> float:
+        """Mean seconds that a batch takes to be made, with all that competes for the CPUs meanwhile."""
+        return fmean(self._pass(0, min(self.starts.per_pass, batches)).made_s)
+
+    def _times(self, begin: int, long: int) -> tuple[float, float]:
+        """Seconds from the beginning of a pass to the end of its last step, and of its first. Arguments as of ``_pass``."""
+        ends, early = self._pass(begin, long).ends_s, min(self._ahead(long), long // 4)
+        each = (ends[-1] - ends[early]) / (long - 1 - early) if long > 1 else ends[-1]
+        return ends[-1] + each * (self.starts.per_pass - long), ends[0]
+
+    def _ahead(self, long: int) -> int:
+        """Batches that are made beyond a part of a pass: none if its end was the end of the pass."""
+        whole = self.starts.to_its_end and long == self.starts.per_pass
+        return 0 if whole else self.setting.num_workers * self.setting.prefetch_factor
+
+    def _pass(self, begin: int, long: int) -> Replayed:
+        """Replay a part of a pass.
+
+        Args:
+            begin: index of its first batch among those recorded, which are gone through again and again.
+            long: batches of it.
+        """
+        begins, setting = self.starts, self.setting
+        started = setting.num_workers > 0 and not self.persistent and begins.counted > 0
+        work = Pass(
+            batches=[self._made(task) for task in _round(self.batches, begin, long + self._ahead(long))],
+            steps=_round(self.steps, begin, long),
+            receiving=self.receiving,
+            sending=self.sending,
+            starting=begins.each if started else NOTHING,
+            births=begins.births if started else NOTHING,
+        )
+        return replay(setting, work, self.cpus, self.others)
+
+    def _made(self, task: Task) -> Task:
+        """A worker hands over what it has made; the main process does not."""
+        return replace(task, cpu_s=task.cpu_s + self.handing_over.cpu_s * task.threads) if self.setting.num_workers else task
+
+
+def _round(tasks: Sequence[Task], begin: int, number: int) -> list[Task]:
+    return [tasks[(begin + index) % len(tasks)] for index in range(number)]
+
+
+def _blocks(tasks: Sequence[Task], dice: random.Random, number: int) -> list[Task]:
+    found: list[Task] = []
+    while len(found) < number:
+        begin = dice.randrange(len(tasks))
+        found += [tasks[(begin + index) % len(tasks)] for index in range(min(BLOCK, len(tasks)))]
+    return found

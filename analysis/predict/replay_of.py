@@ -1,0 +1,89 @@
+"""Throughput of a recorded training with a change: the measured rate times the replay with the change over the replay as it was."""
+
+import math
+import random
+from functools import lru_cache
+from statistics import stdev
+
+from feedline.analysis.predict.change import Change, Factor, PredictedRate, Refused
+from feedline.analysis.predict.changed import not_modelled, variants
+from feedline.analysis.predict.of_run import recorded_input
+from feedline.analysis.predict.recorded import RecordedInput
+
+__all__ = ["RecordedInput", "predict", "recorded_input"]
+
+BATCHES = 320  # that are replayed at least
+DRAWS = 12  # of the bootstrap
+OF_DRAW = 120  # batches of each
+TOLERANCE = 0.15  # by which the replay of the run as it was may miss its rate
+MODEL_ERROR = 0.05  # standard deviation of predicted over measured (docs/measured/whatif.md)
+NORMAL_975 = 1.96
+
+
+def predict(recorded: RecordedInput, change: Change, interval: bool = True) -> PredictedRate | Refused:
+    """Replay the training as it was, and with a change.
+
+    Args:
+        recorded: of ``recorded_input``.
+        change: settings, stages, CPUs. What waits for a disk, a lock or a network is taken to wait as long as before, however much does so
+            at once; a disk that would have to give more than it was seen to give is refused.
+        interval: False: spare the bootstrap; low and high are then the prediction itself.
+    """
+    refused = not_modelled(recorded, change) or _invalid(recorded)
+    if refused is not None:
+        return refused
+    changed, before = variants(recorded, change), recorded.samples_per_s
+    ratios = sorted(variant.batches_per_s(BATCHES) / _as_it_was(recorded) for variant in changed)
+    ratio = math.sqrt(ratios[0] * ratios[-1])
+    refused = _beyond_the_disk(recorded, change, ratio)
+    if refused is not None:
+        return refused
+    if not interval:
+        return PredictedRate(before, before * ratio, before * ratio, before * ratio)
+    spread = _spread(recorded, changed[0]) if changed[0] is not recorded else 0.0
+    return PredictedRate(before, before * ratio, before * ratios[0] * math.exp(-spread), before * ratios[-1] * math.exp(spread))
+
+
+def _invalid(recorded: RecordedInput) -> Refused | None:
+    """Whether the replay of the training as it was misses its rate."""
+    replayed = _as_it_was(recorded) * recorded.samples_per_batch
+    if abs(math.log(replayed / recorded.samples_per_s)) <= math.log1p(TOLERANCE):
+        return None
+    return Refused(
+        "replay_disagrees",
+        f"replaying the run as it was gives {replayed:.3g} samples/s, but {recorded.samples_per_s:.3g} were measured: "
+        "something that was not recorded limits it",
+    )
+
+
+def _beyond_the_disk(recorded: RecordedInput, change: Change, ratio: float) -> Refused | None:
+    """Whether the disk would have to give more than it was seen to give."""
+    more = change.stages.get("read", Factor()).off_cpu * ratio
+    if recorded.disk is None or more <= 1 + TOLERANCE:
+        return None
+    return Refused(
+        "disk_bandwidth",
+        f"it would read {recorded.disk * more / 1e6:.3g} MB/s from the disk; whether that gives more than the "
+        f"{recorded.disk / 1e6:.3g} MB/s that were read is unknown",
+    )
+
+
+def _spread(recorded: RecordedInput, changed: RecordedInput) -> float:
+    """Half of the 95 % interval, as a logarithm: other batches and steps of the same kind, and the model's error."""
+    by_chance = stdev(math.log(after / before) for after, before in zip(_draws(changed), _draws_as_it_was(recorded)))
+    return NORMAL_975 * math.hypot(by_chance, MODEL_ERROR)
+
+
+def _draws(recorded: RecordedInput) -> list[float]:
+    """Batches per second, with other batches and steps of the same kind."""
+    return [recorded.drawn(random.Random(seed), OF_DRAW).batches_per_s(OF_DRAW) for seed in range(DRAWS)]
+
+
+@lru_cache(maxsize=4)
+def _as_it_was(recorded: RecordedInput) -> float:
+    return recorded.batches_per_s(BATCHES)
+
+
+@lru_cache(maxsize=4)
+def _draws_as_it_was(recorded: RecordedInput) -> list[float]:
+    return _draws(recorded)
