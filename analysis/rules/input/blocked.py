@@ -3,8 +3,9 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import seconds, share
-from feedline.analysis.rules.input import cpus, slow_for_its_bytes
-from feedline.analysis.rules.input.handover import arguments, change
+from feedline.analysis.predict.change import Change, Factor, Refused
+from feedline.analysis.rules.input import cpus, handover, slow_for_its_bytes
+from feedline.analysis.rules.input.handover import arguments
 from feedline.analysis.rules.input.input_wait import maker, severity
 from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s
 from feedline.analysis.rules.input.too_few_workers import advised
@@ -92,5 +93,5 @@ def _overlapping(facts: RuleInputs, kind: str) -> int | None:
 def _fix(facts: RuleInputs, kind: str) -> str:
     number = _overlapping(facts, kind)
     where = f"`py-spy dump --pid PID` on {maker(facts)} shows the line."
-    more = f" More workers overlap the waiting that remains: {change(facts, arguments(facts, number))}" if number is not None else ""
+    more = f" More workers overlap the waiting that remains: {handover.change(facts, arguments(facts, number))}" if number is not None else ""
     return f"{FIX[kind]}. {where}{more}"
