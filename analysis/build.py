@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import functools
 import os
 from collections.abc import Callable, Iterable
 
@@ -19,9 +20,13 @@ from feedline.analysis.convergence.summary import summarise
 from feedline.analysis.cpu_use import cpu_use, mean_of
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import RuleInputs, Traffic
+from feedline.analysis.finding import PredictedRate
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.model import Cpus, Gauge, Hook, Loader, RankSummary, Report, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.next_limit import within
+from feedline.analysis.predict.change import Change, Refused
+from feedline.analysis.predict.replay_of import predict, recorded_input
+from feedline.analysis.predictions import Predictions
 from feedline.analysis.roofline import roofline
 from feedline.analysis.rules.input import nothing_trained, too_short
 from feedline.analysis.rules.input.input_wait import steady_share
@@ -106,7 +111,8 @@ def _report(
     if len(gathered) == 1 and shown.rank.manifest.ended:
         pace, trained = trained_on(pace, trained)
     notes = [*notes, *notes_of.of_rank(shown), *(note for rank in gathered.values() if rank is not shown for note in notes_of.ending(rank))]
-    findings = diagnose(facts, trained.checks if trained else ()) if facts else []
+    predictions = Predictions(facts, pace.of_all_ranks, replay(shown, facts)) if facts else None
+    findings = diagnose(facts, trained.checks if trained else (), predictions) if facts else []
     report = Report(
         run=about,
         verdict="no training step was recorded, so what limits the training is unknown.",
@@ -127,15 +133,35 @@ def _report(
         ],
         notes=[reworded(note, masks.text(run.named(note))) for note in notes],
     )
-    return _judged(report, facts, ceilings) if facts else report
+    return _judged(report, facts, predictions, ceilings) if facts and predictions else report
 
 
-def _judged(report: Report, facts: RuleInputs, ceilings: Ceilings | None) -> Report:
-    """The same with its limits and its verdict. A rate is compared with limits of the input: how long steps wait for it must be known."""
+def replay(shown: RankMetrics, facts: RuleInputs) -> Callable[[Change], PredictedRate | Refused]:
+    """What a rank's loader gives with a change; it is read when first asked. The rest of a report does not need it, whatever fails."""
+    recording = functools.cache(lambda: recorded_input(shown, facts))
+
+    def replayed(change: Change) -> PredictedRate | Refused:
+        try:
+            recorded = recording()
+            return recorded if isinstance(recorded, Refused) else predict(recorded, change)
+        except Exception as error:
+            if shows_tracebacks() and not isinstance(error, FeedlineError):
+                raise
+            return Refused("failed", f"The loader could not be replayed: {error or type(error).__name__}.")
+
+    return replayed
+
+
+def _judged(report: Report, facts: RuleInputs, predictions: Predictions, ceilings: Ceilings | None) -> Report:
+    """The same with its limits, what its fixes give together, and its verdict.
+
+    A rate is compared with limits of the input: how long steps wait for it must be known.
+    """
     known = not facts.loader_elsewhere and all(finding.rule_id not in UNKNOWN for finding in report.findings)
     limits = roofline(report, ceilings) if known else None
     findings = within(report.findings, limits, facts.step.mean_s)
-    return dataclasses.replace(report, roofline=limits, findings=findings, verdict=verdict(findings, facts))
+    together = predictions.together(findings)
+    return dataclasses.replace(report, roofline=limits, findings=findings, together=together, verdict=verdict(findings, facts))
 
 
 def trained_on(pace: Throughput, trained: ConvergenceSummary | None) -> tuple[Throughput, ConvergenceSummary | None]:

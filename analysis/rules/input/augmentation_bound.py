@@ -54,5 +54,5 @@ def change(facts: RuleInputs) -> Refused:
     """What the other transforms take is not known."""
     return Refused(
         "unknown_transforms",
-        "Which transforms can be replaced, and what the others take, is unknown. Train for a minute without the heaviest ones, and record again.",
+        "Which transforms can be replaced, and by what, is unknown. Train without the heaviest ones for a minute, and record again.",
     )

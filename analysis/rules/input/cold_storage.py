@@ -51,8 +51,8 @@ def change(facts: RuleInputs) -> Change | Refused:
         return Change(settings=more)
     return Refused(
         "unknown_storage",
-        "How fast the samples can be read from elsewhere is unknown. `feedline probe --parts read --data DIR` measures it for a copy of the "
-        "data on another disk.",
+        "How fast the samples can be read from elsewhere is unknown. `feedline probe --parts read --data DIR` measures it for a copy "
+        "of the data on another disk.",
     )
 
 

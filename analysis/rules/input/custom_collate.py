@@ -52,7 +52,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Change:
-    """Both stages take what default_collate took where that was measured, but are spared no more than the copy of these bytes took there."""
+    """Both stages take what default_collate took when measured, but are spared no more than the copy of these bytes took then."""
     copied_s = COPY_S_PER_BYTE * ((facts.loader.batch_bytes if facts.loader else None) or 0.0)
     takes_s = batch_s(facts, "collate", "transport")
     left = max(1 - WON, 1 - copied_s / takes_s) if takes_s else 1 - WON

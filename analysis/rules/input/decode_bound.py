@@ -49,5 +49,6 @@ def change(facts: RuleInputs) -> Refused:
     """The gain is the other decoder's, which is not known."""
     return Refused(
         "unknown_decoder",
-        "How fast another decoder is on these files is unknown. `feedline whatif RUN --set decode=turbo --data DIR` measures it on 50 of them.",
+        "How fast another decoder reads these files is unknown. `feedline whatif RUN --set decode=turbo --data DIR` measures it on 50 "
+        "of them.",
     )

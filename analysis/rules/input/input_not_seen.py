@@ -43,7 +43,7 @@ def traced(facts: TraceFacts) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Refused:
+def change(facts: RuleInputs | TraceFacts) -> Refused:
     """Nothing is known of the input."""
     return Refused(
         "input_not_seen",

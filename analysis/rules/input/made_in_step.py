@@ -106,5 +106,5 @@ def change(facts: RuleInputs) -> Refused:
     """There is no loader to replay."""
     return Refused(
         "no_loader",
-        "Only what a DataLoader makes can be replayed, and this program makes its batches itself. Move the function into a DataLoader, and record again.",
+        "Only a DataLoader can be replayed, and this program makes its batches itself. Make them in a DataLoader, and record again.",
     )

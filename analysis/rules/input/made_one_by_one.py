@@ -56,8 +56,8 @@ def _evidence(making: float, size: float, receiving: Between, saved: Between) ->
 
 
 def change(facts: RuleInputs) -> Refused:
-    """The same batches in one call took 0.52 to 0.95 times as long (docs/measured/advice-tried.md): which it is here is up to the dataset."""
+    """In one call, batches took 0.52 to 0.95 times as long (docs/measured/advice-tried.md): it depends on the dataset."""
     return Refused(
         "unknown_dataset",
-        "How long the dataset takes for a whole batch in one call is unknown. Time it for one batch, and compare with what the finding says.",
+        "How long the dataset takes for a whole batch in one call is unknown. Time one batch, and compare with what the finding says.",
     )

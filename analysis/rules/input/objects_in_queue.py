@@ -44,7 +44,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Change:
-    """Transport takes what it took for tensors where that was measured, but is spared no more than pickling these bytes took there."""
+    """Transport takes what it took for tensors when measured, but is spared no more than pickling these bytes took then."""
     pickled_s = PICKLE_S_PER_BYTE * ((facts.loader.pickle_bytes if facts.loader else None) or 0.0)
     takes_s = batch_s(facts, "transport")
     left = max(1 - WON, 1 - pickled_s / takes_s) if takes_s else 1 - WON

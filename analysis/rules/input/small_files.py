@@ -51,8 +51,8 @@ def change(facts: RuleInputs) -> Refused:
     """How long a sample takes to read from a large file is not in the recording."""
     return Refused(
         "unknown_storage",
-        "How fast the samples can be read from large files is unknown. `feedline pack` makes them, and `feedline probe --parts read --data DIR` "
-        "compares reading in order with reading file by file.",
+        "How fast the samples can be read from large files is unknown. `feedline probe --parts read --data DIR` compares reading in order "
+        "with reading file by file.",
     )
 
 
