@@ -2,9 +2,9 @@
 
 import dataclasses
 import datetime
-import functools
 import os
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,13 +20,10 @@ from feedline.analysis.convergence.summary import summarise
 from feedline.analysis.cpu_use import cpu_use, mean_of
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import RuleInputs, Traffic
-from feedline.analysis.finding import PredictedRate
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.model import Cpus, Gauge, Hook, Loader, RankSummary, Report, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.next_limit import within
-from feedline.analysis.predict.change import Change, Refused
-from feedline.analysis.predict.replay_of import predict, recorded_input
-from feedline.analysis.predictions import Predictions
+from feedline.analysis.predictions import Predictions, of_recording
 from feedline.analysis.roofline import roofline
 from feedline.analysis.rules.input import nothing_trained, too_short
 from feedline.analysis.rules.input.input_wait import steady_share
@@ -92,26 +89,18 @@ def gather_ranks(run: Run, notes: list[str], tell: Callable[[str], None] = lambd
 def _report(
     run: Run, shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str], compared: Compared | None, ceilings: Ceilings | None
 ) -> Report:
-    step, crew, loaders = gather.step_summary(shown), gather.workers(shown), gather.loaders(shown)
-    gauges = read_rank_gauges(shown.rank, notes)
-    if step is not None:
-        step = dataclasses.replace(step, cpu_s=cpu_s(shown, gauges))
-    beside = [(rank, read_rank_gauges(rank.rank, [])) for rank in gathered.values() if rank is not shown]
-    use = cpu_use(shown, gauges, beside) if step is not None else None
-    facts = facts_of(shown, step, crew, loaders, use, gauges)
+    step, crew, loaders, gauges, use, facts = _read(shown, gathered, notes, compared)
     if facts is not None:
         step = with_input(facts)
     ended = between_ranks.first_failed(gathered)
     about, pace = run_info(run, gathered[ended].rank), between_ranks.throughput(gathered, shown)
-    if facts is not None and compared is not None:
-        facts = dataclasses.replace(facts, comm=compared.communication, comm_parts=compared.parts)
     if run.part is not None:
         loaders = [loader for number, loader in enumerate(loaders) if number in used_loaders(shown)]
     trained = convergence(run, notes)
     if len(gathered) == 1 and shown.rank.manifest.ended:
         pace, trained = trained_on(pace, trained)
     notes = [*notes, *notes_of.of_rank(shown), *(note for rank in gathered.values() if rank is not shown for note in notes_of.ending(rank))]
-    predictions = Predictions(facts, pace.of_all_ranks, replay(shown, facts)) if facts else None
+    predictions = of_recording(shown, facts, pace.of_all_ranks) if facts else None
     findings = diagnose(facts, trained.checks if trained else (), predictions) if facts else []
     report = Report(
         run=about,
@@ -136,20 +125,52 @@ def _report(
     return _judged(report, facts, predictions, ceilings) if facts and predictions else report
 
 
-def replay(shown: RankMetrics, facts: RuleInputs) -> Callable[[Change], PredictedRate | Refused]:
-    """What a rank's loader gives with a change; it is read when first asked. The rest of a report does not need it, whatever fails."""
-    recording = functools.cache(lambda: recorded_input(shown, facts))
+class _Read(NamedTuple):
+    """What is known of one rank before anything is said about it."""
 
-    def replayed(change: Change) -> PredictedRate | Refused:
-        try:
-            recorded = recording()
-            return recorded if isinstance(recorded, Refused) else predict(recorded, change)
-        except Exception as error:
-            if shows_tracebacks() and not isinstance(error, FeedlineError):
-                raise
-            return Refused("failed", f"The loader could not be replayed: {error or type(error).__name__}.")
+    step: StepSummary | None
+    crew: Workers | None
+    loaders: list[Loader]
+    gauges: list[Gauge]
+    use: Cpus | None
+    facts: RuleInputs | None
 
-    return replayed
+
+def _read(shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str], compared: Compared | None) -> _Read:
+    step, crew, loaders = gather.step_summary(shown), gather.workers(shown), gather.loaders(shown)
+    gauges = read_rank_gauges(shown.rank, notes)
+    if step is not None:
+        step = dataclasses.replace(step, cpu_s=cpu_s(shown, gauges))
+    beside = [(rank, read_rank_gauges(rank.rank, [])) for rank in gathered.values() if rank is not shown]
+    use = cpu_use(shown, gauges, beside) if step is not None else None
+    facts = facts_of(shown, step, crew, loaders, use, gauges)
+    if facts is not None and compared is not None:
+        facts = dataclasses.replace(facts, comm=compared.communication, comm_parts=compared.parts)
+    return _Read(step, crew, loaders, gauges, use, facts)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingInput:
+    """What a prediction starts from.
+
+    Attributes:
+        shown: the rank that a report shows.
+        facts: its training loader and its step; None: it made no step.
+    """
+
+    shown: RankMetrics
+    facts: RuleInputs | None
+    gauges: list[Gauge]
+
+
+def training_input(run: Run, tell: Callable[[str], None] = lambda _: None) -> TrainingInput:
+    """Read what ``build`` reads, without its findings. Arguments and errors as there."""
+    notes: list[str] = []
+    gathered = gather_ranks(run, notes, tell)
+    compared = between_ranks.compared(gathered, gathered[min(gathered)], None, NOTHING, notes)
+    shown = gathered[between_ranks.shown(gathered, compared)]
+    read = _read(shown, gathered, notes, compared)
+    return TrainingInput(shown, read.facts, read.gauges)
 
 
 def _judged(report: Report, facts: RuleInputs, predictions: Predictions, ceilings: Ceilings | None) -> Report:

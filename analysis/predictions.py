@@ -1,15 +1,20 @@
 """What the fixes of findings would give: the loader replayed with what each changes, or what the replay of the ranks has said of it."""
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from feedline.analysis.comm.model import Prediction
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Finding, PredictedRate, Severity
+from feedline.analysis.formatting import sentence
+from feedline.analysis.gather import RankMetrics
 from feedline.analysis.predict.change import Change, Factor, Refused
+from feedline.analysis.predict.replay_of import predict, recorded_input
 from feedline.analysis.rules import BY_ID, CROSS_RANK
 from feedline.analysis.rules.cross_rank.recorded import recorded
 from feedline.analysis.traces.facts import TraceFacts
+from feedline.profiler.errors import FeedlineError, shows_tracebacks
 
 #: Of ranks together: their rules read other facts.
 BETWEEN_RANKS = frozenset(rule.rule_id for rule in CROSS_RANK)
@@ -54,6 +59,26 @@ class Predictions:
         return None if isinstance(made, Refused) else made
 
 
+def of_recording(shown: RankMetrics, facts: RuleInputs, rate: float | None) -> Predictions:
+    """Of a recorded rank, whose loader is read when it is first asked.
+
+    Args:
+        rate: samples/s of all ranks.
+    """
+    recording = functools.cache(lambda: recorded_input(shown, facts))
+
+    def replay(change: Change) -> PredictedRate | Refused:
+        try:
+            recorded = recording()
+            return recorded if isinstance(recorded, Refused) else predict(recorded, change)
+        except Exception as error:  # the rest of a report does not need it
+            if shows_tracebacks() and not isinstance(error, FeedlineError):
+                raise
+            return Refused("failed", f"the loader could not be replayed: {error or type(error).__name__}")
+
+    return Predictions(facts, rate, replay)
+
+
 def findings_together(findings: Sequence[Finding]) -> list[Finding]:
     """Those whose fixes are predicted together: they ask for a change in the loader, which is predicted."""
     return [
@@ -96,7 +121,7 @@ def joined(changes: Sequence[Change]) -> Change:
 
 def _with(finding: Finding, made: PredictedRate | Refused) -> Finding:
     if isinstance(made, Refused):
-        return replace(finding, predicted=None, refused=made.message)
+        return replace(finding, predicted=None, refused=f"{sentence(made.message).removesuffix('.')}.")
     return replace(finding, predicted=made, refused="")
 
 
