@@ -39,6 +39,9 @@ EXPLAINS_QUEUE = ("epoch_restart", "objects_in_queue", "custom_collate")
 #: trainings (tests/planted) decoding was half to three quarters of what full CPUs cost, as the machine was busy or not.
 MIN_PART = 1 / 3
 
+#: What a fix gives at most counts half beside what is predicted: that can be relied on, and few stages can be removed altogether.
+BOUND = 2.0
+
 #: What a finding about how the training is set up makes of it.
 WRONG_SET_UP = "Misconfigured"
 WRONG = {"not_finite": "Training diverged"} | dict.fromkeys(GRAVE - {"not_finite"}, WRONG_SET_UP)
@@ -135,8 +138,9 @@ def before(facts: RuleInputs) -> dict[str, frozenset[str]]:
 
 
 def rank(findings: list[Finding], before: Mapping[str, frozenset[str]] = BEFORE, mean_s: float = 1.0) -> list[Finding]:
-    """By severity, then by what the fix gives for its effort; but what ``before`` names goes directly ahead of what should wait for it, if
-    both are of one severity.
+    """By severity, then by what the fix gives for its effort, or else at most.
+
+    But what ``before`` names goes directly ahead of what should wait for it, if both are of one severity.
 
     Args:
         mean_s: of the step: predictions are rates, and costs seconds of it.
@@ -145,24 +149,21 @@ def rank(findings: list[Finding], before: Mapping[str, frozenset[str]] = BEFORE,
 
     def key(finding: Finding) -> tuple[int, float, int, float]:
         if finding.rule_id not in keys:
-            given = gain_s(finding, mean_s)
-            own = (_ORDER.index(finding.severity), -given / effort(finding).value, 0, -given)
+            worth = _worth_s(finding, mean_s)
+            own = (_ORDER.index(finding.severity), -worth, 0, -worth)
             later = [key(other) for other in findings if _goes_before(finding, other, before)]
-            keys[finding.rule_id] = min([own, *((severity, cost, place - 1, -given) for severity, cost, place, _ in later)])
+            keys[finding.rule_id] = min([own, *((severity, most, place - 1, -worth) for severity, most, place, _ in later)])
         return keys[finding.rule_id]
 
     return sorted(findings, key=key)
 
 
-def gain_s(finding: Finding, mean_s: float) -> float:
-    """Seconds per step that its fix spares: as predicted, else at most."""
+def _worth_s(finding: Finding, mean_s: float) -> float:
+    """Seconds per step that its fix is predicted to spare, for its effort; a bound of what it spares counts for less."""
     predicted = finding.predicted
-    return finding.cost_s if predicted is None else mean_s * (1 - predicted.before / predicted.after)
-
-
-def effort(finding: Finding) -> Effort:
-    """Of its fix; that of what is wrong with the set-up is the program's code."""
-    return BY_ID[finding.rule_id].effort if finding.rule_id in BY_ID else Effort.CODE
+    if predicted is None:
+        return finding.cost_s / BOUND
+    return mean_s * (1 - predicted.before / predicted.after) / BY_ID[finding.rule_id].effort.value
 
 
 def _goes_before(first: Finding, second: Finding, before: Mapping[str, frozenset[str]]) -> bool:

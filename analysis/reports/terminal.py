@@ -234,9 +234,8 @@ def _finding(number: int, finding: Finding, report: Report) -> RenderableType:
     body += [item(e.what, value(e.value, e.unit)) for e in finding.evidence]
     if finding.fix:
         body.append(plain(f"Fix: {finding.fix}", "bold"))
-    gain = " ".join(filter(None, [phrases.full_stop(phrases.gain(finding, report)), phrases.not_predicted(finding)]))
-    if gain:
-        body.append(plain(f"Gain: {gain}", "bold"))
+    if gain := [text for text in (phrases.gain(finding, report), phrases.not_predicted(finding)) if text]:
+        body.append(plain(f"Gain: {' '.join(map(phrases.full_stop, gain))}", "bold"))
     if finding.how_to_check:
         body.append(plain(f"How to check: {finding.how_to_check}", "dim"))
     return Group(head, Padding(Group(*body), (0, 0, 0, 3)))
