@@ -75,6 +75,11 @@ class Compared:
     predicted: PredictedRate | Refused
 
     @property
+    def as_recorded(self) -> bool:
+        """Whether nothing was to be predicted."""
+        return self.settings == RECORDED
+
+    @property
     def error(self) -> float | None:
         """Relative, of the prediction."""
         return self.predicted.after / median(self.measured) - 1 if isinstance(self.predicted, PredictedRate) else None
@@ -145,11 +150,16 @@ def row(one: Compared) -> list[str]:
     rates = f"{median(one.measured):.1f}"
     if isinstance(one.predicted, Refused):
         return [one.training, given, rates, f"refused: {one.predicted.reason}", "", ""]
-    said = f"{one.predicted.after:.1f} [{one.predicted.low:.1f}, {one.predicted.high:.1f}]"
-    return [one.training, given, rates, said, f"{100 * (one.error or 0.0):+.1f} %", "yes" if one.inside else "no"]
+    error, said = f"{100 * (one.error or 0.0):+.1f} %", f"{one.predicted.after:.1f}"
+    if one.as_recorded:
+        return [one.training, given, rates, f"{said}, as recorded", error, ""]
+    interval = f" [{one.predicted.low:.1f}, {one.predicted.high:.1f}]"
+    return [one.training, given, rates, said + interval, error, "yes" if one.inside else "no"]
 
 
 def summary(of: str, found: list[Compared]) -> str:
+    """Of the settings that were not recorded."""
+    found = [one for one in found if not one.as_recorded]
     errors = [abs(one.error) for one in found if one.error is not None]
     held = [one.inside for one in found if one.inside is not None]
     if not errors:

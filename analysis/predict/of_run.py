@@ -36,14 +36,14 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs) -> RecordedInput | Refu
     unfit = _unfit(rank, facts)
     if unfit is not None:
         return unfit
-    setting = _setting(facts)
-    persistent = bool(facts.setting("persistent_workers"))
-    made, main = _made(rank, persistent), main_process(rank, facts, setting.num_workers)
-    if min(len(made), len(main.own_s)) < FEWEST:
+    setting, persistent = _setting(facts), bool(facts.setting("persistent_workers"))
+    made, steps = _made(rank, persistent), len(rank.steps.wall) - rank.first if rank.steps else 0
+    if min(len(made), steps) < FEWEST:
         return Refused(
             "too_few_batches",
-            f"{len(made)} batches and {len(main.own_s)} steps were recorded; a prediction needs {FEWEST}: record a longer run",
+            f"{len(made)} batches and {steps} steps were recorded; a prediction needs {FEWEST}: record a longer run",
         )
+    main = main_process(rank, facts, setting.num_workers)
     helpers, best, nbytes = _helpers(facts), per_batch_s(facts), (facts.loader.batch_bytes if facts.loader else None) or 0.0
     rate, samples = facts.throughput.samples_per_s or 0.0, (facts.throughput.batch_size or 1.0) / main.batches
     recorded = RecordedInput(

@@ -1,0 +1,81 @@
+"""A recorded training with a change applied: what the replay is given instead."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from feedline.analysis.predict.change import Change, Factor, Refused
+from feedline.analysis.predict.loader_replay import Setting, Task
+from feedline.analysis.predict.recorded import RecordedInput
+
+MODELLED = ("num_workers", "prefetch_factor", "in_order", "persistent_workers")
+
+
+def not_modelled(recorded: RecordedInput, change: Change) -> Refused | None:
+    """Whether it sets something to a new value that the replay does not know."""
+    given = change.settings
+    unknown = sorted(name for name in given if name not in MODELLED and given[name] != recorded.others_set.get(name))
+    if not unknown:
+        return None
+    return Refused("not_modelled", f"the effect of {' and '.join(unknown)} on the loader is not modelled")
+
+
+def variants(recorded: RecordedInput, change: Change) -> Sequence[RecordedInput]:
+    """The same training with the change; ``recorded`` itself where nothing changes.
+
+    Two of them where helper threads stop: whether they spun or did a part of the work is unknown. In the first their work is gone, in the
+    second the worker's own thread does it.
+    """
+    changed = with_change(recorded, change)
+    if change.helper_threads or recorded.helpers == 1.0:
+        return [changed]
+    making = _factor({name: (shares.cpu, shares.off_cpu) for name, shares in recorded.making.items()}, change.stages)
+    return [changed, replace(changed, batches=[replace(_scaled(task, making, task.threads), threads=1.0) for task in recorded.batches])]
+
+
+def with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
+    """The first of them."""
+    given, own = change.settings, {name: (share, share) for name, share in recorded.own.items()}
+    helpers = recorded.helpers if change.helper_threads else 1.0
+    making = _factor({name: (shares.cpu, shares.off_cpu) for name, shares in recorded.making.items()}, change.stages)
+    computing, transport = _factor(own, change.stages), change.stages.get("transport", Factor())
+    changed = replace(
+        recorded,
+        setting=_setting(recorded.setting, given),
+        persistent=bool(given.get("persistent_workers", recorded.persistent)),
+        batches=[_scaled(task, making, helpers) for task in recorded.batches],
+        steps=[_scaled(task, computing, task.threads) for task in recorded.steps],
+        receiving=_scaled(recorded.receiving, transport, 1.0),
+        handing_over=_scaled(recorded.handing_over, transport, 1.0),
+        helpers=helpers,
+        cpus=change.cpus or recorded.cpus,
+        others=recorded.others if change.others else 0.0,
+    )
+    return recorded if vars(changed) == vars(recorded) else changed
+
+
+def _setting(recorded: Setting, given: Mapping[str, int | bool]) -> Setting:
+    return Setting(
+        int(given.get("num_workers", recorded.num_workers)),
+        int(given.get("prefetch_factor", recorded.prefetch_factor)),
+        bool(given.get("in_order", recorded.in_order)),
+    )
+
+
+def _factor(shares: Mapping[str, tuple[float, float]], stages: Mapping[str, Factor]) -> Factor:
+    """What becomes of the whole when its stages change.
+
+    Args:
+        shares: stage -> of the whole's CPU time and of its other time.
+    """
+    cpu, off = 1.0, 1.0
+    for name in shares.keys() & stages.keys():
+        (of_cpu, of_off), factor = shares[name], stages[name]
+        cpu, off = cpu + of_cpu * (factor.cpu - 1), off + of_off * (factor.off_cpu - 1)
+    return Factor(max(cpu, 0.0), max(off, 0.0))
+
+
+def _scaled(task: Task, factor: Factor, threads: float) -> Task:
+    """With other threads beside it, a task takes its main thread as long as before, apart from the factor."""
+    if factor == Factor() and threads == task.threads:
+        return task
+    return replace(task, cpu_s=task.cpu_s * factor.cpu * threads / task.threads, off_cpu_s=task.off_cpu_s * factor.off_cpu, threads=threads)
