@@ -3,6 +3,7 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import number, share
+from feedline.analysis.predict.change import Change
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.handover import call
 from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity
@@ -38,3 +39,8 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check=f"Run with one thread per worker. If the ratio of both CPU times stays at {number(ratio)}, this finding is wrong.",
         cost_s=cost_s,
     )
+
+
+def change(facts: RuleInputs) -> Change:
+    """One thread per worker. Whether the others spun or worked is unknown: the interval of the prediction holds both."""
+    return Change(helper_threads=False)
