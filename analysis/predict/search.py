@@ -14,7 +14,8 @@ DEPTHS = (2, 4, 8)  # prefetch_factor
 USUAL_DEPTH = 2  # torch's default
 ALL_WORKERS = 12  # up to it each number is tried, then those half as many again
 FEW = 5  # settings that are told
-SEARCHED = ("num_workers", "prefetch_factor", "in_order", "persistent_workers")
+USUAL: Settings = {"num_workers": 0, "prefetch_factor": USUAL_DEPTH, "in_order": True, "persistent_workers": False}  # torch's defaults
+SEARCHED = tuple(USUAL)
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,30 @@ class Search:
     limit: NextLimit | None
     left_out: int | None
     tried: int
+
+    @property
+    def changes(self) -> Settings:
+        """Of the best settings, those that are other than now; empty: keep them."""
+        now = {**USUAL, **self.now.settings}
+        return {name: value for name, value in self.best.settings.items() if value != now[name]}
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A search with what it was limited by, as ``feedline tune`` shows it and writes it as JSON.
+
+    Attributes:
+        refused: None: a setting was found.
+        line: of the program, to change; empty where nothing is to change.
+        took_s: seconds of the search.
+    """
+
+    search: Search | None = None
+    limits: Limits | None = None
+    memory: Memory | None = None
+    line: str = ""
+    took_s: float = 0.0
+    refused: Refused | None = None
 
 
 @dataclass

@@ -1,0 +1,55 @@
+"""A prediction in the terminal: the throughput in one sentence, what would limit it then, and the line to change."""
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from feedline.analysis.formatting import number
+from feedline.analysis.predict.change import PredictedRate
+from feedline.analysis.predict.limits import ALONE, BOTH, CPUS, STEP, WORKERS, NextLimit
+from feedline.analysis.predict.whatif import WhatIf, rate_of
+from feedline.analysis.reports.console import Console
+from feedline.analysis.reports.tables import plain
+from feedline.cli.settings import LOADER, as_code
+from feedline.profiler.printable import printable_in
+
+LIMITS = {
+    CPUS: "The CPUs would then be the limit: with more of them, or with cheaper samples, it would be about {rate} samples/s",
+    WORKERS: "The workers would then be the limit: with twice as many it would be about {rate} samples/s",
+    ALONE: "The main process would make its batches itself: with workers it would be about {rate} samples/s",
+    BOTH: "CPUs and workers would then limit it together: with more of both it would be about {rate} samples/s",
+    STEP: "The step itself would then be the limit: neither more workers nor more CPUs would gain 5 %",
+}
+
+
+def show(found: WhatIf, console: Console) -> None:
+    """Print it."""
+    found = printable_in(found)
+    for line in lines(found):
+        console.print(line)
+
+
+def lines(found: WhatIf) -> Iterator[Text]:
+    """The remarks, then the prediction or the refusal."""
+    for remark in found.remarks:
+        yield plain(remark)
+    rate = rate_of(found)
+    if found.refused is not None or rate is None:
+        yield plain(f"No prediction: {found.refused.message if found.refused else 'unknown'}.", "bold")
+        return
+    yield plain(f"With {as_code(found.settings)}: {arrow(rate)}. {limit(found.limit)}".rstrip(), "bold")
+    if found.line:
+        yield plain(f"Change  {found.line}")
+    if set(found.settings) <= set(LOADER):
+        settings = ",".join(f"{name}={str(value).lower()}" for name, value in found.settings.items())
+        yield plain(f"Verify  feedline verify RUN --set {settings} -- SCRIPT ARGS", "dim")
+
+
+def arrow(rate: PredictedRate) -> str:
+    """``251 -> 410 samples/s [380, 430]``: as recorded, with the change, and the 95 % interval of that."""
+    return f"{number(rate.before)} -> {number(rate.after)} samples/s [{number(rate.low)}, {number(rate.high)}]"
+
+
+def limit(found: NextLimit | None) -> str:
+    """What would limit the training then, as a sentence; empty where that is not known."""
+    return "" if found is None else f"{LIMITS[found.id].format(rate=number(found.samples_per_s))}."
