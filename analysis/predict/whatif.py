@@ -1,6 +1,6 @@
 """The answer to "what would it give?", as ``feedline whatif`` prints it and writes it as JSON."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from feedline.analysis.predict.change import Change, Factor, PredictedRate, Refused
@@ -33,17 +33,20 @@ class WhatIf:
     remarks: tuple[str, ...] = ()
 
 
-def answer(asked: WhatIf, predict: Predictor, change: Change, workers: int) -> WhatIf:
+def answer(asked: WhatIf, predict: Predictor, change: Change, workers: int, extremes: Iterable[Change] = ()) -> WhatIf:
     """The same with its prediction, and with what would limit the training then.
 
     Args:
         workers: with the change.
+        extremes: the change as it could also be, where it was measured: the interval holds theirs.
     """
     found = predict(change)
     if isinstance(found, Refused):
         return replace(asked, refused=found, line="")
+    around = [found, *(other for one in extremes if isinstance(other := predict(one), PredictedRate))]
+    low, high = min(one.low for one in around), max(one.high for one in around)
     limit = next_limit(predict, change, found, workers)
-    return replace(asked, before=found.before, after=found.after, low=found.low, high=found.high, limit=limit, stages=change.stages)
+    return replace(asked, before=found.before, after=found.after, low=low, high=high, limit=limit, stages=change.stages)
 
 
 def rate_of(found: WhatIf) -> PredictedRate | None:

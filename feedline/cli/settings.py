@@ -107,4 +107,4 @@ def refuse_impossible(given: Mapping[str, Value], now: Mapping[str, object]) -> 
 
 def as_code(settings: Mapping[str, Value]) -> str:
     """``num_workers=2, in_order=False``: as Python has it."""
-    return ", ".join(f"{name}={value}" for name, value in settings.items())
+    return ", ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in settings.items())

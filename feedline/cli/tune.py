@@ -1,6 +1,7 @@
 """``feedline tune``."""
 
 import argparse
+import dataclasses
 import json
 import math
 import time
@@ -132,12 +133,19 @@ def gauge(training: "Replayable", name: str, choose: Callable[[list[float]], flo
     return choose(values) if values else None
 
 
+def flat(found: "Tuning") -> dict[str, object]:
+    """The result as it is written: what was found beside what limited it, without a level between."""
+    values = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+    search = values.pop("search")
+    return {**({field.name: getattr(search, field.name) for field in dataclasses.fields(search)} if search else {}), **values}
+
+
 def write(found: "Tuning", args: argparse.Namespace) -> list[Path]:
     """Write the page and the JSON that were asked for, or print the JSON. Returns the files."""
     from feedline.analysis.reports.json_report import plain
     from feedline.cli import tune_page
 
-    text, written = json.dumps(plain(found), indent=1), []
+    text, written = json.dumps(plain(flat(found)), indent=1), []
     if args.json == STDOUT:
         print(text)
     elif args.json is not None:

@@ -14,7 +14,7 @@ from feedline.cli import whatif_text
 from feedline.cli.settings import as_code
 from feedline.profiler.printable import printable_in
 
-BAR = 30  # characters, of the fastest
+BAR = 22  # characters, of the fastest
 NAMES = ("num_workers", "prefetch_factor", "persistent_workers")
 
 
@@ -34,25 +34,28 @@ def show(found: Tuning, console: Console) -> None:
     console.print()
     console.print(plain(conclusion(found.search), "bold"))
     if found.line:
-        console.print(plain(f"Change  {found.line}"))
+        console.print(plain(f"Change  {found.line}"), soft_wrap=True)
 
 
 def by_workers(search: Search) -> Table:
     """A bar per number of workers; the measured one is marked."""
-    table = columns("workers", "samples/s", "interval", gap=2)
+    table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    for head in ("workers", "samples/s", "interval"):
+        table.add_column(Text(head, "dim"), justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
+    table.show_header = True
     most = max(one.predicted.after for one in search.by_workers)
     for one in search.by_workers:
         rate = one.predicted
         bar = "█" * max(1, round(BAR * rate.after / most))
-        mark = f" measured: {number(rate.before)}" if one.settings == search.now.settings else ""
-        table.add_row(f"{one.workers:7}", number(rate.after), interval(one), Text(bar, "green") + Text(mark, "dim"))
+        mark = f" measured: {number(rate.before)}" if one.workers == search.now.workers else ""
+        table.add_row(str(one.workers), number(rate.after), interval(one), Text(bar, "green") + Text(mark, "dim"))
     return table
 
 
 def best_few(search: Search) -> Table:
     """The chosen settings first, then the fastest others."""
-    table = columns("num_workers", "prefetch_factor", "persistent_workers", "samples/s", "interval", "memory", gap=2)
+    table = columns("workers", "prefetch", "persistent", "samples/s", "interval", "memory at most", gap=2)
     for one in search.few:
         cells = [str(one.settings.get(name, BLANK)) for name in NAMES]
         memory = BLANK if one.memory_bytes is None else size(one.memory_bytes)
@@ -93,7 +96,9 @@ def _limit(search: Search, limits: Limits) -> str:
     if search.limit.id == STEP:
         return f"More than {_workers(best.workers)} would not help: the rest of the step takes as long."
     if search.limit.id == CPUS:
-        return f"More than {_workers(best.workers)} would not help: all CPUs are busy. {whatif_text.limit(search.limit)}"
+        rate = number(search.limit.samples_per_s)
+        why = f"all CPUs are busy; with more of them, or with cheaper samples, it would be about {rate} samples/s"
+        return f"More than {_workers(best.workers)} would not help: {why}."
     if search.limit.id == WORKERS and best.workers == limits.workers:
         return f"The search ended at {_workers(best.workers)}: more may give more (--max-workers)."
     return whatif_text.limit(search.limit)

@@ -58,7 +58,7 @@ class Whatif:
             print(text)
         else:
             console = Console(quiet=args.quiet)
-            show(found, console)
+            show(found, console, args.run)
             if args.json is not None:
                 save(args.json, text + "\n")
                 name_files(console, [args.json])
@@ -90,4 +90,4 @@ def answered(args: argparse.Namespace) -> "WhatIf":
     if isinstance(found, Refused):
         return WhatIf(asked, refused=found)
     told = WhatIf(asked, line=found.line, remarks=found.remarks)
-    return answer(told, training.predict, found.change, found.workers)
+    return answer(told, training.predict, found.change, found.workers, found.extremes)

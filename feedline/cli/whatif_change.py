@@ -25,18 +25,22 @@ UNKNOWN = {
 #: Of the loader as recorded, where torch would refuse them without workers -> torch's default.
 DROPPED = {"prefetch_factor": 2, "persistent_workers": False}
 
+OTHER_INPUT = "{} does not return the kind of image that the transforms get now; what it takes to change them is not in the prediction."
+
 
 @dataclass(frozen=True)
 class AskedChange:
     """A change that can be replayed.
 
     Attributes:
+        extremes: the same with a measured part at both ends of its spread.
         workers: with it.
         line: of the program, to change; empty where none is.
         remarks: on side effects, and on what was measured.
     """
 
     change: Change
+    extremes: tuple[Change, ...]
     workers: int
     line: str
     remarks: tuple[str, ...]
@@ -54,20 +58,16 @@ def asked_change(asked: Mapping[str, Value], facts: RuleInputs, data: Path | Non
     for name, why in UNKNOWN.items():
         if name in asked:
             return Refused(f"unknown_{name}", f"{name}={asked[name]}: {why}")
-    stages: dict[str, Factor] = {}
-    remarks: list[str] = []
-    if "decode" in asked:
-        found = measured_decoder(str(asked["decode"]), facts, data)
-        if isinstance(found, Refused):
-            return found
-        stages["decode"], said = found
-        remarks.append(said)
+    measured = MeasuredStage() if "decode" not in asked else measured_decoder(str(asked["decode"]), facts, data)
+    if isinstance(measured, Refused):
+        return measured
     settings = {name: value for name, value in asked.items() if name in LOADER and isinstance(value, int)}
     cores = asked.get("cores")
-    change = Change(settings=settings, stages=stages, cpus=None if cores is None else float(cores))
+    change, *extremes = [Change(settings, stages, cpus=None if cores is None else float(cores)) for stages in measured.stages]
     line = handover.change(facts, settings) if settings else ""
     workers = settings.get("num_workers", facts.setting("num_workers", 0))
-    return AskedChange(change, workers if isinstance(workers, int) else 0, line, (*remarks, *side_effects(settings, facts)))
+    remarks = (*measured.remarks, *side_effects(settings, facts))
+    return AskedChange(change, tuple(extremes), workers if isinstance(workers, int) else 0, line, remarks)
 
 
 def side_effects(settings: Mapping[str, int | bool], facts: RuleInputs) -> Iterator[str]:
@@ -83,8 +83,21 @@ def side_effects(settings: Mapping[str, int | bool], facts: RuleInputs) -> Itera
         yield f"Without workers, torch refuses {as_code(explicit)}: remove {'it' if len(explicit) == 1 else 'them'}."
 
 
-def measured_decoder(name: str, facts: RuleInputs, data: Path | None) -> tuple[Factor, str] | Refused:
-    """The factor of decoding with another decoder, measured on the user's files in this process, and a remark on it.
+@dataclass(frozen=True)
+class MeasuredStage:
+    """What was measured of one stage.
+
+    Attributes:
+        stages: stage -> factor: as measured, and at both ends of the spread. Empty where nothing was asked for.
+        remarks: on the measurement.
+    """
+
+    stages: tuple[dict[str, Factor], ...] = ({},)
+    remarks: tuple[str, ...] = ()
+
+
+def measured_decoder(name: str, facts: RuleInputs, data: Path | None) -> MeasuredStage | Refused:
+    """The factor of decoding with another decoder, measured on the user's files in this process.
 
     Raises:
         ScriptError: there is no such decoder. DataError, MissingDependency: the images cannot be used.
@@ -92,23 +105,20 @@ def measured_decoder(name: str, facts: RuleInputs, data: Path | None) -> tuple[F
     from feedline.pipelines.probes import instead
 
     new = instead.decoder(name)
-    now = instead.decoder_of(
-        [operation.name for operation in facts.workers.operations if operation.stage == "decode"] if facts.workers else []
-    )
+    operations = facts.workers.operations if facts.workers else []
+    now = instead.decoder_of([operation.name for operation in operations if operation.stage == "decode"])
+    if now is None:
+        return Refused("decoder_not_seen", f"decode={name}: which decoder this training uses was not recorded, so nothing can be compared")
     if now == new:
         return Refused("same_decoder", f"decode={name}: this training decodes with {new.name} already")
-    if now is None:
-        return Refused(
-            "decoder_not_seen", f"decode={name}: which decoder this training uses was not recorded, so there is nothing to compare with"
-        )
     if data is None:
         return Refused("no_data", f"decode={name}: {new.name} has to be measured on your own files: add --data DIR")
-    pixels = facts.workers.decoded_pixels if facts.workers else None
-    found = instead.measure(now, new, data, pixels)
+    found = instead.measure(now, new, data, facts.workers.decoded_pixels if facts.workers else None)
     if isinstance(found, str):
-        return Refused("not_measured", f"decode={name}: {found}")
-    said = (
+        return Refused("not_measured", f"decode={name}: {found.rstrip('.')}")
+    remark = (
         f"Measured on {found.files} files: {now.name} decodes one in {seconds(found.now_s)} of CPU time, {new.name} in "
         f"{seconds(found.then_s)}; pixels differ from Pillow's by {found.grey_levels:.2f} of 255 grey levels on average."
     )
-    return Factor(cpu=found.then_s / found.now_s), said
+    factors = (found.then_s / found.now_s, found.low, found.high)
+    return MeasuredStage(tuple({"decode": Factor(cpu=factor)} for factor in factors), (remark, OTHER_INPUT.format(new.name)))

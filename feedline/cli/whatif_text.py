@@ -1,8 +1,8 @@
 """A prediction in the terminal: the throughput in one sentence, what would limit it then, and the line to change."""
 
+import shlex
 from collections.abc import Iterator
-
-from rich.text import Text
+from pathlib import Path
 
 from feedline.analysis.formatting import number
 from feedline.analysis.predict.change import PredictedRate
@@ -22,27 +22,30 @@ LIMITS = {
 }
 
 
-def show(found: WhatIf, console: Console) -> None:
-    """Print it."""
+def show(found: WhatIf, console: Console, run: Path) -> None:
+    """Print it: remarks, the prediction or the refusal, and what to do next.
+
+    Args:
+        run: the run folder.
+    """
     found = printable_in(found)
-    for line in lines(found):
-        console.print(line)
-
-
-def lines(found: WhatIf) -> Iterator[Text]:
-    """The remarks, then the prediction or the refusal."""
     for remark in found.remarks:
-        yield plain(remark)
-    rate = rate_of(found)
-    if found.refused is not None or rate is None:
-        yield plain(f"No prediction: {found.refused.message if found.refused else 'unknown'}.", "bold")
+        console.print(plain(remark))
+    if (rate := rate_of(found)) is None:
+        console.print(plain(f"No prediction: {found.refused.message if found.refused else 'unknown'}.", "bold"))
         return
-    yield plain(f"With {as_code(found.settings)}: {arrow(rate)}. {limit(found.limit)}".rstrip(), "bold")
+    console.print(plain(f"With {as_code(found.settings)}: {arrow(rate)}. {limit(found.limit)}".rstrip(), "bold"))
+    for line in next_lines(found, run):
+        console.print(plain(line), soft_wrap=True)
+
+
+def next_lines(found: WhatIf, run: Path) -> Iterator[str]:
+    """The line of the program to change, and the command that proves the prediction."""
     if found.line:
-        yield plain(f"Change  {found.line}")
+        yield f"Change  {found.line}"
     if set(found.settings) <= set(LOADER):
         settings = ",".join(f"{name}={str(value).lower()}" for name, value in found.settings.items())
-        yield plain(f"Verify  feedline verify RUN --set {settings} -- SCRIPT ARGS", "dim")
+        yield f"Verify  feedline verify {shlex.quote(str(run))} --set {settings} -- SCRIPT ARGS"
 
 
 def arrow(rate: PredictedRate) -> str:

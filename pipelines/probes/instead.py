@@ -12,8 +12,8 @@ from feedline.pipelines.probes.measure import Measured, Plan, in_turns, one_core
 from feedline.pipelines.probes.subject import Subject
 from feedline.profiler.errors import ScriptError
 
-#: At most this many files, seen in this many rounds: about three seconds.
-PLAN = Plan(rounds=5, seconds=0.2, files=50)
+#: At most 50 files: a few seconds, of images of two megapixels.
+PLAN = Plan(rounds=5, seconds=0.2, files=50, pixels=100e6)
 
 #: Times the pixels of the files that the training decoded, or one part in so many: beyond it, these are not its files.
 ALIKE = 2.0
@@ -37,12 +37,15 @@ class Instead:
     """Attributes:
     files: that were decoded.
     now_s, then_s: CPU seconds per file, of the old and of the new decoder.
+    low, high: the smallest and the largest ratio of the new one's time to the old one's, of the rounds.
     grey_levels: mean difference of the new one's pixels from Pillow's, of 255.
     """
 
     files: int
     now_s: float
     then_s: float
+    low: float
+    high: float
     grey_levels: float
 
 
@@ -55,7 +58,7 @@ def decoder(name: str) -> Decoder:
     known = {one.name.lower(): one for one in DECODERS if one.per == "core"}
     wanted = SHORT.get(name.lower(), name).lower()
     if wanted not in known:
-        raise ScriptError(f"unknown decoder {name[:40]!r}; decoders: {', '.join([*SHORT, *(one.name for one in known.values())])}")
+        raise ScriptError(f"unknown decoder {name[:40]!r}; decoders: {', '.join(one.name for one in known.values())}")
     return known[wanted]
 
 
@@ -98,7 +101,9 @@ def _compared(now: Decoder, then: Decoder, ready: Ready | str, found: dict[str, 
     old, new = found[now.name], found[then.name]
     if isinstance(old, str) or isinstance(new, str) or isinstance(ready, str):
         return next(why for why in (old, new, ready) if isinstance(why, str))
-    return Instead(files, old.cpu_s, new.cpu_s, ready.difference)
+    ratios = [before / after for before, after in zip(old.rates, new.rates, strict=True)]
+    ratio = new.cpu_s / old.cpu_s
+    return Instead(files, old.cpu_s, new.cpu_s, min(ratio, *ratios), max(ratio, *ratios), ready.difference)
 
 
 def _unlike(images: Sequence[Photo], pixels: float) -> str:
