@@ -95,6 +95,7 @@ class Search:
         unordered: ``best`` with in_order=False, where that is faster; it changes the order of batches, and is never chosen.
         limit: what limits ``best``; None: not known.
         left_out: number of workers from which on the limits of memory forbid more; None: they did not.
+        unpredicted: smallest number of workers of which there is no prediction, and why; None: there is one of all.
         tried: predictions made.
     """
 
@@ -105,6 +106,7 @@ class Search:
     unordered: Candidate | None
     limit: NextLimit | None
     left_out: int | None
+    unpredicted: tuple[int, Refused] | None
     tried: int
 
     @property
@@ -149,6 +151,7 @@ class Searcher:
     memory: Memory
     known: dict[object, PredictedRate | Refused] = field(default_factory=dict)
     too_large: int | None = None
+    unpredicted: tuple[int, Refused] | None = None
 
     def search(self) -> Search | Refused:
         """Number of workers first, then how far they work ahead, around the best number."""
@@ -168,7 +171,8 @@ class Searcher:
             best = now
         change = self._change(best.settings)
         limit = next_limit(self._predicted, change, best.predicted, best.workers)
-        return Search(now, best, ranked(tried, best), curve, self._unordered(best), limit, self.too_large, len(self.known))
+        unordered, few = self._unordered(best), ranked(tried, best)
+        return Search(now, best, few, curve, unordered, limit, self.too_large, self.unpredicted, len(self.known))
 
     def _allowed(self, workers: int, depth: int) -> Candidate | None:
         """Settings that are within the limits and can be predicted."""
@@ -177,7 +181,11 @@ class Searcher:
             self.too_large = min(workers, self.too_large or workers)
             return None
         found = self._candidate(settings)
-        return None if isinstance(found, Refused) else found
+        if isinstance(found, Candidate):
+            return found
+        if self.unpredicted is None or workers < self.unpredicted[0]:
+            self.unpredicted = workers, found
+        return None
 
     def _settings(self, workers: int, depth: int) -> Settings:
         if not workers:

@@ -64,8 +64,9 @@ def best_few(search: Search) -> Table:
 
 
 def interval(one: Candidate) -> str:
-    """``380 – 430``."""
-    return f"{number(one.predicted.low)} {BLANK} {number(one.predicted.high)}"
+    """``380 – 430``; empty of what was measured."""
+    low, high = number(one.predicted.low), number(one.predicted.high)
+    return "" if low == high else f"{low} {BLANK} {high}"
 
 
 def why_not_more(found: Tuning) -> Iterator[str]:
@@ -75,6 +76,9 @@ def why_not_more(found: Tuning) -> Iterator[str]:
     yield from filter(None, [_limit(search, limits)])
     if search.left_out is not None:
         yield f"From {search.left_out} workers on, the workers and their batches may not fit into {_memory(limits)}."
+    if search.unpredicted is not None:
+        workers, refused = search.unpredicted
+        yield f"From {_workers(workers)} on there is no prediction: {refused.message}."
     if search.unordered is not None:
         rate = search.unordered.predicted
         yield (
@@ -93,6 +97,8 @@ def _limit(search: Search, limits: Limits) -> str:
     best = search.best
     if search.limit is None:
         return ""
+    if not best.workers:
+        return "Workers would not help."
     if search.limit.id == STEP:
         return f"More than {_workers(best.workers)} would not help: the rest of the step takes as long."
     if search.limit.id == CPUS:

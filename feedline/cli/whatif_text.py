@@ -6,7 +6,7 @@ from pathlib import Path
 
 from feedline.analysis.formatting import number
 from feedline.analysis.predict.change import PredictedRate
-from feedline.analysis.predict.limits import ALONE, BOTH, CPUS, STEP, WORKERS, NextLimit
+from feedline.analysis.predict.limits import ALONE, BOTH, CPUS, DISK, STEP, WORKERS, NextLimit
 from feedline.analysis.predict.whatif import WhatIf, rate_of
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import plain
@@ -18,6 +18,7 @@ LIMITS = {
     WORKERS: "The workers would then be the limit: with twice as many it would be about {rate} samples/s",
     ALONE: "The main process would make its batches itself: with workers it would be about {rate} samples/s",
     BOTH: "CPUs and workers would then limit it together: with more of both it would be about {rate} samples/s",
+    DISK: "The disk may then be the limit: it was not seen to give more",
     STEP: "The step itself would then be the limit: neither more workers nor more CPUs would gain 5 %",
 }
 

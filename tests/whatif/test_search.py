@@ -11,7 +11,10 @@ NOW = {"num_workers": 1, "prefetch_factor": 2, "in_order": True, "persistent_wor
 MB = 1e6
 
 
-def search(predict=None, now=NOW, epochs=1, memory=Memory(100 * MB, MB), **limits) -> Search:
+USUAL = Memory(100 * MB, MB)
+
+
+def search(predict=None, now=NOW, epochs=1, memory=USUAL, **limits) -> Search:
     found = Searcher(predict or ClosedForm(), now, epochs, Limits(**{"workers": 8, **limits}), memory).search()
     assert isinstance(found, Search)
     return found
@@ -71,6 +74,19 @@ def test_where_nothing_fits_it_is_refused():
 
     refusal = Refused("too_short", "only 3 batches were recorded")
     assert Searcher(ClosedForm(refused=refusal), NOW, 1, Limits(4), Memory(MB, MB)).search() == refusal
+
+
+def test_settings_of_which_there_is_no_prediction_are_left_out_and_told():
+    predict = ClosedForm()
+
+    def to_two(change):
+        return predict(change) if change.settings["num_workers"] <= 2 else Refused("disk_bandwidth", "too fast")
+
+    found = search(to_two)
+
+    assert found.best.workers == 2
+    assert found.unpredicted == (3, Refused("disk_bandwidth", "too fast"))
+    assert found.limit is not None and found.limit.id == "disk"
 
 
 def test_batches_out_of_order_are_told_and_never_chosen():
