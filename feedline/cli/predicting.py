@@ -75,8 +75,6 @@ def replayable(path: Path) -> "Replayable | Refused":
     found = training_input(only(run))
     if found.facts is None:
         return Refused("no_step", f"no training step was recorded: {RECORD}, for a few dozen steps")
-    if found.facts.loader is None:
-        return Refused("no_loader", "no DataLoader feeds this training, so there are no settings to change")
     recorded = recorded_input(found.shown, found.facts)
     if isinstance(recorded, Refused):
         return recorded
