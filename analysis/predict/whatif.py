@@ -12,7 +12,8 @@ class WhatIf:
     """A prediction for changed settings, or why there is none.
 
     Attributes:
-        settings: what was asked for: arguments of the DataLoader, cores, ...
+        settings: what was asked for: arguments of the DataLoader, cores, ...; those of the fix too.
+        fix: id of the finding whose fix was asked for; empty: of none.
         before, after, low, high: samples/s as recorded and with the settings, and the 95 % interval of that. None: refused.
         refused: None: there is a prediction.
         limit: what limits the training then. None: not known.
@@ -22,6 +23,7 @@ class WhatIf:
     """
 
     settings: Mapping[str, int | float | bool | str]
+    fix: str = ""
     before: float | None = field(default=None, metadata={"key": "from"})
     after: float | None = field(default=None, metadata={"key": "to"})
     low: float | None = None

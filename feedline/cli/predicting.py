@@ -1,7 +1,6 @@
 """What ``feedline whatif`` and ``feedline tune`` start from: a run whose loader can be replayed."""
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from feedline.profiler.errors import ScriptError
 if TYPE_CHECKING:
     from feedline.analysis.facts import RuleInputs
     from feedline.analysis.model import Gauge
-    from feedline.analysis.predict.change import Refused
+    from feedline.analysis.predict.change import Change, Refused
     from feedline.analysis.predict.limits import Predictor
 
 RECORD = "record the training itself: feedline run SCRIPT"
@@ -35,29 +34,31 @@ class Replayable:
         """Of the training loader."""
         return self.facts.loader.settings if self.facts.loader else {}
 
-    def change_of_fix(self, rule_id: str) -> "dict[str, int | bool] | Refused":
-        """Settings that the fix of a finding changes.
+    def change_of_fix(self, rule_id: str) -> "Change | Refused":
+        """What the fix of a finding changes.
 
         Raises:
             ScriptError: the run has no such finding.
         """
         from feedline.analysis.diagnose import diagnose
-        from feedline.analysis.predict.change import Refused
+        from feedline.analysis.predict.change import Change, Refused
+        from feedline.analysis.predictions import change_of
 
-        findings = {finding.rule_id: finding for finding in diagnose(self.facts, ())}
+        findings = [finding.rule_id for finding in diagnose(self.facts, ())]
         if rule_id not in findings:
             named = ", ".join(findings) or "none"
             raise ScriptError(f"--fix {rule_id}: this run has no such finding{meant(rule_id, findings)}; its findings: {named}")
-        changed = findings[rule_id].settings
-        why = f"the fix of {rule_id} is not a setting of the DataLoader, and what it gives cannot be replayed"
-        return dict(changed) if changed else Refused("not_a_setting", why)
+        change = change_of(rule_id, self.facts)
+        if isinstance(change, (Change, Refused)):
+            return change
+        return Refused("between_ranks", f"{rule_id} is about several ranks: feedline report says what its fix would give")
 
 
 def replayable(path: Path) -> "Replayable | Refused":
     """Read a run.
 
     Returns:
-        Refused: it has no loader whose settings could change, or cannot be replayed.
+        Refused: it holds no recorded loader whose settings could change.
 
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: there is no run, it holds several trainings, or it cannot be read.
@@ -65,7 +66,6 @@ def replayable(path: Path) -> "Replayable | Refused":
     from feedline.analysis.build import training_input
     from feedline.analysis.build_traces import holds_traces
     from feedline.analysis.predict.change import Refused
-    from feedline.analysis.predict.replay_of import predict, recorded_input
     from feedline.profiler.store.opening import open_run
     from feedline.profiler.store.parts import only
 
@@ -73,9 +73,8 @@ def replayable(path: Path) -> "Replayable | Refused":
     if holds_traces(run):
         return Refused("trace", f"a trace of another tool does not say how long each batch takes to make: {RECORD}")
     found = training_input(only(run))
-    if found.facts is None:
+    if found.facts is None or found.predictions is None:
         return Refused("no_step", f"no training step was recorded: {RECORD}, for a few dozen steps")
-    recorded = recorded_input(found.shown, found.facts)
-    if isinstance(recorded, Refused):
-        return recorded
-    return Replayable(found.facts, found.gauges, partial(predict, recorded))
+    if found.facts.loader is None:
+        return Refused("no_loader", "no DataLoader feeds this training, so it has no settings to change")
+    return Replayable(found.facts, found.gauges, found.predictions.of)

@@ -22,7 +22,7 @@ def show(found: Tuning, console: Console) -> None:
     """Print it."""
     found = printable_in(found)
     if found.refused is not None:
-        console.print(plain(f"No prediction: {found.refused.message}.", "bold"))
+        console.print(plain(f"No prediction: {found.refused.message.rstrip('.')}.", "bold"))
         return
     assert found.search is not None
     for title, table in (("Throughput by number of workers", by_workers(found.search)), ("Best settings", best_few(found.search))):
@@ -78,7 +78,7 @@ def why_not_more(found: Tuning) -> Iterator[str]:
         yield f"From {search.left_out} workers on, the workers and their batches may not fit into {_memory(limits)}."
     if search.unpredicted is not None:
         workers, refused = search.unpredicted
-        yield f"From {_workers(workers)} on there is no prediction: {refused.message}."
+        yield f"From {_workers(workers)} on there is no prediction: {refused.message.rstrip('.')}."
     if search.unordered is not None:
         rate = search.unordered.predicted
         yield (

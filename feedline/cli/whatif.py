@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,21 +74,22 @@ def answered(args: argparse.Namespace) -> "WhatIf":
         ScriptError: the settings or the fix do not suit this training.
         DataError, MissingDependency: a decoder is to be measured, and ``--data`` has no usable image.
     """
-    from feedline.analysis.predict.change import Refused
+    from feedline.analysis.predict.change import Change, Refused
     from feedline.analysis.predict.whatif import WhatIf, answer
     from feedline.cli import predicting
     from feedline.cli.whatif_change import asked_change
 
+    asked = WhatIf(args.settings, fix=args.fix or "")
     training = predicting.replayable(args.run)
     if isinstance(training, Refused):
-        return WhatIf(args.settings, refused=training)
-    fix = training.change_of_fix(args.fix) if args.fix is not None else {}
+        return replace(asked, refused=training)
+    fix = training.change_of_fix(args.fix) if args.fix is not None else Change()
     if isinstance(fix, Refused):
-        return WhatIf(args.settings, refused=fix)
-    asked = {**fix, **args.settings}
-    refuse_impossible(asked, training.settings)
-    found = asked_change(asked, training.facts, args.data)
+        return replace(asked, refused=fix)
+    asked = replace(asked, settings={**fix.settings, **args.settings})
+    refuse_impossible(asked.settings, training.settings)
+    found = asked_change(asked.settings, fix, training.facts, args.data)
     if isinstance(found, Refused):
-        return WhatIf(asked, refused=found)
-    told = WhatIf(asked, line=found.line, remarks=found.remarks)
-    return answer(told, training.predict, found.change, found.workers, found.extremes)
+        return replace(asked, refused=found)
+    asked = replace(asked, line=found.line, remarks=found.remarks)
+    return answer(asked, training.predict, found.change, found.workers, found.extremes)

@@ -7,6 +7,7 @@ from pathlib import Path
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.formatting import seconds
 from feedline.analysis.predict.change import Change, Factor, Refused
+from feedline.analysis.predictions import joined
 from feedline.analysis.rules.input import handover
 from feedline.cli.settings import LOADER, Value, as_code
 
@@ -46,10 +47,11 @@ class AskedChange:
     remarks: tuple[str, ...]
 
 
-def asked_change(asked: Mapping[str, Value], facts: RuleInputs, data: Path | None) -> AskedChange | Refused:
+def asked_change(asked: Mapping[str, Value], fix: Change, facts: RuleInputs, data: Path | None) -> AskedChange | Refused:
     """What the settings change.
 
     Args:
+        fix: of a finding, made at the same time.
         data: the user's images, to measure a decoder.
 
     Raises:
@@ -63,7 +65,8 @@ def asked_change(asked: Mapping[str, Value], facts: RuleInputs, data: Path | Non
         return measured
     settings = {name: value for name, value in asked.items() if name in LOADER and isinstance(value, int)}
     cores = asked.get("cores")
-    change, *extremes = [Change(settings, stages, cpus=None if cores is None else float(cores)) for stages in measured.stages]
+    cpus = None if cores is None else float(cores)
+    change, *extremes = [joined([Change(settings, stages, cpus=cpus), fix]) for stages in measured.stages]
     line = handover.change(facts, settings) if settings else ""
     workers = settings.get("num_workers", facts.setting("num_workers", 0))
     remarks = (*measured.remarks, *side_effects(settings, facts))

@@ -33,18 +33,28 @@ def show(found: WhatIf, console: Console, run: Path) -> None:
     for remark in found.remarks:
         console.print(plain(remark))
     if (rate := rate_of(found)) is None:
-        console.print(plain(f"No prediction: {found.refused.message if found.refused else 'unknown'}.", "bold"))
+        console.print(plain(f"No prediction: {found.refused.message.rstrip('.') if found.refused else 'unknown'}.", "bold"))
         return
-    console.print(plain(f"With {as_code(found.settings)}: {arrow(rate)}. {limit(found.limit)}".rstrip(), "bold"))
+    console.print(plain(f"With {what(found)}: {arrow(rate)}. {limit(found.limit)}".rstrip(), "bold"))
     for line in next_lines(found, run):
         console.print(plain(line), soft_wrap=True)
+
+
+def what(found: WhatIf) -> str:
+    """What is changed: settings, a fix by its id, or both."""
+    settings = as_code(found.settings)
+    if not found.fix:
+        return settings
+    return f"the fix of {found.fix} ({settings})" if settings else f"the fix of {found.fix}"
 
 
 def next_lines(found: WhatIf, run: Path) -> Iterator[str]:
     """The line of the program to change, and the command that proves the prediction."""
     if found.line:
         yield f"Change  {found.line}"
-    if set(found.settings) <= set(LOADER):
+    if found.fix:
+        yield f"Verify  feedline verify {shlex.quote(str(run))} --fix {found.fix} -- SCRIPT ARGS"
+    elif set(found.settings) <= set(LOADER):
         settings = ",".join(f"{name}={str(value).lower()}" for name, value in found.settings.items())
         yield f"Verify  feedline verify {shlex.quote(str(run))} --set {settings} -- SCRIPT ARGS"
 
