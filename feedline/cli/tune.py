@@ -118,9 +118,10 @@ def limits_of(training: "Replayable", memory: "Memory", args: argparse.Namespace
     """Those of the command line, or else of the machine as recorded."""
     from feedline.analysis.predict.search import Limits, recorded_settings
 
-    cpus = args.cores or training.facts.effective_cpus
-    workers = max(FEWEST, math.ceil(PER_CPU * cpus)) if args.max_workers is None else args.max_workers
     now = recorded_settings(training.settings)
+    cpus = args.cores or training.facts.effective_cpus
+    usual = max(FEWEST, math.ceil(PER_CPU * cpus), now.get("num_workers", 0))
+    workers = usual if args.max_workers is None else args.max_workers
     available, free = gauge(training, "memory/available", min), gauge(training, "shm/free", min)
     room = None if available is None else available + (memory.of(now) or 0.0)
     shared = None if free is None else free + memory.shared_of(now)

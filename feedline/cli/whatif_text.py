@@ -52,11 +52,11 @@ def next_lines(found: WhatIf, run: Path) -> Iterator[str]:
     """The line of the program to change, and the command that proves the prediction."""
     if found.line:
         yield f"Change  {found.line}"
-    if found.fix:
-        yield f"Verify  feedline verify {shlex.quote(str(run))} --fix {found.fix} -- SCRIPT ARGS"
-    elif set(found.settings) <= set(LOADER):
+    if found.settings and set(found.settings) <= set(LOADER):
         settings = ",".join(f"{name}={str(value).lower()}" for name, value in found.settings.items())
         yield f"Verify  feedline verify {shlex.quote(str(run))} --set {settings} -- SCRIPT ARGS"
+    elif found.fix and not found.settings:
+        yield f"Verify  feedline verify {shlex.quote(str(run))} --fix {found.fix} -- SCRIPT ARGS"
 
 
 def arrow(rate: PredictedRate) -> str:
