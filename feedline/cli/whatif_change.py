@@ -9,7 +9,7 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.predict.change import Change, Factor, Refused
 from feedline.analysis.predictions import joined
 from feedline.analysis.rules.input import handover
-from feedline.cli.settings import LOADER, Value, as_code
+from feedline.cli.settings import LOADER, Value, as_code, as_typed
 
 #: Settings whose effect no recording holds -> why, and what would measure it.
 UNKNOWN = {
@@ -59,7 +59,7 @@ def asked_change(asked: Mapping[str, Value], fix: Change, facts: RuleInputs, dat
     """
     for name, why in UNKNOWN.items():
         if name in asked:
-            return Refused(f"unknown_{name}", f"{name}={asked[name]}: {why}")
+            return Refused(f"unknown_{name}", f"{as_typed({name: asked[name]})}: {why}")
     measured = MeasuredStage() if "decode" not in asked else measured_decoder(str(asked["decode"]), facts, data)
     if isinstance(measured, Refused):
         return measured

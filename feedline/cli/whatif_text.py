@@ -10,7 +10,7 @@ from feedline.analysis.predict.limits import ALONE, BOTH, CPUS, DISK, STEP, WORK
 from feedline.analysis.predict.whatif import WhatIf, rate_of
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import plain
-from feedline.cli.settings import LOADER, as_code
+from feedline.cli.settings import LOADER, as_code, as_typed
 from feedline.profiler.printable import printable_in
 
 LIMITS = {
@@ -53,8 +53,7 @@ def next_lines(found: WhatIf, run: Path) -> Iterator[str]:
     if found.line:
         yield f"Change  {found.line}"
     if found.settings and set(found.settings) <= set(LOADER):
-        settings = ",".join(f"{name}={str(value).lower()}" for name, value in found.settings.items())
-        yield f"Verify  feedline verify {shlex.quote(str(run))} --set {settings} -- SCRIPT ARGS"
+        yield f"Verify  feedline verify {shlex.quote(str(run))} --set {as_typed(found.settings)} -- SCRIPT ARGS"
     elif found.fix and not found.settings:
         yield f"Verify  feedline verify {shlex.quote(str(run))} --fix {found.fix} -- SCRIPT ARGS"
 

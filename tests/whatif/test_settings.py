@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from feedline.cli.parser import Parser
-from feedline.cli.settings import LOADER, MACHINE, add_settings, as_code, refuse_impossible, settings_of
+from feedline.cli.settings import LOADER, MACHINE, add_settings, as_code, as_typed, refuse_impossible, settings_of
 from feedline.profiler.errors import ScriptError
 
 
@@ -77,3 +77,10 @@ def test_settings_of_workers_are_refused_without_workers(name):
 
 def test_settings_read_as_in_python():
     assert as_code({"num_workers": 2, "in_order": False, "cores": 8.0}) == "num_workers=2, in_order=False, cores=8"
+
+
+def test_settings_can_be_typed_again():
+    given = {"num_workers": 2, "in_order": False, "cores": 1.5}
+
+    assert as_typed(given) == "num_workers=2,in_order=false,cores=1.5"
+    assert settings_of({**LOADER, **MACHINE})(as_typed(given)) == given
