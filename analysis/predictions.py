@@ -21,6 +21,7 @@ BETWEEN_RANKS = frozenset(rule.rule_id for rule in CROSS_RANK)
 
 NO_RATE = Refused("no_rate", "Samples/s are unknown, because no loader reported the size of its batches.")
 SET_UP = Refused("set_up", "It costs no time.")
+TOO_LITTLE = Refused("too_little", "It costs less than 5 % of the step, too little to be predicted.")
 NO_INTERVAL = Refused("no_interval", "How sure the replay of the ranks is of it is unknown.")
 
 
@@ -40,7 +41,11 @@ class Predictions:
 
     def attached(self, findings: Iterable[Finding]) -> list[Finding]:
         """The findings with what their fixes would give, or why that is not predicted."""
-        return [_with(finding, self.of(change_of(finding.rule_id, self.facts))) for finding in findings]
+        return [_with(finding, self._of(finding)) for finding in findings]
+
+    def _of(self, finding: Finding) -> PredictedRate | Refused:
+        change = change_of(finding.rule_id, self.facts)
+        return TOO_LITTLE if finding.severity is Severity.INFO and not isinstance(change, Refused) else self.of(change)
 
     def of(self, change: Change | Prediction | Refused) -> PredictedRate | Refused:
         """The rate with a change."""

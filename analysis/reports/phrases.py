@@ -119,7 +119,7 @@ def gain(finding: Finding, report: Report) -> str:
 
 def not_predicted(finding: Finding) -> str:
     """Why a finding that costs time has no prediction; nothing where it has one."""
-    return "" if finding.severity is Severity.INFO or finding.cost_s <= 0 or not finding.refused else f"Not predicted: {finding.refused}"
+    return "" if finding.severity is Severity.INFO or finding.cost_s <= 0 or not finding.refused else f"Not predicted. {finding.refused}"
 
 
 def together(report: Report) -> tuple[str, str] | None:
