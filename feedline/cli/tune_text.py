@@ -103,7 +103,7 @@ def _limit(search: Search, limits: Limits) -> str:
         return f"More than {_workers(best.workers)} would not help: the rest of the step takes as long."
     if search.limit.id == CPUS:
         rate = number(search.limit.samples_per_s)
-        why = f"all CPUs are busy; with more of them, or with cheaper samples, it would be about {rate} samples/s"
+        why = f"all CPUs are busy; with more of them it would be about {rate} samples/s"
         return f"More than {_workers(best.workers)} would not help: {why}."
     if search.limit.id == WORKERS and best.workers == limits.workers:
         return f"The search ended at {_workers(best.workers)}: more may give more (--max-workers)."

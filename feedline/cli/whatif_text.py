@@ -14,7 +14,7 @@ from feedline.cli.settings import LOADER, as_code, as_typed
 from feedline.profiler.printable import printable_in
 
 LIMITS = {
-    CPUS: "The CPUs would then be the limit: with more of them, or with cheaper samples, it would be about {rate} samples/s",
+    CPUS: "The CPUs would then be the limit: with more of them it would be about {rate} samples/s",
     WORKERS: "The workers would then be the limit: with twice as many it would be about {rate} samples/s",
     ALONE: "The main process would make its batches itself: with workers it would be about {rate} samples/s",
     BOTH: "CPUs and workers would then limit it together: with more of both it would be about {rate} samples/s",

@@ -22,7 +22,7 @@ def workers(search: Search) -> Markup:
         return HEIGHT * (1 - rate / top)
 
     lows, highs = ([(x, y(rate)) for x, rate in zip(places, rates)] for rates in _band(drawn))
-    band = tag("path", class_="band", d=f"{line_path([*highs, *reversed(lows)])}Z")
+    band = tag("path", class_="band", fill_opacity=0.5, d=f"{line_path([*highs, *reversed(lows)])}Z")
     line = tag("path", class_="line", d=line_path([(x, y(one.predicted.after)) for x, one in zip(places, drawn)]))
     parts = [*count_rows(top, HEIGHT), stretched(WIDTH, HEIGHT, band, line)]
     parts += [_predicted(one, x, y(one.predicted.after), one.workers == search.best.workers) for x, one in zip(places, drawn)]
