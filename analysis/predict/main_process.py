@@ -14,8 +14,10 @@ from feedline.analysis.timeline import IntArray
 from feedline.profiler.events import Flag, Stage
 
 TIMED = (Stage.FORWARD, Stage.BACKWARD)  # whose CPU time is measured, and which lie outside of each other
-MIN_HELPERS = 1.2  # CPU time over that of the main thread: less is not told from other processes' shares
+MIN_HELPERS = 0.2  # of all CPU time: with less, threads beside the main one are not told from the work around batches and from feedline's
 ASLEEP = 0.5  # of what no record accounts for: with less CPU time than this, the main thread waits there for a device
+CROWDED = 0.05  # share of the time that it waits for a CPU, above which it does so everywhere
+SLICE_S = 6e-3  # a thread that lost its CPU waits about that long: twice the scheduler's base slice of 3 ms
 NOTHING_ELSE = 1e-6  # s: a step has an end
 
 
@@ -63,7 +65,7 @@ def main_process(rank: RankMetrics, facts: RuleInputs, workers: int) -> Main:
     cpu, queued = (_sum(rank, counts, column) for column in ("cpu", "runqueue"))
     measured = np.minimum(sum((stages[name] for name in ("forward", "backward") if name in stages), np.zeros(len(whole))), whole)
     waiting = queued.sum() / max(cpu.sum() + queued.sum(), 1)  # share of the time in which it wants a CPU
-    rest = (whole - measured) * (1 - waiting)
+    rest = _computed(whole - measured, waiting)
     own = np.maximum(measured - np.minimum(queued, measured) + rest, NOTHING_ELSE * 1e9)
     computes, threads = _computing(rank, facts, workers, float(np.minimum(cpu, own).sum()), float(rest.sum()), len(own))
     means = {name: value for name, value in facts.step.stages.items() if name not in not_own}
@@ -76,6 +78,20 @@ def main_process(rank: RankMetrics, facts: RuleInputs, workers: int) -> Main:
         shares={name: value / max(sum(means.values()), NOTHING_ELSE) for name, value in means.items()},
         receiving=_receiving(rank, counts) if workers else Task(0.0, 0.0),
     )
+
+
+def _computed(rest: FloatArray, waiting: float) -> FloatArray:
+    """float64 [n], ns: of the time that no record of CPU time accounts for, what a step takes that has a CPU of its own.
+
+    A main thread that asks a worker for a batch wakes it, and often loses its CPU to it there.
+
+    Args:
+        waiting: share of the time in which it wants a CPU and has none, where that is measured (0 to 1).
+    """
+    queued = rest * waiting
+    if waiting > CROWDED:
+        queued = np.maximum(queued, np.minimum(rest - np.quantile(rest, 0.25), SLICE_S * 1e9))
+    return np.asarray(rest - queued)
 
 
 def _sum(rank: RankMetrics, counts: "np.ndarray[tuple[int], np.dtype[np.bool_]]", column: str) -> IntArray:
@@ -101,8 +117,8 @@ def _computing(rank: RankMetrics, facts: RuleInputs, workers: int, known: float,
     used = (facts.step.cpu_s - _making_cpu_s(facts) - _asking_cpu_s(rank, workers)) * 1e9 * steps
     if used - known < ASLEEP * rest:
         return known + max(used - known, 0.0), 1.0
-    threads = used / max(known + rest, 1.0)
-    return known + rest, threads if threads > MIN_HELPERS else 1.0
+    helping = used - known - rest
+    return known + rest, used / max(known + rest, 1.0) if helping > MIN_HELPERS * facts.step.cpu_s * 1e9 * steps else 1.0
 
 
 def _making_cpu_s(facts: RuleInputs) -> float:

@@ -3,16 +3,21 @@
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.predict.loader_replay import NOTHING, Task
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store.columns import Records
+from feedline.profiler.store.segment_reader import Process
 
-#: Where no workers were recorded: a fork of a small training, and what such a worker takes until its first batch
+#: Where no workers were recorded: a fork of a small training, what such a worker takes until its first batch, and its end
 #: (benchmarks/whatif_truth.py).
-FORK = Task(5e-3, 0.0)
-BIRTH = Task(5e-3, 0.0)
+FORK = Task(7e-3, 1e-3)
+BIRTH = Task(20e-3, 0.0)
+ENDING_S = 7e-3
 RESET_S = 1e-3  # for workers that stay
+WARMING = 3  # first batches of a worker, which take longer: it copies the pages of memory that it shares with its parent
 
 
 @dataclass(frozen=True)
@@ -24,9 +29,9 @@ class Starts:
         per_pass: batches in a pass.
         to_its_end: whether the last pass came to its end.
         each: what the main process takes to start each worker.
-        births: what a worker takes from then to its first batch.
+        births: what a worker takes from then to its first batch, and its first batches more than others.
         reset_s: for workers that stay.
-        ending_s: from the last batch of a pass to its end.
+        ending_s: from the last batch of a pass to its end, for each worker that has a CPU of its own meanwhile.
     """
 
     counted: int
@@ -51,38 +56,67 @@ def starts(rank: RankMetrics, workers: int, persistent: bool) -> Starts:
     ends = asked[asked["flags"] & Flag.END != 0]
     first = rank.steps.start[min(rank.first, len(rank.steps.start) - 1)]
     last = int(epochs["number"].max()) if len(epochs) else 0
-    lengths = ends["number"] & 0xFFFFFFFF
     with_start = epochs[: 1 if persistent else None] if workers else epochs[:0]
-    later = epochs[1:] if persistent else epochs[:0]
-    made = np.concatenate([process.batches["number"] & 0xFFFFFFFF for process in rank.makers.processes])
+    resets = epochs[1:] if persistent else epochs[:0]
+    shut = ends[:0] if persistent or not workers else ends
     return Starts(
         counted=int((epochs["start"] >= first).sum()),
-        per_pass=max(1, int(np.median(lengths)) if len(lengths) else int(made.max()) + 1 if len(made) else 1),
+        per_pass=_per_pass(rank, ends),
         to_its_end=bool((ends["number"] >> 32 == last).any()),
-        each=_mean(with_start, workers) if len(with_start) else FORK,
-        births=_births(rank, with_start, workers) if len(with_start) else BIRTH,
-        reset_s=float(later["wall"].mean()) / 1e9 if len(later) else RESET_S,
-        ending_s=float(ends["wall"].mean()) / 1e9 if len(ends) else 0.0,
+        each=_each(with_start, workers) if len(with_start) else FORK,
+        births=_births(rank.makers.processes, with_start, workers, persistent) if len(with_start) else BIRTH,
+        reset_s=float(resets["wall"].mean()) / 1e9 if len(resets) else RESET_S,
+        ending_s=float(shut["wall"].mean()) / 1e9 / max(1.0, workers / _cpus(rank)) if len(shut) else ENDING_S,
     )
 
 
-def _mean(records: "np.ndarray[tuple[int], np.dtype[np.void]]", parts: int) -> Task:
-    cpu = float(np.minimum(np.maximum(records["cpu"], 0), records["wall"]).mean())
-    off = max(0.0, float((records["wall"] - np.maximum(records["runqueue"], 0)).mean()) - cpu)
-    return Task(cpu / parts / 1e9, off / parts / 1e9)
+def warming(process: Process, persistent: bool) -> npt.NDArray[np.bool_]:
+    """bool [n]: which of a process's batches are the first ones of a worker; none where there are few others."""
+    made = process.batches
+    born = np.zeros(len(made), np.int64) if persistent else made["number"] >> 32
+    order = np.argsort(made["start"], kind="stable")
+    since = np.zeros(len(made), np.int64)
+    for birth in np.unique(born).tolist():
+        of_birth = order[born[order] == birth]
+        since[of_birth] = np.arange(len(of_birth))
+    first = since < WARMING
+    return first if process.is_worker and (~first).sum() > first.sum() else np.zeros(len(made), np.bool_)
 
 
-def _births(rank: RankMetrics, epochs: "np.ndarray[tuple[int], np.dtype[np.void]]", workers: int) -> Task:
-    """From when a worker was started to its first instruction, of which its CPU time is known."""
-    begun = {int(epoch["number"]): (int(epoch["start"]), int(epoch["wall"]) / workers) for epoch in epochs}
-    cpu, off = [], []
-    for process in rank.makers.processes:
+def _per_pass(rank: RankMetrics, ends: Records) -> int:
+    """Batches in a pass: as it ended, or as far as it came."""
+    if len(ends):
+        return max(1, int(np.median(ends["number"] & 0xFFFFFFFF)))
+    made = np.concatenate([process.batches["number"] & 0xFFFFFFFF for process in rank.makers.processes])
+    return int(made.max()) + 1 if len(made) else 1
+
+
+def _each(epochs: Records, workers: int) -> Task:
+    cpu = float(np.clip(epochs["cpu"], 0, epochs["wall"]).mean())
+    off = max(0.0, float((epochs["wall"] - np.maximum(epochs["runqueue"], 0)).mean()) - cpu)
+    return Task(cpu / workers / 1e9, off / workers / 1e9)
+
+
+def _births(processes: list[Process], epochs: Records, workers: int, persistent: bool) -> Task:
+    """CPU time from a worker's start to its first instruction, and what its first batches take more than the others."""
+    cpu, more, off = [], [], []
+    for process in processes:
+        number, made, first = process.header.get("worker"), process.batches, warming(process, persistent)
         born = process.of(Stage.START)
-        number = process.header.get("worker")
-        for record in born:
-            at = [(start, each) for start, each in begun.values() if abs(start - int(record["start"])) < 1e9]
-            if process.is_worker and at and isinstance(number, int):
-                lag = max(0.0, int(record["start"]) + int(record["wall"]) - at[0][0] - (number + 1) * at[0][1])
-                cpu.append(min(lag, max(0, int(record["cpu"]))))
-                off.append(0.0)
-    return Task(float(np.mean(cpu)) / 1e9, float(np.mean(off)) / 1e9) if cpu else NOTHING
+        for epoch in epochs if process.is_worker and isinstance(number, int) else ():
+            own = born[np.abs(born["start"] - epoch["start"]) <= epoch["wall"]]
+            lag = own["start"] + own["wall"] - epoch["start"] - (number + 1) * int(epoch["wall"]) // workers
+            cpu += np.clip(own["cpu"], 0, np.maximum(lag, 0)).tolist()
+        for column, found in (("cpu", more), ("blocked", off)):
+            values = made["cpu"] if column == "cpu" else made["wall"] - made["cpu"] - np.maximum(made["runqueue"], 0)
+            if first.any():
+                found.append(max(0.0, float(values[first].mean() - values[~first].mean())) * WARMING)
+    if not cpu:
+        return NOTHING
+    extra_s, off_s = (float(np.mean(values)) / 1e9 if values else 0.0 for values in (more, off))
+    return Task(float(np.mean(cpu)) / 1e9 + extra_s, off_s)
+
+
+def _cpus(rank: RankMetrics) -> float:
+    cpus = rank.rank.manifest.machine.get("effective_cpus") or rank.rank.manifest.machine.get("cpus")
+    return float(cpus) if isinstance(cpus, (int, float)) and cpus > 0 else 1.0

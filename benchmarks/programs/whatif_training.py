@@ -1,4 +1,4 @@
-"""Small trainings whose loader is set from the command line. One run for whatif_truth.py to record; many, one after another, to compare with.
+"""Small trainings whose loader is set from the command line: one for whatif_truth.py to record, many to compare with.
 
     whatif_training.py data/photos jpeg '{"num_workers": 2, "prefetch_factor": 2}' --seconds 6
 

@@ -1,0 +1,174 @@
+"""From a recorded run to what the replay of its loader takes: each batch's and each step's work, free of what it waited for."""
+
+import numpy as np
+
+from feedline.analysis.facts import RuleInputs
+from feedline.analysis.gather import RankMetrics
+from feedline.analysis.handover_cost import per_batch_s
+from feedline.analysis.predict.change import Refused
+from feedline.analysis.predict.loader_replay import Setting, Task
+from feedline.analysis.predict.main_process import main_process
+from feedline.analysis.predict.recorded import RecordedInput, Shares
+from feedline.analysis.predict.starts import starts, warming
+from feedline.analysis.stages import MAKING_STAGES
+from feedline.profiler.events import Stage
+from feedline.profiler.store.columns import Records
+
+FEWEST = 16  # batches, and steps: fewer say little of how they differ
+MOST_PIECES = 6  # in which a batch computes and waits in turns: more change the replay by less than 1 %
+TORCHS = ("DataLoader", "StatefulDataLoader")  # whose dispatch is replayed
+FEW_BYTES = 1e6  # per second: any disk has room for more
+SENDING_S = 0.3e-3  # through the queue's pipe, besides pickling
+PICKLING_S = 0.1e-3  # CPU time per batch whose tensors are in shared memory
+SHARING_S_PER_BYTE = 0.8e-9  # CPU time of a worker that collates into new shared memory (benchmarks/whatif_truth.py)
+
+
+def recorded_input(rank: RankMetrics, facts: RuleInputs) -> RecordedInput | Refused:
+    """Read what the replay needs.
+
+    Args:
+        rank: of a recorded run.
+        facts: of the same rank.
+    """
+    unfit = _unfit(rank, facts)
+    if unfit is not None:
+        return unfit
+    setting = _setting(facts)
+    persistent = bool(facts.setting("persistent_workers"))
+    made, main = _made(rank, persistent), main_process(rank, facts, setting.num_workers)
+    if min(len(made), len(main.own_s)) < FEWEST:
+        return Refused(
+            "too_few_batches",
+            f"{len(made)} batches and {len(main.own_s)} steps were recorded; a prediction needs {FEWEST}: record a longer run",
+        )
+    helpers, best, nbytes = _helpers(facts), per_batch_s(facts), (facts.loader.batch_bytes if facts.loader else None) or 0.0
+    rate, samples = facts.throughput.samples_per_s or 0.0, (facts.throughput.batch_size or 1.0) / main.batches
+    return RecordedInput(
+        setting=setting,
+        persistent=persistent,
+        others_set=facts.loader.settings if facts.loader else {},
+        batches=_batches(made, helpers, samples, SHARING_S_PER_BYTE * nbytes if setting.num_workers else 0.0),
+        steps=main.tasks(),
+        receiving=main.receiving if setting.num_workers else Task((best.low + best.high) / 2, 0.0),
+        handing_over=Task(SHARING_S_PER_BYTE * nbytes + (_pickling_s(rank) if setting.num_workers else PICKLING_S), 0.0),
+        sending=SENDING_S,
+        starts=starts(rank, setting.num_workers, persistent),
+        making=_making(facts),
+        own=main.shares,
+        helpers=helpers,
+        cpus=facts.effective_cpus,
+        others=_others(facts),
+        disk=_disk(facts, rate),
+        samples_per_batch=samples,
+        samples_per_s=rate,
+    )
+
+
+def _unfit(rank: RankMetrics, facts: RuleInputs) -> Refused | None:
+    """Why this run cannot be replayed."""
+    loader = facts.loader
+    if rank.loader_elsewhere or facts.loader_elsewhere:
+        return Refused("loader_in_thread", "a thread of the program takes the batches from the loader; how it hands them over is unknown")
+    if loader is None or rank.steps is None:
+        return Refused("no_loader", "no DataLoader feeds the training")
+    if loader.kind not in TORCHS:
+        return Refused("not_a_dataloader", f"{loader.kind} does not dispatch its batches as torch's DataLoader does")
+    if len(rank.makers.loaders) > 1:
+        return Refused("several_loaders", f"{len(rank.makers.loaders)} loaders feed the training; one can be replayed")
+    if facts.comm is not None or _ranks(rank) > 1:
+        return Refused("several_ranks", "ranks wait for each other; the replay covers a single rank")
+    if not rank.makers.measures_runqueue:
+        return Refused("no_run_queue", "this kernel does not report how long threads wait for a CPU (schedstat)")
+    if not facts.throughput.samples_per_s:
+        return Refused("no_rate", "the size of the batches is unknown")
+    if facts.setting("map_style") is False and _fed(rank) < _setting(facts).num_workers:
+        return Refused("idle_workers", "some workers made no batch (fewer shards than workers), and how the shards are divided is unknown")
+    return None
+
+
+def _ranks(rank: RankMetrics) -> int:
+    size = rank.rank.manifest.place.get("world_size")
+    return size if isinstance(size, int) else 1
+
+
+def _fed(rank: RankMetrics) -> int:
+    """Workers that made batches."""
+    return len({process.header.get("worker") for process in rank.makers.processes if process.is_worker and len(process.batches)})
+
+
+def _setting(facts: RuleInputs) -> Setting:
+    workers, ahead = facts.setting("num_workers"), facts.setting("prefetch_factor")
+    return Setting(
+        num_workers=workers if isinstance(workers, int) else 0,
+        prefetch_factor=ahead if isinstance(ahead, int) and ahead else Setting.prefetch_factor,
+        in_order=facts.setting("in_order") is not False,
+    )
+
+
+def _made(rank: RankMetrics, persistent: bool) -> Records:
+    """The FETCH records of the training loader's batches, in the order in which they were asked for; without the first ones of each worker
+    and those from before the first step that counts, where there are others."""
+    assert rank.steps is not None
+    made = np.concatenate([process.batches[~warming(process, persistent)] for process in rank.makers.processes])
+    made = made[np.isin(made["source"], list(rank.makers.loaders)) & (made["cpu"] >= 0) & (made["runqueue"] >= 0)]
+    made = made[np.argsort(made["number"], kind="stable")]
+    after = made["start"] >= rank.steps.start[min(rank.first, len(rank.steps.start) - 1)]
+    return np.asarray(made[after] if after.sum() >= FEWEST else made)
+
+
+def _batches(made: Records, helpers: float, samples: float, sharing_s: float) -> list[Task]:
+    """What each took besides handing it over, half of its CPU time at least.
+
+    Args:
+        sharing_s: CPU seconds of each for shared memory.
+    """
+    cpu = np.minimum(made["cpu"], made["wall"]) / 1e9
+    off = np.maximum(made["wall"] / 1e9 - cpu - made["runqueue"] / 1e9, 0.0)
+    pieces = max(1, min(MOST_PIECES, round(samples)))
+    own = np.maximum(cpu - sharing_s, cpu / 2)
+    return [Task(computes * helpers, blocked, helpers, pieces) for computes, blocked in zip(own.tolist(), off.tolist())]
+
+
+def _pickling_s(rank: RankMetrics) -> float:
+    """CPU seconds per batch of a worker's thread that sends; it has the same lock of Python's as the thread that makes."""
+    pickle, fetch = rank.makers.sums(Stage.PICKLE), rank.makers.sums(Stage.FETCH)
+    return pickle["cpu"] / fetch["records"] / 1e9 if fetch["records"] else 0.0
+
+
+def _helpers(facts: RuleInputs) -> float:
+    """CPU time of the processes that make batches over that of the threads that are accounted for, at least 1."""
+    costs = facts.workers.per_sample if facts.workers else {}
+    accounted = sum(costs[name].cpu_s or 0.0 for name in ("total", "transport") if name in costs)
+    return max(1.0, (facts.process_cpu_s or 0.0) / accounted) if accounted else 1.0
+
+
+def _making(facts: RuleInputs) -> dict[str, Shares]:
+    costs = facts.workers.per_sample if facts.workers else {}
+    whole, stages = costs.get("total"), {name: costs[name] for name in MAKING_STAGES if name in costs}
+    if whole is None:
+        return {}
+    cpu = max(whole.cpu_s or 0.0, sum(cost.cpu_s or 0.0 for cost in stages.values())) or 1.0
+    off = max(whole.blocked_s or 0.0, sum(cost.blocked_s or 0.0 for cost in stages.values())) or 1.0
+    return {name: Shares((cost.cpu_s or 0.0) / cpu, (cost.blocked_s or 0.0) / off) for name, cost in stages.items()}
+
+
+def _others(facts: RuleInputs) -> float:
+    """Threads of other programs that want a CPU: more than they got where the CPUs are full, for they wait as the training's own do."""
+    use = facts.cpus
+    if use is None or not use.others:
+        return 0.0
+    hidden = max(0.0, (use.affinity or use.allowed) - use.allowed)  # CPUs that a quota keeps from the training: others may have them first
+    return max(0.0, use.others - hidden) * (1 + _lacking(facts) / use.own if use.own else 1.0)
+
+
+def _lacking(facts: RuleInputs) -> float:
+    """Threads of the training that could run but have no CPU, on average."""
+    crew = facts.workers
+    cost = crew.per_sample.get("total") if crew else None
+    queued = cost.runqueue_s / cost.wall_s if cost and cost.runqueue_s and cost.wall_s else 0.0
+    return (facts.main_runqueue_share or 0.0) + (crew.processes * (crew.busy_share or 0.0) * queued if crew else 0.0)
+
+
+def _disk(facts: RuleInputs, rate: float) -> float | None:
+    nbytes = (facts.traffic.disk_bytes or 0.0) * rate
+    return nbytes if nbytes > FEW_BYTES else None
