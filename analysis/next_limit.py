@@ -15,8 +15,10 @@ CLOCKS = 0.03  # what limits are off by, too (analysis/roofline.py)
 
 
 def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) -> list[Finding]:
-    """The findings, none of which costs more than the next limit lets its fix save. What a replay says of their cost stays as it is; a
-    predicted rate of which not even the lower end keeps to the limit is taken back.
+    """The findings, none of which costs more than the next limit lets its fix save.
+
+    What the loader's replay predicts is taken back where not even the lower end of its interval keeps to that limit. What the replay of
+    ranks predicts stays: the CPU time of waiting for each other, which limits hold, ends with the wait.
 
     Args:
         limits: of the same run; None: they are unknown.
@@ -76,7 +78,7 @@ def _at_most(finding: Finding, mean_s: float, times: float) -> Finding:
 def _held(finding: Finding, limits: Roofline, full: bool) -> Finding:
     """Without a prediction that contradicts the limits of the same run."""
     told, times = finding.predicted, _limit(finding, limits, full)
-    if told is None or told.low <= told.before * max(times, 1.0) * (1 + CLOCKS):
+    if told is None or finding.cost_is_predicted or told.low <= told.before * max(times, 1.0) * (1 + CLOCKS):
         return finding
     most = number(told.before * max(times, 1.0))
     why = f"The replay ({number(told.after)} samples/s) exceeds what the next limit allows with this fix ({most} samples/s)."

@@ -124,9 +124,9 @@ def not_predicted(finding: Finding) -> str:
 
 def together(report: Report) -> tuple[str, str] | None:
     """How many fixes, and what they give at once; None where that is not predicted."""
-    if report.together is None:
-        return None
     named = [finding.rule_id for finding in findings_together(report.findings)]
+    if report.together is None or len(named) < 2:
+        return None
     how_many = "Both" if len(named) == 2 else f"All {len(named)}"
     return how_many, f"{', '.join(named[:-1])} and {named[-1]} fixed: {rates(report.together)}"
 

@@ -91,8 +91,14 @@ def test_what_is_no_report_does_not_fulfil_the_schema(change, where: str) -> Non
 def test_the_json_is_the_dataclass_field_by_field() -> None:
     made = dataclasses.asdict(report())
     made["workers"]["sample_wall_histogram"] = [list(pair) for pair in made["workers"]["sample_wall_histogram"]]
-    for finding in made["findings"]:
-        finding["disproof"] = finding.pop("how_to_check")  # a key of the format, which stays
+    for finding in made["findings"]:  # keys of the format, which stay
+        for field, key in (("rule_id", "cause"), ("message", "says"), ("how_to_check", "disproof")):
+            finding[key] = finding.pop(field)
+    for one in (made["roofline"], *made["roofline"]["roofs"]):
+        one["says"] = one.pop("message")
+    for one in (made["together"], *(finding["predicted"] for finding in made["findings"])):
+        if one is not None:
+            one["from"], one["to"] = one.pop("before"), one.pop("after")
 
     assert json.loads(render(report())) == made
 

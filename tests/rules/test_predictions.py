@@ -30,7 +30,7 @@ EVERY = [pytest.param(rule, id=f"{name}-{rule.rule_id}") for name, listed in LIS
 
 def asked(change):
     """A replay that knows nothing but how many workers there are, and what decoding takes."""
-    workers = int(change.settings.get("num_workers", 1))
+    workers = max(1, int(change.settings.get("num_workers", 1)))
     making = 2.0 * change.stages.get("decode", Factor()).cpu + 1.0
     rate = 100.0 / max(making / workers, 1.0)
     return PredictedRate(100.0 / 3.0, rate, 0.9 * rate, 1.1 * rate)

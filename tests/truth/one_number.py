@@ -137,7 +137,12 @@ def predictions(told: Any) -> Iterator[str]:
         one = finding["predicted"]
         if (one is None) != bool(finding["refused"]):
             yield f"{finding['cause']} is neither predicted nor refused, or both"
-        if one is not None and told["step"] is not None and one["low"] > most(told, finding["cause"]) * 1.031:
+        if (
+            one is not None
+            and told["step"] is not None
+            and finding["cost_low_s"] is None
+            and one["low"] > most(told, finding["cause"]) * 1.031
+        ):
             yield f"{finding['cause']} is predicted to give {one['low']} and more, the next limit is {most(told, finding['cause'])}"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from planted import photos
-from reports.made_up import VARIANTS, report
+from reports.made_up import VARIANTS, judged, report
 from truth import one_number
 from truth.costs import COSTS, PART
 from warm_python import WarmPython
@@ -19,7 +19,7 @@ from warm_python import WarmPython
 import feedline
 from feedline.analysis import rules
 from feedline.analysis.build import build
-from feedline.analysis.finding import Finding, Severity
+from feedline.analysis.finding import Finding, PredictedRate, Severity
 from feedline.analysis.model import Report
 from feedline.profiler.store.opening import open_run
 
@@ -28,19 +28,34 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "train_imagefolder.py"
 
 
 #: The others are made of these by taking away what their findings are about.
-OWN_FINDINGS = ("full", "no steps", "four ranks")
+OWN_FINDINGS = ("full", "judged", "refused", "no steps", "four ranks")
 
 
-@pytest.mark.parametrize("variant", ["full", "no steps", "no workers", "one step", "unmeasured", "four ranks", "operators", "training"])
+@pytest.mark.parametrize(
+    "variant", ["full", "judged", "refused", "no steps", "no workers", "one step", "unmeasured", "four ranks", "operators", "training"]
+)
 def test_reports_without_a_contradiction_pass(variant: str) -> None:
     made = VARIANTS[variant]()
-    one_number.check(made if variant in OWN_FINDINGS else replace(made, findings=[]))
+    one_number.check(made if variant in OWN_FINDINGS else replace(made, findings=[], together=None))
 
 
 def with_finding(
     rule_id: str, cost_s: float, message: str = "it costs time", severity: Severity = Severity.HIGH
 ) -> Callable[[Report], Report]:
-    return lambda made: replace(made, findings=[Finding(rule_id, severity, message, cost_s=cost_s)])
+    return lambda made: replace(
+        made, findings=[Finding(rule_id, severity, message, cost_s=cost_s, refused="It is unknown.")], together=None
+    )
+
+
+def with_rate(**changes: float) -> Callable[[Report], Report]:
+    """A prediction that is another than the one which the verdict tells."""
+
+    def changed(made: Report) -> Report:
+        first, *others = judged().findings
+        assert first.predicted is not None
+        return replace(judged(), findings=[replace(first, predicted=replace(first.predicted, **changes)), *others])
+
+    return changed
 
 
 def with_step(**changes: Any) -> Callable[[Report], Report]:
@@ -70,6 +85,15 @@ def with_step(**changes: Any) -> Callable[[Report], Report]:
         (lambda made: replace(made, verdict="Input-bound: 1.0 % of it"), "1.0 % of the step is input"),
         (lambda made: replace(made, verdict="Up to 10.0 ms per step (50.0 %) can be saved"), "are not 50.0 %"),
         (lambda made: replace(made, headline="The training ended after 3 steps."), "it ended after 3 steps"),
+        (with_rate(before=170.0), "is predicted from 170.0 samples/s, the training made 176"),
+        (with_rate(low=270.0), "is predicted to give 262.4, which is not between 270.0 and 277.3"),
+        (with_rate(after=410.0, low=400.0, high=420.0), "is predicted to give 400.0 and more, the next limit is"),
+        (with_rate(after=263.4), "it predicts 176 -> 262 samples/s"),
+        (
+            lambda made: replace(made, findings=[replace(made.findings[0], refused="It is unknown.")]),
+            "neither predicted nor refused, or both",
+        ),
+        (lambda made: replace(made, together=PredictedRate(150.0, 280.0, 260.0, 300.0)), "all fixes together is predicted from 150.0"),
         (lambda made: replace(made, verdict="rank 1 is 5.00 ms late. Rank 1 is the straggler: 6.00 ms late"), "of 1 it says"),
         (lambda made: replace(made, notes=["its process ended without saying goodbye"]), "'goodbye'"),
         (
