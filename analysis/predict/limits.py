@@ -1,11 +1,18 @@
 """What limits a training once it is changed: what would raise its throughput further, by the same prediction."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from feedline.analysis.predict.change import Change, PredictedRate, Refused
 
-Predictor = Callable[[Change], PredictedRate | Refused]
+
+class Predictor(Protocol):
+    """What a change makes of a training's throughput."""
+
+    def __call__(self, change: Change, interval: bool = True) -> PredictedRate | Refused:
+        """Predict it; without its interval, low and high are the prediction itself, which is several times faster."""
+
 
 #: Times the throughput: what raises it by less is not called a limit. The replay's own error is of that size (docs/measured/whatif.md).
 WORTH = 1.05
@@ -43,9 +50,9 @@ def next_limit(predict: Predictor, change: Change, after: PredictedRate, workers
     free = replace(change, cpus=MANY_CPUS, others=False)
     crew = _with_workers(change.settings, max(1, MORE_WORKERS * workers))
     lifted = {
-        CPUS: predict(free),
-        WORKERS if workers else ALONE: predict(replace(change, settings=crew)),
-        BOTH: predict(replace(free, settings=crew)),
+        CPUS: predict(free, interval=False),
+        WORKERS if workers else ALONE: predict(replace(change, settings=crew), interval=False),
+        BOTH: predict(replace(free, settings=crew), interval=False),
     }
     rates = {name: rate.after for name, rate in lifted.items() if isinstance(rate, PredictedRate)}
     if len(rates) < len(lifted):

@@ -149,7 +149,7 @@ class Searcher:
     epochs: int
     limits: Limits
     memory: Memory
-    known: dict[object, PredictedRate | Refused] = field(default_factory=dict)
+    known: dict[tuple[object, bool], PredictedRate | Refused] = field(default_factory=dict)
     too_large: int | None = None
     unpredicted: tuple[int, Refused] | None = None
 
@@ -164,23 +164,23 @@ class Searcher:
             return self._refusal()
         most = smallest(curve).workers
         around = [one.workers for one in curve if one.workers and most / 2 <= one.workers <= most]
-        deeper = [self._allowed(number, other) for number in around for other in DEPTHS if other != depth]
+        deeper = [self._allowed(number, other, interval=False) for number in around for other in DEPTHS if other != depth]
         tried = [*curve, *(one for one in deeper if one is not None)]
-        best = smallest(tried)
+        best = self._with_interval(smallest(tried))
         if best.workers >= now.workers and best.predicted.after * NEAR < now.predicted.after and self._fits(now.settings):
             best = now
         change = self._change(best.settings)
         limit = next_limit(self._predicted, change, best.predicted, best.workers)
-        unordered, few = self._unordered(best), ranked(tried, best)
-        return Search(now, best, few, curve, unordered, limit, self.too_large, self.unpredicted, len(self.known))
+        unordered, few = self._unordered(best), list(map(self._with_interval, ranked(tried, best)))
+        return Search(now, best, few, curve, unordered, limit, self.too_large, self.unpredicted, len({asked for asked, _ in self.known}))
 
-    def _allowed(self, workers: int, depth: int) -> Candidate | None:
+    def _allowed(self, workers: int, depth: int, interval: bool = True) -> Candidate | None:
         """Settings that are within the limits and can be predicted."""
         settings = self._settings(workers, depth)
         if not self._fits(settings):
             self.too_large = min(workers, self.too_large or workers)
             return None
-        found = self._candidate(settings)
+        found = self._candidate(settings, interval)
         if isinstance(found, Candidate):
             return found
         if self.unpredicted is None or workers < self.unpredicted[0]:
@@ -199,19 +199,26 @@ class Searcher:
         in_memory = limits.memory_bytes is None or takes is None or takes <= limits.memory_bytes
         return in_memory and (limits.shared_bytes is None or self.memory.shared_of(settings) <= limits.shared_bytes)
 
-    def _candidate(self, settings: Settings) -> Candidate | Refused:
-        rate = self._predicted(self._change(settings))
+    def _candidate(self, settings: Settings, interval: bool = True) -> Candidate | Refused:
+        rate = self._predicted(self._change(settings), interval)
         return rate if isinstance(rate, Refused) else Candidate(settings, rate, self.memory.of(settings))
+
+    def _with_interval(self, one: Candidate) -> Candidate:
+        """The same, of which the interval may not have been asked for."""
+        found = self._candidate(one.settings)
+        return found if isinstance(found, Candidate) else one
 
     def _change(self, settings: Settings) -> Change:
         return Change(settings=settings, cpus=self.limits.cpus)
 
-    def _predicted(self, change: Change) -> PredictedRate | Refused:
+    def _predicted(self, change: Change, interval: bool = True) -> PredictedRate | Refused:
         """As predicted before, if it was: neighbors ask for the same."""
-        key = (*sorted(change.settings.items()), change.cpus, change.others)
-        if key not in self.known:
-            self.known[key] = self.predict(change)
-        return self.known[key]
+        asked = (*sorted(change.settings.items()), change.cpus, change.others)
+        for key in (asked, True), (asked, interval):
+            if key in self.known:
+                return self.known[key]
+        self.known[asked, interval] = self.predict(change, interval)
+        return self.known[asked, interval]
 
     def _refusal(self) -> Refused:
         """Why there is no candidate at all."""
@@ -250,5 +257,7 @@ def smallest(candidates: Iterable[Candidate]) -> Candidate:
 
 def ranked(candidates: Iterable[Candidate], best: Candidate) -> list[Candidate]:
     """The chosen one, then the others, fastest first."""
-    others = sorted((one for one in candidates if one != best), key=lambda one: (-one.predicted.after, one.workers, one.depth))
+    others = sorted(
+        (one for one in candidates if one.settings != best.settings), key=lambda one: (-one.predicted.after, one.workers, one.depth)
+    )
     return [best, *others][:FEW]

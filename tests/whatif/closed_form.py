@@ -12,7 +12,7 @@ class ClosedForm:
     """100 samples/s if the step waits for nothing; a worker makes ``per_worker`` of them, the CPUs of now ``on_cpus``.
 
     Attributes:
-        asked: every change that was predicted.
+        asked: every change that was predicted, and whether with its interval.
         depth_gain: times the workers' rate with 8 batches ahead instead of 2.
         order_gain: times the rate without the order of batches.
     """
@@ -23,14 +23,15 @@ class ClosedForm:
     depth_gain: float = 1.0
     order_gain: float = 1.0
     refused: Refused | None = None
-    asked: list[Change] = field(default_factory=list)
+    asked: list[tuple[Change, bool]] = field(default_factory=list)
 
-    def __call__(self, change: Change) -> PredictedRate | Refused:
-        self.asked.append(change)
+    def __call__(self, change: Change, interval: bool = True) -> PredictedRate | Refused:
+        self.asked.append((change, interval))
         if self.refused is not None:
             return self.refused
         rate = self.rate(change)
-        return PredictedRate(30.0, rate, rate * (1 - EXACT), rate * (1 + EXACT))
+        exact = EXACT if interval else 0.0
+        return PredictedRate(30.0, rate, rate * (1 - exact), rate * (1 + exact))
 
     def rate(self, change: Change) -> float:
         workers = change.settings.get("num_workers", 1)

@@ -42,4 +42,4 @@ def test_the_change_itself_stays_while_limits_are_lifted():
 
     next_limit(predict, change, after, 2)
 
-    assert all(asked.settings["prefetch_factor"] == 4 and asked.settings["in_order"] is False for asked in predict.asked)
+    assert all(asked.settings["prefetch_factor"] == 4 and asked.settings["in_order"] is False for asked, _ in predict.asked)

@@ -79,8 +79,8 @@ def test_where_nothing_fits_it_is_refused():
 def test_settings_of_which_there_is_no_prediction_are_left_out_and_told():
     predict = ClosedForm()
 
-    def to_two(change):
-        return predict(change) if change.settings["num_workers"] <= 2 else Refused("disk_bandwidth", "too fast")
+    def to_two(change, interval=True):
+        return predict(change, interval) if change.settings["num_workers"] <= 2 else Refused("disk_bandwidth", "too fast")
 
     found = search(to_two)
 
@@ -138,10 +138,20 @@ def test_no_workers_are_advised_where_the_main_process_is_as_fast():
 
 
 def test_nothing_is_predicted_twice():
-    predict = ClosedForm()
+    predict = ClosedForm(per_worker=25.0, depth_gain=2.0)
     found = search(predict)
 
-    assert found.tried == len(predict.asked)
+    settings = [(*sorted(change.settings.items()), change.cpus, interval) for change, interval in predict.asked]
+    assert len(settings) == len(set(settings))
+    assert found.tried == len({asked[:-1] for asked in settings})
+
+
+def test_all_that_is_shown_has_its_interval():
+    found = search(ClosedForm(per_worker=25.0, depth_gain=2.0, order_gain=1.2))
+
+    shown = [found.now, found.best, *found.few, *found.by_workers]
+    assert all(one.predicted.low < one.predicted.after < one.predicted.high for one in shown)
+    assert found.best == found.few[0] and found.best.depth == 8
 
 
 @pytest.mark.parametrize(("most", "now"), [(0, 0), (1, 4), (8, 2), (100, 7), (4096, 0)])
