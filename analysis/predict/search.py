@@ -257,7 +257,5 @@ def smallest(candidates: Iterable[Candidate]) -> Candidate:
 
 def ranked(candidates: Iterable[Candidate], best: Candidate) -> list[Candidate]:
     """The chosen one, then the others, fastest first."""
-    others = sorted(
-        (one for one in candidates if one.settings != best.settings), key=lambda one: (-one.predicted.after, one.workers, one.depth)
-    )
-    return [best, *others][:FEW]
+    others = [one for one in candidates if one.settings != best.settings]
+    return [best, *sorted(others, key=lambda one: (-one.predicted.after, one.workers, one.depth))][:FEW]

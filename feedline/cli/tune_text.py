@@ -85,7 +85,7 @@ def why_not_more(found: Tuning) -> Iterator[str]:
             f"in_order=False would give {number(rate.after)} samples/s [{number(rate.low)}, {number(rate.high)}]. It changes the order of "
             "batches, and so the course of the training from run to run; it is not part of the advice."
         )
-    cpus = "as recorded" if limits.cpus is None else f"with {limits.cpus:g} CPU{'s' * (limits.cpus != 1)}"
+    cpus = "on the CPUs as recorded" if limits.cpus is None else f"on {limits.cpus:g} CPU{'s' * (limits.cpus != 1)}"
     yield (
         f"Replayed {count(search.tried)} settings in {seconds(found.took_s)}, up to {limits.workers} workers, {cpus}; 95 % intervals. Of "
         f"those within {100 * (1 - NEAR):.0f} % of the best, the one with the fewest workers is chosen."
