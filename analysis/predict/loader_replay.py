@@ -83,11 +83,13 @@ class Replayed:
         ends_s: when each step has ended, from the beginning of the pass.
         wait_s: seconds that the main process had no batch and nothing to receive.
         cpu_s: CPU seconds of main process and workers until the last step ended.
+        made_s: how long the making of each batch took, in the order in which they were made.
     """
 
     ends_s: list[float]
     wait_s: float
     cpu_s: float
+    made_s: list[float]
 
     @property
     def total_s(self) -> float:
@@ -159,6 +161,7 @@ class Replay:
         self.idle: set[int] = set()
         self.waited = 0.0
         self.ends: list[float] = []
+        self.made: list[float] = []
         self.actors = {number: self._worker(number) for number in workers}
         self.actors[MAIN] = self._main() if setting.num_workers else self._alone()
         self.dice = random.Random(0)
@@ -168,7 +171,7 @@ class Replay:
         self._go_on(MAIN)
         while len(self.ends) < len(self.work.steps):
             self._go_on(self.clock.next())
-        return Replayed(self.ends, self.waited, self.clock.used_s)
+        return Replayed(self.ends, self.waited, self.clock.used_s, self.made)
 
     def _go_on(self, actor: int) -> None:
         part = next(self.actors[actor], None)
@@ -195,7 +198,8 @@ class Replay:
         for batch, step in zip(self.work.batches, self.work.steps):
             begin = self.clock.now
             yield from self._does(batch)
-            self.waited += self.clock.now - begin
+            self.made.append(self.clock.now - begin)
+            self.waited += self.made[-1]
             yield from self._does(step)
             self.ends.append(self.clock.now)
 
@@ -204,8 +208,9 @@ class Replay:
         while True:
             while not self.asked[number]:
                 yield None
-            batch = self.asked[number].popleft()
+            batch, begin = self.asked[number].popleft(), self.clock.now
             yield from self._does(self.work.batches[batch])
+            self.made.append(self.clock.now - begin)
             self.sent.append((self.clock.now + self.work.sending, batch))
             self._wake(MAIN)
 

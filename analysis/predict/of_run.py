@@ -1,5 +1,7 @@
 """From a recorded run to what the replay of its loader takes: each batch's and each step's work, free of what it waited for."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from feedline.analysis.facts import RuleInputs
@@ -15,6 +17,7 @@ from feedline.profiler.events import Stage
 from feedline.profiler.store.columns import Records
 
 FEWEST = 16  # batches, and steps: fewer say little of how they differ
+MANY = 160  # batches that are replayed to learn how long one takes to be made
 MOST_PIECES = 6  # in which a batch computes and waits in turns: more change the replay by less than 1 %
 TORCHS = ("DataLoader", "StatefulDataLoader")  # whose dispatch is replayed
 FEW_BYTES = 1e6  # per second: any disk has room for more
@@ -43,7 +46,7 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs) -> RecordedInput | Refu
         )
     helpers, best, nbytes = _helpers(facts), per_batch_s(facts), (facts.loader.batch_bytes if facts.loader else None) or 0.0
     rate, samples = facts.throughput.samples_per_s or 0.0, (facts.throughput.batch_size or 1.0) / main.batches
-    return RecordedInput(
+    recorded = RecordedInput(
         setting=setting,
         persistent=persistent,
         others_set=facts.loader.settings if facts.loader else {},
@@ -62,6 +65,7 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs) -> RecordedInput | Refu
         samples_per_batch=samples,
         samples_per_s=rate,
     )
+    return _delayed(recorded, made)
 
 
 def _unfit(rank: RankMetrics, facts: RuleInputs) -> Refused | None:
@@ -127,6 +131,13 @@ def _batches(made: Records, helpers: float, samples: float, sharing_s: float) ->
     pieces = max(1, min(MOST_PIECES, round(samples)))
     own = np.maximum(cpu - sharing_s, cpu / 2)
     return [Task(computes * helpers, blocked, helpers, pieces) for computes, blocked in zip(own.tolist(), off.tolist())]
+
+
+def _delayed(recorded: RecordedInput, made: Records) -> RecordedInput:
+    """The same with what batches wait for a CPU beyond what sharing the CPUs evenly explains: a thread that wakes up waits for its turn."""
+    queued_s, wall_s = (float(made[column].mean()) / 1e9 for column in ("runqueue", "wall"))
+    late_s = min(queued_s, max(0.0, wall_s - recorded.making_s(MANY)))
+    return replace(recorded, batches=[replace(task, off_cpu_s=task.off_cpu_s + late_s) for task in recorded.batches])
 
 
 def _pickling_s(rank: RankMetrics) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from feedline.analysis.predict.loader_replay import NOTHING, Pass, Setting, Task, replay
+from feedline.analysis.predict.loader_replay import NOTHING, Pass, Replayed, Setting, Task, replay
 from feedline.analysis.predict.starts import Starts
 
 BLOCK = 8  # neighboring batches or steps that are drawn together: what slows one often slows the next
@@ -78,34 +78,45 @@ class RecordedInput:
             batches: that are replayed at least. A longer pass is continued at the rate of its middle.
         """
         begins, long = self.starts, min(self.starts.per_pass, batches)
-        passes = [self._one_pass(number * long, long) for number in range(math.ceil(batches / long))]
+        passes = [self._times(number * long, long) for number in range(math.ceil(batches / long))]
         whole, first = (fmean(times) for times in zip(*passes))
         workers = self.setting.num_workers
         between = begins.reset_s if self.persistent else begins.ending_s * max(1.0, workers / self.cpus)
         return ((begins.counted + 1) * begins.per_pass - 1) / (begins.counted * (whole + (between if workers else 0.0)) + whole - first)
 
-    def _one_pass(self, begin: int, long: int) -> tuple[float, float]:
-        """Seconds from the beginning of a pass to the end of its last step, and of its first.
+    def making_s(self, batches: int) -> float:
+        """Mean seconds that a batch takes to be made, with all that competes for the CPUs meanwhile."""
+        return fmean(self._pass(0, min(self.starts.per_pass, batches)).made_s)
+
+    def _times(self, begin: int, long: int) -> tuple[float, float]:
+        """Seconds from the beginning of a pass to the end of its last step, and of its first. Arguments as of ``_pass``."""
+        ends, early = self._pass(begin, long).ends_s, min(self._ahead(long), long // 4)
+        each = (ends[-1] - ends[early]) / (long - 1 - early) if long > 1 else ends[-1]
+        return ends[-1] + each * (self.starts.per_pass - long), ends[0]
+
+    def _ahead(self, long: int) -> int:
+        """Batches that are made beyond a part of a pass: none if its end was the end of the pass."""
+        whole = self.starts.to_its_end and long == self.starts.per_pass
+        return 0 if whole else self.setting.num_workers * self.setting.prefetch_factor
+
+    def _pass(self, begin: int, long: int) -> Replayed:
+        """Replay a part of a pass.
 
         Args:
             begin: index of its first batch among those recorded, which are gone through again and again.
-            long: batches of it that are replayed.
+            long: batches of it.
         """
         begins, setting = self.starts, self.setting
         started = setting.num_workers > 0 and not self.persistent and begins.counted > 0
-        ahead = 0 if begins.to_its_end and long == begins.per_pass else setting.num_workers * setting.prefetch_factor
         work = Pass(
-            batches=[self._made(task) for task in _round(self.batches, begin, long + ahead)],
+            batches=[self._made(task) for task in _round(self.batches, begin, long + self._ahead(long))],
             steps=_round(self.steps, begin, long),
             receiving=self.receiving,
             sending=self.sending,
             starting=begins.each if started else NOTHING,
             births=begins.births if started else NOTHING,
         )
-        ends = replay(setting, work, self.cpus, self.others).ends_s
-        early = min(ahead, long // 4)
-        each = (ends[-1] - ends[early]) / (long - 1 - early) if long > 1 else ends[-1]
-        return ends[-1] + each * (begins.per_pass - long), ends[0]
+        return replay(setting, work, self.cpus, self.others)
 
     def _made(self, task: Task) -> Task:
         """A worker hands over what it has made; the main process does not."""

@@ -43,10 +43,11 @@ def predict(recorded: RecordedInput, change: Change, interval: bool = True) -> P
             "measured: something that was not recorded limits it",
         )
     ratio = changed.batches_per_s(BATCHES) / whole
-    if recorded.disk is not None and ratio > 1 + TOLERANCE:
+    reads = change.stages.get("read", Factor()).off_cpu * ratio
+    if recorded.disk is not None and reads > 1 + TOLERANCE:
         return Refused(
             "disk_bandwidth",
-            f"it would read {recorded.disk * ratio / 1e6:.3g} MB/s from the disk; whether that gives more than the "
+            f"it would read {recorded.disk * reads / 1e6:.3g} MB/s from the disk; whether that gives more than the "
             f"{recorded.disk / 1e6:.3g} MB/s that were read is unknown",
         )
     after = recorded.samples_per_s * ratio

@@ -119,7 +119,8 @@ def gain(finding: Finding, report: Report) -> str:
 
 def not_predicted(finding: Finding) -> str:
     """Why a finding that costs time has no prediction; nothing where it has one."""
-    return "" if finding.severity is Severity.INFO or finding.cost_s <= 0 or not finding.refused else f"Not predicted. {finding.refused}"
+    asks = finding.severity is not Severity.INFO and finding.cost_s > 0 and not finding.cost_is_predicted
+    return f"Not predicted. {finding.refused}" if asks and finding.refused else ""
 
 
 def together(report: Report) -> tuple[str, str] | None:

@@ -1,0 +1,155 @@
+"""What changes make of a made-up training's rate."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from feedline.analysis.predict.change import GONE, Change, Factor, PredictedRate, Refused
+from feedline.analysis.predict.loader_replay import NOTHING, Setting, Task
+from feedline.analysis.predict.recorded import RecordedInput, Shares
+from feedline.analysis.predict.replay_of import predict
+from feedline.analysis.predict.starts import Starts
+
+MS = 1e-3
+LONG = Starts(counted=0, per_pass=4000, to_its_end=False, each=NOTHING, births=NOTHING, reset_s=0.0, ending_s=0.0)
+SHORT = Starts(counted=9, per_pass=20, to_its_end=True, each=Task(5 * MS, 0), births=Task(20 * MS, 0), reset_s=1 * MS, ending_s=10 * MS)
+
+
+def training(*, cpu: float = 20, off: float = 0, own: float = 5, workers: int = 1, rate: float | None = None, **more: Any) -> RecordedInput:
+    """Batches of 8 samples, all alike, on two CPUs; times in ms. The rate is what the replay says unless it is given."""
+    made = RecordedInput(
+        **{
+            "setting": Setting(workers),
+            "persistent": False,
+            "others_set": {"batch_size": 8, "pin_memory": False},
+            "batches": [Task(cpu * MS, off * MS)] * 40,
+            "steps": [Task(own * MS, 0.0)] * 40,
+            "receiving": NOTHING,
+            "handing_over": NOTHING,
+            "sending": 0.0,
+            "starts": LONG,
+            "making": {"decode": Shares(0.6, 0.0), "read": Shares(0.1, 1.0), "dataset": Shares(0.3, 0.0)},
+            "own": {"forward": 0.4, "backward": 0.6},
+            "helpers": 1.0,
+            "cpus": 2.0,
+            "others": 0.0,
+            "disk": None,
+            "samples_per_batch": 8.0,
+            "samples_per_s": 1.0,
+            **more,
+        }
+    )
+    return replace(made, samples_per_s=8 * made.batches_per_s(400) if rate is None else rate)
+
+
+def gain(recorded: RecordedInput, change: Change) -> float:
+    predicted = predict(recorded, change)
+    assert isinstance(predicted, PredictedRate), predicted
+    assert predicted.before == recorded.samples_per_s
+    assert predicted.low < predicted.after < predicted.high
+    return predicted.after / predicted.before
+
+
+def reason(recorded: RecordedInput, change: Change) -> str:
+    refused = predict(recorded, change)
+    assert isinstance(refused, Refused)
+    assert refused.message
+    return refused.reason
+
+
+def settings(**given: int | bool) -> Change:
+    return Change(given)
+
+
+def test_no_change_predicts_the_rate_that_was_measured():
+    recorded = training()
+
+    for change in (Change(), settings(num_workers=1, pin_memory=False), Change(cpus=2.0)):
+        assert predict(recorded, change) == PredictedRate(*[recorded.samples_per_s] * 4)
+
+
+def test_a_second_worker_doubles_the_rate_until_the_cpus_are_full():
+    assert gain(training(cpu=1, off=40), settings(num_workers=2)) == pytest.approx(2, rel=0.05)
+    assert gain(training(cpu=20, own=20), settings(num_workers=2)) == pytest.approx(1, rel=0.05)
+
+
+def test_without_workers_making_and_computing_take_turns():
+    assert gain(training(cpu=20, own=20), settings(num_workers=0)) == pytest.approx(0.5, rel=0.05)
+
+
+def test_a_stage_that_is_gone_takes_its_share_with_it():
+    assert gain(training(), Change(stages={"decode": GONE})) == pytest.approx(1 / 0.4, rel=0.05)
+    assert gain(training(off=20), Change(stages={"read": Factor(1, 0)})) == pytest.approx(2, rel=0.05)
+    assert gain(training(cpu=1, own=50), Change(stages={"backward": Factor(0.5, 0.5)})) == pytest.approx(1 / 0.7, rel=0.05)
+
+
+def test_objects_that_are_not_pickled_free_both_ends_of_the_queue():
+    recorded = training(cpu=1, own=1, receiving=Task(20 * MS, 0), handing_over=Task(20 * MS, 0))
+
+    assert gain(recorded, Change(stages={"transport": Factor(0.1, 0.1)})) == pytest.approx(21 / 3, rel=0.05)
+
+
+def test_fewer_cpus_and_more_of_them():
+    recorded = training(workers=4, own=0.01)
+
+    assert gain(recorded, Change(cpus=1.0)) == pytest.approx(0.5, rel=0.05)
+    assert gain(recorded, Change(cpus=4.0)) == pytest.approx(2, rel=0.05)
+
+
+def test_other_programs_that_stop_leave_their_share():
+    assert gain(training(workers=2, own=0.01, others=1.0), Change(others=False)) == pytest.approx(1.5, rel=0.05)
+
+
+def test_helper_threads_that_stop_leave_theirs():
+    helped = [Task(40 * MS, 0.0, threads=2.0)] * 40
+
+    assert gain(training(workers=2, own=0.01, batches=helped, helpers=2.0), Change(helper_threads=False)) == pytest.approx(2, rel=0.05)
+
+
+def test_workers_that_stay_spare_a_start_for_each_pass():
+    spares = gain(training(own=0.01, starts=SHORT), settings(persistent_workers=True))
+
+    assert spares == pytest.approx((20 * 20 + 5 + 20 + 10) / (20 * 20 + 1), rel=0.02)
+
+
+def test_a_slow_batch_holds_nobody_up_out_of_order():
+    slow = [Task(0.0, (400 if number % 20 == 0 else 20) * MS) for number in range(100)]
+
+    assert gain(training(workers=4, batches=slow), settings(in_order=False)) > 1.05
+
+
+def test_the_interval_is_wider_where_batches_differ():
+    alike, differ = training(off=40), training(batches=[Task(0.0, (400 if number % 40 < 3 else 30) * MS) for number in range(80)])
+
+    widths = []
+    for recorded in (alike, differ):
+        predicted = predict(recorded, settings(num_workers=2))
+        assert isinstance(predicted, PredictedRate)
+        widths.append(predicted.high / predicted.low)
+    assert widths[1] > widths[0] > 1.1
+
+
+def test_a_search_can_do_without_the_interval():
+    predicted = predict(training(), settings(num_workers=2), interval=False)
+
+    assert isinstance(predicted, PredictedRate)
+    assert predicted.low == predicted.after == predicted.high
+    assert predicted.after == predict(training(), settings(num_workers=2)).after
+
+
+def test_a_run_whose_replay_is_another_is_refused():
+    assert reason(training(rate=1e4), settings(num_workers=2)) == "replay_disagrees"
+
+
+def test_what_is_not_modelled_is_refused():
+    assert reason(training(), settings(batch_size=16)) == "not_modelled"
+    assert reason(training(), settings(pin_memory=True)) == "not_modelled"
+
+
+def test_a_disk_is_not_expected_to_give_more_than_it_gave():
+    recorded = training(off=40, disk=50e6)
+
+    assert reason(recorded, settings(num_workers=2)) == "disk_bandwidth"
+    assert gain(recorded, Change({"num_workers": 2}, stages={"read": GONE})) > 2
+    assert gain(recorded, settings(prefetch_factor=4)) == pytest.approx(1, rel=0.02)
