@@ -99,10 +99,15 @@ def test_a_refusal_is_the_last_sentence_in_the_terminal(demo, capsys):
     assert said.startswith("No prediction: batch_size=64: the recording does not tell") and said.endswith("that of the model alone.")
 
 
-def test_the_fix_of_a_finding_is_predicted_by_its_id(demo, capsys):
-    code, found = predicted(capsys, demo, "--fix", "too_few_workers")
+def test_the_fix_of_a_finding_is_predicted_as_the_report_does(demo, tmp_path, capsys):
+    assert main(["report", str(demo), "-q", "-o", str(tmp_path / "report.json")]) == 0
+    finding = json.loads((tmp_path / "report.json").read_text())["findings"][0]
 
-    assert code == 0 and found["settings"]["num_workers"] >= 2 and found["to"] > found["from"]
+    code, found = predicted(capsys, demo, "--fix", finding["cause"])
+
+    assert code == 0 and finding["cause"] == found["fix"] == "too_few_workers"
+    assert {key: found[key] for key in ("from", "to", "low", "high")} == finding["predicted"]
+    assert found["settings"] == finding["settings"] and found["line"] == finding["fix"]
 
 
 @pytest.mark.parametrize(
