@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import json
 import math
 import time
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from feedline.cli.arguments import at_least, byte_count, positive
 from feedline.cli.options import STDOUT, add_output
-from feedline.cli.output import check_json, name_files, save
+from feedline.cli.output import check_json, name_files, print_json, save, save_json
 from feedline.cli.settings import MOST_WORKERS
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import OutputError
@@ -146,11 +145,11 @@ def write(found: "Tuning", args: argparse.Namespace) -> list[Path]:
     from feedline.analysis.reports.json_report import plain
     from feedline.cli import tune_page
 
-    text, written = json.dumps(plain(flat(found)), indent=1), []
+    value, written = plain(flat(found)), []
     if args.json == STDOUT:
-        print(text)
+        print_json(value)
     elif args.json is not None:
-        save(args.json, text + "\n")
+        save_json(args.json, value)
         written.append(args.json)
     if args.output is not None and found.search is not None:
         save(args.output, tune_page.render(found))

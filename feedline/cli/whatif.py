@@ -1,13 +1,12 @@
 """``feedline whatif``."""
 
 import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.options import STDOUT, add_output
-from feedline.cli.output import check_json, name_files, save
+from feedline.cli.output import check_json, name_files, print_json, save_json
 from feedline.cli.settings import LOADER, MACHINE, SAMPLE, add_settings, refuse_impossible
 from feedline.profiler.errors import ScriptError
 
@@ -54,14 +53,13 @@ class Whatif:
         from feedline.cli.whatif_text import show
 
         found = answered(args)
-        text = json.dumps(plain(found), indent=1)
         if args.json == STDOUT:
-            print(text)
+            print_json(plain(found))
         else:
             console = Console(quiet=args.quiet)
             show(found, console, args.run)
             if args.json is not None:
-                save(args.json, text + "\n")
+                save_json(args.json, plain(found))
                 name_files(console, [args.json])
         return REFUSED if found.refused else 0
 
