@@ -1,7 +1,7 @@
 """What the fixes of findings would give: the loader replayed with what each changes, or what the replay of the ranks has said of it."""
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from feedline.analysis.comm.model import Prediction
@@ -10,6 +10,7 @@ from feedline.analysis.finding import Finding, PredictedRate, Severity
 from feedline.analysis.formatting import sentence
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.predict.change import Change, Factor, Refused
+from feedline.analysis.predict.limits import Predictor
 from feedline.analysis.predict.replay_of import predict, recorded_input
 from feedline.analysis.rules import BY_ID, CROSS_RANK
 from feedline.analysis.rules.cross_rank.recorded import recorded
@@ -37,7 +38,7 @@ class Predictions:
 
     facts: RuleInputs
     rate: float | None
-    replay: Callable[[Change], PredictedRate | Refused]
+    replay: Predictor
 
     def attached(self, findings: Iterable[Finding]) -> list[Finding]:
         """The findings with what their fixes would give, or why that is not predicted."""
@@ -47,13 +48,17 @@ class Predictions:
         change = change_of(finding.rule_id, self.facts)
         return TOO_LITTLE if finding.severity is Severity.INFO and not isinstance(change, Refused) else self.of(change)
 
-    def of(self, change: Change | Prediction | Refused) -> PredictedRate | Refused:
-        """The rate with a change."""
+    def of(self, change: Change | Prediction | Refused, interval: bool = True) -> PredictedRate | Refused:
+        """The rate with a change.
+
+        Args:
+            interval: False: spare the bootstrap of the loader's replay; low and high are then the prediction itself.
+        """
         if isinstance(change, Refused):
             return change
         if not self.rate:
             return NO_RATE
-        made = _of_step(change) if isinstance(change, Prediction) else self.replay(change)
+        made = _of_step(change) if isinstance(change, Prediction) else self.replay(change, interval)
         return made if isinstance(made, Refused) else _from(self.rate, made)
 
     def together(self, findings: Sequence[Finding]) -> PredictedRate | None:
@@ -72,10 +77,10 @@ def of_recording(shown: RankMetrics, facts: RuleInputs, rate: float | None) -> P
     """
     recording = functools.cache(lambda: recorded_input(shown, facts))
 
-    def replay(change: Change) -> PredictedRate | Refused:
+    def replay(change: Change, interval: bool = True) -> PredictedRate | Refused:
         try:
             recorded = recording()
-            return recorded if isinstance(recorded, Refused) else predict(recorded, change)
+            return recorded if isinstance(recorded, Refused) else predict(recorded, change, interval)
         except Exception as error:  # the rest of a report does not need it
             if shows_tracebacks() and not isinstance(error, FeedlineError):
                 raise

@@ -1,14 +1,13 @@
 """``feedline env``."""
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from feedline.cli.options import STDOUT, add_output
-from feedline.cli.output import check_json, name_files, save_json
+from feedline.cli.output import check_json, name_files, print_json, save_json
 
 
 class Env:
@@ -34,7 +33,7 @@ class Env:
             results = run()
         found = [{"name": result.name, "works": result.works, "says": result.message} for result in results]
         if args.json == STDOUT:
-            print(json.dumps(found, indent=1))
+            print_json(found)
             return 0
         console = Console(quiet=args.quiet)
         for result in results:

@@ -54,6 +54,11 @@ def save_json(path: Path, value: object) -> None:
     save(path, json.dumps(value, indent=1))
 
 
+def print_json(value: object) -> None:
+    """Print JSON, in which whatever is not ASCII is escaped, as the only output of a command."""
+    print(json.dumps(value, indent=1))
+
+
 def into_run(folder: Path, name: str, text: str) -> Path:
     """Write a file into a run folder, with its private mode.
 

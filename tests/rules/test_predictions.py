@@ -28,7 +28,7 @@ LISTS = {"input": rules.INPUT, "machine": rules.MACHINE, "otherwise": rules.OTHE
 EVERY = [pytest.param(rule, id=f"{name}-{rule.rule_id}") for name, listed in LISTS.items() for rule in listed]
 
 
-def asked(change):
+def asked(change, interval=True):
     """A replay that knows nothing but how many workers there are, and what decoding takes."""
     workers = max(1, int(change.settings.get("num_workers", 1)))
     making = 2.0 * change.stages.get("decode", Factor()).cpu + 1.0
@@ -111,7 +111,7 @@ def test_without_samples_per_second_nothing_is_predicted():
 
 
 def test_the_replays_refusal_becomes_a_sentence():
-    (found,) = predictions(without_workers(), lambda change: Refused("few", "only 9 batches were recorded")).attached(
+    (found,) = predictions(without_workers(), lambda change, interval: Refused("few", "only 9 batches were recorded")).attached(
         [too_few_workers.check(without_workers())]
     )
 

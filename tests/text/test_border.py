@@ -10,7 +10,7 @@ FOLDERS = ("feedline", "profiler", "analysis", "pipelines", "convergence")
 ALLOWED = {
     ("profiler/printable.py", "print"): "say() itself",
     ("analysis/reports/console.py", "rich.console"): "the one console",
-    ("feedline/cli/env.py", "print"): "JSON, in which json.dumps escapes whatever is not ASCII",
+    ("feedline/cli/output.py", "print"): "JSON, in which json.dumps escapes whatever is not ASCII",
     ("feedline/cli/program.py", "print"): "the code that the training itself ended with, as Python prints it",
     ("pipelines/stores/lmdb.py", "print"): "the answer of a child process to its parent, through a pipe",
     ("analysis/reports/page.py", "jinja2.Environment"): "the one environment, with its filter",

@@ -1,0 +1,70 @@
+"""What limits a training once it is changed: what would raise its throughput further, by the same prediction."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from feedline.analysis.predict.change import Change, PredictedRate, Refused
+
+
+class Predictor(Protocol):
+    """What a change makes of a training's throughput."""
+
+    def __call__(self, change: Change, interval: bool = True) -> PredictedRate | Refused:
+        """Predict it; without its interval, low and high are the prediction itself, which is several times faster."""
+
+
+#: Times the throughput: what raises it by less is not called a limit. The replay's own error is of that size (docs/measured/whatif.md).
+WORTH = 1.05
+MANY_CPUS = 1024.0
+MORE_WORKERS = 2  # times as many
+OF_DISK = "disk_bandwidth"  # why the replay refuses a prediction that would read faster than the disk was seen to
+
+CPUS, WORKERS, BOTH, ALONE, STEP, DISK = "cpus", "workers", "cpus_and_workers", "no_workers", "step", "disk"
+
+
+@dataclass(frozen=True)
+class NextLimit:
+    """What limits the training after a change.
+
+    Attributes:
+        id: ``cpus``, ``workers``, ``cpus_and_workers``, ``no_workers`` (the main process makes its batches itself), ``disk`` (more than
+            it was seen to give would be read), or ``step``: whatever the loader is given, the rest of the step takes as long.
+        samples_per_s: without this limit; of ``step`` and ``disk``, as with it.
+    """
+
+    id: str
+    samples_per_s: float
+
+
+def next_limit(predict: Predictor, change: Change, after: PredictedRate, workers: int) -> NextLimit | None:
+    """Lift one limit after the other in the replay, and see which makes a difference.
+
+    Args:
+        after: predicted for the change.
+        workers: after it.
+
+    Returns:
+        None where nothing is predicted without a limit.
+    """
+    free = replace(change, cpus=MANY_CPUS, others=False)
+    crew = _with_workers(change.settings, max(1, MORE_WORKERS * workers))
+    lifted = {
+        CPUS: predict(free, interval=False),
+        WORKERS if workers else ALONE: predict(replace(change, settings=crew), interval=False),
+        BOTH: predict(replace(free, settings=crew), interval=False),
+    }
+    rates = {name: rate.after for name, rate in lifted.items() if isinstance(rate, PredictedRate)}
+    if len(rates) < len(lifted):
+        refused = {rate.reason for rate in lifted.values() if isinstance(rate, Refused)}
+        return NextLimit(DISK, after.after) if refused == {OF_DISK} else None
+    single = {name: rate for name, rate in rates.items() if name != BOTH}
+    for among in (single, rates):
+        best = max(among, key=lambda name: among[name])
+        if among[best] >= WORTH * after.after:
+            return NextLimit(best, among[best])
+    return NextLimit(STEP, after.after)
+
+
+def _with_workers(settings: Mapping[str, int | bool], workers: int) -> dict[str, int | bool]:
+    return {**settings, "num_workers": workers}
