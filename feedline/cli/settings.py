@@ -1,0 +1,110 @@
+"""``--set NAME=VALUE,...``: arguments of the DataLoader, and what else a training may be given instead of what it has."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from feedline.cli.arguments import at_least, positive
+from feedline.cli.parser import meant
+from feedline.profiler.errors import ScriptError
+
+Value = int | float | bool | str
+Known = Mapping[str, Callable[[str], Value]]  # name -> type of its value
+MOST_WORKERS = 4096
+MOST_PREFETCHED = 4096  # batches per worker
+FOR_WORKERS = ("prefetch_factor", "persistent_workers")  # torch refuses them without workers
+
+
+def yes_or_no(text: str) -> bool:
+    """``true`` or ``false``, in any case: as in Python, or in YAML."""
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"expected true or false, got {text[:40]!r}")
+    return text.lower() == "true"
+
+
+#: Arguments of the DataLoader.
+LOADER: Known = {
+    "num_workers": at_least(0, MOST_WORKERS),
+    "prefetch_factor": at_least(1, MOST_PREFETCHED),
+    "in_order": yes_or_no,
+    "persistent_workers": yes_or_no,
+    "pin_memory": yes_or_no,
+    "batch_size": at_least(1),
+}
+#: The machine.
+MACHINE: Known = {"cores": positive}
+#: What makes a sample. Its cost is measured before anything is predicted.
+SAMPLE: Known = {"decode": str, "image_size": at_least(1), "store": str, "device": str}
+
+
+class MergeSettings(argparse.Action):
+    """Joins what several ``--set`` say; a name given twice is refused."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+    ) -> None:
+        before: dict[str, Value] = getattr(namespace, self.dest)
+        for name in values:
+            if name in before:
+                raise argparse.ArgumentError(self, f"{name} is given twice")
+        setattr(namespace, self.dest, {**before, **values})
+
+
+def add_settings(group: argparse._ActionsContainer, known: Known, text: str) -> None:
+    """Add ``--set``, which may be repeated; ``args.settings`` is {name: value}, in the order given.
+
+    Args:
+        known: names that the command takes.
+        text: its help.
+    """
+    group.add_argument(
+        "--set", dest="settings", type=settings_of(known), action=MergeSettings, default={}, metavar="NAME=VALUE,...", help=text
+    )
+
+
+def settings_of(known: Known) -> Callable[[str], dict[str, Value]]:
+    """A type for ``num_workers=4,in_order=false``."""
+
+    def settings(text: str) -> dict[str, Value]:
+        found: dict[str, Value] = {}
+        for part in filter(None, map(str.strip, text.split(","))):
+            name, sign, value = (piece.strip() for piece in part.partition("="))
+            if name not in known:
+                names = ", ".join(known)
+                raise argparse.ArgumentTypeError(f"unknown setting {name[:40]!r}{meant(name, known)}; settings: {names}")
+            if not sign or not value:
+                raise argparse.ArgumentTypeError(f"expected NAME=VALUE, such as num_workers=4, got {part[:40]!r}")
+            if name in found:
+                raise argparse.ArgumentTypeError(f"{name} is given twice")
+            try:
+                found[name] = known[name](value)
+            except argparse.ArgumentTypeError as error:
+                raise argparse.ArgumentTypeError(f"{name}: {error}") from None
+        if not found:
+            raise argparse.ArgumentTypeError(f"expected NAME=VALUE, such as num_workers=4, got {text[:40]!r}")
+        return found
+
+    return settings
+
+
+def refuse_impossible(given: Mapping[str, Value], now: Mapping[str, object]) -> None:
+    """Check that the DataLoader would take these arguments.
+
+    Args:
+        given: by the user.
+        now: settings of the loader as recorded.
+
+    Raises:
+        ScriptError: a setting of workers, without workers.
+    """
+    if given.get("num_workers", now.get("num_workers")) != 0:
+        return
+    for name in FOR_WORKERS:
+        if given.get(name):
+            why = "num_workers=0" if "num_workers" in given else "this training has num_workers=0"
+            raise ScriptError(f"--set {name}={given[name]}: {why}, and {name} needs workers: add num_workers=1 or more")
+
+
+def as_code(settings: Mapping[str, Value]) -> str:
+    """``num_workers=2, in_order=False``: as Python has it."""
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
