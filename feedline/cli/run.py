@@ -228,7 +228,8 @@ def stop_after(text: str) -> str:
     from feedline.profiler.session.stop_after import StopAfter
 
     try:
-        StopAfter.parse(text)
+        if text:  # the default
+            StopAfter.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     return text
