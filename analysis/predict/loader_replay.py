@@ -1,20 +1,23 @@
-"""Replay of one epoch of a DataLoader: when is each batch ready, and how long does training wait for it, with these settings?
+"""Replay of one pass over a DataLoader: when is each batch there, and how long does training wait for it, with these settings?
 
 A discrete-event simulation of torch's dispatch (``torch/utils/data/dataloader.py``, ``_MultiProcessingDataLoaderIter``): at the start
 ``prefetch_factor`` batches are asked of each worker in turn, and each batch that is handed over asks for one more. With ``in_order`` a
-batch waits for all before it, and its worker gets no new work meanwhile.
+batch waits for all before it, and its worker gets no new work meanwhile; the main process receives those that come too early, too.
 
-Everybody who wants a CPU gets the same speed. While more threads run than there are CPUs, all of them run slower: processor sharing
-(Kleinrock, Queueing Systems II, 1976, section 4.4), between the events of the simulation.
+Threads that compute share the CPUs evenly: while there are more of them than CPUs, all run slower. That is processor sharing (Kleinrock,
+Queueing Systems II, 1976, section 4.4). Threads that wait for something else than a CPU are not slowed.
 """
 
+import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle, islice
+from heapq import heappop, heappush
+from itertools import count, cycle, islice
 
-DONE = 1e-9  # of a task's remaining part
-SPEED_STEPS = 40  # of the bisection for the speed of a CPU
+MAIN = -1
+Part = tuple[float, float]  # of an actor's work: seconds, and threads that compute for so long on CPUs of their own (0: it waits)
+Actor = Generator[Part | None, None, None]  # None: until it is woken
 
 
 @dataclass(frozen=True)
@@ -34,152 +37,230 @@ class Task:
         cpu_s: CPU seconds, of all its threads.
         off_cpu_s: seconds in which it waits for something that is not a CPU: a disk, a lock, a GPU.
         threads: that share its CPU seconds evenly.
+        pieces: in which it computes and waits in turns.
     """
 
     cpu_s: float
     off_cpu_s: float
     threads: float = 1.0
+    pieces: int = 1
 
-    def takes_s(self, speed: float) -> float:
-        """Seconds, where each of its threads has this share (0 to 1) of a CPU."""
-        return self.off_cpu_s + self.cpu_s / self.threads / speed
-
-    def uses(self, speed: float) -> float:
-        """CPUs that it keeps busy meanwhile."""
-        whole = self.takes_s(speed)
-        return self.cpu_s / whole if whole > 0 else 0.0
+    @property
+    def alone_s(self) -> float:
+        """Seconds, where it competes with nothing."""
+        return self.off_cpu_s + self.cpu_s / self.threads
 
 
-@dataclass
-class Running:
-    """A task under way."""
+NOTHING = Task(0.0, 0.0)
 
-    task: Task
-    left: float = 1.0  # part of it
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass over a loader.
+
+    Attributes:
+        batches: what making each takes, in the order of the sampler.
+        steps: what training does with each; as many as there are batches, or fewer where training ends before.
+        receiving: what the main process takes to receive a batch from a worker.
+        sending: seconds from when a worker has made a batch until it can be received.
+        starting: what the main process takes to start each worker.
+        births: what a worker takes from its start to its first batch.
+    """
+
+    batches: Sequence[Task]
+    steps: Sequence[Task]
+    receiving: Task = NOTHING
+    sending: float = 0.0
+    starting: Task = NOTHING
+    births: Task = NOTHING
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """One epoch.
+    """One pass.
 
     Attributes:
-        total_s: from asking for the first batch to the end of the last step.
-        wait_s: of it, without a batch.
+        ends_s: when each step has ended, from the beginning of the pass.
+        wait_s: seconds that the main process had no batch and nothing to receive.
+        cpu_s: CPU seconds of main process and workers until the last step ended.
     """
 
-    total_s: float
+    ends_s: list[float]
     wait_s: float
+    cpu_s: float
+
+    @property
+    def total_s(self) -> float:
+        return self.ends_s[-1] if self.ends_s else 0.0
 
 
 @dataclass
-class Worker:
-    """A worker process: the batches that it was asked for, in this order."""
+class Clock:
+    """Moves those who compute, and those who wait, to their next event.
 
-    asked: deque[int] = field(default_factory=deque)
-    outstanding: int = 0  # asked for, and not yet handed over
-    ready_at: float = 0.0
-
-
-class Epoch:
-    """The state of one replay.
-
-    Args:
-        batches: what making each batch takes, in the order of the sampler.
-        steps: what the training does with each, the taking over of the batch included.
-        cpus: that all of them share.
-        begins_s: seconds after which each worker takes its first batch.
+    Attributes:
+        cpus: that those who compute share.
+        others: threads of other programs that compute all the time.
+        now: seconds.
+        share_s: CPU seconds that a thread has got which computed all the time.
+        threads: that compute now.
+        used_s: CPU seconds of all.
     """
 
-    def __init__(self, setting: Setting, batches: Sequence[Task], steps: Sequence[Task], cpus: float, begins_s: Sequence[float] = ()):
-        self.setting, self.batches, self.steps, self.cpus = setting, batches, steps, cpus
-        begins = [*begins_s, *[begins_s[-1] if begins_s else 0.0] * setting.num_workers]
-        self.workers = [Worker(ready_at=begins[number]) for number in range(setting.num_workers)]
-        self.turn = cycle(range(setting.num_workers))
-        self.running: dict[int, Running] = {}  # worker, or MAIN
-        self.by: dict[int, int] = {}  # batch -> worker
-        self.made: list[int] = []  # in the order of arrival
-        self.sent = self.taken = 0
-        self.now = self.waited = 0.0
+    cpus: float
+    others: float = 0.0
+    now: float = 0.0
+    share_s: float = 0.0
+    threads: float = 0.0
+    used_s: float = 0.0
+    _computing: list[tuple[float, int, int, float]] = field(default_factory=list)
+    _waiting: list[tuple[float, int, int]] = field(default_factory=list)
+    _tie: "count[int]" = field(default_factory=count)
 
-    def replay(self) -> Replayed:
-        """Run it to its end."""
+    def begin(self, actor: int, part: Part) -> None:
+        """An actor computes, or waits."""
+        seconds, threads = part
+        if threads:
+            heappush(self._computing, (self.share_s + seconds, next(self._tie), actor, threads))
+            self.threads += threads
+        else:
+            heappush(self._waiting, (self.now + seconds, next(self._tie), actor))
+
+    def next(self) -> int:
+        """Go on to the next event: the actor that is done."""
+        wanted = self.threads + self.others
+        speed = 1.0 if wanted <= self.cpus else self.cpus / wanted
+        done = self.now + (self._computing[0][0] - self.share_s) / speed if self._computing else float("inf")
+        computes = not self._waiting or done <= self._waiting[0][0]
+        passed = (done if computes else self._waiting[0][0]) - self.now
+        self.now += passed
+        self.share_s += passed * speed
+        self.used_s += passed * speed * self.threads
+        if not computes:
+            return heappop(self._waiting)[2]
+        _, _, actor, threads = heappop(self._computing)
+        self.threads = self.threads - threads if self._computing else 0.0
+        return actor
+
+
+class Replay:
+    """The state of one pass."""
+
+    def __init__(self, setting: Setting, work: Pass, clock: Clock) -> None:
+        self.setting, self.work, self.clock = setting, work, clock
+        workers = range(setting.num_workers)
+        self.asked: list[deque[int]] = [deque() for _ in workers]
+        self.outstanding = [0 for _ in workers]  # asked for, and not yet handed over
+        self.turn = cycle(workers)
+        self.by: dict[int, int] = {}  # batch -> worker
+        self.sent: deque[tuple[float, int]] = deque()  # when each batch can be received
+        self.early: set[int] = set()  # received, and not yet their turn
+        self.drawn = 0
+        self.idle: set[int] = set()
+        self.waited = 0.0
+        self.ends: list[float] = []
+        self.actors = {number: self._worker(number) for number in workers}
+        self.actors[MAIN] = self._main() if setting.num_workers else self._alone()
+        self.dice = random.Random(0)
+
+    def run(self) -> Replayed:
+        """Replay it to the end of its last step."""
+        self._go_on(MAIN)
+        while len(self.ends) < len(self.work.steps):
+            self._go_on(self.clock.next())
+        return Replayed(self.ends, self.waited, self.clock.used_s)
+
+    def _go_on(self, actor: int) -> None:
+        part = next(self.actors[actor], None)
+        if part is None:
+            self.idle.add(actor)
+        else:
+            self.clock.begin(actor, part)
+
+    def _wake(self, actor: int) -> None:
+        if actor in self.idle:
+            self.idle.remove(actor)
+            self.clock.begin(actor, (0.0, 0.0))
+
+    def _does(self, task: Task) -> Generator[Part, None, None]:
+        cuts = [0.0, *sorted(self.dice.random() for _ in range(task.pieces - 1)), 1.0] if task.off_cpu_s and task.cpu_s else [0.0, 1.0]
+        for begin, end in zip(cuts, cuts[1:]):
+            if task.cpu_s:
+                yield (end - begin) * task.cpu_s / task.threads, task.threads
+            if task.off_cpu_s:
+                yield (end - begin) * task.off_cpu_s, 0.0
+
+    def _alone(self) -> Actor:
+        """Without workers, making a batch and its step take turns."""
+        for batch, step in zip(self.work.batches, self.work.steps):
+            begin = self.clock.now
+            yield from self._does(batch)
+            self.waited += self.clock.now - begin
+            yield from self._does(step)
+            self.ends.append(self.clock.now)
+
+    def _worker(self, number: int) -> Actor:
+        yield from self._does(self.work.births)
+        while True:
+            while not self.asked[number]:
+                yield None
+            batch = self.asked[number].popleft()
+            yield from self._does(self.work.batches[batch])
+            self.sent.append((self.clock.now + self.work.sending, batch))
+            self._wake(MAIN)
+
+    def _main(self) -> Actor:
+        for number in range(self.setting.num_workers):
+            yield from self._does(self.work.starting)
+            self._go_on(number)
         for _ in range(self.setting.num_workers * self.setting.prefetch_factor):
             self._ask()
-        while self.taken < len(self.batches) or MAIN in self.running:
-            self._start()
-            self._advance()
-        return Replayed(self.now, self.waited)
+        for number, step in enumerate(self.work.steps):
+            yield from self._next(number)
+            yield from self._does(step)
+            self.ends.append(self.clock.now)
+
+    def _next(self, number: int) -> Actor:
+        """``_next_data``: receive batches until there is one to hand over."""
+        batch = number
+        while number not in self.early:
+            begin = self.clock.now
+            while not self.sent:
+                yield None
+            at, batch = self.sent.popleft()
+            if at > self.clock.now:
+                yield at - self.clock.now, 0.0
+            self.waited += self.clock.now - begin
+            yield from self._does(self.work.receiving)
+            if batch == number or not self.setting.in_order:
+                break
+            self.early.add(batch)
+        else:
+            batch = number
+            self.early.remove(number)
+        self.outstanding[self.by.pop(batch)] -= 1
+        self._ask()
 
     def _ask(self) -> None:
         """``_try_put_index``: the next batch of the sampler goes to the next worker in turn, or to the next that has room."""
-        if self.sent == len(self.batches):
+        if self.drawn == len(self.work.batches):
             return
-        for number in islice(self.turn, len(self.workers)):
-            if self.setting.in_order or self.workers[number].outstanding < self.setting.prefetch_factor:
+        for number in islice(self.turn, self.setting.num_workers):
+            if self.setting.in_order or self.outstanding[number] < self.setting.prefetch_factor:
                 break
         else:
             return
-        worker = self.workers[number]
-        worker.asked.append(self.sent)
-        worker.outstanding += 1
-        self.by[self.sent] = number
-        self.sent += 1
-
-    def _start(self) -> None:
-        """Whoever can begin something does."""
-        for number, worker in enumerate(self.workers):
-            if number not in self.running and worker.asked and worker.ready_at <= self.now:
-                self.running[number] = Running(self.batches[worker.asked[0]])
-        if MAIN not in self.running and self.made and self.taken < len(self.batches):
-            if not self.setting.in_order:
-                self._take(self.made[0])
-            elif self.taken in self.made:
-                self._take(self.taken)
-
-    def _take(self, batch: int) -> None:
-        """Hand a batch over: its step begins, and one more is asked for."""
-        self.made.remove(batch)
-        self.workers[self.by.pop(batch)].outstanding -= 1
-        self.running[MAIN] = Running(self.steps[self.taken])
-        self.taken += 1
-        self._ask()
-        self._start()
-
-    def _advance(self) -> None:
-        """Go on to the next event: somebody is done, or a worker is there."""
-        speed = self._speed()
-        rest = {who: run.left * run.task.takes_s(speed) for who, run in self.running.items()}
-        begins = [worker.ready_at - self.now for number, worker in enumerate(self.workers) if worker.ready_at > self.now]
-        passed = min([*rest.values(), *begins])
-        self.now += passed
-        if MAIN not in self.running:
-            self.waited += passed
-        for who, whole in rest.items():
-            run = self.running[who]
-            run.left = run.left * (1 - passed / whole) if whole > passed else 0.0
-            if run.left <= DONE:
-                del self.running[who]
-                if who != MAIN:
-                    self.made.append(self.workers[who].asked.popleft())
-
-    def _speed(self) -> float:
-        """Share of a CPU that each thread gets that wants one."""
-        tasks = [run.task for run in self.running.values()]
-        if sum(task.uses(1.0) for task in tasks) <= self.cpus:
-            return 1.0
-        low, high = 0.0, 1.0
-        for _ in range(SPEED_STEPS):
-            speed = (low + high) / 2
-            low, high = (speed, high) if sum(task.uses(speed) for task in tasks) <= self.cpus else (low, speed)
-        return high
+        self.asked[number].append(self.drawn)
+        self.outstanding[number] += 1
+        self.by[self.drawn] = number
+        self.drawn += 1
+        self._wake(number)
 
 
-MAIN = -1
+def replay(setting: Setting, work: Pass, cpus: float, others: float = 0.0) -> Replayed:
+    """Replay one pass; without workers, batches and steps take turns.
 
-
-def replay(setting: Setting, batches: Sequence[Task], steps: Sequence[Task], cpus: float, begins_s: Sequence[float] = ()) -> Replayed:
-    """One epoch; without workers, batches and steps take turns."""
-    if setting.num_workers:
-        return Epoch(setting, batches, steps, cpus, begins_s).replay()
-    spent = [batch.takes_s(1.0) for batch in batches]
-    return Replayed(sum(spent) + sum(step.takes_s(min(1.0, cpus / step.threads)) for step in steps), sum(spent))
+    Args:
+        others: threads of other programs that want a CPU all the time.
+    """
+    return Replay(setting, work, Clock(cpus, others)).run()

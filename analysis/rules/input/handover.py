@@ -11,44 +11,15 @@ process fetches from the worker over a socket. Where the run has workers, t was 
 benchmarks/queue_cost.py.
 """
 
-from dataclasses import dataclass
-
 from feedline.analysis.facts import RuleInputs
+from feedline.analysis.handover_cost import Between, per_batch_s
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.input_wait import batches_per_step, compute_s, input_wait, num_workers
 
 
-@dataclass(frozen=True)
-class Between:
-    """Seconds, at least and at most."""
-
-    low: float
-    high: float
-
-    def plus(self, other: "Between") -> "Between":
-        return Between(self.low + other.low, self.high + other.high)
-
-    def times(self, factor: float) -> "Between":
-        return Between(self.low * factor, self.high * factor)
-
-
-#: A batch through a worker's queue and each tensor in it, in the main thread (docs/rules.md): its CPU time, and what it took of the step.
-PER_BATCH_S = Between(0.2e-3, 0.5e-3)
-PER_TENSOR_S = Between(0.1e-3, 0.3e-3)
-
-#: The pages of shared memory are new to the main process: the first touch of each is a fault (docs/rules.md).
-PER_BYTE_S = Between(0.1e-9, 0.3e-9)
-
-#: A batch of which nothing is known is taken for a pair of inputs and labels.
-USUAL_TENSORS = 2.0
-
-
 def at_best_s(facts: RuleInputs) -> Between:
     """Per step: receiving its batches where their tensors come in shared memory and nothing else is pickled."""
-    tensors = USUAL_TENSORS if facts.batch_tensors is None else facts.batch_tensors
-    nbytes = (facts.loader.batch_bytes or 0.0) if facts.loader else 0.0
-    one = PER_BATCH_S.plus(PER_TENSOR_S.times(tensors)).plus(PER_BYTE_S.times(nbytes))
-    return one.times(batches_per_step(facts))
+    return per_batch_s(facts).times(batches_per_step(facts))
 
 
 def receiving_s(facts: RuleInputs) -> Between:

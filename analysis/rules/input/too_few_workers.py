@@ -5,8 +5,9 @@ import math
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import seconds, sentence
+from feedline.analysis.handover_cost import Between
 from feedline.analysis.rules.input import cpus
-from feedline.analysis.rules.input.handover import Between, alone_s, arguments, change, making_s, receiving_s, with_workers_s
+from feedline.analysis.rules.input.handover import alone_s, arguments, change, making_s, receiving_s, with_workers_s
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, compute_s, input_wait, num_workers, severity
 from feedline.analysis.rules.input.storage import at_locks_s
 

@@ -1,0 +1,38 @@
+"""What a batch costs on its way from a worker, where nothing is pickled that could be shared: what rules and predictions assume of a
+loader that has no workers yet."""
+
+from dataclasses import dataclass
+
+from feedline.analysis.facts import RuleInputs
+
+
+@dataclass(frozen=True)
+class Between:
+    """Seconds, at least and at most."""
+
+    low: float
+    high: float
+
+    def plus(self, other: "Between") -> "Between":
+        return Between(self.low + other.low, self.high + other.high)
+
+    def times(self, factor: float) -> "Between":
+        return Between(self.low * factor, self.high * factor)
+
+
+#: A batch through a worker's queue and each tensor in it, in the main thread (docs/rules.md): its CPU time, and what it took of the step.
+PER_BATCH_S = Between(0.2e-3, 0.5e-3)
+PER_TENSOR_S = Between(0.1e-3, 0.3e-3)
+
+#: The pages of shared memory are new to the main process: the first touch of each is a fault (docs/rules.md).
+PER_BYTE_S = Between(0.1e-9, 0.3e-9)
+
+#: A batch of which nothing is known is taken for a pair of inputs and labels.
+USUAL_TENSORS = 2.0
+
+
+def per_batch_s(facts: RuleInputs) -> Between:
+    """Receiving one batch whose tensors come in shared memory, and of which nothing else is pickled."""
+    tensors = USUAL_TENSORS if facts.batch_tensors is None else facts.batch_tensors
+    nbytes = (facts.loader.batch_bytes or 0.0) if facts.loader else 0.0
+    return PER_BATCH_S.plus(PER_TENSOR_S.times(tensors)).plus(PER_BYTE_S.times(nbytes))

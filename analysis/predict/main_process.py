@@ -1,0 +1,130 @@
+"""The main process's own work in each step, free of waiting for batches and for a CPU."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from feedline.analysis.costs import FloatArray
+from feedline.analysis.facts import RuleInputs
+from feedline.analysis.gather import RankMetrics
+from feedline.analysis.predict.loader_replay import Task
+from feedline.analysis.stages import MAKING_STAGES
+from feedline.analysis.timeline import IntArray
+from feedline.profiler.events import Flag, Stage
+
+TIMED = (Stage.FORWARD, Stage.BACKWARD)  # whose CPU time is measured, and which lie outside of each other
+MIN_HELPERS = 1.2  # CPU time over that of the main thread: less is not told from other processes' shares
+ASLEEP = 0.5  # of what no record accounts for: with less CPU time than this, the main thread waits there for a device
+NOTHING_ELSE = 1e-6  # s: a step has an end
+
+
+@dataclass(frozen=True)
+class Main:
+    """The main process, step by step.
+
+    Attributes:
+        own_s: float64 [n], seconds on a CPU of its own, without waiting for batches and receiving them.
+        cpu_share: of that, in which it computes (0 to 1).
+        threads: that compute meanwhile, on average.
+        batches: per step.
+        shares: stage -> its share of ``own_s``.
+        receiving: what it takes to receive a batch from a worker.
+    """
+
+    own_s: FloatArray
+    cpu_share: float
+    threads: float
+    batches: float
+    shares: Mapping[str, float]
+    receiving: Task
+
+    def tasks(self) -> list[Task]:
+        """The same per batch."""
+        each = np.repeat(self.own_s / self.batches, max(1, round(self.batches)))
+        cpu, off = self.cpu_share * self.threads, 1 - self.cpu_share
+        return [Task(own * cpu, own * off, self.threads) for own in each.tolist()]
+
+
+def main_process(rank: RankMetrics, facts: RuleInputs, workers: int) -> Main:
+    """Read it from the steps that count.
+
+    Args:
+        workers: of the training loader. Without any, making batches is not its own work, either.
+    """
+    steps = rank.steps
+    assert steps is not None
+    counts = np.arange(len(steps.wall)) >= rank.first
+    if rank.estimate is not None:
+        counts &= rank.estimate.alike
+    not_own = {"wait", "epoch_start", "sampler", "transport"} if workers else {"epoch_start", *MAKING_STAGES}
+    stages = {name: values[counts] for name, values in rank.stages.items() if name not in not_own}
+    whole = np.sum(list(stages.values()), axis=0)
+    cpu, queued = (_sum(rank, counts, column) for column in ("cpu", "runqueue"))
+    measured = np.minimum(sum((stages[name] for name in ("forward", "backward") if name in stages), np.zeros(len(whole))), whole)
+    waiting = queued.sum() / max(cpu.sum() + queued.sum(), 1)  # share of the time in which it wants a CPU
+    rest = (whole - measured) * (1 - waiting)
+    own = np.maximum(measured - np.minimum(queued, measured) + rest, NOTHING_ELSE * 1e9)
+    computes, threads = _computing(rank, facts, workers, float(np.minimum(cpu, own).sum()), float(rest.sum()), len(own))
+    means = {name: value for name, value in facts.step.stages.items() if name not in not_own}
+    target = sum(means.values()) * float(own.sum()) / max(float(whole.sum()), 1.0)  # where steps were only counted, of all
+    return Main(
+        own_s=own / float(own.mean()) * max(target, NOTHING_ELSE),
+        cpu_share=min(1.0, computes / float(own.sum())),
+        threads=threads,
+        batches=max(float(steps.batches[counts].mean()), NOTHING_ELSE) if steps.batches[counts].any() else 1.0,
+        shares={name: value / max(sum(means.values()), NOTHING_ELSE) for name, value in means.items()},
+        receiving=_receiving(rank, counts) if workers else Task(0.0, 0.0),
+    )
+
+
+def _sum(rank: RankMetrics, counts: "np.ndarray[tuple[int], np.dtype[np.bool_]]", column: str) -> IntArray:
+    """int64 [n], ns of forward and backward in each step, by one clock."""
+    assert rank.steps is not None
+    steps, records = rank.steps, rank.main.of(*TIMED)
+    records = records[(records[column] > 0) & (records["thread"] == 0)]
+    at = np.searchsorted(steps.start, records["start"], "right") - 1
+    inside = (at >= 0) & (records["start"] < np.append(steps.boundaries.end, 0)[at])
+    return np.bincount(at[inside], np.minimum(records[column], records["wall"])[inside], len(steps.start))[counts]
+
+
+def _computing(rank: RankMetrics, facts: RuleInputs, workers: int, known: float, rest: float, steps: int) -> tuple[float, float]:
+    """What the main thread computes in all, ns, and how many threads compute with it.
+
+    Args:
+        known: what it computes in forward and backward, ns.
+        rest: what no record of CPU time accounts for, ns.
+        steps: in which it does.
+    """
+    if facts.step.cpu_s is None:
+        return known + rest, 1.0
+    used = (facts.step.cpu_s - _making_cpu_s(facts) - _asking_cpu_s(rank, workers)) * 1e9 * steps
+    if used - known < ASLEEP * rest:
+        return known + max(used - known, 0.0), 1.0
+    threads = used / max(known + rest, 1.0)
+    return known + rest, threads if threads > MIN_HELPERS else 1.0
+
+
+def _making_cpu_s(facts: RuleInputs) -> float:
+    """CPU seconds per step of those who make its batches."""
+    total = facts.workers.per_sample.get("total") if facts.workers else None
+    sample_s = facts.process_cpu_s or (total.cpu_s if total else None) or 0.0
+    return sample_s * (facts.throughput.batch_size or 0.0)
+
+
+def _asking_cpu_s(rank: RankMetrics, workers: int) -> float:
+    """CPU seconds per step of the main thread inside the loader, which has workers."""
+    assert rank.steps is not None
+    asked = rank.steps.asked
+    return float(np.maximum(asked["cpu"], 0).sum()) / len(rank.steps.wall) / 1e9 if workers else 0.0
+
+
+def _receiving(rank: RankMetrics, counts: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Task:
+    """Per batch: CPU time inside ``__next__``, and how long it waits there for the worker to pass on the tensors."""
+    assert rank.steps is not None
+    asked = rank.steps.asked
+    asked = asked[(asked["flags"] & (Flag.FIRST | Flag.END) == 0) & (asked["cpu"] >= 0)]
+    if not len(asked):
+        return Task(0.0, 0.0)
+    batches = max(int(rank.steps.batches[counts].sum()), 1)
+    return Task(float(np.minimum(asked["cpu"], asked["wall"]).mean()) / 1e9, float(rank.steps.handing[counts].sum()) / batches / 1e9)
