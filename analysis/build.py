@@ -4,6 +4,7 @@ import dataclasses
 import datetime
 import os
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -87,19 +88,11 @@ def gather_ranks(run: Run, notes: list[str], tell: Callable[[str], None] = lambd
 def _report(
     run: Run, shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str], compared: Compared | None, ceilings: Ceilings | None
 ) -> Report:
-    step, crew, loaders = gather.step_summary(shown), gather.workers(shown), gather.loaders(shown)
-    gauges = read_rank_gauges(shown.rank, notes)
-    if step is not None:
-        step = dataclasses.replace(step, cpu_s=cpu_s(shown, gauges))
-    beside = [(rank, read_rank_gauges(rank.rank, [])) for rank in gathered.values() if rank is not shown]
-    use = cpu_use(shown, gauges, beside) if step is not None else None
-    facts = facts_of(shown, step, crew, loaders, use, gauges)
+    step, crew, loaders, gauges, use, facts = _read(shown, gathered, notes, compared)
     if facts is not None:
         step = with_input(facts)
     ended = between_ranks.first_failed(gathered)
     about, pace = run_info(run, gathered[ended].rank), between_ranks.throughput(gathered, shown)
-    if facts is not None and compared is not None:
-        facts = dataclasses.replace(facts, comm=compared.communication, comm_parts=compared.parts)
     if run.part is not None:
         loaders = [loader for number, loader in enumerate(loaders) if number in used_loaders(shown)]
     trained = convergence(run, notes)
@@ -128,6 +121,54 @@ def _report(
         notes=[reworded(note, masks.text(run.named(note))) for note in notes],
     )
     return _judged(report, facts, ceilings) if facts else report
+
+
+class _Read(NamedTuple):
+    """What is known of one rank before anything is said about it."""
+
+    step: StepSummary | None
+    crew: Workers | None
+    loaders: list[Loader]
+    gauges: list[Gauge]
+    use: Cpus | None
+    facts: RuleInputs | None
+
+
+def _read(shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str], compared: Compared | None) -> _Read:
+    step, crew, loaders = gather.step_summary(shown), gather.workers(shown), gather.loaders(shown)
+    gauges = read_rank_gauges(shown.rank, notes)
+    if step is not None:
+        step = dataclasses.replace(step, cpu_s=cpu_s(shown, gauges))
+    beside = [(rank, read_rank_gauges(rank.rank, [])) for rank in gathered.values() if rank is not shown]
+    use = cpu_use(shown, gauges, beside) if step is not None else None
+    facts = facts_of(shown, step, crew, loaders, use, gauges)
+    if facts is not None and compared is not None:
+        facts = dataclasses.replace(facts, comm=compared.communication, comm_parts=compared.parts)
+    return _Read(step, crew, loaders, gauges, use, facts)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingInput:
+    """What a prediction starts from.
+
+    Attributes:
+        shown: the rank that a report shows.
+        facts: its training loader and its step; None: it made no step.
+    """
+
+    shown: RankMetrics
+    facts: RuleInputs | None
+    gauges: list[Gauge]
+
+
+def training_input(run: Run, tell: Callable[[str], None] = lambda _: None) -> TrainingInput:
+    """Read what ``build`` reads, without its findings. Arguments and errors as there."""
+    notes: list[str] = []
+    gathered = gather_ranks(run, notes, tell)
+    compared = between_ranks.compared(gathered, gathered[min(gathered)], None, NOTHING, notes)
+    shown = gathered[between_ranks.shown(gathered, compared)]
+    read = _read(shown, gathered, notes, compared)
+    return TrainingInput(shown, read.facts, read.gauges)
 
 
 def _judged(report: Report, facts: RuleInputs, ceilings: Ceilings | None) -> Report:

@@ -1,0 +1,61 @@
+"""What limits a training once it is changed: what would raise its throughput further, by the same prediction."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from feedline.analysis.predict.change import Change, PredictedRate, Refused
+
+Predictor = Callable[[Change], PredictedRate | Refused]
+
+#: Times the throughput: what raises it by less is not called a limit. The replay's own error is of that size (docs/measured/whatif.md).
+WORTH = 1.05
+MANY_CPUS = 1024.0
+MORE_WORKERS = 2  # times as many
+
+CPUS, WORKERS, BOTH, ALONE, STEP = "cpus", "workers", "cpus_and_workers", "no_workers", "step"
+
+
+@dataclass(frozen=True)
+class NextLimit:
+    """What limits the training after a change.
+
+    Attributes:
+        id: ``cpus``, ``workers``, ``cpus_and_workers``, ``no_workers`` (the main process makes its batches itself), or ``step``:
+            whatever the loader is given, the rest of the step takes as long.
+        samples_per_s: without this limit; of ``step``, as with it.
+    """
+
+    id: str
+    samples_per_s: float
+
+
+def next_limit(predict: Predictor, change: Change, after: PredictedRate, workers: int) -> NextLimit | None:
+    """Lift one limit after the other in the replay, and see which makes a difference.
+
+    Args:
+        after: predicted for the change.
+        workers: after it.
+
+    Returns:
+        None where nothing is predicted without a limit.
+    """
+    free = replace(change, cpus=MANY_CPUS, others=False)
+    crew = _with_workers(change.settings, max(1, MORE_WORKERS * workers))
+    lifted = {
+        CPUS: predict(free),
+        WORKERS if workers else ALONE: predict(replace(change, settings=crew)),
+        BOTH: predict(replace(free, settings=crew)),
+    }
+    rates = {name: rate.after for name, rate in lifted.items() if isinstance(rate, PredictedRate)}
+    if len(rates) < len(lifted):
+        return None
+    single = {name: rate for name, rate in rates.items() if name != BOTH}
+    for among in (single, rates):
+        best = max(among, key=lambda name: among[name])
+        if among[best] >= WORTH * after.after:
+            return NextLimit(best, among[best])
+    return NextLimit(STEP, after.after)
+
+
+def _with_workers(settings: Mapping[str, int | bool], workers: int) -> dict[str, int | bool]:
+    return {**settings, "num_workers": workers}

@@ -1,0 +1,221 @@
+"""The best settings of a DataLoader under limits of CPUs and memory, searched in the replay of one recording."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from feedline.analysis.predict.change import Change, PredictedRate, Refused
+from feedline.analysis.predict.limits import NextLimit, Predictor, next_limit
+
+Settings = Mapping[str, int | bool]
+
+#: Of the best throughput: within it, fewer workers win, then fewer batches ahead. They cost memory, and CPUs that others could use.
+NEAR = 0.98
+DEPTHS = (2, 4, 8)  # prefetch_factor
+USUAL_DEPTH = 2  # torch's default
+ALL_WORKERS = 12  # up to it each number is tried, then those half as many again
+FEW = 5  # settings that are told
+SEARCHED = ("num_workers", "prefetch_factor", "in_order", "persistent_workers")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What settings of the loader take of the machine's memory.
+
+    Attributes:
+        worker_bytes: of one worker, at most. None: not recorded.
+        batch_bytes: None: not recorded.
+    """
+
+    worker_bytes: float | None
+    batch_bytes: float | None
+
+    def of(self, settings: Settings) -> float | None:
+        """Of all workers and the batches that they have ready. None: not known."""
+        workers = settings.get("num_workers", 0)
+        if not workers:
+            return 0.0
+        if self.worker_bytes is None or self.batch_bytes is None:
+            return None
+        return workers * self.worker_bytes + self.shared_of(settings)
+
+    def shared_of(self, settings: Settings) -> float:
+        """Of it, in shared memory (/dev/shm): prefetch_factor batches per worker."""
+        return settings.get("num_workers", 0) * settings.get("prefetch_factor", USUAL_DEPTH) * (self.batch_bytes or 0.0)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the settings may take.
+
+    Attributes:
+        workers: at most.
+        cpus: that the training may use then; None: as many as it had.
+        memory_bytes: of workers and their batches; None: not limited.
+        shared_bytes: of them, in /dev/shm; None: not known.
+    """
+
+    workers: int
+    cpus: float | None = None
+    memory_bytes: float | None = None
+    shared_bytes: float | None = None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Settings with their prediction.
+
+    Attributes:
+        settings: num_workers, and with workers prefetch_factor, in_order, persistent_workers.
+        memory_bytes: of workers and batches, at most. None: not known.
+    """
+
+    settings: Settings
+    predicted: PredictedRate
+    memory_bytes: float | None
+
+    @property
+    def workers(self) -> int:
+        return int(self.settings["num_workers"])
+
+    @property
+    def depth(self) -> int:
+        return int(self.settings.get("prefetch_factor", 0))
+
+
+@dataclass(frozen=True)
+class Search:
+    """Result of a search.
+
+    Attributes:
+        now: the settings as they were recorded.
+        best: the settings to take; those of now if nothing better was found.
+        few: the best few, fastest first.
+        by_workers: by number of workers, with the prefetch_factor of now: for a figure.
+        unordered: ``best`` with in_order=False, where that is faster; it changes the order of batches, and is never chosen.
+        limit: what limits ``best``; None: not known.
+        left_out: number of workers from which on the limits of memory forbid more; None: they did not.
+        tried: predictions made.
+    """
+
+    now: Candidate
+    best: Candidate
+    few: list[Candidate]
+    by_workers: list[Candidate]
+    unordered: Candidate | None
+    limit: NextLimit | None
+    left_out: int | None
+    tried: int
+
+
+@dataclass
+class Searcher:
+    """The state of one search.
+
+    Args:
+        predict: for a change.
+        now: the loader's settings as recorded.
+        epochs: passes over the loader, as recorded: workers are kept between several.
+    """
+
+    predict: Predictor
+    now: Mapping[str, object]
+    epochs: int
+    limits: Limits
+    memory: Memory
+    known: dict[object, PredictedRate | Refused] = field(default_factory=dict)
+    too_large: int | None = None
+
+    def search(self) -> Search | Refused:
+        """Number of workers first, then how far they work ahead, around the best number."""
+        now = self._candidate(recorded_settings(self.now))
+        if isinstance(now, Refused):
+            return now
+        depth = now.depth or USUAL_DEPTH
+        curve = [one for number in numbers(self.limits.workers, now.workers) if (one := self._allowed(number, depth)) is not None]
+        if not curve:
+            return self._refusal()
+        most = smallest(curve).workers
+        around = [one.workers for one in curve if one.workers and most / 2 <= one.workers <= most]
+        deeper = [self._allowed(number, other) for number in around for other in DEPTHS if other != depth]
+        tried = [*curve, *(one for one in deeper if one is not None)]
+        best = smallest(tried)
+        if best.workers >= now.workers and best.predicted.after * NEAR < now.predicted.after and self._fits(now.settings):
+            best = now
+        change = self._change(best.settings)
+        limit = next_limit(self._predicted, change, best.predicted, best.workers)
+        return Search(now, best, ranked(tried, best), curve, self._unordered(best), limit, self.too_large, len(self.known))
+
+    def _allowed(self, workers: int, depth: int) -> Candidate | None:
+        """Settings that are within the limits and can be predicted."""
+        settings = self._settings(workers, depth)
+        if not self._fits(settings):
+            self.too_large = min(workers, self.too_large or workers)
+            return None
+        found = self._candidate(settings)
+        return None if isinstance(found, Refused) else found
+
+    def _settings(self, workers: int, depth: int) -> Settings:
+        if not workers:
+            return {"num_workers": 0}
+        order = {"in_order": bool(self.now["in_order"])} if "in_order" in self.now else {}
+        kept = bool(self.now.get("persistent_workers")) or self.epochs > 1
+        return {"num_workers": workers, "prefetch_factor": depth, **order, "persistent_workers": kept}
+
+    def _fits(self, settings: Settings) -> bool:
+        takes, limits = self.memory.of(settings), self.limits
+        in_memory = limits.memory_bytes is None or takes is None or takes <= limits.memory_bytes
+        return in_memory and (limits.shared_bytes is None or self.memory.shared_of(settings) <= limits.shared_bytes)
+
+    def _candidate(self, settings: Settings) -> Candidate | Refused:
+        rate = self._predicted(self._change(settings))
+        return rate if isinstance(rate, Refused) else Candidate(settings, rate, self.memory.of(settings))
+
+    def _change(self, settings: Settings) -> Change:
+        return Change(settings=settings, cpus=self.limits.cpus)
+
+    def _predicted(self, change: Change) -> PredictedRate | Refused:
+        """As predicted before, if it was: neighbors ask for the same."""
+        key = (*sorted(change.settings.items()), change.cpus, change.others)
+        if key not in self.known:
+            self.known[key] = self.predict(change)
+        return self.known[key]
+
+    def _refusal(self) -> Refused:
+        """Why there is no candidate at all."""
+        refused = [one for one in self.known.values() if isinstance(one, Refused)]
+        said = "no number of workers fits into the memory allowed: raise --memory"
+        return refused[0] if refused else Refused("memory", said)
+
+    def _unordered(self, best: Candidate) -> Candidate | None:
+        """The same without waiting for batches in their order, where it is faster by more than what counts as near."""
+        if not best.settings.get("in_order"):
+            return None
+        found = self._candidate({**best.settings, "in_order": False})
+        return found if isinstance(found, Candidate) and found.predicted.after * NEAR > best.predicted.after else None
+
+
+def recorded_settings(settings: Mapping[str, object]) -> Settings:
+    """Those of a loader's settings that the replay knows; without workers, only their number."""
+    names = SEARCHED if settings.get("num_workers") else SEARCHED[:1]
+    return {name: value for name in names if isinstance(value := settings.get(name), int)}
+
+
+def numbers(most: int, now: int) -> list[int]:
+    """Numbers of workers to try, ascending: all of the small ones, then half as many again; that of now among them."""
+    found = list(range(min(most, ALL_WORKERS) + 1))
+    while found[-1] < most:
+        found.append(min(most, found[-1] + max(1, found[-1] // 2)))
+    return sorted({*found, min(now, most)})
+
+
+def smallest(candidates: Iterable[Candidate]) -> Candidate:
+    """The fewest workers, then the fewest batches ahead, that come near the best throughput."""
+    candidates = list(candidates)
+    best = max(one.predicted.after for one in candidates)
+    return min((one for one in candidates if one.predicted.after >= NEAR * best), key=lambda one: (one.workers, one.depth))
+
+
+def ranked(candidates: Iterable[Candidate], best: Candidate) -> list[Candidate]:
+    """The chosen one, then the others, fastest first."""
+    others = sorted((one for one in candidates if one != best), key=lambda one: (-one.predicted.after, one.workers, one.depth))
+    return [best, *others][:FEW]
