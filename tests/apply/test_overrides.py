@@ -56,7 +56,11 @@ def test_loaders_that_shuffle_are_changed_and_others_are_not():
         loaders = [DataLoader(DATA, 4, True), DataLoader(DATA, 4), DataLoader(DATA, 4, sampler=SequentialSampler(DATA))]
         spread = DataLoader(DATA, 4, sampler=DistributedSampler(DATA, 2, 0))
 
-    assert [(loader.num_workers, loader.prefetch_factor, loader.batch_size) for loader in loaders] == [(2, 4, 4), (0, None, 4), (0, None, 4)]
+    assert [(loader.num_workers, loader.prefetch_factor, loader.batch_size) for loader in loaders] == [
+        (2, 4, 4),
+        (0, None, 4),
+        (0, None, 4),
+    ]
     assert spread.num_workers == 2
     assert told[0][0] and "num_workers=2 (was not set), prefetch_factor=4 (was not set)" in told[0][1]
 

@@ -55,7 +55,8 @@ def test_nothing_outside_its_folders_can_be_changed(folder, way):
 
 def test_its_own_folders_and_all_reading_are_free(folder):
     done = run(
-        folder, "import shutil; shutil.copy('kept/last.pt', 'own/copy.pt'); open('/dev/null', 'w').write('x'); print(open('old.txt').read())"
+        folder,
+        "import shutil; shutil.copy('kept/last.pt', 'own/copy.pt'); open('/dev/null', 'w').write('x'); print(open('old.txt').read())",
     )
 
     assert (done.returncode, done.stdout) == (0, "old\n"), done.stderr
