@@ -68,7 +68,7 @@ class Verify:
         if not args.program:
             raise FixError("no training given: add it after `--`, as in feedline verify RUN --set num_workers=4 -- train.py ARGS")
         if args.fix is not None and (args.run_folder is None or "=" in args.fix):
-            from feedline.cli.converge.verify import verify_by_seed
+            from feedline.cli.converge.by_seed import verify_by_seed
 
             if args.run_folder is not None:
                 raise ScriptError(f"--fix {args.fix} takes no RUN: the unchanged training is one of its arms")

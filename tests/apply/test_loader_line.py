@@ -25,8 +25,8 @@ CALLS = {
         "loader = DataLoader(\n    data,\n    batch_size=8,\n    num_workers=4,\n    persistent_workers=True,\n)",
     ),
     "a class of the program's own": (
-        "class Own(DataLoader):\n def __init__(self, data):\n  super().__init__(data, shuffle=True)",
-        "class Own(DataLoader):\n def __init__(self, data):\n  super().__init__(data, shuffle=True, num_workers=4, persistent_workers=True)",
+        "class Own(DataLoader):\n def __init__(self):\n  super().__init__(data, shuffle=True)",
+        "class Own(DataLoader):\n def __init__(self):\n  super().__init__(data, shuffle=True, num_workers=4, persistent_workers=True)",
     ),
     "in another call": (
         "train(model, DataLoader(data, 8), DataLoaderOfOthers)",
