@@ -86,7 +86,7 @@ def test_the_change_acts_and_predicted_stands_beside_measured(verified):
     folder, trial, out, _ = verified
 
     assert trial["change"] == "num_workers=2, persistent_workers=True"
-    assert trial["made_at"] == "train.py:22"
+    assert trial["made_at"] == "train.py:21"
     assert [(run["arm"], run["pair"], run["failed"]) for run in trial["runs"]] == [
         ("unchanged", 1, ""),
         ("changed", 1, ""),

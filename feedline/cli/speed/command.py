@@ -60,7 +60,7 @@ def verify(args: argparse.Namespace, program: list[str]) -> int:
 
 
 def recorded(args: argparse.Namespace, program: list[str], unfinished: Unfinished) -> Path:
-    """Record the unchanged training for half a minute; its folder.
+    """Record the unchanged training for half a minute, or as many steps as its runs will have; its folder.
 
     Raises:
         ScriptError: it fails.
@@ -73,7 +73,7 @@ def recorded(args: argparse.Namespace, program: list[str], unfinished: Unfinishe
     if not args.quiet:
         say("recording the unchanged training")
     nothing = planning.nothing_tried(args, program)
-    stop_after = f"{args.steps}" if args.ranks > 1 else f"{RECORD_S}s"
+    stop_after = f"{RECORD_S}s" if args.steps is None else str(args.steps)
     if failed := pairs.train(nothing, run.name, ["--stop-after", stop_after]):
         raise ScriptError(*f"the unchanged training failed: {failed}".split("\n", 1))
     unfinished.add(run.name)
