@@ -23,6 +23,7 @@ from feedline.analysis.facts import RuleInputs, Traffic
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.model import Cpus, Gauge, Hook, Loader, RankSummary, Report, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.next_limit import within
+from feedline.analysis.predictions import Predictions, of_recording
 from feedline.analysis.roofline import roofline
 from feedline.analysis.rules.input import nothing_trained, too_short
 from feedline.analysis.rules.input.input_wait import steady_share
@@ -99,7 +100,8 @@ def _report(
     if len(gathered) == 1 and shown.rank.manifest.ended:
         pace, trained = trained_on(pace, trained)
     notes = [*notes, *notes_of.of_rank(shown), *(note for rank in gathered.values() if rank is not shown for note in notes_of.ending(rank))]
-    findings = diagnose(facts, trained.checks if trained else ()) if facts else []
+    predictions = of_recording(shown, facts, pace.of_all_ranks) if facts else None
+    findings = diagnose(facts, trained.checks if trained else (), predictions) if facts else []
     report = Report(
         run=about,
         verdict="no training step was recorded, so what limits the training is unknown.",
@@ -120,7 +122,7 @@ def _report(
         ],
         notes=[reworded(note, masks.text(run.named(note))) for note in notes],
     )
-    return _judged(report, facts, ceilings) if facts else report
+    return _judged(report, facts, predictions, ceilings) if facts and predictions else report
 
 
 class _Read(NamedTuple):
@@ -171,12 +173,16 @@ def training_input(run: Run, tell: Callable[[str], None] = lambda _: None) -> Tr
     return TrainingInput(shown, read.facts, read.gauges)
 
 
-def _judged(report: Report, facts: RuleInputs, ceilings: Ceilings | None) -> Report:
-    """The same with its limits and its verdict. A rate is compared with limits of the input: how long steps wait for it must be known."""
+def _judged(report: Report, facts: RuleInputs, predictions: Predictions, ceilings: Ceilings | None) -> Report:
+    """The same with its limits, what its fixes give together, and its verdict.
+
+    A rate is compared with limits of the input: how long steps wait for it must be known.
+    """
     known = not facts.loader_elsewhere and all(finding.rule_id not in UNKNOWN for finding in report.findings)
     limits = roofline(report, ceilings) if known else None
     findings = within(report.findings, limits, facts.step.mean_s)
-    return dataclasses.replace(report, roofline=limits, findings=findings, verdict=verdict(findings, facts))
+    together = predictions.together(findings)
+    return dataclasses.replace(report, roofline=limits, findings=findings, together=together, verdict=verdict(findings, facts))
 
 
 def trained_on(pace: Throughput, trained: ConvergenceSummary | None) -> tuple[Throughput, ConvergenceSummary | None]:

@@ -2,23 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from feedline.analysis.convergence.checks import GRAVE
 from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, Finding, Severity, saving
+from feedline.analysis.finding import SHARE, Finding, Severity, rates, saving
 from feedline.analysis.formatting import seconds, sentence, share
-from feedline.analysis.rules import CROSS_RANK, INPUT, MACHINE, TRACE, F, Rule
+from feedline.analysis.predictions import Predictions, refused_of_traces
+from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, MACHINE, RULES, TRACE, Effort, F, Rule
 from feedline.analysis.rules.cross_rank.recorded import recorded
 from feedline.analysis.rules.input import (
     compute_bound,
-    epoch_restart,
-    fewer_workers,
     input_bound_unexplained,
     input_not_seen,
     made_in_step,
     nothing_trained,
-    too_few_workers,
     too_short,
 )
 from feedline.analysis.rules.input.handover import as_code
@@ -28,24 +25,14 @@ from feedline.analysis.traces.facts import TraceFacts, mean_step_s
 
 MOST = 3  # findings that ask for a change: more is a list, not advice
 
-RULES: tuple[Rule[Any], ...] = (*INPUT, *MACHINE, *CROSS_RANK, *TRACE)
 #: cause -> causes whose fix should wait for it.
 BEFORE = {rule.rule_id: frozenset(rule.before.split()) for rule in RULES if rule.before}
-#: cause -> what a verdict calls a run that it holds back.
-BOUND_BY = {rule.rule_id: rule.bound for rule in RULES if rule.bound}
-#: Findings whose fix is nothing but settings of the loader: short enough for the verdict.
-BY_SETTINGS = (too_few_workers.RULE_ID, fewer_workers.RULE_ID, epoch_restart.RULE_ID)
 
 #: These say why workers cannot keep pace, and their fix names more workers where that helps. Without workers, ``too_few_workers`` goes
 #: first: it gains more.
 EXPLAINS_SLOW_WORKERS = ("blocked", "small_files", "cold_storage", "swapping")
 
-#: cause -> causes that its fix makes pointless: without workers nothing goes through a queue, and none of them starts. What explains half
-#: of its cost or more, and keeps the workers, is told in its place.
-INSTEAD_OF: dict[str, frozenset[str]] = {
-    "fewer_workers": frozenset({"too_few_workers", "epoch_restart", "objects_in_queue", "custom_collate", "straggler_in_order"}),
-}
-
+#: What explains half of the cost of a fix that makes them pointless, or more, and keeps the workers, is told in its place.
 EXPLAINS_QUEUE = ("epoch_restart", "objects_in_queue", "custom_collate")
 
 #: A specific finding goes first only if it can win this share of what the general one can; else it is a detail of it. In planted
@@ -61,7 +48,7 @@ ASIDE = ("schedule_in_steps", "skipped_steps")
 _ORDER = [Severity.HIGH, Severity.LOW, Severity.INFO]
 
 
-def diagnose(facts: RuleInputs, checks: Sequence[Finding] = ()) -> list[Finding]:
+def diagnose(facts: RuleInputs, checks: Sequence[Finding] = (), predictions: Predictions | None = None) -> list[Finding]:
     """What holds a run back, most important first: at most three findings that are not info, then those that are.
 
     Says nothing of a run that trained nothing, or that is too short. Speaks of the input only if the step waits for it at least 5 % of its
@@ -70,6 +57,7 @@ def diagnose(facts: RuleInputs, checks: Sequence[Finding] = ()) -> list[Finding]
 
     Args:
         checks: what is wrong with how the training is set up. Of it, only what is of high severity is told here.
+        predictions: of the same facts; None: nothing is predicted.
     """
     enough, ranks = too_short.enough_steps(facts), recorded(facts)
     between = found(CROSS_RANK, ranks) if enough and ranks else []
@@ -78,12 +66,15 @@ def diagnose(facts: RuleInputs, checks: Sequence[Finding] = ()) -> list[Finding]
     own = [finding for finding in _of_input(facts, bool(around)) if not (loader_elsewhere and finding.rule_id == compute_bound.RULE_ID)]
     wrong = _wrong(checks)
     grave = [finding for finding in wrong if finding.rule_id in GRAVE]
-    return _told(grave + rank([*around, *own, *between, *(finding for finding in wrong if finding not in grave)], before(facts)))
+    others = [*around, *own, *between, *(finding for finding in wrong if finding not in grave)]
+    if predictions is not None:
+        grave, others = predictions.attached(grave), predictions.attached(others)
+    return _told(grave + rank(others, before(facts), facts.step.mean_s))
 
 
 def diagnose_traces(facts: TraceFacts) -> list[Finding]:
     """The same of traces."""
-    ranked = rank([*found(TRACE, facts), *found(CROSS_RANK, facts.ranks)])
+    ranked = rank(refused_of_traces([*found(TRACE, facts), *found(CROSS_RANK, facts.ranks)], facts))
     if not facts.shown.basis.steps:  # what a cause costs per step is unknown
         ranked = [replace(finding, cost_s=0.0) for finding in ranked]
     return _told(ranked)
@@ -130,7 +121,7 @@ def _without_a_loader(facts: RuleInputs) -> Finding:
 def _without_contradictions(found: list[Finding]) -> list[Finding]:
     pointless: set[str] = set()
     for finding in found:
-        others = [other for other in found if other.rule_id in INSTEAD_OF.get(finding.rule_id, ())]
+        others = [other for other in found if other.rule_id in BY_ID[finding.rule_id].instead_of.split()]
         explained = any(other.rule_id in EXPLAINS_QUEUE and other.cost_s >= finding.cost_s / 2 for other in others)
         pointless |= {finding.rule_id} if explained else {other.rule_id for other in others}
     return [finding for finding in found if finding.rule_id not in pointless]
@@ -143,18 +134,35 @@ def before(facts: RuleInputs) -> dict[str, frozenset[str]]:
     return BEFORE | {rule_id: BEFORE.get(rule_id, frozenset()) | {"too_few_workers"} for rule_id in EXPLAINS_SLOW_WORKERS}
 
 
-def rank(findings: list[Finding], before: Mapping[str, frozenset[str]] = BEFORE) -> list[Finding]:
-    """By severity, then cost; but what ``before`` names goes directly ahead of what should wait for it, if both are of one severity."""
+def rank(findings: list[Finding], before: Mapping[str, frozenset[str]] = BEFORE, mean_s: float = 1.0) -> list[Finding]:
+    """By severity, then by what the fix gives for its effort; but what ``before`` names goes directly ahead of what should wait for it, if
+    both are of one severity.
+
+    Args:
+        mean_s: of the step: predictions are rates, and costs seconds of it.
+    """
     keys: dict[str, tuple[int, float, int, float]] = {}
 
     def key(finding: Finding) -> tuple[int, float, int, float]:
         if finding.rule_id not in keys:
-            own = (_ORDER.index(finding.severity), -finding.cost_s, 0, -finding.cost_s)
+            given = gain_s(finding, mean_s)
+            own = (_ORDER.index(finding.severity), -given / effort(finding).value, 0, -given)
             later = [key(other) for other in findings if _goes_before(finding, other, before)]
-            keys[finding.rule_id] = min([own, *((severity, cost, place - 1, -finding.cost_s) for severity, cost, place, _ in later)])
+            keys[finding.rule_id] = min([own, *((severity, cost, place - 1, -given) for severity, cost, place, _ in later)])
         return keys[finding.rule_id]
 
     return sorted(findings, key=key)
+
+
+def gain_s(finding: Finding, mean_s: float) -> float:
+    """Seconds per step that its fix spares: as predicted, else at most."""
+    predicted = finding.predicted
+    return finding.cost_s if predicted is None else mean_s * (1 - predicted.before / predicted.after)
+
+
+def effort(finding: Finding) -> Effort:
+    """Of its fix; that of what is wrong with the set-up is the program's code."""
+    return BY_ID[finding.rule_id].effort if finding.rule_id in BY_ID else Effort.CODE
 
 
 def _goes_before(first: Finding, second: Finding, before: Mapping[str, frozenset[str]]) -> bool:
@@ -181,7 +189,7 @@ def _verdict(findings: list[Finding], facts: RuleInputs) -> str:
         return f"{WRONG.get(top.rule_id, WRONG_SET_UP)}: {top.message}."
     goes = "waits for data" if facts.loader is not None else "goes to making batches"
     waits = f"{share(steady_share(facts))}{too_short.unsure(facts)} of each {seconds(facts.step.mean_s)} step {goes}. "
-    own = top.rule_id in BOUND_BY or top.rule_id == input_bound_unexplained.RULE_ID  # it says the share itself
+    own = _bound_by(top) or top.rule_id == input_bound_unexplained.RULE_ID  # it says the share itself
     return _sentences(top, facts.step.mean_s, "" if own else waits)
 
 
@@ -202,8 +210,23 @@ def _sentences(top: Finding, mean_s: float, waits: str = "") -> str:
     if top.severity is Severity.INFO:
         return f"{sentence(top.message)}."
     said = f"{waits}{sentence(top.message)}" if waits else top.message
-    change = f" Set {as_code(top.settings)}." if top.rule_id in BY_SETTINGS else ""
-    return f"{BOUND_BY.get(top.rule_id, 'Input-bound')}: {said}.{change}{saving(top, mean_s)}"
+    return f"{_bound_by(top) or 'Input-bound'}: {said}.{_gain(top, mean_s)}"
+
+
+def _bound_by(finding: Finding) -> str:
+    """What a verdict calls a run that it holds back; empty: input-bound."""
+    return BY_ID[finding.rule_id].bound if finding.rule_id in BY_ID else ""
+
+
+def _gain(top: Finding, mean_s: float | None) -> str:
+    """What to change where that is a setting, and what it gives."""
+    rule = BY_ID.get(top.rule_id)
+    if rule is None or not rule.by_settings or not top.settings or (top.predicted is None and rule.effort is not Effort.SETTING):
+        return saving(top, mean_s)
+    change = f" If {rule.only_if}, set" if rule.only_if else " Set"
+    if top.predicted is None:
+        return f"{change} {as_code(top.settings)}.{saving(top, mean_s)}"
+    return f"{change} {as_code(top.settings)}: {rates(top.predicted)}."
 
 
 def _unexplained(facts: TraceFacts, top: Finding) -> str:

@@ -4,7 +4,7 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from feedline.analysis.formatting import seconds, share
+from feedline.analysis.formatting import number, seconds, share
 
 #: Unit of a share from 0 to 1, which people read as a percentage.
 SHARE = "share"
@@ -71,6 +71,22 @@ class Blame:
 
 
 @dataclass(frozen=True)
+class PredictedRate:
+    """Throughput of all ranks, in samples/s, as it is and with a change.
+
+    Attributes:
+        before: as recorded.
+        after: with the change.
+        low, high: the 95 % interval of ``after``.
+    """
+
+    before: float = field(metadata={"key": "from"})
+    after: float = field(metadata={"key": "to"})
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Finding:
     """One cause with its evidence and its fix.
 
@@ -85,6 +101,8 @@ class Finding:
         cost_low_s, cost_high_s: the 95 % interval of the prediction; None: ``cost_s`` is an upper bound.
         blame: the rank and its phase, where ranks were compared and one of them is the cause.
         settings: arguments of the DataLoader that the fix names -> their new values.
+        predicted: what the training would make with the fix; None: that is not predicted.
+        refused: why it is not, in a sentence that says what would tell; empty where it is.
     """
 
     rule_id: str = field(metadata={"key": "cause"})
@@ -98,9 +116,11 @@ class Finding:
     cost_low_s: float | None = None
     cost_high_s: float | None = None
     settings: dict[str, int | bool] = field(default_factory=dict)
+    predicted: PredictedRate | None = None
+    refused: str = ""
 
     @property
-    def predicted(self) -> bool:
+    def cost_is_predicted(self) -> bool:
         """Whether its cost is a prediction, and no upper bound."""
         return self.cost_low_s is not None and self.cost_high_s is not None
 
@@ -113,13 +133,22 @@ def cost(finding: Finding, mean_step_s: float | None) -> str:
 
 def saving(finding: Finding, mean_step_s: float | None) -> str:
     """A sentence that follows what the finding says, or nothing where it names no cost."""
+    if finding.predicted is not None:
+        return f" Predicted with the fix: {rates(finding.predicted)}."
     if finding.cost_s <= 0:
         return ""
-    if finding.predicted:
+    if finding.cost_is_predicted:
         return f" Replaying the steps without this delay predicts that {cost(finding, mean_step_s)} can be saved ({interval(finding)})."
     return f" Up to {cost(finding, mean_step_s)} can be saved."
 
 
+def rates(predicted: PredictedRate) -> str:
+    """``251 -> 410 samples/s [380, 430]``, the 95 % interval in brackets."""
+    unsure = ", which may be no gain" if predicted.low <= predicted.before else ""
+    low, high = number(predicted.low), number(predicted.high)
+    return f"{number(predicted.before)} -> {number(predicted.after)} samples/s [{low}, {high}]{unsure}"
+
+
 def interval(finding: Finding) -> str:
-    """``50.4 ms to 65.8 ms``: of a prediction."""
+    """``50.4 ms to 65.8 ms``: of the cost, where that is a prediction."""
     return f"95 % interval {seconds(finding.cost_low_s)} to {seconds(finding.cost_high_s)}"

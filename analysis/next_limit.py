@@ -1,45 +1,29 @@
-"""Caps the gain of a finding at the next limit of the roofline, unless its fix lifts that limit too."""
+"""Holds the gain of a finding against the next limit of the roofline, unless its fix lifts that limit too."""
 
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
 from feedline.analysis.finding import Finding, Severity
-from feedline.analysis.model import ROOF_KINDS, Report, Roofline
-
-#: Kinds of limits that the usual fix of an input finding lifts: it makes a sample cheaper.
-CHEAPER = frozenset({"workers", "turns", "cores"})
-
-#: Batches are made on more CPUs at once or wait for less: each takes as much CPU time as before.
-AS_MUCH_CPU = frozenset({"workers", "turns"})
+from feedline.analysis.formatting import number
+from feedline.analysis.model import Report, Roofline
+from feedline.analysis.rules import BY_ID, CHEAPER
 
 GRAVEST = list(Severity)[::-1]
 SAME = 0.005  # numbers that are printed alike
-
-#: cause -> kinds of limits that its fix lifts, where these are others than CHEAPER.
-LIFTS: dict[str, frozenset[str]] = {
-    **dict.fromkeys(("too_few_workers", "straggler_in_order", "epoch_restart", "blocked"), AS_MUCH_CPU),
-    "cold_storage": AS_MUCH_CPU | {"ceiling"},
-    "small_files": CHEAPER | {"ceiling"},
-    # the limit of the step holds receiving, copying and the main thread's own waits for a CPU, too
-    **dict.fromkeys(("fewer_workers", "busy_neighbors"), AS_MUCH_CPU | {"step"}),
-    **dict.fromkeys(("slow_for_its_bytes", "swapping", "thread_oversubscription", "cpu_saturated"), CHEAPER | {"step"}),
-    **dict.fromkeys(("objects_in_queue", "custom_collate", "float32_on_host"), CHEAPER | {"step", "ceiling"}),
-    # what the input takes, which no limit changes: the sentence says it as well
-    **dict.fromkeys(("compute_bound", "input_bound_unexplained"), frozenset(ROOF_KINDS)),
-    **dict.fromkeys(("late_rank", "late_ranks", "exposed_communication", "slow_network"), frozenset({"step"})),
-}
+CLOCKS = 0.03  # what limits are off by, too (analysis/roofline.py)
 
 
 def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) -> list[Finding]:
-    """The findings, none of which costs more than the next limit lets its fix save. Predictions stay as they are.
+    """The findings, none of which costs more than the next limit lets its fix save. What a replay says of their cost stays as it is; a
+    predicted rate of which not even the lower end keeps to the limit is taken back.
 
     Args:
         limits: of the same run; None: they are unknown.
         mean_s: of the step.
     """
     full = cpus_are_full(finding.rule_id for finding in findings)
-    kept = [_at_most(finding, mean_s, _limit(finding, limits, full)) if limits else finding for finding in findings]
+    kept = [_held(_at_most(finding, mean_s, _limit(finding, limits, full)), limits, full) if limits else finding for finding in findings]
     return sorted(kept, key=lambda finding: GRAVEST.index(finding.severity))
 
 
@@ -55,7 +39,7 @@ def lifted(rule_id: str, full: bool) -> frozenset[str]:
         full: the CPUs are. A sample that takes less of them then leaves more to the main thread, whose waits for a CPU the limit of the
             step holds.
     """
-    kinds = LIFTS.get(rule_id, CHEAPER)
+    kinds = BY_ID[rule_id].lifts if rule_id in BY_ID else CHEAPER
     return kinds | {"step"} if full and CHEAPER <= kinds else kinds
 
 
@@ -83,7 +67,17 @@ def _limit(finding: Finding, limits: Roofline, full: bool) -> float:
 
 def _at_most(finding: Finding, mean_s: float, times: float) -> Finding:
     most_s = mean_s * (1 - 1 / max(times, 1.0))
-    if finding.cost_s <= most_s or finding.predicted:
+    if finding.cost_s <= most_s or finding.cost_is_predicted:
         return finding
     weight = max(finding.severity, Severity.of(most_s / mean_s), key=GRAVEST.index)
     return dataclasses.replace(finding, cost_s=most_s, severity=weight)
+
+
+def _held(finding: Finding, limits: Roofline, full: bool) -> Finding:
+    """Without a prediction that contradicts the limits of the same run."""
+    told, times = finding.predicted, _limit(finding, limits, full)
+    if told is None or told.low <= told.before * max(times, 1.0) * (1 + CLOCKS):
+        return finding
+    most = number(told.before * max(times, 1.0))
+    why = f"The replay ({number(told.after)} samples/s) exceeds what the next limit allows with this fix ({most} samples/s)."
+    return dataclasses.replace(finding, predicted=None, refused=why)

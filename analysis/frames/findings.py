@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 NO_COST = "it names no cost in time"
 NO_INTERVAL = "cost_s is an upper bound, not a prediction"
+NOT_PREDICTED = "refused says why it is not predicted"
 NO_RANK = "it does not name one rank"
 
 FINDINGS = Table(
@@ -28,6 +29,10 @@ FINDINGS = Table(
         Column("step_share", "number", "", "cost_s as a share of the mean step, 0 to 1", NO_COST),
         Column("fix", "text", "", "What to change"),
         Column("how_to_check", "text", "", "What would show this finding to be wrong"),
+        Column("predicted", "number", "samples/s", "Throughput with its fix, as predicted", NOT_PREDICTED),
+        Column("predicted_low", "number", "samples/s", "Lower end of its 95 % interval", NOT_PREDICTED),
+        Column("predicted_high", "number", "samples/s", "Its upper end", NOT_PREDICTED),
+        Column("refused", "text", "", "Why its fix is not predicted; empty where it is"),
         Column("rank", "integer", "", "The rank that the others wait for", NO_RANK),
     ),
 )
@@ -48,6 +53,10 @@ def findings(report: Report) -> "pd.DataFrame":
                 "cost_low_s": _numbers([one.cost_low_s for one in report.findings]),
                 "cost_high_s": _numbers([one.cost_high_s for one in report.findings]),
                 "step_share": _numbers([None if cost is None or not mean else cost / mean for cost in costs]),
+                "predicted": _numbers([one.predicted.after if one.predicted else None for one in report.findings]),
+                "predicted_low": _numbers([one.predicted.low if one.predicted else None for one in report.findings]),
+                "predicted_high": _numbers([one.predicted.high if one.predicted else None for one in report.findings]),
+                "refused": [one.refused for one in report.findings],
                 "how_to_check": [one.how_to_check for one in report.findings],
                 "rank": np.array([_rank(one) for one in report.findings], np.int64),
             }

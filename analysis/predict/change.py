@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from feedline.analysis.finding import PredictedRate as PredictedRate  # a report's findings hold it, which know nothing of the replay
+
 
 @dataclass(frozen=True)
 class Factor:
@@ -37,22 +39,6 @@ class Change:
     helper_threads: bool = True
     cpus: float | None = None
     others: bool = True
-
-
-@dataclass(frozen=True)
-class PredictedRate:
-    """Throughput of all ranks, in samples/s, as it is and with a change.
-
-    Attributes:
-        before: as recorded.
-        after: with the change.
-        low, high: the 95 % interval of ``after``.
-    """
-
-    before: float = field(metadata={"key": "from"})
-    after: float = field(metadata={"key": "to"})
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,15 @@
 """Sentences that the terminal and the HTML report share."""
 
+import re
 import shlex
 
 from feedline.analysis import cpu_use, next_limit
 from feedline.analysis.comm.model import Prediction, RankParts
-from feedline.analysis.finding import Finding, Severity, interval
+from feedline.analysis.finding import Finding, Severity, interval, rates
 from feedline.analysis.finding import cost as cost_of
 from feedline.analysis.formatting import count, duration, number, seconds, sentence, share, size
 from feedline.analysis.model import Cost, Cpus, Hook, Report, Roofline, RunInfo, StepSummary, Throughput, Workers
+from feedline.analysis.predictions import findings_together
 from feedline.analysis.stages import INPUT_STAGES
 from feedline.analysis.text.headline import how
 from feedline.analysis.text.ranks import changing, clocks, late
@@ -101,16 +103,38 @@ def input_share(step: StepSummary) -> float:
 
 
 def gain(finding: Finding, report: Report) -> str:
-    """What the training would make without this cause, at most or as predicted; nothing where the finding names no cost."""
+    """What the training would make with the fix, as predicted or else at most; nothing where the finding names no cost."""
+    if finding.predicted is not None:
+        return rates(finding.predicted)
     step, pace = report.step, report.throughput
     if step is None or finding.severity is Severity.INFO or not 0 < finding.cost_s < step.mean_s:
         return ""
     rate, unit = (pace.of_all_ranks, "samples/s") if pace.of_all_ranks is not None else (pace.steps_per_s, "steps/s")
     if not rate:
         return ""
-    most, limit = "about" if finding.predicted else "at most", next_limit.also_lifted(finding, report)
+    most, limit = "about" if finding.cost_is_predicted else "at most", next_limit.also_lifted(finding, report)
     too = f" (more than the next limit, {limit}, because this fix raises that too)" if limit else ""
     return f"{number(rate)} -> {most} {number(next_limit.gained(step.mean_s, finding.cost_s, rate))} {unit}{too}"
+
+
+def not_predicted(finding: Finding) -> str:
+    """Why a finding that costs time has no prediction; nothing where it has one."""
+    return "" if finding.severity is Severity.INFO or finding.cost_s <= 0 or not finding.refused else f"Not predicted. {finding.refused}"
+
+
+def together(report: Report) -> tuple[str, str] | None:
+    """How many fixes, and what they give at once; None where that is not predicted."""
+    if report.together is None:
+        return None
+    named = [finding.rule_id for finding in findings_together(report.findings)]
+    how_many = "Both" if len(named) == 2 else f"All {len(named)}"
+    return how_many, f"{', '.join(named[:-1])} and {named[-1]} fixed: {rates(report.together)}"
+
+
+def opening(verdict: str) -> tuple[str, str]:
+    """The first sentence of a verdict, and the others."""
+    first, *others = re.split(r"(?<=[.!?]) (?=[A-Z])", sentence(verdict), maxsplit=1)
+    return first, others[0] if others else ""
 
 
 def pace(throughput: Throughput) -> list[str]:
@@ -152,10 +176,10 @@ def severity(finding: Finding) -> str:
 
 
 def cost(finding: Finding, mean_step_s: float | None) -> str:
-    """What a finding costs at most, or by a prediction; nothing where it names no cost."""
-    if finding.cost_s <= 0:
+    """What a finding costs at most, or by a prediction; nothing where it names no cost, or a rate is predicted that says it."""
+    if finding.cost_s <= 0 or finding.predicted is not None:
         return ""
-    if finding.predicted:
+    if finding.cost_is_predicted:
         return f"costs about {cost_of(finding, mean_step_s)}, {interval(finding)}"
     return f"costs up to {cost_of(finding, mean_step_s)}"
 

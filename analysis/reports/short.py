@@ -11,7 +11,7 @@ from rich.text import Text
 
 from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.diagnose import leading
-from feedline.analysis.finding import Finding, Severity
+from feedline.analysis.finding import Finding, Severity, rates
 from feedline.analysis.formatting import seconds, share
 from feedline.analysis.model import FIRST_STEPS, Report, StepSummary, Workers
 from feedline.analysis.reports import of_convergence, phrases, tables
@@ -141,8 +141,8 @@ def _findings(report: Report, width: int) -> Iterable[Part]:
 
 
 def _also(finding: Finding, mean_step_s: float | None) -> str:
-    """A finding in a paragraph: cause, cost, what it says, its fix."""
-    cost = phrases.cost(finding, mean_step_s)
+    """A finding in a paragraph: cause, what its fix gives or else what it costs, what it says, its fix."""
+    cost = rates(finding.predicted) if finding.predicted is not None else phrases.cost(finding, mean_step_s)
     said = f"{finding.rule_id}{f', {cost}' if cost else ''}: {phrases.full_stop(finding.message)}"
     return f"{said} Fix: {finding.fix}" if finding.fix else said
 

@@ -127,7 +127,7 @@ def _head(report: Report) -> Iterable[RenderableType]:
 
 
 def _end(report: Report) -> Iterable[RenderableType]:
-    """Verdict, what to change, what it would give."""
+    """Verdict, which says what the fix would give, and what to change."""
     if report.headline:
         yield plain(report.headline, "bold red")
     yield plain(phrases.sentence(report.verdict), "bold")
@@ -137,8 +137,10 @@ def _end(report: Report) -> Iterable[RenderableType]:
     table.add_column(overflow="fold")
     if top and top.fix:
         table.add_row(Text("Fix", "dim"), plain(phrases.sentence(top.fix)))
-    if top and (gain := phrases.gain(top, report)):
-        table.add_row(Text("Gain", "dim"), plain(gain))
+    if top and (why := phrases.not_predicted(top)):
+        table.add_row(Text("Gain", "dim"), plain(why))
+    if together := phrases.together(report):
+        table.add_row(Text(together[0], "dim"), plain(together[1]))
     if table.row_count:
         yield table
 
@@ -188,8 +190,9 @@ def _everything(report: Report, width: int) -> Iterable[Part]:
     if trained := of_convergence.lines(report, width):
         yield Part("Convergence", Group(*map(plain, trained)))
     if report.findings:
-        mean = report.step.mean_s if report.step else None
-        yield Part("Findings", Group(*(_finding(n, finding, mean) for n, finding in enumerate(report.findings, 1))))
+        listed = [_finding(number, finding, report) for number, finding in enumerate(report.findings, 1)]
+        together = phrases.together(report)
+        yield Part("Findings", Group(*listed, *([plain(": ".join(together), "bold")] if together else [])))
     if refused := phrases.refused_that_matter(report.hooks):
         yield Part("Hooks that could not be attached", Group(*(item(hook.name, hook.why) for hook in refused)))
     if report.notes:
@@ -222,8 +225,8 @@ def _communication(report: Report, width: int) -> Iterable[RenderableType]:
         yield plain(f"No predictions: {answers[0].why}.", "dim")
 
 
-def _finding(number: int, finding: Finding, mean_step_s: float | None) -> RenderableType:
-    severity = finding.severity.value
+def _finding(number: int, finding: Finding, report: Report) -> RenderableType:
+    severity, mean_step_s = finding.severity.value, report.step.mean_s if report.step else None
     head = plain(f"{number}. {severity.upper()}  {finding.rule_id}", SEVERITY_COLORS.get(severity, "bold"))
     if cost := phrases.cost(finding, mean_step_s):
         head.append(f"  {cost}", "not bold default")
@@ -231,6 +234,9 @@ def _finding(number: int, finding: Finding, mean_step_s: float | None) -> Render
     body += [item(e.what, value(e.value, e.unit)) for e in finding.evidence]
     if finding.fix:
         body.append(plain(f"Fix: {finding.fix}", "bold"))
+    gain = " ".join(filter(None, [phrases.full_stop(phrases.gain(finding, report)), phrases.not_predicted(finding)]))
+    if gain:
+        body.append(plain(f"Gain: {gain}", "bold"))
     if finding.how_to_check:
         body.append(plain(f"How to check: {finding.how_to_check}", "dim"))
     return Group(head, Padding(Group(*body), (0, 0, 0, 3)))

@@ -1,29 +1,37 @@
 """The registry of rules: what each needs, in which order they are tried, and before which others a finding goes.
 
-A rule is a file with the id of its cause and ``check(facts) -> Finding | None``. docs/rules.md says what each looks for and why its
-thresholds are so.
+A rule is a file with the id of its cause, ``check(facts) -> Finding | None``, and ``change(facts)``: what its fix changes, from which the
+gain is predicted. docs/rules.md says what each looks for and why its thresholds are so.
 """
 
+import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from feedline.analysis.comm.model import Prediction
 from feedline.analysis.facts import RankFacts, RuleInputs
 from feedline.analysis.finding import Finding
+from feedline.analysis.model import ROOF_KINDS
+from feedline.analysis.predict.change import Change, Refused
 from feedline.analysis.rules.cross_rank import exposed_communication, late_rank
 from feedline.analysis.rules.input import (
     augmentation_bound,
     blocked,
     busy_neighbors,
     cold_storage,
+    compute_bound,
     cpu_saturated,
     custom_collate,
     decode_bound,
     epoch_restart,
     fewer_workers,
     float32_on_host,
+    input_bound_unexplained,
     input_not_seen,
+    made_in_step,
     made_one_by_one,
+    nothing_trained,
     objects_in_queue,
     oversize_images,
     slow_for_its_bytes,
@@ -32,11 +40,31 @@ from feedline.analysis.rules.input import (
     swapping,
     thread_oversubscription,
     too_few_workers,
+    too_short,
 )
 from feedline.analysis.rules.trace import device_bound, exposed_copy, host_bound, input_stall, synchronisation
 from feedline.analysis.traces.facts import TraceFacts
 
 F = TypeVar("F")
+
+#: Kinds of limits that the usual fix of an input finding lifts: it makes a sample cheaper.
+CHEAPER = frozenset({"workers", "turns", "cores"})
+
+#: Batches are made on more CPUs at once or wait for less: each takes as much CPU time as before.
+AS_MUCH_CPU = frozenset({"workers", "turns"})
+
+#: Of a fix whose cost no limit changes: the sentence says it as well.
+EVERY_LIMIT = frozenset(ROOF_KINDS)
+
+
+class Effort(enum.Enum):
+    """What a fix asks for, as what it must give, against a setting, to be told first (docs/rules.md)."""
+
+    SETTING = 1.0  # of the loader
+    ENVIRONMENT = 1.25  # a variable, another program
+    CODE = 1.5
+    DATA = 2.0  # to be written in another form, or to another place
+    HARDWARE = 3.0
 
 
 @dataclass(frozen=True)
@@ -46,14 +74,27 @@ class Rule(Generic[F]):
     Attributes:
         rule_id: the id of its finding.
         check: returns the finding, or None.
+        change: what the fix changes: in the loader, which is replayed, or in how ranks meet, which has been replayed. Or why that is
+            not known.
+        effort: of the fix.
         before: causes whose fix should wait for this one, because it is more specific (it says *what* takes the CPU) or costs one setting.
         bound: what a verdict calls a training that it holds back.
+        by_settings: what is predicted are the settings that the finding names, and nothing else: short enough for the verdict.
+        only_if: what has to be true for them.
+        lifts: kinds of limits that its fix lifts.
+        instead_of: causes that its fix makes pointless.
     """
 
     rule_id: str
     check: Callable[[F], Finding | None]
+    change: Callable[[F], Change | Prediction | Refused]
+    effort: Effort = Effort.CODE
     before: str = ""
     bound: str = ""
+    by_settings: bool = False
+    only_if: str = ""
+    lifts: frozenset[str] = CHEAPER
+    instead_of: str = ""
 
 
 #: Of a recorded run whose steps wait for their input. The order decides between findings that cost the same.
@@ -62,32 +103,87 @@ INPUT: list[Rule[RuleInputs]] = [
     Rule(
         slow_for_its_bytes.RULE_ID,
         slow_for_its_bytes.check,
+        slow_for_its_bytes.change,
         before="busy_neighbors too_few_workers fewer_workers made_one_by_one epoch_restart custom_collate small_files cold_storage blocked "
         "thread_oversubscription oversize_images float32_on_host cpu_saturated",
+        lifts=CHEAPER | {"step"},
     ),
     # feasibility: is anything there to make batches beside the step?
-    Rule(too_few_workers.RULE_ID, too_few_workers.check, before="oversize_images decode_bound float32_on_host augmentation_bound"),
-    Rule(fewer_workers.RULE_ID, fewer_workers.check, before="cpu_saturated"),
-    Rule(made_one_by_one.RULE_ID, made_one_by_one.check, before="cpu_saturated"),
+    Rule(
+        too_few_workers.RULE_ID,
+        too_few_workers.check,
+        too_few_workers.change,
+        Effort.SETTING,
+        before="oversize_images decode_bound float32_on_host augmentation_bound",
+        by_settings=True,
+        lifts=AS_MUCH_CPU,
+    ),
+    Rule(
+        fewer_workers.RULE_ID,
+        fewer_workers.check,
+        fewer_workers.change,
+        Effort.SETTING,
+        before="cpu_saturated",
+        by_settings=True,
+        # the limit of the step holds receiving, copying and the main thread's own waits for a CPU, too
+        lifts=AS_MUCH_CPU | {"step"},
+        # without workers nothing goes through a queue, and none of them starts
+        instead_of="too_few_workers epoch_restart objects_in_queue custom_collate straggler_in_order",
+    ),
+    Rule(made_one_by_one.RULE_ID, made_one_by_one.check, made_one_by_one.change, before="cpu_saturated"),
     # lifecycle
-    Rule(epoch_restart.RULE_ID, epoch_restart.check),
+    Rule(epoch_restart.RULE_ID, epoch_restart.check, epoch_restart.change, Effort.SETTING, by_settings=True, lifts=AS_MUCH_CPU),
     # transport
-    Rule(objects_in_queue.RULE_ID, objects_in_queue.check, before="cpu_saturated"),
-    Rule(custom_collate.RULE_ID, custom_collate.check, before="cpu_saturated"),
+    Rule(
+        objects_in_queue.RULE_ID,
+        objects_in_queue.check,
+        objects_in_queue.change,
+        before="cpu_saturated",
+        lifts=CHEAPER | {"step", "ceiling"},
+    ),
+    Rule(
+        custom_collate.RULE_ID,
+        custom_collate.check,
+        custom_collate.change,
+        before="cpu_saturated",
+        lifts=CHEAPER | {"step", "ceiling"},
+    ),
     # blocked
-    Rule(blocked.RULE_ID, blocked.check),
-    Rule(small_files.RULE_ID, small_files.check, before="cold_storage"),
-    Rule(cold_storage.RULE_ID, cold_storage.check),
-    Rule(swapping.RULE_ID, swapping.check),
+    Rule(blocked.RULE_ID, blocked.check, blocked.change, by_settings=True, lifts=AS_MUCH_CPU),
+    Rule(small_files.RULE_ID, small_files.check, small_files.change, Effort.DATA, before="cold_storage", lifts=CHEAPER | {"ceiling"}),
+    Rule(cold_storage.RULE_ID, cold_storage.check, cold_storage.change, Effort.DATA, by_settings=True, lifts=AS_MUCH_CPU | {"ceiling"}),
+    Rule(swapping.RULE_ID, swapping.check, swapping.change, Effort.HARDWARE, lifts=CHEAPER | {"step"}),
     # CPU
-    Rule(thread_oversubscription.RULE_ID, thread_oversubscription.check, before="cpu_saturated"),
-    Rule(oversize_images.RULE_ID, oversize_images.check, before="decode_bound cpu_saturated"),
-    Rule(decode_bound.RULE_ID, decode_bound.check, before="cpu_saturated"),
-    Rule(float32_on_host.RULE_ID, float32_on_host.check, before="augmentation_bound cpu_saturated"),
-    Rule(augmentation_bound.RULE_ID, augmentation_bound.check, before="cpu_saturated"),
-    Rule(cpu_saturated.RULE_ID, cpu_saturated.check),
+    Rule(
+        thread_oversubscription.RULE_ID,
+        thread_oversubscription.check,
+        thread_oversubscription.change,
+        Effort.ENVIRONMENT,
+        before="cpu_saturated",
+        lifts=CHEAPER | {"step"},
+    ),
+    Rule(oversize_images.RULE_ID, oversize_images.check, oversize_images.change, Effort.DATA, before="decode_bound cpu_saturated"),
+    Rule(decode_bound.RULE_ID, decode_bound.check, decode_bound.change, before="cpu_saturated"),
+    Rule(
+        float32_on_host.RULE_ID,
+        float32_on_host.check,
+        float32_on_host.change,
+        before="augmentation_bound cpu_saturated",
+        lifts=CHEAPER | {"step", "ceiling"},
+    ),
+    Rule(augmentation_bound.RULE_ID, augmentation_bound.check, augmentation_bound.change, before="cpu_saturated"),
+    Rule(cpu_saturated.RULE_ID, cpu_saturated.check, cpu_saturated.change, Effort.HARDWARE, lifts=CHEAPER | {"step"}),
     # structure
-    Rule(straggler_in_order.RULE_ID, straggler_in_order.check, before="blocked"),
+    Rule(
+        straggler_in_order.RULE_ID,
+        straggler_in_order.check,
+        straggler_in_order.change,
+        Effort.SETTING,
+        before="blocked",
+        by_settings=True,
+        only_if="the order of batches may change",
+        lifts=AS_MUCH_CPU,
+    ),
 ]
 
 #: Of the machine that a recorded run shares, whatever the input does.
@@ -95,10 +191,23 @@ MACHINE: list[Rule[RuleInputs]] = [
     Rule(
         busy_neighbors.RULE_ID,
         busy_neighbors.check,
+        busy_neighbors.change,
+        Effort.ENVIRONMENT,
         before="too_few_workers fewer_workers made_one_by_one made_in_step epoch_restart small_files cold_storage swapping "
         "thread_oversubscription oversize_images decode_bound float32_on_host augmentation_bound cpu_saturated",
         bound="CPU contention",
+        lifts=AS_MUCH_CPU | {"step"},
     ),
+]
+
+#: What is said of a recorded run where no rule about its input speaks; diagnose.py says where which.
+OTHERWISE: list[Rule[RuleInputs]] = [
+    Rule(nothing_trained.RULE_ID, nothing_trained.check, nothing_trained.change),
+    Rule(too_short.RULE_ID, too_short.check, too_short.change),
+    Rule(made_in_step.RULE_ID, made_in_step.check, made_in_step.change),
+    Rule(input_not_seen.RULE_ID, input_not_seen.check, input_not_seen.change),
+    Rule(compute_bound.RULE_ID, compute_bound.check, compute_bound.change, lifts=EVERY_LIMIT),
+    Rule(input_bound_unexplained.RULE_ID, input_bound_unexplained.check, input_bound_unexplained.change, lifts=EVERY_LIMIT),
 ]
 
 #: Of ranks together, recorded or traced, whatever the input does.
@@ -106,21 +215,40 @@ CROSS_RANK: list[Rule[RankFacts]] = [
     Rule(
         late_rank.RULE_ID,
         late_rank.check,
+        late_rank.change,
         before="too_few_workers small_files cold_storage blocked oversize_images decode_bound float32_on_host augmentation_bound "
         "cpu_saturated",
         bound="Bound by a late rank",
+        lifts=frozenset({"step"}),
     ),
-    Rule(late_rank.SPREAD, late_rank.changing, bound="Bound by late ranks"),
-    Rule(exposed_communication.SLOW, exposed_communication.slow, bound="Bound by the network"),
-    Rule(exposed_communication.RULE_ID, exposed_communication.check, bound="Bound by communication"),
+    Rule(late_rank.SPREAD, late_rank.changing, late_rank.no_changes, bound="Bound by late ranks", lifts=frozenset({"step"})),
+    Rule(
+        exposed_communication.SLOW,
+        exposed_communication.slow,
+        exposed_communication.faster,
+        Effort.HARDWARE,
+        bound="Bound by the network",
+        lifts=frozenset({"step"}),
+    ),
+    Rule(
+        exposed_communication.RULE_ID,
+        exposed_communication.check,
+        exposed_communication.change,
+        bound="Bound by communication",
+        lifts=frozenset({"step"}),
+    ),
 ]
 
 #: Of where the time of a traced device went.
 TRACE: list[Rule[TraceFacts]] = [
-    Rule(input_stall.RULE_ID, input_stall.check),
-    Rule(host_bound.RULE_ID, host_bound.check, bound="Host-bound"),
-    Rule(synchronisation.RULE_ID, synchronisation.check, bound="Bound by synchronization"),
-    Rule(exposed_copy.RULE_ID, exposed_copy.check, bound="Bound by copies"),
-    Rule(device_bound.RULE_ID, device_bound.check),
-    Rule(input_not_seen.RULE_ID, input_not_seen.traced),
+    Rule(input_stall.RULE_ID, input_stall.check, input_stall.change),
+    Rule(host_bound.RULE_ID, host_bound.check, host_bound.change, bound="Host-bound"),
+    Rule(synchronisation.RULE_ID, synchronisation.check, synchronisation.change, bound="Bound by synchronization"),
+    Rule(exposed_copy.RULE_ID, exposed_copy.check, exposed_copy.change, bound="Bound by copies"),
+    Rule(device_bound.RULE_ID, device_bound.check, device_bound.change),
+    Rule(input_not_seen.RULE_ID, input_not_seen.traced, input_not_seen.change),
 ]
+
+RULES: tuple[Rule[Any], ...] = (*INPUT, *MACHINE, *CROSS_RANK, *TRACE)
+#: The rule of a finding. Of the one that runs and traces have, that of runs.
+BY_ID: dict[str, Rule[Any]] = {rule.rule_id: rule for rule in (*RULES, *OTHERWISE)}

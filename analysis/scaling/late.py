@@ -48,5 +48,5 @@ def sentence(comm: Communication, point: Point) -> str:
     return (
         f"with {point.ranks} ranks, rank {late.rank} is {seconds(late.late_s)} late in {late.steps} of {late.all_steps} steps "
         f"({slower(late)}), which is not communication: "
-        + (f"the replay predicts that {saved} ({interval(finding)})" if finding.predicted else f"up to {saved}")
+        + (f"the replay predicts that {saved} ({interval(finding)})" if finding.cost_is_predicted else f"up to {saved}")
     )

@@ -33,6 +33,9 @@ FIELDS: dict[str, dict[str, Field]] = {
         ),
         "cpus": Field("", "Who used the CPUs while the steps ran", "the number of CPUs is unknown, or no step was recorded"),
         "shown": Field("", "The rank that all figures are of: the one that the others wait for, else the lowest", "the lowest"),
+        "together": Field(
+            "", "What the training would make with all fixes in its loader that are predicted, at once", "fewer than two are"
+        ),
         "headline": Field("", "What has to be known before the verdict: a crash, a kill, a full disk; empty where the run ended well"),
         "schema_version": Field("", "Version of this structure. It changes when a field goes or means something else, not when one comes"),
     },
@@ -312,6 +315,16 @@ FIELDS: dict[str, dict[str, Field]] = {
         "cost_low_s": Field("s", "Lower end of the 95 % interval of the prediction", "cost_s is an upper bound"),
         "cost_high_s": Field("s", "Its upper end", "cost_s is an upper bound"),
         "settings": Field("", "Arguments of the DataLoader that the fix names -> their new values, e.g. num_workers"),
+        "predicted": Field(
+            "", "What the training would make with the fix, by a replay of its loader or of its ranks", "refused says why not"
+        ),
+        "refused": Field("", "Why the fix is not predicted, and what would tell; empty where it is"),
+    },
+    "PredictedRate": {
+        "from": Field("samples/s", "Throughput of all ranks as recorded"),
+        "to": Field("samples/s", "The same with the fix"),
+        "low": Field("samples/s", "Lower end of the 95 % interval of to"),
+        "high": Field("samples/s", "Its upper end"),
     },
     "Blame": {
         "rank": Field("", "The late rank", "it changes from step to step"),

@@ -46,7 +46,7 @@ def test_a_late_rank_of_two_costs_one_number_and_the_throughput_is_of_both(tmp_p
     found = next(finding for finding in report.findings if finding.rule_id == "late_rank")
     assert (found.blame.rank, found.blame.phase, report.shown) == (1, phase, 1)
     late = report.comm.late[0]
-    assert found.predicted and late.cost_s == pytest.approx(found.cost_s)
+    assert found.cost_is_predicted and late.cost_s == pytest.approx(found.cost_s)
     assert 0.03 < found.cost_s < 0.06, "it sleeps 40 ms longer than the other"
     answers = {(one.id, one.value): one for one in report.comm.what_if}
     assert ("no_late_rank", None) not in answers and answers["rank_on_time", 1].gain_s == found.cost_s

@@ -104,7 +104,7 @@ def test_replays_answer_the_same_questions_whatever_their_words(plan):
     (comm, findings), _ = same(found)
 
     assert comm.what_if and findings[0].rule_id in ("late_rank", "late_ranks", "exposed_communication", "slow_network")
-    assert findings[0].predicted or findings[0].blame is None
+    assert findings[0].cost_is_predicted or findings[0].blame is None
 
 
 def of_trace_folder(path: Path) -> Report:
@@ -256,5 +256,5 @@ def test_what_is_rewritten_is_there():
     rewritten = {cls: words_of(cls) for cls in dataclasses_of_analysis()}
 
     assert (rewritten[Evidence], rewritten[Hook], rewritten[Prediction]) == (["what"], ["why"], ["what", "why"])
-    assert rewritten[Finding] == ["message", "fix", "how_to_check"]
+    assert rewritten[Finding] == ["message", "fix", "how_to_check", "refused"]
     assert "notes" in rewritten[Report] and rewritten[Budget] == ["notes"]

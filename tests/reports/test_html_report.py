@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from reports.made_up import VARIANTS, report
+from reports.made_up import VARIANTS, refused, report
 
 from feedline.analysis.reports.html_report import render
 
@@ -14,8 +14,16 @@ def first_screen(made) -> str:
 def test_the_page_begins_with_the_verdict_what_to_change_and_what_it_gives() -> None:
     page = first_screen(report())
 
-    places = [page.index(part) for part in ("holds the training back", "<b>Fix</b> Store the images", "<b>Gain</b> 176 -&gt; at most")]
+    parts = ("holds the training back: the main", '<p class="then">Predicted with the fix: 176 -&gt; 262', "<b>Fix</b> Store the images")
+    places = [page.index(part) for part in parts]
     assert places == sorted(places)
+    assert "at most" not in page
+
+
+def test_the_saving_is_said_once_on_the_first_screen_and_once_with_its_finding() -> None:
+    assert [first_screen(made).count("176 -&gt; 262") for made in (report(), refused())] == [1, 0]
+    assert render(report()).count("<b>Gain</b> 176 -&gt; 262 samples/s [248, 277]</p>") == 1
+    assert render(refused()).count("<b>Gain</b> 176 -&gt; at most 298 samples/s") == 1
 
 
 def test_a_figure_that_is_missing_says_why() -> None:

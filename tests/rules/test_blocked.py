@@ -37,10 +37,10 @@ def test_storage_is_left_to_the_rules_about_storage():
     assert check(waiting(60.0, sample=BLOCKED, maker=looked("sleep", 0.4))) is None
 
 
-def test_workers_are_not_advised_against_a_lock():
-    lock, sleep = (check(waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked(kind))).fix for kind in ("lock", "sleep"))
+def test_workers_are_advised_against_what_must_remain_and_can_overlap():
+    facts = {kind: waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked(kind)) for kind in FIX}
 
-    assert "num_workers" in sleep and "num_workers" not in lock
+    assert {kind for kind in FIX if "num_workers" in check(facts[kind]).fix} == {"network", "another process"}
 
 
 def test_why_workers_are_slow_comes_before_the_advice_to_have_more():

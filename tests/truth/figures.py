@@ -75,6 +75,8 @@ def of_finding(told: Any, finding: Any) -> Iterator[tuple[str, float]]:
     for name in ("cost_s", "cost_low_s", "cost_high_s"):
         if finding[name] is not None:
             yield "s", finding[name]
+    yield from (("samples/s", one) for one in (finding["predicted"] or {}).values())
+    yield from ((kind(unit), value(number, unit)) for number, unit in figures(finding["refused"]))  # told there only
     yield from (("s", one["value"] * Bar(told).cost("total")) for one in finding["evidence"] if one["unit"] == "share")
     if told["step"]["mean_s"]:
         yield "%", finding["cost_s"] / told["step"]["mean_s"]
@@ -136,6 +138,7 @@ def of_report(told: Any) -> Iterator[tuple[str, float]]:
         elif name.endswith("_pct"):
             yield "%", figure / 100
     yield from (("steps/s", one) for one in [told["throughput"]["steps_per_s"]] if one)
+    yield from (("samples/s", one) for one in (told["together"] or {}).values())
     yield "s", max(told["step"]["series"]["wall_max_s"], default=0.0)
     yield from ((kind(unit), value(number, unit)) for note in told["notes"] for number, unit in figures(note))  # told there only
     yield from gains(told)

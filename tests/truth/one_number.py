@@ -2,14 +2,16 @@
 findings whose cost does not follow from the report's own stages, waits and workers."""
 
 import html
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from truth.costs import Bar, recomputed
+from truth.costs import Bar, allowed, recomputed
 from truth.figures import of_finding, of_report, unknown
 
+from feedline.analysis import formatting
 from feedline.analysis.build import build
 from feedline.analysis.build_traces import build as of_traces
 from feedline.analysis.build_traces import holds_traces
@@ -23,6 +25,7 @@ from feedline.profiler.store.trainings import trainings
 COLUMNS = ("wall_s", "cpu_s", "runqueue_s", "blocked_s")
 UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 TIME, SHARE = r"([\d.,]+ (?:ns|µs|ms|s))\b", r"(<?[\d.]+ %)"
+RATE = r"([\d.,]*\d)"
 PRINTED = 0.006  # three digits
 ORDER = ("high", "low", "info")
 
@@ -31,7 +34,7 @@ def check(report: Report) -> None:
     """Fail with everything that one report says twice and differently, as JSON, in the terminal and in HTML."""
     told: Any = plain(report)
     texts = [" ".join(terminal.render(report).split()), text_of(html_report.render(report))]
-    found = [*sums(told), *costs(told), *order(told), *spoken(told, texts)]
+    found = [*sums(told), *costs(told), *predictions(told), *order(told), *spoken(told, texts)]
     found += [problem for text in texts for problem in sentences(told, text)]
     assert not found, "\n".join([report.run.name, *dict.fromkeys(found)])
 
@@ -118,6 +121,34 @@ def costs(told: Any) -> Iterator[str]:
             yield f"{rule_id} costs {cost}, which is not between {low} and {high}"
 
 
+def predictions(told: Any) -> Iterator[str]:
+    """Predicted rates that begin elsewhere than at the throughput, leave their interval, or exceed what limits the run then."""
+    pace = told["throughput"]
+    rate = pace["samples_per_s"] if pace["all_ranks_samples_per_s"] is None else pace["all_ranks_samples_per_s"]
+    made = {"all fixes together": told["together"], **{finding["cause"]: finding["predicted"] for finding in told["findings"]}}
+    for what, one in made.items():
+        if one is None:
+            continue
+        if not alike(one["from"], rate or 0.0):
+            yield f"{what} is predicted from {one['from']} samples/s, the training made {rate}"
+        if not 0 < one["low"] <= one["to"] <= one["high"]:
+            yield f"{what} is predicted to give {one['to']}, which is not between {one['low']} and {one['high']}"
+    for finding in told["findings"]:
+        one = finding["predicted"]
+        if (one is None) != bool(finding["refused"]):
+            yield f"{finding['cause']} is neither predicted nor refused, or both"
+        if one is not None and told["step"] is not None and one["low"] > most(told, finding["cause"]) * 1.031:
+            yield f"{finding['cause']} is predicted to give {one['low']} and more, the next limit is {most(told, finding['cause'])}"
+
+
+def most(told: Any, rule_id: str) -> float:
+    """Samples/s that the limits above the run allow with the fix of a cause."""
+    mean, pace = told["step"]["mean_s"], told["throughput"]
+    rate = pace["samples_per_s"] if pace["all_ranks_samples_per_s"] is None else pace["all_ranks_samples_per_s"]
+    left = mean - allowed(told, rule_id)
+    return rate * mean / left if left > 0 else math.inf
+
+
 def spoken(told: Any, texts: list[str]) -> Iterator[str]:
     """Figures of a finding's sentence that are neither its evidence nor the step's, and figures of a screen that are not the report's."""
     if told["step"] is None:
@@ -184,6 +215,7 @@ def sentences(told: Any, text: str) -> Iterator[str]:
             yield f"it ended after {said} steps, {pace['steps']} are shown"
     yield from limits(told, text)
     yield from once(text)
+    yield from told_rates(told, text)
     yield from beyond(told, text)
 
 
@@ -194,9 +226,18 @@ def beyond(told: Any, text: str) -> Iterator[str]:
         if limits is None or limits["becomes"] is None or finding["severity"] == "info" or not 0 < finding["cost_s"] < mean:
             continue
         gained = limits["samples_per_s"] * mean / (mean - finding["cost_s"])
-        said = "Gain " not in text or "more than the next limit" in " ".join(text.split()) or "-> about" in text
+        said = not re.search(rf"Gain:? {RATE} -> at most", text) or "more than the next limit" in text or finding["predicted"]
         if gained > limits["becomes"] * (1 + PRINTED) and not said:
             yield f"{finding['cause']} gives up to {gained} samples/s, the next limit is {limits['becomes']}"
+
+
+def told_rates(told: Any, text: str) -> Iterator[str]:
+    """Rates with an interval that are none of the report's predictions."""
+    made = [one for one in (told["together"], *(finding["predicted"] for finding in told["findings"])) if one is not None]
+    known = {tuple(formatting.number(one[key]) for key in ("from", "to", "low", "high")) for one in made}
+    for said in re.findall(rf"{RATE} -> {RATE} samples/s \[{RATE}, {RATE}\]", text):
+        if said not in known:
+            yield f"it predicts {said[0]} -> {said[1]} samples/s [{said[2]}, {said[3]}], and no finding does"
 
 
 def limits(told: Any, text: str) -> Iterator[str]:

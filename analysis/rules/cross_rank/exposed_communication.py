@@ -7,6 +7,7 @@ from feedline.analysis.comm.question import QuestionId
 from feedline.analysis.facts import Exposed, RankFacts
 from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.formatting import seconds, sentence, share
+from feedline.analysis.predict.change import Refused
 
 SLOW = "slow_network"
 RULE_ID = "exposed_communication"
@@ -37,6 +38,11 @@ FIXES = {
     "reshard_after_forward=False)), or gather them in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)).",
 }
 ANY = "Use larger batches per rank, a smaller dtype for messages, or a faster link."
+UNKNOWN_GAIN = Refused("no_replay", "No single change was predicted to shorten the step: try the ones named, one by one, and record again.")
+UNKNOWN_LINK = Refused(
+    "unknown_link",
+    "How fast the network can be is unknown. `feedline probe --parts all_reduce` between the same hosts measures it without the training.",
+)
 ALONE = "Train each rank alone, without collectives. If the step is no faster, this finding is wrong."
 
 
@@ -74,6 +80,17 @@ def slow(facts: RankFacts) -> Finding | None:
         how_to_check="Run `feedline probe --parts all_reduce` between the same hosts. If it is no faster, this finding is wrong.",
         cost_s=exposed.s * (1 - (comm.network_share or 0.0)),
     )
+
+
+def change(facts: RankFacts) -> Prediction | Refused:
+    """What the replay of the buckets says of the one that the fix names."""
+    best = None if facts.exposed is not None and facts.exposed.separate else best_of(facts.comm)
+    return best if best is not None else UNKNOWN_GAIN
+
+
+def faster(facts: RankFacts) -> Refused:
+    """How fast the network will be is not known."""
+    return UNKNOWN_LINK
 
 
 def _slow(facts: RankFacts) -> bool:

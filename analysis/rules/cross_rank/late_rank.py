@@ -7,6 +7,7 @@ from feedline.analysis.comm.question import QuestionId
 from feedline.analysis.facts import RankFacts, Waiting
 from feedline.analysis.finding import BEFORE_TRACE, SHARE, Blame, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
+from feedline.analysis.predict.change import Refused
 
 RULE_ID = "late_rank"
 SPREAD = "late_ranks"
@@ -27,6 +28,7 @@ FIXES = {
     "other": "Check what only this rank does between its steps: logging, checkpoints, evaluation. Name it with feedline.stage(...).",
     BEFORE_TRACE: "Start all ranks' traces at the same step and record more steps: what made this rank late came before its trace.",
 }
+NO_REPLAY = "that needs the buckets of all ranks, which `feedline run` records"
 VARIES = {"wait": "the loader", BEFORE_TRACE: "what came before their traces"}
 
 
@@ -92,6 +94,24 @@ def _finding(
     told_too = [part for part in (message, waiting.message, innocent(waiting)) if part]
     evidence = _evidence(facts, waiting, facts.late[0])
     return Finding(rule_id, weight, ". ".join(told_too), evidence, fix, how_to_check, max(cost_s, 0.0), blame, **predicted(told))
+
+
+def change(facts: RankFacts) -> Prediction | Refused:
+    """The late rank as fast as the median of the others."""
+    return _answered(facts, "rank_on_time", facts.late[0].rank if facts.late else None)
+
+
+def no_changes(facts: RankFacts) -> Prediction | Refused:
+    """No rank later than the median."""
+    return _answered(facts, "no_late_rank")
+
+
+def _answered(facts: RankFacts, asked: QuestionId, rank: int | None = None) -> Prediction | Refused:
+    told = answer(facts.comm, asked, rank)
+    if told is not None:
+        return told
+    whys = [one.why for one in facts.comm.what_if if one.why] if facts.comm else []
+    return Refused("no_replay", f"The steps cannot be replayed without the delay: {whys[0] if whys else NO_REPLAY}.")
 
 
 def _changes(late: LateRank) -> bool:

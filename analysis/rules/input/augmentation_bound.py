@@ -4,6 +4,7 @@ from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
 from feedline.analysis.model import Operation
+from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input.cpus import cost_share, cpu_share_of, making_s
 from feedline.analysis.rules.input.input_wait import making_share, severity
 
@@ -47,3 +48,11 @@ def check(facts: RuleInputs) -> Finding | None:
 def _heaviest(facts: RuleInputs) -> list[Operation]:
     operations = facts.workers.operations if facts.workers else []
     return sorted((op for op in operations if op.stage == "augment"), key=lambda op: -op.wall_s)[:NAMED]
+
+
+def change(facts: RuleInputs) -> Refused:
+    """What the other transforms take is not known."""
+    return Refused(
+        "unknown_transforms",
+        "Which transforms can be replaced, and by what, is unknown. Train without the heaviest ones for a minute, and record again.",
+    )

@@ -3,11 +3,13 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import seconds, share
-from feedline.analysis.rules.input import cpus, slow_for_its_bytes
-from feedline.analysis.rules.input.handover import arguments, change
+from feedline.analysis.predict.change import Change, Factor, Refused
+from feedline.analysis.rules.input import cpus, handover, slow_for_its_bytes
+from feedline.analysis.rules.input.handover import arguments
 from feedline.analysis.rules.input.input_wait import maker, severity
 from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s
 from feedline.analysis.rules.input.too_few_workers import advised
+from feedline.analysis.stages import MAKING_STAGES
 
 RULE_ID = "blocked"
 SLEEP, LOCK, NETWORK, PROCESS, UNKNOWN = "sleep", "lock", "network", "another process", "unknown"
@@ -29,16 +31,14 @@ FIX = {
     UNKNOWN: "Find the blocking call",
 }
 #: What several workers do in parallel.
-OVERLAPS = (SLEEP, NETWORK, PROCESS)
+OVERLAPS = (NETWORK, PROCESS)
 
 
 def check(facts: RuleInputs) -> Finding | None:
     """Look for samples that are blocked while no file is read."""
-    blocked, seen = cpus.blocked_share(facts), blocked_by(facts)
-    if blocked is None or (seen is None and _reads(facts)):
+    blocked, others = cpus.blocked_share(facts), _elsewhere(facts)
+    if blocked is None or not others:
         return None
-    named = (*STORAGE, LOCK) if slow_for_its_bytes.at_helpers(facts) else STORAGE
-    others = {kind: part * blocked for kind, part in (seen or {UNKNOWN: 1.0}).items() if kind not in named}
     elsewhere = sum(others.values())
     cost_s = spared_s(facts, elsewhere)
     weight = severity(facts, cost_s)
@@ -55,6 +55,28 @@ def check(facts: RuleInputs) -> Finding | None:
         cost_s=cost_s,
         settings=arguments(facts, _overlapping(facts, kind)),
     )
+
+
+def change(facts: RuleInputs) -> Change | Refused:
+    """No sleep, or more workers, where the fix names them: how long other waits will be is unknown."""
+    others = _elsewhere(facts)
+    kind = max(others, key=lambda name: others[name]) if others else UNKNOWN
+    if kind == SLEEP:
+        awake = 1 - (blocked_by(facts) or {}).get(SLEEP, 0.0)
+        return Change(stages=dict.fromkeys(MAKING_STAGES, Factor(off_cpu=awake)))
+    number = _overlapping(facts, kind)
+    if number is not None:
+        return Change(settings=arguments(facts, number))
+    return Refused("unknown_wait", f"How long samples would still be {DOING[kind]} with the fix is unknown. Record again with it.")
+
+
+def _elsewhere(facts: RuleInputs) -> dict[str, float]:
+    """What is not storage -> share of a sample's time that it blocks; empty where that is not known."""
+    blocked, seen = cpus.blocked_share(facts), blocked_by(facts)
+    if blocked is None or (seen is None and _reads(facts)):
+        return {}
+    named = (*STORAGE, LOCK) if slow_for_its_bytes.at_helpers(facts) else STORAGE
+    return {kind: part * blocked for kind, part in (seen or {UNKNOWN: 1.0}).items() if kind not in named}
 
 
 def _reads(facts: RuleInputs) -> bool:
@@ -85,12 +107,14 @@ def _evidence(facts: RuleInputs, blocked: float, others: dict[str, float]) -> li
 
 
 def _overlapping(facts: RuleInputs, kind: str) -> int | None:
-    """Workers that overlap what must remain; None where they do not, or lack CPUs."""
+    """Workers that overlap what must remain; None where nothing must, where they do not, or lack CPUs."""
     return advised(facts) if kind in OVERLAPS and not cpus.saturated(facts) else None
 
 
 def _fix(facts: RuleInputs, kind: str) -> str:
     number = _overlapping(facts, kind)
     where = f"`py-spy dump --pid PID` on {maker(facts)} shows the line."
-    more = f" More workers overlap the waiting that remains: {change(facts, arguments(facts, number))}" if number is not None else ""
+    more = (
+        f" More workers overlap the waiting that remains: {handover.change(facts, arguments(facts, number))}" if number is not None else ""
+    )
     return f"{FIX[kind]}. {where}{more}"

@@ -6,8 +6,9 @@ from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Finding, Severity, measured
 from feedline.analysis.formatting import number, seconds, share
-from feedline.analysis.rules.input import cpus
-from feedline.analysis.rules.input.handover import arguments, change
+from feedline.analysis.predict.change import Change
+from feedline.analysis.rules.input import cpus, handover
+from feedline.analysis.rules.input.handover import arguments
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers
 from feedline.analysis.rules.input.too_few_workers import gained_s, needed
 from feedline.analysis.stages import MAKING_STAGES
@@ -31,7 +32,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if kept_s > queues_s:  # what can be saved is the time of the other effect
         waits = "its threads wait for those CPUs"
     effects = [effect for effect, has in ((waits, queues), (NO_ROOM, kept)) if has]
-    advice = arguments(facts, needed(alone(facts)) if kept else None)
+    advice = _advice(facts, kept_s)
     found = [
         ("cpus_of_others", "CPUs used by other programs", use.others, "CPUs"),
         ("cpus_of_training", "CPUs used by this training", use.own, "CPUs"),
@@ -51,6 +52,15 @@ def check(facts: RuleInputs) -> Finding | None:
         cost_s=max(queues_s, kept_s),
         settings=advice,
     )
+
+
+def change(facts: RuleInputs) -> Change:
+    """The other programs' CPUs are free, and used by the workers that the fix names."""
+    return Change(settings=_advice(facts, kept_from_workers_s(facts)), others=False)
+
+
+def _advice(facts: RuleInputs, kept_s: float) -> dict[str, int | bool]:
+    return arguments(facts, needed(alone(facts)) if kept_s >= MIN_WAIT_SHARE * facts.step.mean_s else None)
 
 
 def waiting_s(facts: RuleInputs) -> float:
@@ -88,4 +98,6 @@ def _making_sooner(facts: RuleInputs, factor: float) -> RuleInputs:
 
 
 def _then(facts: RuleInputs, advice: dict[str, int | bool]) -> str:
-    return f"Then change {change(facts, advice)}" if advice else "Then record again: those programs distort all other numbers here."
+    return (
+        f"Then change {handover.change(facts, advice)}" if advice else "Then record again: those programs distort all other numbers here."
+    )

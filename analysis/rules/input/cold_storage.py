@@ -3,8 +3,10 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import share, size
+from feedline.analysis.predict.change import Change, Refused
+from feedline.analysis.rules.input import handover
 from feedline.analysis.rules.input.cpus import saturated
-from feedline.analysis.rules.input.handover import arguments, change
+from feedline.analysis.rules.input.handover import arguments
 from feedline.analysis.rules.input.input_wait import severity
 from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
 from feedline.analysis.rules.input.swapping import from_swap
@@ -27,7 +29,7 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
-    number = None if saturated(facts) else carried(facts)
+    more = _more_workers(facts)
     mapped = traffic.read_chars is not None and traffic.read_chars < traffic.disk_bytes / 2 and (traffic.major_faults or 0.0) > 0
     return Finding(
         RULE_ID,
@@ -35,16 +37,32 @@ def check(facts: RuleInputs) -> Finding | None:
         message=f"{share(blocked)} of the time per sample is spent waiting for the disk, from which {size(traffic.disk_bytes)} are read"
         + (" through page faults" if mapped else ""),
         evidence=_evidence(facts, blocked, traffic.disk_bytes),
-        fix=_fix(facts, arguments(facts, number)),
+        fix=_fix(facts, more),
         how_to_check="Read the same samples again, from the page cache. If they wait as long, this finding is wrong.",
         cost_s=cost_s,
-        settings=arguments(facts, number),
+        settings=more,
     )
+
+
+def change(facts: RuleInputs) -> Change | Refused:
+    """More workers, where the fix names them: how fast another disk is, or another way to store the samples, is unknown."""
+    more = _more_workers(facts)
+    if more:
+        return Change(settings=more)
+    return Refused(
+        "unknown_storage",
+        "How fast the samples can be read from elsewhere is unknown. `feedline probe --parts read --data DIR` measures it for a copy "
+        "of the data on another disk.",
+    )
+
+
+def _more_workers(facts: RuleInputs) -> dict[str, int | bool]:
+    return arguments(facts, None if saturated(facts) else carried(facts))
 
 
 def _fix(facts: RuleInputs, more: dict[str, int | bool]) -> str:
     storage = "Move the data to a faster or local disk, keep it in memory, store fewer bytes, or read large shards (tar, LMDB) in order."
-    workers = f" First try more workers, which help if the disk then delivers more bytes/s: {change(facts, more)}" if more else ""
+    workers = f" First try more workers, which help if the disk then delivers more bytes/s: {handover.change(facts, more)}" if more else ""
     return storage + workers
 
 

@@ -3,6 +3,7 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
+from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import made_in_step
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 from feedline.analysis.rules.input.too_short import input_known, unsure
@@ -34,4 +35,12 @@ def check(facts: RuleInputs) -> Finding | None:
         fix=f"No change to the input is needed: a faster input could save at most {share(waiting)} of the step.",
         how_to_check="Train on the same batch in every step. If the step gets much faster, this finding is wrong.",
         cost_s=waiting * facts.step.mean_s,
+    )
+
+
+def change(facts: RuleInputs) -> Refused:
+    """Its fix is none."""
+    return Refused(
+        "nothing_to_change",
+        "No change to the input is advised.",
     )

@@ -3,6 +3,7 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import number, sentence, share
+from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity
 
@@ -53,3 +54,11 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
         ("sample_cpu_s", "CPU time per sample", total.cpu_s if total else None, "s"),
     ]
     return measured(found)
+
+
+def change(facts: RuleInputs) -> Refused:
+    """What can be spared is not known."""
+    return Refused(
+        "unknown_cpu_time",
+        "How much CPU time per sample can be spared is unknown. `feedline whatif RUN --set cores=N` predicts the throughput on N CPUs.",
+    )

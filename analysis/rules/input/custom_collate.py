@@ -3,7 +3,8 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import size
-from feedline.analysis.rules.input.input_wait import batches_per_step, input_wait, making_share, num_workers, severity
+from feedline.analysis.predict.change import Change, Factor
+from feedline.analysis.rules.input.input_wait import batch_s, batches_per_step, input_wait, making_share, num_workers, severity
 from feedline.analysis.rules.input.objects_in_queue import MAX_PICKLE_BYTES
 
 RULE_ID = "custom_collate"
@@ -48,3 +49,11 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check="Run with default_collate on the same samples. If the loader is no faster, this finding is wrong.",
         cost_s=cost_s,
     )
+
+
+def change(facts: RuleInputs) -> Change:
+    """Both stages take what default_collate took when measured, but are spared no more than the copy of these bytes took then."""
+    copied_s = COPY_S_PER_BYTE * ((facts.loader.batch_bytes if facts.loader else None) or 0.0)
+    takes_s = batch_s(facts, "collate", "transport")
+    left = max(1 - WON, 1 - copied_s / takes_s) if takes_s else 1 - WON
+    return Change(stages=dict.fromkeys(("collate", "transport"), Factor(left, left)))

@@ -3,6 +3,7 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
+from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import slow_for_its_bytes
 from feedline.analysis.rules.input.cpus import cost_share, cpu_share_of, making_s
 from feedline.analysis.rules.input.input_wait import making_share, severity
@@ -41,4 +42,13 @@ def check(facts: RuleInputs) -> Finding | None:
         fix="Decode with libjpeg-turbo (simplejpeg, OpenCV, torchvision.io) or on the GPU (nvJPEG, DALI), or decode only the crop.",
         how_to_check="Have the dataset return the same decoded image every time. If samples/s do not rise, this finding is wrong.",
         cost_s=cost_s,
+    )
+
+
+def change(facts: RuleInputs) -> Refused:
+    """The gain is the other decoder's, which is not known."""
+    return Refused(
+        "unknown_decoder",
+        "How fast another decoder reads these files is unknown. `feedline whatif RUN --set decode=turbo --data DIR` measures it on 50 "
+        "of them.",
     )

@@ -3,10 +3,12 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Finding, Severity, measured
 from feedline.analysis.formatting import seconds
-from feedline.analysis.rules.input.handover import change
+from feedline.analysis.predict.change import Change
+from feedline.analysis.rules.input import handover
 from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity
 
 RULE_ID = "epoch_restart"
+SETTINGS: dict[str, int | bool] = {"persistent_workers": True}
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -27,15 +29,19 @@ def check(facts: RuleInputs) -> Finding | None:
         ("epochs", "loader iterated", float(facts.epochs), "times"),
     ]
     faster = "Keep the workers (or start them by forkserver with set_forkserver_preload(['torch']), which imports torch once): "
-    settings: dict[str, int | bool] = {"persistent_workers": True}
     return Finding(
         RULE_ID,
         weight,
         message=f"workers are restarted{f' ({method})' if method else ''} each time the loader is iterated, {facts.epochs} times here"
         + (f"; the first batch then takes {seconds(first)}" if first else ""),
         evidence=measured(found),
-        fix=(faster if method in ("spawn", "forkserver") else "") + change(facts, settings),
+        fix=(faster if method in ("spawn", "forkserver") else "") + handover.change(facts, SETTINGS),
         how_to_check="Run with persistent_workers=True. If later epochs take as long to their first batch, this finding is wrong.",
         cost_s=cost_s,
-        settings=settings,
+        settings=dict(SETTINGS),
     )
+
+
+def change(facts: RuleInputs) -> Change:
+    """Workers that stay."""
+    return Change(settings=SETTINGS)

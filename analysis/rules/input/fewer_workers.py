@@ -5,8 +5,9 @@ import math
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import seconds
-from feedline.analysis.rules.input import custom_collate, epoch_restart, objects_in_queue, too_few_workers
-from feedline.analysis.rules.input.handover import alone_s, at_best_s, change, crowded, making_s, receiving_s, with_workers_s
+from feedline.analysis.predict.change import Change
+from feedline.analysis.rules.input import custom_collate, epoch_restart, handover, objects_in_queue, too_few_workers
+from feedline.analysis.rules.input.handover import alone_s, at_best_s, crowded, making_s, receiving_s, with_workers_s
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, severity
 
 RULE_ID = "fewer_workers"
@@ -28,20 +29,28 @@ def check(facts: RuleInputs) -> Finding | None:
     if any(rule(facts) for rule in OTHERWISE) and _in_order_s(facts) <= alone:
         return None
     loading = input_wait(facts).total_s - input_wait(facts).start_s
-    settings: dict[str, int | bool] = {"num_workers": 0}
-    if facts.setting("persistent_workers"):  # torch refuses both together
-        settings["persistent_workers"] = False
+    settings = _settings(facts)
     return Finding(
         RULE_ID,
         weight,
         message=f"workers cost more than they save: each step spends {seconds(loading)} getting its input from {workers} "
         f"worker{'s' * (workers > 1)}, but making that input takes only {seconds(making)}",
         evidence=_evidence(facts, making),
-        fix=change(facts, settings),
+        fix=handover.change(facts, settings),
         how_to_check="Run with num_workers=0. If samples/s do not rise, this finding is wrong.",
         cost_s=cost_s,
         settings=settings,
     )
+
+
+def change(facts: RuleInputs) -> Change:
+    """The main process makes its batches itself."""
+    return Change(settings=_settings(facts))
+
+
+def _settings(facts: RuleInputs) -> dict[str, int | bool]:
+    kept = {"persistent_workers": False} if facts.setting("persistent_workers") else {}  # torch refuses both together
+    return {"num_workers": 0, **kept}
 
 
 def _in_order_s(facts: RuleInputs) -> float:

@@ -3,7 +3,8 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import size
-from feedline.analysis.rules.input.input_wait import input_wait, making_share, operations_share, severity
+from feedline.analysis.predict.change import Change, Factor, Refused
+from feedline.analysis.rules.input.input_wait import input_wait, making_share, operations_of_stage, operations_share, severity
 
 RULE_ID = "float32_on_host"
 
@@ -45,3 +46,16 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check="Have the loader return the uint8 tensors. If it is no faster, this finding is wrong.",
         cost_s=cost_s,
     )
+
+
+def change(facts: RuleInputs) -> Change | Refused:
+    """No conversion on the host, and a quarter of the bytes to move; silent where no other device takes the conversion over."""
+    if not facts.step.stages.get("copy"):
+        return Refused(
+            "no_device",
+            "No batch is copied to a device, so the conversion would become part of the step, and how long it takes there is unknown. "
+            "Convert whole batches in the training loop, and record again.",
+        )
+    left, augmenting = 1 - ADDED_BYTES, 1 - operations_of_stage(facts, "augment", CONVERSIONS)
+    moved = dict.fromkeys(("collate", "transport", "pin", "copy"), Factor(left, left))
+    return Change(stages={**moved, "augment": Factor(augmenting, augmenting)})

@@ -9,6 +9,9 @@ b is what the beginnings of passes over the loader cost: the first batch of each
 kept between passes. t, what a batch costs besides being made, does not go away with its size: every tensor is a descriptor that the main
 process fetches from the worker over a socket. Where the run has workers, t was measured; where it has none, it is taken from
 benchmarks/queue_cost.py.
+
+This closed form decides whether there is a finding, which number of workers it names, and what it costs at most: rules have no recording to
+replay. What that number gives is predicted by the replay (analysis/predictions.py), which knows how batches vary and how CPUs are shared.
 """
 
 from feedline.analysis.facts import RuleInputs

@@ -3,6 +3,7 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import seconds, share
+from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.input_wait import input_wait, making_share, steady_share
 from feedline.analysis.rules.input.too_short import unsure
@@ -67,3 +68,11 @@ def _largest(facts: RuleInputs) -> tuple[str, float]:
     """Of ``PARTS``, and its seconds of the mean step."""
     parts = input_wait(facts)
     return max(((name, float(getattr(parts, name))) for name in PARTS), key=lambda pair: pair[1])
+
+
+def change(facts: RuleInputs) -> Refused:
+    """There is no change without a cause."""
+    return Refused(
+        "unknown_cause",
+        "What causes the wait is unknown, so there is no change to predict.",
+    )

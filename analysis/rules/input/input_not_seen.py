@@ -3,6 +3,7 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds
+from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import made_in_step
 from feedline.analysis.traces.facts import TraceFacts
 
@@ -39,4 +40,12 @@ def traced(facts: TraceFacts) -> Finding | None:
         Severity.INFO,
         message=f"whether the loader limits this training is unknown: {reason}",
         fix="Trace a few steps with torch.profiler around the loop over the DataLoader, or record the training with `feedline run`.",
+    )
+
+
+def change(facts: RuleInputs | TraceFacts) -> Refused:
+    """Nothing is known of the input."""
+    return Refused(
+        "input_not_seen",
+        "How much of the step is input is unknown, so there is no change to predict.",
     )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Severity
+from feedline.analysis.model import Operation
 from feedline.analysis.stages import MAKING_STAGES
 
 #: Below it the input is not spoken of: XProf calls a step that waits less "not input-bound".
@@ -67,8 +68,21 @@ def operations_share(facts: RuleInputs, names: tuple[str, ...]) -> float:
     total = facts.workers.per_sample.get("total") if facts.workers else None
     if facts.workers is None or total is None or total.wall_s <= 0:
         return 0.0
-    matching = (op.wall_s for op in facts.workers.operations if op.name.rpartition(".")[2].lower() in names)
+    matching = (op.wall_s for op in facts.workers.operations if _named(op, names))
     return min(1.0, sum(matching) / total.wall_s)
+
+
+def operations_of_stage(facts: RuleInputs, stage: str, names: tuple[str, ...]) -> float:
+    """The same as a share (0 to 1) of their stage."""
+    cost = facts.workers.per_sample.get(stage) if facts.workers else None
+    if facts.workers is None or cost is None or cost.wall_s <= 0:
+        return 0.0
+    matching = (op.wall_s for op in facts.workers.operations if op.stage == stage and _named(op, names))
+    return min(1.0, sum(matching) / cost.wall_s)
+
+
+def _named(operation: Operation, names: tuple[str, ...]) -> bool:
+    return operation.name.rpartition(".")[2].lower() in names
 
 
 def severity(facts: RuleInputs, cost_s: float) -> Severity:
@@ -99,6 +113,14 @@ def batches_per_step(facts: RuleInputs) -> float:
     if workers is None or not workers.batches or not workers.samples or not per_step:
         return 1.0
     return per_step * workers.batches / workers.samples
+
+
+def batch_s(facts: RuleInputs, *stages: str) -> float:
+    """Seconds per batch in these stages: in its worker and, of transport, in the main process too."""
+    costs, per_step = facts.workers.per_sample if facts.workers else {}, batches_per_step(facts)
+    made_s = sum(costs[stage].wall_s for stage in stages if stage in costs) * (facts.throughput.batch_size or 0.0)
+    received_s = input_wait(facts).transport_s if "transport" in stages else 0.0
+    return (made_s + received_s) / per_step
 
 
 def compute_s(facts: RuleInputs) -> float:

@@ -3,6 +3,7 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
+from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.handover import receiving_s
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE
@@ -98,4 +99,12 @@ def unsure(facts: RuleInputs) -> str:
     return (
         f"the known part of the input takes {seconds(took)} of each {seconds(mean)} step ({share(took / mean)}): {who(facts)} "
         f"{_does(facts)}; it is unknown whether the {seconds(other)} that no stage accounts for ({share(other / mean)}) are input too"
+    )
+
+
+def change(facts: RuleInputs) -> Refused:
+    """There is no loader to replay."""
+    return Refused(
+        "no_loader",
+        "Only a DataLoader can be replayed, and this program makes its batches itself. Make them in a DataLoader, and record again.",
     )

@@ -3,6 +3,7 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.formatting import count, seconds
+from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input.handover import Between, call, receiving_s
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, severity
 
@@ -52,3 +53,11 @@ def _evidence(making: float, size: float, receiving: Between, saved: Between) ->
         found.append(Evidence("saved_s", "saved by workers, at least", saved.low, "s", "lower"))
         found.append(Evidence("saved_s", "saved by workers, at most", saved.high, "s", "upper"))
     return found
+
+
+def change(facts: RuleInputs) -> Refused:
+    """In one call, batches took 0.52 to 0.95 times as long (docs/measured/advice-tried.md): it depends on the dataset."""
+    return Refused(
+        "unknown_dataset",
+        "How long the dataset takes for a whole batch in one call is unknown. Time one batch, and compare with what the finding says.",
+    )

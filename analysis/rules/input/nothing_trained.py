@@ -3,6 +3,7 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.formatting import count
+from feedline.analysis.predict.change import Refused
 
 RULE_ID = "nothing_trained"
 #: Before the verdict of a program that only calls its model.
@@ -28,3 +29,11 @@ def check(facts: RuleInputs) -> Finding | None:
 def only_infers(facts: RuleInputs) -> bool:
     """Whether batches went into a model, and nothing was learned."""
     return facts.step.boundary == "loader" and facts.step.stages.get("forward", 0.0) > 0
+
+
+def change(facts: RuleInputs) -> Refused:
+    """There is no training."""
+    return Refused(
+        "nothing_trained",
+        "No training was seen whose throughput could be predicted.",
+    )

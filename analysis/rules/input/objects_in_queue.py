@@ -3,7 +3,8 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import size
-from feedline.analysis.rules.input.input_wait import batches_per_step, input_wait, making_share, num_workers, severity
+from feedline.analysis.predict.change import Change, Factor
+from feedline.analysis.rules.input.input_wait import batch_s, batches_per_step, input_wait, making_share, num_workers, severity
 
 RULE_ID = "objects_in_queue"
 
@@ -40,3 +41,11 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check="Run with batches that hold only tensors. If transport is no faster, this finding is wrong.",
         cost_s=cost_s,
     )
+
+
+def change(facts: RuleInputs) -> Change:
+    """Transport takes what it took for tensors when measured, but is spared no more than pickling these bytes took then."""
+    pickled_s = PICKLE_S_PER_BYTE * ((facts.loader.pickle_bytes if facts.loader else None) or 0.0)
+    takes_s = batch_s(facts, "transport")
+    left = max(1 - WON, 1 - pickled_s / takes_s) if takes_s else 1 - WON
+    return Change(stages={"transport": Factor(left, left)})

@@ -3,8 +3,9 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding
 from feedline.analysis.formatting import number
+from feedline.analysis.predict.change import Change, Factor, Refused
 from feedline.analysis.rules.input.cpus import cost_share, making_s
-from feedline.analysis.rules.input.input_wait import operations_share, severity
+from feedline.analysis.rules.input.input_wait import operations_of_stage, operations_share, severity
 
 RULE_ID = "oversize_images"
 
@@ -39,3 +40,13 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check="Resize 50 of the files and read only those. If decode time per sample does not fall, this finding is wrong.",
         cost_s=cost_s,
     )
+
+
+def change(facts: RuleInputs) -> Change | Refused:
+    """Images stored at the size that the model sees: reading, decoding and resizing them go by pixels."""
+    maker = facts.workers
+    if maker is None or not maker.decoded_pixels or not maker.output_pixels:
+        return Refused("unknown_pixels", "How many pixels are decoded was not seen.")
+    left = maker.output_pixels / maker.decoded_pixels
+    augmenting = 1 - (1 - left) * operations_of_stage(facts, "augment", RESIZES)
+    return Change(stages={"read": Factor(left, left), "decode": Factor(left, left), "augment": Factor(augmenting, augmenting)})

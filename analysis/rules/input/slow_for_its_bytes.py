@@ -3,9 +3,10 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import seconds
+from feedline.analysis.predict.change import Change, Refused
 from feedline.analysis.rules.input.expected import Work, works
 from feedline.analysis.rules.input.input_wait import severity
-from feedline.analysis.rules.input.why_slow import Why, spins, waits_for_helpers, why
+from feedline.analysis.rules.input.why_slow import UNKNOWN_CALL, Why, spins, waits_for_helpers, why
 
 RULE_ID = "slow_for_its_bytes"
 
@@ -28,6 +29,12 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check=rule_id.how_to_check,
         cost_s=work.lost_s + rule_id.also_s,
     )
+
+
+def change(facts: RuleInputs) -> Change | Refused:
+    """That of the cause."""
+    found = slowest(facts)
+    return found[1].change if found else UNKNOWN_CALL
 
 
 def slowest(facts: RuleInputs) -> tuple[Work, Why] | None:

@@ -3,6 +3,7 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import number, share, size
+from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input.input_wait import making_share, severity
 from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, spared_s, storage_share
 
@@ -43,6 +44,15 @@ def check(facts: RuleInputs) -> Finding | None:
         fix="Pack the samples into large files that are read in order: tar, LMDB or RecordIO (`feedline pack` packs images).",
         how_to_check="Read 50 of the files from one tar. If the read time per sample stays the same, this finding is wrong.",
         cost_s=cost_s,
+    )
+
+
+def change(facts: RuleInputs) -> Refused:
+    """How long a sample takes to read from a large file is not in the recording."""
+    return Refused(
+        "unknown_storage",
+        "How fast the samples can be read from large files is unknown. `feedline probe --parts read --data DIR` compares reading in order "
+        "with reading file by file.",
     )
 
 

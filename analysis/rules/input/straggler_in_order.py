@@ -3,10 +3,12 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
-from feedline.analysis.rules.input.handover import change
+from feedline.analysis.predict.change import Change
+from feedline.analysis.rules.input import handover
 from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity, shortage_s
 
 RULE_ID = "straggler_in_order"
+SETTINGS: dict[str, int | bool] = {"in_order": False}
 
 #: Coefficient of variation of the time to make a batch (docs/rules.md). With 0.05, workers in phase show head-of-line waits as well, but
 #: in_order=False won nothing there (benchmarks/wait_split.py).
@@ -39,7 +41,13 @@ def check(facts: RuleInputs) -> Finding | None:
         f"(the time to make one varies by {share(maker.fetch_cv)})",
         evidence=evidence,
         fix="Raise prefetch_factor, and make slow samples faster or spread them out. If the order of batches may change: "
-        + change(facts, {"in_order": False}),
+        + handover.change(facts, SETTINGS),
         how_to_check="Run with in_order=False. If samples/s stay the same, this finding is wrong.",
         cost_s=cost_s,
+        settings=dict(SETTINGS),
     )
+
+
+def change(facts: RuleInputs) -> Change:
+    """Batches in the order in which they are ready."""
+    return Change(settings=SETTINGS)

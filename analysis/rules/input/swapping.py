@@ -3,6 +3,7 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import share, size
+from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input.input_wait import severity
 from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
 
@@ -43,3 +44,8 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check="Run after `swapoff -a`. If samples take as long, this finding is wrong.",
         cost_s=cost_s,
     )
+
+
+def change(facts: RuleInputs) -> Refused:
+    """What memory the fix frees is not known."""
+    return Refused("unknown_memory", "How much memory can be freed is unknown. Free some, and record again.")

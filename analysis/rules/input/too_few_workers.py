@@ -6,8 +6,9 @@ from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import seconds, sentence
 from feedline.analysis.handover_cost import Between
-from feedline.analysis.rules.input import cpus
-from feedline.analysis.rules.input.handover import alone_s, arguments, change, making_s, receiving_s, with_workers_s
+from feedline.analysis.predict.change import Change
+from feedline.analysis.rules.input import cpus, handover
+from feedline.analysis.rules.input.handover import alone_s, arguments, making_s, receiving_s, with_workers_s
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, compute_s, input_wait, num_workers, severity
 from feedline.analysis.rules.input.storage import at_locks_s
 
@@ -34,11 +35,16 @@ def check(facts: RuleInputs) -> Finding | None:
         weight,
         message=f"{_says(facts, workers)}. {sentence(cpus.use(facts))}",
         evidence=_evidence(facts),
-        fix=change(facts, given),
+        fix=handover.change(facts, given),
         how_to_check=f"Run with num_workers={number}. If samples/s do not rise, this finding is wrong.",
         cost_s=gain.high,
         settings=given,
     )
+
+
+def change(facts: RuleInputs) -> Change:
+    """The workers that the fix names."""
+    return Change(settings=arguments(facts, advised(facts)))
 
 
 def gained_s(facts: RuleInputs) -> Between | None:

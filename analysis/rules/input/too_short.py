@@ -5,6 +5,7 @@ import math
 from feedline.analysis.facts import Certainty, RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import count, share
+from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 
 RULE_ID = "too_short"
@@ -89,3 +90,11 @@ def unsure(facts: RuleInputs) -> str:
     if sure is None or (sure.low >= MIN_WAIT_SHARE or sure.high < MIN_WAIT_SHARE) and sure.high - sure.low <= HIGH_SHARE - MIN_WAIT_SHARE:
         return ""
     return f" ({100 * sure.low:.0f} to {100 * sure.high:.0f} % with 95 % confidence)"
+
+
+def change(facts: RuleInputs) -> Refused:
+    """Too little is known."""
+    return Refused(
+        "too_short",
+        "The recording is too short to predict from.",
+    )

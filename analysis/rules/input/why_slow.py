@@ -1,14 +1,14 @@
 """Why a stage takes far longer than what it handles should: the first cause whose own figures show it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence
 from feedline.analysis.formatting import count, number, share, size
-from feedline.analysis.rules.input import cpus
+from feedline.analysis.predict.change import Change, Factor, Refused
+from feedline.analysis.rules.input import cpus, handover
 from feedline.analysis.rules.input.expected import FEW_OBJECTS_BYTES, KERNEL, TENSOR_PICKLE_BYTES, Work, heaviest
-from feedline.analysis.rules.input.handover import change
 from feedline.analysis.rules.input.input_wait import maker, num_workers
 from feedline.analysis.rules.input.storage import blocked_by
 
@@ -34,6 +34,19 @@ ONE_THREAD = (
     "numcodecs.blosc.use_threads = False, or OMP_NUM_THREADS=1."
 )
 
+MODEL_SPINS = Refused(
+    "unknown_spinning",
+    "How much of forward and backward is spent in the same spinning threads is unknown. Run a few hundred steps with fewer threads, and "
+    "compare.",
+)
+UNKNOWN_FAULTS = Refused(
+    "unknown_faults", "What samples take without these page faults is unknown. Allocate the arrays once, and record again."
+)
+UNKNOWN_COPY = Refused(
+    "unknown_copy", "How fast copies from pinned memory are on this machine is unknown. `feedline probe --parts copy` measures it."
+)
+UNKNOWN_CALL = Refused("unknown_cause", "What takes the time is unknown, so there is no change to predict.")
+
 
 @dataclass(frozen=True)
 class Why:
@@ -41,12 +54,14 @@ class Why:
 
     Attributes:
         message: follows what the stage takes and should take.
+        change: what the fix changes: a stage then takes what it should.
         also_s: seconds of the mean step that it costs elsewhere, at most.
     """
 
     message: str
     fix: str
     how_to_check: str
+    change: Change | Refused
     evidence: list[Evidence] = field(default_factory=list)
     also_s: float = 0.0
 
@@ -90,9 +105,16 @@ def _threads(facts: RuleInputs, work: Work) -> Why | None:
         f"it {does} until {whose} get a CPU (they use {number(ratio - 1)}x its own CPU time); {cpus.use(facts)}",
         _fewer_threads(facts, threads) if of_torch else ONE_THREAD,
         unless(f"Run with {f'OMP_NUM_THREADS={threads}' if of_torch else 'one thread'}", work),
+        MODEL_SPINS if beside else replace(as_it_should(work), helper_threads=False),
         found,
         beside,
     )
+
+
+def as_it_should(work: Work) -> Change:
+    """The stage takes what its task takes at most."""
+    left = min(1.0, work.should_s / (work.cost.cpu_s or work.cost.wall_s))
+    return Change(stages={work.stage: Factor(left, min(left, work.should_s / work.cost.wall_s))})
 
 
 def unless(change: str, work: Work) -> str:
@@ -115,6 +137,7 @@ def _page_faults(facts: RuleInputs, work: Work) -> Why | None:
         f"most of that is spent in {count(faults)} page faults per sample, for new or mapped memory",
         "Allocate large work arrays once and write into them again (out=). Open a memory map once, not per sample, and read adjacent rows.",
         "Allocate the arrays once. If the page faults per sample stay the same, this finding is wrong.",
+        UNKNOWN_FAULTS,
         [
             Evidence("minor_faults", "minor page faults per sample", faults, "faults"),
             Evidence("kernel_share", "in the kernel, share of CPU time per sample", min(1.0, system_s / total.cpu_s), SHARE),
@@ -130,6 +153,7 @@ def _format(facts: RuleInputs, work: Work) -> Why | None:
         f"{share(part)} of it is {name}, whose format is slow to decode",
         "Convert the images once to JPEG, WebP or PNG.",
         unless("Convert 50 of the files to JPEG and read only those", work),
+        as_it_should(work),
         [_part(work, name, part)],
     )
 
@@ -144,6 +168,7 @@ def _objects(facts: RuleInputs, work: Work) -> Why | None:
         f"it unpickles {size(length)} of Python objects",
         "In the worker, convert lists, dicts and strings to a few tensors, or drop what the training does not use.",
         unless("Run with batches that hold only tensors", work),
+        as_it_should(work),
         [Evidence("pickle_bytes", "pickled bytes per batch", length, "B")],
     )
 
@@ -154,11 +179,12 @@ def _pageable(facts: RuleInputs, work: Work) -> Why | None:
         return None
     pins = "Pin the tensors first (Tensor.pin_memory())"
     if facts.loader is None or not facts.setting("pin_memory"):
-        pins = f"Pin the batches: {change(facts, {'pin_memory': True})}"
+        pins = f"Pin the batches: {handover.change(facts, {'pin_memory': True})}"
     return Why(
         f"{share(copied.pageable)} of the bytes come from pageable memory, which the CPU first copies into pinned memory",
         f"Copy with .to(device, non_blocking=True) from pinned memory. {pins}",
         unless("Copy from pinned memory", work),
+        UNKNOWN_COPY,
         [
             Evidence("pageable_share", "share of the bytes from pageable memory", copied.pageable, SHARE),
             Evidence("copies", "copies per step", copied.times, "copies"),
@@ -175,6 +201,7 @@ def _unknown(facts: RuleInputs, work: Work) -> Why | None:
         "the cause is unknown" + (f"; {share(part)} of it is {name}" if name else ""),
         f"Find the call: `py-spy record --native --pid PID` on {maker(facts)}.",
         unless("Return a precomputed result", work),
+        UNKNOWN_CALL,
         [_part(work, name, part)] if name else [],
     )
 

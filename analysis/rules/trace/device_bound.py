@@ -2,6 +2,7 @@
 
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import share
+from feedline.analysis.predict.change import Refused
 from feedline.analysis.traces.facts import TraceFacts
 
 RULE_ID = "device_bound"
@@ -27,3 +28,8 @@ def check(facts: TraceFacts) -> Finding | None:
         fix="No change to the input is needed: faster kernels or a lower precision shorten the step.",
         how_to_check="Watch the power draw in nvidia-smi. If it stays far below the limit, the device is idle: this finding is wrong.",
     )
+
+
+def change(facts: TraceFacts) -> Refused:
+    """Its fix is none."""
+    return Refused("nothing_to_change", "No change to the input is advised.")

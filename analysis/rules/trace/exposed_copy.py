@@ -2,6 +2,7 @@
 
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import share, size
+from feedline.analysis.predict.change import Refused
 from feedline.analysis.traces.facts import TraceFacts
 
 RULE_ID = "exposed_copy"
@@ -34,3 +35,8 @@ def check(facts: TraceFacts) -> Finding | None:
         how_to_check="Train on batches that are on the device already. If the step is no faster, this finding is wrong.",
         cost_s=facts.cost_s("exposed_copy"),
     )
+
+
+def change(facts: TraceFacts) -> Refused:
+    """What the device can hide is not known."""
+    return Refused("unknown_copy", "What part of the copies would be hidden is unknown. Change one of them, and trace again.")

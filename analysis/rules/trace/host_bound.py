@@ -2,6 +2,7 @@
 
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
+from feedline.analysis.predict.change import Refused
 from feedline.analysis.traces.facts import TraceFacts
 
 RULE_ID = "host_bound"
@@ -30,4 +31,11 @@ def check(facts: TraceFacts) -> Finding | None:
         "the Operators table of the HTML report shows which ones launch most.",
         how_to_check="Run the model under torch.compile(mode='reduce-overhead'). If the step is no faster, this finding is wrong.",
         cost_s=facts.cost_s("host_launch"),
+    )
+
+
+def change(facts: TraceFacts) -> Refused:
+    """What a compiler can spare is not known."""
+    return Refused(
+        "unknown_launches", "How many launches can be spared is unknown. Run a few hundred steps under torch.compile, and compare."
     )

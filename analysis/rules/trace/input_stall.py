@@ -2,6 +2,7 @@
 
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import number, share
+from feedline.analysis.predict.change import Refused
 from feedline.analysis.traces.facts import TraceFacts
 
 RULE_ID = "input_stall"
@@ -31,4 +32,11 @@ def check(facts: TraceFacts) -> Finding | None:
         fix="Record the training with `feedline run`: it shows what the loader's workers do meanwhile, and which setting to change.",
         how_to_check="Train on one batch that stays in memory. If the step is no faster, this finding is wrong.",
         cost_s=facts.cost_s("input"),
+    )
+
+
+def change(facts: TraceFacts) -> Refused:
+    """There is no loader to replay."""
+    return Refused(
+        "no_loader", "A trace does not show how workers make batches. Record the training with `feedline run` to get a prediction."
     )

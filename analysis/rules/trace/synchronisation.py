@@ -2,6 +2,7 @@
 
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import share
+from feedline.analysis.predict.change import Refused
 from feedline.analysis.traces.facts import TraceFacts
 
 RULE_ID = "synchronisation"
@@ -22,4 +23,11 @@ def check(facts: TraceFacts) -> Finding | None:
         "and copy to the device with non_blocking=True.",
         how_to_check="Train without logging and metrics. If the step is no faster, this finding is wrong.",
         cost_s=facts.cost_s("synchronisation"),
+    )
+
+
+def change(facts: TraceFacts) -> Refused:
+    """What can be left out is not known."""
+    return Refused(
+        "unknown_synchronization", "Which of the synchronizing calls can be left out is unknown. Leave out one of them, and trace again."
     )

@@ -1,0 +1,143 @@
+"""What the fixes of findings would give: the loader replayed with what each changes, or what the replay of the ranks has said of it."""
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from feedline.analysis.comm.model import Prediction
+from feedline.analysis.facts import RuleInputs
+from feedline.analysis.finding import Finding, PredictedRate, Severity
+from feedline.analysis.formatting import sentence
+from feedline.analysis.gather import RankMetrics
+from feedline.analysis.predict.change import Change, Factor, Refused
+from feedline.analysis.predict.replay_of import predict, recorded_input
+from feedline.analysis.rules import BY_ID, CROSS_RANK
+from feedline.analysis.rules.cross_rank.recorded import recorded
+from feedline.analysis.traces.facts import TraceFacts
+from feedline.profiler.errors import FeedlineError, shows_tracebacks
+
+#: Of ranks together: their rules read other facts.
+BETWEEN_RANKS = frozenset(rule.rule_id for rule in CROSS_RANK)
+
+NO_RATE = Refused("no_rate", "Samples/s are unknown, because no loader reported the size of its batches.")
+SET_UP = Refused("set_up", "It costs no time.")
+TOO_LITTLE = Refused("too_little", "It costs less than 5 % of the step, too little to be predicted.")
+NO_INTERVAL = Refused("no_interval", "How sure the replay of the ranks is of it is unknown.")
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """One recorded training, to be asked.
+
+    Attributes:
+        facts: that its findings are from.
+        rate: samples/s of all ranks.
+        replay: what its loader would give with a change.
+    """
+
+    facts: RuleInputs
+    rate: float | None
+    replay: Callable[[Change], PredictedRate | Refused]
+
+    def attached(self, findings: Iterable[Finding]) -> list[Finding]:
+        """The findings with what their fixes would give, or why that is not predicted."""
+        return [_with(finding, self._of(finding)) for finding in findings]
+
+    def _of(self, finding: Finding) -> PredictedRate | Refused:
+        change = change_of(finding.rule_id, self.facts)
+        return TOO_LITTLE if finding.severity is Severity.INFO and not isinstance(change, Refused) else self.of(change)
+
+    def of(self, change: Change | Prediction | Refused) -> PredictedRate | Refused:
+        """The rate with a change."""
+        if isinstance(change, Refused):
+            return change
+        if not self.rate:
+            return NO_RATE
+        made = _of_step(change) if isinstance(change, Prediction) else self.replay(change)
+        return made if isinstance(made, Refused) else _from(self.rate, made)
+
+    def together(self, findings: Sequence[Finding]) -> PredictedRate | None:
+        """All that findings change in the loader, at once; None: of fewer than two that is predicted, or together it is refused."""
+        changes = [change_of(finding.rule_id, self.facts) for finding in findings_together(findings)]
+        loaders = [change for change in changes if isinstance(change, Change)]
+        made = self.of(joined(loaders)) if len(loaders) > 1 else SET_UP
+        return None if isinstance(made, Refused) else made
+
+
+def of_recording(shown: RankMetrics, facts: RuleInputs, rate: float | None) -> Predictions:
+    """Of a recorded rank, whose loader is read when it is first asked.
+
+    Args:
+        rate: samples/s of all ranks.
+    """
+    recording = functools.cache(lambda: recorded_input(shown, facts))
+
+    def replay(change: Change) -> PredictedRate | Refused:
+        try:
+            recorded = recording()
+            return recorded if isinstance(recorded, Refused) else predict(recorded, change)
+        except Exception as error:  # the rest of a report does not need it
+            if shows_tracebacks() and not isinstance(error, FeedlineError):
+                raise
+            return Refused("failed", f"the loader could not be replayed: {error or type(error).__name__}")
+
+    return Predictions(facts, rate, replay)
+
+
+def findings_together(findings: Sequence[Finding]) -> list[Finding]:
+    """Those whose fixes are predicted together: they ask for a change in the loader, which is predicted."""
+    return [
+        finding
+        for finding in findings
+        if finding.predicted is not None and finding.severity is not Severity.INFO and finding.rule_id not in BETWEEN_RANKS
+    ]
+
+
+def change_of(rule_id: str, facts: RuleInputs) -> Change | Prediction | Refused:
+    """What the fix of a finding changes. What is wrong with the set-up of a training has no rule here, and costs no time."""
+    if rule_id not in BY_ID:
+        return SET_UP
+    return BY_ID[rule_id].change(recorded(facts) if rule_id in BETWEEN_RANKS else facts)
+
+
+def refused_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> list[Finding]:
+    """Findings of traces, which hold neither a loader nor ranks that could be replayed."""
+    changes = [BY_ID[one.rule_id].change(facts.ranks if one.rule_id in BETWEEN_RANKS else facts) for one in findings]
+    return [_with(one, made if isinstance(made, Refused) else NO_RATE) for one, made in zip(findings, changes)]
+
+
+def joined(changes: Sequence[Change]) -> Change:
+    """All of them at once: factors of a stage multiply, and of two values for one setting the first counts."""
+    stages: dict[str, Factor] = {}
+    settings: dict[str, int | bool] = {}
+    for change in changes:
+        settings = {**change.settings, **settings}
+        for stage, factor in change.stages.items():
+            so_far = stages.get(stage, Factor())
+            stages[stage] = Factor(so_far.cpu * factor.cpu, so_far.off_cpu * factor.off_cpu)
+    return Change(
+        settings=settings,
+        stages=stages,
+        helper_threads=all(change.helper_threads for change in changes),
+        cpus=next((change.cpus for change in changes if change.cpus is not None), None),
+        others=all(change.others for change in changes),
+    )
+
+
+def _with(finding: Finding, made: PredictedRate | Refused) -> Finding:
+    if isinstance(made, Refused):
+        return replace(finding, predicted=None, refused=f"{sentence(made.message).removesuffix('.')}.")
+    return replace(finding, predicted=made, refused="")
+
+
+def _of_step(told: Prediction) -> PredictedRate | Refused:
+    """Rates in steps/s, of a step that the replay of the ranks predicts."""
+    if told.step_s is None or told.low is None or told.high is None or told.low <= 0:
+        return NO_INTERVAL
+    return PredictedRate(1 / (told.step_s + told.gain_s), 1 / told.step_s, 1 / told.high, 1 / told.low)
+
+
+def _from(rate: float, made: PredictedRate) -> PredictedRate:
+    """The same, where the training makes this rate: of one rank of several, or of steps, the replay knows what it gains."""
+    times = rate / made.before
+    return PredictedRate(rate, made.after * times, made.low * times, made.high * times)

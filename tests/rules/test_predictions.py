@@ -1,0 +1,213 @@
+"""What the fixes of findings are predicted to give, in which order they are told, and in which words."""
+
+from dataclasses import replace
+
+import pytest
+from explain.test_next_limit import RUN
+from explain.test_roofline import made
+from hypothesis import given, settings
+from rules.any_facts import any_facts
+from rules.made_up import MS, made_up_facts, waiting, without_workers
+
+from feedline.analysis import rules
+from feedline.analysis.comm.model import Communication, LateRank, Prediction, RankParts
+from feedline.analysis.diagnose import diagnose, rank, verdict
+from feedline.analysis.facts import RankFacts, Waiting
+from feedline.analysis.finding import Finding, PredictedRate, Severity
+from feedline.analysis.next_limit import within
+from feedline.analysis.predict.change import GONE, Change, Factor, Refused
+from feedline.analysis.predictions import Predictions, findings_together, joined
+from feedline.analysis.rules import BY_ID, Rule
+from feedline.analysis.rules.cross_rank import late_rank
+from feedline.analysis.rules.input import blocked, too_few_workers
+
+DECODING = {"decode": (30.0, 0.0, 0.0)}
+LARGE = {"decoded_pixels": 1_800_000.0, "output_pixels": 64.0 * 64.0}
+NO_COMM = Communication([], None, "none", [], "", None, [], [], [])
+LISTS = {"input": rules.INPUT, "machine": rules.MACHINE, "otherwise": rules.OTHERWISE, "ranks": rules.CROSS_RANK, "trace": rules.TRACE}
+EVERY = [pytest.param(rule, id=f"{name}-{rule.rule_id}") for name, listed in LISTS.items() for rule in listed]
+
+
+def asked(change):
+    """A replay that knows nothing but how many workers there are, and what decoding takes."""
+    workers = int(change.settings.get("num_workers", 1))
+    making = 2.0 * change.stages.get("decode", Factor()).cpu + 1.0
+    rate = 100.0 / max(making / workers, 1.0)
+    return PredictedRate(100.0 / 3.0, rate, 0.9 * rate, 1.1 * rate)
+
+
+def predictions(facts, replay=asked, rate=64.0):
+    return Predictions(facts, rate, replay)
+
+
+def finding(rule_id, cost_ms=50.0, severity=Severity.HIGH, after=None, low=None):
+    told = None if after is None else PredictedRate(100.0, after, after * 0.95 if low is None else low, after * 1.05)
+    return Finding(rule_id, severity, f"{rule_id} is there", cost_s=cost_ms * MS, predicted=told, refused="" if told else "It is unknown.")
+
+
+@pytest.mark.parametrize("rule", EVERY)
+def test_every_rule_says_what_its_fix_changes_or_why_that_is_unknown(rule):
+    change = rule.change(ranks() if rule in rules.CROSS_RANK else made_up_facts())  # those of traces look at no figure
+
+    assert isinstance(change, (Change, Prediction, Refused))
+    if isinstance(change, Refused):
+        assert change.reason.replace("_", "").isalpha() and change.message[0].isupper() and change.message.endswith(".")
+
+
+def test_a_rule_without_a_change_is_none():
+    with pytest.raises(TypeError, match="change"):
+        Rule("my_rule", lambda facts: None)
+
+
+@settings(deadline=None, max_examples=60)
+@given(any_facts())
+def test_every_finding_of_a_recorded_run_is_either_predicted_or_refused(facts):
+    for found in diagnose(facts, predictions=predictions(facts)):
+        assert (found.predicted is None) == bool(found.refused), found.rule_id
+        assert found.predicted is None or found.predicted.before == 64.0
+
+
+@settings(deadline=None, max_examples=60)
+@given(any_facts())
+def test_what_a_finding_names_as_settings_is_what_is_predicted_where_the_verdict_says_so(facts):
+    for found in diagnose(facts):
+        change = BY_ID[found.rule_id].change(facts if BY_ID[found.rule_id] not in rules.CROSS_RANK else ranks())
+        if BY_ID[found.rule_id].by_settings and found.settings:
+            assert change == Change(settings=found.settings)
+        if isinstance(change, Change):
+            assert change != Change(), f"the fix of {found.rule_id} changes nothing"
+            assert all(0 <= factor.cpu <= 1 and 0 <= factor.off_cpu <= 1 for factor in change.stages.values())
+
+
+def ranks(answers=()):
+    late = LateRank(3, 90, 100, 100, 50 * MS, 48 * MS, "wait", 50 * MS, "decode", 45 * MS, True, False)
+    waiting_for = Waiting(0, 45 * MS, 0.18, 0.25, RankParts(0.1, 0.0, 0.01, 0.0, 45 * MS, 0.0))
+    return RankFacts(4, "the step", replace(NO_COMM, late=[late], what_if=list(answers)), [late], waiting_for, None)
+
+
+def test_what_the_replay_of_ranks_says_becomes_a_rate():
+    told = Prediction("rank_on_time", 3.0, "rank 3 on time", 0.16, 0.15, 0.17, 0.04, "")
+
+    assert late_rank.change(ranks([told])) == told
+    assert predictions(made_up_facts(), rate=400.0).of(told) == PredictedRate(
+        400.0, pytest.approx(500.0), pytest.approx(400 * 0.2 / 0.17), pytest.approx(400 * 0.2 / 0.15)
+    )
+
+
+def test_ranks_that_cannot_be_replayed_are_refused_with_the_reason():
+    none = Prediction("rank_on_time", 3.0, "rank 3 on time", None, None, None, 0.0, "the clocks differ by 3 ms")
+
+    assert late_rank.change(ranks([none])).message == "The steps cannot be replayed without the delay: the clocks differ by 3 ms."
+
+
+def test_rates_are_those_of_all_ranks():
+    found = predictions(made_up_facts(), rate=1000.0).of(Change(settings={"num_workers": 3}))
+
+    assert (found.before, found.after) == (1000.0, pytest.approx(3000.0))
+
+
+def test_without_samples_per_second_nothing_is_predicted():
+    assert predictions(made_up_facts(), rate=None).of(Change(settings={"num_workers": 3})).reason == "no_rate"
+
+
+def test_the_replays_refusal_becomes_a_sentence():
+    (found,) = predictions(without_workers(), lambda change: Refused("few", "only 9 batches were recorded")).attached(
+        [too_few_workers.check(without_workers())]
+    )
+
+    assert (found.predicted, found.refused) == (None, "Only 9 batches were recorded.")
+
+
+def test_changes_are_joined_settings_merged_and_factors_multiplied():
+    some = Change(settings={"num_workers": 4}, stages={"decode": Factor(0.5, 0.8), "read": GONE}, helper_threads=False)
+    more = Change(settings={"num_workers": 2, "in_order": False}, stages={"decode": Factor(0.5, 0.5)}, others=False, cpus=8.0)
+
+    assert joined([some, more]) == Change(
+        settings={"num_workers": 4, "in_order": False},
+        stages={"decode": Factor(0.25, 0.4), "read": GONE},
+        helper_threads=False,
+        others=False,
+        cpus=8.0,
+    )
+
+
+def test_fixes_together_are_one_prediction_and_not_the_sum_of_two():
+    facts = without_workers(sample=DECODING, maker=LARGE)
+    told = predictions(facts, rate=100.0 / 3.0)
+    found = diagnose(facts, predictions=told)
+    both = told.together(found)
+
+    gains = [one.predicted.after - one.predicted.before for one in findings_together(found)]
+    assert [one.rule_id for one in findings_together(found)] == ["too_few_workers", "oversize_images"] and min(gains) > 0
+    assert both.after == 100.0 < both.before + sum(gains)
+
+
+def test_of_one_predicted_fix_nothing_is_said_together():
+    facts = without_workers()
+
+    assert predictions(facts).together(diagnose(facts, predictions=predictions(facts))) is None
+
+
+@pytest.mark.parametrize(("others_ms", "first"), [(29.0, "epoch_restart"), (31.0, "custom_collate")])
+def test_a_change_of_code_must_give_half_as_much_again_to_go_before_a_setting(others_ms, first):
+    assert rank([finding("epoch_restart", 20.0), finding("custom_collate", others_ms)])[0].rule_id == first
+
+
+def test_the_order_goes_by_what_is_predicted_and_else_by_the_bound():
+    little, much = finding("epoch_restart", 90.0, after=105.0), finding("straggler_in_order", 30.0, after=130.0)
+
+    assert [one.rule_id for one in rank([little, much], mean_s=0.1)] == ["straggler_in_order", "epoch_restart"]
+    assert [one.rule_id for one in rank([little, finding("straggler_in_order", 30.0)], mean_s=0.1)][0] == "straggler_in_order"
+
+
+def test_no_prediction_lifts_a_finding_above_a_graver_one():
+    low, high = finding("epoch_restart", severity=Severity.LOW, after=400.0), finding("decode_bound", 20.0)
+
+    assert rank([low, high], mean_s=0.1) == [high, low]
+
+
+def said(found, facts=None):
+    return verdict([found], facts or without_workers())
+
+
+def test_the_verdict_says_which_setting_gives_what():
+    facts = without_workers()
+    (found, *_) = diagnose(facts, predictions=predictions(facts, rate=126.0))
+
+    assert said(found).endswith("7.00 are free. Set num_workers=2: 126 -> 252 samples/s [227, 277].")
+
+
+def test_the_verdict_says_what_another_fix_gives():
+    assert said(finding("decode_bound", after=164.0)).endswith(
+        "decode_bound is there. Predicted with the fix: 100 -> 164 samples/s [156, 172]."
+    )
+
+
+def test_a_setting_that_changes_the_order_of_batches_is_set_only_if_that_may_be():
+    found = replace(finding("straggler_in_order", after=118.0), settings={"in_order": False})
+
+    assert said(found).endswith("If the order of batches may change, set in_order=False: 100 -> 118 samples/s [112, 124].")
+
+
+def test_up_to_so_much_can_be_saved_only_where_nothing_is_predicted():
+    assert said(finding("decode_bound")).endswith("Up to 50.0 ms per step (19.7 %) can be saved.")
+    assert "Up to" not in said(finding("decode_bound", after=164.0))
+
+
+def test_a_gain_that_may_be_none_is_called_so():
+    assert said(finding("decode_bound", after=104.0, low=97.0)).endswith("100 -> 104 samples/s [97.0, 109], which may be no gain.")
+
+
+def test_a_prediction_above_what_limits_the_run_then_is_taken_back():
+    fits, exceeds = (finding("too_few_workers", 35.0, after=after) for after in (128.0, 160.0))
+    kept, back = within([fits, exceeds], made(RUN), RUN.step.mean_s)
+
+    assert kept.predicted == fits.predicted
+    assert back.predicted is None and back.refused.startswith("The replay (160 samples/s) exceeds what the next limit allows")
+
+
+def test_a_sleep_is_removed_as_far_as_it_is_one():
+    maker = {"blocked_by": {"sleep": 0.75, "network": 0.25}, "blocked_looks": 60}
+    change = blocked.change(waiting(60.0, sample={"dataset": (0.5, 0.0, 12.0)}, maker=maker))
+
+    assert change.stages["dataset"] == Factor(1.0, 0.25) and not change.settings
