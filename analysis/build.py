@@ -156,11 +156,13 @@ class TrainingInput:
     Attributes:
         shown: the rank that a report shows.
         facts: its training loader and its step; None: it made no step.
+        predictions: of its throughput; None: it made no step.
     """
 
     shown: RankMetrics
     facts: RuleInputs | None
     gauges: list[Gauge]
+    predictions: Predictions | None
 
 
 def training_input(run: Run, tell: Callable[[str], None] = lambda _: None) -> TrainingInput:
@@ -170,7 +172,8 @@ def training_input(run: Run, tell: Callable[[str], None] = lambda _: None) -> Tr
     compared = between_ranks.compared(gathered, gathered[min(gathered)], None, NOTHING, notes)
     shown = gathered[between_ranks.shown(gathered, compared)]
     read = _read(shown, gathered, notes, compared)
-    return TrainingInput(shown, read.facts, read.gauges)
+    rate = between_ranks.throughput(gathered, shown).of_all_ranks
+    return TrainingInput(shown, read.facts, read.gauges, of_recording(shown, read.facts, rate) if read.facts else None)
 
 
 def _judged(report: Report, facts: RuleInputs, predictions: Predictions, ceilings: Ceilings | None) -> Report:

@@ -71,6 +71,12 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         (["env", "here"], "feedline env: error: unrecognized arguments: here"),
         (["--hlep"], "feedline: error: unknown option --hlep (did you mean --help?)"),
         (["report", "--by-rank", "-json", "run"], "unknown option -json (did you mean --json?)"),
+        (["whatif", "run"], "nothing to change: add --set NAME=VALUE, such as --set num_workers=4, or --fix ID"),
+        (
+            ["whatif", "run", "--set", "num_worker=2"],
+            "argument --set: unknown setting 'num_worker' (did you mean num_workers?); settings: ",
+        ),
+        (["tune", "run", "--memory", "8"], "argument --memory: expected a size with its unit, such as 8GB or 512MB, got '8'"),
         (["scale", "--rank", "x"], "argument --ranks: expected numbers of ranks"),
         (["report", "run", "--dask", "tcp://host:1"], "--dask needs --by-rank"),
         (["report", "a", "b"], "several run folders can only be compared by rank: add --by-rank, or give one run folder"),

@@ -79,6 +79,7 @@ def test_an_option_of_several_commands_takes_the_same_in_all_of_them():
         "--output": OUTPUTS,
         "--batch-size": {"IMAGES", "SAMPLES"},
         "--ranks": {"N", "N,N"},
+        "--fix": {"ID", "NAME=VALUE,..."},
     }
 
 

@@ -11,8 +11,9 @@ Predictor = Callable[[Change], PredictedRate | Refused]
 WORTH = 1.05
 MANY_CPUS = 1024.0
 MORE_WORKERS = 2  # times as many
+OF_DISK = "disk_bandwidth"  # why the replay refuses a prediction that would read faster than the disk was seen to
 
-CPUS, WORKERS, BOTH, ALONE, STEP = "cpus", "workers", "cpus_and_workers", "no_workers", "step"
+CPUS, WORKERS, BOTH, ALONE, STEP, DISK = "cpus", "workers", "cpus_and_workers", "no_workers", "step", "disk"
 
 
 @dataclass(frozen=True)
@@ -20,9 +21,9 @@ class NextLimit:
     """What limits the training after a change.
 
     Attributes:
-        id: ``cpus``, ``workers``, ``cpus_and_workers``, ``no_workers`` (the main process makes its batches itself), or ``step``:
-            whatever the loader is given, the rest of the step takes as long.
-        samples_per_s: without this limit; of ``step``, as with it.
+        id: ``cpus``, ``workers``, ``cpus_and_workers``, ``no_workers`` (the main process makes its batches itself), ``disk`` (more than
+            it was seen to give would be read), or ``step``: whatever the loader is given, the rest of the step takes as long.
+        samples_per_s: without this limit; of ``step`` and ``disk``, as with it.
     """
 
     id: str
@@ -48,7 +49,8 @@ def next_limit(predict: Predictor, change: Change, after: PredictedRate, workers
     }
     rates = {name: rate.after for name, rate in lifted.items() if isinstance(rate, PredictedRate)}
     if len(rates) < len(lifted):
-        return None
+        refused = {rate.reason for rate in lifted.values() if isinstance(rate, Refused)}
+        return NextLimit(DISK, after.after) if refused == {OF_DISK} else None
     single = {name: rate for name, rate in rates.items() if name != BOTH}
     for among in (single, rates):
         best = max(among, key=lambda name: among[name])

@@ -14,7 +14,8 @@ DEPTHS = (2, 4, 8)  # prefetch_factor
 USUAL_DEPTH = 2  # torch's default
 ALL_WORKERS = 12  # up to it each number is tried, then those half as many again
 FEW = 5  # settings that are told
-SEARCHED = ("num_workers", "prefetch_factor", "in_order", "persistent_workers")
+USUAL: Settings = {"num_workers": 0, "prefetch_factor": USUAL_DEPTH, "in_order": True, "persistent_workers": False}  # torch's defaults
+SEARCHED = tuple(USUAL)
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class Search:
         unordered: ``best`` with in_order=False, where that is faster; it changes the order of batches, and is never chosen.
         limit: what limits ``best``; None: not known.
         left_out: number of workers from which on the limits of memory forbid more; None: they did not.
+        unpredicted: smallest number of workers of which there is no prediction, and why; None: there is one of all.
         tried: predictions made.
     """
 
@@ -104,7 +106,32 @@ class Search:
     unordered: Candidate | None
     limit: NextLimit | None
     left_out: int | None
+    unpredicted: tuple[int, Refused] | None
     tried: int
+
+    @property
+    def changes(self) -> Settings:
+        """Of the best settings, those that are other than now; empty: keep them."""
+        now = {**USUAL, **self.now.settings}
+        return {name: value for name, value in self.best.settings.items() if value != now[name]}
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A search with what it was limited by, as ``feedline tune`` shows it and writes it as JSON.
+
+    Attributes:
+        refused: None: a setting was found.
+        line: of the program, to change; empty where nothing is to change.
+        took_s: seconds of the search.
+    """
+
+    search: Search | None = None
+    limits: Limits | None = None
+    memory: Memory | None = None
+    line: str = ""
+    took_s: float = 0.0
+    refused: Refused | None = None
 
 
 @dataclass
@@ -124,6 +151,7 @@ class Searcher:
     memory: Memory
     known: dict[object, PredictedRate | Refused] = field(default_factory=dict)
     too_large: int | None = None
+    unpredicted: tuple[int, Refused] | None = None
 
     def search(self) -> Search | Refused:
         """Number of workers first, then how far they work ahead, around the best number."""
@@ -143,7 +171,8 @@ class Searcher:
             best = now
         change = self._change(best.settings)
         limit = next_limit(self._predicted, change, best.predicted, best.workers)
-        return Search(now, best, ranked(tried, best), curve, self._unordered(best), limit, self.too_large, len(self.known))
+        unordered, few = self._unordered(best), ranked(tried, best)
+        return Search(now, best, few, curve, unordered, limit, self.too_large, self.unpredicted, len(self.known))
 
     def _allowed(self, workers: int, depth: int) -> Candidate | None:
         """Settings that are within the limits and can be predicted."""
@@ -152,7 +181,11 @@ class Searcher:
             self.too_large = min(workers, self.too_large or workers)
             return None
         found = self._candidate(settings)
-        return None if isinstance(found, Refused) else found
+        if isinstance(found, Candidate):
+            return found
+        if self.unpredicted is None or workers < self.unpredicted[0]:
+            self.unpredicted = workers, found
+        return None
 
     def _settings(self, workers: int, depth: int) -> Settings:
         if not workers:

@@ -74,6 +74,15 @@ def bandwidth(text: str) -> float:
     return positive(parts[1]) * PREFIXES[parts[2]] / PER_BYTE[parts[3]]
 
 
+def byte_count(text: str) -> float:
+    """``8GB`` or ``512MB``, in powers of 1000, or ``8GiB``, in powers of 1024: bytes. The unit is required."""
+    parts = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?) ?([kKMGT]?)(i?)B", text.strip())
+    if parts is None or (parts[3] and not parts[2]):
+        raise argparse.ArgumentTypeError(f"expected a size with its unit, such as 8GB or 512MB, got {text[:40]!r}")
+    power = "kMGT".index(parts[2].replace("K", "k")) + 1 if parts[2] else 0
+    return positive(parts[1]) * float(1024 if parts[3] else 1000) ** power
+
+
 def gigabytes_per_s(text: str) -> float:
     """A number of GB/s, in bytes/s."""
     return positive(text) * 1e9

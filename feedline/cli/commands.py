@@ -17,7 +17,9 @@ from feedline.cli.ranks import Ranks
 from feedline.cli.report import Report
 from feedline.cli.run import DASHES, Run
 from feedline.cli.scale import Scale
+from feedline.cli.tune import Tune
 from feedline.cli.verify import Verify
+from feedline.cli.whatif import Whatif
 from feedline.profiler.errors import FeedlineError, ScriptError, shows_tracebacks
 from feedline.profiler.files.reading import one_line
 from feedline.profiler.printable import say
@@ -26,7 +28,7 @@ from feedline.profiler.printable import say
 JOBS: dict[str, dict[str, type[Command]]] = {
     "Record a training": {"run": Run, "env": Env},
     "Read a recording": {"report": Report, "ingest": Ingest},
-    "Predict more ranks": {"scale": Scale},
+    "Predict": {"whatif": Whatif, "tune": Tune, "scale": Scale},
     "Measure this machine and its loaders": {"probe": Probe, "compare": Compare, "pack": Pack},
     "Prove a change": {"verify": Verify},
     "Converge with large batches": {f"converge {name}": kind for name, kind in converge.COMMANDS.items()},
@@ -40,7 +42,7 @@ COMMANDS: dict[str, type[Command]] = {
 #: Commands that take a training after `--`; all that comes after it is the training's.
 BEFORE_TRAINING = ("scale", "verify")
 #: Commands that read run folders, which others may have made.
-READ_RUNS = ("report", "ranks", "scale", "converge", "verify")
+READ_RUNS = ("report", "ranks", "whatif", "tune", "scale", "converge", "verify")
 PURPOSE = "Find out what limits a PyTorch training, and what to change."
 MORE = """\
 `feedline COMMAND --help` explains a command and its options.

@@ -115,9 +115,14 @@ def refuse_impossible(given: Mapping[str, Value], now: Mapping[str, object]) -> 
     for name in FOR_WORKERS:
         if given.get(name):
             why = "num_workers=0" if "num_workers" in given else "this training has num_workers=0"
-            raise ScriptError(f"--set {name}={given[name]}: {why}, and {name} needs workers: add num_workers=1 or more")
+            raise ScriptError(f"--set {as_typed({name: given[name]})}: {why}, and {name} needs workers: add num_workers=1 or more")
 
 
 def as_code(settings: Mapping[str, Value]) -> str:
     """``num_workers=2, in_order=False``: as Python has it."""
-    return ", ".join(f"{name}={value}" for name, value in settings.items())
+    return ", ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in settings.items())
+
+
+def as_typed(settings: Mapping[str, Value]) -> str:
+    """``num_workers=2,in_order=false``: as ``--set`` takes it."""
+    return as_code({name: str(value).lower() if isinstance(value, bool) else value for name, value in settings.items()}).replace(", ", ",")

@@ -3,6 +3,8 @@
 import importlib.util
 import io
 import json
+import re
+import shlex
 import shutil
 import sys
 from contextlib import redirect_stdout
@@ -44,6 +46,7 @@ PAGES = [outputs.Page(path, path.read_text()) for path in outputs.PAGES]
 SHOWN = [(page, found) for page in PAGES for found in outputs.OUTPUT.findall(page.text)]
 KEPT = sorted(path.name for path in outputs.RECORDED.glob("*/"))
 OF_KEPT = [(page, found) for page, found in SHOWN if found[1] in [f"feedline report runs/{name}" for name in KEPT]]
+PREDICTED = [(page, found) for page, found in SHOWN if re.match(r"feedline (whatif|tune) runs/", found[1])]
 #: What the gallery shows of each kept run.
 GALLERY = {
     "demo": "too_few_workers",
@@ -123,6 +126,24 @@ def test_a_page_shows_what_feedline_says_today(page, shown, reports):
     _, command, parts, text, _ = shown
 
     assert outputs.cut(reports[Path(command).name].text, parts) == text, "scripts/docs --record"
+
+
+@pytest.mark.parametrize(("page", "shown"), PREDICTED, ids=[f"{page.path.stem}-{found[1]}" for page, found in PREDICTED])
+def test_a_page_shows_what_feedline_predicts_today(page, shown, tmp_path, monkeypatch, capsys):
+    _, command, parts, text, _ = shown
+    for run in outputs.RUN.findall(command):
+        shutil.copytree(outputs.RECORDED / Path(run).name, tmp_path / run)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", str(outputs.COLUMNS))
+
+    assert main(shlex.split(command)[1:]) == 0
+
+    assert without_times(outputs.cut(capsys.readouterr().out, parts)) == without_times(text), "scripts/docs --record"
+
+
+def without_times(text: str) -> str:
+    """A text without how long something took, which also decides where its lines end."""
+    return re.sub(r" in [\d.]+ m?s,", " in ...,", " ".join(text.split()))
 
 
 @pytest.mark.parametrize("name", GALLERY)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from interrupts.terminal import Ended, Terminal, importing
 
+KEPT = Path(__file__).resolve().parents[2] / "docs" / "recorded" / "demo"
 COMMANDS = {
     "env": ["env"],
     "pack": ["pack", "photos", "-o", "store", "--kind", "tar", "--verify"],
@@ -18,6 +20,8 @@ COMMANDS = {
     "ingest": ["ingest", "rank0.json.gz", "rank1.json.gz", "rank2.json.gz", "-o", "ingested", "--json", "ingested.json"],
     "ranks": ["report", "--by-rank", "run", "--json", "ranks.json"],
     "report": ["report", "run", "--json", "report.json"],
+    "whatif": ["whatif", "run", "--set", "num_workers=2", "--json", "whatif.json"],
+    "tune": ["tune", "run", "-o", "tune.html", "--json", "tune.json"],
     "scale": ["scale", "--ranks", "1,2", "-o", "scaled", "--json", "scaled.json", "--", "train.py", "7"],
     "verify": ["converge", "verify", "--fix", "lr_rule=linear:5", "--seeds", "2", "--json", "trial.json", "--", "train.py", "{seed}"],
     "speed": ["verify", "--set", "num_workers=2", "--pairs", "2", "--steps", "4", "--json", "trial.json", "--", "train.py", "0"],
@@ -39,7 +43,7 @@ def check(ended: Ended, folder: Path) -> None:
     assert others == []
 
 
-@pytest.mark.parametrize("command", ["env", "pack", "compare", "ingest", "report", "ranks", "verify"])
+@pytest.mark.parametrize("command", ["env", "pack", "compare", "ingest", "report", "ranks", "tune", "verify"])
 def test_during_imports_it_is_one_line(command, terminal):
     """Paths that do not exist are found later."""
     ended = terminal.run(*COMMANDS[command], until=importing)
@@ -58,6 +62,17 @@ def test_inside_exec_the_exit_code_is_130_as_well(tmp_path):
     ended = subprocess.run([sys.executable, "-m", "caught"], cwd=tmp_path, capture_output=True, text=True)
 
     assert (ended.returncode, ended.stderr) == (130, "feedline: interrupted: nothing was written\n")
+
+
+def test_a_search_for_settings_leaves_nothing_half_written(terminal):
+    """And the same command, again, has its result."""
+    shutil.copytree(KEPT, terminal.folder / "run")
+    ended = terminal.run(*COMMANDS["tune"], until=1.5)
+
+    check(ended, terminal.folder)
+    assert set(os.listdir(terminal.folder)) in ({"run"}, {"run", "tune.html", "tune.json"})
+    again = terminal.run(*COMMANDS["tune"], "-f")
+    assert again.code == 0 and json.loads((terminal.folder / "tune.json").read_text())["best"]
 
 
 def folder_of(run: Path) -> Callable[[int], bool]:
@@ -113,7 +128,7 @@ def test_scale_keeps_the_whole_runs_and_goes_on_after_them(terminal, training):
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "ranks"])  # it wants a run with collectives
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("ranks", "whatif", "tune")])  # they want other runs
 def test_at_any_moment_the_same_command_comes_to_its_end_afterwards(command, share, terminal, images, traces, recorded):
     before = set(terminal.folder.rglob("*"))
     whole = terminal.run(*COMMANDS[command], patience_s=280)

@@ -1,0 +1,58 @@
+"""The answer to "what would it give?", as ``feedline whatif`` prints it and writes it as JSON."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from feedline.analysis.predict.change import Change, Factor, PredictedRate, Refused
+from feedline.analysis.predict.limits import NextLimit, Predictor, next_limit
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A prediction for changed settings, or why there is none.
+
+    Attributes:
+        settings: what was asked for: arguments of the DataLoader, cores, ...; those of the fix too.
+        fix: id of the finding whose fix was asked for; empty: of none.
+        before, after, low, high: samples/s as recorded and with the settings, and the 95 % interval of that. None: refused.
+        refused: None: there is a prediction.
+        limit: what limits the training then. None: not known.
+        stages: stage -> its factor, where a part of a sample was measured anew.
+        line: of the program, to change: ``DataLoader(..., num_workers=4)  # now 1, train.py:31``; empty where no setting of it changes.
+        remarks: on side effects and on what was measured.
+    """
+
+    settings: Mapping[str, int | float | bool | str]
+    fix: str = ""
+    before: float | None = field(default=None, metadata={"key": "from"})
+    after: float | None = field(default=None, metadata={"key": "to"})
+    low: float | None = None
+    high: float | None = None
+    refused: Refused | None = None
+    limit: NextLimit | None = None
+    stages: Mapping[str, Factor] = field(default_factory=dict)
+    line: str = ""
+    remarks: tuple[str, ...] = ()
+
+
+def answer(asked: WhatIf, predict: Predictor, change: Change, workers: int, extremes: Iterable[Change] = ()) -> WhatIf:
+    """The same with its prediction, and with what would limit the training then.
+
+    Args:
+        workers: with the change.
+        extremes: the change as it could also be, where it was measured: the interval holds theirs.
+    """
+    found = predict(change)
+    if isinstance(found, Refused):
+        return replace(asked, refused=found, line="")
+    around = [found, *(other for one in extremes if isinstance(other := predict(one), PredictedRate))]
+    low, high = min(one.low for one in around), max(one.high for one in around)
+    limit = next_limit(predict, change, found, workers)
+    return replace(asked, before=found.before, after=found.after, low=low, high=high, limit=limit, stages=change.stages)
+
+
+def rate_of(found: WhatIf) -> PredictedRate | None:
+    """The prediction alone; None: refused."""
+    if found.before is None or found.after is None or found.low is None or found.high is None:
+        return None
+    return PredictedRate(found.before, found.after, found.low, found.high)

@@ -1,0 +1,153 @@
+"""The search for loader settings, with a predictor whose answers are known."""
+
+import pytest
+from whatif.closed_form import ClosedForm
+
+from feedline.analysis.predict.change import Refused
+from feedline.analysis.predict.limits import CPUS, STEP, WORKERS
+from feedline.analysis.predict.search import NEAR, Limits, Memory, Search, Searcher, numbers
+
+NOW = {"num_workers": 1, "prefetch_factor": 2, "in_order": True, "persistent_workers": False, "made_at": "train.py:3"}
+MB = 1e6
+
+
+USUAL = Memory(100 * MB, MB)
+
+
+def search(predict=None, now=NOW, epochs=1, memory=USUAL, **limits) -> Search:
+    found = Searcher(predict or ClosedForm(), now, epochs, Limits(**{"workers": 8, **limits}), memory).search()
+    assert isinstance(found, Search)
+    return found
+
+
+def test_the_fewest_workers_that_come_near_the_best_are_chosen():
+    found = search(ClosedForm(per_worker=24.6))  # 4: 98.4, 5: 100
+
+    assert found.best.workers == 4
+    assert found.best.predicted.after >= NEAR * max(one.predicted.after for one in found.by_workers)
+    assert found.changes == {"num_workers": 4}
+    assert found.limit is not None and found.limit.id == STEP
+
+
+def test_one_more_worker_is_taken_where_it_gives_more_than_that():
+    assert search(ClosedForm(per_worker=24.4)).best.workers == 5  # 4: 97.6
+
+
+def test_no_more_workers_than_allowed_are_tried():
+    found = search(workers=2)
+
+    assert found.best.workers == 2
+    assert max(one.workers for one in [*found.by_workers, *found.few]) == 2
+    assert found.limit is not None and found.limit.id == WORKERS
+
+
+def test_busy_cpus_are_called_the_limit_and_lifted_by_cores():
+    found = search(ClosedForm(on_cpus=50.0))
+    assert (found.best.workers, found.limit.id if found.limit else "") == (2, CPUS)
+
+    more = search(ClosedForm(on_cpus=50.0), cpus=4.0)
+    assert more.best.predicted.after == 100
+
+
+def test_workers_that_do_not_fit_into_memory_are_left_out():
+    found = search(memory_bytes=250 * MB)
+
+    assert found.best.workers == 2 and found.left_out == 3
+    assert found.best.memory_bytes == 204 * MB
+
+
+def test_batches_ahead_that_do_not_fit_into_shared_memory_are_left_out():
+    found = search(ClosedForm(per_worker=10.0), shared_bytes=11 * MB)
+
+    assert found.best.workers == 5 and found.left_out is not None
+
+
+def test_memory_that_was_not_recorded_limits_nothing():
+    found = search(memory=Memory(None, None), memory_bytes=1.0)
+
+    assert found.best.workers == 4 and found.best.memory_bytes is None
+
+
+def test_where_nothing_fits_it_is_refused():
+    found = Searcher(ClosedForm(), {**NOW, "num_workers": 1}, 1, Limits(0), Memory(MB, MB)).search()
+    assert isinstance(found, Search) and found.best.workers in (0, 1)
+
+    refusal = Refused("too_short", "only 3 batches were recorded")
+    assert Searcher(ClosedForm(refused=refusal), NOW, 1, Limits(4), Memory(MB, MB)).search() == refusal
+
+
+def test_settings_of_which_there_is_no_prediction_are_left_out_and_told():
+    predict = ClosedForm()
+
+    def to_two(change):
+        return predict(change) if change.settings["num_workers"] <= 2 else Refused("disk_bandwidth", "too fast")
+
+    found = search(to_two)
+
+    assert found.best.workers == 2
+    assert found.unpredicted == (3, Refused("disk_bandwidth", "too fast"))
+    assert found.limit is not None and found.limit.id == "disk"
+
+
+def test_batches_out_of_order_are_told_and_never_chosen():
+    found = search(ClosedForm(order_gain=1.2))
+
+    assert all(one.settings["in_order"] for one in [found.best, *found.few] if one.workers)
+    assert found.unordered is not None and found.unordered.predicted.after == 120
+    assert search(ClosedForm(order_gain=1.01)).unordered is None
+
+
+def test_a_loader_that_is_out_of_order_stays_so():
+    found = search(now={**NOW, "in_order": False})
+
+    assert found.best.settings["in_order"] is False and found.unordered is None
+    assert "in_order" not in found.changes
+
+
+def test_workers_are_kept_between_passes_where_there_are_several():
+    assert search(epochs=3).changes == {"num_workers": 4, "persistent_workers": True}
+    assert "persistent_workers" not in search(epochs=1).changes
+
+
+def test_more_batches_ahead_are_chosen_where_they_spare_workers():
+    found = search(ClosedForm(per_worker=25.0, depth_gain=2.0))
+
+    assert (found.best.workers, found.best.depth) == (2, 8)
+    assert found.changes == {"num_workers": 2, "prefetch_factor": 8}
+
+
+def test_without_a_better_setting_those_of_now_are_kept():
+    found = search(now={**NOW, "num_workers": 4, "prefetch_factor": 3})
+
+    assert found.changes == {}
+
+
+def test_fewer_workers_are_advised_where_they_are_as_fast():
+    assert search(now={**NOW, "num_workers": 8}).changes == {"num_workers": 4}
+
+
+def test_a_training_without_workers_gets_some_and_torchs_defaults_are_not_spelled_out():
+    found = search(now={"num_workers": 0, "prefetch_factor": None, "in_order": True, "persistent_workers": False})
+
+    assert found.now.settings == {"num_workers": 0}
+    assert found.changes == {"num_workers": 4}
+
+
+def test_no_workers_are_advised_where_the_main_process_is_as_fast():
+    assert search(ClosedForm(alone=99.0)).changes == {"num_workers": 0}
+
+
+def test_nothing_is_predicted_twice():
+    predict = ClosedForm()
+    found = search(predict)
+
+    assert found.tried == len(predict.asked)
+
+
+@pytest.mark.parametrize(("most", "now"), [(0, 0), (1, 4), (8, 2), (100, 7), (4096, 0)])
+def test_numbers_of_workers_ascend_to_the_largest_allowed(most, now):
+    tried = numbers(most, now)
+
+    assert tried == sorted(set(tried)) and tried[0] == 0 and tried[-1] == most
+    assert now in tried or now > most
+    assert len(tried) < 40

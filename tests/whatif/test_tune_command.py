@@ -1,0 +1,171 @@
+"""``feedline tune``: the advice, its table and figure, and the same as JSON."""
+
+import json
+import os
+import re
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from whatif.closed_form import ClosedForm
+
+from feedline.analysis.predict.limits import STEP, NextLimit
+from feedline.analysis.predict.search import Limits, Memory, Search, Searcher
+from feedline.analysis.reports.figures.workers import workers
+from feedline.cli import main, tune_text
+from feedline.cli.arguments import byte_count
+from feedline.cli.parser import Parser
+from feedline.cli.tune import Tune
+
+MOST_S = 30  # of a search, on a machine that does other things too
+
+
+@pytest.fixture(scope="module")
+def tuned(demo, tmp_path_factory) -> SimpleNamespace:
+    """What the command prints of the demonstration, and the files that it writes."""
+    folder, printed = tmp_path_factory.mktemp("tuned"), StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
+        patch.setenv("COLUMNS", "80")
+        code = main(["tune", str(demo), "-o", str(folder / "tune.html"), "--json", str(folder / "tune.json")])
+    page = (folder / "tune.html").read_text()
+    return SimpleNamespace(code=code, text=printed.getvalue(), page=page, json=json.loads((folder / "tune.json").read_text()))
+
+
+def test_it_ends_with_the_advice_its_prediction_and_the_line_to_change(tuned):
+    assert tuned.code == 0
+    advice = re.search(
+        r"\nSet num_workers=2, persistent_workers=True: 81\.0 -> (\d+) samples/s\s+\[[\d.]+, [\d.]+\]\.\nChange  (.*)\n", tuned.text
+    )
+    assert advice is not None, tuned.text
+    assert advice[2].startswith("DataLoader(..., num_workers=2, persistent_workers=True)  # now num_workers=1, persistent_workers=False, ")
+    assert advice[2].endswith("examples/train_imagefolder.py:27")
+
+
+def test_the_tables_fit_into_80_columns_and_say_what_the_json_says(tuned):
+    found = tuned.json
+    lines = [line for line in tuned.text.splitlines() if not line.startswith(("Change", "  "))]
+    assert max(map(len, lines)) <= 80
+    assert [one["settings"]["num_workers"] for one in found["by_workers"]] == [0, 1, 2, 3, 4]
+    assert found["best"]["settings"]["num_workers"] == 2 and found["refused"] is None
+    assert found["best"]["predicted"]["from"] == pytest.approx(81.0, abs=0.1)
+    assert f"{found['best']['predicted']['to']:.0f}" in tuned.text
+    assert "█ measured: 81.0" in tuned.text
+    assert 0 < found["took_s"] < MOST_S and found["tried"] >= 10
+
+
+def test_memory_of_workers_is_bounded_by_what_the_processes_took(tuned):
+    found = tuned.json
+
+    assert 10e6 < found["memory"]["worker_bytes"] < 2e9
+    two = found["best"]["memory_bytes"]
+    assert two == pytest.approx(2 * found["memory"]["worker_bytes"] + 4 * found["memory"]["batch_bytes"])
+    assert found["limits"]["memory_bytes"] > two
+
+
+def test_the_page_has_the_figure_and_loads_nothing(tuned):
+    assert "<svg" in tuned.page and "http" not in tuned.page.replace("http-equiv", "").replace("http://www.w3.org", "")
+    assert 'data-tip="1 worker, measured: 81.0 samples/s"' in tuned.page
+    assert tuned.page.count('class="ring"') == 5
+    assert "DataLoader(..., num_workers=2, persistent_workers=True)" in tuned.page
+
+
+def test_limits_of_the_command_line_hold(demo, capsys):
+    assert main(["tune", str(demo), "--max-workers", "1", "--json"]) == 0
+    one = json.loads(capsys.readouterr().out)
+    assert max(candidate["settings"]["num_workers"] for candidate in [*one["by_workers"], *one["few"]]) == 1
+
+    assert main(["tune", str(demo), "--memory", "1GB", "--cores", "8", "--max-workers", "4", "--json"]) == 0
+    small = json.loads(capsys.readouterr().out)
+    assert small["left_out"] == 3 and small["best"]["settings"]["num_workers"] == 2
+    assert small["limits"]["cpus"] == 8.0 and small["limits"]["memory_bytes"] == 1e9
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--max-workers", "-1"], 2, "argument --max-workers: expected a whole number from 0 to 4,096"),
+        (["--cores", "0"], 2, "argument --cores: expected a number above 0"),
+        (["--memory", "8"], 2, "argument --memory: expected a size with its unit, such as 8GB or 512MB, got '8'"),
+        (["--memory", "-1GB"], 2, "argument --memory: expected"),
+        (["-o", "tune.png"], 73, "tune.png: the result is written as a page: name it tune.html"),
+        (["-o", "there.html"], 73, "there.html already exists"),
+        (["-o", "no/tune.html"], 73, "the folder no does not exist"),
+    ],
+)
+def test_nonsense_is_refused_before_anything_is_read(words, code, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("there.html").write_text("mine")
+    try:
+        ended = main(["tune", "nowhere", *words])
+    except SystemExit as error:
+        ended = error.code
+
+    assert ended == code and message in capsys.readouterr().err
+    assert os.listdir() == ["there.html"] and Path("there.html").read_text() == "mine"
+
+
+def test_a_run_that_cannot_be_replayed_is_refused_in_text_and_json(ddp, tmp_path, capsys):
+    assert main(["tune", str(tmp_path / "nowhere")]) == 66
+    capsys.readouterr()
+
+    assert main(["tune", str(ddp), "-o", str(tmp_path / "tune.html")]) == 1
+    assert capsys.readouterr().out.startswith("No prediction: ranks wait for each other")
+    assert not (tmp_path / "tune.html").exists()
+    assert main(["tune", str(ddp), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["refused"]["reason"] == "several_ranks" and "best" not in found
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"), [("8GB", 8e9), ("512 MB", 512e6), ("1.5kB", 1500.0), ("2GiB", 2.0 * 2**30), ("100B", 100.0), ("1KB", 1000.0)]
+)
+def test_sizes_have_units(text, nbytes):
+    assert byte_count(text) == nbytes
+
+
+def searched(predict: ClosedForm, **now: object) -> Search:
+    settings = {"num_workers": 1, "prefetch_factor": 2, "in_order": True, "persistent_workers": False, **now}
+    found = Searcher(predict, settings, 1, Limits(12), Memory(1e8, 1e6)).search()
+    assert isinstance(found, Search)
+    return found
+
+
+def test_the_figure_marks_the_advice_and_the_measured_point():
+    drawn = str(workers(searched(ClosedForm())))
+
+    assert 'data-tip="4 workers, predicted: 100 samples/s (99.0 to 101), the advice"' in drawn
+    assert 'data-tip="1 worker, measured: 30.0 samples/s"' in drawn
+    assert drawn.count("the advice") == 1 and drawn.count('class="band"') == 1
+
+
+def test_a_figure_of_one_number_of_workers_can_be_drawn():
+    found = Searcher(ClosedForm(), {"num_workers": 0}, 1, Limits(0), Memory(None, None)).search()
+    assert isinstance(found, Search)
+
+    assert "no workers, measured" in str(workers(found))
+
+
+def test_what_is_faster_out_of_order_is_told_with_what_it_costs():
+    found = searched(ClosedForm(order_gain=1.2))
+    limits = Limits(12, shared_bytes=1e9)
+    lines = list(tune_text.why_not_more(SimpleNamespace(search=found, limits=limits, took_s=1.0)))
+
+    assert found.limit == NextLimit(STEP, 100.0)
+    assert lines[0] == "More than 4 workers would not help: the rest of the step takes as long."
+    assert lines[1].startswith("in_order=False would give 120 samples/s [119, 121]. It changes the order of batches")
+
+
+def test_settings_that_are_the_best_already_are_kept():
+    assert tune_text.conclusion(searched(ClosedForm(), num_workers=4)) == (
+        "Keep num_workers=4, prefetch_factor=2, in_order=True, persistent_workers=False: no other settings within the limits would be more "
+        "than 2 % faster."
+    )
+
+
+def test_its_help_names_its_defaults():
+    parser = Parser(prog="feedline tune")
+    Tune().prepare_parser(parser)
+
+    assert "2 per CPU, at least 4" in " ".join(parser.format_help().split())
