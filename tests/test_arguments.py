@@ -102,7 +102,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
             ["verify", "--set", "num_workers=x", "--", "train.py"],
             "argument --set: num_workers: expected a whole number from 0 to 4,096, got 'x'",
         ),
-        (["run", "--set", "batch_size=8", "train.py"], "argument --set: unknown setting 'batch_size'"),
+        (["run", "--set", "cores=8", "train.py"], "argument --set: unknown setting 'cores'"),
         (["run", "--stop-after", "0", "train.py"], "expected a number of updates, or of seconds such as 20s, got '0'"),
         (["compare", "--data", ".", "--loaders", ""], "argument --loaders: expected names separated by commas, got ''"),
     ],

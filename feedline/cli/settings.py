@@ -38,9 +38,9 @@ LOADER: Known = {
     "pin_memory": yes_or_no,
     "batch_size": at_least(1),
 }
-#: What `run` and `verify` can change in a training that runs. The batch size is left out: another one is another training.
+#: What `run` and `verify` can change in a training that runs.
 OVERRIDES: Known = {
-    **{name: kind for name, kind in LOADER.items() if name != "batch_size"},
+    **LOADER,
     "multiprocessing_context": start_method,
     "worker_threads": at_least(1, 1024),
 }

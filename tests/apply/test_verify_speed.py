@@ -54,6 +54,7 @@ if __name__ == "__main__":
     finally:
         open("ended.txt", "w").write("at the end of a training, which a trial is not")
 """
+measured = pytest.mark.quiet
 SET = ["--set", "num_workers=2,persistent_workers=true"]
 
 
@@ -82,6 +83,7 @@ def verified(tmp_path_factory):
     return folder, json.loads((folder / "runs" / "trial.json").read_text()), done.stdout, before
 
 
+@measured
 def test_the_change_acts_and_predicted_stands_beside_measured(verified):
     folder, trial, out, _ = verified
 
@@ -102,6 +104,7 @@ def test_the_change_acts_and_predicted_stands_beside_measured(verified):
     assert "Predicted  " in out and "Measured   " in out and trial["verdict"].upper() in out
 
 
+@measured
 def test_the_runs_stop_between_steps_and_leave_every_file_as_it_was(verified):
     folder, trial, _, before = verified
 
@@ -110,6 +113,7 @@ def test_the_runs_stop_between_steps_and_leave_every_file_as_it_was(verified):
     assert "ended.txt" not in before
 
 
+@measured
 def test_the_ledger_has_a_line_with_the_residual(verified):
     folder, trial, _, _ = verified
 
@@ -118,6 +122,7 @@ def test_the_ledger_has_a_line_with_the_residual(verified):
     assert trial["kind"] == "speed"
 
 
+@measured
 def test_the_diff_gives_the_same_settings(verified, tmp_path):
     folder, trial, out, before = verified
     (tmp_path / "train.py").write_text(PROGRAM)

@@ -3,12 +3,12 @@
 import argparse
 from pathlib import Path
 
-from feedline.analysis.build import TrainingInput
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.json_report import plain
 from feedline.analysis.speed_trial import MARGIN
 from feedline.cli import branch
 from feedline.cli.output import name_files
+from feedline.cli.predicting import Replayable
 from feedline.cli.speed import guarded, pairs, text
 from feedline.cli.speed import plan as planning
 from feedline.cli.speed.loader_line import NoDiff, diff
@@ -54,7 +54,8 @@ def verify(args: argparse.Namespace, program: list[str]) -> int:
     console.print()
     console.print(f"To keep it: patch -p0 < {args.output / PATCH}" if patch else f"To keep it: {why}", soft_wrap=True)
     if patch:
-        console.print(patch, markup=False, highlight=False, soft_wrap=True)
+        for line in patch.splitlines():
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
     name_files(console, [args.output / branch.LEDGER])
     return 0
 
@@ -80,11 +81,10 @@ def recorded(args: argparse.Namespace, program: list[str], unfinished: Unfinishe
     return run
 
 
-def plan_of(args: argparse.Namespace, program: list[str], found: TrainingInput) -> Plan:
+def plan_of(args: argparse.Namespace, program: list[str], found: Replayable) -> Plan:
     """What to run. Raises FixError, ScriptError."""
     facts = found.facts
-    assert facts is not None and facts.loader is not None
-    settings = args.settings or planning.settings_of(args.fix, facts)
+    settings = args.settings or planning.settings_of(args.fix, found)
     margin = MARGIN if args.margin is None else args.margin / 100
     return Plan(
         tried=planning.tried(found, settings, args.fix or "", margin),
@@ -96,7 +96,7 @@ def plan_of(args: argparse.Namespace, program: list[str], found: TrainingInput) 
         folder=args.output,
         writable=tuple(args.writable),
         quiet=args.quiet,
-        kind=facts.loader.kind,
+        kind=facts.loader.kind if facts.loader else "DataLoader",
         made_by=str(facts.setting("made_by", "")),
     )
 

@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from feedline.analysis.build import TrainingInput, training_input
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.predict.change import Change, PredictedRate, Refused
-from feedline.analysis.predict.replay_of import predict, recorded_input
 from feedline.analysis.speed_trial import Tried
-from feedline.cli.settings import Value, as_code, refuse_impossible
+from feedline.cli.predicting import Replayable, replayable
+from feedline.cli.settings import LOADER, Value, as_code, refuse_impossible
+from feedline.cli.whatif_change import asked_change
 from feedline.profiler.errors import FixError, ScriptError
-from feedline.profiler.store.opening import open_run
-from feedline.profiler.store.parts import only
 
 INTERVAL = 0.03  # half the width of a run's 95 % interval, as far as its steps vary by themselves
 TRIAL_S = 20.0  # of a run's steps, at most; two passes over the loader may take twice as long
@@ -49,79 +47,68 @@ class Plan:
     made_by: str = ""
 
 
-def read(path: Path) -> TrainingInput:
+def read(path: Path) -> Replayable:
     """The recording that a trial starts from.
 
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: as ``open_run``.
-        FixError: no loader and no step were recorded.
+        FixError: it holds no loader whose settings could change.
     """
-    found = training_input(only(open_run(path)))
-    if found.facts is None or found.facts.loader is None:
-        raise FixError(f"{path} has no training with a DataLoader: record one with `feedline run`")
+    found = replayable(path)
+    if isinstance(found, Refused):
+        raise FixError(f"{path}: {found.message}")
     return found
 
 
-def settings_of(rule_id: str, facts: RuleInputs) -> Mapping[str, Value]:
+def settings_of(rule_id: str, found: Replayable) -> Mapping[str, Value]:
     """The settings that the fix of a finding changes.
 
     Raises:
-        FixError: there is no such finding, or its fix is more than settings.
+        ScriptError: there is no such finding.
+        FixError: its fix is more than settings.
     """
-    from feedline.analysis.diagnose import diagnose
-    from feedline.analysis.predictions import change_of
-
-    there = [finding.rule_id for finding in diagnose(facts)]
-    if rule_id not in there:
-        raise FixError(f"the run has no finding {rule_id!r}; its findings are {', '.join(there) or 'none'}")
-    change = change_of(rule_id, facts)
+    change = found.change_of_fix(rule_id)
     if isinstance(change, Refused):
         raise FixError(f"the fix of {rule_id} cannot be applied from outside: {change.message}")
     settings: dict[str, Value] = dict(change.settings)
     if not change.helper_threads:
         settings[WORKER_THREADS] = 1
-    if not settings or change.stages and change.helper_threads or change.cpus is not None or not change.others:
+    if not settings or change.stages or change.cpus is not None or not change.others:
         raise FixError(
             f"the fix of {rule_id} is a change of the program or the machine, not of the loader's settings: make it, record the training "
-            "again, and compare both runs with `feedline diff`"
+            "again, and compare both runs"
         )
     return settings
 
 
-def tried(found: TrainingInput, settings: Mapping[str, Value], rule_id: str, margin: float) -> Tried:
+def tried(found: Replayable, settings: Mapping[str, Value], rule_id: str, margin: float) -> Tried:
     """The change, with its prediction.
 
     Raises:
-        ScriptError: torch would refuse it.
+        ScriptError: torch would refuse it, or the training was recorded with it.
     """
-    facts = found.facts
-    assert facts is not None and facts.loader is not None
-    refuse_impossible(settings, facts.loader.settings)
-    if all(facts.setting(name) == value for name, value in settings.items()):
+    refuse_impossible(settings, found.settings)
+    if all(found.settings.get(name) == value for name, value in settings.items()):
         raise ScriptError(f"the training was recorded with {as_code(settings)} already: there is nothing to compare")
     predicted = prediction(found, settings)
     return Tried(
         change=as_code(settings),
         finding=rule_id,
-        made_at=str(facts.setting("made_at", "")),
-        unit="samples/s" if facts.throughput.samples_per_s else "steps/s",
+        made_at=str(found.settings.get("made_at", "")),
+        unit="samples/s" if found.facts.throughput.samples_per_s else "steps/s",
         margin=margin,
         predicted=predicted if isinstance(predicted, PredictedRate) else None,
         refused=predicted.message if isinstance(predicted, Refused) else "",
     )
 
 
-def prediction(found: TrainingInput, settings: Mapping[str, Value]) -> PredictedRate | Refused:
+def prediction(found: Replayable, settings: Mapping[str, Value]) -> PredictedRate | Refused:
     """As ``feedline whatif`` predicts it."""
-    assert found.facts is not None
-    recorded = recorded_input(found.shown, found.facts)
-    if isinstance(recorded, Refused):
-        return recorded
-    given = {name: int(value) for name, value in settings.items() if isinstance(value, (bool, int)) and name != WORKER_THREADS}
-    unknown = [name for name in settings if name not in given and name != WORKER_THREADS]
-    if unknown:
+    rest = {name: value for name, value in settings.items() if name != WORKER_THREADS}
+    if unknown := [name for name in rest if name not in LOADER]:
         return Refused("unknown_setting", f"the replay does not know what {', '.join(unknown)} changes")
-    return predict(recorded, Change(settings=given, helper_threads=WORKER_THREADS not in settings))
+    asked = asked_change(rest, Change(helper_threads=WORKER_THREADS not in settings), found.facts, None)
+    return asked if isinstance(asked, Refused) else found.predict(asked.change)
 
 
 def steps(facts: RuleInputs, settings: Mapping[str, Value]) -> int:

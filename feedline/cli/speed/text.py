@@ -15,8 +15,9 @@ def show(trial: SpeedTrial, console: Console) -> None:
     """Print it."""
     trial = printable_in(trial)
     at = f" ({trial.made_at})" if trial.made_at else ""
-    table = Table(box=None, pad_edge=False, title=f"{trial.change}{at}, {trial.unit}", title_justify="left", title_style="bold")
-    for name in ("arm", "mean", "by run"):
+    console.print(f"{trial.change}{at}", style="bold", markup=False)
+    table = Table(box=None, pad_edge=False)
+    for name in ("arm", "mean", f"{trial.unit} by run"):
         table.add_column(name, justify="right" if name == "mean" else "left")
     for arm, shown in ((UNCHANGED, UNCHANGED), (CHANGED, trial.change)):
         rates = [run.rate for run in trial.runs if run.arm == arm]
@@ -26,7 +27,7 @@ def show(trial: SpeedTrial, console: Console) -> None:
     console.print(table)
     console.print()
     for line in lines(trial):
-        console.print(line)
+        console.print(line, markup=False)
 
 
 def lines(trial: SpeedTrial) -> list[str]:
