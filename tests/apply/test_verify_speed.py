@@ -134,6 +134,40 @@ def test_the_diff_gives_the_same_settings(verified, tmp_path):
     assert trial["patch"] in out
 
 
+RANKS = """\
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    data = TensorDataset(torch.randn(4096, 4), torch.arange(4096) % 2)
+    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for inputs, labels in DataLoader(data, 4, sampler=DistributedSampler(data)):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(net(inputs), labels).backward()
+        optimizer.step()
+    raise SystemExit("a trial does not come here")
+"""
+
+
+@pytest.mark.long
+def test_ranks_stop_after_the_same_update(tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text(RANKS)
+    (tmp_path / "runs").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    words = ["verify", "--set", "num_workers=1", "--ranks", "2", "--pairs", "2", "--steps", "40", "--json", "runs/trial.json"]
+    assert main([*words, "--", "train.py"]) == 0
+
+    trial = json.loads((tmp_path / "runs" / "trial.json").read_text())
+    assert [run["failed"] for run in trial["runs"]] == [""] * 4
+    manifests = [json.loads(path.read_text()) for path in (tmp_path / "runs" / "verify").rglob("manifest.json")]
+    assert len(manifests) == 10 and all(manifest["ended"] for manifest in manifests)
+    assert {run["steps"] for run in trial["runs"]} <= {38, 39, 40}
+
+
 def test_a_training_that_would_overwrite_a_file_ends_and_the_file_stays(tmp_path, monkeypatch, capfd):
     project(tmp_path)
     monkeypatch.chdir(tmp_path)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.predict.change import Change, PredictedRate, Refused
+from feedline.analysis.rules.input import thread_oversubscription
 from feedline.analysis.speed_trial import Tried
 from feedline.cli.predicting import Replayable, replayable
 from feedline.cli.settings import LOADER, Value, as_code, refuse_impossible
@@ -19,6 +20,8 @@ TRIAL_S = 20.0  # of a run's steps, at most; two passes over the loader may take
 FIRST = 10  # steps in which workers start and queues fill
 FEWEST = 30
 WORKER_THREADS = "worker_threads"
+#: Fixes that can be applied, though what they give is not predicted.
+NOT_PREDICTED: Mapping[str, Mapping[str, Value]] = {thread_oversubscription.RULE_ID: {WORKER_THREADS: 1}}
 
 
 @dataclass(frozen=True)
@@ -68,17 +71,16 @@ def settings_of(rule_id: str, found: Replayable) -> Mapping[str, Value]:
         FixError: its fix is more than settings.
     """
     change = found.change_of_fix(rule_id)
+    if rule_id in NOT_PREDICTED:
+        return NOT_PREDICTED[rule_id]
     if isinstance(change, Refused):
         raise FixError(f"the fix of {rule_id} cannot be applied from outside: {change.message}")
-    settings: dict[str, Value] = dict(change.settings)
-    if not change.helper_threads:
-        settings[WORKER_THREADS] = 1
-    if not settings or change.stages or change.cpus is not None or not change.others:
+    if change != Change(settings=change.settings):
         raise FixError(
             f"the fix of {rule_id} is a change of the program or the machine, not of the loader's settings: make it, record the training "
             "again, and compare both runs"
         )
-    return settings
+    return change.settings
 
 
 def tried(found: Replayable, settings: Mapping[str, Value], rule_id: str, margin: float) -> Tried:
@@ -104,10 +106,11 @@ def tried(found: Replayable, settings: Mapping[str, Value], rule_id: str, margin
 
 def prediction(found: Replayable, settings: Mapping[str, Value]) -> PredictedRate | Refused:
     """As ``feedline whatif`` predicts it."""
-    rest = {name: value for name, value in settings.items() if name != WORKER_THREADS}
-    if unknown := [name for name in rest if name not in LOADER]:
+    if WORKER_THREADS in settings:
+        return thread_oversubscription.change(found.facts)
+    if unknown := [name for name in settings if name not in LOADER]:
         return Refused("unknown_setting", f"the replay does not know what {', '.join(unknown)} changes")
-    asked = asked_change(rest, Change(helper_threads=WORKER_THREADS not in settings), found.facts, None)
+    asked = asked_change(settings, Change(), found.facts, None)
     return asked if isinstance(asked, Refused) else found.predict(asked.change)
 
 
