@@ -40,7 +40,7 @@ class Verify:
         )
         changing = parser.add_argument_group("change")
         changing.add_argument(
-            "--fix", metavar="NAME=VALUE,...", help="fix for large batches; or the id of a finding of RUN, such as too_few_workers"
+            "--fix", metavar="NAME=VALUE,...", help="fix for large batches; or the id of a finding, such as too_few_workers"
         )
         add_settings(changing, OVERRIDES, "arguments of the training's DataLoader, as in `feedline run --set`")
         speed = parser.add_argument_group("changes of the DataLoader")
@@ -67,7 +67,7 @@ class Verify:
             raise ScriptError("--fix cannot be combined with --set: verify one change at a time")
         if not args.program:
             raise FixError("no training given: add it after `--`, as in feedline verify RUN --set num_workers=4 -- train.py ARGS")
-        if args.fix is not None and (args.run_folder is None or "=" in args.fix):
+        if args.fix is not None and not is_finding(args.fix):
             from feedline.cli.converge.by_seed import verify_by_seed
 
             if args.run_folder is not None:
@@ -78,6 +78,13 @@ class Verify:
         from feedline.cli.speed.command import verify
 
         return verify(args, args.program)
+
+
+def is_finding(fix: str) -> bool:
+    """Whether a fix is that of a finding; else it is one for large batches."""
+    from feedline.analysis.rules import BY_ID
+
+    return fix in BY_ID
 
 
 def add_arms(parser: argparse.ArgumentParser, fix: bool = False) -> None:

@@ -40,7 +40,8 @@ def verify(args: argparse.Namespace, program: list[str]) -> int:
         found = planning.read(args.run_folder or recorded(args, program, unfinished))
         plan = plan_of(args, program, found)
         if not args.quiet:
-            say(f"{2 * plan.pairs} runs of {plan.stop_after} steps each; the training ends after them, and can change no file but its own")
+            safe = "" if plan.writable else ", and can change no file but its own"
+            say(f"{2 * plan.pairs} runs of {plan.stop_after} steps each; the training ends after them{safe}")
         trial = pairs.record(plan, unfinished)
         console = Console(quiet=args.quiet)
         text.show(trial, console)
