@@ -119,7 +119,7 @@ class LoaderOverride:
 
     def _acted(self, loader: Any, own: Arguments, site: object) -> None:
         with suppress(TypeError):  # a subclass that cannot be hashed
-            self._own[loader] = own
+            self._own[loader] = {name: value for name, value in own.items() if value is not loader}
         now = ", ".join(f"{name}={value} (was {own.get(name, 'not set')})" for name, value in self.settings.items())
         change = f"the training is changed: {now}" + (f", {site}" if site else "")
         if change not in self._changes:

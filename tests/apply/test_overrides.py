@@ -2,6 +2,7 @@
 
 import contextlib
 import multiprocessing
+import weakref
 
 import pytest
 import torch
@@ -103,6 +104,15 @@ def test_what_cannot_be_leaves_the_loader_as_it_was_and_is_told(settings, data, 
         assert (loader.num_workers, len(list(loader))) == (0, 2)
 
     assert not told[-1][0] and why in told[-1][1]
+
+
+def test_a_changed_loader_is_not_kept_alive():
+    with changed(num_workers=1):
+        loader = DataLoader(DATA, shuffle=True)
+        there = weakref.ref(loader)
+        del loader
+
+        assert there() is None
 
 
 def test_strict_raises_instead():

@@ -25,7 +25,7 @@ class Sleepy(Dataset):
         return 64
 
     def __getitem__(self, index):
-        time.sleep(0.01)
+        time.sleep(0.03)
         return torch.ones(4), index % 2
 
 
