@@ -28,6 +28,7 @@ class Overrides:
     def __init__(self, settings: Mapping[str, Any], made_at: str = "", strict: bool = False) -> None:
         self.settings, self.made_at, self.strict = dict(settings), made_at, strict
         self._override: LoaderOverride | None = None
+        self._patched: set[str] = set()
 
     @property
     def text(self) -> str:
@@ -46,10 +47,7 @@ class Overrides:
         return {"loader_arguments": self.text}
 
     def attach(self, hooks: Hooks) -> None:
-        """Act once torch is imported. A second recording in this process, as of a group that it joins, is told of what was done before."""
-        if self._override is not None:
-            self._override.tell_to(functools.partial(hooks.tell, NAME))
-            return
+        """Act once torch is imported, until ``hooks`` are undone. A second recording in this process is told what was done before it."""
         for awaited, (module, name) in LOADERS.items():
             hooks.when_imported(awaited, functools.partial(self._arrived, hooks, module, name))
 
@@ -59,7 +57,15 @@ class Overrides:
 
         if self._override is None:
             self._override = LoaderOverride(self.settings, self.made_at, lambda *_: None, self.strict)
+        self._override.tell_to(functools.partial(hooks.tell, NAME))
+        if module in self._patched:  # before the process was recorded
+            return
         patches = Patches()
         self._override.attach(getattr(importlib.import_module(module), name), patches)
-        hooks.add_undo(patches.undo)
-        self._override.tell_to(functools.partial(hooks.tell, NAME))
+        self._patched.add(module)
+
+        def undo() -> None:
+            patches.undo()
+            self._patched.discard(module)
+
+        hooks.add_undo(undo)

@@ -9,6 +9,8 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, SequentialSampler, TensorDataset
 
 from feedline.profiler.errors import FixError
+from feedline.profiler.session.hooks import Hooks
+from feedline.profiler.session.overrides import Overrides
 from feedline.profiler.taps import loader_override
 from feedline.profiler.taps.loader_override import LoaderOverride, WorkerThreads, has_guard
 from feedline.profiler.taps.patch import Patches
@@ -104,6 +106,19 @@ def test_what_cannot_be_leaves_the_loader_as_it_was_and_is_told(settings, data, 
         assert (loader.num_workers, len(list(loader))) == (0, 2)
 
     assert not told[-1][0] and why in told[-1][1]
+
+
+def test_a_second_recording_goes_on_changing_loaders_and_knows_of_those_before():
+    overrides, told = Overrides({"num_workers": 1}), []
+    for _ in range(2):
+        hooks = Hooks(lambda *row: told.append(row), lambda: None)
+        overrides.attach(hooks)
+        assert DataLoader(DATA, shuffle=True).num_workers == 1
+        hooks.detach()
+        assert DataLoader(DATA, shuffle=True).num_workers == 0
+
+    assert overrides.failed == {}
+    assert [row[1] for row in told] == [False, True, True]
 
 
 def test_a_changed_loader_is_not_kept_alive():
