@@ -73,11 +73,12 @@ def test_timms_loader_is_changed_at_the_call_of_the_program(warm_python, tmp_pat
     assert found == {"training": 1}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("launcher", "args"),
     [
         ([], ["spawn"]),
-        pytest.param([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"], [], marks=pytest.mark.long),
+        ([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"], []),
     ],
     ids=["spawn", "torchrun"],
 )
