@@ -14,13 +14,14 @@ from feedline.profiler.errors import FixError
 OUT = "{out}"
 SAFE = 3  # version of Landlock from which on a file cannot be truncated either
 SYSTEM = ("/dev", "/proc")
-#: Folders that programs use as caches: where they are, unless a variable says so.
+#: Folders that programs share, caches above all: where they are, unless a variable says so.
 CACHES = {
     "XDG_CACHE_HOME": "~/.cache",
     "HF_HOME": "~/.cache/huggingface",
     "TORCH_HOME": "~/.cache/torch",
     "TRITON_HOME": "~/.triton",
     "CUDA_CACHE_PATH": "~/.nv",
+    "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps",
     "TORCHINDUCTOR_CACHE_DIR": "",
     "TRITON_CACHE_DIR": "",
     "NUMBA_CACHE_DIR": "",
