@@ -15,6 +15,7 @@ import feedline
 from feedline.cli import main
 from feedline.cli.commands import COMMANDS, parsed
 from feedline.cli.converge import COMMANDS as CONVERGE
+from feedline.cli.converge import HIDDEN as OLD_OF_CONVERGE
 from feedline.profiler.errors import OutputError
 from feedline.profiler.store.manifest import Manifest
 
@@ -47,7 +48,8 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     [
         (["rnu", "train.py"], "feedline: error: unknown command 'rnu' (did you mean run?); commands: run, env, report, "),
         (["train.py"], "or run a script with `feedline run train.py`"),
-        (["converge", "verfy"], "feedline converge: error: unknown command 'verfy' (did you mean verify?); commands: advise, "),
+        (["converge", "advsie"], "feedline converge: error: unknown command 'advsie' (did you mean advise?); commands: advise"),
+        (["verfy"], "feedline: error: unknown command 'verfy' (did you mean verify?); commands: "),
         ([], "feedline: error: no command given; see feedline --help"),
         (["converge"], "feedline converge: error: no command given; see feedline converge --help"),
         (["run"], "feedline run: error: no script given: add the path of the training script, followed by its arguments"),
@@ -96,6 +98,12 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         (["report", "run", "--link-bandwidth", "25"], "argument --link-bandwidth: expected a bandwidth with its unit, such as 25GB/s or"),
         (["report", "run", "--link-bandwidth", "0GB/s"], "argument --link-bandwidth: expected a number above 0, got '0'"),
         (["converge", "verify", "--fix", "warmup=1ep", "--margin", "inf"], "argument --margin: expected a number, got 'inf'"),
+        (
+            ["verify", "--set", "num_workers=x", "--", "train.py"],
+            "argument --set: num_workers: expected a whole number from 0 to 4,096, got 'x'",
+        ),
+        (["run", "--set", "cores=8", "train.py"], "argument --set: unknown setting 'cores'"),
+        (["run", "--stop-after", "0", "train.py"], "expected a number of updates, or of seconds such as 20s, got '0'"),
         (["compare", "--data", ".", "--loaders", ""], "argument --loaders: expected names separated by commas, got ''"),
     ],
 )
@@ -123,7 +131,7 @@ def options() -> list[tuple[str, str]]:
     """Each long option of each command, with the command."""
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers()
-    named = {**COMMANDS, **{f"converge {name}": kind for name, kind in CONVERGE.items()}}
+    named = {**COMMANDS, **{f"converge {name}": kind for name, kind in {**CONVERGE, **OLD_OF_CONVERGE}.items()}}
     for name, kind in named.items():
         if name != "converge":
             kind().prepare_parser(commands.add_parser(name))

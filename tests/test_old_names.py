@@ -22,6 +22,7 @@ OLD = {
     "ingest a.json --limit 9": "ingest a.json --max-events 9",
     "converge advise runs/a --workers 1,2": "converge advise runs/a --ranks 1,2",
     "converge verify --fix warmup=1ep --from a.pt -- train.py": "converge verify --fix warmup=1ep --checkpoint a.pt -- train.py",
+    "verify --fix warmup=1ep --from a.pt -- train.py": "verify --fix warmup=1ep --checkpoint a.pt -- train.py",
 }
 
 

@@ -361,7 +361,7 @@ def verify_line(fix: str, control: str = "") -> str:
     if not fix:
         return ""
     against = f" --control {shlex.quote(control)}" if control else ""
-    return f"feedline converge verify --checkpoint FILE --fix {shlex.quote(fix)}{against} -- SCRIPT ..."
+    return f"feedline verify --checkpoint FILE --fix {shlex.quote(fix)}{against} -- SCRIPT ..."
 
 
 def _adaptive(run: Recorded) -> bool:

@@ -18,6 +18,7 @@ from feedline.cli.report import Report
 from feedline.cli.run import DASHES, Run
 from feedline.cli.scale import Scale
 from feedline.cli.tune import Tune
+from feedline.cli.verify import Verify
 from feedline.cli.whatif import Whatif
 from feedline.profiler.errors import FeedlineError, ScriptError, shows_tracebacks
 from feedline.profiler.files.reading import one_line
@@ -29,6 +30,7 @@ JOBS: dict[str, dict[str, type[Command]]] = {
     "Read a recording": {"report": Report, "ingest": Ingest},
     "Predict": {"whatif": Whatif, "tune": Tune, "scale": Scale},
     "Measure this machine and its loaders": {"probe": Probe, "compare": Compare, "pack": Pack},
+    "Prove a change": {"verify": Verify},
     "Converge with large batches": {f"converge {name}": kind for name, kind in converge.COMMANDS.items()},
 }
 #: Older names, which still work.
@@ -38,9 +40,9 @@ COMMANDS: dict[str, type[Command]] = {
     "converge": converge.Converge,
 }
 #: Commands that take a training after `--`; all that comes after it is the training's.
-BEFORE_TRAINING = ("scale",)
+BEFORE_TRAINING = ("scale", "verify")
 #: Commands that read run folders, which others may have made.
-READ_RUNS = ("report", "ranks", "whatif", "tune", "scale", "converge")
+READ_RUNS = ("report", "ranks", "whatif", "tune", "scale", "converge", "verify")
 PURPOSE = "Find out what limits a PyTorch training, and what to change."
 MORE = """\
 `feedline COMMAND --help` explains a command and its options.
@@ -85,7 +87,7 @@ def parsed(words: list[str]) -> argparse.Namespace:
     parser = parser_of_all()
     parser.refuse_other(words[0] if words else "-", COMMANDS, HIDDEN)
     if words[:1] == ["converge"]:
-        parser.commands["converge"].refuse_other(words[1] if len(words) > 1 else "-", converge.COMMANDS)
+        parser.commands["converge"].refuse_other(words[1] if len(words) > 1 else "-", converge.COMMANDS, converge.HIDDEN)
     if words[:1] == ["run"]:  # argparse would take the first "--" from the script's arguments
         words = [DASHES if word == "--" else word for word in words]
     cut = words.index("--") if words and words[0] in BEFORE_TRAINING and "--" in words else len(words)

@@ -38,6 +38,10 @@ def asked(args: argparse.Namespace, run: Path, launch: str, start: Start, report
         report=_report_options(args, start.folder),
         folder=str(start.folder),
         path=start.python_path,
+        settings=args.settings,
+        made_at=args.set_at,
+        strict=args.strict,
+        stop_after=args.stop_after,
     )
 
 

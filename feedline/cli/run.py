@@ -11,6 +11,8 @@ from feedline.cli.output import below_runs, check_json
 from feedline.cli.program import Program, ended_by, exit_code_of, exit_like, from_module, from_script, show
 from feedline.cli.recording import Start, asked
 from feedline.cli.run_command import elsewhere, is_command, run_command
+from feedline.cli.settings import OVERRIDES, add_settings
+from feedline.profiler import masks
 from feedline.profiler.errors import OutputError, ScriptError
 from feedline.profiler.say import say
 
@@ -69,6 +71,19 @@ class Run:
             metavar="NAME=VALUE,...",
             help="apply large-batch fixes, such as warmup=5ep,lr_rule=sqrt; `feedline converge advise` suggests some",
         )
+        add_settings(
+            changing,
+            OVERRIDES,
+            "arguments of the training's DataLoader, such as num_workers=4,persistent_workers=true; worker_threads=1: threads per library "
+            "in each worker",
+        )
+        changing.add_argument(
+            "--set-at",
+            default="",
+            metavar="FILE:LINE",
+            help="call of the program that makes the DataLoader to change (default: those that shuffle, and streams)",
+        )
+        recording.add_argument("--stop-after", default="", type=stop_after, help=argparse.SUPPRESS)
         add_output(
             parser,
             "run folder to create (default: runs/SCRIPT-TIME)",
@@ -93,9 +108,13 @@ class Run:
         from feedline.profiler.follow import start as python_start
         from feedline.profiler.follow.noticing import follow
         from feedline.profiler.follow.reporting import report
+        from feedline.profiler.session.overrides import Overrides
         from feedline.profiler.session.session import Session
+        from feedline.profiler.session.stop_after import StopAfter
 
         fixes = Fixes(args.fix) if args.fix is not None else None
+        overrides = Overrides(args.settings, args.set_at, args.strict) if args.settings else None
+        changes = [change for change in (fixes, overrides) if change is not None]
 
         name = Path(args.script).stem if not args.module else args.script.rsplit(".", 1)[-1]
         path = start.folder / (args.output or below_runs(name, ranks.started_at()))
@@ -110,12 +129,13 @@ class Run:
                 args.strict,
                 args.sample_interval,
                 args.torch_profiler,
-                fixes,
+                changes,
                 args.record_argv,
                 follows=True,
+                stop_after=StopAfter.parse(args.stop_after) if args.stop_after else None,
             )
         except Exception as error:  # whatever is wrong with recording, the training runs; but not without a change that was asked for
-            if args.strict or fixes is not None:
+            if args.strict or changes:
                 raise
             say(f"not recording: {error}")
             return unrecorded(program)
@@ -126,13 +146,16 @@ class Run:
             say(f"recording into {os.path.relpath(path)}")
         if speaks and fixes is not None:
             say(fixes.lines(), lines=True)
+        if speaks and overrides is not None:
+            say(f"changing the training's DataLoader: {overrides.text}")
         recording = asked(args, session.path, session.manifest.launch, start, first)
         python_start.stop()
-        follow(recording, session)
+        follow(recording, session, overrides)
         ended = run_recorded(program, session)
         show(ended)
-        if fixes is not None and fixes.failed and session.is_mine:
-            say("the training ran without these fixes: " + "; ".join(f"{name}: {why}" for name, why in fixes.failed.items()))
+        failed = {name: why for change in changes for name, why in change.failed.items()}
+        if failed and session.is_mine:
+            say("the training ran without these changes: " + "; ".join(f"{name}: {why}" for name, why in failed.items()))
         if first and session.is_mine:
             report(recording)
         return exit_like(ended)
@@ -180,6 +203,10 @@ class Fixes:
 
         hooks.when_imported("torch", arrived)
 
+    def setup(self) -> dict[str, object]:
+        """The fixes, and those that were not applied, for the manifest."""
+        return {"fixes": self.text, "fixes_failed": {name: masks.text(why) for name, why in self.failed.items()}}
+
     @property
     def failed(self) -> dict[str, str]:
         """Fixes that were not applied, with the reason."""
@@ -194,6 +221,18 @@ def window(text: str) -> "Window":
         return Window.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def stop_after(text: str) -> str:
+    """The value of ``--stop-after``, checked."""
+    from feedline.profiler.session.stop_after import StopAfter
+
+    try:
+        if text:  # the default
+            StopAfter.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 def see_that_json_is_free(args: argparse.Namespace) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from feedline.cli.output import below_runs
 from feedline.cli.recording import Start, asked
+from feedline.cli.settings import as_code
 from feedline.profiler.errors import FeedlineError, FixError, OutputError, PlaceTaken, ScriptError
 from feedline.profiler.say import say
 
@@ -57,6 +58,8 @@ def run_command(args: argparse.Namespace, command: list[str]) -> int:
         say(elsewhere(refused, path, run))
     elif not args.quiet:
         say(f"recording into {os.path.relpath(run)}")
+    if args.settings and not args.quiet:
+        say(f"changing the training's DataLoader: {as_code(args.settings)}")
     recording = asked(args, run, launch, start)
     process = subprocess.Popen(command, env={**os.environ, **recording.variables(os.environ)})
     code = ended(process, Unfollowed(run, args.record_argv))

@@ -22,6 +22,13 @@ def yes_or_no(text: str) -> bool:
     return text.lower() == "true"
 
 
+def start_method(text: str) -> str:
+    """How workers are started."""
+    if text not in ("fork", "spawn", "forkserver"):
+        raise argparse.ArgumentTypeError(f"expected fork, spawn or forkserver, got {text[:40]!r}")
+    return text
+
+
 #: Arguments of the DataLoader.
 LOADER: Known = {
     "num_workers": at_least(0, MOST_WORKERS),
@@ -30,6 +37,12 @@ LOADER: Known = {
     "persistent_workers": yes_or_no,
     "pin_memory": yes_or_no,
     "batch_size": at_least(1),
+}
+#: What `run` and `verify` can change in a training that runs.
+OVERRIDES: Known = {
+    **LOADER,
+    "multiprocessing_context": start_method,
+    "worker_threads": at_least(1, 1024),
 }
 #: The machine.
 MACHINE: Known = {"cores": positive}

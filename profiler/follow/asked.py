@@ -5,8 +5,9 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from feedline.profiler.follow import RUN
 
@@ -25,6 +26,8 @@ class Asked:
         report: arguments of ``feedline report`` at the end.
         folder: working directory at the start.
         path: sys.path at the start.
+        settings, made_at, strict: arguments of the training's DataLoader to change; as of session/overrides.Overrides.
+        stop_after: as of session/stop_after.StopAfter; "": never.
     """
 
     top: int
@@ -36,6 +39,10 @@ class Asked:
     report: tuple[str, ...] = ()
     folder: str = "."
     path: tuple[str, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+    made_at: str = ""
+    strict: bool = False
+    stop_after: str = ""
 
     @classmethod
     def read(cls, environ: Mapping[str, str] = os.environ) -> "Asked | None":

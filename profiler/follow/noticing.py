@@ -26,6 +26,7 @@ from feedline.profiler.say import say
 from feedline.profiler.taps.patch import Patches
 
 if TYPE_CHECKING:  # imported when a training begins: most processes make none
+    from feedline.profiler.session.overrides import Overrides
     from feedline.profiler.session.session import Room, Session
 
 
@@ -35,10 +36,12 @@ class Following:
     Args:
         asked: settings of the recording.
         session: of this process, if it is recorded from its start.
+        overrides: which the session has attached; None: they are attached when torch is imported, before anything is recorded.
     """
 
-    def __init__(self, asked: Asked, session: "Session | None" = None) -> None:
-        self.asked, self.session = asked, session
+    def __init__(self, asked: Asked, session: "Session | None" = None, overrides: "Overrides | None" = None) -> None:
+        self.asked, self.session, self.overrides = asked, session, overrides
+        self._follows_a_command = session is None  # which says nothing of this process
         self._sentinels: Patches | None = None
         self._parents: Session | None = None  # of the process that this one was forked from
         self._group: Group | None = None
@@ -48,8 +51,18 @@ class Following:
         """Set the sentinels, now that torch is imported."""
         from feedline.profiler.follow.sentinels import set_sentinels
 
+        if self.asked.settings and self.overrides is None:
+            self._override()
         self._sentinels = Patches()
         set_sentinels(self._sentinels, self.begin)
+
+    def _override(self) -> None:
+        """Change loaders from now on: they are made before the first call that shows that this is a training."""
+        from feedline.profiler.session.hooks import Hooks
+        from feedline.profiler.session.overrides import Overrides
+
+        self.overrides = Overrides(self.asked.settings, self.asked.made_at, self.asked.strict)
+        self.overrides.attach(Hooks(lambda *_: None, lambda: None))
 
     def forked(self) -> None:
         """Called in the child of a fork."""
@@ -81,6 +94,7 @@ class Following:
     def _record(self) -> None:
         from feedline.profiler.record.window import Window
         from feedline.profiler.session.session import Session
+        from feedline.profiler.session.stop_after import StopAfter
 
         asked, group = self.asked, self._group
         place = place_of(group)
@@ -92,11 +106,13 @@ class Following:
                 sys.argv,
                 every=asked.every,
                 window=None if asked.window is None else Window.parse(asked.window),
+                changes=[self.overrides] if self.overrides else [],
                 record_argv=asked.record_argv,
                 rooms=rooms(Path(asked.run), launch, group.name if group else ""),
                 place=place,
                 launch=launch,
                 group=group.name if group else "",
+                stop_after=StopAfter.parse(asked.stop_after) if asked.stop_after else None,
             )
             processes.note(asked, recorded=os.path.relpath(self.session.folder, asked.run))
         except Exception as error:
@@ -108,6 +124,9 @@ class Following:
         session, self.session = self.session, None
         if session is not None:
             session.stop(code)
+            if session.is_mine and self.overrides is not None and self._follows_a_command:
+                for name, why in self.overrides.failed.items():
+                    say(f"pid {os.getpid()} trained without {name}: {why}")
 
     def leaves(self, code: int | None) -> None:
         """This process ends without ``atexit``, or becomes another program (None)."""
@@ -159,16 +178,17 @@ def in_worker() -> bool:
 _following: Following | None = None
 
 
-def follow(asked: Asked, session: "Session | None" = None) -> None:
+def follow(asked: Asked, session: "Session | None" = None, overrides: "Overrides | None" = None) -> None:
     """Follow this process and those below it.
 
     Args:
         asked: the recording.
         session: of this process, where it is recorded from its start.
+        overrides: which it has attached.
     """
     global _following
     first = _following is None
-    following = _following = Following(asked, session)
+    following = _following = Following(asked, session, overrides)
     outer = Asked.read()
     if outer is not None and outer.run != asked.run:
         processes.note(outer, unseen=f"it is recorded by another feedline, into {masks.path(asked.run)}")

@@ -3,7 +3,7 @@
 import errno
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -25,6 +25,7 @@ from feedline.profiler.samplers.sources import default_sources
 from feedline.profiler.samplers.unfollowed import Unfollowed
 from feedline.profiler.session.hooks import Hooks
 from feedline.profiler.session.libraries import attach_in_main
+from feedline.profiler.session.stop_after import StopAfter
 from feedline.profiler.session.versions import versions
 from feedline.profiler.store.layout import GAUGES, RESERVE, main_segment, rank_folder
 from feedline.profiler.store.manifest import Manifest, process_started
@@ -38,19 +39,17 @@ Room = tuple[Path, Callable[[], None]]  # a run folder, and how to claim it; rai
 
 
 class Changes(Protocol):
-    """Changes to the training itself (``feedline run --fix``).
-
-    Attributes:
-        text: the ``--fix`` text.
-        failed: fix -> why it was not applied.
-    """
-
-    text: str
+    """Changes to the training itself (``feedline run --fix``, ``--set``)."""
 
     @property
-    def failed(self) -> dict[str, str]: ...
+    def failed(self) -> dict[str, str]:
+        """Change -> why it was not applied."""
 
-    def attach(self, hooks: Hooks) -> None: ...
+    def setup(self) -> dict[str, object]:
+        """What the manifest says of it beside the training's set-up."""
+
+    def attach(self, hooks: Hooks) -> None:
+        """Act once torch is imported; its hooks are undone with the recording."""
 
 
 class Session:
@@ -64,6 +63,7 @@ class Session:
         every: record one sample in N in detail; None: chosen so that it stays cheap.
         window: steps to record with torch.profiler; None: a few if a GPU is used.
         changes: changes to the training itself, attached before anything else.
+        stop_after: where the process ends; None: where the program does.
         record_argv: which values of ``command`` the manifest keeps: one of privacy.WAYS.
         rooms: run folders to try, best first, with the function that claims each; None: ``path``, then RUN-2, RUN-3, ...
         place: rank and world size of this process; None: from its environment.
@@ -87,13 +87,14 @@ class Session:
         strict: bool = False,
         every: int | None = None,
         window: Window | None = None,
-        changes: Changes | None = None,
+        changes: Sequence[Changes] = (),
         record_argv: str = "masked",
         rooms: Iterator[Room] | None = None,
         place: ranks.Place | None = None,
         launch: str | None = None,
         group: str = "",
         follows: bool = False,
+        stop_after: StopAfter | None = None,
     ) -> None:
         if recorder.awake() is not None:
             raise OutputError("this process is already being recorded", "end that recording first")
@@ -119,7 +120,7 @@ class Session:
             segment = Segment(main_segment(self.folder), {"role": "main", "pid": os.getpid()})
         except OSError as error:
             raise unwritable(path, error) from error
-        self._every, self._window, self._changes = every, window, changes
+        self._every, self._window, self._changes, self._stop_after = every, window, changes, stop_after
         sources = default_sources() + ([Unfollowed(self.path, record_argv)] if follows else [])
         self._looks = Looks()
         self._sampler = Sampler(self.folder / GAUGES, sources, early=40, looks=self._looks)
@@ -133,9 +134,11 @@ class Session:
     def _begin(self, segment: Segment) -> None:
         recorder.open_main(segment, self._every)
         recorder.looks = self._looks
-        if self._changes is not None:
-            self._changes.attach(self._changing)
+        for change in self._changes:
+            change.attach(self._changing)
         attach_in_main(self._hooks, self.folder, self._tell_loader, self._tell_setup, self._window)
+        if self._stop_after is not None:
+            self._stop_after.attach(self._changing, self.stop, self.path, self.place)
         with suppress(Exception):
             self._sampler.start()
 
@@ -193,9 +196,8 @@ class Session:
         return len(self.manifest.loaders) - 1
 
     def _tell_setup(self, training: dict[str, object]) -> None:
-        if self._changes is not None:
-            failed = {name: masks.text(why) for name, why in self._changes.failed.items()}
-            training = {**training, "fixes": self._changes.text, "fixes_failed": failed}
+        for change in self._changes:
+            training = {**training, **change.setup()}
         self.manifest.training = training
         self._write_manifest()
 

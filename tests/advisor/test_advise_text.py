@@ -49,7 +49,7 @@ def test_what_is_found_is_told_in_order():
         "critical batch",
         "lr_rule=noise:batch_factor=8",
         "control:",
-        "feedline converge verify",
+        "feedline verify",
         "Time to train loss",
         "Try first:",
     ]

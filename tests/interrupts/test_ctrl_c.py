@@ -24,6 +24,7 @@ COMMANDS = {
     "tune": ["tune", "run", "-o", "tune.html", "--json", "tune.json"],
     "scale": ["scale", "--ranks", "1,2", "-o", "scaled", "--json", "scaled.json", "--", "train.py", "7"],
     "verify": ["converge", "verify", "--fix", "lr_rule=linear:5", "--seeds", "2", "--json", "trial.json", "--", "train.py", "{seed}"],
+    "speed": ["verify", "--set", "num_workers=2", "--pairs", "2", "--steps", "4", "--json", "trial.json", "--", "train.py", "0"],
     "advise": ["converge", "advise", "run", "--json", "advice.json"],
 }
 
@@ -161,6 +162,25 @@ def test_verify_keeps_the_whole_branches_and_trains_none_of_them_again(terminal,
     assert again.code == 0, again.err
     assert (terminal.folder / "trained-0").read_text() == "again\n" * 2  # the baseline and the fix, once each
     assert len(json.loads((terminal.folder / "trial.json").read_text())["branches"]) == 4
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_verify_keeps_the_whole_runs_of_a_trial_of_speed(terminal, training):
+    folder = terminal.folder / "runs" / "verify"
+    ended = terminal.run(*COMMANDS["speed"], until=folder_of(folder / "changed-2"))
+
+    check(ended, terminal.folder)
+    assert ended.lines == [
+        "feedline: interrupted: 3 of 5 runs in runs/verify are complete; run the same command again to continue with the others",
+    ]
+
+    again = terminal.run(*COMMANDS["speed"])
+
+    assert again.code == 0, again.err
+    assert "recorded, unchanged-1, changed-1: kept from the interrupted command" in again.err
+    assert [run["failed"] for run in json.loads((terminal.folder / "trial.json").read_text())["runs"]] == [""] * 4
+    assert not (terminal.folder / "trained-0").exists()
 
 
 @pytest.mark.long

@@ -169,6 +169,10 @@ HOSTILE_ARGUMENTS = [
     ["converge", "advise", ".", "--target", NAME],
     ["converge", "verify", "--fix", NAME, "--", "x.py"],
     ["converge", "verify", "--fix", "warmup=5ep", "--checkpoint", NAME, "--", "x.py"],
+    ["verify", NAME, "--set", "num_workers=2", "--", "x.py"],
+    ["verify", "--set", NAME, "--", "x.py"],
+    ["verify", "--set", "num_workers=2", "--writable", NAME, "--", "x.py"],
+    ["run", "--set", "num_workers=2", "--set-at", NAME, NAME],
 ]
 
 

@@ -3,19 +3,21 @@
 import argparse
 
 from feedline.cli.converge.advise import Advise
-from feedline.cli.converge.verify import Verify
+from feedline.cli.converge.verify import ConvergeVerify
 from feedline.cli.parser import Command, Parser, overview
 
-COMMANDS: dict[str, type[Command]] = {"advise": Advise, "verify": Verify}
+COMMANDS: dict[str, type[Command]] = {"advise": Advise}
+#: Older names, which still work.
+HIDDEN: dict[str, type[Command]] = {"verify": ConvergeVerify}
 
 
 class Converge:
-    """Train with large batches: what a batch costs, which fix to try first, and whether it helps."""
+    """Train with large batches: what a batch costs, and which fix to try first."""
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         assert isinstance(parser, Parser)
         parser.description = f"{parser.description}\n\n{overview({'commands:': COMMANDS})}"
-        parser.add_commands(COMMANDS)
+        parser.add_commands({**COMMANDS, **HIDDEN})
 
     def run(self, args: argparse.Namespace) -> int:
         raise AssertionError("one of its commands is run")

@@ -2,7 +2,6 @@
 
 import math
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +11,8 @@ from feedline.analysis.convergence.read import read
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.convergence.trial import Branch, Trial, decide, final_value, usual_metric
 from feedline.cli import child
+from feedline.cli.branch import command as recording
+from feedline.cli.branch import filled
 from feedline.cli.unfinished import Unfinished, fingerprint
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError, FixError, ScriptError
@@ -110,17 +111,9 @@ def train(plan: Plan, run: Path, log: Path, seed: int, fix: str) -> int:
     """Record one training. Returns and raises as ``child.run``."""
     words = {"{seed}": str(seed), "{checkpoint}": str(plan.checkpoint or "")}
     program = [filled(word, words) for word in plan.program]
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(plan.ranks)] if plan.ranks > 1 else []
-    options = ["-q", "-f", "--strict", "-o", str(run), *(["--fix", fix] if fix else [])]
-    command = [sys.executable, *launcher, "-m", "feedline", "run", *options, *program]
+    command = recording(run, ["--fix", fix] if fix else [], program, plan.ranks)
     environment = {**os.environ, "FEEDLINE_SEED": str(seed), "FEEDLINE_CHECKPOINT": words["{checkpoint}"]}
     return child.run(command, log, environment)
-
-
-def filled(word: str, words: dict[str, str]) -> str:
-    for name, value in words.items():
-        word = word.replace(name, value)
-    return word
 
 
 def not_applied(run: Recorded) -> str:

@@ -1,0 +1,140 @@
+"""Whether a change makes a training faster: short runs with and without it, in pairs, beside what was predicted."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from feedline.analysis.formatting import number
+from feedline.analysis.predict.change import PredictedRate
+from feedline.profiler.noise_scale import student
+
+UNCHANGED, CHANGED = "unchanged", "changed"
+MARGIN = 0.02  # gain that a change must be sure to give: less is not worth a line of code, and within what machines drift
+
+
+@dataclass(frozen=True)
+class TrialRun:
+    """One short run.
+
+    Attributes:
+        arm: UNCHANGED or CHANGED.
+        pair: which one it belongs to, from 1.
+        rate: steady throughput of all ranks, in ``SpeedTrial.unit``; None: it failed.
+        steps: it is the mean of.
+        failed: why there is no rate; "" where there is one.
+    """
+
+    arm: str
+    pair: int
+    rate: float | None
+    steps: int
+    failed: str = ""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Throughput with the change over that without it, less 1: geometric mean over pairs, 95 % interval by Student's t."""
+
+    mean: float
+    low: float
+    high: float
+    pairs: int
+
+
+@dataclass(frozen=True)
+class SpeedTrial:
+    """What a verification found.
+
+    Attributes:
+        change: ``num_workers=4``.
+        finding: whose fix it is; "": none.
+        made_at: the call that makes the DataLoader; "": not known.
+        unit: "samples/s", or "steps/s" where samples were not seen.
+        runs: in the order in which they ran.
+        predicted: None: refused, for this reason.
+        measured: mean rate without the change, and the same times the gain; None: too few runs.
+        residual: measured over predicted, of the rate with the change over that without it. None: one of them is missing.
+        inside: whether the measured gain lies in the predicted interval, within its own.
+        verdict: "accept", "reject" or "inconclusive".
+        why: in a sentence, with figures and the rule.
+    """
+
+    change: str
+    finding: str
+    made_at: str
+    unit: str
+    margin: float
+    runs: list[TrialRun]
+    predicted: PredictedRate | None
+    refused: str
+    measured: PredictedRate | None
+    gain: Gain | None
+    residual: float | None
+    inside: bool | None
+    verdict: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What was tried: the first attributes of a ``SpeedTrial``."""
+
+    change: str
+    finding: str
+    made_at: str
+    unit: str
+    margin: float
+    predicted: PredictedRate | None
+    refused: str
+
+
+def decide(tried: Tried, runs: Sequence[TrialRun]) -> SpeedTrial:
+    """Accept a change that is faster by more than the margin with 95 % confidence, and reject one that is not, with the same confidence, or
+    with which the training fails. Everything else is inconclusive."""
+    gain = gain_of(runs)
+    measured, residual, inside = None, None, None
+    if gain is not None:
+        before = fmean(run.rate for run in runs if run.arm == UNCHANGED and run.rate is not None)
+        measured = PredictedRate(before, *(before * (1 + part) for part in (gain.mean, gain.low, gain.high)))
+    if gain is not None and tried.predicted is not None and tried.predicted.before > 0:
+        expected = tried.predicted
+        residual = (1 + gain.mean) * expected.before / expected.after
+        inside = (1 + gain.low) * expected.before <= expected.high and (1 + gain.high) * expected.before >= expected.low
+    verdict, why = judged(runs, gain, tried.margin)
+    return SpeedTrial(
+        **vars(tried), runs=list(runs), measured=measured, gain=gain, residual=residual, inside=inside, verdict=verdict, why=why
+    )
+
+
+def gain_of(runs: Sequence[TrialRun]) -> Gain | None:
+    """None: fewer than two pairs are whole."""
+    rates = {(run.arm, run.pair): run.rate for run in runs if run.rate}
+    logs = [math.log(rate / rates[UNCHANGED, pair]) for (arm, pair), rate in rates.items() if arm == CHANGED and (UNCHANGED, pair) in rates]
+    if len(logs) < 2:
+        return None
+    half = student(len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+    return Gain(*(math.expm1(fmean(logs) + part) for part in (0.0, -half, half)), pairs=len(logs))
+
+
+def judged(runs: Sequence[TrialRun], gain: Gain | None, margin: float) -> tuple[str, str]:
+    """The verdict and its reason."""
+    failed = {arm: [run for run in runs if run.arm == arm and run.failed] for arm in (UNCHANGED, CHANGED)}
+    if failed[CHANGED] and not failed[UNCHANGED]:
+        return "reject", f"{len(failed[CHANGED])} of the runs with it failed ({failed[CHANGED][0].failed}), and none without it"
+    if failed[UNCHANGED]:
+        return "inconclusive", f"the unchanged training failed ({failed[UNCHANGED][0].failed})"
+    if gain is None:
+        return "inconclusive", "one pair of runs does not show how much they vary: use --pairs 3 or more"
+    percent = f"{more(gain.mean)} [{more(gain.low)}, {more(gain.high)}] in {gain.pairs} pairs of runs"
+    wanted = f"{number(100 * margin)} %"
+    if gain.low > margin:
+        return "accept", f"throughput {percent}: surely more than {wanted} (95 % confidence)"
+    if gain.high <= margin:
+        return "reject", f"throughput {percent}: surely no more than {wanted} (95 % confidence)"
+    return "inconclusive", f"throughput {percent}: {wanted} lies inside the interval; use more --pairs or --steps"
+
+
+def more(gain: float) -> str:
+    """A gain as a percentage with its sign: +12.3 %."""
+    return f"{100 * gain:+.1f} %"

@@ -1,0 +1,1 @@
+"""``feedline verify`` for a change of speed: short runs of the training with and without it."""

@@ -1,0 +1,110 @@
+"""Runs ``feedline verify`` for a change of speed, from its arguments to its last file."""
+
+import argparse
+from pathlib import Path
+
+from feedline.analysis.reports.console import Console
+from feedline.analysis.reports.json_report import plain
+from feedline.analysis.speed_trial import MARGIN
+from feedline.cli import branch
+from feedline.cli.output import name_files
+from feedline.cli.predicting import Replayable
+from feedline.cli.speed import guarded, pairs, text
+from feedline.cli.speed import plan as planning
+from feedline.cli.speed.loader_line import NoDiff, diff
+from feedline.cli.speed.plan import Plan
+from feedline.cli.unfinished import Unfinished, fingerprint
+from feedline.profiler.deferred import deferred
+from feedline.profiler.errors import ScriptError
+from feedline.profiler.files import results
+from feedline.profiler.printable import say
+
+PATCH = "fix.patch"
+RECORD_S = 30  # of the recording that is made where none is given
+
+
+def verify(args: argparse.Namespace, program: list[str]) -> int:
+    """Record the training if need be, run the pairs, decide, and show the result.
+
+    Raises:
+        FixError: the change cannot be applied, or files cannot be protected. ScriptError: the training fails.
+        Interrupted: Ctrl-C; the same command continues from there.
+    """
+    guarded.check(args.writable)
+    program = ["--", *program] if pairs.is_command(program) else program
+    new = results.prepare(args.output, [PATCH], args.force)
+    names = [pairs.name_of(arm, pair) for arm, pair in pairs.order(args.pairs)]
+    asked = [*fingerprint(program), str(args.run_folder), str(args.fix), str(args.settings), str(args.steps), str(args.ranks)]
+    unfinished = Unfinished(args.output, asked, [*([] if args.run_folder else [pairs.RECORDED]), *names], args.force)
+    with unfinished.resumable(new, named=True):
+        found = planning.read(args.run_folder or recorded(args, program, unfinished))
+        plan = plan_of(args, program, found)
+        if not args.quiet:
+            safe = "" if plan.writable else ", and can change no file but its own"
+            say(f"{2 * plan.pairs} runs of {plan.stop_after} steps each; the training ends after them{safe}")
+        trial = pairs.record(plan, unfinished)
+        console = Console(quiet=args.quiet)
+        text.show(trial, console)
+        patch, why = lines_to_change(plan)
+        with deferred():
+            found_json = plain({"kind": "speed", **vars(trial), "patch": patch or None})
+            assert isinstance(found_json, dict)
+            branch.write(found_json, args.output, args.json, program)
+            if patch:
+                results.save(args.output, PATCH, patch)
+    console.print()
+    console.print(f"To keep it: patch -p0 < {args.output / PATCH}" if patch else f"To keep it: {why}", soft_wrap=True)
+    if patch:
+        for line in patch.splitlines():
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+    name_files(console, [args.output / branch.LEDGER])
+    return 0
+
+
+def recorded(args: argparse.Namespace, program: list[str], unfinished: Unfinished) -> Path:
+    """Record the unchanged training for half a minute, or as many steps as its runs will have; its folder.
+
+    Raises:
+        ScriptError: it fails.
+    """
+    run: Path = args.output / pairs.RECORDED
+    if run.name in unfinished:
+        return run
+    if args.ranks > 1 and args.steps is None:
+        raise ScriptError("several ranks stop after the same step: give a recorded run, or --steps")
+    if not args.quiet:
+        say("recording the unchanged training")
+    nothing = planning.nothing_tried(args, program)
+    stop_after = f"{RECORD_S}s" if args.steps is None else str(args.steps)
+    if failed := pairs.train(nothing, run.name, ["--stop-after", stop_after]):
+        raise ScriptError(*f"the unchanged training failed: {failed}".split("\n", 1))
+    unfinished.add(run.name)
+    return run
+
+
+def plan_of(args: argparse.Namespace, program: list[str], found: Replayable) -> Plan:
+    """What to run. Raises FixError, ScriptError."""
+    facts = found.facts
+    settings = args.settings or planning.settings_of(args.fix, found)
+    margin = MARGIN if args.margin is None else args.margin / 100
+    return Plan(
+        tried=planning.tried(found, settings, args.fix or "", margin),
+        settings=settings,
+        program=program,
+        stop_after=str(args.steps or planning.steps(facts, settings)),
+        pairs=args.pairs,
+        ranks=args.ranks,
+        folder=args.output,
+        writable=tuple(args.writable),
+        quiet=args.quiet,
+        kind=facts.loader.kind if facts.loader else "DataLoader",
+        made_by=str(facts.setting("made_by", "")),
+    )
+
+
+def lines_to_change(plan: Plan) -> tuple[str, str]:
+    """The diff of the user's file; or "", and why there is none."""
+    try:
+        return diff(plan.tried.made_at, plan.made_by, plan.kind, plan.settings), ""
+    except NoDiff as error:
+        return "", str(error)

@@ -1,0 +1,221 @@
+"""The lines to change in the program, as a unified diff: found by ``ast``, so that all formatting stays."""
+
+import ast
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from feedline.cli.settings import Value, as_code
+
+#: Positional arguments of torch's DataLoader, in order (torch/utils/data/dataloader.py).
+POSITIONAL = (
+    "dataset",
+    "batch_size",
+    "shuffle",
+    "sampler",
+    "batch_sampler",
+    "num_workers",
+    "collate_fn",
+    "pin_memory",
+    "drop_last",
+    "timeout",
+    "worker_init_fn",
+    "multiprocessing_context",
+    "generator",
+)
+#: Without workers torch refuses other values of these.
+WITHOUT_WORKERS: dict[str, Value | None] = {
+    "prefetch_factor": None,
+    "persistent_workers": False,
+    "timeout": 0,
+    "multiprocessing_context": None,
+}
+WORKER_THREADS = "worker_threads"
+#: Of transformers, which makes its loaders from arguments given elsewhere.
+TRAINING_ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
+THEIR_NAMES = {name: f"dataloader_{name}" for name in ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory")}
+
+
+class NoDiff(Exception):
+    """No line can be named for sure; the message says why, and what to write instead."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A call to change.
+
+    Attributes:
+        arguments: its new values, by name.
+        positional: names of its positional arguments.
+    """
+
+    call: ast.Call
+    arguments: Mapping[str, Value | None]
+    positional: tuple[str, ...] = ()
+
+    def given(self) -> dict[str, ast.expr]:
+        """Its arguments as they are.
+
+        Raises:
+            NoDiff: they cannot all be seen.
+        """
+        if any(word.arg is None for word in self.call.keywords) or any(isinstance(value, ast.Starred) for value in self.call.args):
+            raise NoDiff("passes arguments by * or **, where their names cannot be seen")
+        return {
+            **dict(zip(self.positional, self.call.args, strict=False)),
+            **{word.arg: word.value for word in self.call.keywords if word.arg},
+        }
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Bytes of a source to replace; ``begin == end`` inserts."""
+
+    begin: int
+    end: int
+    new: str
+
+
+def diff(made_at: str, made_by: str, kind: str, settings: Mapping[str, Value], folder: Path = Path()) -> str:
+    """A diff for ``patch -p0`` and ``git apply -p0`` in a folder.
+
+    Args:
+        made_at: ``train.py:31``, relative to the folder; "": not known.
+        made_by: the library which that line calls; "": it makes the loader itself.
+        kind: class of the loader.
+
+    Raises:
+        NoDiff: the line is unknown, masked or cannot be changed for sure.
+    """
+    name, _, line = made_at.rpartition(":")
+    instead = f"write {kind}(..., {as_code(settings)})"
+    if WORKER_THREADS in settings:
+        raise NoDiff("threads are limited in code: call torch.set_num_threads(1) and cv2.setNumThreads(0) in a worker_init_fn")
+    if not name or not line.isdecimal() or "***" in name:
+        raise NoDiff(f"the file that makes the DataLoader is not known: {instead}")
+    try:
+        source = (folder / name).read_bytes()
+        old = source.decode()
+        found = target(ast.parse(source), int(line), made_by, kind, settings)
+        new = applied(source, edits(source, found)).decode()
+        check(new, found)
+    except (OSError, SyntaxError, ValueError) as error:
+        raise NoDiff(f"{name} cannot be changed ({type(error).__name__}): {instead}") from error
+    except NoDiff as error:
+        raise NoDiff(f"{made_at} {error}: {instead}") from error
+    return unified(name, old, new)
+
+
+def target(tree: ast.Module, line: int, made_by: str, kind: str, settings: Mapping[str, Value]) -> Target:
+    """The call to change.
+
+    Raises:
+        NoDiff: there is none, or more than one.
+    """
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    if made_by == "transformers":
+        if not settings.keys() <= THEIR_NAMES.keys():
+            raise NoDiff("calls transformers, whose TrainingArguments have no such setting")
+        asked = only(
+            [call for call in calls if called(call) in TRAINING_ARGUMENTS], "calls transformers, and no TrainingArguments are here"
+        )
+        return Target(asked, {THEIR_NAMES[name]: value for name, value in settings.items()})
+    here = [call for call in calls if call.lineno <= line <= (call.end_lineno or line)]
+    made = [call for call in here if called(call).endswith("DataLoader") or called(call) == kind or is_super_init(call)]
+    if made:
+        call = only([call for call in made if call.lineno == max(other.lineno for other in made)], "makes several loaders")
+        found = Target(call, settings, POSITIONAL)
+        repairs = {name: value for name, value in WITHOUT_WORKERS.items() if settings.get("num_workers") == 0 and name in found.given()}
+        return Target(call, {**repairs, **settings}, POSITIONAL)
+    passing = [call for call in here if {word.arg for word in call.keywords} >= settings.keys()]
+    return Target(only(passing, f"calls no DataLoader, and nothing that takes {', '.join(settings)}"), settings)
+
+
+def only(calls: list[ast.Call], otherwise: str) -> ast.Call:
+    """Raises NoDiff unless it is one."""
+    if len(calls) != 1:
+        raise NoDiff(otherwise)
+    return calls[0]
+
+
+def called(call: ast.Call) -> str:
+    """Last part of the name of what is called."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def is_super_init(call: ast.Call) -> bool:
+    """Whether it is ``super().__init__(...)``, in a loader class of the program's own."""
+    owner = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "__init__" else None
+    return isinstance(owner, ast.Call) and called(owner) == "super"
+
+
+def edits(source: bytes, found: Target) -> Iterator[Edit]:
+    """What to change in a call. Raises NoDiff."""
+    starts, given = line_starts(source), found.given()
+    for name in given.keys() & found.arguments.keys():
+        yield Edit(*span(starts, given[name]), repr(found.arguments[name]))
+    if new := [f"{name}={value!r}" for name, value in found.arguments.items() if name not in given]:
+        yield added(source, starts, found.call, new)
+
+
+def check(changed: str, found: Target) -> None:
+    """Check that the call has its new arguments, and nothing else is different.
+
+    Raises:
+        NoDiff, SyntaxError: it is not so, as where the last argument stands in parentheses.
+    """
+    calls = [node for node in ast.walk(ast.parse(changed)) if isinstance(node, ast.Call)]
+    place = (found.call.lineno, found.call.col_offset)
+    for call in calls:
+        if (call.lineno, call.col_offset) == place and called(call) == called(found.call):
+            now, before = Target(call, found.arguments, found.positional).given(), found.given()
+            wanted = {name: ast.dump(value) for name, value in before.items()}
+            wanted |= {name: ast.dump(ast.Constant(value)) for name, value in found.arguments.items()}
+            if {name: ast.dump(value) for name, value in now.items()} == wanted:
+                return
+    raise NoDiff("is written in a way that cannot be changed for sure")
+
+
+def added(source: bytes, starts: list[int], call: ast.Call, new: list[str]) -> Edit:
+    """Arguments put behind the last one: on lines of their own where it has one, else on the same line."""
+    arguments = [*call.args, *(word.value for word in call.keywords)]
+    close = starts[(call.end_lineno or 1) - 1] + (call.end_col_offset or 1) - 1
+    if not arguments:
+        return Edit(close, close, ", ".join(new))
+    last = max(arguments, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0))
+    word = next((word for word in call.keywords if word.value is last), None)
+    _, end = span(starts, last)
+    first = (word or last).lineno
+    indent = source[starts[first - 1] : starts[first - 1] + (word or last).col_offset]
+    if indent.strip() or first == call.lineno:  # something stands before it
+        return Edit(end, end, "".join(f", {one}" for one in new))
+    newline = "\r\n" if source[: starts[1] if len(starts) > 1 else None].endswith(b"\r\n") else "\n"
+    return Edit(end, end, "".join(f",{newline}{indent.decode()}{one}" for one in new))
+
+
+def line_starts(source: bytes) -> list[int]:
+    """Offset of each line, as ``ast`` counts them."""
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    return starts
+
+
+def span(starts: list[int], node: ast.expr) -> tuple[int, int]:
+    """Offsets of a node's first byte and of the one after its last. Parentheses around it are outside."""
+    return starts[node.lineno - 1] + node.col_offset, starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0)
+
+
+def applied(source: bytes, found: Iterator[Edit]) -> bytes:
+    """The source with the edits, the last one first."""
+    for edit in sorted(found, key=lambda edit: edit.begin, reverse=True):
+        source = source[: edit.begin] + edit.new.encode() + source[edit.end :]
+    return source
+
+
+def unified(name: str, old: str, new: str) -> str:
+    """A unified diff; a last line without a newline is marked as ``patch`` wants it."""
+    lines = difflib.unified_diff(*(re.findall(r"[^\n]*\n|[^\n]+", text) for text in (old, new)), name, name)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

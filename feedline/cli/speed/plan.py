@@ -1,0 +1,141 @@
+"""What is tried: a change of the loader, in a training that was recorded."""
+
+import argparse
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from feedline.analysis.facts import RuleInputs
+from feedline.analysis.predict.change import Change, PredictedRate, Refused
+from feedline.analysis.rules.input import thread_oversubscription
+from feedline.analysis.speed_trial import Tried
+from feedline.cli.predicting import Replayable, replayable
+from feedline.cli.settings import LOADER, Value, as_code, refuse_impossible
+from feedline.cli.whatif_change import asked_change
+from feedline.profiler.errors import FixError, ScriptError
+
+INTERVAL = 0.03  # half the width of a run's 95 % interval, as far as its steps vary by themselves
+TRIAL_S = 20.0  # of a run's steps, at most; two passes over the loader may take twice as long
+FIRST = 10  # steps in which workers start and queues fill
+FEWEST = 30
+WORKER_THREADS = "worker_threads"
+#: Fixes that can be applied, though what they give is not predicted.
+NOT_PREDICTED: Mapping[str, Mapping[str, Value]] = {thread_oversubscription.RULE_ID: {WORKER_THREADS: 1}}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run.
+
+    Attributes:
+        settings: argument of the DataLoader -> value.
+        program: script or ``-m module`` or a command, and its arguments with {out}.
+        stop_after: as of ``feedline run --stop-after``.
+        writable: what a trial may change besides its own folders.
+        kind: class of the loader, such as "DataLoader".
+        made_by: the installed library that makes it; "": the program.
+    """
+
+    tried: Tried
+    settings: Mapping[str, Value]
+    program: list[str]
+    stop_after: str
+    pairs: int
+    ranks: int
+    folder: Path
+    writable: tuple[Path, ...]
+    quiet: bool
+    kind: str = "DataLoader"
+    made_by: str = ""
+
+
+def read(path: Path) -> Replayable:
+    """The recording that a trial starts from.
+
+    Raises:
+        RunNotFound, RunDamaged, SchemaTooNew: as ``open_run``.
+        FixError: it holds no loader whose settings could change.
+    """
+    found = replayable(path)
+    if isinstance(found, Refused):
+        raise FixError(f"{path}: {found.message}")
+    return found
+
+
+def settings_of(rule_id: str, found: Replayable) -> Mapping[str, Value]:
+    """The settings that the fix of a finding changes.
+
+    Raises:
+        ScriptError: there is no such finding.
+        FixError: its fix is more than settings.
+    """
+    change = found.change_of_fix(rule_id)
+    if rule_id in NOT_PREDICTED:
+        return NOT_PREDICTED[rule_id]
+    if isinstance(change, Refused):
+        raise FixError(f"the fix of {rule_id} cannot be applied from outside: {change.message}")
+    if change != Change(settings=change.settings):
+        raise FixError(
+            f"the fix of {rule_id} is a change of the program or the machine, not of the loader's settings: make it, record the training "
+            "again, and compare both runs"
+        )
+    return change.settings
+
+
+def tried(found: Replayable, settings: Mapping[str, Value], rule_id: str, margin: float) -> Tried:
+    """The change, with its prediction.
+
+    Raises:
+        ScriptError: torch would refuse it, or the training was recorded with it.
+    """
+    refuse_impossible(settings, found.settings)
+    if all(found.settings.get(name) == value for name, value in settings.items()):
+        raise ScriptError(f"the training was recorded with {as_code(settings)} already: there is nothing to compare")
+    predicted = prediction(found, settings)
+    return Tried(
+        change=as_code(settings),
+        finding=rule_id,
+        made_at=str(found.settings.get("made_at", "")),
+        unit="samples/s" if found.facts.throughput.samples_per_s else "steps/s",
+        margin=margin,
+        predicted=predicted if isinstance(predicted, PredictedRate) else None,
+        refused=predicted.message if isinstance(predicted, Refused) else "",
+    )
+
+
+def prediction(found: Replayable, settings: Mapping[str, Value]) -> PredictedRate | Refused:
+    """As ``feedline whatif`` predicts it."""
+    if WORKER_THREADS in settings:
+        return thread_oversubscription.change(found.facts)
+    if unknown := [name for name in settings if name not in LOADER]:
+        return Refused("unknown_setting", f"the replay does not know what {', '.join(unknown)} changes")
+    asked = asked_change(settings, Change(), found.facts, None)
+    return asked if isinstance(asked, Refused) else found.predict(asked.change)
+
+
+def steps(facts: RuleInputs, settings: Mapping[str, Value]) -> int:
+    """How many steps a trial takes: until the mean step is known to 3 %, as far as the recorded ones vary, but no more than 20 s.
+
+    A short pass over the loader is repeated whole, at least twice, because its beginning is a part of the throughput.
+    """
+    mean_s, spread_s = facts.step.mean_s, max(facts.step.p95_s - facts.step.median_s, 0.0) / 1.645
+    wanted = (1.96 * spread_s / max(mean_s, 1e-9) / INTERVAL) ** 2
+    most = TRIAL_S / max(mean_s, 1e-6)
+    number = FIRST + round(min(max(wanted, FEWEST), max(most, FEWEST)))
+    length = pass_steps(facts)
+    if length is not None and 2 * length <= 2 * most:
+        number = math.ceil(max(number, 2 * length) / length) * length
+    return number
+
+
+def pass_steps(facts: RuleInputs) -> int | None:
+    """Steps in one pass over the loader; None: not known."""
+    samples, batch = facts.setting("epoch_samples"), facts.throughput.batch_size
+    return max(1, round(samples / batch)) if isinstance(samples, int) and batch else None
+
+
+def nothing_tried(args: argparse.Namespace, program: list[str]) -> Plan:
+    """The training as it is."""
+    nothing = Tried("", "", "", "", 0.0, None, "")
+    return Plan(nothing, {}, program, "", 0, args.ranks, args.output, tuple(args.writable), args.quiet)

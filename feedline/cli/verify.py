@@ -1,0 +1,125 @@
+"""``feedline verify``."""
+
+import argparse
+from pathlib import Path
+
+from feedline.cli.arguments import at_least, finite
+from feedline.cli.options import add_old_name, add_output
+from feedline.cli.output import check_json
+from feedline.cli.settings import OVERRIDES, add_settings
+from feedline.profiler.errors import FixError, ScriptError
+
+PAIRS, SEEDS = 3, 3
+
+
+class Verify:
+    """Run a training with and without a change, and say whether the change helps.
+
+    The change is applied without editing files. It is accepted if the improvement is significant at 95 % confidence. Each trial is appended
+    to ledger.jsonl.
+
+    Changes of the DataLoader (--set, or --fix with a finding of RUN) are tried in pairs of short runs. The measured throughput is shown
+    beside the one predicted from RUN; without RUN, the training is recorded first. The lines to change in your program are printed as a
+    diff. Each run is stopped after some steps and can write only to {out} and to temporary folders, so that it overwrites no file.
+
+    Fixes for large batches (--fix NAME=VALUE, as in `feedline run --fix`) are tried in whole trainings, several seeds per arm: unchanged,
+    with the fix, and with its control (a change of equal cost that the fix has to beat). All must process the same number of samples, and
+    they write where they always do. {seed} and {checkpoint} in the arguments are replaced by the values of each.
+
+    The values are also in the environment variables FEEDLINE_OUT, FEEDLINE_SEED and FEEDLINE_CHECKPOINT.
+
+    Examples:
+        feedline verify runs/one --set num_workers=4 -- train.py --output-dir {out}
+        feedline verify runs/one --fix too_few_workers -- train.py
+        feedline verify --fix warmup=5ep --seeds 3 -- train.py --seed {seed}
+    """
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "run_folder", type=Path, nargs="?", metavar="RUN", help="run folder of the unchanged training; a training goes after `--`"
+        )
+        changing = parser.add_argument_group("change")
+        changing.add_argument(
+            "--fix", metavar="NAME=VALUE,...", help="fix for large batches; or the id of a finding, such as too_few_workers"
+        )
+        add_settings(changing, OVERRIDES, "arguments of the training's DataLoader, as in `feedline run --set`")
+        speed = parser.add_argument_group("changes of the DataLoader")
+        speed.add_argument("--pairs", type=at_least(2), default=PAIRS, metavar="N", help=f"runs with it and without it (default: {PAIRS})")
+        speed.add_argument(
+            "--steps", type=at_least(2), metavar="N", help="steps of each run (default: enough for an interval of 3 %%, within 20 s)"
+        )
+        speed.add_argument(
+            "--writable",
+            type=Path,
+            action="append",
+            default=[],
+            metavar="DIR",
+            help="folder whose files the runs may change; may be repeated; / for all",
+        )
+        add_arms(parser)
+        add_deciding(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        check_json(args)
+        if args.fix is None and not args.settings:
+            raise ScriptError("nothing to verify: give --set NAME=VALUE, or --fix")
+        if args.fix is not None and args.settings:
+            raise ScriptError("--fix cannot be combined with --set: verify one change at a time")
+        if not args.program:
+            raise FixError("no training given: add it after `--`, as in feedline verify RUN --set num_workers=4 -- train.py ARGS")
+        if args.fix is not None and not is_finding(args.fix):
+            from feedline.cli.converge.by_seed import verify_by_seed
+
+            if args.run_folder is not None:
+                raise ScriptError(f"--fix {args.fix} takes no RUN: the unchanged training is one of its arms")
+            return verify_by_seed(args, args.program)
+        if args.checkpoint is not None or args.control is not None or args.metric is not None:
+            raise ScriptError("--checkpoint, --control and --metric need --fix NAME=VALUE of a fix for large batches")
+        from feedline.cli.speed.command import verify
+
+        return verify(args, args.program)
+
+
+def is_finding(fix: str) -> bool:
+    """Whether a fix is that of a finding; else it is one for large batches."""
+    from feedline.analysis.rules import BY_ID
+
+    return fix in BY_ID
+
+
+def add_arms(parser: argparse.ArgumentParser, fix: bool = False) -> None:
+    """Add the options for arms by seed.
+
+    Args:
+        fix: ``--fix`` too.
+    """
+    arms = parser.add_argument_group("arms")
+    if fix:
+        arms.add_argument("--fix", required=True, metavar="NAME=VALUE,...", help="fix to test, as in `feedline run --fix`")
+    arms.add_argument(
+        "--control", metavar="NAME=VALUE,...", help="control of equal cost, or `none` (default: the control defined by the fix)"
+    )
+    checkpoint = arms.add_argument("--checkpoint", type=Path, metavar="FILE", help="checkpoint that every branch starts from")
+    add_old_name(arms, "--from", checkpoint)
+    arms.add_argument("--seeds", type=at_least(1), default=SEEDS, metavar="N", help=f"number of seeds per arm (default: {SEEDS})")
+    arms.add_argument("--ranks", type=at_least(1), default=1, metavar="N", help="number of ranks of each training (default: 1)")
+    arms.add_argument("--metric", metavar="NAME", help="metric to compare (default: the one recorded with feedline.metric(), else a loss)")
+
+
+def add_deciding(parser: argparse.ArgumentParser) -> None:
+    """Add the decision and the output."""
+    deciding = parser.add_argument_group("decision")
+    deciding.add_argument(
+        "--margin",
+        type=finite,
+        metavar="DIFFERENCE",
+        help="improvement required: of the throughput in %% (default: 2), of a metric in its unit (default: 0)",
+    )
+    add_output(
+        parser,
+        "folder of the runs (default: runs/verify)",
+        metavar="FOLDER",
+        json="the trial",
+        force="record existing runs again, and overwrite FILE",
+        default=Path("runs/verify"),
+    )

@@ -1,0 +1,94 @@
+"""Ends a training after so many updates, between two steps: a short run of it, to be measured.
+
+The process ends at once. Nothing of the program runs any more, neither ``finally``, ``atexit`` nor its signal handlers: what they do at the
+end of a training (a last checkpoint, an upload) is not meant for a trial of a few seconds.
+"""
+
+import math
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from feedline.profiler.errors import RunDamaged
+from feedline.profiler.ranks import Place
+from feedline.profiler.samplers.processes import descendants
+from feedline.profiler.session.hooks import Hooks
+from feedline.profiler.store.layout import rank_folder
+from feedline.profiler.store.manifest import Manifest
+
+PATIENCE_S = 60.0  # for the other ranks, which stop after the same update
+_exit = os._exit  # without the recorder's own callbacks
+
+
+@dataclass(frozen=True)
+class StopAfter:
+    """``200`` (updates) or ``20s`` (after the first update, and after an update)."""
+
+    updates: int | None
+    seconds: float = math.inf
+
+    @classmethod
+    def parse(cls, text: str) -> "StopAfter":
+        """Raises ValueError."""
+        number = re.fullmatch(r"(\d{1,9})(s?)", text)
+        if number is None or not int(number[1]):
+            raise ValueError(f"expected a number of updates, or of seconds such as 20s, got {text[:40]!r}")
+        return cls(None, float(number[1])) if number[2] else cls(int(number[1]))
+
+    def attach(self, hooks: Hooks, stop: Callable[[int], None], run: Path, place: Place) -> None:
+        """Count updates once torch is imported.
+
+        Args:
+            stop: ends the recording, with an exit code.
+            run: its folder, in which other ranks are found.
+        """
+        counted, began, counting = 0, 0.0, os.getpid()
+
+        def count(*_: Any) -> None:
+            nonlocal counted, began
+            if os.getpid() != counting:  # a fork, which counts its own
+                return
+            counted += 1
+            began = began or time.monotonic()
+            if (self.updates is not None and counted >= self.updates) or time.monotonic() - began >= self.seconds:
+                end(lambda: stop(0), run, place)
+
+        def arrived() -> None:
+            from torch.optim.optimizer import register_optimizer_step_post_hook
+
+            hooks.add_undo(register_optimizer_step_post_hook(count).remove)
+
+        hooks.when_imported("torch", arrived)
+
+
+def end(stop: Callable[[], None], run: Path, place: Place) -> None:
+    """End this process, and those below it, once all ranks have come as far: each may still need data of another."""
+    torch: Any = sys.modules["torch"]
+    with suppress(Exception):
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+    stop()
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until and not all(has_ended(run, rank, place.restart) for rank in range(place.world_size)):
+        time.sleep(0.05)
+    with suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    for pid in descendants(os.getpid()):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    _exit(0)
+
+
+def has_ended(run: Path, rank: int, restart: int) -> bool:
+    """Whether the recording of a rank is complete."""
+    with suppress(OSError, RunDamaged):
+        return Manifest.read(rank_folder(run, rank, restart)).ended
+    return False

@@ -1,0 +1,258 @@
+"""Changes arguments of the training's DataLoader without editing files: ``feedline run --set num_workers=4 train.py``.
+
+    DataLoader.__init__        gets the changed arguments                                         LoaderOverride.changed
+    DataLoader._get_iterator   a loader whose workers cannot start gets its own arguments back    LoaderOverride.guarded
+
+What cannot be changed is told, and the training goes on unchanged.
+"""
+
+import ast
+import functools
+import inspect
+import multiprocessing
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import torch.multiprocessing
+from torch.utils.data import IterableDataset, SequentialSampler, get_worker_info
+
+from feedline.profiler import masks
+from feedline.profiler.errors import FixError
+from feedline.profiler.taps.call_site import call_site
+from feedline.profiler.taps.patch import Patches
+
+WORKER_THREADS = "worker_threads"  # the one setting that is no argument
+#: Arguments that torch refuses without workers -> what they are then.
+OF_WORKERS = {"prefetch_factor": None, "persistent_workers": False, "multiprocessing_context": None, "timeout": 0}
+
+Arguments = dict[str, Any]
+Tell = Callable[[bool, str], None]  # whether it acted, and how or why not
+
+
+class Impossible(ValueError):
+    """A loader cannot have these arguments; the message says why, without private words."""
+
+
+class LoaderOverride:
+    """Changes loaders that this process makes.
+
+    Args:
+        settings: argument -> value; WORKER_THREADS is how many threads libraries may use in each worker.
+        made_at: ``train.py:31``, the call that makes the loaders to change. "": those that draw in random order, and streams.
+        tell: called at first and after each loader that was meant.
+        strict: raise where a loader cannot be changed, instead of going on.
+
+    Attributes:
+        failed: why a loader was not changed; "" if all were.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], made_at: str, tell: Tell, strict: bool = False) -> None:
+        self.settings, self.made_at, self.failed = dict(settings), made_at, ""
+        self._tell, self._strict, self._changes = tell, strict, list[str]()
+        self._own: weakref.WeakKeyDictionary[Any, Arguments] = weakref.WeakKeyDictionary()
+
+    def attach(self, kind: Any, patches: Patches) -> None:
+        """Patch a class of loaders.
+
+        Raises:
+            AttributeError, ValueError: this version is built differently.
+        """
+        patches.set(kind, "__init__", self.changed(kind.__init__))
+        patches.set(kind, "_get_iterator", self.guarded(kind._get_iterator))
+
+    def tell_to(self, tell: Tell) -> None:
+        """Say from now on to another, and say again how it is."""
+        self._tell = tell
+        self._say()
+
+    def changed(self, original: Callable[..., None]) -> Callable[..., None]:
+        """What takes the place of a loader's ``__init__``."""
+        signature = inspect.signature(original)
+
+        @functools.wraps(original)
+        def __init__(loader: Any, *args: Any, **kwargs: Any) -> None:
+            bound, own = None, Arguments()
+            with suppress(Exception):  # a wrong call: torch says so
+                bound = signature.bind(loader, *args, **kwargs)
+                own = dict(bound.arguments)
+                site = call_site(sys._getframe(1)).get("made_at")
+                if get_worker_info() is not None or not self._is_meant(own, site):
+                    bound = None
+            if bound is None:
+                return original(loader, *args, **kwargs)
+            try:
+                bound.arguments.clear()
+                bound.arguments.update(changed(own, self.settings, signature))
+                original(*bound.args, **bound.kwargs)
+            except Exception as error:
+                self._fail(error)
+                return original(loader, *args, **kwargs)
+            self._acted(loader, own, site)
+
+        return __init__
+
+    def guarded(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """What takes the place of ``_get_iterator``: where it raises for a changed loader, that loader gets its own arguments back."""
+
+        @functools.wraps(original)
+        def _get_iterator(loader: Any) -> Any:
+            own = self._own.pop(loader, None)
+            if own is None:
+                return original(loader)
+            generator = loader.generator if loader.generator is not None else torch.default_generator
+            state = generator.get_state()
+            try:
+                return original(loader)
+            except Exception as error:
+                self._fail(error)
+                give_back(loader, own)
+                generator.set_state(state)
+                return original(loader)
+
+        return _get_iterator
+
+    def _is_meant(self, own: Arguments, site: object) -> bool:
+        return site == self.made_at if self.made_at else draws_at_random(own)
+
+    def _acted(self, loader: Any, own: Arguments, site: object) -> None:
+        with suppress(TypeError):  # a subclass that cannot be hashed
+            self._own[loader] = {name: value for name, value in own.items() if value is not loader}
+        now = ", ".join(f"{name}={value} (was {own.get(name, 'not set')})" for name, value in self.settings.items())
+        change = f"the training is changed: {now}" + (f", {site}" if site else "")
+        if change not in self._changes:
+            self._changes.append(change)
+            self._say()
+
+    def _fail(self, error: Exception) -> None:
+        self.failed = str(error) if isinstance(error, Impossible) else masks.error(error)
+        self._say()
+        if self._strict:
+            raise FixError(f"--strict: the DataLoader cannot be changed: {self.failed}") from error
+
+    def outcome(self) -> tuple[bool, str]:
+        """Whether all loaders that were meant are changed, and what was done or why not."""
+        if self.failed:
+            return False, self.failed
+        if not self._changes:
+            where = f"at {self.made_at}" if self.made_at else "that draws in random order"
+            return False, f"no DataLoader was made {where}"
+        return True, "; ".join(self._changes)
+
+    def _say(self) -> None:
+        self._tell(*self.outcome())
+
+
+def changed(own: Arguments, settings: Mapping[str, Any], signature: inspect.Signature) -> Arguments:
+    """The arguments to make a loader with: the program's own and the settings. Those that torch refuses without workers are left out.
+
+    Raises:
+        Impossible: a loader cannot have them, or it would not be the same training.
+    """
+    given = dict(settings)
+    threads = given.pop(WORKER_THREADS, None)
+    for name in given:
+        if name not in signature.parameters:
+            raise Impossible(f"the DataLoader of this version has no argument {name}")
+    workers, before = given.get("num_workers", own.get("num_workers", 0)), own.get("num_workers", 0)
+    found = {**own, **given}
+    if workers == 0:
+        if needing := [name for name in OF_WORKERS if given.get(name)]:
+            raise Impossible(f"{needing[0]} needs workers, and this DataLoader has num_workers=0")
+        for name in OF_WORKERS:
+            found.pop(name, None)
+    elif workers != before:
+        refuse_workers(found, before)
+    if threads is not None and workers:
+        then = own.get("worker_init_fn")
+        found["worker_init_fn"] = then if isinstance(then, WorkerThreads) else WorkerThreads(threads, then)
+    return {name: found[name] for name in signature.parameters if name in found}
+
+
+def refuse_workers(wanted: Arguments, before: int) -> None:
+    """Check that a loader can have another number of workers and still yields the same samples.
+
+    Raises:
+        Impossible: it cannot, or does not.
+    """
+    if wanted["num_workers"] > 1 >= before and isinstance(wanted.get("dataset"), IterableDataset):
+        raise Impossible("its IterableDataset was never read by two workers: unless it divides its samples, each would come several times")
+    if before:
+        return
+    if multiprocessing.current_process().daemon:
+        raise Impossible("this process is a daemon of multiprocessing, which cannot start workers")
+    if not forks(wanted.get("multiprocessing_context")) and not has_guard(getattr(sys.modules.get("__main__"), "__file__", None)):
+        raise Impossible(
+            "workers would run the script again, because it has no `if __name__ == '__main__':` and they are not started by fork"
+        )
+
+
+def forks(context: Any) -> bool:
+    """Whether workers are forks; asking does not settle the start method."""
+    method = context if isinstance(context, str) else context.get_start_method() if context is not None else None
+    return (method or torch.multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]) == "fork"
+
+
+def has_guard(script: str | None) -> bool:
+    """Whether a script asks for ``__name__`` before it runs: processes that import it do not run it."""
+    if script is None:
+        return True  # nothing to import
+    try:
+        with open(script, "rb") as file:
+            tree = ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return any(
+        isinstance(node, ast.If) and any(isinstance(name, ast.Name) and name.id == "__name__" for name in ast.walk(node.test))
+        for node in tree.body
+    )
+
+
+def draws_at_random(own: Arguments) -> bool:
+    """Whether a loader is for training as far as its arguments tell: it shuffles, has a sampler that does, or reads a stream."""
+    if isinstance(own.get("dataset"), IterableDataset):
+        return True
+    batches = own.get("batch_sampler")
+    sampler = getattr(batches, "sampler", batches) if batches is not None else own.get("sampler")
+    if sampler is None:
+        return bool(own.get("shuffle"))
+    return not isinstance(sampler, SequentialSampler) and bool(getattr(sampler, "shuffle", True))
+
+
+def give_back(loader: Any, own: Arguments) -> None:
+    """Set the attributes of a loader that is already made to what its own arguments make of them."""
+    workers = own.get("num_workers", 0)
+    attributes = {
+        "num_workers": workers,
+        "prefetch_factor": own.get("prefetch_factor") or (2 if workers else None),
+        "persistent_workers": own.get("persistent_workers", False),
+        "pin_memory": own.get("pin_memory", False),
+        "timeout": own.get("timeout", 0),
+        "in_order": own.get("in_order", True),
+        "worker_init_fn": own.get("worker_init_fn"),
+        "_DataLoader__multiprocessing_context": own.get("multiprocessing_context"),
+    }
+    for name in attributes.keys() & vars(loader).keys():
+        object.__setattr__(loader, name, attributes[name])  # DataLoader.__setattr__ refuses some
+
+
+class WorkerThreads:
+    """A ``worker_init_fn`` that limits the threads which libraries use in a worker; spawned workers unpickle it.
+
+    Args:
+        threads: per library.
+        then: the program's own ``worker_init_fn``.
+    """
+
+    def __init__(self, threads: int, then: Callable[[int], None] | None) -> None:
+        self.threads, self.then = threads, then
+
+    def __call__(self, worker: int) -> None:
+        with suppress(Exception):
+            torch.set_num_threads(self.threads)
+            if "cv2" in sys.modules:
+                sys.modules["cv2"].setNumThreads(self.threads if self.threads > 1 else 0)  # 0: none beside the caller
+        if self.then is not None:
+            self.then(worker)

@@ -1,0 +1,58 @@
+"""The decision of a trial of speed."""
+
+import pytest
+
+from feedline.analysis.predict.change import PredictedRate
+from feedline.analysis.speed_trial import CHANGED, UNCHANGED, TrialRun, Tried, decide
+from feedline.cli.speed.pairs import order
+
+PREDICTED = PredictedRate(100.0, 160.0, 150.0, 170.0)
+
+
+def trial(unchanged, changed, predicted=PREDICTED, failed=""):
+    arms = [(UNCHANGED, unchanged), (CHANGED, changed)]
+    runs = [
+        TrialRun(arm, pair, rate, 20 if rate else 0, "" if rate else failed or "exit code 1")
+        for arm, rates in arms
+        for pair, rate in enumerate(rates, 1)
+    ]
+    return decide(Tried("num_workers=4", "", "train.py:3", "samples/s", 0.02, predicted, ""), runs)
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ((160, 158, 162), "accept"),
+        ((100, 99, 98), "reject"),
+        ((80, 82, 81), "reject"),
+        ((100, 140, 90), "inconclusive"),
+        ((None, None, None), "reject"),
+    ],
+)
+def test_the_interval_over_pairs_decides(changed, verdict):
+    assert trial((100, 101, 100), changed).verdict == verdict
+
+
+def test_a_machine_that_becomes_slower_between_pairs_does_not_hide_the_gain():
+    assert trial((100, 50, 25), (160, 80, 40)).verdict == "accept"
+
+
+def test_predicted_and_measured_are_compared_as_gains():
+    slower_machine = trial((50, 50, 50), (80, 81, 79))
+
+    assert slower_machine.residual == pytest.approx(1.0, abs=0.01)
+    assert slower_machine.inside
+    assert slower_machine.measured.before == 50
+    assert not trial((100, 100, 100), (120, 121, 120)).inside
+    refused = trial((100, 100, 100), (120, 121, 120), predicted=None)
+    assert (refused.residual, refused.inside, refused.verdict) == (None, None, "accept")
+
+
+def test_the_unchanged_training_that_fails_proves_nothing():
+    found = trial((100, None, 100), (160, 160, 160))
+
+    assert (found.verdict, found.why) == ("inconclusive", "the unchanged training failed (exit code 1)")
+
+
+def test_the_arm_that_goes_first_alternates():
+    assert order(3) == [(UNCHANGED, 1), (CHANGED, 1), (CHANGED, 2), (UNCHANGED, 2), (UNCHANGED, 3), (CHANGED, 3)]

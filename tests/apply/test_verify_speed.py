@@ -1,0 +1,213 @@
+"""``feedline verify --set`` on a real training: runs in pairs, files that stay as they are, the diff, and what is refused."""
+
+import hashlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+from feedline.cli import main, write_guard
+
+pytestmark = pytest.mark.skipif(write_guard.version() < 3, reason="this kernel has no Landlock, or an old one")
+
+PROGRAM = """\
+import os
+import sys
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Sleepy(Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        time.sleep(0.03)
+        return torch.ones(4), index % 2
+
+
+def main():
+    net = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    loader = DataLoader(
+        Sleepy(),
+        batch_size=4,
+        shuffle=True,
+        num_workers=0,
+    )
+    checkpoint = os.path.join(sys.argv[1], "last.pt")
+    for epoch in range(1000):
+        torch.save(net.state_dict(), checkpoint)
+        for inputs, labels in loader:
+            time.sleep(0.02)
+            torch.nn.functional.cross_entropy(net(inputs), labels).backward()
+            optimizer.step()
+    open("finished", "w")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    finally:
+        open("ended.txt", "w").write("at the end of a training, which a trial is not")
+"""
+measured = pytest.mark.quiet
+SET = ["--set", "num_workers=2,persistent_workers=true"]
+
+
+def sums(folder):
+    """Checksums of all files but those below runs/."""
+    files = [path for path in folder.rglob("*") if path.is_file() and "runs" not in path.parts]
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def project(folder):
+    (folder / "train.py").write_text(PROGRAM)
+    (folder / "best").mkdir()
+    (folder / "best" / "last.pt").write_text("weeks of work")
+
+
+@pytest.fixture(scope="module")
+def verified(tmp_path_factory):
+    """A project, what its trial says, what was printed, and the checksums before."""
+    folder = tmp_path_factory.mktemp("verified")
+    project(folder)
+    before = sums(folder)
+    words = ["verify", *SET, "--pairs", "2", "--steps", "24", "--json", "runs/trial.json", "--", "train.py", "{out}"]
+    (folder / "runs").mkdir()
+    done = subprocess.run([sys.executable, "-m", "feedline", *words], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder, json.loads((folder / "runs" / "trial.json").read_text()), done.stdout, before
+
+
+@measured
+def test_the_change_acts_and_predicted_stands_beside_measured(verified):
+    folder, trial, out, _ = verified
+
+    assert trial["change"] == "num_workers=2, persistent_workers=True"
+    assert trial["made_at"] == "train.py:21"
+    assert [(run["arm"], run["pair"], run["failed"]) for run in trial["runs"]] == [
+        ("unchanged", 1, ""),
+        ("changed", 1, ""),
+        ("changed", 2, ""),
+        ("unchanged", 2, ""),
+    ]
+    rates = {(run["arm"], run["pair"]): run["rate"] for run in trial["runs"]}
+    assert all(rates["changed", pair] > 1.3 * rates["unchanged", pair] for pair in (1, 2))
+    assert trial["predicted"]["to"] > 1.3 * trial["predicted"]["from"]
+    assert trial["residual"] == pytest.approx(
+        (trial["measured"]["to"] / trial["measured"]["from"]) / (trial["predicted"]["to"] / trial["predicted"]["from"])
+    )
+    assert "Predicted  " in out and "Measured   " in out and trial["verdict"].upper() in out
+
+
+@measured
+def test_the_runs_stop_between_steps_and_leave_every_file_as_it_was(verified):
+    folder, trial, _, before = verified
+
+    assert sums(folder) == before
+    assert {run["steps"] for run in trial["runs"]} <= {22, 23, 24}
+    assert "ended.txt" not in before
+
+
+@measured
+def test_the_ledger_has_a_line_with_the_residual(verified):
+    folder, trial, _, _ = verified
+
+    (line,) = (folder / "runs" / "verify" / "ledger.jsonl").read_text().splitlines()
+    assert {**json.loads(line), "at": ""} == {**trial, "at": ""}
+    assert trial["kind"] == "speed"
+
+
+@measured
+def test_the_diff_gives_the_same_settings(verified, tmp_path):
+    folder, trial, out, before = verified
+    (tmp_path / "train.py").write_text(PROGRAM)
+
+    subprocess.run(["patch", "-p0", "-s", "-i", folder / "runs" / "verify" / "fix.patch"], cwd=tmp_path, check=True)
+
+    changed = (tmp_path / "train.py").read_text()
+    assert changed == PROGRAM.replace("num_workers=0,\n", "num_workers=2,\n        persistent_workers=True,\n")
+    assert trial["patch"] in out
+
+
+RANKS = """\
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    data = TensorDataset(torch.randn(4096, 4), torch.arange(4096) % 2)
+    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for inputs, labels in DataLoader(data, 4, sampler=DistributedSampler(data)):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(net(inputs), labels).backward()
+        optimizer.step()
+    raise SystemExit("a trial does not come here")
+"""
+
+
+@pytest.mark.long
+def test_ranks_stop_after_the_same_update(tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text(RANKS)
+    (tmp_path / "runs").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    words = ["verify", "--set", "num_workers=1", "--ranks", "2", "--pairs", "2", "--steps", "40", "--json", "runs/trial.json"]
+    assert main([*words, "--", "train.py"]) == 0
+
+    trial = json.loads((tmp_path / "runs" / "trial.json").read_text())
+    assert [run["failed"] for run in trial["runs"]] == [""] * 4
+    manifests = [json.loads(path.read_text()) for path in (tmp_path / "runs" / "verify").rglob("manifest.json")]
+    assert len(manifests) == 10 and all(manifest["ended"] for manifest in manifests)
+    assert {run["steps"] for run in trial["runs"]} <= {38, 39, 40}
+
+
+def test_a_training_that_would_overwrite_a_file_ends_and_the_file_stays(tmp_path, monkeypatch, capfd):
+    project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    before = sums(tmp_path)
+
+    assert main(["verify", *SET, "--", "train.py", "best"]) == 2
+
+    said = capfd.readouterr().err
+    assert "a trial cannot change files, so that it overwrites none: let the training write to {out}" in said
+    assert sums(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--", "train.py"], 2, "nothing to verify: give --set NAME=VALUE, or --fix"),
+        ([*SET, "--fix", "warmup=5ep", "--", "train.py"], 2, "--fix cannot be combined with --set"),
+        (SET, 64, "no training given"),
+        ([*SET, "--metric", "x", "--", "train.py"], 2, "--metric need --fix NAME=VALUE"),
+        ([*SET, "--writable", "gone", "--", "train.py"], 64, "--writable gone: no such folder"),
+        (["best", "--fix", "warmup=5ep", "--", "train.py"], 2, "--fix warmup=5ep takes no RUN"),
+        (["best", *SET, "--", "train.py"], 66, "best"),
+        ([*SET, "--ranks", "2", "--", "train.py"], 2, "give a recorded run, or --steps"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused_before_anything_runs(tmp_path, monkeypatch, capfd, words, code, message):
+    project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["verify", *words]) == code
+
+    assert message in capfd.readouterr().err
+    assert not list((tmp_path / "runs").rglob("rank0"))
+
+
+def test_without_protection_by_the_kernel_a_trial_needs_leave_to_write(tmp_path, monkeypatch, capfd):
+    project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(write_guard, "version", lambda: 0)
+
+    assert main(["verify", *SET, "--", "train.py", "best"]) == 64
+
+    assert "this kernel cannot keep a trial from overwriting files" in capfd.readouterr().err

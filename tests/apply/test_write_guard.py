@@ -1,0 +1,71 @@
+"""A trial of a training changes no file but its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from feedline.cli import write_guard
+
+pytestmark = pytest.mark.skipif(write_guard.version() < 3, reason="this kernel has no Landlock, or an old one")
+
+TRIES = {
+    "overwrite": "open('old.txt', 'w').write('new')",
+    "append": "open('old.txt', 'a').write('new')",
+    "truncate": "__import__('os').truncate('old.txt', 0)",
+    "remove": "__import__('os').remove('old.txt')",
+    "replace": "__import__('os').replace('own/new.txt', 'old.txt')",
+    "move away": "__import__('os').rename('old.txt', 'own/old.txt')",
+    "remove the folder": "__import__('shutil').rmtree('kept')",
+    "by a shell": "__import__('subprocess').run('rm -r kept; : > old.txt', shell=True, check=True)",
+    "by torch, which opens files in C++": "__import__('torch').save({}, 'old.txt')",
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "last.pt").write_text("weights")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "new.txt").write_text("own")
+    (tmp_path / "old.txt").write_text("old")
+    return tmp_path
+
+
+def run(folder, code):
+    guard = [sys.executable, "-I", write_guard.__file__, str(folder / "own"), "/dev", "--"]
+    return subprocess.run([*guard, sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("way", TRIES)
+def test_nothing_outside_its_folders_can_be_changed(folder, way):
+    before = contents(folder)
+
+    done = run(folder, TRIES[way])
+
+    assert done.returncode != 0
+    assert "Permission" in done.stderr or "cross-device" in done.stderr or "cannot be opened" in done.stderr, done.stderr
+    assert contents(folder) == before
+
+
+def test_its_own_folders_and_all_reading_are_free(folder):
+    done = run(
+        folder,
+        "import shutil; shutil.copy('kept/last.pt', 'own/copy.pt'); open('/dev/null', 'w').write('x'); print(open('old.txt').read())",
+    )
+
+    assert (done.returncode, done.stdout) == (0, "old\n"), done.stderr
+    assert (folder / "own" / "copy.pt").read_text() == "weights"
+
+
+def test_a_folder_that_does_not_exist_ends_before_the_command(folder):
+    guard = [sys.executable, "-I", write_guard.__file__, str(folder / "gone"), "--", sys.executable, "-c", "print('ran')"]
+    done = subprocess.run(guard, capture_output=True, text=True)
+
+    assert (done.returncode, done.stdout) == (write_guard.UNAVAILABLE, "")
+    assert Path(write_guard.__file__).read_text().count("import feedline") == 0
