@@ -46,6 +46,10 @@ class Measure:
     drift: float
     kind: str
 
+    def absent(self) -> "Measure":
+        """The same quantity of a run in which it does not occur."""
+        return replace(self, value=0.0, tested=0.0, error=0.0, drift=0.0)
+
     def divided(self, by: float) -> "Measure":
         """Per sample instead of per step."""
         return replace(self, value=self.value / by, tested=self.tested / by)
@@ -75,8 +79,8 @@ def of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     yield measure("step/mean", "s", step.mean_s, _means(rank, walls))
     for name, value, at in (("median", step.median_s, 0.5), ("p95", step.p95_s, 0.95)):
         error = error_of(lambda drawn, at=at: np.quantile(drawn, at, axis=-1), walls)  # type: ignore[misc]
-        own = measure(f"step/{name}", "s", value, walls)
-        yield replace(own, error=error / value if value > 0 else math.nan)
+        middle = float(np.quantile(walls, at))
+        yield replace(measure(f"step/{name}", "s", value, walls), error=error / middle if middle > 0 else math.nan)
     for name, mean_s in step.stages.items():
         if name in rank.stages:
             yield _stage(rank, name, mean_s, chosen)
@@ -166,6 +170,9 @@ def _batches(rank: RankMetrics, clock: str) -> FloatArray:
     """float64 [n], ns per sample of each batch that was made, in order of time."""
     made = np.concatenate([process.batches for process in rank.makers.processes])
     made = made[np.isin(made["source"], list(rank.makers.loaders)) & (made["samples"] > 0)]
+    steps = rank.steps
+    if steps is not None and rank.first < len(steps.start) and (late := made["start"] >= steps.start[rank.first]).sum() >= FEWEST:
+        made = made[late]  # the first ones import, allocate and fill caches
     made = made[np.argsort(made["start"], kind="stable")]
     if clock == "blocked":
         spent = np.maximum(made["wall"] - np.maximum(made["cpu"], 0) - np.maximum(made["runqueue"], 0), 0)

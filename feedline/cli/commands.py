@@ -7,6 +7,7 @@ import shlex
 from feedline import __version__
 from feedline.cli import converge
 from feedline.cli.compare import Compare
+from feedline.cli.diff import Diff
 from feedline.cli.env import Env
 from feedline.cli.ingest import Ingest
 from feedline.cli.interrupt import interrupts
@@ -24,7 +25,7 @@ from feedline.profiler.printable import say
 #: Job -> its commands: what `feedline --help` shows. Those of two words are subcommands.
 JOBS: dict[str, dict[str, type[Command]]] = {
     "Record a training": {"run": Run, "env": Env},
-    "Read a recording": {"report": Report, "ingest": Ingest},
+    "Read a recording": {"report": Report, "ingest": Ingest, "diff": Diff},
     "Predict more ranks": {"scale": Scale},
     "Measure this machine and its loaders": {"probe": Probe, "compare": Compare, "pack": Pack},
     "Converge with large batches": {f"converge {name}": kind for name, kind in converge.COMMANDS.items()},
@@ -35,10 +36,10 @@ COMMANDS: dict[str, type[Command]] = {
     **{name: kind for commands in JOBS.values() for name, kind in commands.items() if " " not in name},
     "converge": converge.Converge,
 }
-#: Commands that take a training after `--`; all that comes after it is the training's.
-BEFORE_TRAINING = ("scale",)
+#: Commands that take a training after `--`, or other runs; all that comes after it is not parsed.
+BEFORE_TRAINING = ("scale", "diff")
 #: Commands that read run folders, which others may have made.
-READ_RUNS = ("report", "ranks", "scale", "converge")
+READ_RUNS = ("report", "ranks", "scale", "converge", "diff", "check")
 PURPOSE = "Find out what limits a PyTorch training, and what to change."
 MORE = """\
 `feedline COMMAND --help` explains a command and its options.
