@@ -87,9 +87,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.10, help="pixels that the slower training decodes more (default: 0.10)")
     parser.add_argument("--batches", type=int, default=15, help="in an epoch")
     parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="DIR", help="photographs and runs; what is there already is kept"
-    )
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="photographs and runs; what is there is kept")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
@@ -105,8 +103,9 @@ def main() -> None:
         if kind != "base":
             base = runs[number, "base"]
             diff, passed = compared([base], [run]), passes(run, base)
-            print(f"| {' | '.join(row(number, kind, diff, passed))} |", flush=True)
-            right = (diff["cause"] == "sample/decode") if kind == "slower" else not row(number, kind, diff, passed)[5] != "none"
+            cells = row(number, kind, diff, passed)
+            print(f"| {' | '.join(cells)} |", flush=True)
+            right = diff["cause"] == "sample/decode" if kind == "slower" else "none" in cells[5]
             counts.update({f"{kind}: diff right": right, f"{kind}: check right": passed == (kind == "same")})
             diffs.append({"pair": number, "kind": kind, "passed": passed, "diff": diff})
     for kind in KINDS[1:]:

@@ -19,7 +19,7 @@ LIBRARIES = {
     "read": ("python",),
     "dataset": ("numpy", "torch", "python"),
     "collate": ("torch", "numpy"),
-    **{stage: ("torch", "timm", "transformers") for stage in ("forward", "loss", "backward", "optimizer")},
+    **dict.fromkeys(("forward", "loss", "backward", "optimizer"), ("torch", "timm", "transformers")),
 }
 #: Settings of a loader that decide how fast it is.
 LOADER = ("num_workers", "batch_size", "prefetch_factor", "persistent_workers", "in_order", "pin_memory", "start_method", "kind", "dataset")

@@ -146,7 +146,7 @@ class Sides:
         return math.sqrt(max(pooled * (1 / counts[0] + 1 / counts[1]), within if math.isfinite(within) else 0.0))
 
     def _estimated(self, own: FloatArray, measures: Sequence[Measure], machine_s: float) -> float:
-        """Standard error, where run-to-run variation has to be estimated: of CPU time from how other stages' differs, else from the drift."""
+        """Standard error, where run-to-run variation is estimated: of CPU time from how that of other stages differs, else from drift."""
         if measures[0].kind == CPU:
             between, corrected = (self.speed.scatter(measures[0].id) * float(own.mean())) ** 2, 0.0
         else:

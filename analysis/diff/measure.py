@@ -163,7 +163,7 @@ def of_samples(rank: RankMetrics, report: Report) -> Iterator[Measure]:
         ("output_pixels", crew.output_pixels, rank.details.output),
     ):
         if value:
-            yield measure(f"work/{name}", "pixels", value, pixels)
+            yield measure(f"work/{name}", "1", value, pixels)
 
 
 def _batches(rank: RankMetrics, clock: str) -> FloatArray:
@@ -182,7 +182,8 @@ def _batches(rank: RankMetrics, clock: str) -> FloatArray:
 
 
 def _sample(rank: RankMetrics, id: str, clock: str, value: float, batches: FloatArray) -> Measure:
-    """A stage's part of a sample: known as well as the whole, of which every batch was timed, and as its share, of the samples in detail."""
+    """A stage's part of a sample. Its error is that of the whole, of which every batch was timed, and that of its share of the whole, which
+    only samples in detail tell."""
     made = measure(id, "s", value, batches, kind=CPU if clock == "cpu" else NONE, clock=clock)
     name = id.partition("/")[2]
     share = 0.0 if name in ("total", "collate", "transport") else share_error(rank.details, name, clock, rank.samples)

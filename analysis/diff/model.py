@@ -56,7 +56,8 @@ class Machine:
 
     Attributes:
         speed: CPU time of B over A for the same work, the common change of all stages. None: too few stages to tell.
-        waiting_before, waiting_after: time over time with a CPU of the main thread: 1.2 means 20 % of waiting for a CPU. None: not measured.
+        waiting_before, waiting_after: time of the main thread over its time with a CPU: 1.25 means that it waited for a CPU 20 % of the
+            time. None: not measured.
         others_before, others_after: CPUs that other programs used. None: not measured.
     """
 

@@ -16,8 +16,8 @@ from feedline.profiler.printable import printable_in
 GROUPS = {
     "step": "Step",
     "stage": "Stages of the step",
-    "sample": "CPU time of a sample",
-    "blocked": "Blocked time of a sample",
+    "sample": "CPU per sample",
+    "blocked": "Blocked per sample",
     "wait": "Waits",
     "collective": "Collectives",
     "work": "Work",
@@ -35,22 +35,22 @@ def show(diff: Diff, console: Console) -> None:
     diff = printable_in(diff)
     console.print(plain(diff.conclusion, "bold"))
     console.print()
-    console.print(plain(f"A: {runs(diff.before)}\nB: {runs(diff.after)}", "dim"))
+    console.print(plain(f"A: {runs(diff.before)}", "dim"))
+    console.print(plain(f"B: {runs(diff.after)}", "dim"))
     console.print()
     console.print(table(diff, listed(diff)))
-    sections = (
-        ("Machine", list(reasons(diff.machine))),
-        ("Findings", findings(diff.findings)),
-        ("Differs", settings(diff)),
-        ("Notes", diff.notes),
-    )
-    for title, lines in sections:
-        if lines:
-            console.print()
-            console.print(Text(title, style="bold underline"))
-            for line in lines:
-                console.print(item("", line))
+    for title, lines in sections(diff):
+        console.print()
+        console.print(Text(title, style="bold underline"))
+        for line in lines:
+            console.print(item("", line))
     console.print()
+
+
+def sections(diff: Diff) -> list[tuple[str, list[str]]]:
+    """What comes below the table."""
+    all_of = {"Machine": list(reasons(diff.machine)), "Findings": findings(diff.findings), "Differs": settings(diff), "Notes": diff.notes}
+    return [(title, lines) for title, lines in all_of.items() if lines]
 
 
 def runs(side: Sequence[RunName]) -> str:
@@ -72,14 +72,13 @@ def listed(diff: Diff) -> list[Quantity]:
 
 def table(diff: Diff, quantities: Sequence[Quantity]) -> Table:
     """Both sides of each quantity, the ratio with its interval, and what it comes to."""
-    made = columns("", "A", "B", "B/A", "95 % interval", "", gap=2)
+    made = columns("", "A", "B", "B/A", "95 %", "", gap=2)
     made.columns[-1].justify = "left"
     group = ""
     for quantity in quantities:
         if quantity.group != group:
             group = quantity.group
-            per = f" (per {diff.per})" if group == "stage" else ""
-            made.add_row(Text(f"{GROUPS[group]}{per}", "dim"))
+            made.add_row(Text(f"per {diff.per}" if group == "stage" and diff.per != "step" else GROUPS[group], "dim"))
         made.add_row(*cells(quantity), style=STYLES.get(quantity.outcome))
     return made
 
@@ -87,7 +86,7 @@ def table(diff: Diff, quantities: Sequence[Quantity]) -> Table:
 def cells(quantity: Quantity) -> list[str]:
     """A row: name, A, B, ratio, interval, outcome."""
     amounts = [BLANK if one is None else value(one, quantity.unit) for one in (quantity.before, quantity.after)]
-    return [f"  {quantity.name}", *amounts, ratio(quantity), interval(quantity), OUTCOMES[quantity.outcome]]
+    return [f"  {quantity.name.replace('_', ' ')}", *amounts, ratio(quantity), interval(quantity), OUTCOMES[quantity.outcome]]
 
 
 def ratio(quantity: Quantity) -> str:
@@ -99,7 +98,7 @@ def interval(quantity: Quantity) -> str:
     """``0.97 - 1.08``."""
     if quantity.low is None or quantity.high is None:
         return BLANK
-    return f"{quantity.low:.2f} {BLANK} {quantity.high:.2f}" if quantity.high < 100 else "too wide"
+    return f"{quantity.low:.2f}{BLANK}{quantity.high:.2f}" if quantity.high < 100 else "too wide"
 
 
 def findings(changes: Sequence[FindingChange]) -> list[str]:
