@@ -18,8 +18,9 @@ LEVEL = 0.05  # of the p values, corrected
 MATERIAL = 0.02  # of the step, or of a sample: a change that makes less of it does not matter
 STEP, WAIT, TOTAL = "step/mean", "stage/wait", "sample/total"
 WHOLES = (STEP, TOTAL)
+GROUPS = ("step", "stage", "cpu", "sample", "blocked", "work", "wait", "collective", "gauge")  # in the order of reports
 #: What is tested together: groups, or one quantity. A gauge or a wait is told beside the others, and is no cause.
-FAMILIES = ((STEP,), (TOTAL,), ("step",), ("stage",), ("sample", "blocked"), ("wait",), ("work",), ("gauge",), ("collective",))
+FAMILIES = ((STEP,), (TOTAL,), ("step",), ("stage",), ("cpu",), ("sample", "blocked"), ("wait",), ("work",), ("gauge",), ("collective",))
 
 
 def diff(before: Sequence[Measured], after: Sequence[Measured], min_change: float = MIN_CHANGE) -> Diff:
@@ -108,7 +109,8 @@ def _judged(sides: Sides, effects: Mapping[str, Effect], min_change: float) -> l
     """All quantities with their outcome."""
     corrected = _corrected(effects)
     found = []
-    for id in dict.fromkeys(id for run in sides.runs for id in run.measures):
+    ids = dict.fromkeys(id for run in sides.runs for id in run.measures)
+    for id in sorted(ids, key=lambda id: GROUPS.index(id.partition("/")[0])):
         quantity = _untested(sides, id)
         if (effect := effects.get(id)) is not None:
             low, high = effect.interval
@@ -153,7 +155,7 @@ def _counts(ratio: float | None, min_change: float) -> bool:
 
 def _material(sides: Sides, effect: Effect) -> bool:
     """Whether the change is a part of the step, or of a sample, that matters."""
-    whole = {"stage": STEP, "wait": STEP, "collective": STEP, "sample": TOTAL, "blocked": TOTAL}.get(effect.measure.group)
+    whole = {"stage": STEP, "cpu": STEP, "wait": STEP, "collective": STEP, "sample": TOTAL, "blocked": TOTAL}.get(effect.measure.group)
     if whole is None or any(whole not in run.measures for run in sides.runs):
         return True
     return abs(effect.change) >= MATERIAL * sides.mean(whole)[0]

@@ -10,7 +10,8 @@ from feedline.analysis.diff.side import Measured
 from feedline.analysis.formatting import number, sentence, value
 
 #: Groups that a cause can be in: what happens inside a step or a sample.
-CAUSES = ("stage", "sample", "blocked")
+CAUSES = ("stage", "cpu", "sample", "blocked")
+PER_STEP = ("stage", "cpu")
 WHOLES = ("sample/total", "blocked/total")
 #: Stage -> libraries whose version may explain it.
 LIBRARIES = {
@@ -43,13 +44,13 @@ def cause_of(quantities: Sequence[Quantity], base: Measured, by_sample: bool = F
     def moved_s(quantity: Quantity) -> float:
         before = quantity.before or 0.0
         own = abs((quantity.ratio - 1) * before if quantity.ratio is not None else quantity.after or 0.0)
-        return own if quantity.group == "stage" else own * per_step
+        return own if quantity.group in PER_STEP else own * per_step
 
     changed = [one for one in quantities if one.outcome == CHANGED and one.group in CAUSES and one.id not in WHOLES]
     if not changed:
         return ""
     most = max(changed, key=moved_s)
-    inside = [one for one in changed if one.group != "stage" and moved_s(one) >= EXPLAINS * moved_s(most)]
+    inside = [one for one in changed if one.group not in PER_STEP and moved_s(one) >= EXPLAINS * moved_s(most)]
     return max(inside, key=moved_s).id if most.id == "stage/wait" and inside else most.id  # a wait follows from what the loader does
 
 

@@ -17,7 +17,7 @@ MEASURED = 2  # degrees of freedom, from which on run-to-run variation is measur
 
 @dataclass(frozen=True)
 class Effect:
-    """How a quantity differs. All in the unit of what is compared, which for a stage may be CPU time.
+    """How a quantity differs.
 
     Attributes:
         before, after: means of the sides, as reported.
@@ -105,7 +105,7 @@ class Sides:
     @property
     def on_cpu(self) -> bool:
         """Whether the main thread's own stages are made of CPU time."""
-        return all(run.measures["stage/forward"].kind == CPU for run in self.runs if "stage/forward" in run.measures)
+        return all("cpu/forward" in run.measures for run in self.runs)
 
     def shift(self, kind: str, id: str = "") -> float:
         """Log of B over A that the machine explains."""
@@ -121,11 +121,11 @@ class Sides:
         measures, kind = self.each(id), self.each(id)[0].kind
         measured = self.freedom >= MEASURED
         if machine_s is not None:
-            own = np.array([one.tested for one in measures])
+            own = np.array([one.value for one in measures])
             base, machine_s = self._means(own)[0], 0.0 if measured else machine_s  # the spread of several runs holds it
             factor = max(base + machine_s, base / 20) / base if base > 0 else 1.0
         else:
-            own = np.array([one.tested * math.exp(-self.machine_of(at, kind, id)) for at, one in enumerate(measures)])
+            own = np.array([one.value * math.exp(-self.machine_of(at, kind, id)) for at, one in enumerate(measures)])
             machine_s, factor = 0.0, math.exp(self.shift(kind, id))
         base, after = self._means(own)
         error = self._spread(own, measures) if measured else self._estimated(own, measures, machine_s or after * math.log(factor))

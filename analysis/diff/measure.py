@@ -29,8 +29,7 @@ class Measure:
     Attributes:
         id, group, name, unit, clock: as in ``Quantity``.
         value: as the report has it.
-        tested: what is compared: CPU seconds where they are known, else ``value``.
-        error: of ``tested``, relative, from how the run's own values scatter; NaN: too few values.
+        error: of ``value``, relative, from how the run's own values scatter; NaN: too few values.
         drift: relative standard deviation of what the machine did to it during the run.
         kind: what slows it down: ``cpu``, slower CPUs; ``thread``, also waiting for a CPU; ``none``.
     """
@@ -41,23 +40,20 @@ class Measure:
     unit: str
     clock: str
     value: float
-    tested: float
     error: float
     drift: float
     kind: str
 
     def absent(self) -> "Measure":
         """The same quantity of a run in which it does not occur."""
-        return replace(self, value=0.0, tested=0.0, error=0.0, drift=0.0)
+        return replace(self, value=0.0, error=0.0, drift=0.0)
 
     def divided(self, by: float) -> "Measure":
         """Per sample instead of per step."""
-        return replace(self, value=self.value / by, tested=self.tested / by)
+        return replace(self, value=self.value / by)
 
 
-def measure(
-    id: str, unit: str, value: float, series: FloatArray, *, kind: str = NONE, clock: str = "wall", tested: float | None = None
-) -> Measure:
+def measure(id: str, unit: str, value: float, series: FloatArray, *, kind: str = NONE, clock: str = "wall") -> Measure:
     """A mean over a series of values.
 
     Args:
@@ -66,7 +62,7 @@ def measure(
     error, mean = error_of_mean(series), float(series.mean()) if len(series) else 0.0
     relative = (error / mean, drift(series, error) / mean) if mean > 0 else (math.nan, 0.0)
     group, _, name = id.partition("/")
-    return Measure(id, group, name, unit, clock, value, value if tested is None else tested, *relative, kind)
+    return Measure(id, group, name, unit, clock, value, *relative, kind)
 
 
 def of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
@@ -83,7 +79,7 @@ def of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
         yield replace(measure(f"step/{name}", "s", value, walls), error=error / middle if middle > 0 else math.nan)
     for name, mean_s in step.stages.items():
         if name in rank.stages:
-            yield _stage(rank, name, mean_s, chosen)
+            yield from _stage(rank, name, mean_s, chosen)
     kinds = classify(steps, rank.ready, sent_times(rank.workers))
     for name, mean_s in step.waits.items():
         if mean_s > 0:
@@ -110,15 +106,15 @@ def _means(rank: RankMetrics, walls: FloatArray) -> FloatArray:
     return np.asarray((rests.end - rests.start)[some] / rests.steps[some])
 
 
-def _stage(rank: RankMetrics, name: str, mean_s: float, chosen: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Measure:
-    """A stage of the step. Where it is made of CPU time that is what is compared."""
+def _stage(rank: RankMetrics, name: str, mean_s: float, chosen: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Iterator[Measure]:
+    """A stage of the step, and the CPU time of the main thread in it, where it is made of that."""
     series = rank.stages[name][chosen]
+    yield measure(f"stage/{name}", "s", mean_s, series, kind=NONE if name in NOT_OF_CPU else THREAD)
     if name in TIMED and (cpu := main_thread(rank, TIMED[name], "cpu")) is not None:
         queued = main_thread(rank, TIMED[name], "runqueue")
         own = float(series.sum() - (queued[chosen].sum() if queued is not None else 0.0))
         if own > 0 and cpu[chosen].sum() >= CPU_BOUND * own:
-            return measure(f"stage/{name}", "s", mean_s, cpu[chosen], kind=CPU, tested=float(cpu[chosen].mean()) / 1e9)
-    return measure(f"stage/{name}", "s", mean_s, series, kind=NONE if name in NOT_OF_CPU else THREAD)
+            yield measure(f"cpu/{name}", "s", float(cpu[chosen].mean()) / 1e9, cpu[chosen], kind=CPU, clock="cpu")
 
 
 def main_thread(rank: RankMetrics, stage: Stage, clock: str) -> FloatArray | None:

@@ -17,11 +17,12 @@ class Quantity:
     """One measured quantity in both runs.
 
     Attributes:
-        id: stable name: ``step/mean``, ``stage/forward``, ``sample/decode``, ``sample/total``, ``wait/starved``, ``comm/exposed_wait_s``,
-            ``gauge/cpu/used``.
-        group: ``step``, ``stage``, ``sample``, ``wait``, ``collective`` or ``gauge``.
+        id: stable name: ``step/mean``, ``stage/forward``, ``cpu/forward``, ``sample/decode``, ``sample/total``, ``wait/starved``,
+            ``collective/exposed_wait``, ``gauge/cpu/used``.
+        group: ``step``, ``stage``, ``cpu`` (of the main thread in a stage), ``sample``, ``blocked``, ``work``, ``wait``, ``collective`` or
+            ``gauge``.
         unit: of ``before`` and ``after``: seconds per step (or per sample, where batch sizes differ), else the gauge's.
-        clock: ``wall``, or ``cpu`` for CPU seconds, which waiting for a CPU does not lengthen.
+        clock: ``wall``; ``cpu`` for CPU seconds, which waiting for a CPU does not lengthen; ``blocked`` for time asleep.
         before, after: as the reports of the runs have it, the mean over several runs. None: it does not occur.
         ratio: after / before with the machine's part taken out. None: not comparable.
         low, high: 95 % interval of ``ratio``.

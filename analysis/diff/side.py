@@ -114,7 +114,7 @@ def per_sample(runs: Sequence[Measured], after: Sequence[Measured]) -> bool:
 def of_equal_work(run: Measured) -> Measured:
     """Times of steps divided by samples per step."""
     assert run.batch
-    parts = ("step", "stage", "wait", "collective")
+    parts = ("step", "stage", "cpu", "wait", "collective")
     divided = {id: one.divided(run.batch) if one.group in parts else one for id, one in run.measures.items()}
     return Measured(run.report, divided, run.waiting, run.environment)
 
@@ -140,8 +140,8 @@ class Speed:
     def of(cls, before: Sequence[Measured], after: Sequence[Measured]) -> "Speed":
         runs = [*before, *after]
         alike = [id for id, one in runs[0].measures.items() if one.kind == CPU and id != "sample/total"]
-        ids = [id for id in alike if all(_known(run.measures.get(id)) for run in runs)] if same_work(runs) else []
-        logs = {id: [math.log(run.measures[id].tested) for run in runs] for id in ids}
+        ids = [id for id in alike if all(_known(run.measures.get(id)) for run in runs)] if same_work(runs) and same_processes(runs) else []
+        logs = {id: [math.log(run.measures[id].value) for run in runs] for id in ids}
         middle = {id: (np.mean(x[: len(before)]) + np.mean(x[len(before) :])) / 2 for id, x in logs.items()}
         shifts = [{id: float(logs[id][at] - middle[id]) for id in ids} for at in range(len(runs))]
         weight = {id: 1 / (cls.FLOOR**2 + max(run.measures[id].error for run in runs) ** 2) for id in ids}
@@ -174,7 +174,7 @@ class Speed:
 
 
 def _known(one: Measure | None) -> bool:
-    return one is not None and one.tested > 0 and math.isfinite(one.error)
+    return one is not None and one.value > 0 and math.isfinite(one.error)
 
 
 def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:

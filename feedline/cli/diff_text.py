@@ -16,6 +16,7 @@ from feedline.profiler.printable import printable_in
 GROUPS = {
     "step": "Step",
     "stage": "Stages of the step",
+    "cpu": "CPU of main thread",
     "sample": "CPU per sample",
     "blocked": "Blocked per sample",
     "wait": "Waits",
@@ -24,7 +25,7 @@ GROUPS = {
     "gauge": "Gauges",
 }
 OUTCOMES = {CHANGED: "changed", MACHINE: "machine", "same": "", "unknown": "not tested", "one side": "in one only"}
-SHOWN = ("step", "stage", "sample", "blocked", "work")  # in the terminal; the others where they changed
+SHOWN = ("step", "stage", "cpu", "sample", "blocked", "work")  # in the terminal; the others where they changed
 STYLES = {CHANGED: "bold yellow", MACHINE: "cyan"}
 MOST = 8  # settings in the terminal
 LEAST = 0.01  # of the step or of a sample: smaller stages that did not change are not listed
@@ -60,7 +61,12 @@ def runs(side: Sequence[RunName]) -> str:
 
 def listed(diff: Diff) -> list[Quantity]:
     """Those that the terminal shows."""
-    wholes = {"stage": diff.of("step/mean"), "sample": diff.of("sample/total"), "blocked": diff.of("sample/total")}
+    wholes = {
+        "stage": diff.of("step/mean"),
+        "cpu": diff.of("step/mean"),
+        "sample": diff.of("sample/total"),
+        "blocked": diff.of("sample/total"),
+    }
 
     def shows(quantity: Quantity) -> bool:
         whole = wholes.get(quantity.group)
