@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feedline.analysis.costs import SampledDetails
-from feedline.analysis.diff.noise import FEWEST, FloatArray, drift, error_of, error_of_mean
+from feedline.analysis.diff.noise import FEWEST, FloatArray, drift, error_of, error_of_mean, reach
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.model import Report
 from feedline.analysis.rested import FEWEST as FEWEST_RESTS
@@ -228,3 +228,9 @@ def of_trace(report: Report) -> Iterator[Measure]:
     for name, value in step.stages.items():
         if name in columns:
             yield measure(f"stage/{name}", "s", value, columns[name])
+
+
+def interval_of(one: Measure) -> tuple[float | None, float | None]:
+    """95 % interval of a quantity of one run: what its values scatter by, and what the machine did to it meanwhile. None: not known."""
+    half = reach(math.hypot(one.error, one.drift))
+    return (max(0.0, one.value * (1 - half)), one.value * (1 + half)) if math.isfinite(half) else (None, None)

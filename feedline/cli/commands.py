@@ -6,6 +6,7 @@ import shlex
 
 from feedline import __version__
 from feedline.cli import converge
+from feedline.cli.check import Check
 from feedline.cli.compare import Compare
 from feedline.cli.diff import Diff
 from feedline.cli.env import Env
@@ -25,7 +26,7 @@ from feedline.profiler.printable import say
 #: Job -> its commands: what `feedline --help` shows. Those of two words are subcommands.
 JOBS: dict[str, dict[str, type[Command]]] = {
     "Record a training": {"run": Run, "env": Env},
-    "Read a recording": {"report": Report, "ingest": Ingest, "diff": Diff},
+    "Read a recording": {"report": Report, "ingest": Ingest, "diff": Diff, "check": Check},
     "Predict more ranks": {"scale": Scale},
     "Measure this machine and its loaders": {"probe": Probe, "compare": Compare, "pack": Pack},
     "Converge with large batches": {f"converge {name}": kind for name, kind in converge.COMMANDS.items()},
