@@ -9,11 +9,14 @@ from feedline.analysis.diff.model import CHANGED, UNKNOWN, Diff, Quantity
 from feedline.analysis.diff.side import Measured
 from feedline.analysis.finding import SHARE, Finding, Severity
 from feedline.analysis.formatting import share, value
+from feedline.analysis.stages import INPUT_STAGES, STEP_STAGES
 
 PASSED, EXCEEDED = "passed", "exceeded"
 MIN_STEPS = 16
 #: Half an interval over the step or the sample: a change that small would not have been seen, so that "no change" says nothing.
-RESOLUTION = 0.5
+RESOLUTION = 0.25
+#: A figure that is beyond its limit by no more than this share, and within the noise of the run, passes; beyond it, it is unknown.
+SLACK = 0.05
 ORDER = list(Severity)
 
 
@@ -78,6 +81,9 @@ class Figure:
         return value(x, self.unit)
 
 
+NO_TIME = Figure(0.0, None, None, "s")
+
+
 def check(budget: Budget, run: Measured, diffs: Mapping[str, Diff]) -> list[Checked]:
     """Every limit of the budget.
 
@@ -105,12 +111,12 @@ def _limits(budget: Budget, run: Measured) -> Iterator[Checked]:
     figures = dict(figures_of(run))
     for section, limits, sign in (("at_least", budget.at_least, -1), ("at_most", budget.at_most, 1)):
         for name, limit in limits.items():
-            yield _limited(f"{section}.{name}", name, figures, limit, sign)
+            yield _limited(f"{section}.{name}", name, figures, limit, sign, takes_no_time(name, run))
 
 
-def _limited(id: str, name: str, figures: Mapping[str, Figure], limit: float, sign: int) -> Checked:
+def _limited(id: str, name: str, figures: Mapping[str, Figure], limit: float, sign: int, absent: bool) -> Checked:
     """A figure against its limit: exceeded only if its whole interval is beyond, so that noise does not fail a gate."""
-    figure = figures.get(name)
+    figure = figures.get(name, NO_TIME if absent else None)
     if figure is None:
         group = name.partition(".")[0] + "."
         others = ", ".join(one.removeprefix(group) for one in figures if one.startswith(group)) if "." in name else ""
@@ -118,13 +124,23 @@ def _limited(id: str, name: str, figures: Mapping[str, Figure], limit: float, si
     shown, bound = figure.text(figure.value), f"{'at most' if sign > 0 else 'at least'} {figure.text(limit)}"
     if sign * figure.value <= sign * limit:
         return Checked(id, PASSED, f"{shown}, {bound}", figure.value, limit, figure.about)
-    near = figure.low if sign > 0 else figure.high
+    near, beyond = figure.low if sign > 0 else figure.high, abs(figure.value - limit) / limit if limit else math.inf
     interval = (
         "" if figure.low is None or figure.high is None else f" (95 % interval {figure.text(figure.low)} to {figure.text(figure.high)})"
     )
     if near is not None and sign * near <= sign * limit:
-        return Checked(id, PASSED, f"{shown}, {bound}: beyond it, but within the noise{interval}", figure.value, limit, figure.about)
+        outcome, said = (PASSED, "beyond it") if beyond <= SLACK else (UNKNOWN, "too noisy to judge, beyond it")
+        return Checked(id, outcome, f"{shown}, {bound}: {said} but within the noise{interval}", figure.value, limit, figure.about)
     return Checked(id, EXCEEDED, f"{shown}, {bound}{interval}", figure.value, limit, figure.about)
+
+
+def takes_no_time(name: str, run: Measured) -> bool:
+    """Whether a figure is of a stage that would have been seen, but did not occur."""
+    group, _, stage = name.partition(".")
+    step = run.report.step
+    if step is None or not group.startswith("stage_") or stage not in STEP_STAGES:
+        return False
+    return stage not in INPUT_STAGES or step.input_share is not None
 
 
 def figures_of(run: Measured) -> Iterator[tuple[str, Figure]]:

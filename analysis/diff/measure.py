@@ -60,7 +60,7 @@ def measure(id: str, unit: str, value: float, series: FloatArray, *, kind: str =
         series: float64 [n], in order of time, in any unit.
     """
     error, mean = error_of_mean(series), float(series.mean()) if len(series) else 0.0
-    relative = (error / mean, drift(series, error) / mean) if mean > 0 else (math.nan, 0.0)
+    relative = (error / mean, drift(series) / mean) if mean > 0 else (math.nan, 0.0)
     group, _, name = id.partition("/")
     return Measure(id, group, name, unit, clock, value, *relative, kind)
 

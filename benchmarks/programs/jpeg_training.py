@@ -9,6 +9,7 @@ import time
 FIRST_LINE_NS = time.perf_counter_ns()
 
 import argparse  # noqa: E402
+import io  # noqa: E402
 import json  # noqa: E402
 import resource  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
@@ -17,6 +18,7 @@ from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
 import torch  # noqa: E402
+from PIL import Image  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 from torchvision import models, transforms  # noqa: E402
@@ -34,13 +36,15 @@ def cpu_s() -> float:
 
 
 class DecodesMore:
-    """Reads a photograph as ImageFolder does, and decodes the smaller one of the same name in another folder too: a slower decoder."""
+    """Loads a photograph as ImageFolder does, and decodes the one of the same name in another folder too, which it keeps in memory: the
+    same training with a slower decoder."""
 
     def __init__(self, data: Path, beside: Path) -> None:
-        self._data, self._beside = data, beside
+        self._data = data
+        self._files = {path.relative_to(beside): path.read_bytes() for path in beside.glob("*/*.jpg")}
 
     def __call__(self, path: str) -> Any:
-        default_loader(str(self._beside / Path(path).relative_to(self._data)))
+        Image.open(io.BytesIO(self._files[Path(path).relative_to(self._data)])).convert("RGB")
         return default_loader(path)
 
 
