@@ -18,6 +18,7 @@ LEVEL = 0.05  # of the p values, corrected
 MATERIAL = 0.02  # of the step, or of a sample: a change that makes less of it does not matter
 STEP, WAIT, TOTAL = "step/mean", "stage/wait", "sample/total"
 WHOLES = (STEP, TOTAL)
+OF_PROGRAM = ("memory/processes", "gpu")  # gauges of the program; the others are of the machine, which other programs use too
 GROUPS = ("step", "stage", "cpu", "sample", "blocked", "work", "wait", "collective", "gauge")  # in the order of reports
 #: What is tested together: groups, or one quantity. A gauge or a wait is told beside the others, and is no cause.
 FAMILIES = ((STEP,), (TOTAL,), ("step",), ("stage",), ("cpu",), ("sample", "blocked"), ("wait",), ("work",), ("gauge",), ("collective",))
@@ -143,7 +144,7 @@ def _outcome(sides: Sides, effects: Mapping[str, Effect], quantity: Quantity, mi
         return quantity.outcome
     effect = effects[quantity.id]
     if _counts(effect.ratio, min_change) and _material(sides, effect) and (quantity.p < LEVEL or _explains_total(effects, effect)):
-        return CHANGED
+        return MACHINE if quantity.group == "gauge" and not quantity.name.startswith(OF_PROGRAM) else CHANGED
     explained = _counts(effect.machine, min_change) and _counts(quantity.measured, min_change)
     return MACHINE if explained else SAME
 

@@ -25,6 +25,7 @@ LIBRARIES = {
 #: Settings of a loader that decide how fast it is.
 LOADER = ("num_workers", "batch_size", "prefetch_factor", "persistent_workers", "in_order", "pin_memory", "start_method", "kind", "dataset")
 EXPLAINS = 0.25  # of a change of the wait: a stage of a sample that moved by less is not why
+LEAST = 1e-3  # of a ratio of times: a rate has an end
 WORTH = 0.02  # of a change, that is worth a word
 #: Versions that every stage depends on.
 SHARED = (("version", "python"), ("version", "torch"), ("machine", "system"), ("machine", "cpus"))
@@ -50,6 +51,9 @@ def cause_of(quantities: Sequence[Quantity], base: Measured, by_sample: bool = F
     if not changed:
         return ""
     most = max(changed, key=moved_s)
+    same = [one for one in changed if one.group == "sample" and one.name == most.name]  # without workers, making a sample is in the step
+    if same:
+        return same[0].id
     inside = [one for one in changed if one.group not in PER_STEP and moved_s(one) >= EXPLAINS * moved_s(most)]
     return max(inside, key=moved_s).id if most.id == "stage/wait" and inside else most.id  # a wait follows from what the loader does
 
@@ -63,6 +67,8 @@ def conclude(diff: Diff, base: Measured) -> str:
         joined = ", ".join([changed(cause, diff.per), *related(diff, cause)])
         said.append(f"{'But ' if step is not None and step.outcome != CHANGED else ''}{joined}.")
         said[-1] = sentence(said[-1])
+    elif work := different_work(diff):
+        said.append(f"{sentence(work[0])}.")
     elif step is not None and step.outcome == CHANGED:
         settings = ", ".join([differing(one) for one in _loader(diff)][:NAMED])
         said.append(f"No single stage explains it{f'; the loader differs: {settings}' if settings else ''}.")
@@ -78,13 +84,17 @@ def pace(diff: Diff, base: Measured) -> str:
     rates = rate(step, diff.per, base)
     if step.outcome == CHANGED:
         assert step.ratio is not None and step.measured is not None
-        ends = sorted(_speed(max(end, 1e-3)) for end in (step.low, step.high) if end is not None)
+        ends = sorted(_speed(end) for end in (step.low, step.high) if end is not None)
         equal = "" if _negligible(step.machine) else f"; {faster(step.ratio)} at equal machine speed"
         return f"B is {faster(step.measured)} than A: {rates}{equal} (95 % interval {_range(ends)})."
     if step.outcome == MACHINE:
         assert step.measured is not None
         return f"B ran {faster(step.measured)} than A ({rates}), but the machine explains it: {because(diff)}."
-    return f"No change in speed beyond noise: {rates}; a change of less than {percent(resolution(step))} would not have been seen."
+    seen = resolution(step)
+    missed = (
+        f"a change of less than {percent(seen)} would not have been seen" if math.isfinite(seen) else "how large the noise is is unknown"
+    )
+    return f"No change in speed beyond noise: {rates}; {missed}."
 
 
 def faster(ratio: float) -> str:
@@ -99,7 +109,7 @@ def _negligible(machine: float) -> bool:
 
 def _speed(ratio: float) -> float:
     """Change of the rate, for a ratio of times."""
-    return 1 / ratio - 1
+    return 1 / max(ratio, LEAST) - 1
 
 
 def percent(share: float) -> str:
@@ -165,13 +175,16 @@ def amounts(quantity: Quantity) -> str:
     return f"{before.rpartition(' ')[0] if same else before} -> {after}{CLOCKS.get(quantity.clock, '')}"
 
 
+def different_work(diff: Diff) -> list[str]:
+    """What samples are made of that differs."""
+    named = (("work/decoded_pixels", "decoded images have"), ("work/output_pixels", "transformed images have"))
+    found = [(words, work) for id, words in named if (work := diff.of(id)) is not None and work.outcome == CHANGED]
+    return [f"{words} {work.ratio:.2f}x the pixels" for words, work in found if work.ratio is not None]
+
+
 def related(diff: Diff, cause: Quantity) -> list[str]:
     """What differs that may be why."""
-    found = []
-    for id, words in (("work/decoded_pixels", "decoded images have"), ("work/output_pixels", "transformed images have")):
-        work = diff.of(id)
-        if work is not None and work.ratio is not None and cause.group == "sample" and work.outcome == CHANGED:
-            found.append(f"{words} {work.ratio:.2f}x the pixels")
+    found = different_work(diff) if cause.group == "sample" else []
     libraries = LIBRARIES.get(cause.name, ())
     found += [differing(one) for one in diff.settings if one.kind == "version" and one.name in libraries]
     if cause.id == "stage/wait" or cause.group in ("sample", "blocked"):

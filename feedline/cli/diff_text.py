@@ -25,7 +25,7 @@ GROUPS = {
     "gauge": "Gauges",
 }
 OUTCOMES = {CHANGED: "changed", MACHINE: "machine", "same": "", "unknown": "not tested", "one side": "in one only"}
-SHOWN = ("step", "stage", "cpu", "sample", "blocked", "work")  # in the terminal; the others where they changed
+SHOWN = ("step", "stage", "cpu", "sample", "blocked", "work", "collective")  # in the terminal; the others where they changed
 STYLES = {CHANGED: "bold yellow", MACHINE: "cyan"}
 MOST = 8  # settings in the terminal
 LEAST = 0.01  # of the step or of a sample: smaller stages that did not change are not listed
@@ -61,12 +61,8 @@ def runs(side: Sequence[RunName]) -> str:
 
 def listed(diff: Diff) -> list[Quantity]:
     """Those that the terminal shows."""
-    wholes = {
-        "stage": diff.of("step/mean"),
-        "cpu": diff.of("step/mean"),
-        "sample": diff.of("sample/total"),
-        "blocked": diff.of("sample/total"),
-    }
+    step, sample = diff.of("step/mean"), diff.of("sample/total")
+    wholes = {"stage": step, "cpu": step, "collective": step, "sample": sample, "blocked": sample}
 
     def shows(quantity: Quantity) -> bool:
         whole = wholes.get(quantity.group)
