@@ -84,15 +84,14 @@ def pace(diff: Diff, base: Measured) -> str:
     rates = rate(step, diff.per, base)
     if step.outcome == CHANGED:
         assert step.ratio is not None and step.measured is not None
-        ends = sorted(_speed(end) for end in (step.low, step.high) if end is not None)
         equal = "" if _negligible(step.machine) else f"; {faster(step.ratio)} at equal machine speed"
-        return f"B is {faster(step.measured)} than A: {rates}{equal} (95 % interval {_range(ends)})."
+        return f"B is {faster(step.measured)} than A: {rates}{equal} ({interval(step)})."
     if step.outcome == MACHINE:
         assert step.measured is not None
         return f"B ran {faster(step.measured)} than A ({rates}), but the machine explains it: {because(diff)}."
     seen = resolution(step)
     missed = (
-        f"a change of less than {percent(seen)} would not have been seen" if math.isfinite(seen) else "how large the noise is is unknown"
+        f"a change of less than {percent(seen)} would not have been seen" if math.isfinite(seen) else "the noise of the runs is not known"
     )
     return f"No change in speed beyond noise: {rates}; {missed}."
 
@@ -116,8 +115,10 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.095 else f"{100 * share:.1f} %"
 
 
-def _range(ends: Sequence[float]) -> str:
-    return " to ".join(f"{100 * end:+.0f} %" for end in ends)
+def interval(step: Quantity) -> str:
+    """``95 % interval -13 % to -5 %``, of the rate."""
+    ends = sorted(_speed(end) for end in (step.low, step.high) if end is not None)
+    return f"95 % interval {' to '.join(f'{100 * end:+.0f} %' for end in ends)}"
 
 
 def resolution(quantity: Quantity) -> float:

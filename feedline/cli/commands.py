@@ -37,8 +37,8 @@ COMMANDS: dict[str, type[Command]] = {
     **{name: kind for commands in JOBS.values() for name, kind in commands.items() if " " not in name},
     "converge": converge.Converge,
 }
-#: Commands that take a training after `--`, or other runs; all that comes after it is not parsed.
-BEFORE_TRAINING = ("scale", "diff")
+#: Commands that take a training after `--`; all that comes after it is the training's.
+BEFORE_TRAINING = ("scale",)
 #: Commands that read run folders, which others may have made.
 READ_RUNS = ("report", "ranks", "scale", "converge", "diff", "check")
 PURPOSE = "Find out what limits a PyTorch training, and what to change."
@@ -88,8 +88,19 @@ def parsed(words: list[str]) -> argparse.Namespace:
         parser.commands["converge"].refuse_other(words[1] if len(words) > 1 else "-", converge.COMMANDS)
     if words[:1] == ["run"]:  # argparse would take the first "--" from the script's arguments
         words = [DASHES if word == "--" else word for word in words]
+    if words[:1] == ["diff"] and "--" in words:
+        words, after = with_options_first(words)
+        return parser.parse_args(words, argparse.Namespace(program=after))
     cut = words.index("--") if words and words[0] in BEFORE_TRAINING and "--" in words else len(words)
     return parser.parse_args(words[:cut], argparse.Namespace(program=words[cut + 1 :]))
+
+
+def with_options_first(words: list[str]) -> tuple[list[str], list[str]]:
+    """What comes before ``--`` with the options that follow the names after it, and these names."""
+    cut = words.index("--")
+    after = words[cut + 1 :]
+    end = next((at for at, word in enumerate(after) if word.startswith("-")), len(after))
+    return [*words[:cut], *after[end:]], after[:end]
 
 
 def parser_of_all() -> Parser:

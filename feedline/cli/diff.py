@@ -52,7 +52,14 @@ class Diff:
 
 
 def sides(runs: list[Path], after: list[Path]) -> tuple[list[Path], list[Path]]:
-    """The runs of A and of B. Raises ScriptError."""
+    """The runs of A and of B.
+
+    Args:
+        after: those after ``--``.
+
+    Raises:
+        ScriptError: there are more or fewer than two without ``--``.
+    """
     if after:
         return runs, after
     if len(runs) != 2:
