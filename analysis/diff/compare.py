@@ -173,14 +173,14 @@ def _explains_total(effects: Mapping[str, Effect], part: Effect) -> bool:
 
 
 def _without_parts_of_nothing(quantities: list[Quantity]) -> list[Quantity]:
-    """The reasons for waiting and the spread of steps change only where the wait and the step do."""
+    """The reasons for waiting and the median change only where the wait and the step do."""
     outcomes = {quantity.id: quantity.outcome for quantity in quantities}
     wholes = {"wait": outcomes.get(WAIT, SAME), "step": outcomes.get(STEP, SAME)}
 
     def capped(quantity: Quantity) -> Quantity:
         whole = wholes.get(quantity.group)
         capped = quantity.id != STEP and quantity.outcome == CHANGED and whole not in (None, CHANGED)
-        return replace(quantity, outcome=str(whole)) if capped and not quantity.id.endswith("p95") else quantity
+        return replace(quantity, outcome=str(whole)) if capped and quantity.id != "step/p95" else quantity
 
     return [capped(quantity) for quantity in quantities]
 

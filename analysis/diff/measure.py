@@ -9,7 +9,7 @@ import numpy as np
 from feedline.analysis.costs import SampledDetails
 from feedline.analysis.diff.noise import FEWEST, FloatArray, drift, error_of, error_of_mean, reach
 from feedline.analysis.gather import RankMetrics
-from feedline.analysis.model import Report
+from feedline.analysis.model import Report, StepSummary
 from feedline.analysis.rested import FEWEST as FEWEST_RESTS
 from feedline.analysis.waits import classify, sent_times
 from feedline.profiler.events import Stage
@@ -19,6 +19,7 @@ NONE, CPU, THREAD = "none", "cpu", "thread"
 NOT_OF_CPU = frozenset(("wait", "epoch_start", "transport", "copy", "checkpoint"))
 TIMED = {"forward": Stage.FORWARD, "backward": Stage.BACKWARD}  # in which the main thread's CPU time is measured
 CPU_BOUND = 0.8  # CPU time over the time not waiting for a CPU, from which on a stage is made of CPU time
+TAIL = 10  # values beyond a quantile, below which a bootstrap says nothing of it
 RARE = 0.01  # of a sample's wall time: less blocked time is not looked at
 
 
@@ -73,10 +74,7 @@ def of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     chosen = counted_in(rank)
     walls = _walls(rank, chosen)
     yield measure("step/mean", "s", step.mean_s, _means(rank, walls))
-    for name, value, at in (("median", step.median_s, 0.5), ("p95", step.p95_s, 0.95)):
-        error = error_of(lambda drawn, at=at: np.quantile(drawn, at, axis=-1), walls)  # type: ignore[misc]
-        middle = float(np.quantile(walls, at))
-        yield replace(measure(f"step/{name}", "s", value, walls), error=error / middle if middle > 0 else math.nan)
+    yield from _quantiles(step, walls)
     for name, mean_s in step.stages.items():
         if name in rank.stages:
             yield from _stage(rank, name, mean_s, chosen)
@@ -84,6 +82,15 @@ def of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     for name, mean_s in step.waits.items():
         if mean_s > 0:
             yield measure(f"wait/{name}", "s", mean_s, kinds[name][chosen].astype(float))
+
+
+def _quantiles(step: StepSummary, walls: FloatArray) -> Iterator[Measure]:
+    """Median and 95th percentile of the step. With few steps, the latter depends on a handful and has no error."""
+    for name, value, at in (("median", step.median_s, 0.5), ("p95", step.p95_s, 0.95)):
+        error = error_of(lambda drawn, at=at: np.quantile(drawn, at, axis=-1), walls)  # type: ignore[misc]
+        middle = float(np.quantile(walls, at))
+        known = middle > 0 and len(walls) * min(at, 1 - at) >= TAIL
+        yield replace(measure(f"step/{name}", "s", value, walls), error=error / middle if known else math.nan)
 
 
 def counted_in(rank: RankMetrics) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
@@ -223,8 +230,7 @@ def of_trace(report: Report) -> Iterator[Measure]:
     columns = {name: np.array(values) for name, values in series.stages.items()}
     walls = np.sum(list(columns.values()), axis=0) if columns else np.array(series.wall_s)
     yield measure("step/mean", "s", step.mean_s, walls)
-    yield measure("step/median", "s", step.median_s, walls)
-    yield measure("step/p95", "s", step.p95_s, walls)
+    yield from _quantiles(step, walls)
     for name, value in step.stages.items():
         if name in columns:
             yield measure(f"stage/{name}", "s", value, columns[name])
