@@ -90,10 +90,11 @@ def pace(diff: Diff, base: Measured) -> str:
         assert step.measured is not None
         return f"B ran {faster(step.measured)} than A ({rates}), but the machine explains it: {because(diff)}."
     seen = resolution(step)
-    missed = (
-        f"a change of less than {percent(seen)} would not have been seen" if math.isfinite(seen) else "the noise of the runs is not known"
-    )
-    return f"No change in speed beyond noise: {rates}; {missed}."
+    if not math.isfinite(seen):
+        return f"No change in speed that can be told from noise: {rates}."
+    if step.measured is not None and abs(_speed(step.measured)) >= diff.min_change:
+        return f"B ran {faster(step.measured)} than A ({rates}), which is within the noise of the runs ({interval(step)})."
+    return f"No change in speed beyond noise: {rates}; a change of less than {percent(seen)} would not have been seen."
 
 
 def faster(ratio: float) -> str:

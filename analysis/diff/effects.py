@@ -10,8 +10,7 @@ from feedline.analysis.diff.measure import CPU, NONE, Measure
 from feedline.analysis.diff.noise import FloatArray, p_of, reach
 from feedline.analysis.diff.side import Measured, Speed, beside_others, same_processes
 
-#: The correction for the machine is known to this share of itself: stages do not all slow down alike.
-CORRECTION = 0.5
+WIDEST = 20.0  # times: the machine does not explain that something takes a smaller part of what it took
 MEASURED = 2  # degrees of freedom, from which on run-to-run variation is measured
 
 
@@ -21,7 +20,7 @@ class Effect:
 
     Attributes:
         before, after: means of the sides, as reported.
-        base: mean of A, without the machine's part.
+        base: mean of A.
         change: B - A, without the machine's part.
         error: standard error of ``change``; NaN: not known.
         machine: B / A that the machine explains.
@@ -113,23 +112,21 @@ class Sides:
         return after - before
 
     def effect(self, id: str, machine_s: float | None = None) -> Effect:
-        """How a quantity differs.
+        """How a quantity differs. The machine slows some stages down more than others, so that up to all of what it did to most of them may
+        be its part of this one, in the direction in which it differs.
 
         Args:
             machine_s: seconds of B - A that the machine explains, where that is the sum of other quantities' parts.
         """
-        measures, kind = self.each(id), self.each(id)[0].kind
-        measured = self.freedom >= MEASURED
-        if machine_s is not None:
-            own = np.array([one.value for one in measures])
-            base, machine_s = self._means(own)[0], 0.0 if measured else machine_s  # the spread of several runs holds it
-            factor = max(base + machine_s, base / 20) / base if base > 0 else 1.0
-        else:
-            own = np.array([one.value * math.exp(-self.machine_of(at, kind, id)) for at, one in enumerate(measures)])
-            machine_s, factor = 0.0, math.exp(self.shift(kind, id))
+        measures = self.each(id)
+        own = np.array([one.value for one in measures])
         base, after = self._means(own)
-        error = self._spread(own, measures) if measured else self._estimated(own, measures, machine_s or after * math.log(factor))
-        return Effect(measures[0], *self.mean(id), base, after - machine_s - base, error, factor, self.freedom if measured else None)
+        most_s = base * math.expm1(self.shift(measures[0].kind, id)) if machine_s is None else machine_s
+        part_s = min(max(after - base, min(most_s, 0.0)), max(most_s, 0.0))
+        factor = max(base + part_s, base / WIDEST) / base if base > 0 else 1.0
+        measured = self.freedom >= MEASURED
+        error = self._spread(own, measures) if measured else self._estimated(own, measures)
+        return Effect(measures[0], base, after, base, after / factor - base, error / factor, factor, self.freedom if measured else None)
 
     def _within(self, own: FloatArray, measures: Sequence[Measure]) -> float:
         """Variance of the difference of means, from how each run's own values scatter."""
@@ -145,11 +142,10 @@ class Sides:
         within = self._within(own, measures)
         return math.sqrt(max(pooled * (1 / counts[0] + 1 / counts[1]), within if math.isfinite(within) else 0.0))
 
-    def _estimated(self, own: FloatArray, measures: Sequence[Measure], machine_s: float) -> float:
+    def _estimated(self, own: FloatArray, measures: Sequence[Measure]) -> float:
         """Standard error, where run-to-run variation is estimated: of CPU time from how that of other stages differs, else from drift."""
         if measures[0].kind == CPU:
-            between, corrected = (self.speed.scatter(measures[0].id) * float(own.mean())) ** 2, 0.0
+            between = (self.speed.scatter(measures[0].id) * float(own.mean())) ** 2
         else:
             between = float(sum((value * one.drift) ** 2 for value, one in zip(own, measures))) + (Speed.FLOOR * float(own.mean())) ** 2
-            corrected = (CORRECTION * machine_s) ** 2
-        return math.sqrt(self._within(own, measures) + between + corrected)
+        return math.sqrt(self._within(own, measures) + between)

@@ -16,7 +16,7 @@ from feedline.profiler.events import Stage
 
 NONE, CPU, THREAD = "none", "cpu", "thread"
 #: Stages that wait for something other than a CPU, whose length says nothing of the CPUs.
-NOT_OF_CPU = frozenset(("wait", "epoch_start", "transport", "copy", "checkpoint"))
+NOT_OF_CPU = frozenset(("wait", "epoch_start", "copy", "checkpoint"))
 TIMED = {"forward": Stage.FORWARD, "backward": Stage.BACKWARD}  # in which the main thread's CPU time is measured
 CPU_BOUND = 0.8  # CPU time over the time not waiting for a CPU, from which on a stage is made of CPU time
 TAIL = 10  # values beyond a quantile, below which a bootstrap says nothing of it

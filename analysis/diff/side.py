@@ -161,16 +161,15 @@ class Speed:
         return len([id for id in self.weight if id != without]) >= self.FEWEST
 
     def scatter(self, without: str) -> float:
-        """Standard deviation of how a stage's CPU time differs between two runs beside the common change and its own scatter: by how the
-        other stages do (median absolute deviation), and at least ``FLOOR``."""
+        """Standard deviation of how a stage's CPU time differs between two runs beside the common change: that of the other stages, the one
+        that differs most left out, which may have changed by itself; at least ``FLOOR``."""
         ids = [id for id in self.weight if id != without]
         if len(ids) < self.FEWEST:
             return 2 * self.FLOOR
-        first, last = self.shifts[0], self.shifts[-1]
-        moved = [last[id] - first[id] for id in ids]
-        common = weighted_median(moved, [self.weight[id] for id in ids])
-        apart = weighted_median([abs(one - common) for one in moved], [self.weight[id] for id in ids])
-        return max(self.FLOOR, 1.4826 * apart)
+        moved, weights = [self.shifts[-1][id] - self.shifts[0][id] for id in ids], [self.weight[id] for id in ids]
+        common = weighted_median(moved, weights)
+        apart = sorted((abs(one - common), weight) for one, weight in zip(moved, weights))[:-1]
+        return max(self.FLOOR, math.sqrt(sum(weight * one**2 for one, weight in apart) / sum(weight for _, weight in apart)))
 
 
 def _known(one: Measure | None) -> bool:
