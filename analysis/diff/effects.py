@@ -20,7 +20,6 @@ class Effect:
 
     Attributes:
         before, after: means of the sides, as reported.
-        base: mean of A.
         change: B - A, without the machine's part.
         error: standard error of ``change``; NaN: not known.
         machine: B / A that the machine explains.
@@ -30,7 +29,6 @@ class Effect:
     measure: Measure
     before: float
     after: float
-    base: float
     change: float
     error: float
     machine: float
@@ -43,15 +41,15 @@ class Effect:
     @property
     def ratio(self) -> float | None:
         """B / A; None: A is zero."""
-        return max(1 + self.change / self.base, 0.0) if self.base > 0 else None
+        return max(1 + self.change / self.before, 0.0) if self.before > 0 else None
 
     @property
     def interval(self) -> tuple[float | None, float | None]:
         """Of the ratio, 95 %."""
         half = reach(self.error, self.freedom)
-        if self.base <= 0 or not math.isfinite(half):
+        if self.before <= 0 or not math.isfinite(half):
             return None, None
-        return max(0.0, 1 + (self.change - half) / self.base), 1 + (self.change + half) / self.base
+        return max(0.0, 1 + (self.change - half) / self.before), 1 + (self.change + half) / self.before
 
 
 @dataclass(frozen=True)
@@ -126,7 +124,7 @@ class Sides:
         factor = max(base + part_s, base / WIDEST) / base if base > 0 else 1.0
         measured = self.freedom >= MEASURED
         error = self._spread(own, measures) if measured else self._estimated(own, measures)
-        return Effect(measures[0], base, after, base, after / factor - base, error / factor, factor, self.freedom if measured else None)
+        return Effect(measures[0], base, after, after / factor - base, error / factor, factor, self.freedom if measured else None)
 
     def _within(self, own: FloatArray, measures: Sequence[Measure]) -> float:
         """Variance of the difference of means, from how each run's own values scatter."""
