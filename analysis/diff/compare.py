@@ -179,8 +179,8 @@ def _without_parts_of_nothing(quantities: list[Quantity]) -> list[Quantity]:
 
     def capped(quantity: Quantity) -> Quantity:
         whole = wholes.get(quantity.group)
-        capped = quantity.id != STEP and quantity.outcome == CHANGED and whole not in (None, CHANGED)
-        return replace(quantity, outcome=str(whole)) if capped and quantity.id != "step/p95" else quantity
+        apart = quantity.id in (STEP, "step/p95") or quantity.outcome != CHANGED or whole in (None, CHANGED)
+        return quantity if apart else replace(quantity, outcome=str(whole))
 
     return [capped(quantity) for quantity in quantities]
 

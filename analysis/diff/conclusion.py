@@ -30,6 +30,8 @@ WORTH = 0.02  # of a change, that is worth a word
 #: Versions that every stage depends on.
 SHARED = (("version", "python"), ("version", "torch"), ("machine", "system"), ("machine", "cpus"))
 NAMED = 3  # differences in a sentence
+#: Stages whose name says little in a sentence.
+NAMES = {"wait": "waiting for data", "other": "time in no stage", "epoch_start": "starting an epoch", "dataset": "the rest of __getitem__"}
 CLOCKS = {"cpu": " CPU", "blocked": " blocked"}
 
 
@@ -162,12 +164,12 @@ def reasons(machine: Machine) -> Iterator[str]:
 def changed(quantity: Quantity, per: str) -> str:
     """``decode takes 1.10x as long per sample (6.2 -> 6.8 ms CPU)``."""
     if quantity.ratio is None or not quantity.after:
-        return f"{quantity.name} {'is new' if quantity.after else 'is gone'} ({amounts(quantity)} per {per})"
+        return f"{NAMES.get(quantity.name, quantity.name)} {'is new' if quantity.after else 'is gone'} ({amounts(quantity)} per {per})"
     of = "sample" if quantity.group in ("sample", "blocked") else per
-    what = {"sample": "all of a sample"}.get(quantity.group, "") if quantity.name == "total" else quantity.name
+    what = "making a sample" if quantity.name == "total" else NAMES.get(quantity.name, quantity.name)
     verb = "is blocked" if quantity.group == "blocked" else "takes"
     apart = "" if _negligible(quantity.machine) else f", of which the machine explains {quantity.machine:.2f}x"
-    return f"{what or 'a sample'} {verb} {quantity.ratio:.2f}x as long per {of} ({amounts(quantity)}{apart})"
+    return f"{what} {verb} {quantity.ratio:.2f}x as long per {of} ({amounts(quantity)}{apart})"
 
 
 def amounts(quantity: Quantity) -> str:

@@ -132,7 +132,7 @@ def test_a_stage_that_is_new_is_told(loader):
 
     assert found.of("stage/wait").before is None
     assert found.of("stage/wait").ratio is None
-    assert "wait" in found.conclusion
+    assert "aiting for data is new" in found.conclusion
 
 
 def test_findings_that_come_and_go_are_listed(loader):
