@@ -145,7 +145,7 @@ class SampledDetails:
         samples = float(self.weight @ self.samples)
         return float(self.weight @ values) / samples if samples else 0.0
 
-    def share(self, part: FloatArray, samples: int) -> tuple[float, float | None]:
+    def share(self, part: FloatArray, samples: int, whole: FloatArray | None = None) -> tuple[float, float | None]:
         """Share of the samples' wall time that a part's wall time takes, and the standard error of that share.
 
         Twice the error is a 95 % interval also where few samples were looked at: it grows as Student's t does for as many as count alike
@@ -153,8 +153,9 @@ class SampledDetails:
 
         Args:
             samples: of how many.
+            whole: float64 [n], of another clock than the wall's.
         """
-        whole, weight = self.whole["wall"], self.weight
+        whole, weight = self.whole["wall"] if whole is None else whole, self.weight
         total = float(weight @ whole)
         if total <= 0:
             return 0.0, None

@@ -15,6 +15,9 @@ FeedlineError                  70
 +-- TraceDamaged               65   a trace of another tool that cannot be read, is empty, or is larger than the limit
 +-- RankCollision              65   two traces claim one rank
 +-- FixError                   64   --fix names an unknown fix, contradicts itself, or cannot be applied from outside
++-- BudgetError                78   a file of `feedline check --budget` that cannot be read, or has a key that does not exist
++-- OverBudget                 77   the run exceeds a limit of its budget
++-- NotJudged                  75   the run exceeds no limit, but some could not be judged
 +-- Interrupted               130   Ctrl-C; the message says what became of the output
 +-- UserCodeError               1   a transform or model given as module:name that cannot be imported, or raises
 """
@@ -155,3 +158,15 @@ class RankCollision(FeedlineError):
 
 class FixError(FeedlineError):
     exit_code = 64
+
+
+class BudgetError(FeedlineError):
+    exit_code = 78
+
+
+class OverBudget(FeedlineError):
+    exit_code = 77
+
+
+class NotJudged(FeedlineError):
+    exit_code = 75

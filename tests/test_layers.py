@@ -22,7 +22,7 @@ HEIGHT = {name: -number for number, layer in enumerate(LAYERS) for name in layer
 APART = set(LAYERS[2])  # of one height, and none imports another
 NEVER = {"feedline.analysis": {"torch", "nvidia", "torchvision"}}
 #: Packages inside analysis, the highest first: none reaches one above it, by whatever modules.
-ANALYSIS = ["reports", "scaling", "frames", "text", "rules", "predict", "traces", "cluster", "convergence", "comm"]
+ANALYSIS = ["reports", "scaling", "diff", "frames", "text", "rules", "predict", "traces", "cluster", "convergence", "comm"]
 INSIDE = ("feedline.analysis.", "feedline.profiler.")
 
 

@@ -9,6 +9,7 @@ import time
 FIRST_LINE_NS = time.perf_counter_ns()
 
 import argparse  # noqa: E402
+import io  # noqa: E402
 import json  # noqa: E402
 import resource  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
@@ -17,10 +18,12 @@ from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
 import torch  # noqa: E402
+from PIL import Image  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 from torchvision import models, transforms  # noqa: E402
 from torchvision.datasets import ImageFolder  # noqa: E402
+from torchvision.datasets.folder import default_loader  # noqa: E402
 
 WARM_UP = 50  # pairs that are not counted: the first samples are all looked at
 SIZE, BATCH, WORKERS = 32, 32, 1  # one worker and one thread of torch: both cores of a small machine have their own work
@@ -32,10 +35,23 @@ def cpu_s() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
+class DecodesMore:
+    """Loads a photograph as ImageFolder does, and decodes the one of the same name in another folder too, which it keeps in memory: the
+    same training with a slower decoder."""
+
+    def __init__(self, data: Path, beside: Path) -> None:
+        self._data = data
+        self._files = {path.relative_to(beside): path.read_bytes() for path in beside.glob("*/*.jpg")}
+
+    def __call__(self, path: str) -> Any:
+        Image.open(io.BytesIO(self._files[Path(path).relative_to(self._data)])).convert("RGB")
+        return default_loader(path)
+
+
 class Training:
     """Model, data and optimizer; ``epoch()`` is what is measured."""
 
-    def __init__(self, data: str, batches: int, light: bool = False, batch: int = BATCH) -> None:
+    def __init__(self, data: str, batches: int, light: bool = False, batch: int = BATCH, beside: Path | None = None) -> None:
         torch.manual_seed(0)
         torch.set_num_threads(1)
         transform = transforms.Compose(
@@ -46,7 +62,7 @@ class Training:
                 transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
             ]
         )
-        folder = ImageFolder(data, transform)
+        folder = ImageFolder(data, transform, loader=default_loader if beside is None else DecodesMore(Path(data), beside))
         self.samples, self.batch = batches * batch, batch
         folder.samples = [folder.samples[number * len(folder) // self.samples] for number in range(self.samples)]  # of all classes
         self.loader = DataLoader(folder, batch_size=batch, shuffle=True, num_workers=WORKERS)
@@ -93,9 +109,10 @@ def main() -> None:
     parser.add_argument("--turns", type=int, help="make this many steps twice, recorded and not, in turns")
     parser.add_argument("--batch", type=int, default=BATCH)
     parser.add_argument("--light", action="store_true", help="with a linear model, so that the samples are nearly all there is")
+    parser.add_argument("--beside", type=Path, metavar="DIR", help="also decode the photograph of the same name in this folder")
     parser.add_argument("--report", type=Path, required=True)
     args = parser.parse_args()
-    training = Training(args.data, args.batches, args.light, args.batch)
+    training = Training(args.data, args.batches, args.light, args.batch, args.beside)
     if args.turns:
         args.report.write_text(json.dumps({"samples": args.batch, "pairs": turns(training, args.turns, args.report.parent)}))
         return

@@ -104,3 +104,11 @@ def refuse_twice(paths: Sequence[str | Path], what: str) -> None:
             also = f" (also as {first[place]})" if first[place] != path else ""
             raise ScriptError(f"{path} is given twice{also}: name each {what} once")
         first[place] = path
+
+
+def share(text: str) -> float:
+    """``0.05`` or ``5%``: a share above 0 and below 1."""
+    value = finite(text.removesuffix("%").strip()) / (100 if text.endswith("%") else 1)
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"expected a share above 0 and below 1, such as 0.05 or 5%, got {text[:40]!r}")
+    return value

@@ -6,7 +6,9 @@ import shlex
 
 from feedline import __version__
 from feedline.cli import converge
+from feedline.cli.check import Check
 from feedline.cli.compare import Compare
+from feedline.cli.diff import Diff
 from feedline.cli.env import Env
 from feedline.cli.ingest import Ingest
 from feedline.cli.interrupt import interrupts
@@ -27,7 +29,7 @@ from feedline.profiler.printable import say
 #: Job -> its commands: what `feedline --help` shows. Those of two words are subcommands.
 JOBS: dict[str, dict[str, type[Command]]] = {
     "Record a training": {"run": Run, "env": Env},
-    "Read a recording": {"report": Report, "ingest": Ingest},
+    "Read a recording": {"report": Report, "ingest": Ingest, "diff": Diff, "check": Check},
     "Predict": {"whatif": Whatif, "tune": Tune, "scale": Scale},
     "Measure this machine and its loaders": {"probe": Probe, "compare": Compare, "pack": Pack},
     "Prove a change": {"verify": Verify},
@@ -42,7 +44,7 @@ COMMANDS: dict[str, type[Command]] = {
 #: Commands that take a training after `--`; all that comes after it is the training's.
 BEFORE_TRAINING = ("scale", "verify")
 #: Commands that read run folders, which others may have made.
-READ_RUNS = ("report", "ranks", "whatif", "tune", "scale", "converge", "verify")
+READ_RUNS = ("report", "ranks", "diff", "check", "whatif", "tune", "scale", "converge", "verify")
 PURPOSE = "Find out what limits a PyTorch training, and what to change."
 MORE = """\
 `feedline COMMAND --help` explains a command and its options.
@@ -90,8 +92,19 @@ def parsed(words: list[str]) -> argparse.Namespace:
         parser.commands["converge"].refuse_other(words[1] if len(words) > 1 else "-", converge.COMMANDS, converge.HIDDEN)
     if words[:1] == ["run"]:  # argparse would take the first "--" from the script's arguments
         words = [DASHES if word == "--" else word for word in words]
+    if words[:1] == ["diff"] and "--" in words:
+        words, after = with_options_first(words)
+        return parser.parse_args(words, argparse.Namespace(program=after))
     cut = words.index("--") if words and words[0] in BEFORE_TRAINING and "--" in words else len(words)
     return parser.parse_args(words[:cut], argparse.Namespace(program=words[cut + 1 :]))
+
+
+def with_options_first(words: list[str]) -> tuple[list[str], list[str]]:
+    """What comes before ``--`` with the options that follow the names after it, and these names."""
+    cut = words.index("--")
+    after = words[cut + 1 :]
+    end = next((at for at, word in enumerate(after) if word.startswith("-")), len(after))
+    return [*words[:cut], *after[end:]], after[:end]
 
 
 def parser_of_all() -> Parser:

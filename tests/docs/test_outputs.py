@@ -182,3 +182,16 @@ def test_a_terminal_is_drawn_with_fonts_of_the_reader():
 
     assert "bold" in picture and "feedline&#160;report&#160;runs/x" in picture
     assert "http" not in picture.replace("http://www.w3.org/2000/svg", "").replace("https://www.textualize.io", "")
+
+
+def test_a_page_shows_what_feedline_says_today_of_two_kept_runs(tmp_path, monkeypatch, capsys):
+    compared = [found for _, found in SHOWN if found[1].startswith("feedline diff runs/")]
+    assert compared
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", str(outputs.COLUMNS))
+    for _, command, parts, text, _ in compared:
+        for run in outputs.RUN.findall(command):
+            shutil.copytree(outputs.RECORDED / Path(run).name, tmp_path / run, dirs_exist_ok=True)
+        assert main(command.split()[1:]) == 0
+
+        assert outputs.cut(capsys.readouterr().out, parts) == text, "scripts/docs --record"

@@ -1,0 +1,204 @@
+"""Compare two sides: which quantities changed by more than noise, and by more than the machine explains."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from feedline.analysis.diff import context
+from feedline.analysis.diff.conclusion import cause_of, conclude
+from feedline.analysis.diff.effects import MEASURED, Effect, Sides
+from feedline.analysis.diff.measure import NONE, THREAD
+from feedline.analysis.diff.model import CHANGED, MACHINE, ONE_SIDE, SAME, UNKNOWN, Diff, Machine, Quantity
+from feedline.analysis.diff.noise import holm
+from feedline.analysis.diff.side import Measured, of_equal_work, per_sample
+from feedline.analysis.stages import INPUT_STAGES
+
+MIN_CHANGE = 0.05
+LEVEL = 0.05  # of the p values, corrected
+MATERIAL = 0.02  # of the step, or of a sample: a change that makes less of it does not matter
+STEP, WAIT, TOTAL = "step/mean", "stage/wait", "sample/total"
+WHOLES = (STEP, TOTAL)
+OF_PROGRAM = ("memory/processes", "gpu")  # gauges of the program; the others are of the machine, which other programs use too
+GROUPS = ("step", "stage", "cpu", "sample", "blocked", "work", "wait", "collective", "gauge")  # in the order of reports
+#: What is tested together: groups, or one quantity. A gauge or a wait is told beside the others, and is no cause.
+FAMILIES = ((STEP,), (TOTAL,), ("step",), ("stage",), ("cpu",), ("sample", "blocked"), ("wait",), ("work",), ("gauge",), ("collective",))
+
+
+def diff(before: Sequence[Measured], after: Sequence[Measured], min_change: float = MIN_CHANGE) -> Diff:
+    """Compare runs.
+
+    Args:
+        before, after: one or more runs of each.
+        min_change: share by which a quantity has to change to count.
+    """
+    by_sample = per_sample(before, after)
+    if by_sample:
+        before, after = [of_equal_work(run) for run in before], [of_equal_work(run) for run in after]
+    sides = Sides.of(before, after)
+    quantities = _judged(sides, effects_of(sides), min_change)
+    found = Diff(
+        before=[run.name for run in before],
+        after=[run.name for run in after],
+        conclusion="",
+        per="sample" if by_sample else "step",
+        min_change=min_change,
+        between="measured" if sides.freedom >= MEASURED else "drift",
+        cause=cause_of(quantities, before[0], by_sample),
+        quantities=quantities,
+        machine=machine_of(sides),
+        findings=context.findings(before, after),
+        settings=context.settings(before, after),
+        notes=context.notes(before, after),
+    )
+    return replace(found, conclusion=conclude(found, before[0]))
+
+
+def effects_of(sides: Sides) -> dict[str, Effect]:
+    """id -> effect, of every quantity that all runs have, or that is a part of one that they have."""
+    ids = [id for id in dict.fromkeys(id for run in sides.runs for id in run.measures) if _comparable(sides, id)]
+    stages_s = {id: _machine_s(sides, id) for id in ids if id.startswith("stage/") and id != WAIT}
+    if WAIT in ids:
+        stages_s[WAIT] = _machine_of_wait(sides, stages_s)
+    whole, all_s = sides.mean(STEP)[0] if STEP in ids else 0.0, sum(stages_s.values())
+
+    def machine_s(id: str) -> float | None:
+        of_step = all_s * sides.mean(id)[0] / whole if id.startswith("step/") and whole else None
+        return stages_s[WAIT] if id == WAIT else of_step
+
+    return {id: sides.effect(id, machine_s(id)) for id in ids}
+
+
+def _comparable(sides: Sides, id: str) -> bool:
+    whole = {"stage": STEP, "blocked": TOTAL}.get(id.partition("/")[0], id)
+    return all(whole in run.measures for run in sides.runs)
+
+
+def _machine_s(sides: Sides, id: str) -> float:
+    """Seconds of B - A of a stage's wall time that the machine explains."""
+    if sides.each(id)[0].kind == NONE:
+        return 0.0
+    return sides.mean(id)[0] * math.expm1(sides.shift(THREAD, id))
+
+
+def _machine_of_wait(sides: Sides, stages_s: Mapping[str, float]) -> float:
+    """The same of the wait: batches take longer to make where the CPUs are slower or taken, and a step that takes longer hides more."""
+    waited = sides.mean(WAIT)[0]
+    making = [_making_s(run) for run in sides.runs]
+    known = [one for one in making if one is not None]
+    if len(known) < len(making):
+        return 0.0
+    count = len(sides.before)
+    slower = math.expm1(sides.shift("cpu", TOTAL))
+    queued_s = sum(queue for _, queue in known[count:]) / (len(known) - count) - sum(queue for _, queue in known[:count]) / count
+    longer_s = queued_s * sides.queued + slower * sum(cpu for cpu, _ in known[:count]) / count
+    rest_s = sum(seconds for id, seconds in stages_s.items() if id.partition("/")[2] not in INPUT_STAGES)
+    return max(longer_s - rest_s, -waited)
+
+
+def _making_s(run: Measured) -> tuple[float, float] | None:
+    """Seconds per step of CPU and of waiting for a CPU that making batches takes, by all workers at once; None without workers."""
+    crew, batch = run.report.workers, run.batch
+    total = crew.per_sample.get("total") if crew is not None else None
+    if crew is None or not crew.processes or not batch or total is None or total.cpu_s is None or total.runqueue_s is None:
+        return None
+    step = run.report.step
+    per = 1.0 if step is None or not step.mean_s else run.measures[STEP].value / step.mean_s  # 1 over the batch where times are per sample
+    return tuple(part * batch / crew.processes * per for part in (total.cpu_s, total.runqueue_s))  # type: ignore[return-value]
+
+
+def _judged(sides: Sides, effects: Mapping[str, Effect], min_change: float) -> list[Quantity]:
+    """All quantities with their outcome."""
+    corrected = _corrected(effects)
+    found = []
+    ids = dict.fromkeys(id for run in sides.runs for id in run.measures)
+    for id in sorted(ids, key=lambda id: GROUPS.index(id.partition("/")[0])):
+        quantity = _untested(sides, id)
+        if (effect := effects.get(id)) is not None:
+            low, high = effect.interval
+            quantity = replace(quantity, ratio=effect.ratio, low=low, high=high, machine=effect.machine, p=corrected.get(id))
+            quantity = replace(quantity, outcome=_outcome(sides, effects, quantity, min_change))
+        found.append(quantity)
+    return _without_parts_of_nothing(found)
+
+
+def _corrected(effects: Mapping[str, Effect]) -> dict[str, float]:
+    """p values of what can be tested, corrected family by family."""
+    found: dict[str, float] = {}
+    for family in FAMILIES:
+        ids = [id for id, one in effects.items() if (id if id in WHOLES else one.measure.group) in family and math.isfinite(one.error)]
+        found |= dict(zip(ids, holm([effects[id].p for id in ids])))
+    return found
+
+
+def _untested(sides: Sides, id: str) -> Quantity:
+    """A quantity as both sides report it."""
+    present = [[run.measures[id] for run in side if id in run.measures] for side in (sides.before, sides.after)]
+    values = [sum(one.value for one in side) / len(side) if side else None for side in present]
+    kind = (present[0] or present[1])[0]
+    both = all(id in run.measures for run in sides.runs)
+    return Quantity(id, kind.group, kind.name, kind.unit, kind.clock, *values, outcome=UNKNOWN if both else ONE_SIDE)
+
+
+def _outcome(sides: Sides, effects: Mapping[str, Effect], quantity: Quantity, min_change: float) -> str:
+    if quantity.p is None:
+        return quantity.outcome
+    effect = effects[quantity.id]
+    if _counts(effect.ratio, min_change) and _material(sides, effect) and (quantity.p < LEVEL or _explains_total(effects, effect)):
+        return MACHINE if quantity.group == "gauge" and not quantity.name.startswith(OF_PROGRAM) else CHANGED
+    explained = _counts(effect.machine, min_change) and _counts(quantity.measured, min_change)
+    return MACHINE if explained else SAME
+
+
+def _counts(ratio: float | None, min_change: float) -> bool:
+    """Whether a ratio is far enough from 1; None: it was zero in A."""
+    return ratio is None or ratio >= 1 + min_change or ratio <= 1 / (1 + min_change)
+
+
+def _material(sides: Sides, effect: Effect) -> bool:
+    """Whether the change is a part of the step, or of a sample, that matters."""
+    whole = {"stage": STEP, "cpu": STEP, "wait": STEP, "collective": STEP, "sample": TOTAL, "blocked": TOTAL}.get(effect.measure.group)
+    if whole is None or any(whole not in run.measures for run in sides.runs):
+        return True
+    return abs(effect.change) >= MATERIAL * sides.mean(whole)[0]
+
+
+def _explains_total(effects: Mapping[str, Effect], part: Effect) -> bool:
+    """Whether a part of a sample accounts for most of what the whole sample changed by, which is known better than each part: every batch
+    is timed, but only some samples in detail. Then the part needs no correction for the other parts (a gatekeeper: Dmitrienko, Offen and
+    Westfall, Statistics in Medicine 22(15), 2003)."""
+    whole = effects.get(TOTAL)
+    if whole is None or part.measure.group != "sample" or part is whole or not math.isfinite(whole.error):
+        return False
+    return whole.p < LEVEL and part.p < LEVEL and whole.change != 0 and part.change / whole.change > 0.5
+
+
+def _without_parts_of_nothing(quantities: list[Quantity]) -> list[Quantity]:
+    """The reasons for waiting and the median change only where the wait and the step do."""
+    outcomes = {quantity.id: quantity.outcome for quantity in quantities}
+    wholes = {"wait": outcomes.get(WAIT, SAME), "step": outcomes.get(STEP, SAME)}
+
+    def capped(quantity: Quantity) -> Quantity:
+        whole = wholes.get(quantity.group)
+        apart = quantity.id in (STEP, "step/p95") or quantity.outcome != CHANGED or whole in (None, CHANGED)
+        return quantity if apart else replace(quantity, outcome=str(whole))
+
+    return [capped(quantity) for quantity in quantities]
+
+
+def machine_of(sides: Sides) -> Machine:
+    """What the machine did to both sides."""
+
+    def mean(values: Sequence[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return sum(known) / len(known) if known and len(known) == len(values) else None
+
+    def others(side: Sequence[Measured]) -> float | None:
+        return mean([run.report.cpus.others if run.report.cpus is not None else None for run in side])
+
+    return Machine(
+        speed=math.exp(sides.shift("cpu")) if sides.speed.known() else None,
+        waiting_before=mean([run.waiting for run in sides.before]),
+        waiting_after=mean([run.waiting for run in sides.after]),
+        others_before=others(sides.before),
+        others_after=others(sides.after),
+    )

@@ -1,0 +1,205 @@
+"""What a comparison comes to, in a few sentences: how much faster or slower, and why."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from feedline.analysis.cpu_use import MIN_OTHERS
+from feedline.analysis.diff.model import CHANGED, MACHINE, UNKNOWN, Diff, Differing, Machine, Quantity
+from feedline.analysis.diff.noise import FEWEST
+from feedline.analysis.diff.side import Measured
+from feedline.analysis.formatting import number, sentence, value
+
+#: Groups that a cause can be in: what happens inside a step or a sample.
+CAUSES = ("stage", "cpu", "sample", "blocked")
+PER_STEP = ("stage", "cpu")
+WHOLES = ("sample/total", "blocked/total")
+#: Stage -> libraries whose version may explain it.
+LIBRARIES = {
+    "decode": ("pillow", "opencv-python", "torchvision", "numpy", "python"),
+    "augment": ("torchvision", "torch", "opencv-python", "pillow", "numpy", "python"),
+    "read": ("python",),
+    "dataset": ("numpy", "torch", "python"),
+    "collate": ("torch", "numpy"),
+    **dict.fromkeys(("forward", "loss", "backward", "optimizer"), ("torch", "timm", "transformers")),
+}
+#: Settings of a loader that decide how fast it is.
+LOADER = ("num_workers", "batch_size", "prefetch_factor", "persistent_workers", "in_order", "pin_memory", "start_method", "kind", "dataset")
+EXPLAINS = 0.25  # of a change of the wait: a stage of a sample that moved by less is not why
+LEAST = 1e-3  # of a ratio of times: a rate has an end
+WORTH = 0.02  # of a change, that is worth a word
+#: Versions that every stage depends on.
+SHARED = (("version", "python"), ("version", "torch"), ("machine", "system"), ("machine", "cpus"))
+NAMED = 3  # differences in a sentence
+#: Stages whose name says little in a sentence.
+NAMES = {"wait": "waiting for data", "other": "time in no stage", "epoch_start": "starting an epoch", "dataset": "the rest of __getitem__"}
+CLOCKS = {"cpu": " CPU", "blocked": " blocked"}
+
+
+def cause_of(quantities: Sequence[Quantity], base: Measured, by_sample: bool = False) -> str:
+    """Id of the stage that explains the change best: of those that changed, the one that moved the step most; "": none did.
+
+    Args:
+        by_sample: times of steps are per sample.
+    """
+    crew, batch = base.report.workers, 1.0 if by_sample else base.batch or 1.0
+    per_step = batch / max(crew.processes if crew is not None else 1, 1)
+
+    def moved_s(quantity: Quantity) -> float:
+        before = quantity.before or 0.0
+        own = abs((quantity.ratio - 1) * before if quantity.ratio is not None else quantity.after or 0.0)
+        return own if quantity.group in PER_STEP else own * per_step
+
+    changed = [one for one in quantities if one.outcome == CHANGED and one.group in CAUSES and one.id not in WHOLES]
+    if not changed:
+        return ""
+    most = max(changed, key=moved_s)
+    same = [one for one in changed if one.group == "sample" and one.name == most.name]  # without workers, making a sample is in the step
+    if same:
+        return same[0].id
+    inside = [one for one in changed if one.group not in PER_STEP and moved_s(one) >= EXPLAINS * moved_s(most)]
+    return max(inside, key=moved_s).id if most.id == "stage/wait" and inside else most.id  # a wait follows from what the loader does
+
+
+def conclude(diff: Diff, base: Measured) -> str:
+    """The sentences."""
+    said = [pace(diff, base)]
+    cause = diff.of(diff.cause)
+    step = diff.of("step/mean")
+    if cause is not None:
+        joined = ", ".join([changed(cause, diff.per), *related(diff, cause)])
+        said.append(f"{'But ' if step is not None and step.outcome != CHANGED else ''}{joined}.")
+        said[-1] = sentence(said[-1])
+    elif work := different_work(diff):
+        said.append(f"{sentence(work[0])}.")
+    elif step is not None and step.outcome == CHANGED:
+        settings = ", ".join([differing(one) for one in _loader(diff)][:NAMED])
+        said.append(f"No single stage explains it{f'; the loader differs: {settings}' if settings else ''}.")
+    return " ".join(said)
+
+
+def pace(diff: Diff, base: Measured) -> str:
+    """How much faster or slower."""
+    step = diff.of("step/mean")
+    if step is None or step.before is None or step.after is None or step.outcome == UNKNOWN:
+        few = ", ".join(run.name for run in (*diff.before, *diff.after) if run.steps < FEWEST)
+        return f"Too few steps to compare{f' ({few})' if few else ''}."
+    rates = rate(step, diff.per, base)
+    if step.outcome == CHANGED:
+        assert step.ratio is not None and step.measured is not None
+        equal = "" if _negligible(step.machine) else f"; {faster(step.ratio)} at equal machine speed"
+        return f"B is {faster(step.measured)} than A: {rates}{equal} ({interval(step)})."
+    if step.outcome == MACHINE:
+        assert step.measured is not None
+        return f"B ran {faster(step.measured)} than A ({rates}), but the machine explains it: {because(diff)}."
+    seen = resolution(step)
+    if not math.isfinite(seen):
+        return f"No change in speed that can be told from noise: {rates}."
+    if step.measured is not None and abs(_speed(step.measured)) >= diff.min_change:
+        return f"B ran {faster(step.measured)} than A ({rates}), which is within the noise of the runs ({interval(step)})."
+    return f"No change in speed beyond noise: {rates}; a change of less than {percent(seen)} would not have been seen."
+
+
+def faster(ratio: float) -> str:
+    """``9.1 % slower``, for a ratio of times."""
+    return f"{percent(abs(_speed(ratio)))} {'slower' if ratio > 1 else 'faster'}"
+
+
+def _negligible(machine: float) -> bool:
+    """Whether a part of the machine's is not worth a word."""
+    return abs(math.log(machine)) < math.log1p(WORTH)
+
+
+def _speed(ratio: float) -> float:
+    """Change of the rate, for a ratio of times."""
+    return 1 / max(ratio, LEAST) - 1
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.095 else f"{100 * share:.1f} %"
+
+
+def interval(step: Quantity) -> str:
+    """``95 % interval -13 % to -5 %``, of the rate."""
+    ends = sorted(_speed(end) for end in (step.low, step.high) if end is not None)
+    return f"95 % interval {' to '.join(f'{100 * end:+.0f} %' for end in ends)}"
+
+
+def resolution(quantity: Quantity) -> float:
+    """The smallest change of a time that its interval excludes: half the width of the interval."""
+    return math.inf if quantity.low is None or quantity.high is None else (quantity.high - quantity.low) / 2
+
+
+def rate(step: Quantity, per: str, base: Measured) -> str:
+    """``53.1 -> 48.4 samples/s``."""
+    assert step.before is not None and step.after is not None
+    batch = 1.0 if per == "sample" else base.batch
+    unit = "steps/s" if batch is None else "samples/s"
+    return f"{number((batch or 1.0) / step.before)} -> {number((batch or 1.0) / step.after)} {unit}"
+
+
+def because(diff: Diff) -> str:
+    """What the machine did; or, of a common change, what all stages share."""
+    shared = [differing(one) for one in diff.settings if (one.kind, one.name) in SHARED]
+    said = " and ".join(reasons(diff.machine)) or "its CPUs were shared differently"
+    return f"{said} (or {', '.join(shared)} does)" if shared and not _negligible(diff.machine.speed or 1.0) else said
+
+
+def reasons(machine: Machine) -> Iterator[str]:
+    """What differs of the machine."""
+    if machine.speed is not None and abs(machine.speed - 1) >= WORTH:
+        yield f"all stages took {machine.speed:.2f}x the CPU time"
+    if machine.waiting_before and machine.waiting_after and abs(machine.waiting_after / machine.waiting_before - 1) >= WORTH:
+        yield (
+            f"the main thread waited for a CPU {percent(1 - 1 / machine.waiting_after)} of the time "
+            f"({percent(1 - 1 / machine.waiting_before)} in A)"
+        )
+    if (
+        machine.others_before is not None
+        and machine.others_after is not None
+        and abs(machine.others_after - machine.others_before) >= MIN_OTHERS
+    ):
+        yield f"other programs used {number(machine.others_after, 2)} CPUs ({number(machine.others_before, 2)} in A)"
+
+
+def changed(quantity: Quantity, per: str) -> str:
+    """``decode takes 1.10x as long per sample (6.2 -> 6.8 ms CPU)``."""
+    if quantity.ratio is None or not quantity.after:
+        return f"{NAMES.get(quantity.name, quantity.name)} {'is new' if quantity.after else 'is gone'} ({amounts(quantity)} per {per})"
+    of = "sample" if quantity.group in ("sample", "blocked") else per
+    what = "making a sample" if quantity.name == "total" else NAMES.get(quantity.name, quantity.name)
+    verb = "is blocked" if quantity.group == "blocked" else "takes"
+    apart = "" if _negligible(quantity.machine) else f", of which the machine explains {quantity.machine:.2f}x"
+    return f"{what} {verb} {quantity.ratio:.2f}x as long per {of} ({amounts(quantity)}{apart})"
+
+
+def amounts(quantity: Quantity) -> str:
+    """``6.2 -> 6.8 ms CPU``."""
+    before, after = value(quantity.before or 0.0, quantity.unit), value(quantity.after or 0.0, quantity.unit)
+    same = before.rpartition(" ")[2] == after.rpartition(" ")[2]
+    return f"{before.rpartition(' ')[0] if same else before} -> {after}{CLOCKS.get(quantity.clock, '')}"
+
+
+def different_work(diff: Diff) -> list[str]:
+    """What samples are made of that differs."""
+    named = (("work/decoded_pixels", "decoded images have"), ("work/output_pixels", "transformed images have"))
+    found = [(words, work) for id, words in named if (work := diff.of(id)) is not None and work.outcome == CHANGED]
+    return [f"{words} {work.ratio:.2f}x the pixels" for words, work in found if work.ratio is not None]
+
+
+def related(diff: Diff, cause: Quantity) -> list[str]:
+    """What differs that may be why."""
+    found = different_work(diff) if cause.group == "sample" else []
+    libraries = LIBRARIES.get(cause.name, ())
+    found += [differing(one) for one in diff.settings if one.kind == "version" and one.name in libraries]
+    if cause.id == "stage/wait" or cause.group in ("sample", "blocked"):
+        found += [differing(one) for one in _loader(diff)]
+    return found[:NAMED]
+
+
+def _loader(diff: Diff) -> list[Differing]:
+    return [one for one in diff.settings if one.kind == "loader" and one.name in LOADER]
+
+
+def differing(one: Differing) -> str:
+    """``pillow 11.0 -> 10.4``."""
+    return f"{one.name} {one.before or 'not set'} -> {one.after or 'not set'}"

@@ -1,0 +1,149 @@
+"""How each quantity differs between the sides: by how much without the machine's part, with an interval."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from feedline.analysis.diff.measure import CPU, NONE, Measure
+from feedline.analysis.diff.noise import FloatArray, p_of, reach
+from feedline.analysis.diff.side import Measured, Speed, beside_others, same_processes
+
+WIDEST = 20.0  # times: the machine does not explain that something takes a smaller part of what it took
+MEASURED = 2  # degrees of freedom, from which on run-to-run variation is measured
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How a quantity differs.
+
+    Attributes:
+        before, after: means of the sides, as reported.
+        change: B - A, without the machine's part.
+        error: standard error of ``change``; NaN: not known.
+        machine: B / A that the machine explains.
+        freedom: degrees of freedom of ``error`` where runs were compared with each other; None: from one run of each.
+    """
+
+    measure: Measure
+    before: float
+    after: float
+    change: float
+    error: float
+    machine: float
+    freedom: int | None = None
+
+    @property
+    def p(self) -> float:
+        return p_of(self.change, self.error, self.freedom)
+
+    @property
+    def ratio(self) -> float | None:
+        """B / A; None: A is zero."""
+        return max(1 + self.change / self.before, 0.0) if self.before > 0 else None
+
+    @property
+    def interval(self) -> tuple[float | None, float | None]:
+        """Of the ratio, 95 %."""
+        half = reach(self.error, self.freedom)
+        if self.before <= 0 or not math.isfinite(half):
+            return None, None
+        return max(0.0, 1 + (self.change - half) / self.before), 1 + (self.change + half) / self.before
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Both sides, and how fast the machine was in each run.
+
+    Attributes:
+        queued: whether waiting for a CPU is the machine's part: other programs ran, and the runs start the same processes themselves.
+    """
+
+    before: Sequence[Measured]
+    after: Sequence[Measured]
+    speed: Speed
+    queued: bool
+
+    @classmethod
+    def of(cls, before: Sequence[Measured], after: Sequence[Measured]) -> "Sides":
+        runs = [*before, *after]
+        return cls(before, after, Speed.of(before, after), same_processes(runs) and beside_others(runs))
+
+    @property
+    def runs(self) -> list[Measured]:
+        return [*self.before, *self.after]
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of the variation between runs of a side."""
+        return len(self.before) + len(self.after) - 2
+
+    def each(self, id: str) -> list[Measure]:
+        """A quantity in every run; a stage that does not occur in one takes no time there."""
+        known = next(run.measures[id] for run in self.runs if id in run.measures)
+        return [run.measures.get(id, known.absent()) for run in self.runs]
+
+    def mean(self, id: str) -> tuple[float, float]:
+        """As reported, of both sides."""
+        return self._means([one.value for one in self.each(id)])
+
+    def _means(self, values: Sequence[float] | FloatArray) -> tuple[float, float]:
+        cut = len(self.before)
+        return float(np.mean(values[:cut])), float(np.mean(values[cut:]))
+
+    def machine_of(self, at: int, kind: str, id: str) -> float:
+        """Log of what the machine multiplied a quantity of one run by."""
+        if kind == NONE:
+            return 0.0
+        common = self.speed.of_run(at, id)
+        return common if kind == CPU else common * self.on_cpu + (math.log(self.runs[at].waiting or 1.0) if self.queued else 0.0)
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the main thread's own stages are made of CPU time."""
+        return all("cpu/forward" in run.measures for run in self.runs)
+
+    def shift(self, kind: str, id: str = "") -> float:
+        """Log of B over A that the machine explains."""
+        before, after = self._means([self.machine_of(at, kind, id) for at in range(len(self.runs))])
+        return after - before
+
+    def effect(self, id: str, machine_s: float | None = None) -> Effect:
+        """How a quantity differs. The machine slows some stages down more than others, so that up to all of what it did to most of them may
+        be its part of this one, in the direction in which it differs.
+
+        Args:
+            machine_s: seconds of B - A that the machine explains, where that is the sum of other quantities' parts.
+        """
+        measures = self.each(id)
+        own = np.array([one.value for one in measures])
+        base, after = self._means(own)
+        most_s = base * math.expm1(self.shift(measures[0].kind, id)) if machine_s is None else machine_s
+        part_s = min(max(after - base, min(most_s, 0.0)), max(most_s, 0.0))
+        factor = max(base + part_s, base / WIDEST) / base if base > 0 else 1.0
+        measured = self.freedom >= MEASURED
+        error = self._spread(own, measures) if measured else self._estimated(own, measures)
+        return Effect(measures[0], base, after, after / factor - base, error / factor, factor, self.freedom if measured else None)
+
+    def _within(self, own: FloatArray, measures: Sequence[Measure]) -> float:
+        """Variance of the difference of means, from how each run's own values scatter."""
+        variances = [float((value * one.error) ** 2) if value else 0.0 for value, one in zip(own, measures)]
+        before, after = self._means(variances)
+        return before / len(self.before) + after / len(self.after)
+
+    def _spread(self, own: FloatArray, measures: Sequence[Measure]) -> float:
+        """Standard error, from how runs of one side differ; never below what each run's own values scatter by."""
+        counts = len(self.before), len(self.after)
+        groups = own[: counts[0]], own[counts[0] :]
+        pooled = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / self.freedom
+        within = self._within(own, measures)
+        return math.sqrt(max(pooled * (1 / counts[0] + 1 / counts[1]), within if math.isfinite(within) else 0.0))
+
+    def _estimated(self, own: FloatArray, measures: Sequence[Measure]) -> float:
+        """Standard error, where run-to-run variation is estimated: of CPU time from how that of other stages differs, else from drift."""
+        if measures[0].kind == CPU:
+            between = (self.speed.scatter(measures[0].id) * float(own.mean())) ** 2
+        else:
+            between = float(sum((value * one.drift) ** 2 for value, one in zip(own, measures))) + (Speed.FLOOR * float(own.mean())) ** 2
+        return math.sqrt(self._within(own, measures) + between)

@@ -1,0 +1,185 @@
+"""The runs of one side of a comparison, and what the machine did to each."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from feedline.analysis import pipeline
+from feedline.analysis.build import gather_ranks
+from feedline.analysis.cpu_use import MIN_OTHERS
+from feedline.analysis.diff import measure
+from feedline.analysis.diff.measure import CPU, Measure
+from feedline.analysis.diff.model import RunName
+from feedline.analysis.gather import RankMetrics
+from feedline.analysis.model import Report
+from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.parts import only
+from feedline.profiler.store.read import Run
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one run measured.
+
+    Attributes:
+        measures: by id.
+        waiting: time over time with a CPU of its main thread; None: not measured.
+        environment: variables that decide how many threads there are, and others that the recorder keeps.
+    """
+
+    report: Report
+    measures: Mapping[str, Measure]
+    waiting: float | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, path: Path) -> "Measured":
+        """Read a run folder, or one that ``feedline ingest`` made of traces.
+
+        Raises:
+            RunNotFound: there is none, or it holds several trainings.
+            RunDamaged, SchemaTooNew: it cannot be read.
+        """
+        folder, number = pipeline.place(path, None)
+        run = open_run(path) if number is not None else only(open_run(folder))
+        report = pipeline.report_of(run, pipeline.ceilings_of(folder))
+        environment = run.ranks[min(run.ranks)].manifest.environment
+        if pipeline.holds_traces(run):
+            shown = next(iter(report.ranks))
+            found = [*measure.of_trace(report), *measure.of_collectives(report, shown)]
+            return cls(report, {one.id: one for one in found}, None, environment)
+        rank = shown_rank(run, report)
+        return cls(report, {one.id: one for one in measures_of(rank, report)}, measure.waiting_factor(rank), environment)
+
+    @property
+    def name(self) -> RunName:
+        run = self.report.run
+        return RunName(run.name, run.path, run.state, self.report.throughput.steps)
+
+    @property
+    def batch(self) -> float | None:
+        """Samples per step."""
+        return self.report.throughput.batch_size
+
+
+def shown_rank(run: Run, report: Report) -> RankMetrics:
+    """The rank that the report's figures are of."""
+    ranks = gather_ranks(run, [])
+    return ranks[report.shown if report.shown in ranks else min(ranks)]
+
+
+def measures_of(rank: RankMetrics, report: Report) -> Iterator[Measure]:
+    """All of a recorded run."""
+    yield from measure.of_steps(rank, report)
+    yield from measure.of_samples(rank, report)
+    yield from measure.of_collectives(report, str(rank.rank.number))
+    yield from measure.of_gauges(report)
+
+
+def same_work(runs: Sequence[Measured]) -> bool:
+    """Whether a step of all runs is the same work for the CPUs: the same model, batch and number of ranks."""
+    described = {(run.report.run.model, run.report.run.ranks, round(run.batch or 0.0)) for run in runs}
+    return len(described) == 1
+
+
+def same_processes(runs: Sequence[Measured]) -> bool:
+    """Whether all runs start the same number of processes and threads, so that a wait for a CPU is not of their own making."""
+    described = {
+        (
+            tuple(str(loader.settings.get("num_workers")) for loader in run.report.loaders if loader.role == "training"),
+            tuple(sorted((name, value) for name, value in run.environment.items() if name.endswith("_NUM_THREADS"))),
+            run.report.run.ranks,
+        )
+        for run in runs
+    }
+    return len(described) == 1
+
+
+def beside_others(runs: Sequence[Measured]) -> bool:
+    """Whether other programs used the CPUs in any run, or it is not known."""
+    used = [run.report.cpus.others if run.report.cpus is not None else None for run in runs]
+    return any(one is None or one >= MIN_OTHERS for one in used)
+
+
+def per_sample(runs: Sequence[Measured], after: Sequence[Measured]) -> bool:
+    """Whether the sides have batches of different sizes, so that their steps are different work."""
+    sizes = [run.batch for run in (*runs, *after)]
+    known = [size for size in sizes if size]
+    return len(known) == len(sizes) and max(known) > 1.01 * min(known)
+
+
+def of_equal_work(run: Measured) -> Measured:
+    """Times of steps divided by samples per step."""
+    assert run.batch
+    parts = ("step", "stage", "cpu", "wait", "collective")
+    divided = {id: one.divided(run.batch) if one.group in parts else one for id, one in run.measures.items()}
+    return Measured(run.report, divided, run.waiting, run.environment)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast the CPUs were in each run, for the same work: the common change of the CPU time of all stages, so that one that changed by
+    itself does not decide.
+
+    Attributes:
+        shift: run -> stage id -> log of the CPU time over its mean over all runs, in the stages that every run has.
+        weight: stage id -> one over its variance.
+    """
+
+    shifts: list[dict[str, float]]
+    weight: dict[str, float]
+
+    FEWEST = 3  # stages that tell a machine's speed from a stage's own change
+    FLOOR = 0.015  # of a stage's CPU time between two runs on one machine, at best (docs/measured/diff.md)
+    MOST = 1.5  # times: a larger common change is not the machine's, but that of what is trained
+
+    @classmethod
+    def of(cls, before: Sequence[Measured], after: Sequence[Measured]) -> "Speed":
+        runs = [*before, *after]
+        alike = [id for id, one in runs[0].measures.items() if one.kind == CPU and id != "sample/total"]
+        ids = [id for id in alike if all(_known(run.measures.get(id)) for run in runs)] if same_work(runs) and same_processes(runs) else []
+        logs = {id: [math.log(run.measures[id].value) for run in runs] for id in ids}
+        middle = {id: (np.mean(x[: len(before)]) + np.mean(x[len(before) :])) / 2 for id, x in logs.items()}
+        shifts = [{id: float(logs[id][at] - middle[id]) for id in ids} for at in range(len(runs))]
+        weight = {id: 1 / (cls.FLOOR**2 + max(run.measures[id].error for run in runs) ** 2) for id in ids}
+        found = cls(shifts, weight)
+        spread = [found.of_run(at, "") for at in range(len(runs))]
+        return found if max(spread) - min(spread) < math.log(cls.MOST) else cls(shifts, {})
+
+    def of_run(self, at: int, without: str) -> float:
+        """Log of the CPU time for the same work of one run, from all stages but one; 0 where there are too few."""
+        ids = [id for id in self.weight if id != without]
+        if len(ids) < self.FEWEST:
+            return 0.0
+        return weighted_median([self.shifts[at][id] for id in ids], [self.weight[id] for id in ids])
+
+    def known(self, without: str = "") -> bool:
+        """Whether there are enough stages."""
+        return len([id for id in self.weight if id != without]) >= self.FEWEST
+
+    def scatter(self, without: str) -> float:
+        """Standard deviation of how a stage's CPU time differs between two runs beside the common change: that of the other stages, the one
+        that differs most left out, which may have changed by itself; at least ``FLOOR``."""
+        ids = [id for id in self.weight if id != without]
+        if len(ids) < self.FEWEST:
+            return 2 * self.FLOOR
+        moved, weights = [self.shifts[-1][id] - self.shifts[0][id] for id in ids], [self.weight[id] for id in ids]
+        common = weighted_median(moved, weights)
+        apart = sorted((abs(one - common), weight) for one, weight in zip(moved, weights))[:-1]
+        return max(self.FLOOR, math.sqrt(sum(weight * one**2 for one, weight in apart) / sum(weight for _, weight in apart)))
+
+
+def _known(one: Measure | None) -> bool:
+    return one is not None and one.value > 0 and math.isfinite(one.error)
+
+
+def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
+    """The value that half of the weight lies below; between two where exactly half does."""
+    order = np.argsort(values, kind="stable")
+    sums = np.cumsum(np.array(weights)[order])
+    at = int(np.searchsorted(sums, sums[-1] / 2))
+    upper = min(at + 1, len(order) - 1) if math.isclose(float(sums[at]), float(sums[-1]) / 2) else at
+    return float(values[order[at]] + values[order[upper]]) / 2

@@ -1,0 +1,152 @@
+"""Reads the file of ``feedline check --budget``: TOML, in which every key must be known."""
+
+import math
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from feedline.analysis.convergence.checks import GRAVE, STOPS
+from feedline.analysis.diagnose import RULES
+from feedline.analysis.diff.budget import MIN_STEPS, Budget
+from feedline.analysis.finding import Severity
+from feedline.cli.parser import meant
+from feedline.profiler.errors import BudgetError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+#: Table -> its keys; a key that ends in a dot is a table of stages.
+AT_LEAST = ("samples_per_s", "steps_per_s")
+AT_MOST = ("step_mean_s", "step_median_s", "step_p95_s", "step_cpu_s", "input_share", "stage_s.", "stage_share.", "sample_cpu_s.")
+THAN_BASE = ("step", "stage", "sample_cpu")
+FINDINGS = ("none_of_severity", "none_of")
+TOP = ("base", "min_steps", "at_least", "at_most", "findings", "than_base")
+DEFAULT = 0.05  # of [than_base], where there is a base and no limit
+MOST_BYTES = 1_000_000
+#: Rules that are in no list of rules.
+OTHERS = (
+    "rate_outside_momentum",
+    "sync_batch_norm",
+    "rate_at_top",
+    "skipped_steps",
+    "compute_bound",
+    "made_in_step",
+    "input_bound_unexplained",
+)
+
+
+def read(path: Path) -> Budget:
+    """Read a budget. Folders of ``base`` are relative to it.
+
+    Raises:
+        BudgetError: it cannot be read, has an unknown key, a value of another kind, or no limit.
+    """
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise BudgetError(f"{path} is too large for a budget: give a TOML file with limits (docs/jobs/ci.md)")
+        table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BudgetError(f"cannot read {path} ({error.strerror}): give a TOML file with limits (docs/jobs/ci.md)") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BudgetError(f"{path} is not TOML: {error}") from error
+    try:
+        return budget_of(table, path.parent)
+    except ValueError as error:
+        raise BudgetError(f"{path}: {error}") from error
+
+
+def budget_of(table: Mapping[str, Any], beside: Path) -> Budget:
+    """A budget from its tables. Raises ValueError."""
+    known(table, TOP, "")
+    findings = of_kind(table, "findings", dict)
+    known(findings, FINDINGS, "findings.")
+    base = texts(table.get("base", []), "base")
+    than_base = limits(of_kind(table, "than_base", dict), THAN_BASE, "than_base.")
+    if than_base and not base:
+        raise ValueError('[than_base] needs a base: add base = "runs/good" at the top of the file')
+    budget = Budget(
+        at_least=limits(of_kind(table, "at_least", dict), AT_LEAST, "at_least."),
+        at_most=limits(of_kind(table, "at_most", dict), AT_MOST, "at_most."),
+        severity=severity(findings.get("none_of_severity", "")),
+        rules=tuple(rule(one) for one in texts(findings.get("none_of", []), "findings.none_of")),
+        than_base=than_base or (dict.fromkeys(THAN_BASE, DEFAULT) if base else {}),
+        base=tuple(str(beside / one) for one in base),
+        min_steps=whole(table.get("min_steps", MIN_STEPS)),
+    )
+    if not (budget.at_least or budget.at_most or budget.severity or budget.rules or budget.than_base):
+        raise ValueError("it has no limit: a budget that nothing can exceed is a mistake")
+    return budget
+
+
+def known(table: Mapping[str, Any], keys: Iterable[str], before: str) -> None:
+    """Refuse a key that does not exist. Raises ValueError."""
+    names = [key.rstrip(".") for key in keys]
+    for key in table:
+        if key not in names:
+            raise ValueError(f"unknown key {before}{key}{meant(key, names)}; known: {', '.join(names)}")
+
+
+def of_kind(table: Mapping[str, Any], key: str, kind: type) -> Any:
+    """A table, or an empty one. Raises ValueError."""
+    found = table.get(key, kind())
+    if not isinstance(found, kind):
+        raise ValueError(f"{key} must be a table: [{key}]")
+    return found
+
+
+def limits(table: Mapping[str, Any], keys: Iterable[str], before: str) -> dict[str, float]:
+    """Numbers by key, those of tables of stages as ``stage_s.forward``. Raises ValueError."""
+    known(table, keys, before)
+    found = {}
+    for key, value in table.items():
+        if f"{key}." in keys:
+            stages = of_kind(table, key, dict)
+            found |= {f"{key}.{stage}": positive(one, f"{before}{key}.{stage}") for stage, one in stages.items()}
+        else:
+            found[key] = positive(value, f"{before}{key}")
+    return found
+
+
+def positive(value: object, key: str) -> float:
+    """A number from 0 on; shares are below 1. Raises ValueError."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+        raise ValueError(f"{key} must be a number of at least 0, not {value!r}")
+    if ("share" in key or key.startswith("than_base")) and value >= 1:
+        raise ValueError(f"{key} is a share: write 0.05 for 5 %, not {value!r}")
+    if key.startswith("than_base") and value <= 0:
+        raise ValueError(f"{key} must be above 0: two runs are never exactly equal")
+    return float(value)
+
+
+def whole(value: object) -> int:
+    """The number of steps that are needed. Raises ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"min_steps must be a whole number of at least 1, not {value!r}")
+    return value
+
+
+def texts(value: object, key: str) -> list[str]:
+    """A text or a list of them. Raises ValueError."""
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
+        raise ValueError(f"{key} must be a text or a list of texts, not {value!r}")
+    return found
+
+
+def severity(value: object) -> str:
+    """``high``, ``low`` or ``info``. Raises ValueError."""
+    names = [one.value for one in Severity]
+    if value and value not in names:
+        raise ValueError(f"findings.none_of_severity must be one of {', '.join(names)}, not {value!r}")
+    return str(value)
+
+
+def rule(rule_id: str) -> str:
+    """The id of a rule. Raises ValueError."""
+    rules = sorted({*(one.rule_id for one in RULES), *GRAVE, *STOPS, *OTHERS})
+    if rule_id not in rules:
+        raise ValueError(f"findings.none_of: there is no rule {rule_id!r}{meant(rule_id, rules)}; docs/rules.md has all")
+    return rule_id

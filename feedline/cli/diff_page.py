@@ -1,0 +1,30 @@
+"""A comparison of runs as a self-contained HTML file."""
+
+from itertools import groupby
+from pathlib import Path
+
+from feedline.analysis.diff.conclusion import reasons
+from feedline.analysis.diff.model import Diff
+from feedline.analysis.reports import page
+from feedline.cli import diff_text
+from feedline.profiler.printable import printable_in
+
+HERE = Path(__file__).parent
+
+
+def render(diff: Diff) -> str:
+    """The whole page."""
+    diff = printable_in(diff)
+    groups = [(diff_text.GROUPS[group], list(rows)) for group, rows in groupby(diff.quantities, key=lambda one: one.group)]
+    return (
+        page.environment(HERE)
+        .get_template("diff.html")
+        .render(
+            it=diff,
+            groups=groups,
+            cells=diff_text.cells,
+            runs=diff_text.runs,
+            machine=list(reasons(diff.machine)),
+            **page.assets(),
+        )
+    )

@@ -1,0 +1,126 @@
+"""A comparison of runs in the terminal: the conclusion, then what it is made of, 80 columns wide."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from feedline.analysis.diff.conclusion import differing, reasons
+from feedline.analysis.diff.context import STAYED
+from feedline.analysis.diff.model import CHANGED, MACHINE, Diff, FindingChange, Quantity, RunName
+from feedline.analysis.formatting import BLANK, value
+from feedline.analysis.reports.console import Console
+from feedline.analysis.reports.tables import columns, item, plain
+from feedline.profiler.printable import printable_in
+
+GROUPS = {
+    "step": "Step",
+    "stage": "Stages of the step",
+    "cpu": "CPU of main thread",
+    "sample": "CPU per sample",
+    "blocked": "Blocked per sample",
+    "wait": "Waits",
+    "collective": "Collectives",
+    "work": "Work",
+    "gauge": "Gauges",
+}
+OUTCOMES = {CHANGED: "changed", MACHINE: "machine", "same": "", "unknown": "not tested", "one side": "in one only"}
+SHOWN = ("step", "stage", "cpu", "sample", "blocked", "work", "collective")  # in the terminal; the others where they changed
+STYLES = {CHANGED: "bold yellow", MACHINE: "cyan"}
+MOST = 8  # settings in the terminal
+LEAST = 0.01  # of the step or of a sample: smaller stages that did not change are not listed
+
+
+def show(diff: Diff, console: Console) -> None:
+    """Print it."""
+    diff = printable_in(diff)
+    console.print(plain(diff.conclusion, "bold"))
+    console.print()
+    console.print(plain(f"A: {runs(diff.before)}", "dim"))
+    console.print(plain(f"B: {runs(diff.after)}", "dim"))
+    console.print()
+    console.print(table(diff, listed(diff)))
+    for title, lines in sections(diff):
+        console.print()
+        console.print(Text(title, style="bold underline"))
+        for line in lines:
+            console.print(item("", line))
+    console.print()
+
+
+def sections(diff: Diff) -> list[tuple[str, list[str]]]:
+    """What comes below the table."""
+    all_of = {"Machine": list(reasons(diff.machine)), "Findings": findings(diff.findings), "Differs": settings(diff), "Notes": diff.notes}
+    return [(title, lines) for title, lines in all_of.items() if lines]
+
+
+def runs(side: Sequence[RunName]) -> str:
+    """``demo (36 steps)``."""
+    return ", ".join(f"{run.name} ({run.steps} steps)" for run in side)
+
+
+def listed(diff: Diff) -> list[Quantity]:
+    """Those that the terminal shows."""
+    step, sample = diff.of("step/mean"), diff.of("sample/total")
+    wholes = {"stage": step, "cpu": step, "collective": step, "sample": sample, "blocked": sample}
+
+    def shows(quantity: Quantity) -> bool:
+        whole = wholes.get(quantity.group)
+        large = whole is None or max(quantity.before or 0.0, quantity.after or 0.0) >= LEAST * max(whole.before or 0.0, whole.after or 0.0)
+        return quantity.outcome == CHANGED or (quantity.group in SHOWN and large)
+
+    return [quantity for quantity in diff.quantities if shows(quantity)]
+
+
+def table(diff: Diff, quantities: Sequence[Quantity]) -> Table:
+    """Both sides of each quantity, the ratio with its interval, and what it comes to."""
+    made = columns("", "A", "B", "B/A", "95 %", "", gap=2)
+    made.columns[-1].justify = "left"
+    group = ""
+    for quantity in quantities:
+        if quantity.group != group:
+            group = quantity.group
+            made.add_row(Text(f"per {diff.per}" if group == "stage" and diff.per != "step" else GROUPS[group], "dim"))
+        made.add_row(*cells(quantity), style=STYLES.get(quantity.outcome))
+    return made
+
+
+def cells(quantity: Quantity) -> list[str]:
+    """A row: name, A, B, ratio, interval, outcome."""
+    amounts = [BLANK if one is None else value(one, quantity.unit) for one in (quantity.before, quantity.after)]
+    return [f"  {quantity.name.replace('_', ' ')}", *amounts, ratio(quantity), interval(quantity), OUTCOMES[quantity.outcome]]
+
+
+def ratio(quantity: Quantity) -> str:
+    """B / A without the machine's part."""
+    return BLANK if quantity.ratio is None else f"{quantity.ratio:.2f}"
+
+
+def interval(quantity: Quantity) -> str:
+    """``0.97 - 1.08``."""
+    if quantity.low is None or quantity.high is None:
+        return BLANK
+    return f"{quantity.low:.2f}{BLANK}{quantity.high:.2f}" if quantity.high < 100 else "too wide"
+
+
+def findings(changes: Sequence[FindingChange]) -> list[str]:
+    """Those that came or went; the others in one line."""
+    lines = [
+        f"{one.change}: {one.rule_id} ({one.severity_before or one.severity_after}): {one.message}"
+        for one in changes
+        if one.change != STAYED
+    ]
+    stayed = [one.rule_id for one in changes if one.change == STAYED]
+    return [*lines, *([f"in both: {', '.join(stayed)}"] if stayed else [])]
+
+
+def settings(diff: Diff) -> list[str]:
+    """Settings, versions and hardware that differ."""
+    return list(_settings(diff))
+
+
+def _settings(diff: Diff) -> Iterator[str]:
+    for one in diff.settings[:MOST]:
+        yield f"{one.kind}: {differing(one)}" if one.kind != one.name else differing(one)
+    if len(diff.settings) > MOST:
+        yield f"and {len(diff.settings) - MOST} more; --json FILE has all"

@@ -1,0 +1,149 @@
+"""What a comparison says changed, and what it leaves to noise and to the machine."""
+
+from dataclasses import replace
+
+import pytest
+from diff.made_up import beside, changed, quiet, stored
+
+from feedline.analysis.diff.compare import diff
+from feedline.analysis.diff.measure import CPU, THREAD
+from feedline.analysis.diff.model import CHANGED, MACHINE
+
+RUNS = ("loader", "rests", "without-loader", "window", "ranks", "batch32", "gpu")
+
+
+@pytest.fixture(scope="module")
+def loader():
+    return quiet(stored("loader"))
+
+
+def slower_decode(run, factor):
+    """Decode takes longer, and so do the sample, and the wait for it."""
+    before = run.measures
+    more = (factor - 1) * before["sample/decode"].value
+    whole = 1 + more / before["sample/total"].value
+    factors = {"sample/decode": factor, "sample/total": whole, "stage/wait": whole, "step/mean": whole}
+    return changed(run, lambda one: factors.get(one.id, 1.0))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_does_not_differ_from_itself(name):
+    found = diff([stored(name)], [stored(name)])
+
+    assert found.changed == []
+    assert found.cause == ""
+    assert found.settings == []
+    assert {one.change for one in found.findings} <= {"stayed"}
+
+
+def test_decoding_that_is_slower_is_named_with_both_times(loader):
+    found = diff([loader], [slower_decode(loader, 1.2)])
+
+    decode = found.of("sample/decode")
+    assert found.cause == "sample/decode"
+    assert decode.ratio == pytest.approx(1.2, abs=0.01)
+    assert decode.low > 1.05 and decode.high < 1.35
+    assert "ecode takes 1.2" in found.conclusion and "CPU" in found.conclusion
+
+
+def test_decoding_that_is_a_little_slower_is_less_than_counts(loader):
+    assert diff([loader], [slower_decode(loader, 1.03)]).changed == []
+    assert diff([loader], [slower_decode(loader, 1.2)], min_change=0.3).changed == []
+
+
+def test_decoding_that_is_faster_is_named_too(loader):
+    found = diff([loader], [slower_decode(loader, 0.8)])
+
+    assert found.cause == "sample/decode"
+    assert "0.80x" in found.conclusion
+
+
+def test_a_machine_on_which_everything_is_slower_is_no_change(loader):
+    slow = changed(loader, lambda one: 1.2 if one.kind in (CPU, THREAD) or one.id in ("stage/wait", "step/mean", "sample/total") else 1.0)
+
+    found = diff([loader], [slow])
+
+    assert found.machine.speed == pytest.approx(1.2, abs=0.01)
+    assert [one.id for one in found.changed] == []
+    assert found.of("sample/decode").outcome == MACHINE
+    assert found.of("sample/decode").ratio == pytest.approx(1.0, abs=0.01)
+    assert "all stages took 1.20x the CPU time" in found.conclusion
+
+
+def test_decoding_is_named_although_the_machine_is_slower_too(loader):
+    slow = changed(loader, lambda one: 1.15 if one.kind in (CPU, THREAD) else 1.0)
+
+    found = diff([loader], [slower_decode(slow, 1.25)])
+
+    assert found.cause == "sample/decode"
+    assert found.of("sample/decode").ratio == pytest.approx(1.25, abs=0.02)
+    assert found.of("sample/augment").outcome != CHANGED
+
+
+def test_waiting_for_a_cpu_is_the_machines_where_other_programs_run(loader):
+    queued = changed(loader, lambda one: 1.5 if one.kind == THREAD else 1.0, waiting=1.5 * (loader.waiting or 1.0))
+
+    found = diff([beside(loader, 0.0)], [beside(queued, 0.9)])
+
+    assert found.of("stage/forward").outcome == MACHINE
+    assert found.changed == []
+
+
+def test_waiting_for_a_cpu_is_a_change_where_no_other_program_runs(loader):
+    queued = changed(loader, lambda one: 1.5 if one.kind == THREAD else 1.0, waiting=1.5 * (loader.waiting or 1.0))
+
+    found = diff([beside(loader, 0.0)], [beside(queued, 0.0)])
+
+    assert found.of("stage/forward").outcome == CHANGED
+
+
+def test_several_runs_of_each_measure_how_runs_differ(loader):
+    apart = [changed(loader, lambda one, by=by: by if one.id == "step/mean" else 1.0) for by in (0.8, 1.0, 1.2)]
+    close = [changed(loader, lambda one, by=by: by if one.id == "step/mean" else 1.0) for by in (0.99, 1.0, 1.01)]
+    slower = [changed(run, lambda one: 1.15 if one.id == "step/mean" else 1.0) for run in apart]
+    slower_close = [changed(run, lambda one: 1.15 if one.id == "step/mean" else 1.0) for run in close]
+
+    assert diff(apart, slower).between == "measured"
+    assert diff(apart, slower).of("step/mean").outcome != CHANGED
+    assert diff(close, slower_close).of("step/mean").outcome == CHANGED
+
+
+def test_batches_of_another_size_are_compared_by_sample():
+    found = diff([stored("batch32")], [stored("batch256")])
+
+    assert found.per == "sample"
+    assert found.machine.speed is None
+    assert found.of("step/mean").before < stored("batch32").measures["step/mean"].value
+    assert ("loader", "batch_size", "8", "64") in [(one.kind, one.name, one.before, one.after) for one in found.settings]
+
+
+def test_a_library_of_another_version_is_named_beside_its_stage(loader):
+    old, new = ({"pillow": version, "python": "3.11.7"} for version in ("11.0", "10.4"))
+    before = replace(loader, report=replace(loader.report, run=replace(loader.report.run, versions=old)))
+    after = slower_decode(replace(loader, report=replace(loader.report, run=replace(loader.report.run, versions=new))), 1.2)
+
+    assert "pillow 11.0 -> 10.4" in diff([before], [after]).conclusion
+
+
+def test_a_stage_that_is_new_is_told(loader):
+    without = replace(loader, measures={id: one for id, one in loader.measures.items() if id != "stage/wait"})
+
+    found = diff([without], [loader])
+
+    assert found.of("stage/wait").before is None
+    assert found.of("stage/wait").ratio is None
+    assert "aiting for data is new" in found.conclusion
+
+
+def test_findings_that_come_and_go_are_listed(loader):
+    fewer = replace(loader, report=replace(loader.report, findings=loader.report.findings[1:]))
+    gone = loader.report.findings[0].rule_id
+
+    assert [(one.rule_id, one.change) for one in diff([loader], [fewer]).findings][0] == (gone, "went")
+    assert [(one.rule_id, one.change) for one in diff([fewer], [loader]).findings][0] == (gone, "came")
+
+
+def test_a_run_that_was_killed_is_noted():
+    found = diff([stored("killed")], [stored("killed")])
+
+    assert any("was killed" in note for note in found.notes)
