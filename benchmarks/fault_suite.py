@@ -33,7 +33,7 @@ def fill(of: OfFault, fault: Fault, cache: Path, given: argparse.Namespace) -> N
 
 def advised(of: OfFault, fault: Fault) -> dict[str, int | bool]:
     """Settings of the loader that the finding names: with them, the training is the fixed one."""
-    found = [finding for one in of.recorded for finding in one.findings if finding.rule_id in fault.expected]
+    found = [finding for one in of.recorded for finding in one.findings if finding.rule_id in fault.expected and finding.settings]
     return found[0].settings if found else {}
 
 

@@ -58,11 +58,17 @@ class Said:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What feedline says of a training, most important first, beside the timers of the same run."""
+    """What feedline says of a training, beside the timers of the same run.
+
+    Attributes:
+        findings: of what limits it, most important first.
+        checks: of how it is set up, most severe first.
+    """
 
     verdict: str
     step_s: float
     findings: list[Said]
+    checks: list[Said]
     timed: Timed | None
 
 
@@ -74,20 +80,14 @@ def record(case: Fault | Healthy, side: Side, cache: Path) -> Recorded:
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        timed = run(case, side, cache, folder, [*FEEDLINE, "-o", str(folder / "run")])
-        command = [sys.executable, "-m", "feedline", "report", str(folder / "run"), "--json", "-"]
-        printed = subprocess.run(command, capture_output=True, text=True)
-        if printed.returncode:
-            raise Failed(printed.stderr[-2000:])
-        return recorded(json.loads(printed.stdout), timed)
+        out = folder / "report.json"
+        timed = run(case, side, cache, folder, [*FEEDLINE, "-o", str(folder / "run"), "--json", str(out)])
+        return recorded(json.loads(out.read_text()), timed)
 
 
 def recorded(report: Report, timed: Timed | None) -> Recorded:
-    checks = (report.get("convergence") or {}).get("findings", [])
-    shown = report["findings"]
-    known = {finding["cause"] for finding in shown}
-    told = [*shown, *(check for check in checks if check["cause"] not in known)]
-    return Recorded(report["verdict"], report["step"]["mean_s"], [said(finding) for finding in told], timed)
+    findings, checks = report["findings"], (report["convergence"] or {}).get("checks", [])
+    return Recorded(report["verdict"], report["step"]["mean_s"], list(map(said, findings)), list(map(said, checks)), timed)
 
 
 def said(finding: Report) -> Said:

@@ -10,7 +10,7 @@ from PIL import Image
 from skimage import data
 
 PHOTOGRAPHS = ("astronaut", "chelsea", "coffee", "rocket")
-TILE = 400
+TILE = 300
 
 
 def of(kind: str, cache: Path) -> Path:

@@ -1,15 +1,17 @@
 """Is the first finding right, how often is each rule, and are the predicted gains those that were measured."""
 
+import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from faults.bench import Recorded, Said, Timed
-from faults.cases import Fault
 from twins import Estimate
 
 TOP = 3
+#: Faults of how a training is set up, which cost no time: they are told of its convergence, and not among what limits it.
+OF_SETUP = ("missing_set_epoch", "whole_data_on_every_rank")
 #: Findings that ask for no change.
 NOTHING = ("compute_bound", "too_short", "input_not_seen", "nothing_trained", "input_bound_unexplained")
 #: A twin is this much faster, or its fault is none: the gate below which nothing is said of the input.
@@ -28,6 +30,7 @@ class Judged:
 
     name: str
     expected: tuple[str, ...]
+    names: str
     recorded: Recorded
     twin: Recorded | None = None
     pairs: list[tuple[Timed, Timed]] = field(default_factory=list)
@@ -36,25 +39,28 @@ class Judged:
     @property
     def told(self) -> list[str]:
         """Rule ids, first one first."""
-        return [finding.rule_id for finding in self.recorded.findings]
+        return [finding.rule_id for finding in relevant(self.recorded, self.expected)]
 
     @property
     def first(self) -> bool:
-        return self.told[:1] != [] and self.told[0] in self.expected
+        return self._right(relevant(self.recorded, self.expected)[:1])
 
     @property
     def among(self) -> bool:
-        asking = [finding.rule_id for finding in self.recorded.findings if finding.severity != "info"]
-        return self.first or any(rule_id in self.expected for rule_id in asking[:TOP])
+        asking = [finding for finding in relevant(self.recorded, self.expected) if finding.severity != "info"]
+        return self.first or self._right(asking[:TOP])
+
+    def _right(self, findings: Sequence[Said]) -> bool:
+        return any(finding.rule_id in self.expected and re.search(self.names, finding.message) for finding in findings)
 
     @property
     def twin_free(self) -> bool | None:
-        return None if self.twin is None else not any(finding.rule_id in self.expected for finding in self.twin.findings[:1])
+        return None if self.twin is None else not any(found.rule_id in self.expected for found in relevant(self.twin, self.expected)[:1])
 
     @property
     def finding(self) -> Said | None:
         """The one that was expected."""
-        return next((finding for finding in self.recorded.findings if finding.rule_id in self.expected), None)
+        return next((finding for finding in relevant(self.recorded, self.expected) if finding.rule_id in self.expected), None)
 
     @property
     def ratio(self) -> Estimate | None:
@@ -84,8 +90,9 @@ class Judged:
         return {**asdict(self), **found, "ratio": asdict(self.ratio) if self.ratio else None}
 
 
-def of_fault(fault: Fault, recorded: Recorded, **more: Any) -> Judged:
-    return Judged(fault.name, fault.expected, recorded, **more)
+def relevant(recorded: Recorded, expected: Sequence[str]) -> list[Said]:
+    """The findings among which such a fault is told."""
+    return recorded.checks if expected[0] in OF_SETUP else recorded.findings
 
 
 def alarms(healthy: dict[str, list[Recorded]]) -> list[str]:
@@ -122,9 +129,9 @@ def rules(faults: Sequence[Judged], healthy: dict[str, list[Recorded]]) -> list[
 
 def of_rule(rule_id: str, faults: Sequence[Judged], healthy: Sequence[Recorded]) -> OfRule:
     planted = [one for one in faults if one.expected[0] == rule_id]
-    said = [one for one in faults if leads(one.recorded) == rule_id]
+    said = [one for one in faults if one.told[:1] == [rule_id]]
     wrong = [one for one in healthy if leads(one, "high") == rule_id]
-    right = [one for one in said if rule_id in one.expected]
+    right = [one for one in said if one.first]
     return OfRule(
         rule_id, len(planted), sum(one.first for one in planted), sum(one.among for one in planted), len(said) + len(wrong), len(right)
     )

@@ -56,7 +56,8 @@ class Results:
             of = self.faults.get(fault.name, OfFault())
             twins = [*of.twins, *[None] * len(of.recorded)]
             found += [
-                Judged(fault.name, fault.expected, one, twin, of.pairs, of.applied) for one, twin in zip(of.recorded, twins, strict=False)
+                Judged(fault.name, fault.expected, fault.names, one, twin, of.pairs, of.applied)
+                for one, twin in zip(of.recorded, twins, strict=False)
             ]
         return found
 
@@ -68,4 +69,5 @@ def of_fault(kept: dict[str, Any]) -> OfFault:
 
 def recorded(kept: dict[str, Any]) -> Recorded:
     timed = Timed(**kept["timed"]) if kept["timed"] else None
-    return Recorded(kept["verdict"], kept["step_s"], [Said(**finding) for finding in kept["findings"]], timed)
+    findings, checks = ([Said(**finding) for finding in kept[name]] for name in ("findings", "checks"))
+    return Recorded(kept["verdict"], kept["step_s"], findings, checks, timed)

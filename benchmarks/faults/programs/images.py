@@ -88,7 +88,11 @@ class Photos(Dataset):
 
         if not hasattr(self, "steps"):
             cv2.setNumThreads(0)
-            steps = [albumentations.GaussianBlur((21, 21), p=1), albumentations.ElasticTransform(p=1), albumentations.ColorJitter(p=1)]
+            steps = [
+                albumentations.GaussianBlur((21, 21), p=1),
+                albumentations.RandomBrightnessContrast(p=1),
+                albumentations.ColorJitter(p=1),
+            ]
             self.steps = albumentations.Compose([*steps, albumentations.CenterCrop(self.given.size, self.given.size)])
         return self.steps(image=image)["image"]
 
