@@ -34,7 +34,7 @@ class Fault:
         ranks: processes.
         names: a pattern that the finding's message has to have, where its id alone does not name the cause.
         why: the reason where several ids are right.
-        cheap: small enough for the tests.
+        short: arguments that make a training of a few seconds of it, for the tests; empty: it is for the suite alone.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Fault:
     ranks: int = 1
     names: str = ""
     why: str = ""
-    cheap: bool = False
+    short: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ images, rows, ranks = partial(fault, IMAGES, 1), partial(fault, ROWS, 1), partia
 
 WORKERS = [
     images("no_workers", "JPEGs are decoded in the main process while an accelerator waits", "too_few_workers",
-           "{large} --size 512 --batch 4 --step-ms 15 --steps 220", "--workers 0", "--workers 2", "large", cheap=True),
+           "{large} --size 512 --batch 4 --step-ms 15 --steps 220", "--workers 0", "--workers 2", "large", short="--steps 40"),
     images("one_worker_fork", "one worker, where two would keep pace", "too_few_workers",
            "{large} --size 512 --batch 4 --step-ms 9 --steps 400", "--workers 1", "--workers 2", "large"),
     images("one_worker_spawn", "the same with a worker that is spawned", "too_few_workers",
@@ -98,7 +98,7 @@ WORKERS = [
     images("one_worker_forkserver", "the same with a worker from a fork server", "too_few_workers",
            "{large} --size 512 --batch 4 --step-ms 9 --steps 400 --start forkserver", "--workers 1", "--workers 2", "large"),
     rows("workers_for_texts", "workers for tokens that take less to make than to receive", "fewer_workers",
-         "--source tokens --collate tokens --steps 6000", "--workers 2", "--workers 0", cheap=True),
+         "--source tokens --collate tokens --steps 6000", "--workers 2", "--workers 0", short="--steps 1200"),
     rows("workers_for_rows", "the same for rows of a table", "fewer_workers",
          "--source rows --batch 32 --steps 5000", "--workers 1", "--workers 0"),
     rows("rows_one_by_one", "rows of a tensor are taken and collated one by one", "made_one_by_one",
@@ -122,11 +122,11 @@ STARTS = [
 
 TRANSPORT = [
     rows("collate_copies", "a collate of its own stacks pictures in ordinary memory", "custom_collate",
-         "--source arrays --batch 64 --steps 160 --workers 2", "--collate stacked", "", cheap=True),
+         "--source arrays --batch 64 --steps 160 --workers 2", "--collate stacked", "", short="--steps 25"),
     images("collate_by_cat", "a collate of its own makes floats, picture by picture", "custom_collate",
            "{usual} --size 320 --batch 32 --steps 160 --keep", "--collate as_floats", "", "usual"),
     rows("arrays_in_the_queue", "batches leave the workers as numpy arrays", "objects_in_queue",
-         "--source arrays --batch 64 --steps 120 --workers 2", "--collate arrays", "", cheap=True),
+         "--source arrays --batch 64 --steps 120 --workers 2", "--collate arrays", "", short="--steps 25"),
     rows("objects_in_the_queue", "words and boxes of each sample go through the queue as Python objects",
          "objects_in_queue slow_for_its_bytes", "--source described --batch 32 --steps 160", "--collate beside", "--collate tensors",
          why="slow_for_its_bytes names Python objects in transport, objects_in_queue does from 1 MiB on", names="objects|pickled"),
@@ -136,14 +136,14 @@ TRANSPORT = [
 
 WAITING = [
     images("rate_limit", "each sample sleeps 10 ms", "blocked", "{small} --steps 160 --workers 2", "--sleep-ms 10", "", "small",
-           names="sleep", cheap=True),
+           names="sleep", short="--steps 20"),
     images("late_server", "a server answers each request after 12 ms", "blocked",
            "{small} --steps 140 --workers 2", "--server {server} --near-ms 12", "", "small", on="server:small", names="network"),
     images("lock", "workers take turns at one lock while they fetch and decode", "blocked",
            "{usual} --size 224 --steps 160 --workers 3 --server {server} --near-ms 4", "--lock", "", "usual",
            on="server:usual", twin_on="server:usual", names="lock"),
     rows("small_files", "each sample is 24 files of 2 kB", "small_files",
-         "--steps 300 --workers 2", "--source pieces --folder {pieces}", "--source packed --folder {packed}", "pieces packed", cheap=True),
+         "--steps 300 --workers 2", "--source pieces --folder {pieces}", "--source packed --folder {packed}", "pieces packed", short="--steps 60"),
     rows("small_files_cold", "the same from the disk", "small_files cold_storage",
          "--steps 40 --workers 2", "--source pieces --folder {pieces}", "--source packed --folder {packed}", "pieces packed",
          why="either ends with the files packed and in order", on="cold:pieces", twin_on="cold:packed"),
@@ -159,7 +159,7 @@ WAITING = [
 
 CPU = [
     images("decode_jpeg", "large JPEGs, used nearly whole", "decode_bound",
-           "{large} --size 640 --steps 90", "", "--keep", "large", cheap=True),
+           "{large} --size 640 --steps 90", "", "--keep", "large", short="--steps 40"),
     images("decode_png", "PNG, which takes seven times as long as JPEG", "decode_bound",
            "--size 384 --steps 120", "{png}", "{usual}", "png usual"),
     images("decode_webp", "WebP with OpenCV", "decode_bound", "{webp} --decoder cv2 --size 384 --steps 300", "", "--keep", "webp"),
@@ -203,7 +203,8 @@ ORDER = [
 
 BETWEEN_RANKS = [
     ranks("late_loader", "rank 1 fetches its files from a server that answers after 8 ms", "late_rank",
-          "{small} --steps 80 --step-ms 15 --workers 1", "--late loader --late-ms 8 --server {server}", "", "small", on="server:small", names="rank 1 is"),
+          "{small} --steps 80 --step-ms 15 --workers 1", "--late loader --late-ms 8 --server {server}", "",
+          "small", on="server:small", names="rank 1 is"),
     ranks("late_large", "rank 1 has larger photographs", "late_rank",
           "{small} --steps 80 --step-ms 20 --workers 1", "--late large --large {large}", "", "small large", names="rank 1 is"),
     ranks("late_compute", "rank 1 does something of its own in each step, for 40 ms", "late_rank",
