@@ -3,16 +3,17 @@
 ranks.py --late loader --late-ms 40
 """
 
+import io
 import pathlib
 import time
 import urllib.request
 
 import torch
 import torch.distributed as dist
+from PIL import Image
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import Dataset, DistributedSampler
-from torchvision.io import ImageReadMode, decode_jpeg, read_file
-from torchvision.transforms.functional import resize
+from torchvision.transforms.functional import pil_to_tensor
 from training import loader, options, train
 
 SIDE = 32
@@ -34,10 +35,8 @@ class Photos(Dataset):
         file = self.files[index % len(self.files)]
         if self.server:
             with urllib.request.urlopen(f"{self.server}{file.name}?ms={self.late_ms}") as answer:
-                data = torch.frombuffer(bytearray(answer.read()), dtype=torch.uint8)
-        else:
-            data = read_file(str(file))
-        return resize(decode_jpeg(data, ImageReadMode.RGB), [SIDE, SIDE])
+                file = io.BytesIO(answer.read())
+        return pil_to_tensor(Image.open(file).convert("RGB").resize((SIDE, SIDE)))
 
 
 class Texts(Dataset):

@@ -215,10 +215,11 @@ COLLATES = {"default": None, "beside": beside, "tensors": tensors_only, "tokens"
 def inputs(batch):
     """One row of numbers for each sample."""
     if isinstance(batch, dict):
-        return batch["input_ids"].float() / 1000
+        return torch.nn.functional.normalize(batch["input_ids"].float())
     rows = torch.as_tensor(batch[0] if isinstance(batch, (list, tuple)) else batch)
     rows = rows[:, ::64, ::64] if rows.dim() == 4 else rows
-    return torch.nn.functional.pad(rows.flatten(1)[:, :WIDTH].float(), (0, max(0, WIDTH - rows[0].numel())))
+    rows = torch.nn.functional.normalize(rows.flatten(1)[:, :WIDTH].float())
+    return torch.nn.functional.pad(rows, (0, WIDTH - rows.shape[1]))
 
 
 class Threads:
