@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from faults import bench, tables
-from faults.cases import FAULTS, WELL, Fault, Healthy
+from faults.bench import Recorded
+from faults.cases import FAULTS, WELL, Fault, Healthy, Side
 from faults.conditions import Unavailable
 from faults.results import OfFault, Results
 
@@ -22,13 +23,22 @@ MEASURES = ("faults", "twins", "gains", "healthy")
 
 def fill(of: OfFault, fault: Fault, cache: Path, given: argparse.Namespace) -> None:
     """Measure what is missing."""
-    while "faults" in given.measure and len(of.recorded) < given.repeat:
-        of.recorded.append(bench.record(fault, fault.fault, cache))
-    while "twins" in given.measure and len(of.twins) < given.repeat:
-        of.twins.append(bench.record(fault, fault.twin, cache))
+    for what, side, runs in (("faults", fault.fault, of.recorded), ("twins", fault.twin, of.twins)):
+        if what in given.measure:
+            repeat(fault, side, runs, cache, given, f"{fault.name}-{what}")
     if "gains" in given.measure and len(of.pairs) < given.rounds:
         of.applied = advised(of, fault)
         of.pairs = bench.gain(fault, cache, of.applied, given.rounds)
+
+
+def repeat(case: Fault | Healthy, side: Side, runs: list[Recorded], cache: Path, given: argparse.Namespace, name: str) -> None:
+    """Record it as often as asked for; read again what was kept, if that is asked for."""
+    for number in range(max(given.repeat, len(runs))):
+        kept = given.runs / f"{name}-{number}" if given.runs else None
+        if number >= len(runs):
+            runs.append(bench.record(case, side, cache, kept))
+        elif given.read_again and kept and kept.exists():
+            runs[number] = bench.read_again(kept, runs[number].timed)
 
 
 def advised(of: OfFault, fault: Fault) -> dict[str, int | bool]:
@@ -56,9 +66,8 @@ def measure(faults: Sequence[Fault], healthy: Sequence[Healthy], cache: Path, gi
         results.write(given.json)
     for well in healthy if "healthy" in given.measure else ():
         runs = results.healthy.setdefault(well.name, [])
-        while len(runs) < given.repeat:
-            runs.append(bench.record(well, well.side, cache))
-            print("healthy", well.name, [(one.rule_id, one.severity) for one in runs[-1].findings], file=sys.stderr, flush=True)
+        repeat(well, well.side, runs, cache, given, well.name)
+        print("healthy", well.name, [(one.rule_id, one.severity) for one in runs[-1].findings], file=sys.stderr, flush=True)
         results.write(given.json)
     return results
 
@@ -70,13 +79,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="pairs of plain runs of each fault")
     parser.add_argument("--measure", default=",".join(MEASURES), help=f"any of {', '.join(MEASURES)}")
     parser.add_argument("--cache", type=Path, help="keep the files of the trainings here")
+    parser.add_argument("--runs", type=Path, help="keep the run folders here")
+    parser.add_argument("--read-again", action="store_true", help="judge what feedline says now of the run folders that were kept")
     parser.add_argument("--json", type=Path, help="keep what was measured here")
     given = parser.parse_args()
     wanted = [name for name in given.only.split(",") if name]
     faults = [fault for fault in FAULTS if not wanted or fault.name in wanted]
     healthy = [well for well in WELL if not wanted or well.name in wanted]
     with tempfile.TemporaryDirectory() as name:
-        cache = (given.cache or Path(name)).resolve()
+        cache, given.runs = (given.cache or Path(name)).resolve(), given.runs and given.runs.resolve()
         cache.mkdir(parents=True, exist_ok=True)
         results = measure(faults, healthy, cache, given)
     print(tables.page(results, faults, healthy), end="")

@@ -72,8 +72,11 @@ class Recorded:
     timed: Timed | None
 
 
-def record(case: Fault | Healthy, side: Side, cache: Path) -> Recorded:
+def record(case: Fault | Healthy, side: Side, cache: Path, kept: Path | None = None) -> Recorded:
     """Run it under feedline.
+
+    Args:
+        kept: where the run folder stays; None: it does not.
 
     Raises:
         Failed: it did not end well. Unavailable: this machine cannot give its conditions.
@@ -81,7 +84,17 @@ def record(case: Fault | Healthy, side: Side, cache: Path) -> Recorded:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         out = folder / "report.json"
-        timed = run(case, side, cache, folder, [*FEEDLINE, "-o", str(folder / "run"), "--json", str(out)])
+        timed = run(case, side, cache, folder, [*FEEDLINE, "-o", str(kept or folder / "run"), "--json", str(out)])
+        return recorded(json.loads(out.read_text()), timed)
+
+
+def read_again(kept: Path, timed: Timed | None) -> Recorded:
+    """What feedline says now of a run that was kept."""
+    with tempfile.TemporaryDirectory() as name:
+        out = Path(name) / "report.json"
+        ended = subprocess.run([sys.executable, "-m", "feedline", "report", str(kept), "--json", str(out)], capture_output=True, text=True)
+        if ended.returncode:
+            raise Failed(ended.stderr[-2000:])
         return recorded(json.loads(out.read_text()), timed)
 
 
