@@ -76,7 +76,7 @@ INPUT: list[Rule[RuleInputs]] = [
     Rule(custom_collate.RULE_ID, custom_collate.check, before="cpu_saturated"),
     # blocked
     Rule(blocked.RULE_ID, blocked.check),
-    Rule(small_files.RULE_ID, small_files.check, before="cold_storage"),
+    Rule(small_files.RULE_ID, small_files.check, before="cold_storage cpu_saturated"),
     Rule(cold_storage.RULE_ID, cold_storage.check),
     Rule(swapping.RULE_ID, swapping.check),
     # CPU

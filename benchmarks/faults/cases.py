@@ -197,7 +197,7 @@ ORDER = [
     images("straggler", "a server answers one request in 20 after 150 ms", "straggler_in_order",
            "{small} --batch 4 --steps 180 --step-ms 20 --server {server} --far-ms 150", "", "--set in_order=False", "small",
            on="server:small", twin_on="server:small"),
-    images("straggling_photo", "one photograph in 24 has 40 times the pixels of the others", "straggler_in_order oversize_images",
+    images("straggling_photo", "one photograph in 24 has 150 times the pixels of the others", "straggler_in_order oversize_images",
            "--size 240 --batch 4 --steps 350 --step-ms 12", "{mixed}", "{usual}", "mixed usual",
            why="smaller large ones, or batches in any order"),
 ]  # fmt: skip

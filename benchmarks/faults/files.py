@@ -56,8 +56,8 @@ def images(width: int, height: int, count: int, ending: str = "jpg", **options: 
 
 
 def mixed(folder: Path) -> None:
-    """One photograph in 24 has 40 times the pixels of the others."""
-    small, large = photographs(320, 240, 46), photographs(2000, 1500, 2)
+    """One photograph in 24 has 150 times the pixels of the others."""
+    small, large = photographs(320, 240, 46), photographs(4000, 3000, 2)
     for number in range(48):
         next(large if number % 24 == 7 else small).save(folder / f"{number:04d}.jpg", quality=90)
 

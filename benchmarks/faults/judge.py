@@ -64,8 +64,10 @@ class Judged:
 
     @property
     def ratio(self) -> Estimate | None:
-        """Samples/s without the fault over those with it."""
-        return Estimate.of([after.samples_per_s / before.samples_per_s for before, after in self.pairs]) if self.pairs else None
+        """Samples/s without the fault over those with it: of plain runs, or else by the programs' own timers in the recordings."""
+        pairs = self.pairs or ([(self.recorded.timed, self.twin.timed)] if self.twin else [])
+        ratios = [after.samples_per_s / before.samples_per_s for before, after in pairs if before and after]
+        return Estimate.of(ratios) if ratios else None
 
     @property
     def at_most(self) -> float | None:

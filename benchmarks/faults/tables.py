@@ -15,7 +15,8 @@ HEAD = """# Planted faults
 records small real trainings, each with one fault, and their twins without it, and trainings without a fault
 ([the list](../../benchmarks/faults/cases.py)): real images, processes, disks, servers, control groups and links. What the first finding has
 to be was stated beforehand. "Without it" is how many times as fast plain runs are, without feedline, one after the other in turns: of the
-training with the loader settings that the finding names, or else of the twin. Such a ratio below {planted} is no fault.
+training with the loader settings that the finding names, or else of the twin. Where there are no plain runs, it is by the
+programs' own timers in the two recordings. Such a ratio below {planted} is no fault.
 """
 
 

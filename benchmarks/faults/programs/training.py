@@ -65,8 +65,8 @@ class Timers:
             asked = ended
 
     def write(self, samples_per_step: int) -> None:
-        """All but the first step, which starts the loader for the first time."""
-        if TIMES not in os.environ:
+        """All but the first step, which starts the loader for the first time; of rank 0 alone."""
+        if TIMES not in os.environ or os.environ.get("RANK", "0") != "0":
             return
         took, waited = sum(self.steps[1:]), sum(self.waits[1:])
         rate = samples_per_step * len(self.steps[1:]) / took
