@@ -44,7 +44,7 @@ def repeat(case: Fault | Healthy, side: Side, runs: list[Recorded], cache: Path,
 def advised(of: OfFault, fault: Fault) -> dict[str, int | bool]:
     """Settings of the loader that the finding names: with them, the training is the fixed one."""
     found = [finding for one in of.recorded for finding in one.findings if finding.rule_id in fault.expected and finding.settings]
-    return found[0].settings if found else {}
+    return found[0].settings if found and not fault.by_twin else {}
 
 
 def tell(fault: Fault, results: Results) -> None:

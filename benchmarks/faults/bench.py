@@ -42,7 +42,7 @@ class Said:
 
     Attributes:
         cost_s: seconds per step that it says can be saved at most.
-        predicted: ``from``, ``to``, ``low`` and ``high`` in samples/s; empty where the finding has none.
+        predicted: ``from``, ``to`` and, where it has an interval, ``low`` and ``high`` in samples/s; empty where the finding has none.
         refused: why there is no prediction; empty where there is one, or the report has neither.
     """
 
@@ -112,7 +112,7 @@ def said(finding: Report) -> Said:
         finding["fix"],
         finding["cost_s"],
         finding.get("settings", {}),
-        {key: predicted[key] for key in ("from", "to", "low", "high")} if "to" in predicted else {},
+        {key: value for key, value in predicted.items() if value is not None},
         str(refused.get("reason", refused) if isinstance(refused, dict) else refused),
     )
 

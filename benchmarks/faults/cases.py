@@ -34,6 +34,7 @@ class Fault:
         ranks: processes.
         names: a pattern that the finding's message has to have, where its id alone does not name the cause.
         why: the reason where several ids are right.
+        by_twin: what its finding predicts is the twin, also where it names settings of the loader besides.
         short: arguments that make a training of a few seconds of it, for the tests; empty: it is for the suite alone.
     """
 
@@ -47,6 +48,7 @@ class Fault:
     ranks: int = 1
     names: str = ""
     why: str = ""
+    by_twin: bool = False
     short: str = ""
 
 
@@ -98,7 +100,7 @@ WORKERS = [
     images("one_worker_forkserver", "the same with a worker from a fork server", "too_few_workers",
            "{large} --size 512 --batch 4 --step-ms 9 --steps 300 --start forkserver", "--workers 1", "--workers 2", "large"),
     rows("workers_for_texts", "workers for tokens that take less to make than to receive", "fewer_workers",
-         "--source tokens --collate tokens --steps 6000", "--workers 2", "--workers 0", short="--steps 1200"),
+         "--source tokens --collate tokens --steps 6000", "--workers 2", "--workers 0"),
     rows("workers_for_rows", "the same for rows of a table", "fewer_workers",
          "--source rows --batch 32 --steps 5000", "--workers 1", "--workers 0"),
     rows("rows_one_by_one", "rows of a tensor are taken and collated one by one", "made_one_by_one",
@@ -123,8 +125,8 @@ STARTS = [
 TRANSPORT = [
     rows("collate_copies", "a collate of its own stacks pictures in ordinary memory", "custom_collate",
          "--source arrays --batch 64 --steps 120 --workers 2", "--collate stacked", "", short="--steps 25"),
-    images("collate_by_cat", "a collate of its own makes floats, picture by picture", "custom_collate",
-           "{usual} --size 320 --batch 32 --steps 90 --keep", "--collate as_floats", "", "usual"),
+    images("collate_by_cat", "a collate of its own concatenates pictures", "custom_collate",
+           "{usual} --size 320 --batch 32 --steps 90 --keep", "--collate concatenated", "", "usual"),
     rows("arrays_in_the_queue", "batches leave the workers as numpy arrays", "objects_in_queue",
          "--source arrays --batch 64 --steps 60 --workers 2", "--collate arrays", "", short="--steps 25"),
     rows("objects_in_the_queue", "words and boxes of each sample go through the queue as Python objects",
@@ -136,7 +138,7 @@ TRANSPORT = [
 
 WAITING = [
     images("rate_limit", "each sample sleeps 10 ms", "blocked", "{small} --steps 120 --workers 2", "--sleep-ms 10", "", "small",
-           names="sleep", short="--steps 20"),
+           names="sleep", by_twin=True, short="--steps 20"),
     images("late_server", "a server answers each request after 12 ms", "blocked",
            "{small} --steps 100 --workers 2", "--server {server} --near-ms 12", "", "small", on="server:small", names="network"),
     images("lock", "workers take turns at one lock while they fetch and decode", "blocked",
@@ -188,9 +190,9 @@ CPU = [
     rows("new_memory", "each sample works in 32 MB of new memory", "slow_for_its_bytes",
          "--source scratch --mb 32 --steps 35 --workers 1", "", "--keep", names="page faults"),
     images("neighbors", "two busy programs beside two workers that decode", "busy_neighbors",
-           "{usual} --size 224 --steps 600 --workers 2", "", "", "usual", on="neighbors:2"),
+           "{usual} --size 224 --steps 600 --workers 2", "", "", "usual", on="neighbors:2", by_twin=True),
     rows("neighbor_without_workers", "two busy programs beside a training without workers", "busy_neighbors",
-         "--source parsed --steps 1200 --workers 0", "", "", on="neighbors:2"),
+         "--source parsed --steps 1200 --workers 0", "", "", on="neighbors:2", by_twin=True),
 ]  # fmt: skip
 
 ORDER = [
@@ -217,8 +219,9 @@ BETWEEN_RANKS = [
           why="how fast the link should be is unknown, unless feedline is told"),
     ranks("large_gradients", "48 MB of gradients and hardly a step", "exposed_communication slow_network",
           "{small} --steps 25 --workers 1 --step-ms 5", "--mb 48", "--mb 0.5", "small", why="as above"),
-    ranks("whole_data", "no DistributedSampler: each rank draws all samples", "whole_data_on_every_rank",
-          "{small} --steps 30 --samples 480 --epochs 2 --step-ms 30 --workers 1", "--sampler whole", "", "small"),
+    ranks("whole_data", "no DistributedSampler: each rank draws all samples", "whole_data_on_every_rank same_data",
+          "{small} --steps 30 --samples 480 --epochs 2 --step-ms 30 --workers 1", "--sampler whole", "", "small",
+          why="both ranks have one seed, so that they draw in one order: they see the same data, too"),
     ranks("no_set_epoch", "set_epoch() is missing", "missing_set_epoch",
           "{small} --steps 30 --samples 480 --epochs 3 --step-ms 30 --workers 1", "--sampler no_set_epoch", "", "small"),
 ]  # fmt: skip

@@ -65,7 +65,7 @@ class Judged:
     @property
     def ratio(self) -> Estimate | None:
         """Samples/s without the fault over those with it: of plain runs, or else by the programs' own timers in the recordings."""
-        pairs = self.pairs or ([(self.recorded.timed, self.twin.timed)] if self.twin else [])
+        pairs = self.pairs or ([(self.recorded.timed, self.twin.timed)] if self.twin and not self.applied else [])
         ratios = [after.samples_per_s / before.samples_per_s for before, after in pairs if before and after]
         return Estimate.of(ratios) if ratios else None
 
@@ -76,10 +76,10 @@ class Judged:
         return step_s / (step_s - cost_s) if 0 < cost_s < step_s else None
 
     @property
-    def predicted(self) -> tuple[float, float, float] | None:
-        """The ratio that the finding predicts, and both ends of its interval."""
+    def predicted(self) -> tuple[float, ...] | None:
+        """The ratio that the finding predicts, and both ends of its interval, where it has one."""
         told = self.finding.predicted if self.finding else {}
-        return (told["to"] / told["from"], told["low"] / told["from"], told["high"] / told["from"]) if told else None
+        return tuple(told[key] / told["from"] for key in ("to", "low", "high") if key in told) or None
 
     def as_json(self) -> dict[str, Any]:
         found = {
@@ -167,13 +167,15 @@ class Predictions:
     """Of all faults whose gain was measured and whose finding was there.
 
     Attributes:
-        inside: predictions whose interval holds what was measured.
+        intervals: predictions that have one.
+        inside: those of them that hold what was measured.
         refused: reason -> how often.
     """
 
     predicted: Errors | None
     at_most: Errors | None
     at_most_of_predicted: Errors | None
+    intervals: int
     inside: int
     refused: dict[str, int]
 
@@ -186,6 +188,7 @@ def predictions(faults: Sequence[Judged]) -> Predictions:
         Errors.of([(told[0], measured) for told, measured, _ in with_both]),
         Errors.of([(one.at_most, one.ratio.median) for one in known if one.at_most and one.ratio]),
         Errors.of([(most, measured) for _, measured, most in with_both if most]),
-        sum(told[1] <= measured <= told[2] for told, measured, _ in with_both),
+        sum(len(told) == 3 for told, _, _ in with_both),
+        sum(len(told) == 3 and told[1] <= measured <= told[2] for told, measured, _ in with_both),
         {reason: refused.count(reason) for reason in sorted(set(refused))},
     )

@@ -104,9 +104,8 @@ def expectations(faults: Sequence[Fault]) -> list[str]:
 
 def of_predictions(judged: Sequence[Judged]) -> str:
     told = judge.predictions(judged)
-    count = told.predicted.count if told.predicted else 0
     lines = [
-        f"- predictions: {errors(told.predicted)}; inside the printed interval: {share(told.inside, count)}",
+        f"- predictions: {errors(told.predicted)}; inside the printed interval: {share(told.inside, told.intervals)}",
         f'- "at most", of the same findings: {errors(told.at_most_of_predicted)}',
         f'- "at most", of all findings that name a cost: {errors(told.at_most)}',
         *(f"- refused, {number} times: {reason}" for reason, number in told.refused.items()),
@@ -117,7 +116,8 @@ def of_predictions(judged: Sequence[Judged]) -> str:
 
 def prediction_row(one: Judged) -> list[str]:
     assert one.ratio and one.finding
-    predicted = "{:.2f} [{:.2f}, {:.2f}]".format(*one.predicted) if one.predicted else one.finding.refused or "-"
+    ratios = [f"{ratio:.2f}" for ratio in one.predicted or ()]
+    predicted = ratios[0] + (f" [{ratios[1]}, {ratios[2]}]" if len(ratios) == 3 else "") if ratios else one.finding.refused or "-"
     at_most = f"{one.at_most:.2f}" if one.at_most else "-"
     return [f"`{one.name}`", f"`{one.finding.rule_id}`", one.ratio.text(), predicted, at_most]
 
