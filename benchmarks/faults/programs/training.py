@@ -64,19 +64,25 @@ class Timers:
             self.steps.append(ended - asked)
             asked = ended
 
-    def write(self, samples_per_step: int) -> None:
-        """All but the first step, which starts the loader for the first time; of rank 0 alone."""
+    def write(self, samples_per_step: int, ahead: int = 0) -> None:
+        """All but the first step, which starts the loader for the first time, and what workers made meanwhile; of rank 0 alone.
+
+        Args:
+            ahead: batches that workers may have made before the first one is asked for.
+        """
         if TIMES not in os.environ or os.environ.get("RANK", "0") != "0":
             return
-        took, waited = sum(self.steps[1:]), sum(self.waits[1:])
-        rate = samples_per_step * len(self.steps[1:]) / took
+        first = 1 + min(ahead, len(self.steps) // 2)
+        steps = self.steps[first:]
+        took, waited = sum(steps), sum(self.waits[first:])
+        rate = samples_per_step * len(steps) / took
         with open(os.environ[TIMES], "w") as file:
-            json.dump({"samples_per_s": rate, "step_s": took / len(self.steps[1:]), "input_share": waited / took}, file)
+            json.dump({"samples_per_s": rate, "step_s": took / len(steps), "input_share": waited / took}, file)
 
 
 def train(
     model: torch.nn.Module,
-    batches: Iterable[Any],
+    batches: "DataLoader[Any]",
     given: argparse.Namespace,
     inputs: Callable[[Any], torch.Tensor],
     begin: Callable[[int], None] = lambda epoch: None,
@@ -97,4 +103,5 @@ def train(
             optimizer.step()
             if given.step_ms:
                 time.sleep(given.step_ms / 1e3)
-    timers.write(given.batch * ranks)
+    ahead = (batches.prefetch_factor or 0) * batches.num_workers if given.epochs == 1 else 0
+    timers.write(given.batch * ranks, ahead)
