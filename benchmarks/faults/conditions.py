@@ -146,6 +146,14 @@ def cold(place: Place, kind: str) -> Iterator[None]:
 
 
 @contextmanager
+def warm(place: Place, kind: str) -> Iterator[None]:
+    """All of them are."""
+    for path in Path(place.words[kind]).iterdir():
+        path.read_bytes()
+    yield
+
+
+@contextmanager
 def server(place: Place, kind: str) -> Iterator[None]:
     """A web server for these files, in a process of its own, whose answers are as late as each request asks for."""
     process = subprocess.Popen([sys.executable, "-m", "faults.conditions", place.words[kind]], stdout=subprocess.PIPE, text=True,
@@ -218,6 +226,7 @@ CONDITIONS: dict[str, Condition] = {
     "quota": quota,
     "disk": disk,
     "cold": cold,
+    "warm": warm,
     "server": server,
     "link": link,
     "swap": swap,

@@ -55,7 +55,7 @@ class Judged:
 
     @property
     def twin_free(self) -> bool | None:
-        return None if self.twin is None else not any(found.rule_id in self.expected for found in relevant(self.twin, self.expected)[:1])
+        return None if self.twin is None else not self._right(relevant(self.twin, self.expected)[:1])
 
     @property
     def finding(self) -> Said | None:

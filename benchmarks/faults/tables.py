@@ -58,7 +58,7 @@ def summary(judged: Sequence[Judged], results: Results) -> str:
     alarms = judge.alarms(results.healthy)
     runs = sum(map(len, results.healthy.values()))
     lines = [
-        f"**Recordings of {len({one.name for one in judged})} faults: the right cause is first in "
+        f"**{len(judged)} recordings of {len({one.name for one in judged})} faults: the right cause is first in "
         f"{share(sum(one.first for one in judged), len(judged))}, among the first three in "
         f"{share(sum(one.among for one in judged), len(judged))}. High-severity findings in {runs} recordings of healthy trainings: "
         f"{len(alarms)}.** Twins whose first finding is another one: {share(sum(map(bool, twins)), len(twins))}.\n",
