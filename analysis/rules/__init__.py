@@ -150,7 +150,7 @@ INPUT: list[Rule[RuleInputs]] = [
     ),
     # blocked
     Rule(blocked.RULE_ID, blocked.check, blocked.change, before="busy_neighbors", by_settings=True, lifts=AS_MUCH_CPU),
-    Rule(small_files.RULE_ID, small_files.check, small_files.change, Effort.DATA, before="cold_storage", lifts=CHEAPER | {"ceiling"}),
+    Rule(small_files.RULE_ID, small_files.check, small_files.change, Effort.DATA, before="cold_storage cpu_saturated", lifts=CHEAPER | {"ceiling"}),
     Rule(cold_storage.RULE_ID, cold_storage.check, cold_storage.change, Effort.DATA, by_settings=True, lifts=AS_MUCH_CPU | {"ceiling"}),
     Rule(swapping.RULE_ID, swapping.check, swapping.change, Effort.HARDWARE, lifts=CHEAPER | {"step"}),
     # CPU

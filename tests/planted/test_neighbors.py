@@ -14,6 +14,7 @@ from warm_python import WarmPython
 from feedline.analysis.formatting import seconds
 
 PROGRAMS = Path(__file__).parent / "programs"
+IMAGES = str(Path(__file__).parents[2] / "benchmarks" / "faults" / "programs" / "images.py")
 Report = dict[str, Any]
 
 
@@ -71,7 +72,7 @@ def of_arrays(folder: Path) -> list[object]:
 
 def of_photos(folder: Path) -> list[object]:
     there = folder / "photos"
-    return ["decode_bound.py", there if there.exists() else photos.write(there, 960, 800, 8)]
+    return [IMAGES, there if there.exists() else photos.write(there, 960, 800, 8), "--size", 512, "--batch", 4, "--steps", 50]
 
 
 @pytest.mark.quiet

@@ -1,4 +1,7 @@
-"""Faults planted into real trainings, each beside its healthy twin: the first finding names the fault, and the twin is free of it."""
+"""Faults planted into real trainings, each beside its healthy twin: the first finding names the fault, and the twin is free of it.
+
+More of them are in test_fault_suite.py.
+"""
 
 import json
 from pathlib import Path
@@ -15,17 +18,13 @@ CPUS = 2  # more would make some faults none: then workers are what lacks, not t
 
 #: program (the cause it is named after) -> width, height and number of its photographs.
 FAULTS = {
-    "no_workers": (96, 80, 24),
     "oversize_images": (1500, 1200, 6),
-    "decode_bound": (960, 800, 8),
     "heavy_augmentation": (160, 120, 24),
     "float32_on_host": (256, 256, 24),
-    "custom_collate": (512, 384, 8),
-    "objects_in_queue": (512, 384, 8),
     "straggler_in_order": (96, 80, 24),
     "epoch_restart": (96, 80, 24),
 }
-CAUSES = {"no_workers": "too_few_workers", "heavy_augmentation": "augmentation_bound"}
+CAUSES = {"heavy_augmentation": "augmentation_bound"}
 
 
 @pytest.mark.parametrize("program", FAULTS)
@@ -36,10 +35,8 @@ def test_the_first_finding_names_the_planted_fault(warm_python, program, tmp_pat
     assert found[0]["severity"] in ("low", "high") and found[0]["evidence"] and found[0]["fix"]
 
 
-TWINS = [pytest.param(name, marks=[] if name in ("no_workers", "decode_bound") else [pytest.mark.long]) for name in FAULTS]
-
-
-@pytest.mark.parametrize("program", TWINS)
+@pytest.mark.long
+@pytest.mark.parametrize("program", FAULTS)
 def test_the_healthy_twin_is_free_of_the_fault(warm_python, program, tmp_path):
     size = (96, 80, 24) if program == "oversize_images" else FAULTS[program]
 

@@ -6,6 +6,7 @@ import pytest
 from rules.made_up import made_up_facts, waiting, without_workers
 
 from feedline.analysis.diagnose import BEFORE, RULES, diagnose, rank, verdict
+from feedline.analysis.facts import Traffic
 from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.rules.input import made_in_step
 
@@ -70,6 +71,14 @@ def test_more_workers_are_not_advised_where_the_cpus_are_full():
 
 def test_what_takes_the_cpu_goes_before_that_it_is_full():
     assert causes(waiting(160.0, sample={"augment": (30.0, 0.0, 0.0)}, used_cpus=7.9)) == ["augmentation_bound", "cpu_saturated"]
+
+
+def test_small_files_go_before_the_cpus_that_reading_them_fills():
+    small = Traffic(read_chars=24 * 4400.0, read_calls=72.0, disk_bytes=24 * 4096.0, major_faults=0.0)
+
+    found = causes(waiting(160.0, sample={"read": (2.0, 1.5, 4.5)}, traffic=small, used_cpus=7.9))
+
+    assert found[:2] == ["small_files", "cpu_saturated"]
 
 
 def test_a_detail_does_not_go_before_the_cause_that_it_is_a_part_of():

@@ -1,0 +1,252 @@
+"""The planted faults, each with the training that is free of it, and the healthy trainings.
+
+What the first finding has to be is stated here, before any run. Two ids stand where both are right, with the reason.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+IMAGES, ROWS, RANKS, IN_STEP, HEALTHY = "images.py", "rows.py", "ranks.py", "in_step.py", "healthy.py"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two twins.
+
+    Attributes:
+        arguments: of its program. ``{name}`` is a folder of files (files.py) or what a condition gives.
+        conditions: that surround it (conditions.py).
+    """
+
+    arguments: str
+    conditions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A training with a fault, and the same without.
+
+    Attributes:
+        what: the fault, in words.
+        expected: rule ids, any of which is right as the first finding; the first of them is what the fault is counted as.
+        files: kinds of files that it reads.
+        ranks: processes.
+        names: a pattern that the finding's message has to have, where its id alone does not name the cause.
+        why: the reason where several ids are right.
+        by_twin: what its finding predicts is the twin, also where it names settings of the loader besides.
+        short: arguments that make a training of a few seconds of it, for the tests; empty: it is for the suite alone.
+    """
+
+    name: str
+    what: str
+    expected: tuple[str, ...]
+    program: str
+    fault: Side
+    twin: Side
+    files: tuple[str, ...] = ()
+    ranks: int = 1
+    names: str = ""
+    why: str = ""
+    by_twin: bool = False
+    short: str = ""
+
+
+@dataclass(frozen=True)
+class Healthy:
+    """A training without a fault."""
+
+    name: str
+    what: str
+    program: str
+    side: Side
+    files: tuple[str, ...] = ()
+    ranks: int = 1
+
+
+def fault(
+    program: str,
+    ranks: int,
+    name: str,
+    what: str,
+    expected: str,
+    both: str,
+    own: str,
+    twins: str,
+    files: str = "",
+    on: str = "",
+    twin_on: str = "",
+    **more: Any,
+) -> Fault:
+    """A line of the lists below.
+
+    Args:
+        both, own, twins: arguments of both sides, of the fault and of its twin.
+        on, twin_on: their conditions.
+    """
+    sides = [Side(f"{both} {arguments}", tuple(conditions.split())) for arguments, conditions in ((own, on), (twins, twin_on))]
+    return Fault(name, what, tuple(expected.split()), program, *sides, tuple(files.split()), ranks, **more)
+
+
+images, rows, ranks = partial(fault, IMAGES, 1), partial(fault, ROWS, 1), partial(fault, RANKS, 2)
+
+WORKERS = [
+    images("no_workers", "JPEGs are decoded in the main process while an accelerator waits", "too_few_workers",
+           "{large} --size 512 --batch 4 --step-ms 15 --steps 160", "--workers 0", "--workers 2", "large", short="--steps 40"),
+    images("one_worker_fork", "one worker, where two would keep pace", "too_few_workers",
+           "{large} --size 512 --batch 4 --step-ms 9 --steps 300", "--workers 1", "--workers 2", "large"),
+    images("one_worker_spawn", "the same with a worker that is spawned", "too_few_workers",
+           "{large} --size 512 --batch 4 --step-ms 9 --steps 300 --start spawn", "--workers 1", "--workers 2", "large"),
+    images("one_worker_forkserver", "the same with a worker from a fork server", "too_few_workers",
+           "{large} --size 512 --batch 4 --step-ms 9 --steps 300 --start forkserver", "--workers 1", "--workers 2", "large"),
+    rows("workers_for_texts", "workers for tokens that take less to make than to receive", "fewer_workers",
+         "--source tokens --collate tokens --steps 6000", "--workers 2", "--workers 0"),
+    rows("workers_for_rows", "the same for rows of a table", "fewer_workers",
+         "--source rows --batch 32 --steps 5000", "--workers 1", "--workers 0"),
+    rows("rows_one_by_one", "rows of a tensor are taken and collated one by one", "made_one_by_one",
+         "--source rows --batch 64 --steps 12000 --workers 0", "", "--whole"),
+    Fault("batches_in_the_loop", "a function makes each batch in the training's own thread", ("made_in_step",), IN_STEP,
+          Side("--steps 1000"), Side("--steps 1000 --before")),
+]  # fmt: skip
+
+STARTS = [
+    images("spawn_each_epoch", "new workers by spawn for each epoch", "epoch_restart",
+           "{small} --steps 10 --epochs 2 --start spawn --workers 1", "--restart", "", "small"),
+    images("fork_each_epoch", "new workers by fork for each epoch of eight steps", "epoch_restart",
+           "{small} --steps 8 --epochs 60 --step-ms 2", "--restart", "", "small"),
+    images("pickled_data_set", "a data set of 300,000 Python objects is pickled for the workers of each epoch", "epoch_restart",
+           "{small} --steps 10 --epochs 2 --start spawn --workers 1 --ballast 300000", "--restart", "", "small"),
+    rows("list_copied_on_write", "workers copy the pages of a list of Python numbers that they look at, again in each epoch",
+         "slow_for_its_bytes epoch_restart", "--mb 256 --pages 1500 --steps 20 --epochs 25 --restart",
+         "--source lists", "--source columns",
+         why="an array is not copied at all; workers that stay copy each page once", names="page faults|restarted"),
+]  # fmt: skip
+
+TRANSPORT = [
+    rows("collate_copies", "a collate of its own stacks pictures in ordinary memory", "custom_collate",
+         "--source arrays --batch 64 --steps 120 --workers 2", "--collate stacked", "", short="--steps 25"),
+    images("collate_by_cat", "a collate of its own concatenates pictures", "custom_collate",
+           "{usual} --size 320 --batch 32 --steps 90 --keep", "--collate concatenated", "", "usual"),
+    rows("arrays_in_the_queue", "batches leave the workers as numpy arrays", "objects_in_queue",
+         "--source arrays --batch 64 --steps 60 --workers 2", "--collate arrays", "", short="--steps 25"),
+    rows("objects_in_the_queue", "words and boxes of each sample go through the queue as Python objects",
+         "objects_in_queue slow_for_its_bytes", "--source described --batch 32 --steps 60", "--collate beside", "--collate tensors",
+         why="slow_for_its_bytes names Python objects in transport, objects_in_queue does from 1 MiB on", names="objects|pickled"),
+    images("float32_on_host", "pictures become float32 one by one", "float32_on_host",
+           "{usual} --size 320 --batch 32 --steps 110", "--transform floats", "--transform crop", "usual"),
+]  # fmt: skip
+
+WAITING = [
+    images("rate_limit", "each sample sleeps 10 ms", "blocked", "{small} --steps 120 --workers 2", "--sleep-ms 10", "", "small",
+           names="sleep", by_twin=True, short="--steps 20"),
+    images("late_server", "a server answers each request after 12 ms", "blocked",
+           "{small} --steps 100 --workers 2", "--server {server} --near-ms 12", "", "small", on="server:small", names="network"),
+    images("lock", "workers take turns at one lock while they fetch and decode", "blocked",
+           "{usual} --size 224 --steps 110 --workers 3 --server {server} --near-ms 4", "--lock", "", "usual",
+           on="server:usual", twin_on="server:usual", names="lock"),
+    rows("small_files", "each sample is 24 files of 2 kB", "small_files",
+         "--steps 700 --workers 2", "--source pieces --folder {pieces}", "--source packed --folder {packed}", "pieces packed",
+         short="--steps 60"),
+    rows("small_files_cold", "the same from the disk", "small_files cold_storage",
+         "--steps 40 --workers 2", "--source pieces --folder {pieces}", "--source packed --folder {packed}", "pieces packed",
+         why="either ends with the files packed and in order", on="cold:pieces", twin_on="cold:packed"),
+    images("cold_photos", "JPEGs come from a disk that gives 8 MB/s", "cold_storage",
+           "{many} --size 384 --steps 50 --workers 2", "", "", "many", on="disk:8 cold:many", twin_on="warm:many"),
+    rows("cold_arrays", "arrays of 2 MB come from a disk that gives 60 MB/s", "cold_storage",
+         "--source files --folder {arrays} --batch 4 --steps 45 --workers 2", "", "", "arrays",
+         on="disk:60 cold:arrays", twin_on="warm:arrays"),
+    rows("cold_map", "rows all over a memory map come from the disk", "cold_storage",
+         "--source pages --folder {map} --pages 60 --steps 140 --workers 2", "", "", "map", on="cold:map", twin_on="warm:map"),
+    rows("swap", "rows all over an array that is larger than what the machine leaves in memory", "swapping",
+         "--source owned --mb 900 --pages 60 --steps 200 --workers 2", "", "", on="swap:600"),
+]  # fmt: skip
+
+CPU = [
+    images("decode_jpeg", "large JPEGs, used nearly whole", "decode_bound",
+           "{large} --size 640 --steps 250", "", "--keep", "large", short="--steps 40"),
+    images("decode_png", "PNG, which takes seven times as long as JPEG", "decode_bound",
+           "--size 384 --steps 120", "{png}", "{usual}", "png usual"),
+    images("decode_webp", "WebP with OpenCV", "decode_bound", "{webp} --decoder cv2 --size 384 --steps 220", "", "--keep", "webp"),
+    images("decode_video", "the twelfth frame of a video, for which those before it are decoded", "decode_bound",
+           "{videos} --decoder video --size 224 --steps 120", "--frames 8", "--frames 1", "videos"),
+    images("jpeg_2000", "JPEG 2000", "slow_for_its_bytes", "{jpeg2000} --size 224 --steps 60", "", "--keep", "jpeg2000", names="format"),
+    images("oversize_crops", "64 px crops of 1500 x 1200", "oversize_images",
+           "--transform resized --size 64 --steps 120", "{huge}", "{small}", "huge small"),
+    images("oversize_opencv", "OpenCV scales 960 x 800 down to 96 px", "oversize_images",
+           "--decoder cv2 --size 96 --steps 250", "{large}", "{small}", "large small"),
+    images("augmentation", "blur, rotation and colors of whole photographs", "augmentation_bound",
+           "{small} --size 64 --steps 350", "--transform heavy", "", "small"),
+    images("augmentation_arrays", "blur, contrast and colors by albumentations", "augmentation_bound",
+           "{usual} --size 224 --steps 120", "--decoder albumentations", "", "usual"),
+    rows("parsing", "512 numbers of each sample are parsed in Python, on all CPUs", "cpu_saturated",
+         "--batch 32 --steps 1200 --workers 2", "--source parsed", "--source kept"),
+    rows("quota", "a control group gives half a CPU to a training that needs one", "cpu_saturated",
+         "--source parsed --batch 32 --steps 300 --step-ms 8 --workers 2", "", "", on="quota:0.5", names="quota"),
+    images("quota_photos", "a control group gives half a CPU to a training that decodes", "cpu_saturated decode_bound",
+           "{usual} --size 224 --steps 250 --step-ms 8 --workers 2", "", "", "usual", on="quota:0.5",
+           why="the quota is too small for this decoding: either can be changed", names="quota|decod"),
+    rows("threads", "eight threads of torch in each of two workers", "thread_oversubscription slow_for_its_bytes",
+         "--source threaded --steps 800 --workers 2", "--threads 8", "",
+         why="slow_for_its_bytes names helper threads too where one stage waits for them", names="helper threads"),
+    rows("new_memory", "each sample works in 32 MB of new memory", "slow_for_its_bytes",
+         "--source scratch --mb 32 --steps 35 --workers 1", "", "--keep", names="page faults"),
+    images("neighbors", "two busy programs beside two workers that decode", "busy_neighbors",
+           "{usual} --size 224 --steps 600 --workers 2", "", "", "usual", on="neighbors:2", by_twin=True),
+    rows("neighbor_without_workers", "two busy programs beside a training without workers", "busy_neighbors",
+         "--source parsed --steps 1200 --workers 0", "", "", on="neighbors:2", by_twin=True),
+]  # fmt: skip
+
+ORDER = [
+    images("straggler", "a server answers one request in 20 after 150 ms", "straggler_in_order",
+           "{small} --batch 4 --steps 180 --step-ms 20 --server {server} --far-ms 150", "", "--set in_order=False", "small",
+           on="server:small", twin_on="server:small"),
+    images("straggling_photo", "one photograph in 24 has 150 times the pixels of the others", "straggler_in_order oversize_images",
+           "--size 240 --batch 4 --steps 350 --step-ms 12", "{mixed}", "{usual}", "mixed usual",
+           why="smaller large ones, or batches in any order"),
+]  # fmt: skip
+
+BETWEEN_RANKS = [
+    ranks("late_loader", "rank 1 fetches its files from a server that answers after 8 ms", "late_rank",
+          "{small} --steps 80 --step-ms 15 --workers 1", "--late loader --late-ms 8 --server {server}", "",
+          "small", on="server:small", names="rank 1 is"),
+    ranks("late_large", "rank 1 has larger photographs", "late_rank",
+          "{small} --steps 80 --step-ms 20 --workers 1", "--late large --large {large}", "", "small large", names="rank 1 is"),
+    ranks("late_compute", "rank 1 does something of its own in each step, for 40 ms", "late_rank",
+          "{small} --steps 100 --step-ms 20 --workers 1", "--late compute --late-ms 40", "", "small", names="rank 1 is"),
+    ranks("uneven_lengths", "0 to 80 ms per step and rank, as the length of a text has it", "late_ranks",
+          "{small} --steps 80 --step-ms 10 --workers 1 --late-ms 80", "--late lengths", "--late even", "small"),
+    ranks("slow_link", "4 MB of gradients through 100 Mbit/s", "exposed_communication slow_network",
+          "{small} --steps 20 --step-ms 20 --workers 1 --mb 4", "", "", "small", on="link:100", twin_on="link:2000",
+          why="how fast the link should be is unknown, unless feedline is told"),
+    ranks("large_gradients", "48 MB of gradients and hardly a step", "exposed_communication slow_network",
+          "{small} --steps 25 --workers 1 --step-ms 5", "--mb 48", "--mb 0.5", "small", why="as above"),
+    ranks("whole_data", "no DistributedSampler: each rank draws all samples", "whole_data_on_every_rank same_data",
+          "{small} --steps 30 --samples 480 --epochs 2 --step-ms 30 --workers 1", "--sampler whole", "", "small",
+          why="both ranks have one seed, so that they draw in one order: they see the same data, too"),
+    ranks("no_set_epoch", "set_epoch() is missing", "missing_set_epoch",
+          "{small} --steps 30 --samples 480 --epochs 3 --step-ms 30 --workers 1", "--sampler no_set_epoch", "", "small"),
+]  # fmt: skip
+
+FAULTS: list[Fault] = [*WORKERS, *STARTS, *TRANSPORT, *WAITING, *CPU, *ORDER, *BETWEEN_RANKS]
+
+
+def healthy(kind: str, what: str, arguments: str, files: str = "") -> Healthy:
+    return Healthy(kind, what, HEALTHY, Side(f"--kind {kind} {arguments}"), tuple(files.split()))
+
+
+WELL = [
+    healthy("vision", "ResNet-18 on the CPU, photographs", "{usual} --batch 4 --steps 30", "usual"),
+    healthy("text", "a transformer of two layers", "--batch 16 --steps 40"),
+    healthy("tabular", "a perceptron, rows in memory, no workers", "--batch 512 --steps 100"),
+    healthy("stream", "a GRU on texts of an IterableDataset", "--batch 16 --steps 45"),
+    healthy("gan", "two models in turns", "--batch 128 --steps 60"),
+    healthy("accumulated", "four batches per update", "--batch 128 --steps 240"),
+    healthy("mapped", "rows of a memory map that is in the page cache", "{map} --batch 256 --steps 60", "map"),
+    healthy("trainer", "Hugging Face's Trainer", "--batch 16 --steps 100"),
+    Healthy("accelerator", "photographs by two workers beside an accelerator", IMAGES,
+            Side("{usual} --size 224 --steps 80 --step-ms 90 --workers 1"), ("usual",)),
+    Healthy("cheap_rows", "cheap rows without workers beside an accelerator", ROWS,
+            Side("--source rows --batch 32 --steps 250 --step-ms 25 --workers 0")),
+    Healthy("ddp", "two ranks that compute", RANKS,
+            Side("{small} --steps 60 --step-ms 70 --workers 1 --late even --late-ms 40"), ("small",), 2),
+]  # fmt: skip

@@ -1,0 +1,150 @@
+"""Trainings without a fault, of several kinds.
+
+healthy.py --kind text --steps 100 [FOLDER]
+"""
+
+import pathlib
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torchvision import transforms
+from training import Timers, options
+
+
+class Photos(Dataset):
+    transform = transforms.Compose([transforms.RandomResizedCrop(96), transforms.RandomHorizontalFlip(), transforms.PILToTensor()])
+
+    def __init__(self, given):
+        self.files, self.count = sorted(given.folder.iterdir()), given.batch * given.steps
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return self.transform(Image.open(self.files[index % len(self.files)]).convert("RGB")), index % 10
+
+
+class Lines(IterableDataset):
+    """A stream of texts, which each worker cuts into numbers."""
+
+    def __init__(self, given):
+        self.count, self.text = given.batch * given.steps, "the quick brown fox jumps over the lazy dog. " * 4
+
+    def __iter__(self):
+        for number in range(self.count):
+            numbers = [ord(character) % 96 for character in self.text[number % 40 :][:128]]
+            yield torch.tensor(numbers)
+
+
+class Rows(Dataset):
+    """Of a memory map that is in the page cache."""
+
+    def __init__(self, given):
+        self.count, self.map = given.batch * given.steps, np.memmap(next(given.folder.iterdir()), np.uint8, "r")
+        self.map[::4096].sum()
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return torch.from_numpy(self.map[index * 512 : index * 512 + 512].copy()).float() / 255
+
+
+def perceptron(width, classes):
+    return nn.Sequential(nn.Linear(width, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, classes))
+
+
+def supervised(model, batches, given, loss, accumulate=1):
+    """Any loop of one model."""
+    optimizer, timers = torch.optim.AdamW(model.parameters(), 1e-4), Timers()
+    for _ in range(given.epochs):
+        for number, batch in enumerate(timers.over(batches)):
+            (loss(model, batch) / accumulate).backward()
+            if (number + 1) % accumulate == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+    timers.write(given.batch)
+
+
+def classes(model, batch):
+    return cross_entropy(model(batch[0].float()), batch[1])
+
+
+def vision(given):
+    import torchvision.models
+
+    model = torchvision.models.resnet18(num_classes=10)
+    supervised(model, DataLoader(Photos(given), given.batch, num_workers=1), given, lambda m, b: cross_entropy(m(b[0].float() / 255), b[1]))
+
+
+def text(given):
+    layer = nn.TransformerEncoderLayer(128, 4, 256, batch_first=True)
+    model = nn.Sequential(nn.Embedding(96, 128), nn.TransformerEncoder(layer, 2), nn.Linear(128, 96))
+    data = TensorDataset(torch.randint(0, 96, (given.batch * given.steps, 129)))
+    loss = lambda m, b: cross_entropy(m(b[0][:, :-1]).flatten(0, 1), b[0][:, 1:].flatten())  # noqa: E731
+    supervised(model, DataLoader(data, given.batch, shuffle=True), given, loss)
+
+
+def tabular(given):
+    data = TensorDataset(torch.randn(given.batch * given.steps, 40), torch.randint(0, 2, (given.batch * given.steps,)))
+    supervised(perceptron(40, 2), DataLoader(data, given.batch, shuffle=True), given, classes)
+
+
+def stream(given):
+    model = nn.Sequential(nn.Embedding(96, 256), nn.GRU(256, 256, batch_first=True))
+    supervised(model, DataLoader(Lines(given), given.batch, num_workers=1), given, lambda m, b: m(b)[0].square().mean())
+
+
+def accumulated(given):
+    data = TensorDataset(torch.randn(given.batch * given.steps, 256), torch.randint(0, 10, (given.batch * given.steps,)))
+    supervised(perceptron(256, 10), DataLoader(data, given.batch, num_workers=1), given, classes, accumulate=4)
+
+
+def mapped(given):
+    supervised(perceptron(512, 16), DataLoader(Rows(given), given.batch), given, lambda m, b: m(b).square().mean())
+
+
+def gan(given):
+    """Two models in turns."""
+    make, judge = perceptron(64, 784), perceptron(784, 1)
+    of_make, of_judge = (torch.optim.Adam(model.parameters(), 1e-4) for model in (make, judge))
+    data, timers = TensorDataset(torch.rand(given.batch * given.steps, 784)), Timers()
+    binary = nn.BCEWithLogitsLoss()
+    for (real,) in timers.over(DataLoader(data, given.batch, shuffle=True)):
+        fake = make(torch.randn(len(real), 64))
+        true, false = torch.ones(len(real), 1), torch.zeros(len(real), 1)
+        of_judge.zero_grad()
+        (binary(judge(real), true) + binary(judge(fake.detach()), false)).backward()
+        of_judge.step()
+        of_make.zero_grad()
+        binary(judge(fake), true).backward()
+        of_make.step()
+    timers.write(given.batch)
+
+
+def trainer(given):
+    """Hugging Face's Trainer, with a BERT of two layers and no download."""
+    import transformers
+
+    size = {"num_hidden_layers": 2, "hidden_size": 128, "num_attention_heads": 2, "intermediate_size": 256, "vocab_size": 1000}
+    model = transformers.BertForSequenceClassification(transformers.BertConfig(**size))
+    data = [{"input_ids": torch.randint(0, 1000, (64,)), "labels": number % 2} for number in range(given.batch * given.steps)]
+    arguments = transformers.TrainingArguments(
+        "trainer", per_device_train_batch_size=given.batch, max_steps=given.steps, report_to=[], save_strategy="no", use_cpu=True
+    )
+    transformers.Trainer(model, arguments, train_dataset=data).train()
+
+
+KINDS = {kind.__name__: kind for kind in (vision, text, tabular, stream, accumulated, mapped, gan, trainer)}
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    parser = options(__doc__)
+    parser.add_argument("folder", type=pathlib.Path, nargs="?")
+    parser.add_argument("--kind", choices=KINDS, required=True)
+    given = parser.parse_args()
+    KINDS[given.kind](given)
