@@ -19,6 +19,7 @@ from feedline.analysis.cluster.envelope import Envelope
 from feedline.analysis.cluster.passes import survey
 from feedline.analysis.cluster.rank_pool import dask, here
 from feedline.analysis.cluster.sources import sources
+from feedline.analysis.comm import bandwidth
 from feedline.analysis.comm.clocks import Alignment
 from feedline.analysis.comm.cross_rank import combine
 from feedline.analysis.comm.match import match
@@ -101,6 +102,15 @@ def test_a_rank_is_split_as_the_report_of_all_ranks_at_once_splits_it(whole, rec
     for number, part in together.partitions.items():
         for name in PARTS:
             assert getattr(costs[number], f"{name}_s") == pytest.approx(part.parts[name][2:].mean() / 1e9, abs=1e-9), (number, name)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_bus_bandwidth_by_rank_is_that_of_the_report(whole, recorded):
+    path = RUNS / "ranks" if recorded else whole
+    report = {(kind.name, kind.bytes, kind.n): kind.busbw_gbps for kind in bandwidth.kinds(combine(loaded(path)))}
+    by_rank = {(kind.name, kind.nbytes, kind.ranks): kind.busbw_gbps for kind in reduced(path).kinds if kind.busbw_gbps}
+
+    assert by_rank and by_rank == {label: pytest.approx(report[label], rel=1e-4) for label in by_rank}
 
 
 def in_one(name: str, starts: list[int], ends: list[int]):
