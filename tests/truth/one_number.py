@@ -220,7 +220,7 @@ def shown(told: Any) -> str:
 
 #: Sentences about one thing: the first group says which.
 ONE_THING = (
-    rf"[Rr]ank (\d+) is the straggler[^:]*: {TIME} late",
+    rf"[Rr]ank (\d+) is the straggler[^:]*: the other[\w ]* waits? {TIME}",
     rf"[Rr]ank (\d+) is {TIME} late",
     r"Input-(bound): ([\d.]+ %)",
     rf"(late_rank|late_ranks|\w+_bound|\w+_communication|\w+_workers) costs (?:up to|about) {TIME}",
@@ -230,7 +230,7 @@ ONE_THING = (
 def once(text: str) -> Iterator[str]:
     """One thing of which two sentences give different numbers."""
     found: dict[tuple[str, str], set[str]] = {}
-    for number, pattern in enumerate(ONE_THING):
+    for pattern in ONE_THING:
         for thing, said in re.findall(pattern, text):
-            found.setdefault(("late" if number < 2 else pattern, thing), set()).add(said)
+            found.setdefault((pattern, thing), set()).add(said)
     yield from (f"of {thing} it says {sorted(said)}" for (_, thing), said in found.items() if len(said) > 1)
