@@ -1,5 +1,6 @@
 """Other programs hold the CPUs that the training waits for, or that workers would make batches on."""
 
+import math
 from dataclasses import replace
 
 from feedline.analysis.cpu_use import MIN_OTHERS
@@ -31,7 +32,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if kept_s > queues_s:  # what can be saved is the time of the other effect
         waits = "its threads wait for those CPUs"
     effects = [effect for effect, has in ((waits, queues), (NO_ROOM, kept)) if has]
-    advice = arguments(facts, needed(alone(facts)) if kept else None)
+    advice = arguments(facts, needed(alone(facts), _most_workers(facts)) if kept else None)
     found = [
         ("cpus_of_others", "CPUs used by other programs", use.others, "CPUs"),
         ("cpus_of_training", "CPUs used by this training", use.own, "CPUs"),
@@ -62,8 +63,13 @@ def waiting_s(facts: RuleInputs) -> float:
 
 def kept_from_workers_s(facts: RuleInputs) -> float:
     """Seconds of the mean step that more workers would spare with the CPUs of the other programs, and do not without."""
-    now, then = gained_s(facts), gained_s(alone(facts))
+    now, then = gained_s(facts), gained_s(alone(facts), _most_workers(facts))
     return max(0.0, then.low - now.low) if now is not None and then is not None else 0.0
+
+
+def _most_workers(facts: RuleInputs) -> int:
+    """One for each CPU: how long samples are blocked, which would carry more, was measured beside those programs."""
+    return math.ceil(cpus.left_by_others(alone(facts)))
 
 
 def alone(facts: RuleInputs) -> RuleInputs:
