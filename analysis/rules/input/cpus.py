@@ -53,7 +53,7 @@ def cpu_share_of(facts: RuleInputs, stage: str) -> float:
     return part.cpu_s / max(whole.cpu_s, sum(costs[name].cpu_s or 0.0 for name in MAKING_STAGES if name in costs))
 
 
-def making_s(facts: RuleInputs) -> float:
+def making_wait_s(facts: RuleInputs) -> float:
     """Seconds per step for batches that are being made; where the CPUs are full also for their way from the worker, which needs a CPU too:
     samples that take less of them leave one to it."""
     waits = input_wait(facts)

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from feedline.profiler import masks
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps.collectives.unseen import NAME
+from feedline.profiler.taps.collectives.other_libraries import NAME
 from feedline.profiler.taps.patch import Patches
 
 GIVES = "bytes, group, start and end of every collective, once torch.distributed is initialised"
