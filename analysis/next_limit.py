@@ -26,7 +26,7 @@ LIFTS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("slow_for_its_bytes", "swapping", "thread_oversubscription", "cpu_saturated"), CHEAPER | {"step"}),
     **dict.fromkeys(("objects_in_queue", "custom_collate", "float32_on_host"), CHEAPER | {"step", "ceiling"}),
     # what the input takes, which no limit changes: the sentence says it as well
-    **dict.fromkeys(("compute_bound", "input_bound_unexplained"), frozenset(ROOF_KINDS)),
+    **dict.fromkeys(("compute_bound", "borderline_input", "input_bound_unexplained"), frozenset(ROOF_KINDS)),
     **dict.fromkeys(("late_rank", "late_ranks", "exposed_communication", "slow_network"), frozenset({"step"})),
 }
 

@@ -111,9 +111,9 @@ def test_what_is_refused_is_refused_as_on_the_command_line(case, mine, tmp_path,
 
 
 def test_of_several_trainings_one_has_to_be_named(sweep):
-    with pytest.raises(RunNotFound, match=rf"holds 2 trainings: load one of them \({sweep}/parts/1, {sweep}/parts/2\), or all with"):
+    with pytest.raises(RunNotFound, match=rf"holds 2 training runs: load one of them \({sweep}/parts/1, {sweep}/parts/2\), or all with"):
         feedline.load(sweep)
-    with pytest.raises(RunNotFound, match="has no training 3: it holds 2 trainings"):
+    with pytest.raises(RunNotFound, match="has no training 3: it holds 2 training runs"):
         feedline.load(sweep, training=3)
 
     by_number, by_path = feedline.load(sweep, training=2), feedline.load(sweep / "parts" / "2")
@@ -126,7 +126,7 @@ def test_of_trainings_in_several_processes_one_has_to_be_named(mine, short, tmp_
     path = shutil.copytree(mine, tmp_path / "run")
     shutil.copytree(short, path / "training-1")
 
-    with pytest.raises(RunNotFound, match=rf"holds 2 trainings: load one of them \({path}/training-0, {path}/training-1\)"):
+    with pytest.raises(RunNotFound, match=rf"holds 2 training runs: load one of them \({path}/training-0, {path}/training-1\)"):
         feedline.load(path)
     assert len(feedline.load(path / "training-1").steps) == len(feedline.load(short).steps)
     assert len(feedline.load(path / "training-0").steps) == len(feedline.load(mine).steps)

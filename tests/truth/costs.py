@@ -335,6 +335,7 @@ def nothing(bar: Bar) -> float:
 #: cause -> what it costs by the report's own figures.
 COSTS: dict[str, Formula] = {
     "compute_bound": lambda bar: bar.input - bar.once,
+    "borderline_input": lambda bar: bar.input - bar.once,
     "input_bound_unexplained": lambda bar: bar.input - bar.once,
     "too_short": nothing,
     "nothing_trained": nothing,

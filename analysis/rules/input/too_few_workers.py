@@ -7,7 +7,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measur
 from feedline.analysis.formatting import seconds, sentence
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.handover import Between, alone_s, arguments, change, making_s, receiving_s, with_workers_s
-from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, compute_s, input_wait, num_workers, severity
+from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, compute_s, input_wait, num_workers, severity, unsure_s
 from feedline.analysis.rules.input.storage import at_locks_s
 
 RULE_ID = "too_few_workers"
@@ -60,9 +60,9 @@ def gained_s(facts: RuleInputs, most_workers: int | None = None) -> Between | No
 
 
 def advised(facts: RuleInputs) -> int | None:
-    """W*, where the step would be shorter with it by more than the gate; else None."""
+    """W*, where it is sure that the step would be shorter with it by more than the gate; else None."""
     gain = gained_s(facts)
-    return needed(facts) if gain is not None and gain.low >= MIN_WAIT_SHARE * facts.step.mean_s else None
+    return needed(facts) if gain is not None and gain.low - unsure_s(facts) >= MIN_WAIT_SHARE * facts.step.mean_s else None
 
 
 def needed(facts: RuleInputs, most_workers: int | None = None) -> int | None:

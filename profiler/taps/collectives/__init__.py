@@ -13,7 +13,7 @@ from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.collectives.other_libraries import NAME
 from feedline.profiler.taps.patch import Patches
 
-GIVES = "bytes, group, start and end of every collective, once torch.distributed is initialised"
+GIVES = "bytes, group, start and end of every collective, once torch.distributed is initialized"
 Tell = Callable[[str, bool, str], None]
 
 
