@@ -50,8 +50,8 @@ class Row:
     state: str
     exit_code: int | None
     ended_by: str
-    rule_id: str
-    message: str
+    rule_id: str = field(metadata={"key": "cause"})
+    message: str = field(metadata={"key": "says"})
 
 
 @dataclass(frozen=True)

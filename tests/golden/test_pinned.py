@@ -35,7 +35,7 @@ def stored(tmp_path: Path) -> Pinned:
         (lambda told: told["step"].update(mean_s=0.2501), "step.mean_s: 0.25 is 0.2501 now"),
         (lambda told: told["step"]["stages"].update(loss=0.0), "+ step.stages.loss is new: 0.0"),
         (lambda told: told["step"]["stages"].pop("wait"), "- step.stages.wait is gone: it was 0.2"),
-        (lambda told: told["findings"][0].update(rule_id="cold_storage"), "findings[].cause[0]: 'decode_bound' is 'cold_storage' now"),
+        (lambda told: told["findings"][0].update(cause="cold_storage"), "findings[].cause[0]: 'decode_bound' is 'cold_storage' now"),
         (lambda told: told["findings"][0]["evidence"][0].update(value=1), "findings[decode_bound].evidence[0].value: 0.9 is 1 now"),
         (lambda told: told["findings"].insert(0, {"cause": "swapping"}), "['decode_bound'] is ['swapping', 'decode_bound'] now"),
         (lambda told: told["findings"].clear(), "- findings[].cause is gone"),

@@ -14,7 +14,7 @@ from feedline.profiler.message import reworded
 
 #: Fields that hold words for people, in whatever dataclass of the analysis they are.
 WORDS = frozenset(
-    "says fix how_to_check what why task gain control needs notes budget_notes network nccl unseen verdict headline conclusion "
+    "message fix how_to_check what why task gain control needs notes budget_notes network nccl unseen verdict headline conclusion "
     "contradictions flags left_out flop_source peak_source stopped".split()
 )
 #: The same in one class only; and fields of such a name that hold an identifier.

@@ -92,7 +92,10 @@ def test_the_json_is_the_dataclass_field_by_field() -> None:
     made = dataclasses.asdict(report())
     made["workers"]["sample_wall_histogram"] = [list(pair) for pair in made["workers"]["sample_wall_histogram"]]
     for finding in made["findings"]:
-        finding["disproof"] = finding.pop("how_to_check")  # a key of the format, which stays
+        for key, name in {"disproof": "how_to_check", "cause": "rule_id", "says": "message"}.items():  # keys of the format, which stay
+            finding[key] = finding.pop(name)
+    for bound in [made["roofline"], *made["roofline"]["roofs"]]:
+        bound["says"] = bound.pop("message")
 
     assert json.loads(render(report())) == made
 
