@@ -330,12 +330,12 @@ def first_batches(main: Process, loader: int) -> list[float]:
 
 def straggler_share(rank: RankMetrics) -> float | None:
     """Share of the workers' time that they idle while another worker's batch is awaited in order."""
-    steps, crew = rank.steps, [process for process in rank.makers.processes if process.is_worker]
-    if steps is None or not crew or not any(about.get("in_order", True) for about in rank.rank.manifest.loaders):
+    steps, of_workers = rank.steps, [process for process in rank.makers.processes if process.is_worker]
+    if steps is None or not of_workers or not any(about.get("in_order", True) for about in rank.rank.manifest.loaders):
         return None
     begin, end = _head_of_line(steps, rank.ready)
-    idle = np.concatenate([process.of(Stage.IDLE) for process in crew])
-    count = len({(process.header["loader"], process.header["worker"]) for process in crew})
+    idle = np.concatenate([process.of(Stage.IDLE) for process in of_workers])
+    count = len({(process.header["loader"], process.header["worker"]) for process in of_workers})
     total = count * int(steps.boundaries.end[-1] - steps.boundaries.start[rank.first])
     return float(overlap(idle["start"], idle["start"] + idle["wall"], begin, end).sum()) / total if total else None
 

@@ -134,8 +134,8 @@ def test_of_trainings_in_several_processes_one_has_to_be_named(mine, short, tmp_
 
 
 def test_traces_have_a_report_and_findings_and_refuse_frames_of_records(tmp_path):
-    with here() as crew:
-        ingest([kineto(tmp_path / f"rank{rank}.json.gz", rank=rank, late_us=2000 * rank) for rank in range(2)], tmp_path / "run", crew)
+    with here() as pool:
+        ingest([kineto(tmp_path / f"rank{rank}.json.gz", rank=rank, late_us=2000 * rank) for rank in range(2)], tmp_path / "run", pool)
 
     run = feedline.load(tmp_path / "run")
 

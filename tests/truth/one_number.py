@@ -40,8 +40,8 @@ def check_run(folder: Path) -> None:
     """The same of every training in a run folder."""
     for training in trainings(folder):
         if holds_traces(training.run):
-            with here() as crew:
-                check(of_traces(training.run, crew))
+            with here() as pool:
+                check(of_traces(training.run, pool))
             continue
         for run in trained.parts(training.run):
             check(build(run))
@@ -93,10 +93,10 @@ def one_batch(bar: Bar) -> bool:
     """Whether making a batch and what the step spends on it agree: where the main process makes one in each step and no others, and all
     were recorded."""
     step, pace = bar.told["step"], bar.told["throughput"]
-    others = bar.crew.get("processes") or step["evaluation_s"] or bar.crew.get("batches") != pace["steps"]
+    others = bar.workers.get("processes") or step["evaluation_s"] or bar.workers.get("batches") != pace["steps"]
     if others or not bar.making or step["sampled"] or pace["steps_in_detail"] < pace["steps"]:
         return True
-    return alike(float(bar.crew["fetch_mean_s"]), bar.making, 0.05)
+    return alike(float(bar.workers["fetch_mean_s"]), bar.making, 0.05)
 
 
 def costs(told: Any) -> Iterator[str]:
@@ -152,7 +152,7 @@ def printed_as(text: str, figure: float) -> bool:
 
 #: What only a report of a certain kind may say.
 UNTRUE = (
-    ("no worker had finished", lambda told: not Bar(told).crew.get("processes")),
+    ("no worker had finished", lambda told: not Bar(told).workers.get("processes")),
     ("below 0 s", lambda told: True),
     ("goodbye", lambda told: True),
 )

@@ -74,12 +74,12 @@ def _most_workers(facts: RuleInputs) -> int:
 
 def alone(facts: RuleInputs) -> RuleInputs:
     """The same with the other programs' CPUs free, and without what the making of batches waited for them."""
-    use, crew, unqueued = facts.cpus, facts.workers, 1 - (cpus.runqueue_share(facts) or 0.0)
+    use, workers, unqueued = facts.cpus, facts.workers, 1 - (cpus.runqueue_share(facts) or 0.0)
     if use is None or use.own is None:
         return facts
-    if crew is not None and crew.fetch_mean_s is not None:
-        crew = replace(crew, fetch_mean_s=crew.fetch_mean_s * unqueued)
-    relieved = replace(facts, workers=crew, cpus=replace(use, others=0.0, free=max(0.0, use.allowed - use.own)))
+    if workers is not None and workers.fetch_mean_s is not None:
+        workers = replace(workers, fetch_mean_s=workers.fetch_mean_s * unqueued)
+    relieved = replace(facts, workers=workers, cpus=replace(use, others=0.0, free=max(0.0, use.allowed - use.own)))
     return _making_sooner(relieved, unqueued) if num_workers(facts) == 0 else relieved
 
 

@@ -105,8 +105,8 @@ def left_by_others(facts: RuleInputs) -> float:
 
 def waiting_cpus(facts: RuleInputs) -> float:
     """CPUs that the training lacks: its threads that could run but have no CPU, on average, of those that are measured."""
-    crew = facts.workers
-    of_workers = crew.processes * (crew.busy_share or 0.0) * (runqueue_share(facts) or 0.0) if crew else 0.0
+    workers = facts.workers
+    of_workers = workers.processes * (workers.busy_share or 0.0) * (runqueue_share(facts) or 0.0) if workers else 0.0
     return (facts.main_runqueue_share or 0.0) + of_workers
 
 
