@@ -61,8 +61,6 @@ def of_sample(bar: Bar) -> Iterator[tuple[str, float]]:
     yield from (("%", share) for stage, column in columns for share in (bar.of_sample(stage, column=column),))
     operations = bar.workers.get("operations", [])
     yield from (("s", one[column]) for one in operations for column in ("wall_s", "cpu_s") if one[column] is not None)
-        ("s", one[column]) for one in bar.workers.get("operations", []) for column in ("wall_s", "cpu_s") if one[column] is not None
-    )
     yield "s", bar.workers.get("fetch_mean_s") or 0.0
 
 
