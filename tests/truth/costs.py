@@ -328,6 +328,10 @@ def of_late_rank(bar: Bar) -> float:
     return [*answers, *own, max(of_ranks(bar.told, "hidden_wait_s", "exposed_wait_s"))][0]
 
 
+def evidence(bar: Bar, name: str) -> float:
+    return next(float(one["value"]) for one in bar.finding["evidence"] if one["id"] == name)
+
+
 def nothing(bar: Bar) -> float:
     return 0.0
 
@@ -351,7 +355,7 @@ COSTS: dict[str, Formula] = {
     "blocked": lambda bar: spared(bar, bar.blocked_by(*elsewhere(bar))),
     "small_files": lambda bar: spared(bar, bar.of_sample("read") * of_calls(bar) or bar.blocked_by("file", "page fault")),
     "cold_storage": lambda bar: spared(bar, bar.blocked_by("file", "page fault")),
-    "swapping": lambda bar: spared(bar, bar.blocked_by("file", "page fault")),
+    "swapping": lambda bar: spared(bar, min(1.0, bar.blocked_by("file", "page fault") + evidence(bar, "kernel_share"))),
     "thread_oversubscription": lambda bar: bar.making * helpers(bar),
     "oversize_images": by_share(
         "read", "decode", operations=RESIZES, of=lambda bar: 1 - bar.workers["output_pixels"] / bar.workers["decoded_pixels"]
