@@ -43,11 +43,11 @@ def holds_traces(run: Run) -> bool:
     return any(folder.is_trace(rank.folder) for rank in run.ranks.values())
 
 
-def build(run: Run, crew: RankPool, tell: Tell = lambda what, done, of: None) -> Report:
+def build(run: Run, pool: RankPool, tell: Tell = lambda what, done, of: None) -> Report:
     """Read all ranks' traces and say what they show.
 
     Args:
-        crew: who reads them.
+        pool: who reads them.
 
     Raises:
         RunDamaged: no rank's trace can be read.
@@ -56,7 +56,7 @@ def build(run: Run, crew: RankPool, tell: Tell = lambda what, done, of: None) ->
     traces: dict[int, RankTrace] = {}
     problem: FeedlineError | None = None
     todo = [(number, rank.folder) for number, rank in run.ranks.items()]
-    for found in each(crew, _summaries, chunked(todo, 1), (), "working out figures", tell):
+    for found in each(pool, _summaries, chunked(todo, 1), (), "working out figures", tell):
         for number, one in found:
             if isinstance(one, RankTrace):
                 traces[number] = one

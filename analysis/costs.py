@@ -140,7 +140,7 @@ class SampledDetails:
         """float64 [n], ns: all operations of a stage."""
         return np.sum([clocks[clock] for (of, _), clocks in self.parts.items() if of == stage], axis=0)
 
-    def per_sample(self, values: FloatArray) -> float:
+    def weighted_mean(self, values: FloatArray) -> float:
         """Weighted mean per sample."""
         samples = float(self.weight @ self.samples)
         return float(self.weight @ values) / samples if samples else 0.0
@@ -243,15 +243,15 @@ class BatchProducers:
 
     def traffic(self) -> "Traffic | None":
         """File traffic of a sample, without the batches of first use where there are others; None where /proc does not tell."""
-        found = self._per_sample(Stage.TRAFFIC)
+        found = self._mean_of(Stage.TRAFFIC)
         return None if found is None else Traffic(*(found[name] for name in Traffic._fields))
 
     def kernel(self) -> "Kernel | None":
         """The same of the kernel's work; None also of runs that an older feedline recorded."""
-        found = self._per_sample(Stage.KERNEL)
+        found = self._mean_of(Stage.KERNEL)
         return None if found is None else Kernel(*(found[name] for name in Kernel._fields))
 
-    def _per_sample(self, stage: Stage) -> dict[str, float] | None:
+    def _mean_of(self, stage: Stage) -> dict[str, float] | None:
         """Sums of a stage's columns over the batches that were looked into, per sample."""
         sums, described = self.sums(stage), float(self.described)
         if not sums["records"] or not described:
@@ -309,25 +309,25 @@ class Steady:
         left = {clock: max(0.0, float(fetch[clock] - collate[clock] - first[clock])) for clock in CLOCKS}
         return cls(samples - first["samples"], left)
 
-    def per_sample(self, clock: str) -> float:
-        """Mean, ns."""
+    def mean_ns(self, clock: str) -> float:
+        """Per sample."""
         return self.making[clock] / self.samples
 
 
-def per_sample(details: SampledDetails, makers: BatchProducers, samples: int) -> dict[str, Cost]:
+def costs_by_stage(details: SampledDetails, makers: BatchProducers, samples: int) -> dict[str, Cost]:
     """Mean cost of a sample by stage, and "total"."""
     collate, pickle, batch = (makers.sums(stage) for stage in (Stage.COLLATE, Stage.PICKLE, Stage.BATCH))
     queued, described, traffic = makers.measures_runqueue, makers.described, makers.traffic()
     costs: dict[str, Cost] = {}
     steady = Steady.of(makers, samples)
-    scale, making = _scale(details, steady), {clock: steady.per_sample(clock) for clock in CLOCKS}
+    scale, making = _scale(details, steady), {clock: steady.mean_ns(clock) for clock in CLOCKS}
     parts = {stage: {clock: details.sum(stage, clock) for clock in CLOCKS} for stage in sorted(details.nbytes)}
     parts["dataset"] = {clock: details.whole[clock] - sum(part[clock] for part in parts.values()) for clock in CLOCKS}
-    seen = {stage: {clock: max(scale * details.per_sample(part[clock]), 0.0) for clock in CLOCKS} for stage, part in parts.items()}
+    seen = {stage: {clock: max(scale * details.weighted_mean(part[clock]), 0.0) for clock in CLOCKS} for stage, part in parts.items()}
     if not scale:
         seen = {"dataset": making}
     for stage, ns in spread(seen, making, len(details.weight)).items():
-        nbytes = details.per_sample(details.nbytes[stage]) if stage in details.nbytes else 0.0
+        nbytes = details.weighted_mean(details.nbytes[stage]) if stage in details.nbytes else 0.0
         error = details.share(parts[stage]["wall"], steady.samples)[1]
         error_ns = None if error is None else error * making["wall"]
         costs[stage] = _cost(ns, queued and (stage == "dataset" or stage in details.queued), nbytes or None, error_ns)
@@ -375,15 +375,15 @@ def operations(details: SampledDetails, costs: Mapping[str, Cost]) -> list[Opera
     for (stage, name), clocks in details.parts.items():
         cost, whole = costs[stage], {clock: float(details.weight @ details.sum(stage, clock)) for clock in ("wall", "cpu")}
         share = {clock: float(details.weight @ clocks[clock]) / whole[clock] if whole[clock] else 0.0 for clock in whole}
-        calls = details.per_sample(details.calls[stage, name])
+        calls = details.weighted_mean(details.calls[stage, name])
         found.append(Operation(stage, name, cost.wall_s * share["wall"], (cost.cpu_s or 0.0) * share["cpu"], calls))
     return sorted(found, key=lambda operation: -operation.wall_s)
 
 
 def _scale(details: SampledDetails, steady: Steady) -> float:
     """Wall time of all samples over that of the ones seen in detail, per sample: makes the parts sum to what was measured for all."""
-    seen = details.per_sample(details.whole["wall"])
-    return steady.per_sample("wall") / seen if seen else 0.0
+    seen = details.weighted_mean(details.whole["wall"])
+    return steady.mean_ns("wall") / seen if seen else 0.0
 
 
 def _cost(ns: dict[str, float], runqueue_measured: bool, nbytes: float | None, error_ns: float | None) -> Cost:

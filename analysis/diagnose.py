@@ -11,6 +11,7 @@ from feedline.analysis.predictions import Predictions, refused_of_traces
 from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, MACHINE, RULES, TRACE, Effort, F, Rule
 from feedline.analysis.rules.cross_rank.recorded import recorded
 from feedline.analysis.rules.input import (
+    borderline_input,
     compute_bound,
     input_bound_unexplained,
     input_not_seen,
@@ -48,6 +49,9 @@ WRONG = {"not_finite": "Training diverged"} | dict.fromkeys(GRAVE - {"not_finite
 #: Told among the findings, but no answer to what holds the run back: a run that is only measured ends before its schedule.
 ASIDE = ("schedule_in_steps", "skipped_steps")
 
+#: Findings that the input of a rank does not hold it back, or hardly.
+NOT_HELD = (compute_bound.RULE_ID, borderline_input.RULE_ID)
+
 _ORDER = [Severity.HIGH, Severity.LOW, Severity.INFO]
 
 
@@ -66,7 +70,7 @@ def diagnose(facts: RuleInputs, checks: Sequence[Finding] = (), predictions: Pre
     between = found(CROSS_RANK, ranks) if enough and ranks else []
     around = found(MACHINE, facts) if enough else []
     loader_elsewhere = any(finding.blame is not None and finding.blame.phase == "wait" for finding in between)
-    own = [finding for finding in _of_input(facts, bool(around)) if not (loader_elsewhere and finding.rule_id == compute_bound.RULE_ID)]
+    own = [finding for finding in _of_input(facts, bool(around)) if not (loader_elsewhere and finding.rule_id in NOT_HELD)]
     wrong = _wrong(checks)
     grave = [finding for finding in wrong if finding.rule_id in GRAVE]
     others = [*around, *own, *between, *(finding for finding in wrong if finding not in grave)]
@@ -104,6 +108,8 @@ def _of_input(facts: RuleInputs, explained: bool) -> list[Finding]:
         return [unknown]
     if facts.loader is None or facts.loader_elsewhere:
         return [_without_a_loader(facts)]
+    if near := borderline_input.check(facts):
+        return [near]
     if steady_share(facts) < MIN_WAIT_SHARE:
         return [finding for finding in [compute_bound.check(facts)] if finding]
     told = _without_contradictions(found(INPUT, facts))
@@ -115,7 +121,8 @@ def _of_input(facts: RuleInputs, explained: bool) -> list[Finding]:
 def _without_a_loader(facts: RuleInputs) -> Finding:
     """What makes the batches where no loader does, if that is known."""
     if facts.loader is None and "input" in facts.step.stages:
-        held = made_in_step.check(facts)
+        near = borderline_input.check(facts) if made_in_step.sure_of_the_rest(facts) else None
+        held = near or made_in_step.check(facts)
         not_held = compute_bound.check(facts) if made_in_step.sure_of_the_rest(facts) else None
         return held or not_held or input_not_seen.check(facts)
     return input_not_seen.check(facts)

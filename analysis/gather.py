@@ -1,12 +1,15 @@
 """From one rank's records to the figures that reports and rules read."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from feedline.analysis import blocking, computing, waits
-from feedline.analysis.costs import BatchProducers, FloatArray, SampledDetails, operations, per_sample
+from feedline.analysis.costs import BatchProducers, FloatArray, SampledDetails, costs_by_stage, operations
+from feedline.analysis.gpu_stages import gpu_stages
 from feedline.analysis.model import Cost, Loader, StepSeries, StepSummary, Throughput, Workers
 from feedline.analysis.rested import Counted, Estimate
 from feedline.analysis.stages import STEP_STAGES
@@ -108,7 +111,7 @@ class RankMetrics:
 
     @cached_property
     def sample_costs(self) -> dict[str, Cost]:
-        return per_sample(self.details, self.makers, self.samples) if self.samples else {}
+        return costs_by_stage(self.details, self.makers, self.samples) if self.samples else {}
 
 
 def first_step(main: Process, steps: Steps) -> int:
@@ -124,67 +127,57 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
     steps = rank.steps
     if steps is None or not len(steps.wall):
         return None
-    wall = steps.wall[rank.first :] / 1e9
     kinds = waits.classify(steps, rank.ready, waits.sent_times(rank.workers))
+    recorded_s = float(steps.wall[rank.first :].mean()) / 1e9
+    mean = _recorded(rank, steps, kinds) if rank.estimate is None else _estimated(rank, rank.estimate, kinds)
     evaluation = steps.boundaries.evaluation
-    found = StepSummary(
-        mean_s=float(wall.mean()),
-        median_s=float(np.median(wall)),
-        p95_s=float(np.quantile(wall, 0.95)),
-        stages={name: float(values[rank.first :].mean()) / 1e9 for name, values in rank.stages.items()},
-        waits={name: float(values[rank.first :].mean()) / 1e9 for name, values in kinds.items()},
+    queued_s = computing.runqueue_s(rank.main, steps, rank.first, Stage.FORWARD, Stage.BACKWARD)
+    return StepSummary(
+        mean_s=mean.s,
+        median_s=float(np.median(mean.walls)),
+        p95_s=float(np.quantile(mean.walls, 0.95)),
+        stages=mean.stages,
+        waits=mean.waits,
         boundary=steps.boundaries.by,
         evaluation_s=float((evaluation[:, 1] - evaluation[:, 0]).sum()) / 1e9,
         series=series(steps.start, steps.wall, rank.stages),
-        gpu_stages=gpu_stages(rank, steps),
+        gpu_stages=gpu_stages(rank.main, steps, rank.first),
         flop=computing.flop(rank.main, steps),
-        runqueue_s=computing.runqueue_s(rank.main, steps, rank.first, Stage.FORWARD, Stage.BACKWARD),
+        runqueue_s=queued_s / recorded_s * mean.s if queued_s else queued_s,
         main_runqueue_share=main_runqueue_share(rank),
-    )
-    return found if rank.estimate is None else _estimated(rank, rank.estimate, found)
-
-
-def _estimated(rank: RankMetrics, estimate: Estimate, found: StepSummary) -> StepSummary:
-    """The same for all steps where most of them were only counted."""
-    stages, walls, whole = estimate.means(rank.stages), estimate.walls() / 1e9, sum(found.waits.values())
-    queued_s, recorded_s = found.runqueue_s, found.mean_s
-    return replace(
-        found,
-        mean_s=estimate.mean_ns / 1e9,
-        median_s=float(np.median(walls)),
-        p95_s=float(np.quantile(walls, 0.95)),
-        stages={name: value / 1e9 for name, value in stages.items()},
-        waits={name: stages.get("wait", 0.0) / 1e9 * value / whole if whole else 0.0 for name, value in found.waits.items()},
-        sampled=estimate.sampled(rank.stages),
-        runqueue_s=None if queued_s is None else queued_s / recorded_s * estimate.mean_ns / 1e9,
+        sampled=None if rank.estimate is None else rank.estimate.sampled(rank.stages),
     )
 
 
-def gpu_stages(rank: RankMetrics, steps: Steps) -> dict[str, float] | None:
-    """Stage -> mean seconds a step that the GPU took for it; None when no GPU was timed.
+class Mean(NamedTuple):
+    """Of all steps that count, seconds.
 
-    A stage's mean is over the steps all of whose records of that stage were timed: not those whose events were read after a window ended.
+    Attributes:
+        walls: float64 [n], of single steps.
+        stages: they sum to ``s``.
+        waits: the stage "wait" by its kinds.
     """
-    timed = rank.main.view(Stage.GPU)
-    begin, end = steps.start[rank.first :], steps.boundaries.end[rank.first :]
-    means: dict[str, float] = {}
-    for number in sorted(set(timed["of_stage"].tolist())):
-        hosts = rank.main.of(Stage(number))
-        marks = timed[timed["of_stage"] == number]
-        step = _step_of(marks["host_start"], begin, end)
-        counts = np.bincount(step[step >= 0], minlength=len(begin))
-        wanted = _step_of(hosts["start"], begin, end)
-        whole = (counts > 0) & (counts == np.bincount(wanted[wanted >= 0], minlength=len(begin)))
-        if whole.any():
-            spent = np.bincount(step[step >= 0], marks["wall"][step >= 0], len(begin))
-            means[Stage(number).name.lower()] = float(spent[whole].mean()) / 1e9
-    return means or None
+
+    s: float
+    walls: FloatArray
+    stages: dict[str, float]
+    waits: dict[str, float]
 
 
-def _step_of(times: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-    """Index of the step that each time lies in, or -1."""
-    step = np.searchsorted(begin, times, "right") - 1
-    return np.where((step >= 0) & (times < np.append(end, 0)[step]), step, -1)
+def _recorded(rank: RankMetrics, steps: Steps, kinds: Mapping[str, FloatArray]) -> Mean:
+    """Where every step was recorded."""
+    walls = steps.wall[rank.first :] / 1e9
+    stages, split = ({name: float(ns[rank.first :].mean()) / 1e9 for name, ns in parts.items()} for parts in (rank.stages, kinds))
+    return Mean(float(walls.mean()), walls, stages, split)
+
+
+def _estimated(rank: RankMetrics, estimate: Estimate, kinds: Mapping[str, FloatArray]) -> Mean:
+    """Where most of them were only counted."""
+    stages = {name: ns / 1e9 for name, ns in estimate.means(rank.stages).items()}
+    means = {name: float(ns[rank.first :].mean()) for name, ns in kinds.items()}
+    whole, waiting = sum(means.values()), stages.get("wait", 0.0)
+    split = {name: waiting * ns / whole if whole else 0.0 for name, ns in means.items()}
+    return Mean(estimate.mean_ns / 1e9, estimate.walls() / 1e9, stages, split)
 
 
 def series(start: IntArray, wall_ns: IntArray, stages: dict[str, FloatArray]) -> StepSeries:
@@ -251,8 +244,8 @@ def workers(rank: RankMetrics) -> Workers | None:
         operations=operations(details, rank.sample_costs),
         fetch_mean_s=float(walls.mean()) if len(walls) else None,
         fetch_cv=float(walls.std() / walls.mean()) if len(walls) > 1 and walls.mean() else None,
-        decoded_pixels=details.per_sample(details.decoded) if seen.any() else None,
-        output_pixels=details.per_sample(details.output) if details.output.any() else None,
+        decoded_pixels=details.weighted_mean(details.decoded) if seen.any() else None,
+        output_pixels=details.weighted_mean(details.output) if details.output.any() else None,
         sample_wall_histogram=histogram(rank.makers.processes),
         blocked_by=blocked.by,
         blocked_looks=blocked.looks,
@@ -337,12 +330,12 @@ def first_batches(main: Process, loader: int) -> list[float]:
 
 def straggler_share(rank: RankMetrics) -> float | None:
     """Share of the workers' time that they idle while another worker's batch is awaited in order."""
-    steps, crew = rank.steps, [process for process in rank.makers.processes if process.is_worker]
-    if steps is None or not crew or not any(about.get("in_order", True) for about in rank.rank.manifest.loaders):
+    steps, of_workers = rank.steps, [process for process in rank.makers.processes if process.is_worker]
+    if steps is None or not of_workers or not any(about.get("in_order", True) for about in rank.rank.manifest.loaders):
         return None
     begin, end = _head_of_line(steps, rank.ready)
-    idle = np.concatenate([process.of(Stage.IDLE) for process in crew])
-    count = len({(process.header["loader"], process.header["worker"]) for process in crew})
+    idle = np.concatenate([process.of(Stage.IDLE) for process in of_workers])
+    count = len({(process.header["loader"], process.header["worker"]) for process in of_workers})
     total = count * int(steps.boundaries.end[-1] - steps.boundaries.start[rank.first])
     return float(overlap(idle["start"], idle["start"] + idle["wall"], begin, end).sum()) / total if total else None
 

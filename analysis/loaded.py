@@ -187,7 +187,9 @@ def load(path: "str | Path", training: int | None = None) -> LoadedRun:
     found = load_all(path, training)
     if len(found) > 1:
         names = [str(one.path) for one in found[:NAMED]] + ["..."] * (len(found) > NAMED)
-        raise RunNotFound(f"{path} holds {len(found)} trainings: load one of them ({', '.join(names)}), or all with feedline.load_all()")
+        raise RunNotFound(
+            f"{path} holds {len(found)} training runs: load one of them ({', '.join(names)}), or all with feedline.load_all()"
+        )
     return found[0]
 
 

@@ -1,7 +1,7 @@
 """What a reader has to know to judge the figures of one rank: what is missing, what is estimated, what is left out."""
 
 from feedline.analysis.formatting import seconds
-from feedline.analysis.gather import RankMetrics
+from feedline.analysis.gather import RankMetrics, throughput
 from feedline.analysis.model import FIRST_STEPS
 from feedline.analysis.text.headline import how
 from feedline.profiler.events import Stage
@@ -40,8 +40,12 @@ def sampled(rank: RankMetrics) -> list[str]:
     estimate = rank.estimate
     if estimate is None:
         return []
-    known, counted = int(estimate.alike.sum()), rank.counted.number
-    note = f"stages were recorded in {known:,} of {known + counted:,} similar steps; to keep the overhead low, the others were only timed"
+    steps, alike = throughput(rank), int(estimate.alike.sum())
+    note = (
+        f"stages were recorded in {steps.steps_in_detail:,} of {steps.steps:,} steps; to keep the overhead low, the others were only timed"
+    )
+    if alike < steps.steps_in_detail:
+        note += f". {alike:,} of the {steps.steps_in_detail:,} are similar to the others and stand for them"
     if estimate.cost_ns:
         note += f". Full recording adds {seconds(estimate.cost_ns / 1e9)} per step; the figures are corrected for it"
     found = estimate.sampled(rank.stages)

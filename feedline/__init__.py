@@ -1,4 +1,4 @@
-"""feedline: a profiler for PyTorch trainings that says where the time of a step goes.
+"""feedline: a profiler for PyTorch training that says where the time of a step goes.
 
 feedline run train.py            records an unchanged script, from the shell
 feedline.record("runs/mine")     records a part of a program: a context manager and a decorator

@@ -3,8 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from math import isfinite
+from typing import NamedTuple
 
-from feedline.analysis.cluster.envelope import Envelope
+import numpy as np
+import numpy.typing as npt
+
+from feedline.analysis.cluster.envelope import KINDS, Envelope
 from feedline.analysis.cluster.sources import Source
 from feedline.analysis.comm.collectives import UNKNOWN_HOST, Collectives
 from feedline.analysis.comm.partition import PARTS, partition
@@ -53,6 +58,21 @@ class Survey:
         return Survey(self.envelope.merge(other.envelope), {**self.seen, **other.seen}, {**self.unread, **other.unread})
 
 
+class Label(NamedTuple):
+    """What collectives of one kind have in common."""
+
+    name: str
+    nbytes: int
+    ranks: int  # of the group
+
+
+class Moved(NamedTuple):
+    """Collectives of one kind that all ranks of their group began, and whose end this rank saw."""
+
+    count: int
+    ns: int  # in which their bytes moved
+
+
 @dataclass(frozen=True)
 class Spent:
     """The second pass.
@@ -62,6 +82,7 @@ class Spent:
         step_ns: their sum.
         parts_ns: PARTS -> sum over these steps.
         blamed_ns: rank -> waiting for it.
+        moved: what its collectives took.
     """
 
     rank: int
@@ -69,6 +90,7 @@ class Spent:
     step_ns: int
     parts_ns: dict[str, int]
     blamed_ns: dict[int, int]
+    moved: dict[Label, Moved] = field(default_factory=dict)
 
 
 def survey(chunk: Sequence[Source], load: Load) -> Survey:
@@ -154,4 +176,21 @@ def _spend(one: Collectives, envelope: Envelope, bound: float) -> Spent:
         int(one.walls[first:].sum()),
         {name: int(made.parts[name][first:].sum()) for name in PARTS},
         {rank: spent for rank, spent in zip(others.ranks, blamed, strict=True) if spent},
+        _moved(one, envelope, made.moving) if isfinite(bound) else {},
     )
+
+
+def _moved(one: Collectives, envelope: Envelope, moving: npt.NDArray[np.float64]) -> dict[Label, Moved]:
+    """What the complete collectives took on this rank.
+
+    Args:
+        moving: of its partition: float64 [n], ns.
+    """
+    rows = envelope.rows_of(one)
+    sizes = np.array([len(group.ranks) for group in one.groups] or [0])[one.table["group"]]
+    known = (rows["ranks"] == sizes) & (moving > 0)
+    found: dict[Label, Moved] = {}
+    for kind, nbytes, ranks in set(zip(rows["kind"][known].tolist(), rows["nbytes"][known].tolist(), sizes[known].tolist(), strict=True)):
+        these = known & (rows["kind"] == kind) & (rows["nbytes"] == nbytes) & (sizes == ranks)
+        found[Label(KINDS[kind], nbytes, ranks)] = Moved(int(these.sum()), int(moving[these].sum()))
+    return found

@@ -87,7 +87,7 @@ def chunked(todo: Sequence[T], size: int) -> list[Sequence[T]]:
 
 
 def each(
-    crew: RankPool, work: Callable[..., T], parts: Sequence[Sequence[Any]], args: tuple[Any, ...], what: str, tell: Tell
+    pool: RankPool, work: Callable[..., T], parts: Sequence[Sequence[Any]], args: tuple[Any, ...], what: str, tell: Tell
 ) -> Iterable[T]:
     """``work(part, *args)`` of each part, in the order in which they are done.
 
@@ -97,7 +97,7 @@ def each(
     Raises:
         WorkersLost: they are gone.
     """
-    waiting: dict[Future[T], int] = {crew.executor.submit(work, part, *args): len(part) for part in parts}
+    waiting: dict[Future[T], int] = {pool.executor.submit(work, part, *args): len(part) for part in parts}
     done, total = 0, sum(map(len, parts))
     try:
         for future in as_completed(waiting):
@@ -107,7 +107,7 @@ def each(
     except (OSError, BrokenExecutor) as error:  # Dask's errors of communication are OSErrors
         raise WorkersLost(f"{what}: the workers are lost ({error})") from error
     except BaseException:
-        crew.stop()
+        pool.stop()
         raise
     finally:
         for future in waiting:

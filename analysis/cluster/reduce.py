@@ -29,7 +29,7 @@ def of_rank(rank: Rank) -> Collectives | None:
     return collectives_of(rank)
 
 
-def reduce_ranks(urls: Sequence[str], crew: RankPool, load: Load = of_rank, tell: Tell = lambda what, done, of: None) -> Many:
+def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = of_rank, tell: Tell = lambda what, done, of: None) -> Many:
     """Read every rank twice and add up how long they wait for each other. Never holds more than a few ranks at once.
 
     Args:
@@ -42,26 +42,26 @@ def reduce_ranks(urls: Sequence[str], crew: RankPool, load: Load = of_rank, tell
         WorkersLost: the workers are gone.
     """
     there = sources(urls)
-    everybody = surveyed(there.found, crew, load, tell)
+    everybody = surveyed(there.found, pool, load, tell)
     if strange := foreign(everybody.seen):  # minimum and maximum forget what they are of: the others are read again
-        kept = surveyed([source for source in there.found if source.rank not in strange], crew, load, tell)
+        kept = surveyed([source for source in there.found if source.rank not in strange], pool, load, tell)
         everybody = replace(kept, unread={**kept.unread, **strange})
     if not everybody.seen:
         first = min(everybody.unread)
         raise RunDamaged(f"no rank of {', '.join(urls)} can be read; rank {first}: {everybody.unread[first]}")
     bound, why = bound_ns(everybody)
     readable = [source for source in there.found if source.rank in everybody.seen]
-    shared = crew.share(everybody)
+    shared = pool.share(everybody)
     spent: list[Spent] = []
-    for found in each(crew, spend, chunked(readable, CHUNK), (shared, load, bound), "splitting steps", tell):
+    for found in each(pool, spend, chunked(readable, CHUNK), (shared, load, bound), "splitting steps", tell):
         spent += found
     return put_together(everybody, sorted(spent, key=lambda one: one.rank), [*there.notes, *why], bound)
 
 
-def surveyed(found: Sequence[Source], crew: RankPool, load: Load, tell: Tell) -> Survey:
+def surveyed(found: Sequence[Source], pool: RankPool, load: Load, tell: Tell) -> Survey:
     """The first pass over all of them."""
     everybody = Survey()
-    for part in each(crew, survey, chunked(found, CHUNK), (load,), "reading ranks", tell):
+    for part in each(pool, survey, chunked(found, CHUNK), (load,), "reading ranks", tell):
         everybody = everybody.merge(part)
     return everybody
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from feedline.analysis.cluster.envelope import KINDS, Envelope
-from feedline.analysis.cluster.passes import Spent, Survey
+from feedline.analysis.cluster.passes import Label, Spent, Survey
+from feedline.analysis.comm.bandwidth import bandwidth
 from feedline.analysis.comm.match import kept
-from feedline.analysis.comm.operations import bus_factor
 from feedline.profiler.store.restarts import named
 
 SCHEMA_VERSION = 1
@@ -38,7 +38,12 @@ class RankCost:
 
 @dataclass(frozen=True)
 class Kind:
-    """Collectives of one operation, size of message and group size. ``busbw_gbps``: median over the complete ones, GB/s."""
+    """Collectives of one operation, size of message and group size.
+
+    Attributes:
+        busbw_gbps: of the complete ones, as in a report (comm/bandwidth.py). None: none is complete, or waiting cannot be separated from
+            transfer.
+    """
 
     name: str
     nbytes: int
@@ -78,7 +83,7 @@ def put_together(everybody: Survey, spent: Sequence[Spent], notes: Sequence[str]
         for rank, waited in one.blamed_ns.items():
             caused[rank] = caused.get(rank, 0) + waited
     ranks = [_cost(everybody, one, caused.get(one.rank, 0)) for one in spent]
-    kinds, incomplete, count = _kinds(everybody.envelope)
+    kinds, incomplete, count = _kinds(everybody.envelope, spent)
     size = max([seen.world_size for seen in everybody.seen.values()], default=0)
     said = [*notes, *_said(everybody, size)]
     return Many(ranks, size, bound / 1e9 if np.isfinite(bound) else None, kinds, count, incomplete, said)
@@ -116,24 +121,24 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
         yield f"{named(sorted(rank for rank, one in seen.items() if why in one.unseen))}: {why}"
 
 
-def _kinds(envelope: Envelope) -> tuple[list[Kind], int, int]:
+def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[Kind], int, int]:
     """The kinds that move most bytes, and how many collectives are incomplete, and how many there are."""
-    rates: dict[tuple[str, int, int], list[np.ndarray]] = {}
-    counts: dict[tuple[str, int, int], int] = {}
+    counts: dict[Label, int] = {}
     incomplete = total = 0
     for key in sorted(envelope.groups):
         rows = envelope.groups[key].rows
         there, n = rows["ranks"] > 0, len(key.ranks)
         total += int(there.sum())
         incomplete += int((there & (rows["ranks"] < n)).sum())
-        for kind, nbytes in np.unique(rows[there][["kind", "nbytes"]]).tolist() if there.any() else []:
-            chosen = rows[there & (rows["kind"] == kind) & (rows["nbytes"] == nbytes)]
-            label = (KINDS[kind], nbytes, n)
-            counts[label] = counts.get(label, 0) + len(chosen)
-            known = chosen[(chosen["ranks"] == n) & (chosen["end_max"] > chosen["free"])]
-            rates.setdefault(label, []).append(nbytes * bus_factor(KINDS[kind], n) / (known["end_max"] - known["free"]))
-    kinds = []
-    for label in sorted(counts, key=lambda label: (-label[1] * counts[label], label))[:MOST_KINDS]:
-        every = np.concatenate(rates[label])
-        kinds.append(Kind(*label, counts[label], float(np.median(every)) if len(every) else None))
-    return kinds, incomplete, total
+        if there.any():
+            each, number = np.unique(rows[there][["kind", "nbytes"]], return_counts=True)
+            for (kind, nbytes), times in zip(each.tolist(), number.tolist(), strict=True):
+                label = Label(KINDS[kind], nbytes, n)
+                counts[label] = counts.get(label, 0) + times
+    most = sorted(counts, key=lambda label: (-label.nbytes * counts[label], label))[:MOST_KINDS]
+    return [Kind(*label, counts[label], _busbw(label, spent)) for label in most], incomplete, total
+
+
+def _busbw(label: Label, spent: Sequence[Spent]) -> float | None:
+    took = [moved.ns / moved.count for one in spent if (moved := one.moved.get(label)) is not None]
+    return bandwidth(label.name, label.nbytes, label.ranks, max(took)).busbw if took else None

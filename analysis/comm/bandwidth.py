@@ -3,8 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from feedline.analysis.comm.cross_rank import CrossRank
 from feedline.analysis.comm.match import CollectiveTable
@@ -12,6 +14,8 @@ from feedline.analysis.comm.model import CollectiveKind
 from feedline.analysis.comm.operations import bus_factor, operation
 from feedline.analysis.formatting import seconds, share, size
 from feedline.profiler.ceilings import Ceiling, Ceilings
+
+FloatArray = npt.NDArray[np.float64]
 
 GIGA = 1e9
 GOOD = 0.80  # of the ceiling: nccl-tests on a quiet network vary by this much with the message's size
@@ -23,24 +27,40 @@ def kinds(together: CrossRank) -> list[CollectiveKind]:
     """By total bytes, the most first. Times and bandwidths are those of the link, without waiting; None where an end was not seen, or
     where waiting cannot be separated from transfer (a rank of the group left no records, or clocks cannot be compared)."""
     matched, took = together.matched, together.moving()
-    with np.errstate(all="ignore"):
-        longest = np.nanmax(np.where(np.isnan(took), -1.0, took), 1, initial=-1.0)
-    longest = np.where(matched.whole & np.isfinite(together.bound), longest, -1.0)
+    comparable = matched.whole & np.isfinite(together.bound)
+    took = np.where(comparable[:, None] & (took > 0), took, np.nan)
     rows: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for index, key in enumerate(zip(matched.name.tolist(), matched.nbytes.tolist(), matched.group.tolist(), strict=True)):
         rows[key].append(index)
-    found = [_kind(matched, key, longest[at] / 1e9) for key, at in rows.items()]
+    found = [_kind(matched, key, took[at]) for key, at in rows.items()]
     return sorted(_merged(found), key=lambda kind: (-kind.bytes * kind.count, kind.name, kind.n))
 
 
-def _kind(matched: CollectiveTable, key: tuple[int, int, int], took: np.ndarray) -> CollectiveKind:
+def _kind(matched: CollectiveTable, key: tuple[int, int, int], took: FloatArray) -> CollectiveKind:
+    """Of float64 [n, ranks], ns; nan: not known."""
     name, nbytes, group = matched.names[key[0]], key[1], matched.groups[key[2]]
-    known = took[took > 0]
-    median = float(np.median(known)) if len(known) else None
-    rate = nbytes * len(known) / float(known.sum()) / GIGA if len(known) and nbytes else None
-    factor = bus_factor(name, len(group.ranks))
-    busbw = rate * factor if rate and factor else None
-    return CollectiveKind(operation(name), nbytes, len(group.ranks), group.backend, len(took), median, rate, busbw)
+    known = took[~np.isnan(took).all(1)]
+    median = float(np.median(np.nanmax(known, 1))) / 1e9 if len(known) else None
+    each = [float(column[~np.isnan(column)].mean()) for column in known.T if not np.isnan(column).all()]
+    rate = bandwidth(name, nbytes, len(group.ranks), max(each)) if each else Bandwidth(None, None)
+    return CollectiveKind(operation(name), nbytes, len(group.ranks), group.backend, len(took), median, rate.algbw, rate.busbw)
+
+
+class Bandwidth(NamedTuple):
+    """GB/s; None: no bytes."""
+
+    algbw: float | None
+    busbw: float | None
+
+
+def bandwidth(name: str, nbytes: int, ranks: int, mean_ns: float) -> Bandwidth:
+    """Of collectives of one size, as nccl-tests count them (doc/PERFORMANCE.md): from their mean time, not from the usual one.
+
+    Args:
+        mean_ns: in which their bytes moved, on the rank where that is longest.
+    """
+    rate = nbytes / mean_ns or None  # bytes per ns are GB/s
+    return Bandwidth(rate, (rate or 0.0) * bus_factor(name, ranks) or None)
 
 
 def _merged(found: Iterable[CollectiveKind]) -> list[CollectiveKind]:

@@ -151,9 +151,9 @@ def _for_deficit(case: Case) -> Iterator[Advice]:
         yield _make(
             case,
             "normalisation",
-            "add normalisation layers to the model",
+            "add normalization layers to the model",
             "",
-            "the model has no normalisation layers; with them it would tolerate a larger learning rate",
+            "the model has no normalization layers; with them it would tolerate a larger learning rate",
             f"the largest single gain {BENCHMARK}: 47.4 -> 82.6 % accuracy",
             "the small batch with the same layers",
         )
@@ -189,7 +189,7 @@ def _for_gap(case: Case) -> Iterator[Advice]:
         "add multiplicative gradient noise",
         f"gradient_noise={NOISE}",
         _told(case),
-        f"unknown; with an optimisation deficit it costs accuracy (5.6 points {BENCHMARK})",
+        f"unknown; with an optimization deficit it costs accuracy (5.6 points {BENCHMARK})",
     )
     yield _growth(case)
 
@@ -258,7 +258,7 @@ def _for_price(case: Case) -> Iterator[Advice]:
         yield _make(
             case,
             "local_sgd",
-            "use local SGD: synchronise every 4 updates",
+            "use local SGD: synchronize every 4 updates",
             "local_sgd=4",
             f"{share(case.communication)} of the step is exposed communication",
             f"less communication, at a cost in accuracy (83.0 -> 81.3 % {BENCHMARK})",
@@ -303,8 +303,8 @@ def _optimizer(case: Case) -> Advice:
         f"try {name.split('=')[0].upper()} with 3 to 5 learning rates, each three times the one before",
         name,
         _told(case),
-        f"none if normalisation and learning rate are right (Nado et al., arXiv:2102.06356; none {BENCHMARK} either); "
-        "more without normalisation",
+        f"none if normalization and learning rate are right (Nado et al., arXiv:2102.06356; none {BENCHMARK} either); "
+        "more without normalization",
         control_fix=control,
     )
 

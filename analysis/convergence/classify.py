@@ -25,9 +25,9 @@ CLOSES = 0.5
 #: Running statistics with momentum 0.1 look back over 10 updates; with fewer than 100 in all, much of what they saw is a younger model.
 FEW_UPDATES = 100
 WORDS = {
-    DEFICIT: "optimisation deficit: it fits the training data less well",
+    DEFICIT: "optimization deficit: it fits the training data less well",
     LAG: "statistics lag: batch norm's running statistics lag behind the weights",
-    GAP: "generalisation gap: it fits the training data as well, but held-out data less well",
+    GAP: "generalization gap: it fits the training data as well, but held-out data less well",
     INSTABILITY: "instability: the loss spiked or diverged",
     HEALTHY: "healthy: no difference beyond the noise",
     UNKNOWN: "unknown",
@@ -143,7 +143,7 @@ def classify(runs: Sequence[Recorded]) -> list[Verdict]:
 
 
 def _alone(group: Group) -> Verdict:
-    needs = ["a run of the same training with a smaller batch over as many samples, to tell a deficit from a generalisation gap"]
+    needs = ["a run of the same training with a smaller batch over as many samples, to tell a deficit from a generalization gap"]
     broken = _unstable(group)
     if broken:
         return Verdict(group.name, "", INSTABILITY, False, broken[0], broken[1], needs)
@@ -218,7 +218,7 @@ def _common(reference: Group, other: Group) -> tuple[float, list[str]]:
         longer = reference.name if ends[0] > ends[1] else other.name
         needs.append(f"runs over as many samples: {longer} was compared before its end, while its learning rate was still high")
     if not any(EVAL in group.runs[0].curves or _measures(group) for group in (reference, other)):
-        needs.append("an evaluation loss, or an accuracy given to feedline.metric, to see a generalisation gap")
+        needs.append("an evaluation loss, or an accuracy given to feedline.metric, to see a generalization gap")
     return samples, needs
 
 

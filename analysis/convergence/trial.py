@@ -129,7 +129,7 @@ def judged(fix: str, control: str, branches: list[Branch], differences: list[Dif
         first = failed["fix"][0]
         return (
             "reject",
-            f"{len(failed['fix'])} of the trainings with it failed (seed {first.seed}: {first.failed}), and none without it",
+            f"{len(failed['fix'])} of the training runs with it failed (seed {first.seed}: {first.failed}), and none without it",
         )
     if failed["baseline"]:
         first = failed["baseline"][0]

@@ -143,7 +143,7 @@ def cells(one: Row) -> list[str]:
 
 def title(overview: Overview) -> str:
     """How many trainings there are."""
-    return f"{len(overview.rows)} trainings"
+    return f"{len(overview.rows)} training runs"
 
 
 def show(overview: Overview, console: Console, alone: bool = True) -> None:
@@ -157,7 +157,7 @@ def show(overview: Overview, console: Console, alone: bool = True) -> None:
     console.print(plain(f"{overview.name}: {title(overview)}", "bold"), width=width)
     console.print(_table(overview.rows[:SHOWN]), width=width)
     if len(overview.rows) > SHOWN:
-        console.print(plain(f"{len(overview.rows) - SHOWN} more trainings are in report.html and report.json.", "dim"), width=width)
+        console.print(plain(f"{len(overview.rows) - SHOWN} more training runs are in report.html and report.json.", "dim"), width=width)
     first, last = overview.rows[0].report, overview.rows[-1].report
     here = "; show one here with --training N" if overview.outside is not None else ""
     if alone:
@@ -265,10 +265,10 @@ def time_outside(outside: Outside, rows: Sequence[Row]) -> list[str]:
     at = f" (at most {seconds(longest)}, before training {rows[between.index(longest) + 1].name})" if len(between) > 1 else ""
     total, evaluation_s = outside.before_s + sum(between) + outside.after_s, sum(one.evaluation_s for one in rows)
     said = [
-        f"Outside the trainings: {seconds(total)} of {seconds(outside.whole_s)}: {seconds(outside.before_s)} before the first, "
-        f"{seconds(sum(between))} between trainings{at}, {seconds(outside.after_s)} after the last. "
+        f"Outside the training runs: {seconds(total)} of {seconds(outside.whole_s)}: {seconds(outside.before_s)} before the first, "
+        f"{seconds(sum(between))} between training runs{at}, {seconds(outside.after_s)} after the last. "
         "This is where imports and data preparation happen."
     ]
     if evaluation_s > 0:
-        said.append(f"Evaluation or rollouts between the steps of the trainings: {seconds(evaluation_s)}.")
+        said.append(f"Evaluation or rollouts between the steps of the training runs: {seconds(evaluation_s)}.")
     return said

@@ -18,6 +18,7 @@ from feedline.analysis.rules.cross_rank import exposed_communication, late_rank
 from feedline.analysis.rules.input import (
     augmentation_bound,
     blocked,
+    borderline_input,
     busy_neighbors,
     cold_storage,
     compute_bound,
@@ -150,7 +151,14 @@ INPUT: list[Rule[RuleInputs]] = [
     ),
     # blocked
     Rule(blocked.RULE_ID, blocked.check, blocked.change, before="busy_neighbors", by_settings=True, lifts=AS_MUCH_CPU),
-    Rule(small_files.RULE_ID, small_files.check, small_files.change, Effort.DATA, before="cold_storage cpu_saturated", lifts=CHEAPER | {"ceiling"}),
+    Rule(
+        small_files.RULE_ID,
+        small_files.check,
+        small_files.change,
+        Effort.DATA,
+        before="cold_storage cpu_saturated",
+        lifts=CHEAPER | {"ceiling"},
+    ),
     Rule(cold_storage.RULE_ID, cold_storage.check, cold_storage.change, Effort.DATA, by_settings=True, lifts=AS_MUCH_CPU | {"ceiling"}),
     Rule(swapping.RULE_ID, swapping.check, swapping.change, Effort.HARDWARE, lifts=CHEAPER | {"step"}),
     # CPU
@@ -207,6 +215,7 @@ OTHERWISE: list[Rule[RuleInputs]] = [
     Rule(made_in_step.RULE_ID, made_in_step.check, made_in_step.change),
     Rule(input_not_seen.RULE_ID, input_not_seen.check, input_not_seen.change),
     Rule(compute_bound.RULE_ID, compute_bound.check, compute_bound.change, lifts=EVERY_LIMIT),
+    Rule(borderline_input.RULE_ID, borderline_input.check, compute_bound.change, lifts=EVERY_LIMIT),
     Rule(input_bound_unexplained.RULE_ID, input_bound_unexplained.check, input_bound_unexplained.change, lifts=EVERY_LIMIT),
 ]
 

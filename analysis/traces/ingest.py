@@ -54,7 +54,7 @@ class _Staged:
 def ingest(
     paths: Sequence[str],
     run: Path,
-    crew: RankPool,
+    pool: RankPool,
     given: Mapping[str, int] | None = None,
     limits: Limits = DEFAULT,
     command: Sequence[str] = (),
@@ -76,7 +76,7 @@ def ingest(
     """
     try:
         with owned.staging(run, "run") as made, owned.staging(run, lists.INNER) as reading:
-            staged, problems = _read_all(paths, reading, crew, limits, tell)
+            staged, problems = _read_all(paths, reading, pool, limits, tell)
             if not staged:
                 path, why = next(iter(problems.items()))
                 raise TraceDamaged(why if len(problems) == 1 else f"none of {len(problems)} files can be read; the first: {why}")
@@ -92,11 +92,11 @@ def ingest(
         raise OutputError.unwritable(f"the run folder {run}", error, ELSEWHERE) from error
 
 
-def _read_all(paths: Sequence[str], staging: Path, crew: RankPool, limits: Limits, tell: Tell) -> tuple[list[_Staged], dict[str, str]]:
+def _read_all(paths: Sequence[str], staging: Path, pool: RankPool, limits: Limits, tell: Tell) -> tuple[list[_Staged], dict[str, str]]:
     staged: list[_Staged] = []
     problems: dict[str, str] = {}
     numbered = [(path, staging / str(number)) for number, path in enumerate(dict.fromkeys(paths))]
-    for found in each(crew, _read_files, chunked(numbered, 1), (limits,), "reading traces", tell):
+    for found in each(pool, _read_files, chunked(numbered, 1), (limits,), "reading traces", tell):
         for one in found:
             if isinstance(one, _Staged):
                 staged.append(one)

@@ -19,7 +19,7 @@ def figures(paths: Sequence[str]) -> list[RankTrace]:
 
 if __name__ == "__main__":
     files = sorted(str(path) for path in Path(sys.argv[1]).glob("*.json.gz"))
-    with local() as crew:
-        for found in each(crew, figures, chunked(files, 1), (), "reading", lambda *_: None):
+    with local() as pool:
+        for found in each(pool, figures, chunked(files, 1), (), "reading", lambda *_: None):
             for one in found:
                 print(one.rank, one.gpu.idle_pct, one.gpu.compute_pct, one.gpu.other_pct, one.gpu.overlap_pct_of_comm, one.budget.shares)

@@ -91,6 +91,8 @@ def judge(program: Program, said: Said, facts: Facts) -> tuple[str, str]:
     if rule_id in OTHERS:
         right = facts.others_cpus >= 0.5
         return TRUE if right else FALSE, f"others used {facts.others_cpus:.1f} CPUs meanwhile"
+    if rule_id == "borderline_input":
+        return _borderline(facts.by_hand.input_share)
     if rule_id in NOT_HELD:
         return _not_held(facts.by_hand.input_share)
     return _held(program, rule_id, said, facts)
@@ -100,6 +102,12 @@ def _not_held(share: float) -> tuple[str, str]:
     if share >= MUCH:
         return FALSE, "the input does hold it back"
     return (TRUE, "by the timers") if share < NEAR else (DOUBTFUL, "the timers see more input")
+
+
+def _borderline(share: float) -> tuple[str, str]:
+    if share >= MUCH:
+        return FALSE, "the input does hold it back"
+    return (TRUE, "by the timers") if NONE <= share < APART else (DOUBTFUL, "the timers are not near the gate")
 
 
 def _held(program: Program, rule_id: str, said: Said, facts: Facts) -> tuple[str, str]:

@@ -26,6 +26,6 @@ FIX = optimizer_fix(
     "adamw",
     adamw,
     keys=("wd", "beta1", "beta2", "eps"),
-    summary="torch's AdamW, without decay of biases and normalisation weights: the control of lamb and soap",
+    summary="torch's AdamW, without decay of biases and normalization weights: the control of lamb and soap",
     control="lr_rule=linear,warmup=5ep",
 )

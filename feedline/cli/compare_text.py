@@ -56,9 +56,9 @@ def tables(comparison: Comparison) -> Iterable[tuple[str, Table]]:
         yield "Loaders", rates(comparison)
         if any(row.stages for row in measured):
             yield "CPU per sample of each step, called alone", steps(measured)
-        yield "Labels, and grey-level difference (of 255) from pillow-v1", equality(measured)
+        yield "Labels, and gray-level difference (of 255) from pillow-v1", equality(measured)
     if comparison.operations:
-        yield "Grey-level difference from torchvision on PIL, per operation: mean (largest)", operations(comparison.operations)
+        yield "Gray-level difference from torchvision on PIL, per operation: mean (largest)", operations(comparison.operations)
 
 
 def rates(comparison: Comparison) -> Table:
@@ -92,7 +92,7 @@ def steps(rows: Sequence[Row]) -> Table:
 
 
 def equality(rows: Sequence[Row]) -> Table:
-    """Differences from pillow-v1, in grey levels of 255."""
+    """Differences from pillow-v1, in gray levels of 255."""
     table = columns("loader", "each once", "mean", "worst image", "largest")
     for row in rows:
         once = "yes" if row.epoch and not row.epoch.wrong else "NO"

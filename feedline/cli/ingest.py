@@ -62,7 +62,7 @@ class Ingest:
 
         from feedline.analysis.traces.ingest import ingest
         from feedline.analysis.traces.kineto.limits import DEFAULT, Limits
-        from feedline.cli.ranks import crew_of
+        from feedline.cli.ranks import pool_of
         from feedline.cli.report import show_run
         from feedline.cli.work import working
 
@@ -72,8 +72,8 @@ class Ingest:
             if read_before:
                 say(f"{output} already holds these traces; writing its report")
             else:
-                with crew_of(args, len(args.file)) as crew, working(args.quiet) as tell:
-                    problems = ingest(args.file, output, crew, given, limits, command, tell, args.force).problems
+                with pool_of(args, len(args.file)) as pool, working(args.quiet) as tell:
+                    problems = ingest(args.file, output, pool, given, limits, command, tell, args.force).problems
             for problem in problems.values():
                 say(f"skipped: {problem}")
             if not args.quiet or args.json:

@@ -39,15 +39,15 @@ def show_ranks(args: argparse.Namespace) -> int:
     from feedline.cli.ranks_text import show
     from feedline.cli.work import working
 
-    with crew_of(args) as crew, working(args.quiet, "finding ranks") as tell:
-        many = reduce_ranks(args.run, crew, tell=tell)
+    with pool_of(args) as pool, working(args.quiet, "finding ranks") as tell:
+        many = reduce_ranks(args.run, pool, tell=tell)
     show(many, Console(quiet=args.quiet))
     if args.json is not None:
         save_json(args.json, plain(many))
     return 0
 
 
-def crew_of(args: argparse.Namespace, parts: int | None = None) -> "AbstractContextManager[RankPool]":
+def pool_of(args: argparse.Namespace, parts: int | None = None) -> "AbstractContextManager[RankPool]":
     """The workers that read the ranks: this process, others on this machine, or a Dask cluster.
 
     Args:

@@ -37,7 +37,7 @@ class Report:
     Works for finished, killed and live runs. Without -o, report.html, report.json and trace.json.gz are also written into the run
     folder. The last lines printed are the verdict, what to change, the expected gain, and where the files are.
 
-    If the run contains several trainings, an overview is shown. Each training has its own report, in training-1, training-2, ... of the
+    If the run contains several training runs, an overview is shown. Each training has its own report, in training-1, training-2, ... of the
     run folder (one per process; training-0 is the script's own) or in parts/1, parts/2, ... (in sequence in one process). A file
     written with -o contains the overview and all reports.
 
@@ -54,7 +54,7 @@ class Report:
         parser.add_argument("run", nargs="+", metavar="RUN", help="run folder; several only with --by-rank")
         shown = parser.add_argument_group("what to show")
         shown.add_argument("--full", action="store_true", help="print the whole report instead of about 40 lines")
-        shown.add_argument("--training", type=int, metavar="N", help="show only the Nth of the trainings that one process made in sequence")
+        shown.add_argument("--training", type=int, metavar="N", help="show only the Nth of the training runs that one process made")
         shown.add_argument(
             "--ceilings",
             type=Path,

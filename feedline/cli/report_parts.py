@@ -93,7 +93,7 @@ def several_trainings(
     if unwritten is not None:
         say(unwritten)
     if len(trainings) > MOST:
-        notes.append(f"Only the first {MOST} trainings have a page. To see the next: feedline report {folder} --training {MOST + 1}")
+        notes.append(f"Only the first {MOST} training runs have a page. To see the next: feedline report {folder} --training {MOST + 1}")
 
     def rows(base: Path) -> "list[Row]":
         places = [Path(os.path.relpath(training.path / FILES[0], base)) for training in trainings]
@@ -134,9 +134,9 @@ def write_overview(folder: Path, overview: "Overview", reports: "list[Report]", 
     if args.output is not None and not trace.is_trace(args.output):
         render = ENDINGS.get(args.output.suffix.lower())
         if render is None:
-            raise OutputError(f"{args.output}: an overview of several trainings can be written as {', '.join(ENDINGS)}")
+            raise OutputError(f"{args.output}: an overview of several training runs can be written as {', '.join(ENDINGS)}")
         if len(reports) > MOST:
-            overview = replace(overview, notes=[*overview.notes, f"Only the reports of the first {MOST} trainings are included."])
+            overview = replace(overview, notes=[*overview.notes, f"Only the reports of the first {MOST} training runs are included."])
         save(args.output, render(overview, reports[:MOST]))
         written.append(args.output)
     if args.output is None:

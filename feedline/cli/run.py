@@ -33,7 +33,7 @@ class Run:
 
     Examples:
         feedline run train.py --epochs 3
-        feedline run -- torchrun --nproc-per-node 8 train.py    # any command that starts trainings
+        feedline run -- torchrun --nproc-per-node 8 train.py    # any command that starts training runs
         torchrun --nproc-per-node 8 -m feedline run train.py
     """
 

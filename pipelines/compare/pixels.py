@@ -12,7 +12,7 @@ from feedline.pipelines.translate.operations import Erase
 from feedline.pipelines.translate.recipe import Recipe, frozen
 
 IMAGES = 48
-#: Bounds in grey levels. Decoders differ by 1 or 2 levels where chroma is upsampled, antialiased resizes by less than 1 on average; an
+#: Bounds in gray levels. Decoders differ by 1 or 2 levels where chroma is upsampled, antialiased resizes by less than 1 on average; an
 #: image that is mirrored, shifted by a pixel or of swapped channels is off by 5 and more on average.
 MEAN_BOUND, IMAGE_BOUND = 1.5, 3.0
 
@@ -30,12 +30,12 @@ def frozen_task(task: Task) -> Task:
 
 
 def images_of(kind: LoaderKind, task: Task) -> Images:
-    """Index -> grey levels, float32 [3, h, w] on the CPU, 0 to 255."""
+    """Index -> gray levels, float32 [3, h, w] on the CPU, 0 to 255."""
     images: Images = {}
     with made(kind, task) as loader:
         for batch in loader.epoch(0):
-            grey = grey_levels(batch.images.float().cpu(), task.recipe)
-            images.update(zip(batch.index.tolist(), grey, strict=True))
+            gray = grey_levels(batch.images.float().cpu(), task.recipe)
+            images.update(zip(batch.index.tolist(), gray, strict=True))
     return images
 
 
@@ -69,9 +69,9 @@ def outside(means: Sequence[float]) -> str:
     """Why images with these mean differences are not equal; empty if they are. A NaN is a difference."""
     mean = sum(means) / len(means)
     if not mean <= MEAN_BOUND:
-        return f"{mean:.2f} grey levels on average, more than {MEAN_BOUND}"
+        return f"{mean:.2f} gray levels on average, more than {MEAN_BOUND}"
     if not max(means) <= IMAGE_BOUND:
-        return f"one image is off by {max(means):.2f} grey levels on average, more than {IMAGE_BOUND}"
+        return f"one image is off by {max(means):.2f} gray levels on average, more than {IMAGE_BOUND}"
     return ""
 
 

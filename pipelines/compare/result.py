@@ -45,7 +45,7 @@ class Stages:
 
 @dataclass(frozen=True)
 class Pixels:
-    """Differences between a loader's images and those of pillow-v1, random parameters fixed, in grey levels (0 to 255).
+    """Differences between a loader's images and those of pillow-v1, random parameters fixed, in gray levels (0 to 255).
 
     Attributes:
         largest_mean: of the one image that differs most.

@@ -20,7 +20,7 @@ def plain(comparison: Comparison) -> dict[str, Any]:
     takes, lines    the loader to take, and the lines of a program that trains with it; both empty: none is better than the present one
     compute         null, or step_s and cpu_s per sample
     operations      a list, each operation of the transform in each library (backend) against torchvision on PIL images, random parameters
-                    fixed: operation, backend, mean and max in grey levels (null: it cannot), says; or empty, and operations_why
+                    fixed: operation, backend, mean and max in gray levels (null: it cannot), says; or empty, and operations_why
     loaders         a list:
         place       1: the fastest; loaders whose order is luck share one; null: not measured
         name, about, why (not measured; else empty), missing (operations it leaves out)
@@ -28,7 +28,7 @@ def plain(comparison: Comparison) -> dict[str, Any]:
         parts       one per round: samples, wall_s, cpu_s, main_s, gpu_s, first_batch_s of that part
         stages      CPU seconds per sample: read, decode, augment, transport; or null, and stages_why
         epoch       samples, wall_s, wrong (empty: every sample came exactly once)
-        pixels      images, mean, largest_mean, max in grey levels, outside (empty: equal within the bounds); or null, and pixels_why
+        pixels      images, mean, largest_mean, max in gray levels, outside (empty: equal within the bounds); or null, and pixels_why
         feeds       null, or samples_per_s, limit (loader, compute, cores) and limits
     """
     data = {name: value for name, value in asdict(comparison).items() if name != "rows"}

@@ -26,7 +26,7 @@ from feedline.profiler.ceilings import Ceiling
 
 IMAGES = 16  # all are held decoded, once for every library
 CHECKED = 6
-# Grey levels (0 to 255), mean of these images with the same parameters. Libraries interpolate differently, by up to about five on sharp
+# Gray levels (0 to 255), mean of these images with the same parameters. Libraries interpolate differently, by up to about five on sharp
 # images, and equalizing a nearly black one makes more of that; another crop or another operation is tens away.
 LARGEST_MEAN_DIFFERENCE = 12.0
 
@@ -98,7 +98,7 @@ def _check(operation: Operation, backend: Backend, images: list[Any], given: lis
             raise Refused(f"gives images of shape {left.shape}, torchvision on PIL images of {right.shape}")
         differences.append(float(np.abs(left - right).mean()))
     if (mean := statistics.fmean(differences)) > LARGEST_MEAN_DIFFERENCE:
-        raise Refused(f"differs from torchvision on PIL images by {mean:.1f} grey levels on average")
+        raise Refused(f"differs from torchvision on PIL images by {mean:.1f} gray levels on average")
 
 
 def _whole(recipe: Recipe, images: list[Any], subject: Subject) -> Iterator[Ceiling]:

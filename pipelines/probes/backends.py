@@ -83,7 +83,7 @@ def _size(image: Any) -> tuple[int, int]:
 
 
 def in_units_of_one(operation: Operation) -> Operation:
-    """The operation for an image of 0 to 1; fills and thresholds are given in grey levels."""
+    """The operation for an image of 0 to 1; fills and thresholds are given in gray levels."""
     if isinstance(operation, Tone) and operation.kind == "solarize":
         return replace(operation, magnitude=operation.magnitude / 255)
     fill = getattr(operation, "fill", None)

@@ -14,7 +14,7 @@ from feedline.pipelines.probes.measure import Measured, Refused, Work, ceiling, 
 from feedline.pipelines.probes.subject import Subject
 from feedline.profiler.ceilings import Ceiling
 
-# Grey levels (0 to 255), mean of one image. Decoders round chroma upsampling and color conversion differently, by about one; an image of
+# Gray levels (0 to 255), mean of one image. Decoders round chroma upsampling and color conversion differently, by about one; an image of
 # another file, or one with red and blue exchanged, is tens away.
 LARGEST_MEAN_DIFFERENCE = 4.0
 
@@ -24,7 +24,7 @@ class Ready:
     """A decoder with correct pixels.
 
     Attributes:
-        difference: from Pillow's pixels, in grey levels, mean over all.
+        difference: from Pillow's pixels, in gray levels, mean over all.
     """
 
     decode: DecodeAll
@@ -74,7 +74,7 @@ def checked(decode: DecodeAll, blobs: Sequence[bytes], names: Sequence[str]) -> 
     """Compare every image with Pillow's.
 
     Returns:
-        The mean difference, in grey levels.
+        The mean difference, in gray levels.
 
     Raises:
         Refused: an image is missing, of another shape, or another image; the file is named.
@@ -88,7 +88,7 @@ def checked(decode: DecodeAll, blobs: Sequence[bytes], names: Sequence[str]) -> 
             raise Refused(f"{name}: gave an image of shape {image.shape}, Pillow one of {reference.shape}")
         difference = float(np.abs(image.astype(np.int16) - reference.astype(np.int16)).mean())
         if difference > LARGEST_MEAN_DIFFERENCE:
-            raise Refused(f"{name}: differs from Pillow's image by {difference:.1f} grey levels on average")
+            raise Refused(f"{name}: differs from Pillow's image by {difference:.1f} gray levels on average")
         count, total = count + 1, total + difference
     if count != len(blobs):
         raise Refused(f"gave {count} images for {len(blobs)} files")

@@ -142,7 +142,7 @@ def _tone(image: Image, operation: of.Tone) -> Image:
             return pixel.posterize(image, bits) if bits < 8 else image
         case "solarize":
             return pixel.solarize(image, operation.magnitude / 255)
-    # albumentations' "pil" modes are up to 4 (autocontrast) and 20 (equalize) grey levels away from Pillow.
+    # albumentations' "pil" modes are up to 4 (autocontrast) and 20 (equalize) gray levels away from Pillow.
     change = _contrasted if operation.kind == "autocontrast" else _equalized
     return cv2.merge([change(channel) for channel in cv2.split(image)])
 

@@ -26,7 +26,7 @@ def refuses(operation: Operation) -> str | None:
         case of.Rotate() | of.RandomRotation() if operation.expand:
             return "expand=True gives every image a different size"
         case of.Affine() | of.Rotate() | of.RandomAffine() | of.RandomRotation() if len(set(operation.fill)) > 1:
-            return "DALI fills with one grey level, not with a color"
+            return "DALI fills with one gray level, not with a color"
         case of.RandomErasing() | of.Erase() if operation.value is None:
             return "DALI erases with a color, not with noise"
         case of.RandomApply():

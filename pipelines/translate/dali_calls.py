@@ -1,7 +1,7 @@
 """Operations on decoded images in a DALI pipeline, with torchvision's pixel conventions.
 
 Measured against torchvision on PIL images (tests/translate/test_pixels.py holds the bounds): geometry is exact to a pixel, values to a
-grey level or two. Two things have the same parameters and other pixels: hue, which DALI turns in YIQ and torchvision in HSV, and warps of
+gray level or two. Two things have the same parameters and other pixels: hue, which DALI turns in YIQ and torchvision in HSV, and warps of
 bilinear interpolation along the edge of the image, which DALI mixes with the fill.
 """
 
@@ -138,7 +138,7 @@ def adjust(images: Images, kind: str, factor: Number) -> Images:
 
 
 def contrast(node: Any, factor: Number) -> Any:
-    """Increase or decrease the difference from the mean grey level of each image."""
+    """Increase or decrease the difference from the mean gray level of each image."""
     mean = fn.reductions.mean(node, axis_names="HW", keep_dims=True)
     weights = fn.constant(fdata=list(LUMA), shape=[1, 1, 3], device=node.device)
     if node.device == "cpu":

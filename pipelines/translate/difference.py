@@ -29,7 +29,7 @@ class Difference:
 
     Attributes:
         operation: its name; ``decoding`` alone, in libraries that decode; ``whole recipe`` for all of them in order.
-        mean, max: absolute difference of all values of all images, in grey levels (0 to 255); None: it cannot be done; infinite: another
+        mean, max: absolute difference of all values of all images, in gray levels (0 to 255); None: it cannot be done; infinite: another
             size.
         message: why it cannot be done, or what is different on purpose; empty: nothing to say.
     """
@@ -96,7 +96,7 @@ def measured(ours: Images, theirs: Images) -> tuple[float, float]:
     """Mean and largest absolute difference; infinite if two images differ in size.
 
     Args:
-        ours, theirs: float32 [3, h, w] each, in grey levels.
+        ours, theirs: float32 [3, h, w] each, in gray levels.
     """
     if any(one.shape != other.shape for one, other in zip(ours, theirs, strict=True)):
         return float("inf"), float("inf")

@@ -152,7 +152,7 @@ class Rotate(Operation):
 
 @dataclass(frozen=True)
 class Tone(Operation):
-    """A change of grey levels in RandAugment and TrivialAugmentWide.
+    """A change of gray levels in RandAugment and TrivialAugmentWide.
 
     Attributes:
         kind: posterize (magnitude: bits kept), solarize (magnitude: threshold), autocontrast, equalize.

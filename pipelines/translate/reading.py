@@ -142,7 +142,7 @@ class Reading:
         for one in transform.transforms:
             inner.add(one)
         if inner.mean is not None or inner.values != self.values:
-            self.operations.append(Unknown("RandomApply", "it normalises or converts only some of the images"))
+            self.operations.append(Unknown("RandomApply", "it normalizes or converts only some of the images"))
         else:
             erasing = Unknown("RandomErasing", "it is inside RandomApply: use its own p")
             some = tuple(erasing if isinstance(one, of.RandomErasing) else one for one in inner.operations)

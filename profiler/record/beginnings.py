@@ -99,7 +99,7 @@ class Beginnings:
         return number
 
     def _begun(self, optimizer: Any, segment: Segment) -> int:
-        from feedline.profiler.record.unseen import NoFunctions
+        from feedline.profiler.record.below_dispatch import NoFunctions
 
         with NoFunctions():  # a mode of the program's counts even questions for a shape
             return self._note(optimizer, segment)

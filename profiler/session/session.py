@@ -24,8 +24,8 @@ from feedline.profiler.samplers.sampler import Sampler
 from feedline.profiler.samplers.sources import default_sources
 from feedline.profiler.samplers.unfollowed import Unfollowed
 from feedline.profiler.session.hooks import Hooks
-from feedline.profiler.session.libraries import attach_in_main
 from feedline.profiler.session.stop_after import StopAfter
+from feedline.profiler.session.taps_by_library import attach_in_main
 from feedline.profiler.session.versions import versions
 from feedline.profiler.store.layout import GAUGES, RESERVE, main_segment, rank_folder
 from feedline.profiler.store.manifest import Manifest, process_started

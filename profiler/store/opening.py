@@ -20,5 +20,5 @@ def open_run(path: Path) -> Run:
         return parts.part(open_run(place[0]), place[1])
     found = trainings(path)
     if len(found) > 1:
-        raise RunNotFound(f"{path} holds {len(found)} trainings: name one of them, {' or '.join(str(one.folder) for one in found[:4])}")
+        raise RunNotFound(f"{path} holds {len(found)} training runs: name one of them, {' or '.join(str(one.folder) for one in found[:4])}")
     return found[0].run

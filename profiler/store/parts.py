@@ -88,7 +88,7 @@ def only(run: Run) -> Run:
     """
     if len(found := parts(run)) > 1:
         names = f"{run.path / PARTS}/1 to {len(found)}"
-        raise RunNotFound(f"{run.path} holds {len(found)} trainings, made in sequence: name one of them ({names})")
+        raise RunNotFound(f"{run.path} holds {len(found)} training runs, made in sequence: name one of them ({names})")
     return run
 
 
@@ -100,7 +100,7 @@ def part(run: Run, number: int) -> Run:
     """
     found = parts(run)
     if not 1 <= number <= len(found):
-        trainings = "1 training" if len(found) == 1 else f"{len(found)} trainings"
+        trainings = "1 training run" if len(found) == 1 else f"{len(found)} training runs"
         raise RunNotFound(f"{run.path} has no training {number}: it holds {trainings}")
     return found[number - 1]
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 
 from feedline.profiler.events import Flag
-from feedline.profiler.record.unseen import unasked
+from feedline.profiler.record.below_dispatch import unasked
 
 LEAVES = 64  # a batch of more parts is described by its first ones: this runs once a batch in the training's main thread
 WIDE_FLOATS = torch.float32, torch.float64

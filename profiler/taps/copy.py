@@ -6,8 +6,8 @@ import torch
 
 from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.record.below_dispatch import NoDispatch, unasked
 from feedline.profiler.record.recorder import Inside, inside, recorder
-from feedline.profiler.record.unseen import NoDispatch, unasked
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.patch import Patches, passed_by
 

@@ -68,7 +68,7 @@ class WatchedFetch:
 
     def __init__(self, fetcher: Any) -> None:
         self._fetcher, self._fetch, self._collate = fetcher, fetcher.fetch, fetcher.collate_fn
-        self._lens = lenses.of(recorder.loader)
+        self._selector = selectors.of(recorder.loader)
         self._place = "dataset_iter" if hasattr(fetcher, "dataset_iter") else "dataset"
         self._by_index = fetcher.auto_collation and self._place == "dataset"  # it is given the indices of a batch
         at_once = self._by_index and getattr(fetcher.dataset, "__getitems__", None)
@@ -86,12 +86,12 @@ class WatchedFetch:
         if segment is None:
             return self._fetch(index)
         self._asked = length(index) if self._by_index else None
-        self._opened, reads = self._lens.next_batch(), self._lens.reads
+        self._opened, reads = self._selector.next_batch(), self._selector.reads
         before = (counters.traffic(), time.process_time_ns()) if reads else None
-        modules, first = len(sys.modules), self._lens.is_first_batch
+        modules, first = len(sys.modules), self._selector.is_first_batch
         inside.depth += 1  # transforms that are nn.Modules are not forward passes
         try:
-            batch = self._look_into(segment, index) if self._opened else self._time(segment, index)
+            batch = self._open(segment, index) if self._opened else self._time(segment, index)
         finally:
             inside.depth -= 1
         if before is not None:
@@ -108,18 +108,18 @@ class WatchedFetch:
             span.extra = self._samples
         return batch
 
-    def _look_into(self, segment: Segment, index: Any) -> Any:
-        fetcher, place, lens = self._fetcher, self._place, self._lens
+    def _open(self, segment: Segment, index: Any) -> Any:
+        fetcher, place, selector = self._fetcher, self._place, self._selector
         own = getattr(fetcher, place)
-        stand_in = self._stand_in(own, lens, self._begun)
+        stand_in = self._stand_in(own, selector, self._begun)
         setattr(fetcher, place, stand_in)
         try:
             return self._time(segment, index)
         finally:
             if getattr(fetcher, place) is stand_in:
                 setattr(fetcher, place, own)
-            if lens.counts:
-                segment.count([*self._begun, self._made_at], lens.counts)
+            if selector.counts:
+                segment.count([*self._begun, self._made_at], selector.counts)
             self._begun.clear()
 
     def collate(self, samples: Any) -> Any:
@@ -192,7 +192,7 @@ class SampleSelector:
         segment: of the recording.
 
     Attributes:
-        looks: number of batches whose details the current batch represents; 0: none of its samples is recorded in detail.
+        details: number of batches whose details the current batch represents; 0: none of its samples is recorded in detail.
         counts: number of batches whose sample times it represents; 0: they are not recorded.
         stands_for: how many the next detailed sample represents: samples, or batches made at once.
         reads: number of batches whose file traffic it represents; 0: it is not read. Later it is read in the batch after a detailed one.
@@ -200,11 +200,11 @@ class SampleSelector:
 
     def __init__(self, segment: Segment | None) -> None:
         self.segment = segment
-        self.looks = self.counts = self.reads = 1
+        self.details = self.counts = self.reads = 1
         self._countdown = 1  # to the next sample that is looked at
         self._every = self.stands_for = self._aimed_for = 1
         self._state = 12345
-        self._looked_at = self._batches = self._looked_into = 0  # samples, batches
+        self._recorded = self._batches = self._opened = 0  # samples, batches
         self._closed = 1  # batches until the next one that is looked into
         self._reads_next = 0
 
@@ -222,22 +222,22 @@ class SampleSelector:
         self._closed -= 1
         if self._closed:
             return 0
-        self._looked_into += 1
-        stands_for = self._reads_next = OPENED * rarer(self._looked_into)
+        self._opened += 1
+        stands_for = self._reads_next = OPENED * rarer(self._opened)
         self._closed = self._distance(stands_for)
-        self.looks, self.counts = (2 * stands_for, 0) if self._looked_into % 2 else (0, 2 * stands_for)
-        if self.looks not in (0, self._aimed_for):  # else the countdown continues
+        self.details, self.counts = (2 * stands_for, 0) if self._opened % 2 else (0, 2 * stands_for)
+        if self.details not in (0, self._aimed_for):  # else the countdown continues
             self._aim()
         return stands_for
 
     def is_next(self) -> bool:
         """Whether the next sample is recorded in detail."""
-        if not self.looks:
+        if not self.details:
             return False
         self._countdown -= 1
         return self._countdown <= 0
 
-    def look(self, make: Callable[[], Any], samples: int) -> Any:
+    def record(self, make: Callable[[], Any], samples: int) -> Any:
         """Make a sample (or several, for ``__getitems__``) and record every span in it."""
         segment = recorder.segment
         assert segment is not None
@@ -256,20 +256,20 @@ class SampleSelector:
                 span.extra, modules = self.stands_for, len(sys.modules)
                 made = make()
                 span.nbytes = samples  # none in one that raised: an iterator at its end
-                span.flags = 0 if self._looked_at and len(sys.modules) == modules else Flag.FIRST
+                span.flags = 0 if self._recorded and len(sys.modules) == modules else Flag.FIRST
                 return made
         finally:
             detail.write = None
-            self._looked_at += 1
-            late = min(MOST, max(FEWEST, 4 * (written + 1) // samples)) * rarer(self._looked_at)
-            self._every = recorder.every or min(late, (1 + self._looked_at // EARLY) ** 2)
+            self._recorded += 1
+            late = min(MOST, max(FEWEST, 4 * (written + 1) // samples)) * rarer(self._recorded)
+            self._every = recorder.every or min(late, (1 + self._recorded // EARLY) ** 2)
             self._aim()
 
     def _aim(self) -> None:
         """At the next sample to look at, as far away as the batches that are looked into for it are apart."""
-        self._aimed_for = looks = self.looks or 1
-        distance = max(1, self._every // looks)
-        self._countdown, self.stands_for = self._distance(distance), distance * looks
+        self._aimed_for = batches = self.details or 1
+        distance = max(1, self._every // batches)
+        self._countdown, self.stands_for = self._distance(distance), distance * batches
 
     def _distance(self, mean: int) -> int:
         """1 to 2 * mean - 1."""
@@ -282,7 +282,7 @@ def rarer(seen: int) -> int:
     return (1 + seen // DENSE) ** 2
 
 
-class Lenses(threading.local):
+class Selectors(threading.local):
     """One for each loader that this thread makes batches for, so that an epoch continues where the previous one ended."""
 
     def __init__(self) -> None:
@@ -291,13 +291,13 @@ class Lenses(threading.local):
     def of(self, loader: int) -> SampleSelector:
         if inside.depth:  # a loader inside a sample of another one
             return SampleSelector(recorder.segment)
-        lens = self._by_loader.get(loader)
-        if lens is None or lens.segment is not recorder.segment:
-            lens = self._by_loader[loader] = SampleSelector(recorder.segment)
-        return lens
+        selector = self._by_loader.get(loader)
+        if selector is None or selector.segment is not recorder.segment:
+            selector = self._by_loader[loader] = SampleSelector(recorder.segment)
+        return selector
 
 
-lenses = Lenses()
+selectors = Selectors()
 
 
 def length(indices: Any) -> int | None:
@@ -316,15 +316,15 @@ class WatchedSamples:
             A sample evicts feedline's code from the caches, so a second reading would double the cost.
     """
 
-    def __init__(self, dataset: Any, lens: SampleSelector, begun: list[int]) -> None:
-        self._dataset, self._lens, self._begun = dataset, lens, begun
+    def __init__(self, dataset: Any, selector: SampleSelector, begun: list[int]) -> None:
+        self._dataset, self._selector, self._begun = dataset, selector, begun
 
     def __getitem__(self, index: Any) -> Any:
-        lens = self._lens
+        selector = self._selector
         if recorder.segment is None:
             return self._dataset[index]
         self._begun.append(clock.wall_ns())
-        return lens.look(lambda: self._dataset[index], 1) if lens.is_next() else self._dataset[index]
+        return selector.record(lambda: self._dataset[index], 1) if selector.is_next() else self._dataset[index]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dataset, name)
@@ -335,10 +335,10 @@ class WatchedBatches(WatchedSamples):
 
     def __getitems__(self, indices: Any) -> Any:
         samples, segment = length(indices), recorder.segment
-        if segment is None or not samples or not self._lens.is_next():
+        if segment is None or not samples or not self._selector.is_next():
             return self._dataset.__getitems__(indices)
-        begin, stands_for = clock.wall_ns(), self._lens.stands_for
-        made = self._lens.look(lambda: self._dataset.__getitems__(indices), samples)
+        begin, stands_for = clock.wall_ns(), self._selector.stands_for
+        made = self._selector.record(lambda: self._dataset.__getitems__(indices), samples)
         segment.count((0, (clock.wall_ns() - begin) // samples), samples * stands_for)
         return made
 
@@ -346,19 +346,19 @@ class WatchedBatches(WatchedSamples):
 class WatchedIterator:
     """Proxy for the iterator of an iterable data set."""
 
-    def __init__(self, iterator: Any, lens: SampleSelector, begun: list[int]) -> None:
-        self._iterator, self._lens, self._begun = iterator, lens, begun
+    def __init__(self, iterator: Any, selector: SampleSelector, begun: list[int]) -> None:
+        self._iterator, self._selector, self._begun = iterator, selector, begun
 
     def __iter__(self) -> "WatchedIterator":
         return self
 
     def __next__(self) -> Any:
-        lens = self._lens
+        selector = self._selector
         if recorder.segment is None:
             return next(self._iterator)
         self._begun.append(clock.wall_ns())
         try:
-            return lens.look(self._iterator.__next__, 1) if lens.is_next() else next(self._iterator)
+            return selector.record(self._iterator.__next__, 1) if selector.is_next() else next(self._iterator)
         except StopIteration:
             self._begun.pop()  # that was not a sample
             raise

@@ -33,8 +33,8 @@ import torch
 from feedline.profiler import clock, masks, reasons
 from feedline.profiler.events import Stage
 from feedline.profiler.message import Message
+from feedline.profiler.record.below_dispatch import NoFunctions
 from feedline.profiler.record.recorder import Span, recorder
-from feedline.profiler.record.unseen import NoFunctions
 from feedline.profiler.taps.patch import passed_by
 from feedline.profiler.taps.updates import updates
 from feedline.profiler.torch_internals import is_profiled, is_traced

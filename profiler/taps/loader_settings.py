@@ -8,7 +8,7 @@ import torch.multiprocessing
 from torch.utils.data import BatchSampler
 from torch.utils.data._utils.collate import default_collate, default_convert
 
-from feedline.profiler.record.unseen import unasked
+from feedline.profiler.record.below_dispatch import unasked
 
 PLAIN = ("num_workers", "batch_size", "prefetch_factor", "in_order", "persistent_workers", "pin_memory", "drop_last", "timeout")
 

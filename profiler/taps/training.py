@@ -12,8 +12,8 @@ from torch.nn.modules.loss import _Loss
 
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.beginnings import Beginnings
+from feedline.profiler.record.below_dispatch import unasked
 from feedline.profiler.record.recorder import ConvergenceTap, Span, inside, recorder
-from feedline.profiler.record.unseen import unasked
 from feedline.profiler.store.segment import WINDOW, window_of
 from feedline.profiler.taps.patch import Patches, passed_by
 from feedline.profiler.taps.rests import pace, switches

@@ -173,7 +173,11 @@ FIELDS: dict[str, dict[str, Field]] = {
     "Loader": {
         "name": Field("", "loader 0, loader 1, ... in the order they were made"),
         "kind": Field("", "Class name"),
-        "settings": Field("", "num_workers, batch_size, prefetch_factor, in_order, ... as the program set them"),
+        "settings": Field(
+            "",
+            "num_workers, batch_size, prefetch_factor, in_order, ... as the program set them. made_at: the line that made the loader "
+            "(train.py:31; absent where the file's name is masked); made_by: the library that makes it for this line, e.g. transformers",
+        ),
         "role": Field("", "training, evaluation, or unused: no model was given its batches"),
         "batches": Field("batches", "Batches handed to the program"),
         "samples": Field("samples", "Samples in them"),

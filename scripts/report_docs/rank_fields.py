@@ -50,8 +50,12 @@ FIELDS: dict[str, dict[str, Field]] = {
         "backend": Field("", "gloo, nccl, ..."),
         "count": Field("", "How many, each counted once for all ranks"),
         "transfer_s": Field("s", "Median time in which its bytes moved, waiting for ranks not in it", _UNTOLD),
-        "algbw_gbps": Field("GB/s", "bytes over transfer time, 1 GB = 1e9 B", "as transfer_s, or no bytes"),
-        "busbw_gbps": Field("GB/s", "The same times the factor of the operation and n (nccl-tests, PERFORMANCE.md)", "as algbw_gbps"),
+        "algbw_gbps": Field(
+            "GB/s",
+            "bytes over the mean time in which they moved, on the rank where it is longest; 1 GB = 1e9 B",
+            "as transfer_s, or no bytes",
+        ),
+        "busbw_gbps": Field("GB/s", "algbw_gbps times the factor of the operation and n (nccl-tests, PERFORMANCE.md)", "as algbw_gbps"),
     },
     "LateRank": {
         "rank": Field("", "Its number"),

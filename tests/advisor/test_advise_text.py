@@ -45,7 +45,7 @@ def test_what_is_found_is_told_in_order():
 
     parts = [
         "no mistake found",
-        "optimisation deficit",
+        "optimization deficit",
         "critical batch",
         "lr_rule=noise:batch_factor=8",
         "control:",

@@ -62,8 +62,8 @@ def test_what_ranks_wait_in_broadcasts_is_the_same_in_the_report_and_by_rank(tmp
     ranks = launch(tmp_path, "late_rank.py", 3, "buffers", warm=warm_python)
     say_what_went_wrong(ranks)
     together = compare([rank.collectives for rank in ranks], first=WARM_UP)
-    with here() as crew:
-        by_rank = reduce_ranks([str(tmp_path / "run")], crew)
+    with here() as pool:
+        by_rank = reduce_ranks([str(tmp_path / "run")], pool)
 
     assert build(open_run(tmp_path / "run")).comm.late[0].rank == by_rank.late[0].rank == 0
     for one in by_rank.ranks:

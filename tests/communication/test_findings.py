@@ -1,5 +1,6 @@
 """From ranks to a report: who is blamed, and that the network is not."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -30,7 +31,8 @@ def test_a_rank_whose_decode_makes_the_others_wait_is_named_and_the_network_is_n
 
     assert top.rule_id == "late_rank" and top.severity is Severity.HIGH
     assert (top.blame.rank, top.blame.phase, top.blame.part) == (3, "wait", "decode")
-    assert "rank 3 is the straggler (slow decode)" in top.message and "The network is not the cause" in top.message
+    assert "rank 3 is the straggler (slow decode): the other 3 ranks wait" in top.message and "The network is not the cause" in top.message
+    assert len(re.findall(r"\d ms", verdict([top], facts))) == 4, "what they wait; what can be saved and its interval"
     assert top.cost_s == pytest.approx(0.052, abs=0.002)
     assert "compute_bound" not in {finding.rule_id for finding in rest}, "its loader should not be left as it is"
     assert verdict([top], facts).startswith("Bound by a late rank: rank 3")

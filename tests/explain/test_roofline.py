@@ -42,7 +42,7 @@ def run(
     series = StepSeries([0.0], [1], [mean], [mean], [mean], {name: [time] for name, time in seconds.items()})
     cpu_s, runqueue_s = (None if time is None else time * MS for time in (cpu_ms, runqueue_ms))
     step = StepSummary(mean, mean, mean, seconds, {}, "optimizer", 0.0, series, None, flop, cpu_s, runqueue_s)
-    crew = Workers(processes, None, None, 100, 1000, 10, per_sample, [], None, None, None, None, []) if per_sample else None
+    workers = Workers(processes, None, None, 100, 1000, 10, per_sample, [], None, None, None, None, []) if per_sample else None
     loader = Loader("loader 0", "DataLoader", {}, "training", 100, 1000, 1e6, ["float32", "shared"], None, None)
     return Report(
         run=RunInfo("run", "run", "finished", [], "", 1.0, 0, 1, {}, {"effective_cpus": cpus}),
@@ -50,7 +50,7 @@ def run(
         findings=[],
         throughput=Throughput(batch / mean, 1 / mean, 1000, 100, 100, batch),
         step=step,
-        workers=crew,
+        workers=workers,
         loaders=[loader],
         ranks={},
         gauges=[],

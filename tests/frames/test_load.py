@@ -111,9 +111,9 @@ def test_what_is_refused_is_refused_as_on_the_command_line(case, mine, tmp_path,
 
 
 def test_of_several_trainings_one_has_to_be_named(sweep):
-    with pytest.raises(RunNotFound, match=rf"holds 2 trainings: load one of them \({sweep}/parts/1, {sweep}/parts/2\), or all with"):
+    with pytest.raises(RunNotFound, match=rf"holds 2 training runs: load one of them \({sweep}/parts/1, {sweep}/parts/2\), or all with"):
         feedline.load(sweep)
-    with pytest.raises(RunNotFound, match="has no training 3: it holds 2 trainings"):
+    with pytest.raises(RunNotFound, match="has no training 3: it holds 2 training runs"):
         feedline.load(sweep, training=3)
 
     by_number, by_path = feedline.load(sweep, training=2), feedline.load(sweep / "parts" / "2")
@@ -126,7 +126,7 @@ def test_of_trainings_in_several_processes_one_has_to_be_named(mine, short, tmp_
     path = shutil.copytree(mine, tmp_path / "run")
     shutil.copytree(short, path / "training-1")
 
-    with pytest.raises(RunNotFound, match=rf"holds 2 trainings: load one of them \({path}/training-0, {path}/training-1\)"):
+    with pytest.raises(RunNotFound, match=rf"holds 2 training runs: load one of them \({path}/training-0, {path}/training-1\)"):
         feedline.load(path)
     assert len(feedline.load(path / "training-1").steps) == len(feedline.load(short).steps)
     assert len(feedline.load(path / "training-0").steps) == len(feedline.load(mine).steps)
@@ -134,8 +134,8 @@ def test_of_trainings_in_several_processes_one_has_to_be_named(mine, short, tmp_
 
 
 def test_traces_have_a_report_and_findings_and_refuse_frames_of_records(tmp_path):
-    with here() as crew:
-        ingest([kineto(tmp_path / f"rank{rank}.json.gz", rank=rank, late_us=2000 * rank) for rank in range(2)], tmp_path / "run", crew)
+    with here() as pool:
+        ingest([kineto(tmp_path / f"rank{rank}.json.gz", rank=rank, late_us=2000 * rank) for rank in range(2)], tmp_path / "run", pool)
 
     run = feedline.load(tmp_path / "run")
 

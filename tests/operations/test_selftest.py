@@ -3,10 +3,10 @@
 import numpy
 import pytest
 
-from feedline.profiler.taps.operations import LIBRARIES, selftest, unseen
+from feedline.profiler.taps.operations import LIBRARIES, selftest, untapped
 from feedline.profiler.taps.operations.library import Library
 
-TAPPED = [library for library in LIBRARIES if library not in unseen.LIBRARIES]
+TAPPED = [library for library in LIBRARIES if library not in untapped.LIBRARIES]
 
 
 @pytest.mark.parametrize("library", TAPPED, ids=[library.name for library in TAPPED])

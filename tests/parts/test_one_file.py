@@ -68,7 +68,7 @@ def test_text_has_the_overview_and_each_report(several, capsys, monkeypatch):
     assert report(capsys, monkeypatch, folder, "-o", "all.txt") == (0, "  all.txt")
 
     overview, *texts = re.split(r"^=+\nTraining \S+\n", (folder / "all.txt").read_text(), flags=re.MULTILINE)
-    assert overview.startswith(f"run: {len(steps)} trainings") and "report.html" not in overview
+    assert overview.startswith(f"run: {len(steps)} training runs") and "report.html" not in overview
     assert [int(re.findall(r"^(\d+) updates", text, re.MULTILINE)[0]) for text in texts] == steps
 
 
@@ -109,6 +109,6 @@ def test_a_trace_is_that_of_one_process_and_the_error_names_them(several, capsys
     if not (folder / "run" / "training-1").exists():
         assert code == 0 and (folder / "all.trace.json.gz").exists()
         return
-    assert (code, said) == (66, "feedline: run holds 2 trainings: name one of them, run/training-0 or run/training-1")
+    assert (code, said) == (66, "feedline: run holds 2 training runs: name one of them, run/training-0 or run/training-1")
     for name in ("training-0", "training-1"):
         assert main(["report", f"run/{name}", "-o", f"{name}.trace.json.gz"]) == 0

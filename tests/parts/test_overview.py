@@ -46,8 +46,8 @@ def test_the_overview_has_a_row_for_each_training(crashed):
     outside = overview["outside"]
     inside = sum(row["duration_s"] for row in rows)
     assert outside["before_s"] + sum(outside["between_s"]) + outside["after_s"] + inside == pytest.approx(outside["whole_s"], rel=0.01)
-    assert "run: 3 trainings" in said and "Training 3 failed with" in said and "(exit code 1)" in said
-    assert "84 updates" not in said and "Outside the trainings: " in said
+    assert "run: 3 training runs" in said and "Training 3 failed with" in said and "(exit code 1)" in said
+    assert "84 updates" not in said and "Outside the training runs: " in said
 
 
 def test_each_training_has_a_report_of_its_own(crashed):
@@ -73,7 +73,7 @@ def test_one_training_can_be_named(crashed, warm_python):
 def test_what_wants_one_training_does_not_take_three_for_one(crashed):
     folder, _ = crashed
 
-    with pytest.raises(RunNotFound, match="holds 3 trainings"):
+    with pytest.raises(RunNotFound, match="holds 3 training runs"):
         read(folder / "run")
     with pytest.raises(RunNotFound, match="no training 4"):
         open_run(folder / "run" / "parts" / "4")

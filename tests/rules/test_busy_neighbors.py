@@ -4,7 +4,8 @@ from rules.made_up import SAMPLE, made_up_facts, waiting, without_workers
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.finding import Severity
 from feedline.analysis.formatting import seconds
-from feedline.analysis.rules.input.busy_neighbors import NO_ROOM, check
+from feedline.analysis.rules.input.busy_neighbors import NO_ROOM, alone, check
+from feedline.analysis.rules.input.too_few_workers import needed
 
 CROWDED = {"used_cpus": 0.7, "others": 1.6, "effective_cpus": 2.0}
 
@@ -50,6 +51,14 @@ def test_cpus_that_workers_would_need_are_what_a_neighbor_takes_from_a_training_
     assert diagnose(without_workers(**facts))[0].rule_id == "too_few_workers"
     assert beside.rule_id == "busy_neighbors" and NO_ROOM in beside.message
     assert beside.fix.endswith("Then change DataLoader(..., num_workers=2)  # now 0")
+
+
+def test_no_more_workers_are_promised_than_there_are_cpus_however_blocked_samples_look_beside_the_neighbor():
+    facts = without_workers(effective_cpus=2.0, used_cpus=0.3, others=1.9, sample={"dataset": (0.1, 0.0, 60.0)}, main_runqueue_share=0.3)
+    finding = check(facts)
+
+    assert needed(alone(facts)) > 8  # by what it is blocked
+    assert finding.settings.get("num_workers", 0) <= 2
 
 
 def test_samples_that_only_wait_for_a_cpu_are_no_work_for_workers():

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from rules.made_up import waiting
 
 from feedline.analysis.diagnose import diagnose
@@ -16,8 +18,17 @@ def swapping(bytes_per_s: float | None) -> RuleInputs:
 def test_memory_that_comes_back_from_swap_is_not_taken_for_cold_files():
     found = {finding.rule_id: finding for finding in diagnose(swapping(90e6))}
 
-    assert "read back from swap (90.0 MB/s)" in found["swapping"].message and "Use less memory" in found["swapping"].fix
+    assert "reading its memory back from swap (90.0 MB/s)" in found["swapping"].message and "Use less memory" in found["swapping"].fix
     assert "cold_storage" not in found
+
+
+def test_swap_in_compressed_memory_takes_a_cpu_and_blocks_nobody():
+    facts = waiting(sample={"dataset": (20.0, 0, 0.5)}, traffic=replace(FAULTS, system_s=18e-3, minor_faults=500.0), swapped_in=90e6)
+    first = diagnose(facts)[0]
+
+    assert first.rule_id == "swapping" and first.message.startswith("74.6 %")
+    assert "slow_for_its_bytes" not in {finding.rule_id for finding in diagnose(facts)}
+    assert diagnose(replace(facts, swapped_in=None))[0].rule_id == "slow_for_its_bytes"
 
 
 def test_cold_files_on_a_machine_that_swaps_a_little_stay_cold_files():

@@ -19,6 +19,7 @@ from feedline.analysis.cluster.envelope import Envelope
 from feedline.analysis.cluster.passes import survey
 from feedline.analysis.cluster.rank_pool import dask, here
 from feedline.analysis.cluster.sources import sources
+from feedline.analysis.comm import bandwidth
 from feedline.analysis.comm.clocks import Alignment
 from feedline.analysis.comm.cross_rank import combine
 from feedline.analysis.comm.match import match
@@ -53,8 +54,8 @@ def copied(whole, tmp_path) -> Path:
 
 
 def reduced(*paths: Path | str):
-    with here() as crew:
-        return reduce.reduce_ranks([str(path) for path in paths], crew)
+    with here() as pool:
+        return reduce.reduce_ranks([str(path) for path in paths], pool)
 
 
 def test_who_was_late_and_what_the_others_waited_is_found(synthetic, plan, whole):
@@ -80,8 +81,8 @@ def with_a_gap(one: Rank):
 
 
 def test_what_a_run_forgot_is_in_no_step(whole):
-    with here() as crew:
-        found = reduce.reduce_ranks([str(whole)], crew, with_a_gap)
+    with here() as pool:
+        found = reduce.reduce_ranks([str(whole)], pool, with_a_gap)
 
     for one in found.ranks:
         assert one.steps == STEPS - 3
@@ -101,6 +102,15 @@ def test_a_rank_is_split_as_the_report_of_all_ranks_at_once_splits_it(whole, rec
     for number, part in together.partitions.items():
         for name in PARTS:
             assert getattr(costs[number], f"{name}_s") == pytest.approx(part.parts[name][2:].mean() / 1e9, abs=1e-9), (number, name)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_bus_bandwidth_by_rank_is_that_of_the_report(whole, recorded):
+    path = RUNS / "ranks" if recorded else whole
+    report = {(kind.name, kind.bytes, kind.n): kind.busbw_gbps for kind in bandwidth.kinds(combine(loaded(path)))}
+    by_rank = {(kind.name, kind.nbytes, kind.ranks): kind.busbw_gbps for kind in reduced(path).kinds if kind.busbw_gbps}
+
+    assert by_rank and by_rank == {label: pytest.approx(report[label], rel=1e-4) for label in by_rank}
 
 
 def in_one(name: str, starts: list[int], ends: list[int]):
@@ -163,8 +173,8 @@ def test_a_dask_cluster_of_two_workers_finds_the_same(whole):
     import distributed
 
     settings = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None, "protocol": "tcp"}
-    with distributed.LocalCluster(**settings) as cluster, dask(cluster.scheduler_address) as crew:
-        found = reduce.reduce_ranks([str(whole)], crew)
+    with distributed.LocalCluster(**settings) as cluster, dask(cluster.scheduler_address) as pool:
+        found = reduce.reduce_ranks([str(whole)], pool)
 
     assert found == reduced(whole)
 
@@ -268,8 +278,8 @@ def test_a_rank_that_forgot_more_windows_is_named_and_not_taken_for_a_shorter_on
         made = reduce.of_rank(one)
         return replace(made, stride=2, steps=made.steps[::2]) if one.number == 4 else made
 
-    with here() as crew:
-        found = reduce.reduce_ranks([str(whole)], crew, load)
+    with here() as pool:
+        found = reduce.reduce_ranks([str(whole)], pool, load)
 
     assert [note.partition(":")[0] for note in found.notes] == ["rank 4 kept 1 of 2 windows of 64 batches, others all"]
 
@@ -285,8 +295,8 @@ def test_a_run_that_goes_on_while_it_is_read_is_taken_as_it_was_at_the_first_loo
         looks[one.number] += 1
         return reduce.of_rank(one if looks[one.number] == 1 else replace(one, folder=later / one.folder.name))
 
-    with here() as crew:
-        found = reduce.reduce_ranks([str(early)], crew, load)
+    with here() as pool:
+        found = reduce.reduce_ranks([str(early)], pool, load)
 
     late = [plan.late_rank(step) for step in range(2, HALF_WAY - 1)]  # of the last step, the second look finds another end
     for one in found.ranks:

@@ -23,8 +23,8 @@ def two(tmp_path) -> list[str]:
 
 
 def ingested(paths, run, **more):
-    with here() as crew:
-        return ingest(paths, run, crew, **more)
+    with here() as pool:
+        return ingest(paths, run, pool, **more)
 
 
 def test_a_trace_in_a_run_folder_is_the_trace(two, tmp_path):
@@ -39,8 +39,8 @@ def test_a_trace_in_a_run_folder_is_the_trace(two, tmp_path):
 
 def test_processes_find_what_one_finds(two, tmp_path):
     ingested(two, tmp_path / "one")
-    with local(2) as crew:
-        ingest(two, tmp_path / "many", crew)
+    with local(2) as pool:
+        ingest(two, tmp_path / "many", pool)
 
     for rank in range(2):
         one, many = (folder.read(tmp_path / run / f"rank{rank}").events for run in ("one", "many"))
@@ -183,8 +183,8 @@ def test_a_dask_cluster_makes_the_same_run(two, tmp_path):
 
     ingested(two, tmp_path / "one")
     settings = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None, "protocol": "tcp"}
-    with distributed.LocalCluster(**settings) as cluster, dask(cluster.scheduler_address) as crew:
-        ingest(two, tmp_path / "many", crew)
+    with distributed.LocalCluster(**settings) as cluster, dask(cluster.scheduler_address) as pool:
+        ingest(two, tmp_path / "many", pool)
 
     for rank in range(2):
         one, many = (folder.read(tmp_path / run / f"rank{rank}").events for run in ("one", "many"))

@@ -37,7 +37,7 @@ class Bar:
         return self.told["step"]["waits"]  # type: ignore[no-any-return]
 
     @property
-    def crew(self) -> Any:
+    def workers(self) -> Any:
         return self.told["workers"] or {}
 
     @property
@@ -54,7 +54,7 @@ class Bar:
     def number(self) -> int | None:
         """Workers of the training loader."""
         setting = self.loader["settings"].get("num_workers")
-        return setting if isinstance(setting, int) else self.crew.get("processes") or None
+        return setting if isinstance(setting, int) else self.workers.get("processes") or None
 
     @property
     def alone(self) -> bool:
@@ -100,15 +100,15 @@ class Bar:
     def batches(self) -> float:
         """Per step."""
         size = self.told["throughput"]["batch_size"]
-        return float(size * self.crew["batches"] / self.crew["samples"]) if size and self.crew.get("batches") else 1.0
+        return float(size * self.workers["batches"] / self.workers["samples"]) if size and self.workers.get("batches") else 1.0
 
     @property
     def work(self) -> float:
         """S: making the batches of a step, one after another."""
-        return self.making if self.alone else float(self.crew["fetch_mean_s"]) * self.batches
+        return self.making if self.alone else float(self.workers["fetch_mean_s"]) * self.batches
 
     def cost(self, stage: str, column: str = "wall_s") -> float:
-        return float((self.crew.get("per_sample", {}).get(stage) or {}).get(column) or 0.0)
+        return float((self.workers.get("per_sample", {}).get(stage) or {}).get(column) or 0.0)
 
     def of_sample(self, *stages: str, column: str = "wall_s") -> float:
         """Share of a sample, or without workers of what the step spends on samples."""
@@ -120,7 +120,7 @@ class Bar:
 
     def operations(self, names: frozenset[str]) -> float:
         """Share of a sample in operations of these names."""
-        spent = sum(one["wall_s"] for one in self.crew.get("operations", []) if one["name"].rpartition(".")[2].lower() in names)
+        spent = sum(one["wall_s"] for one in self.workers.get("operations", []) if one["name"].rpartition(".")[2].lower() in names)
         return min(1.0, float(spent) / self.cost("total")) if self.cost("total") else 0.0
 
     def of_time(self, column: str) -> float:
@@ -129,7 +129,7 @@ class Bar:
 
     def blocked_by(self, *kinds: str) -> float:
         """Share of a sample's time; where it was not looked at, all that is blocked."""
-        seen = self.crew["blocked_by"] if self.crew["blocked_looks"] >= 10 else dict.fromkeys(kinds[:1], 1.0)
+        seen = self.workers["blocked_by"] if self.workers["blocked_looks"] >= 10 else dict.fromkeys(kinds[:1], 1.0)
         return self.of_time("blocked_s") * float(sum(seen.get(kind, 0.0) for kind in kinds))
 
 
@@ -138,7 +138,7 @@ Formula = Callable[[Bar], float]
 
 def spared(bar: Bar, share: float) -> float:
     """A part of the making of batches gone: of S / W only what is longer than C is waited for."""
-    if not bar.number or not bar.crew.get("fetch_mean_s"):
+    if not bar.number or not bar.workers.get("fetch_mean_s"):
         return bar.making * share
     supply = bar.work / bar.number
     lack = min(bar.making + bar.sending, max(supply - bar.computing, 0.0))
@@ -149,7 +149,7 @@ def receiving(bar: Bar, per_batch: float, per_tensor: float, per_byte: float) ->
     """t: measured where there are workers, else what a batch, a tensor and a byte take."""
     if not bar.alone:
         return bar.transport
-    tensors = bar.crew.get("batch_tensors")
+    tensors = bar.workers.get("batch_tensors")
     one = per_batch + per_tensor * (2 if tensors is None else tensors) + per_byte * (bar.loader.get("batch_bytes") or 0.0)
     return float(one * bar.batches)
 
@@ -201,7 +201,7 @@ def shorter(bar: Bar, taking: float, least: float = 0.0) -> float:
 
 
 def shorter_at_least(bar: Bar) -> float:
-    locks = bar.blocked_by("", "lock") * bar.work / max(bar.number or 0, 1) if bar.crew["blocked_looks"] >= 10 else 0.0
+    locks = bar.blocked_by("", "lock") * bar.work / max(bar.number or 0, 1) if bar.workers["blocked_looks"] >= 10 else 0.0
     return shorter(bar, at_most(bar), locks)
 
 
@@ -219,7 +219,7 @@ def without_others(bar: Bar) -> Bar:
 def theirs(bar: Bar) -> float:
     """Share of the waiting for a CPU that is for those of other programs: what they hold over what the run lacks."""
     use, of_main = bar.told["cpus"] or {}, bar.told["step"]["main_runqueue_share"] or 0.0
-    lacking = of_main + bar.crew.get("processes", 0) * (bar.crew.get("busy_share") or 0.0) * bar.of_time("runqueue_s")
+    lacking = of_main + bar.workers.get("processes", 0) * (bar.workers.get("busy_share") or 0.0) * bar.of_time("runqueue_s")
     if not lacking or not use.get("others") or use.get("own") is None:
         return 0.0
     return min(1.0, min(float(use["others"]), max(0.0, float(use["allowed"] - use["own"]))) / (lacking * use["ranks"]))
@@ -228,7 +228,7 @@ def theirs(bar: Bar) -> float:
 def full(bar: Bar) -> bool:
     """Whether the training itself fills its CPUs: samples would wait for one without other programs too."""
     use, pace = bar.told["cpus"] or {}, bar.told["throughput"]["samples_per_s"] or 0.0
-    each = bar.crew.get("process_cpu_s")
+    each = bar.workers.get("process_cpu_s")
     own = use.get("own") if use.get("own") is not None else pace * (bar.cost("total", "cpu_s") if each is None else each)
     share = (own or 0.0) / effective(bar)
     queued = bar.of_time("runqueue_s") * (1 - theirs(bar)) > 0.15 and (use.get("others") is not None or share > 0.5)
@@ -240,7 +240,7 @@ def by_neighbors(bar: Bar) -> float:
     queued = (bar.told["step"]["main_runqueue_share"] or 0.0) * bar.mean
     queued += bar.making * bar.of_time("runqueue_s") if bar.number else 0.0
     waits = min(queued, bar.mean) * theirs(bar)
-    if bar.number is None or not bar.crew.get("fetch_mean_s") or not bar.work:
+    if bar.number is None or not bar.workers.get("fetch_mean_s") or not bar.work:
         return waits
     return max(waits, shorter_at_least(without_others(bar)) - shorter_at_least(bar))
 
@@ -263,7 +263,7 @@ def elsewhere(bar: Bar) -> list[str]:
 
 def helpers(bar: Bar) -> float:
     """Share of the workers' CPU time that is not the threads' that make samples and send them."""
-    return 1 - (bar.cost("total", "cpu_s") + bar.cost("transport", "cpu_s")) / float(bar.crew["process_cpu_s"])
+    return 1 - (bar.cost("total", "cpu_s") + bar.cost("transport", "cpu_s")) / float(bar.workers["process_cpu_s"])
 
 
 def too_long(bar: Bar) -> float:
@@ -302,7 +302,7 @@ def of_float32(bar: Bar) -> float:
 def restarts(bar: Bar) -> float:
     """Starts in later epochs, less the making of the first batch."""
     first = bar.loader["first_batch_s"]
-    return bar.starts * (max(0.0, 1 - (bar.crew.get("fetch_mean_s") or 0.0) / first) if first else 1.0)
+    return bar.starts * (max(0.0, 1 - (bar.workers.get("fetch_mean_s") or 0.0) / first) if first else 1.0)
 
 
 def out_of_order(bar: Bar) -> float:
@@ -328,6 +328,10 @@ def of_late_rank(bar: Bar) -> float:
     return [*answers, *own, max(of_ranks(bar.told, "hidden_wait_s", "exposed_wait_s"))][0]
 
 
+def evidence(bar: Bar, name: str) -> float:
+    return next(float(one["value"]) for one in bar.finding["evidence"] if one["id"] == name)
+
+
 def nothing(bar: Bar) -> float:
     return 0.0
 
@@ -335,6 +339,7 @@ def nothing(bar: Bar) -> float:
 #: cause -> what it costs by the report's own figures.
 COSTS: dict[str, Formula] = {
     "compute_bound": lambda bar: bar.input - bar.once,
+    "borderline_input": lambda bar: bar.input - bar.once,
     "input_bound_unexplained": lambda bar: bar.input - bar.once,
     "too_short": nothing,
     "nothing_trained": nothing,
@@ -350,10 +355,10 @@ COSTS: dict[str, Formula] = {
     "blocked": lambda bar: spared(bar, bar.blocked_by(*elsewhere(bar))),
     "small_files": lambda bar: spared(bar, bar.of_sample("read") * of_calls(bar) or bar.blocked_by("file", "page fault")),
     "cold_storage": lambda bar: spared(bar, bar.blocked_by("file", "page fault")),
-    "swapping": lambda bar: spared(bar, bar.blocked_by("file", "page fault")),
+    "swapping": lambda bar: spared(bar, min(1.0, bar.blocked_by("file", "page fault") + evidence(bar, "kernel_share"))),
     "thread_oversubscription": lambda bar: bar.making * helpers(bar),
     "oversize_images": by_share(
-        "read", "decode", operations=RESIZES, of=lambda bar: 1 - bar.crew["output_pixels"] / bar.crew["decoded_pixels"]
+        "read", "decode", operations=RESIZES, of=lambda bar: 1 - bar.workers["output_pixels"] / bar.workers["decoded_pixels"]
     ),
     "decode_bound": by_share("decode"),
     "augmentation_bound": by_share("augment"),

@@ -56,11 +56,12 @@ def of_step(told: Any) -> Iterator[tuple[str, float]]:
 
 def of_sample(bar: Bar) -> Iterator[tuple[str, float]]:
     """Its stages and operations, and what they are of the whole."""
-    columns = [(stage, column) for stage in bar.crew.get("per_sample", {}) for column in ("wall_s", "cpu_s", "runqueue_s", "blocked_s")]
+    columns = [(stage, column) for stage in bar.workers.get("per_sample", {}) for column in ("wall_s", "cpu_s", "runqueue_s", "blocked_s")]
     yield from (("s", bar.cost(*one)) for one in columns)
     yield from (("%", share) for stage, column in columns for share in (bar.of_sample(stage, column=column),))
-    yield from (("s", one[column]) for one in bar.crew.get("operations", []) for column in ("wall_s", "cpu_s") if one[column] is not None)
-    yield "s", bar.crew.get("fetch_mean_s") or 0.0
+    operations = bar.workers.get("operations", [])
+    yield from (("s", one[column]) for one in operations for column in ("wall_s", "cpu_s") if one[column] is not None)
+    yield "s", bar.workers.get("fetch_mean_s") or 0.0
 
 
 def rates(pace: Mapping[str, Any]) -> list[float]:
@@ -187,7 +188,7 @@ def of_roofs(told: Any) -> Iterator[tuple[str, float]]:
     cpus = (machine.get("effective_cpus") or machine.get("cpus") or 1) / max(told["run"]["ranks"], 1)
     for roof in made["roofs"]:
         yield "samples/s", roof["samples_per_s"]
-        yield from (("s", many / roof["samples_per_s"]) for many in (size, 1.0, cpus, max(Bar(told).crew.get("processes") or 1, 1)))
+        yield from (("s", many / roof["samples_per_s"]) for many in (size, 1.0, cpus, max(Bar(told).workers.get("processes") or 1, 1)))
         yield "%", min(made["samples_per_s"] / roof["samples_per_s"], 1.0)
     bar = Bar(told)
     yield "s", bar.stage("wait", "epoch_start")

@@ -43,8 +43,8 @@ def check_run(folder: Path) -> None:
     """The same of every training in a run folder."""
     for training in trainings(folder):
         if holds_traces(training.run):
-            with here() as crew:
-                check(of_traces(training.run, crew))
+            with here() as pool:
+                check(of_traces(training.run, pool))
             continue
         for run in trained.parts(training.run):
             check(build(run))
@@ -96,10 +96,10 @@ def one_batch(bar: Bar) -> bool:
     """Whether making a batch and what the step spends on it agree: where the main process makes one in each step and no others, and all
     were recorded."""
     step, pace = bar.told["step"], bar.told["throughput"]
-    others = bar.crew.get("processes") or step["evaluation_s"] or bar.crew.get("batches") != pace["steps"]
+    others = bar.workers.get("processes") or step["evaluation_s"] or bar.workers.get("batches") != pace["steps"]
     if others or not bar.making or step["sampled"] or pace["steps_in_detail"] < pace["steps"]:
         return True
-    return alike(float(bar.crew["fetch_mean_s"]), bar.making, 0.05)
+    return alike(float(bar.workers["fetch_mean_s"]), bar.making, 0.05)
 
 
 def costs(told: Any) -> Iterator[str]:
@@ -188,7 +188,7 @@ def printed_as(text: str, figure: float) -> bool:
 
 #: What only a report of a certain kind may say.
 UNTRUE = (
-    ("no worker had finished", lambda told: not Bar(told).crew.get("processes")),
+    ("no worker had finished", lambda told: not Bar(told).workers.get("processes")),
     ("below 0 s", lambda told: True),
     ("goodbye", lambda told: True),
 )
@@ -266,7 +266,7 @@ def shown(told: Any) -> str:
 
 #: Sentences about one thing: the first group says which.
 ONE_THING = (
-    rf"[Rr]ank (\d+) is the straggler[^:]*: {TIME} late",
+    rf"[Rr]ank (\d+) is the straggler[^:]*: the other[\w ]* waits? {TIME}",
     rf"[Rr]ank (\d+) is {TIME} late",
     r"Input-(bound): ([\d.]+ %)",
     rf"(late_rank|late_ranks|\w+_bound|\w+_communication|\w+_workers) costs (?:up to|about) {TIME}",
@@ -276,7 +276,7 @@ ONE_THING = (
 def once(text: str) -> Iterator[str]:
     """One thing of which two sentences give different numbers."""
     found: dict[tuple[str, str], set[str]] = {}
-    for number, pattern in enumerate(ONE_THING):
+    for pattern in ONE_THING:
         for thing, said in re.findall(pattern, text):
-            found.setdefault(("late" if number < 2 else pattern, thing), set()).add(said)
+            found.setdefault((pattern, thing), set()).add(said)
     yield from (f"of {thing} it says {sorted(said)}" for (_, thing), said in found.items() if len(said) > 1)

@@ -66,6 +66,9 @@ def with_step(**changes: Any) -> Callable[[Report], Report]:
     return changed
 
 
+STRAGGLER = "Rank 1 is the straggler (slow decode): the other 3 ranks wait {} for it in 9 of 9 steps."
+
+
 @pytest.mark.parametrize(
     ("plant", "found"),
     [
@@ -94,7 +97,8 @@ def with_step(**changes: Any) -> Callable[[Report], Report]:
             "neither predicted nor refused, or both",
         ),
         (lambda made: replace(made, together=PredictedRate(150.0, 280.0, 260.0, 300.0)), "all fixes together is predicted from 150.0"),
-        (lambda made: replace(made, verdict="rank 1 is 5.00 ms late. Rank 1 is the straggler: 6.00 ms late"), "of 1 it says"),
+        (lambda made: replace(made, verdict="rank 1 is 5.00 ms late. Rank 1 is 6.00 ms late"), "of 1 it says"),
+        (lambda made: replace(made, verdict=STRAGGLER.format("5.00 ms"), notes=[STRAGGLER.format("6.00 ms")]), "of 1 it says"),
         (lambda made: replace(made, notes=["its process ended without saying goodbye"]), "'goodbye'"),
         (
             lambda made: replace(made, findings=[Finding("a", Severity.LOW, "a"), Finding("b", Severity.HIGH, "b")]),

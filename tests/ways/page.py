@@ -57,7 +57,7 @@ In each of these cases the training is unchanged (`tests/ways/test_bad_input.py`
   ranks, 10 steps and 40 samples each, its communication, and the same weights as without feedline.
 - mnist_hogwild, unmodified: two trainings of 40 steps and 640 samples each, of the two processes that share the model.
 """
-HEAD = "| way | command | trainings | ranks | steps | samples | unchanged |\n|---|---|---|---|---|---|---|"
+HEAD = "| way | command | training runs | ranks | steps | samples | unchanged |\n|---|---|---|---|---|---|---|"
 
 
 def row(way: Way, both: Both) -> str:

@@ -65,7 +65,7 @@ def sync_batch_norm(recorded: Recorded) -> Finding | None:
         "sync_batch_norm",
         Severity.LOW if wanted else Severity.INFO,
         message=f"{synced} SyncBatchNorm layers compute their statistics over all {recorded.ranks} ranks, {why}: this removes the "
-        "regularising noise of small groups, makes each layer wait for all ranks, and makes the ranks' gradients dependent",
+        "regularizing noise of small groups, makes each layer wait for all ranks, and makes the ranks' gradients dependent",
         evidence=[
             Evidence("sync_batchnorm_layers", "SyncBatchNorm layers", synced, "layers"),
             Evidence("samples_of_rank", "samples per rank and update", part, "samples"),

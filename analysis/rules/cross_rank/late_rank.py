@@ -38,17 +38,15 @@ def check(facts: RankFacts) -> Finding | None:
     if late is None or _changes(late):
         return None
     told = answer(facts.comm, "rank_on_time", late.rank)
-    message = (
-        f"rank {late.rank} is the straggler{f' (slow {late.part})' if late.part else ''}: {seconds(late.late_s)} late in {_often(late)}"
-    )
     others = "the other rank waits" if facts.ranks == 2 else f"the other {facts.ranks - 1} ranks wait"
+    message = f"rank {late.rank} is the straggler{_why(late)}: {others} {seconds(late.waited_s)} for it in {_often(late)}"
     host = "; all ranks on its host are late, and no others" if late.whole_host else ""
     return _finding(
         facts,
         RULE_ID,
         late.cost_s if told is None else told.gain_s,
         told,
-        message=f"{message}, in which {others} {seconds(late.waited_s)} for it{_why(facts, late)}{host}{_sure(late)}",
+        message=f"{message}{host}{_sure(late)}",
         fix=FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}."),
         how_to_check=f"Run rank {late.rank} on another machine with other data. If the others wait for it as long, this finding is wrong."
         if late.persistent
@@ -128,15 +126,14 @@ def _sure(late: LateRank) -> str:
     return f"; {'one step is' if late.late_steps == 1 else f'{late.late_steps} steps are'} too few to tell whether it is always this rank"
 
 
-def _why(facts: RankFacts, late: LateRank) -> str:
+def _why(late: LateRank) -> str:
+    """What takes it longer; how much longer is among the evidence."""
     if late.excess_s <= 0:
         return ""
     if late.phase == BEFORE_TRACE:
-        return f"; it was already {seconds(late.excess_s)} late when its trace began"
-    what = late.part or ("wait for data" if late.phase == "wait" else late.phase)
-    what = "unexplained time" if late.phase == "other" else what
-    than = "on the other rank" if facts.ranks == 2 else "the median of the other ranks"
-    return f"; its {what} takes {seconds(late.excess_s)} longer than {than}"
+        return " (already late when its trace began)"
+    known = {"wait": "slow loader", "other": "unexplained time"}
+    return f" (slow {late.part})" if late.part else f" ({known.get(late.phase, f'slow {late.phase}')})"
 
 
 def answer(comm: Communication | None, asked: QuestionId, rank: int | None = None) -> Prediction | None:
@@ -165,11 +162,21 @@ def _evidence(facts: RankFacts, waiting: Waiting, late: LateRank) -> list[Eviden
         *waiting.evidence,
         Evidence("late_s", f"rank {late.rank} behind the median of the others", late.late_s, "s", str(late.rank)),
         Evidence("waited_for_s", f"waiting for rank {late.rank}, mean of the others", late.waited_s, "s", str(late.rank)),
+        Evidence(
+            "excess_s",
+            f"{late.part or late.phase} of rank {late.rank}, beyond the median of the others",
+            late.excess_s,
+            "s",
+            str(late.rank),
+        ),
         Evidence("share_of_late_steps", f"rank {late.rank}, share of the steps with a late rank", late.steps / late.late_steps, SHARE),
     ]
     if waiting.parts is not None:
-        what = f"data transfer per step, rank {waiting.rank}"
-        found.append(Evidence("transfer_s", what, waiting.parts.transfer_s, "s", str(waiting.rank)))
+        transfer_s, rank = waiting.parts.transfer_s, waiting.rank
+        found.append(Evidence("transfer_s", f"data transfer per step, rank {rank}", transfer_s, "s", str(rank)))
+        if together_s := transfer_s + waiting.parts.wait_s:
+            what = f"data transfer, share of the time that rank {rank} spends in collectives"
+            found.append(Evidence("transfer_share", what, transfer_s / together_s, SHARE, str(rank)))
     if facts.comm is not None and facts.comm.clock_bound_s is not None:
         found.append(Evidence("clock_bound_s", "clock error between ranks", facts.comm.clock_bound_s, "s"))
     return found
@@ -181,10 +188,7 @@ def innocent(waiting: Waiting) -> str:
     if parts is None:
         return ""
     wait_s, move_s = parts.wait_s, parts.transfer_s
+    in_collectives = f"the time that rank {waiting.rank} spends in collectives"
     if wait_s <= move_s:
-        part = share(wait_s / max(wait_s + move_s, 1e-12))
-        return f"Of the {seconds(wait_s + move_s)} per step that rank {waiting.rank} spends in collectives, {part} is waiting"
-    return (
-        f"The network is not the cause: only {seconds(move_s)} of the {seconds(wait_s + move_s)} per step that rank {waiting.rank} "
-        "spends in collectives is data transfer"
-    )
+        return f"Waiting is {share(wait_s / max(wait_s + move_s, 1e-12))} of {in_collectives}"
+    return f"The network is not the cause: data transfer is only {share(move_s / (wait_s + move_s))} of {in_collectives}"

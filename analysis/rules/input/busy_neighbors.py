@@ -1,5 +1,6 @@
 """Other programs hold the CPUs that the training waits for, or that workers would make batches on."""
 
+import math
 from dataclasses import replace
 
 from feedline.analysis.cpu_use import MIN_OTHERS
@@ -60,7 +61,7 @@ def change(facts: RuleInputs) -> Change:
 
 
 def _advice(facts: RuleInputs, kept_s: float) -> dict[str, int | bool]:
-    return arguments(facts, needed(alone(facts)) if kept_s >= MIN_WAIT_SHARE * facts.step.mean_s else None)
+    return arguments(facts, needed(alone(facts), _most_workers(facts)) if kept_s >= MIN_WAIT_SHARE * facts.step.mean_s else None)
 
 
 def waiting_s(facts: RuleInputs) -> float:
@@ -72,18 +73,23 @@ def waiting_s(facts: RuleInputs) -> float:
 
 def kept_from_workers_s(facts: RuleInputs) -> float:
     """Seconds of the mean step that more workers would spare with the CPUs of the other programs, and do not without."""
-    now, then = gained_s(facts), gained_s(alone(facts))
+    now, then = gained_s(facts), gained_s(alone(facts), _most_workers(facts))
     return max(0.0, then.low - now.low) if now is not None and then is not None else 0.0
+
+
+def _most_workers(facts: RuleInputs) -> int:
+    """One for each CPU: how long samples are blocked, which would carry more, was measured beside those programs."""
+    return math.ceil(cpus.left_by_others(alone(facts)))
 
 
 def alone(facts: RuleInputs) -> RuleInputs:
     """The same with the other programs' CPUs free, and without what the making of batches waited for them."""
-    use, crew, unqueued = facts.cpus, facts.workers, 1 - (cpus.runqueue_share(facts) or 0.0)
+    use, workers, unqueued = facts.cpus, facts.workers, 1 - (cpus.runqueue_share(facts) or 0.0)
     if use is None or use.own is None:
         return facts
-    if crew is not None and crew.fetch_mean_s is not None:
-        crew = replace(crew, fetch_mean_s=crew.fetch_mean_s * unqueued)
-    relieved = replace(facts, workers=crew, cpus=replace(use, others=0.0, free=max(0.0, use.allowed - use.own)))
+    if workers is not None and workers.fetch_mean_s is not None:
+        workers = replace(workers, fetch_mean_s=workers.fetch_mean_s * unqueued)
+    relieved = replace(facts, workers=workers, cpus=replace(use, others=0.0, free=max(0.0, use.allowed - use.own)))
     return _making_sooner(relieved, unqueued) if num_workers(facts) == 0 else relieved
 
 

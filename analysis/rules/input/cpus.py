@@ -53,7 +53,7 @@ def cpu_share_of(facts: RuleInputs, stage: str) -> float:
     return part.cpu_s / max(whole.cpu_s, sum(costs[name].cpu_s or 0.0 for name in MAKING_STAGES if name in costs))
 
 
-def making_s(facts: RuleInputs) -> float:
+def making_wait_s(facts: RuleInputs) -> float:
     """Seconds per step for batches that are being made; where the CPUs are full also for their way from the worker, which needs a CPU too:
     samples that take less of them leave one to it."""
     waits = input_wait(facts)
@@ -105,8 +105,8 @@ def left_by_others(facts: RuleInputs) -> float:
 
 def waiting_cpus(facts: RuleInputs) -> float:
     """CPUs that the training lacks: its threads that could run but have no CPU, on average, of those that are measured."""
-    crew = facts.workers
-    of_workers = crew.processes * (crew.busy_share or 0.0) * (runqueue_share(facts) or 0.0) if crew else 0.0
+    workers = facts.workers
+    of_workers = workers.processes * (workers.busy_share or 0.0) * (runqueue_share(facts) or 0.0) if workers else 0.0
     return (facts.main_runqueue_share or 0.0) + of_workers
 
 

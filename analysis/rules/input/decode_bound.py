@@ -5,7 +5,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import slow_for_its_bytes
-from feedline.analysis.rules.input.cpus import cost_share, cpu_share_of, making_s
+from feedline.analysis.rules.input.cpus import cost_share, cpu_share_of, making_wait_s
 from feedline.analysis.rules.input.input_wait import making_share, severity
 
 RULE_ID = "decode_bound"
@@ -22,7 +22,7 @@ def check(facts: RuleInputs) -> Finding | None:
     of_cpu, of_wall = cpu_share_of(facts, "decode"), making_share(facts, "decode")
     if of_cpu < MIN_CPU_SHARE or of_wall < MIN_WALL_SHARE or slow_for_its_bytes.names(facts, "decode"):
         return None
-    cost_s = making_s(facts) * cost_share(facts, "decode")
+    cost_s = making_wait_s(facts) * cost_share(facts, "decode")
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None

@@ -9,6 +9,7 @@ from feedline.analysis.model import Cost
 from feedline.analysis.rules.input.handover import at_best_s
 from feedline.analysis.rules.input.input_wait import input_wait, making_share
 from feedline.analysis.rules.input.objects_in_queue import MAX_PICKLE_BYTES
+from feedline.analysis.rules.input.swapping import from_swap
 
 #: What any memory moves, into pages that are touched for the first time.
 MEMORY_B_PER_S = 2e9
@@ -134,7 +135,9 @@ def _collating(facts: RuleInputs) -> Work | None:
 
 
 def _in_kernel(facts: RuleInputs) -> Work | None:
-    """The kernel's part of a sample: it copies what is read, and gives memory for what is made."""
+    """The kernel's part of a sample: it copies what is read, and gives memory for what is made. Swap has a rule of its own."""
+    if from_swap(facts):
+        return None
     total, collate, system_s = _of_sample(facts, "total"), _of_sample(facts, "collate"), facts.traffic.system_s
     if total is None or not total.cpu_s or not system_s:
         return None

@@ -55,6 +55,11 @@ def steady_share(facts: RuleInputs) -> float:
     return max(0.0, facts.wait_share - input_wait(facts).start_s / facts.step.mean_s)
 
 
+def unsure_s(facts: RuleInputs) -> float:
+    """Seconds per step that the input may take less than it did: down to the lower end of the 95 % interval of its share."""
+    return max(0.0, steady_share(facts) - facts.certainty.low) * facts.step.mean_s if facts.certainty is not None else 0.0
+
+
 def making_share(facts: RuleInputs, *stages: str) -> float:
     """Share (0 to 1) of the making of a batch that these stages take; without workers it is read off the step itself."""
     making_s = input_wait(facts).making_s

@@ -5,7 +5,7 @@ from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.formatting import count, seconds
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input.handover import Between, call, receiving_s
-from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, severity
+from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, severity, unsure_s
 
 RULE_ID = "made_one_by_one"
 IN_ONE_CALL = (
@@ -16,7 +16,8 @@ IN_ONE_CALL = (
 def check(facts: RuleInputs) -> Finding | None:
     """Compare making a step's batches with receiving them from workers; silent where workers help for sure."""
     making, receiving, size = input_wait(facts).making_s, receiving_s(facts), facts.throughput.batch_size
-    if num_workers(facts) != 0 or not size or size < 2 or making - receiving.high >= MIN_WAIT_SHARE * facts.step.mean_s:
+    workers_save = making - receiving.high - unsure_s(facts) >= MIN_WAIT_SHARE * facts.step.mean_s
+    if num_workers(facts) != 0 or not size or size < 2 or workers_save:
         return None
     weight = severity(facts, making)
     if weight is Severity.INFO:

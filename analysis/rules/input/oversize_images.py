@@ -4,7 +4,7 @@ from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding
 from feedline.analysis.formatting import number
 from feedline.analysis.predict.change import Change, Factor, Refused
-from feedline.analysis.rules.input.cpus import cost_share, making_s
+from feedline.analysis.rules.input.cpus import cost_share, making_wait_s
 from feedline.analysis.rules.input.input_wait import operations_of_stage, operations_share, severity
 
 RULE_ID = "oversize_images"
@@ -25,7 +25,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if ratio <= MIN_PIXEL_RATIO:
         return None
     by_pixels = min(1.0, cost_share(facts, "read", "decode") + operations_share(facts, RESIZES))
-    cost_s = making_s(facts) * by_pixels * (1 - 1 / ratio)
+    cost_s = making_wait_s(facts) * by_pixels * (1 - 1 / ratio)
     return Finding(
         RULE_ID,
         severity(facts, cost_s),  # also where it costs little: it is known before it hurts, and stays true

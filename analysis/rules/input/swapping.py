@@ -1,9 +1,10 @@
-"""Samples wait for their own memory: the machine has moved it to swap."""
+"""Samples wait for their own memory, which the machine has moved to swap."""
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import share, size
 from feedline.analysis.predict.change import Refused
+from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.input_wait import severity
 from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
 
@@ -21,22 +22,32 @@ def from_swap(facts: RuleInputs) -> bool:
     return facts.swapped_in >= MIN_SWAP_SHARE * disk * rate
 
 
+def _kernel_share(facts: RuleInputs) -> float:
+    """Share (0 to 1) of a sample's time on a CPU in the kernel: what finds the page, and unpacks it where swap is compressed memory."""
+    total = cpus.total(facts)
+    return min(1.0, (facts.traffic.system_s or 0.0) / total.wall_s) if total is not None else 0.0
+
+
 def check(facts: RuleInputs) -> Finding | None:
-    """Look for samples that are blocked in page faults while the machine reads from swap."""
-    blocked = storage_share(facts)
-    if blocked is None or blocked <= MIN_BLOCKED_SHARE or not from_swap(facts) or facts.swapped_in is None:
+    """Look for samples that are held up in page faults while the machine reads from swap."""
+    if not from_swap(facts) or facts.swapped_in is None:
         return None
-    cost_s = spared_s(facts, blocked)
+    blocked, kernel = storage_share(facts) or 0.0, _kernel_share(facts)
+    held = min(1.0, blocked + kernel)
+    if held <= MIN_BLOCKED_SHARE:
+        return None
+    cost_s = spared_s(facts, held)
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
     return Finding(
         RULE_ID,
         weight,
-        message=f"{share(blocked)} of the time per sample is spent waiting for memory to be read back from swap "
-        f"({size(facts.swapped_in)}/s)",
+        message=f"{share(held)} of the time per sample is spent reading its memory back from swap ({size(facts.swapped_in)}/s)",
         evidence=[
             Evidence("blocked_by_storage_share", "blocked by storage, share of time per sample", blocked, SHARE),
+            Evidence("kernel_share", "in the kernel, share of time per sample", kernel, SHARE),
+            Evidence("held_share", "reading from swap, share of time per sample", held, SHARE),
             Evidence("swapped_in_bytes_per_s", "read back from swap per second", facts.swapped_in, "B/s"),
             Evidence("major_faults", "major page faults per sample", facts.traffic.major_faults or 0.0, "faults"),
         ],

@@ -9,7 +9,7 @@ from feedline.analysis.handover_cost import Between
 from feedline.analysis.predict.change import Change
 from feedline.analysis.rules.input import cpus, handover
 from feedline.analysis.rules.input.handover import alone_s, arguments, making_s, receiving_s, with_workers_s
-from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, compute_s, input_wait, num_workers, severity
+from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, compute_s, input_wait, num_workers, severity, unsure_s
 from feedline.analysis.rules.input.storage import at_locks_s
 
 RULE_ID = "too_few_workers"
@@ -47,12 +47,15 @@ def change(facts: RuleInputs) -> Change:
     return Change(settings=arguments(facts, advised(facts)))
 
 
-def gained_s(facts: RuleInputs) -> Between | None:
+def gained_s(facts: RuleInputs, most_workers: int | None = None) -> Between | None:
     """What the step would be shorter by with as many workers as it needs. None: no such setting, or the making of a batch was not measured.
 
     Where it has workers, that is at most the time in which it waits for a batch that is being made.
+
+    Args:
+        most_workers: as for ``needed``.
     """
-    workers, number, receiving = num_workers(facts), needed(facts), receiving_s(facts)
+    workers, number, receiving = num_workers(facts), needed(facts, most_workers), receiving_s(facts)
     if workers is None or number is None:
         return None
     most = input_wait(facts).making_s
@@ -64,19 +67,24 @@ def gained_s(facts: RuleInputs) -> Between | None:
 
 
 def advised(facts: RuleInputs) -> int | None:
-    """W*, where the step would be shorter with it by more than the gate; else None."""
+    """W*, where it is sure that the step would be shorter with it by more than the gate; else None."""
     gain = gained_s(facts)
-    return needed(facts) if gain is not None and gain.low >= MIN_WAIT_SHARE * facts.step.mean_s else None
+    return needed(facts) if gain is not None and gain.low - unsure_s(facts) >= MIN_WAIT_SHARE * facts.step.mean_s else None
 
 
-def needed(facts: RuleInputs) -> int | None:
-    """W*: workers that keep pace with the step, capped by what the CPUs can run. None: the making of a batch was not measured."""
+def needed(facts: RuleInputs, most_workers: int | None = None) -> int | None:
+    """W*: workers that keep pace with the step, capped by what the CPUs can run. None: the making of a batch was not measured.
+
+    Args:
+        most_workers: that are advised in any case; None: as many as there are CPUs, and more where samples are partly blocked.
+    """
     making = making_s(facts)
     taking = compute_s(facts) + receiving_s(facts).low
     if not making:
         return None
     wanted = math.ceil(MARGIN * making / max(taking, MIN_COMPUTE_SHARE * facts.step.mean_s, 1e-9))
-    return max((num_workers(facts) or 0) + 1, min(wanted, _carried(facts, wanted)))
+    most = _carried(facts, wanted) if most_workers is None else min(_carried(facts, wanted), most_workers)
+    return max((num_workers(facts) or 0) + 1, min(wanted, most))
 
 
 def carried(facts: RuleInputs) -> int | None:

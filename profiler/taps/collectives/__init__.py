@@ -10,10 +10,10 @@ import torch.distributed as dist
 
 from feedline.profiler import masks
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps.collectives.unseen import NAME
+from feedline.profiler.taps.collectives.other_libraries import NAME
 from feedline.profiler.taps.patch import Patches
 
-GIVES = "bytes, group, start and end of every collective, once torch.distributed is initialised"
+GIVES = "bytes, group, start and end of every collective, once torch.distributed is initialized"
 Tell = Callable[[str, bool, str], None]
 
 

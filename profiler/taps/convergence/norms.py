@@ -25,8 +25,8 @@ from feedline.profiler import masks, reasons
 from feedline.profiler.events import Flag
 from feedline.profiler.message import Message
 from feedline.profiler.ranks import place
+from feedline.profiler.record.below_dispatch import unseen
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.record.unseen import unseen
 from feedline.profiler.taps.convergence.later import Later
 from feedline.profiler.taps.patch import Patches
 

@@ -29,8 +29,8 @@ from torch.utils.data import BatchSampler, DataLoader
 from feedline.profiler import clock
 from feedline.profiler.message import id_of
 from feedline.profiler.record.beginnings import Numbers
+from feedline.profiler.record.below_dispatch import unasked
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.record.unseen import unasked
 from feedline.profiler.taps.loader_settings import length
 from feedline.profiler.taps.patch import Patches
 

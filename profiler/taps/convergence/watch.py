@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from feedline.profiler import masks
+from feedline.profiler.record.below_dispatch import unseen
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.record.unseen import unseen
 from feedline.profiler.taps.convergence.later import Later
 from feedline.profiler.taps.convergence.norms import Norms, WhenImported
 from feedline.profiler.taps.convergence.samples import Samples

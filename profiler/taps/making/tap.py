@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from feedline.profiler.events import Flag
+from feedline.profiler.record.below_dispatch import NoFunctions
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.record.unseen import NoFunctions
 from feedline.profiler.taps.making.finding import Finder
 from feedline.profiler.taps.making.timing import Timer
 from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo

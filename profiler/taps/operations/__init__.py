@@ -17,7 +17,7 @@ from feedline.profiler.taps.operations import (
     torchvision_io,
     torchvision_v1,
     torchvision_v2,
-    unseen,
+    untapped,
     webdataset_,
     zarr_,
 )
@@ -36,7 +36,7 @@ LIBRARIES = (
     webdataset_.LIBRARY,
     albumentations_.LIBRARY,
     monai_.LIBRARY,
-    *unseen.LIBRARIES,
+    *untapped.LIBRARIES,
 )
 
 _attached = Attached(LIBRARIES)

@@ -5,7 +5,7 @@ import importlib.util
 import os
 from typing import NamedTuple
 
-from feedline.profiler.taps.operations import LIBRARIES, attach, unseen
+from feedline.profiler.taps.operations import LIBRARIES, attach, untapped
 from feedline.profiler.taps.operations.library import Library
 
 
@@ -23,7 +23,7 @@ def selftests() -> list[Result]:
     undo = attach(lambda name, attached, why: said.update({name: (attached, why)}))
     os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # importing it would ask PyPI for a newer version
     try:
-        return [try_one(library, said) for library in LIBRARIES if library not in unseen.LIBRARIES and installed(library)]
+        return [try_one(library, said) for library in LIBRARIES if library not in untapped.LIBRARIES and installed(library)]
     finally:
         undo()
 

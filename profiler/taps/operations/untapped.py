@@ -11,7 +11,7 @@ COUNTERS = "the counters of CPU time, run-queue delay and bytes see what it does
 EVERYTHING = f"open(...).read() is not replaced, because every import and log file goes through it; {COUNTERS}"
 
 
-def unseen(name: str, module: str, why: str) -> Library:
+def untapped(name: str, module: str, why: str) -> Library:
     def install(tap: Tap, module: ModuleType) -> None:
         raise NotPossible(why)
 
@@ -20,6 +20,6 @@ def unseen(name: str, module: str, why: str) -> Library:
 
 
 LIBRARIES = (
-    unseen("open", "builtins", Message(EVERYTHING, reasons.NOT_REPLACED)),
-    unseen("lmdb", "lmdb", f"Transaction.get belongs to an immutable type and reads by page faults; {COUNTERS}"),
+    untapped("open", "builtins", Message(EVERYTHING, reasons.NOT_REPLACED)),
+    untapped("lmdb", "lmdb", f"Transaction.get belongs to an immutable type and reads by page faults; {COUNTERS}"),
 )

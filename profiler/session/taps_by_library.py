@@ -22,7 +22,7 @@ def attach_in_main(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setu
 
 def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setup: NewSetup) -> None:
     from feedline.profiler.taps import collectives, convergence, copy, fetch, flops, making, rests, training
-    from feedline.profiler.taps.collectives import unseen
+    from feedline.profiler.taps.collectives import other_libraries
     from feedline.profiler.taps.loader import TORCH, TORCHDATA, LoaderTaps, attach_pin
 
     loaders = LoaderTaps(folder, tell_loader)
@@ -44,7 +44,7 @@ def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setup: NewSe
     hooks.attach(collectives.NAME, collectives.GIVES, lambda patches: hooks.add_undo(collectives.attach(hooks.tell, patches)))
     hooks.attach("rests", "of short steps, some windows are recorded in full and the others counted", rests.attach)
     hooks.add_undo(rests.pace.stop)  # the first one to be undone
-    unseen.attach(hooks.when_imported, hooks.tell)
+    other_libraries.attach(hooks.when_imported, hooks.tell)
     hooks.when_imported(
         TORCHDATA.module,
         lambda: hooks.attach("StatefulDataLoader", "the same for torchdata's loader", lambda patches: loaders.attach(TORCHDATA, patches)),

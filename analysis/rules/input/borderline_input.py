@@ -1,0 +1,37 @@
+"""The input takes about as much of the step as the gate: which side it is on cannot be told from these steps."""
+
+from feedline.analysis.facts import RuleInputs
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.formatting import seconds, share
+from feedline.analysis.rules.input import made_in_step
+from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, steady_share
+from feedline.analysis.rules.input.too_short import input_known
+
+RULE_ID = "borderline_input"
+
+#: A share of which the whole interval lies below this is near the gate; of a wider one, which reaches across the gate too, the verdict
+#: gives the interval (docs/rules.md).
+NEAR = 2 * MIN_WAIT_SHARE
+
+
+def check(facts: RuleInputs) -> Finding | None:
+    """Say so in place of what is said above and below the gate, where the interval of the share contains it."""
+    sure, waiting, mean_s = facts.certainty, steady_share(facts), facts.step.mean_s
+    if sure is None or not input_known(facts) or not sure.low < MIN_WAIT_SHARE <= sure.high < NEAR:
+        return None
+    by = f" ({made_in_step.who(facts)})" if facts.loader is None else ""
+    ends = (("lower", sure.low), ("upper", sure.high))
+    return Finding(
+        RULE_ID,
+        Severity.INFO,
+        message=f"the input{by} is on the borderline: it takes {share(waiting)} of the {seconds(mean_s)} step ({100 * sure.low:.0f} to "
+        f"{100 * sure.high:.0f} % with 95 % confidence), and counts as a bottleneck from {share(MIN_WAIT_SHARE)} on",
+        evidence=[
+            Evidence("input_share", "input, share of the step", waiting, SHARE),
+            *(Evidence("input_share_end", f"input, share of the step, {end} end of its 95 % interval", at, SHARE, end) for end, at in ends),
+            Evidence("gate", "share from which the input counts as a bottleneck", MIN_WAIT_SHARE, SHARE),
+        ],
+        fix=f"Look at the rest of the step first: a faster input could save at most {share(sure.high)} of the step.",
+        how_to_check="Train on the same batch in every step. If the step gets much faster, this finding is wrong.",
+        cost_s=waiting * mean_s,
+    )
