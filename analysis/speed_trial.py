@@ -114,7 +114,8 @@ def gain_of(runs: Sequence[TrialRun]) -> Gain | None:
     if len(logs) < 2:
         return None
     half = student(len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
-    return Gain(*(math.expm1(fmean(logs) + part) for part in (0.0, -half, half)), pairs=len(logs))
+    mean, low, high = (math.expm1(fmean(logs) + part) for part in (0.0, -half, half))
+    return Gain(mean, low, high, len(logs))
 
 
 def judged(runs: Sequence[TrialRun], gain: Gain | None, margin: float) -> tuple[str, str]:

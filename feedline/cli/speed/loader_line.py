@@ -217,5 +217,6 @@ def applied(source: bytes, found: Iterator[Edit]) -> bytes:
 
 def unified(name: str, old: str, new: str) -> str:
     """A unified diff; a last line without a newline is marked as ``patch`` wants it."""
-    lines = difflib.unified_diff(*(re.findall(r"[^\n]*\n|[^\n]+", text) for text in (old, new)), name, name)
+    before, after = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (old, new))
+    lines = difflib.unified_diff(before, after, name, name)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
