@@ -133,10 +133,10 @@ def _corrected(effects: Mapping[str, Effect]) -> dict[str, float]:
 def _untested(sides: Sides, id: str) -> Quantity:
     """A quantity as both sides report it."""
     present = [[run.measures[id] for run in side if id in run.measures] for side in (sides.before, sides.after)]
-    values = [sum(one.value for one in side) / len(side) if side else None for side in present]
+    before, after = (sum(one.value for one in side) / len(side) if side else None for side in present)
     kind = (present[0] or present[1])[0]
     both = all(id in run.measures for run in sides.runs)
-    return Quantity(id, kind.group, kind.name, kind.unit, kind.clock, *values, outcome=UNKNOWN if both else ONE_SIDE)
+    return Quantity(id, kind.group, kind.name, kind.unit, kind.clock, before, after, outcome=UNKNOWN if both else ONE_SIDE)
 
 
 def _outcome(sides: Sides, effects: Mapping[str, Effect], quantity: Quantity, min_change: float) -> str:
