@@ -154,8 +154,8 @@ def figures_of(run: Measured) -> Iterator[tuple[str, Figure]]:
     low, high = interval_of(run.measures["step/mean"])
     for name, rate in (("samples_per_s", report.throughput.of_all_ranks), ("steps_per_s", report.throughput.steps_per_s)):
         if rate:
-            ends = [rate * step.mean_s / end if end else None for end in (high, low)]
-            yield name, Figure(rate, *ends, name.replace("_per_s", "/s"))
+            slowest, fastest = (rate * step.mean_s / end if end else None for end in (high, low))
+            yield name, Figure(rate, slowest, fastest, name.replace("_per_s", "/s"))
     if step.input_share is not None:
         yield "input_share", Figure(step.input_share, step.input_share_low, step.input_share_high, SHARE, "input")
     if step.cpu_s is not None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from feedline.analysis.diff import context
 from feedline.analysis.diff.conclusion import cause_of, conclude
-from feedline.analysis.diff.effects import MEASURED, Effect, Sides
+from feedline.analysis.diff.effects import LEVEL, MEASURED, Effect, Sides
 from feedline.analysis.diff.measure import NONE, THREAD
 from feedline.analysis.diff.model import CHANGED, MACHINE, ONE_SIDE, SAME, UNKNOWN, Diff, Machine, Quantity
 from feedline.analysis.diff.noise import holm
@@ -14,7 +14,6 @@ from feedline.analysis.diff.side import Measured, of_equal_work, per_sample
 from feedline.analysis.stages import INPUT_STAGES
 
 MIN_CHANGE = 0.05
-LEVEL = 0.05  # of the p values, corrected
 MATERIAL = 0.02  # of the step, or of a sample: a change that makes less of it does not matter
 STEP, WAIT, TOTAL = "step/mean", "stage/wait", "sample/total"
 WHOLES = (STEP, TOTAL)
@@ -90,7 +89,8 @@ def _machine_of_wait(sides: Sides, stages_s: Mapping[str, float]) -> float:
     count = len(sides.before)
     slower = math.expm1(sides.shift("cpu", TOTAL))
     queued_s = sum(queue for _, queue in known[count:]) / (len(known) - count) - sum(queue for _, queue in known[:count]) / count
-    longer_s = queued_s * sides.queued + slower * sum(cpu for cpu, _ in known[:count]) / count
+    queued = sides.queued and (sides.freedom < MEASURED or sides.shift(THREAD) != 0)
+    longer_s = queued_s * queued + slower * sum(cpu for cpu, _ in known[:count]) / count
     rest_s = sum(seconds for id, seconds in stages_s.items() if id.partition("/")[2] not in INPUT_STAGES)
     return max(longer_s - rest_s, -waited)
 
@@ -133,10 +133,10 @@ def _corrected(effects: Mapping[str, Effect]) -> dict[str, float]:
 def _untested(sides: Sides, id: str) -> Quantity:
     """A quantity as both sides report it."""
     present = [[run.measures[id] for run in side if id in run.measures] for side in (sides.before, sides.after)]
-    values = [sum(one.value for one in side) / len(side) if side else None for side in present]
+    before, after = (sum(one.value for one in side) / len(side) if side else None for side in present)
     kind = (present[0] or present[1])[0]
     both = all(id in run.measures for run in sides.runs)
-    return Quantity(id, kind.group, kind.name, kind.unit, kind.clock, *values, outcome=UNKNOWN if both else ONE_SIDE)
+    return Quantity(id, kind.group, kind.name, kind.unit, kind.clock, before, after, outcome=UNKNOWN if both else ONE_SIDE)
 
 
 def _outcome(sides: Sides, effects: Mapping[str, Effect], quantity: Quantity, min_change: float) -> str:

@@ -23,8 +23,8 @@ def findings(before: Sequence[Measured], after: Sequence[Measured]) -> list[Find
         change = STAYED if old and new else CAME if new else WENT
         shown = new or old
         assert shown is not None
-        severities = [one.severity.value if one else "" for one in (old, new)]
-        found.append(FindingChange(rule_id, change, *severities, shown.message))
+        had, has = (one.severity.value if one else "" for one in (old, new))
+        found.append(FindingChange(rule_id, change, had, has, shown.message))
     return sorted(found, key=lambda one: (CAME, WENT, STAYED).index(one.change))
 
 

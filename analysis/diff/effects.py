@@ -11,6 +11,7 @@ from feedline.analysis.diff.noise import FloatArray, p_of, reach
 from feedline.analysis.diff.side import Measured, Speed, beside_others, same_processes
 
 WIDEST = 20.0  # times: the machine does not explain that something takes a smaller part of what it took
+LEVEL = 0.05  # of p values
 MEASURED = 2  # degrees of freedom, from which on run-to-run variation is measured
 
 
@@ -105,8 +106,12 @@ class Sides:
         return all("cpu/forward" in run.measures for run in self.runs)
 
     def shift(self, kind: str, id: str = "") -> float:
-        """Log of B over A that the machine explains."""
-        before, after = self._means([self.machine_of(at, kind, id) for at in range(len(self.runs))])
+        """Log of B over A that the machine explains. With several runs of each, their spread holds what the machine does from run to run,
+        and only what differs between the sides is left to explain."""
+        parts = np.array([self.machine_of(at, kind, id) for at in range(len(self.runs))])
+        before, after = self._means(parts)
+        if self.freedom >= MEASURED and p_of(after - before, self._pooled(parts), self.freedom) >= LEVEL:
+            return 0.0
         return after - before
 
     def effect(self, id: str, machine_s: float | None = None) -> Effect:
@@ -134,11 +139,15 @@ class Sides:
 
     def _spread(self, own: FloatArray, measures: Sequence[Measure]) -> float:
         """Standard error, from how runs of one side differ; never below what each run's own values scatter by."""
-        counts = len(self.before), len(self.after)
-        groups = own[: counts[0]], own[counts[0] :]
-        pooled = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / self.freedom
         within = self._within(own, measures)
-        return math.sqrt(max(pooled * (1 / counts[0] + 1 / counts[1]), within if math.isfinite(within) else 0.0))
+        return max(self._pooled(own), math.sqrt(within) if math.isfinite(within) else 0.0)
+
+    def _pooled(self, values: FloatArray) -> float:
+        """Standard error of the difference of means, for values that vary alike on both sides (Student's)."""
+        counts = len(self.before), len(self.after)
+        groups = values[: counts[0]], values[counts[0] :]
+        variance = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / self.freedom
+        return math.sqrt(variance * (1 / counts[0] + 1 / counts[1]))
 
     def _estimated(self, own: FloatArray, measures: Sequence[Measure]) -> float:
         """Standard error, where run-to-run variation is estimated: of CPU time from how that of other stages differs, else from drift."""

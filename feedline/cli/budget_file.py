@@ -100,7 +100,7 @@ def of_kind(table: Mapping[str, Any], key: str, kind: type) -> Any:
 def limits(table: Mapping[str, Any], keys: Iterable[str], before: str) -> dict[str, float]:
     """Numbers by key, those of tables of stages as ``stage_s.forward``. Raises ValueError."""
     known(table, keys, before)
-    found = {}
+    found: dict[str, float] = {}
     for key, value in table.items():
         if f"{key}." in keys:
             stages = of_kind(table, key, dict)

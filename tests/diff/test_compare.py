@@ -108,6 +108,17 @@ def test_several_runs_of_each_measure_how_runs_differ(loader):
     assert diff(close, slower_close).of("step/mean").outcome == CHANGED
 
 
+def test_several_runs_of_each_tell_a_slower_machine_from_one_that_varies(loader):
+    def on(speeds):
+        return [changed(loader, lambda one, by=by: by if one.kind == CPU else 1.0) for by in speeds]
+
+    varies = diff(on((0.97, 1.0, 1.03)), [slower_decode(run, 1.2) for run in on((0.98, 1.0, 1.03))])
+    slower = diff(on((0.99, 1.0, 1.01)), on((1.19, 1.2, 1.21)))
+
+    assert varies.cause == "sample/decode" and varies.of("sample/decode").machine == 1
+    assert slower.of("sample/decode").outcome == MACHINE and not [one for one in slower.changed if one.clock == "cpu"]
+
+
 def test_batches_of_another_size_are_compared_by_sample():
     found = diff([stored("batch32")], [stored("batch256")])
 
