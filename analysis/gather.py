@@ -164,14 +164,14 @@ class Mean(NamedTuple):
     waits: dict[str, float]
 
 
-def _recorded(rank: RankMetrics, steps: Steps, kinds: Mapping[str, FloatArray]) -> Mean:
+def _recorded(rank: RankMetrics, steps: Steps, kinds: Mapping[str, IntArray]) -> Mean:
     """Where every step was recorded."""
     walls = steps.wall[rank.first :] / 1e9
     stages, split = ({name: float(ns[rank.first :].mean()) / 1e9 for name, ns in parts.items()} for parts in (rank.stages, kinds))
     return Mean(float(walls.mean()), walls, stages, split)
 
 
-def _estimated(rank: RankMetrics, estimate: Estimate, kinds: Mapping[str, FloatArray]) -> Mean:
+def _estimated(rank: RankMetrics, estimate: Estimate, kinds: Mapping[str, IntArray]) -> Mean:
     """Where most of them were only counted."""
     stages = {name: ns / 1e9 for name, ns in estimate.means(rank.stages).items()}
     means = {name: float(ns[rank.first :].mean()) for name, ns in kinds.items()}

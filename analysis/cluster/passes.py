@@ -69,7 +69,7 @@ class Label(NamedTuple):
 class Moved(NamedTuple):
     """Collectives of one kind that all ranks of their group began, and whose end this rank saw."""
 
-    count: int
+    times: int
     ns: int  # in which their bytes moved
 
 

@@ -140,5 +140,5 @@ def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[Kind], int,
 
 
 def _busbw(label: Label, spent: Sequence[Spent]) -> float | None:
-    took = [moved.ns / moved.count for one in spent if (moved := one.moved.get(label)) is not None]
+    took = [moved.ns / moved.times for one in spent if (moved := one.moved.get(label)) is not None]
     return bandwidth(label.name, label.nbytes, label.ranks, max(took)).busbw if took else None
