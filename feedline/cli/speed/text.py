@@ -36,7 +36,7 @@ def lines(trial: SpeedTrial) -> list[str]:
     found += [f"Measured   {rates(trial.measured, trial.unit)}"] if trial.measured else []
     if trial.residual is not None:
         within = "inside" if trial.inside else "outside"
-        found.append(f"Residual   the measured gain is {more(trial.residual - 1)} from the predicted one, {within} its interval")
+        found.append(f"Residual   measured is {number(trial.residual)} times predicted, {within} the predicted interval")
     return [*found, "", f"{trial.verdict.upper()}: {trial.why}"]
 
 
