@@ -111,11 +111,11 @@ WORKERS = [
 
 STARTS = [
     images("spawn_each_epoch", "new workers by spawn for each epoch", "epoch_restart",
-           "{small} --steps 10 --epochs 2 --start spawn --workers 1", "--restart", "", "small"),
+           "{small} --steps 14 --epochs 2 --start spawn --workers 1", "--restart", "", "small"),
     images("fork_each_epoch", "new workers by fork for each epoch of eight steps", "epoch_restart",
            "{small} --steps 8 --epochs 60 --step-ms 2", "--restart", "", "small"),
     images("pickled_data_set", "a data set of 300,000 Python objects is pickled for the workers of each epoch", "epoch_restart",
-           "{small} --steps 10 --epochs 2 --start spawn --workers 1 --ballast 300000", "--restart", "", "small"),
+           "{small} --steps 14 --epochs 2 --start spawn --workers 1 --ballast 300000", "--restart", "", "small"),
     rows("list_copied_on_write", "workers copy the pages of a list of Python numbers that they look at, again in each epoch",
          "slow_for_its_bytes epoch_restart", "--mb 256 --pages 1500 --steps 20 --epochs 25 --restart",
          "--source lists", "--source columns",

@@ -18,7 +18,7 @@ to be was stated beforehand. "Without it" is how many times as fast plain runs a
 training with the loader settings that the finding names, or else of the twin. Where there are no plain runs, it is by the
 programs' own timers in the two recordings. Such a ratio below {planted} is no fault.
 
-A twin may spare more than the finding's fix: that of `decode_jpeg` keeps samples in memory, which spares their crop as well. What is predicted,
+A twin may spare more than the fix: that of `decode_jpeg` keeps samples in memory, which spares their crop as well. What is predicted,
 or said to be saved at most, is then less than what is measured.
 """
 
