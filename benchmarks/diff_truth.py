@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
-from twins import machine, write_json
+from twins import write_json
 
 HERE = Path(__file__).parent
 TRAINING = HERE / "programs" / "jpeg_training.py"
@@ -106,15 +106,14 @@ def main() -> None:
             cells = row(number, kind, diff, passed)
             print(f"| {' | '.join(cells)} |", flush=True)
             right = diff["cause"] == "sample/decode" if kind == "slower" else "none" in cells[5]
-            counts.update({f"{kind}: diff right": right, f"{kind}: check right": passed == (kind == "same")})
+            counts.update({f"{kind}: diff right": int(right), f"{kind}: check right": int(passed == (kind == "same"))})
             diffs.append({"pair": number, "kind": kind, "passed": passed, "diff": diff})
     for kind in KINDS[1:]:
         several = compared([runs[number, "base"] for number in range(args.pairs)], [runs[number, kind] for number in range(args.pairs)])
         print(f"\nAll {args.pairs} of each, {kind}: {several['conclusion']}")
         diffs.append({"pair": None, "kind": kind, "diff": several})
     print("\n" + " · ".join(f"{name} {count} of {args.pairs}" for name, count in sorted(counts.items())))
-    if args.json:
-        write_json(args.json, {"machine": machine(), "counts": counts, "diffs": diffs})
+    write_json(args.json, counts=counts, diffs=diffs)
 
 
 if __name__ == "__main__":
