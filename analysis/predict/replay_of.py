@@ -5,6 +5,7 @@ import random
 from functools import lru_cache
 from statistics import stdev
 
+from feedline.analysis.formatting import number, size
 from feedline.analysis.predict.change import Change, Factor, PredictedRate, Refused
 from feedline.analysis.predict.changed import not_modelled, variants
 from feedline.analysis.predict.of_run import recorded_input
@@ -51,7 +52,7 @@ def _invalid(recorded: RecordedInput) -> Refused | None:
         return None
     return Refused(
         "replay_disagrees",
-        f"replaying the run as it was gives {replayed:.3g} samples/s, but {recorded.samples_per_s:.3g} were measured: "
+        f"replaying the run as it was gives {number(replayed)} samples/s, but {number(recorded.samples_per_s)} were measured: "
         "something that was not recorded limits it",
     )
 
@@ -63,8 +64,8 @@ def _beyond_the_disk(recorded: RecordedInput, change: Change, ratio: float) -> R
         return None
     return Refused(
         "disk_bandwidth",
-        f"it would read {recorded.disk * more / 1e6:.3g} MB/s from the disk; whether that gives more than the "
-        f"{recorded.disk / 1e6:.3g} MB/s that were read is unknown",
+        f"it would read {size(recorded.disk * more)}/s from the disk; whether that gives more than the "
+        f"{size(recorded.disk)}/s that were read is unknown",
     )
 
 

@@ -106,8 +106,8 @@ def tried(found: Replayable, settings: Mapping[str, Value], rule_id: str, margin
 
 def prediction(found: Replayable, settings: Mapping[str, Value]) -> PredictedRate | Refused:
     """As ``feedline whatif`` predicts it."""
-    if WORKER_THREADS in settings:
-        return thread_oversubscription.change(found.facts)
+    if settings == {WORKER_THREADS: 1}:
+        return found.predict(thread_oversubscription.change(found.facts))
     if unknown := [name for name in settings if name not in LOADER]:
         return Refused("unknown_setting", f"the replay does not know what {', '.join(unknown)} changes")
     asked = asked_change(settings, Change(), found.facts, None)
