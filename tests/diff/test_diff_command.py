@@ -82,7 +82,7 @@ def test_traces_of_another_tool_are_compared_by_their_steps(folder, capsys):
         (["loader", "loader"], 2, "loader is given twice"),
         (["loader", "again", "--", "./again"], 2, "again is given twice"),
         (["loader", "nowhere"], 66, "nowhere"),
-        (["loader", "sweep"], 66, "trainings"),
+        (["loader", "sweep"], 66, "training runs"),
         (["loader", "again", "-o", "diff.txt"], 73, "as HTML (.html), or as JSON with --json FILE"),
         (["loader", "again", "--min-change", "0"], 2, "expected a share above 0 and below 1, such as 0.05 or 5%, got '0'"),
         (["loader", "again", "--min-change", "nan"], 2, "expected a number, got 'nan'"),

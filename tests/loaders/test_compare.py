@@ -100,7 +100,7 @@ def test_every_operation_is_compared_in_every_library(compared):
         assert 0 <= rows["whole recipe", backend]["mean"] < 3, "grey levels"
         assert rows["RandomHorizontalFlip", backend]["max"] <= (0 if backend != "DALI CPU" else 12), "DALI decodes itself"
     assert "needs a CUDA device" in rows["whole recipe", "DALI GPU"]["says"]
-    assert "RandomResizedCrop" in compared[1] and "Grey-level difference from torchvision" in compared[1]
+    assert "RandomResizedCrop" in compared[1] and "Gray-level difference from torchvision" in compared[1]
 
 
 def test_a_file_that_is_no_image_is_counted_and_named(compared):

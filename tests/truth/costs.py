@@ -184,25 +184,25 @@ def step_alone(bar: Bar) -> float:
     return bar.computing + bar.stage("sampler") + bar.work
 
 
-def enough_workers(bar: Bar) -> int:
-    """W*: they keep pace with the step, as far as the CPUs that others leave carry them."""
+def enough_workers(bar: Bar, one_each: bool = False) -> int:
+    """W*: they keep pace with the step, as far as the CPUs that others leave carry them: one each, more where samples are blocked."""
     use, cpus = bar.told["cpus"] or {}, effective(bar)
     room = max(1.0, (cpus - (use.get("others") or 0.0)) / use.get("ranks", 1)) if use else cpus
     wanted = math.ceil(1.15 * bar.work / max(bar.computing + at_least(bar), 0.05 * bar.mean))
     each = bar.cost("total", "cpu_s")
-    busy = (bar.cost("total") - bar.cost("total", "runqueue_s")) / each if each else 1.0
+    busy = 1.0 if one_each or not each else (bar.cost("total") - bar.cost("total", "runqueue_s")) / each
     return max((bar.number or 0) + 1, min(wanted, math.ceil(min(wanted, room * busy) if each else room)))
 
 
-def shorter(bar: Bar, taking: float, least: float = 0.0) -> float:
+def shorter(bar: Bar, taking: float, least: float = 0.0, one_each: bool = False) -> float:
     """By how much the step is shorter with enough workers; it stays as long as ``least``."""
     now = step_with(bar, bar.number, bar.transport) if bar.number else step_alone(bar)
-    return max(0.0, min(bar.making, now - max(step_with(bar, enough_workers(bar), taking), least)))
+    return max(0.0, min(bar.making, now - max(step_with(bar, enough_workers(bar, one_each), taking), least)))
 
 
-def shorter_at_least(bar: Bar) -> float:
+def shorter_at_least(bar: Bar, one_each: bool = False) -> float:
     locks = bar.blocked_by("", "lock") * bar.work / max(bar.number or 0, 1) if bar.workers["blocked_looks"] >= 10 else 0.0
-    return shorter(bar, at_most(bar), locks)
+    return shorter(bar, at_most(bar), locks, one_each)
 
 
 def without_others(bar: Bar) -> Bar:
@@ -242,7 +242,7 @@ def by_neighbors(bar: Bar) -> float:
     waits = min(queued, bar.mean) * theirs(bar)
     if bar.number is None or not bar.workers.get("fetch_mean_s") or not bar.work:
         return waits
-    return max(waits, shorter_at_least(without_others(bar)) - shorter_at_least(bar))
+    return max(waits, shorter_at_least(without_others(bar), one_each=True) - shorter_at_least(bar))
 
 
 def by_share(*stages: str, operations: frozenset[str] = frozenset(), of: Formula | None = None) -> Formula:

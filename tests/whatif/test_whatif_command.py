@@ -140,7 +140,7 @@ def test_of_two_trainings_one_has_to_be_named(tmp_path, capsys):
     train(tmp_path / "run", trainings=2)
 
     assert main(["whatif", str(tmp_path / "run"), "--set", "num_workers=2"]) == 66
-    assert f"holds 2 trainings, made in sequence: name one of them ({tmp_path / 'run'}/parts/1 to 2)" in capsys.readouterr().err
+    assert f"holds 2 training runs, made in sequence: name one of them ({tmp_path / 'run'}/parts/1 to 2)" in capsys.readouterr().err
     assert main(["whatif", str(tmp_path / "run" / "parts" / "2"), "--set", "num_workers=2"]) == 1
 
 
