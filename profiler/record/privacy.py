@@ -47,6 +47,7 @@ _PRIVATE = re.compile(
     r"|user|username|account|email|mail|phone|owner|licen[cs]e|webhook|cookie|signature|sig)s?"
 )
 _OPTION = re.compile(r"(--?)([A-Za-z][\w.-]*)(?:(=)(.*))?", re.DOTALL)
+_MASKED = re.compile(r"-[A-Za-z]\*\*\*")  # -pVALUE, masked before
 _PAIR = re.compile(r"([+~]{0,2})([\w./@-]+)=(.+)", re.DOTALL)
 _LIST = re.compile(r"([,;&\s]+)")
 _SCHEME = re.compile(r"[a-z][a-z0-9+]{0,9}://")
@@ -77,6 +78,9 @@ def mask_argv(argv: list[str]) -> list[str]:
         if option:
             masked.append(_mask_option(*option.groups(default="")))
             private = not option[3] and _is_private(option[2])
+        elif _MASKED.fullmatch(argument):
+            masked.append(argument)
+            private = False
         else:
             masked.append(MASK if private else mask_value(argument))
     return masked

@@ -1,5 +1,6 @@
 """What a run folder holds of the environment and the command line."""
 
+import re
 import shlex
 import string
 import time
@@ -77,13 +78,15 @@ TOKENS = [
 ]
 
 #: At least eight characters, lower and upper case and digits, as generated passwords and keys have; not what would be an option.
+
+
+def is_mixed(text):
+    return any(one.islower() for one in text) and any(one.isupper() for one in text) and any(one.isdigit() for one in text)
+
+
+#: With a piece that no list of numbers and known words has: ``000:LL/a`` is one.
 tokens = st.text(string.ascii_letters + string.digits + "+/._~!$%^*@#=-,:;|?&", min_size=8, max_size=40).filter(
-    lambda text: (
-        not text.startswith("-")
-        and any(one.islower() for one in text)
-        and any(one.isupper() for one in text)
-        and any(one.isdigit() for one in text)
-    )
+    lambda text: not text.startswith("-") and any(is_mixed(run) for run in re.findall("[A-Za-z0-9]{6,}", text))
 )
 names = st.from_regex(r"[a-z][a-z0-9]{0,12}([-_.][a-z0-9]{1,12}){0,3}", fullmatch=True)
 
@@ -182,6 +185,8 @@ texts = st.one_of(st.text(max_size=30), st.text("ab=:&?-_/@\"' .key*token{}[]0",
 
 
 @given(st.lists(texts))
+@example(["", "-A0A"])
+@example(["", "-Asecret", "-pA0A", "word"])
 def test_masking_keeps_the_number_of_arguments_and_masking_again_changes_nothing(argv):
     once = mask_argv(argv)
 
