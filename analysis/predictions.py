@@ -99,7 +99,7 @@ def findings_together(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def change_of(rule_id: str, facts: RuleInputs) -> Change | Prediction | Refused:
-    """What the fix of a finding changes. What is wrong with the set-up of a training has no rule here, and costs no time."""
+    """What the fix of a finding changes. Set-up mistakes have no rule here and cost no time."""
     if rule_id not in BY_ID:
         return SET_UP
     return BY_ID[rule_id].change(recorded(facts) if rule_id in BETWEEN_RANKS else facts)

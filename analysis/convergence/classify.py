@@ -256,7 +256,7 @@ def _difference(name: str, reference: Group, other: Group, samples: float) -> Di
 
 
 def _lag(reference: Group, other: Group, samples: float, held: Difference | None) -> float | None:
-    """Share of the gap on held-out data that recalibrated statistics close; None if it was not tried or there is no gap."""
+    """How much of the held-out gap recalibrating batch norm closes, as a share; None if that was not tried, or there is no gap."""
     if held is None or not held.counts:
         return None
     again = other.level(held.name + RECALIBRATED, samples)

@@ -50,7 +50,7 @@ class Checked:
         id: of the limit, as ``at_most.step_mean_s``.
         outcome: ``passed``, ``exceeded`` or ``unknown``.
         message: one sentence.
-        value, limit: in the unit of the key; None: the quantity is missing, or the limit is no number.
+        value, limit: in the unit of the key; None where the quantity is missing or the limit is not a number.
         about: ``input`` where it is about the loader, whose line in the script is known.
     """
 

@@ -19,7 +19,7 @@ STEP, WAIT, TOTAL = "step/mean", "stage/wait", "sample/total"
 WHOLES = (STEP, TOTAL)
 OF_PROGRAM = ("memory/processes", "gpu")  # gauges of the program; the others are of the machine, which other programs use too
 GROUPS = ("step", "stage", "cpu", "sample", "blocked", "work", "wait", "collective", "gauge")  # in the order of reports
-#: What is tested together: groups, or one quantity. A gauge or a wait is told beside the others, and is no cause.
+#: Families of tests: groups, or single quantities. Gauges and waits are reported as context, never as a cause.
 FAMILIES = ((STEP,), (TOTAL,), ("step",), ("stage",), ("cpu",), ("sample", "blocked"), ("wait",), ("work",), ("gauge",), ("collective",))
 
 

@@ -85,7 +85,7 @@ def of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
 
 
 def _quantiles(step: StepSummary, walls: FloatArray) -> Iterator[Measure]:
-    """Median and 95th percentile of the step. With few steps, the latter depends on a handful and has no error."""
+    """Median and 95th percentile of the step. With few steps the percentile rests on a handful of them, so it gets no interval."""
     for name, value, at in (("median", step.median_s, 0.5), ("p95", step.p95_s, 0.95)):
         error = error_of(lambda drawn, at=at: np.quantile(drawn, at, axis=-1), walls)  # type: ignore[misc]
         middle = float(np.quantile(walls, at))

@@ -95,7 +95,7 @@ class Search:
         unordered: ``best`` with in_order=False, where that is faster; it changes the order of batches, and is never chosen.
         limit: what limits ``best``; None: not known.
         left_out: number of workers from which on the limits of memory forbid more; None: they did not.
-        unpredicted: smallest number of workers of which there is no prediction, and why; None: there is one of all.
+        unpredicted: the smallest number of workers that could not be predicted, and why; None if all were.
         tried: predictions made.
     """
 
@@ -221,7 +221,7 @@ class Searcher:
         return self.known[asked, interval]
 
     def _refusal(self) -> Refused:
-        """Why there is no candidate at all."""
+        """Why no setting could be predicted."""
         refused = [one for one in self.known.values() if isinstance(one, Refused)]
         said = "no number of workers fits into the memory allowed: raise --memory"
         return refused[0] if refused else Refused("memory", said)

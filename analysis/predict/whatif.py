@@ -17,7 +17,7 @@ class WhatIf:
         before, after, low, high: samples/s as recorded and with the settings, and the 95 % interval of that. None: refused.
         refused: None: there is a prediction.
         limit: what limits the training then. None: not known.
-        stages: stage -> its factor, where a part of a sample was measured anew.
+        stages: stage -> its factor, for parts of a sample that were measured again.
         line: of the program, to change: ``DataLoader(..., num_workers=4)  # now 1, train.py:31``; empty where no setting of it changes.
         remarks: on side effects and on what was measured.
     """

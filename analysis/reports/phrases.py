@@ -118,7 +118,7 @@ def gain(finding: Finding, report: Report) -> str:
 
 
 def not_predicted(finding: Finding) -> str:
-    """Why a finding that costs time has no prediction; nothing where it has one."""
+    """Why a costly finding has no prediction; empty if it has one."""
     asks = finding.severity is not Severity.INFO and finding.cost_s > 0 and not finding.cost_is_predicted
     return f"Not predicted. {finding.refused}" if asks and finding.refused else ""
 
