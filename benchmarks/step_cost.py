@@ -27,7 +27,13 @@ Block = tuple[float, float]  # CPU and wall seconds
 @contextmanager
 def training(command: list[str], environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env={**os.environ, **environment}
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+        env={**os.environ, **environment},
+        cwd="/",  # python -m feedline takes the package of the working directory first
     )
     try:
         yield process
@@ -42,12 +48,13 @@ def block(process: "subprocess.Popen[str]", steps: int) -> Block:
     return float(cpu), float(wall)
 
 
-def pairs_of(width: int, batch: int, steps: int, number: int, ways: list[str]) -> list[dict[str, Block]]:
+def pairs_of(width: int, batch: int, steps: int, number: int, ways: list[str], other: str) -> list[dict[str, Block]]:
     """Blocks in turns, one list entry for each pair."""
     alone = [str(TRAINING), str(width), str(batch)]
     with tempfile.TemporaryDirectory() as folder, ExitStack() as running:
         under = [sys.executable, "-m", "feedline", "run", "-q", "-o"]
         commands = {"plain": [sys.executable, *alone], "feedline": [*under, f"{folder}/run", *alone]}
+        commands["the other feedline"] = [other, *under[1:], f"{folder}/other", *alone]
         commands["plain again"] = commands["plain"]
         commands["every step in full"] = [*under, f"{folder}/full", *alone]
         full = {"FEEDLINE_RESTS": "0"}
@@ -68,14 +75,16 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--full", action="store_true", help="also with every step recorded in full")
     parser.add_argument("--control", action="store_true", help="also between two plain processes")
+    parser.add_argument("--other", metavar="PYTHON", help="also under the feedline of another virtual environment: an older commit")
     parser.add_argument("--steps", nargs="*", choices=STEPS, default=list(STEPS))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     ways = ["plain", "feedline", *(["every step in full"] if args.full else []), *(["plain again"] if args.control else [])]
+    ways += ["the other feedline"] if args.other else []
     rows, kept = [["step", "under feedline", "CPU us of a step", "CPU %", "wall %", "pairs of both orders"]], {}
     for name in args.steps:
         width, batch, steps = STEPS[name]
-        kept[name] = pairs = pairs_of(width, batch, steps, args.pairs, ways)
+        kept[name] = pairs = pairs_of(width, batch, steps, args.pairs, ways, args.other)
         own = Estimate.of([pair["plain"][0] / steps for pair in pairs])
         for way in ways[1:]:
             cpu, wall = compared(pairs, way, 0), compared(pairs, way, 1)

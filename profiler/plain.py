@@ -88,8 +88,10 @@ _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _LONGEST = 400
 
 #: What looks like a name that a programmer gave, of an option, a key, a folder: ``max_steps``, ``--fp16-opt-level``, ``ILSVRC2012``. One
-#: case in each part, or camel case, digits at its ends.
-_NAME = re.compile(r"\d{0,4}(?:(?:[a-z]{1,24}|(?:[A-Z]?[a-z]{2,16}){1,5})\d{0,4}[a-z]{0,4}|[A-Z]{1,24}\d{0,4})|\d{1,8}")
+#: case in each part, or camel case, and few digits at its ends.
+_NAME = re.compile(
+    r"\d{0,4}[a-z]{1,24}\d{0,4}[a-z]{0,4}|(?:[A-Z]?[a-z]{2,16}){1,5}(?:\d{0,4}|\d{1,2}[a-z]{1,2})|\d{0,4}[A-Z]{1,24}\d{0,4}|\d{1,8}"
+)
 
 
 @lru_cache(1024)

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 # No test reaches a network: albumentations asks for its newest version when it is imported, the others for models.
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = os.environ["HF_HUB_OFFLINE"] = "1"
 
-# How long an example takes says how busy the machine is.
-settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy machine")
+# How long an example takes says how busy the machine is. The same examples each time, so that a change is judged by what it changes;
+# scripts/test-long draws new ones ("by chance").
+settings.register_profile("by chance", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("the same each time", settings.get_profile("by chance"), derandomize=True)
+settings.load_profile("the same each time")
 
 # An error of feedline's own is a traceback here, not the one line that users get.
 os.environ["FEEDLINE_TRACEBACK"] = "1"

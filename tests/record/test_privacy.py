@@ -1,5 +1,6 @@
 """What a run folder holds of the environment and the command line."""
 
+import random
 import re
 import shlex
 import string
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from feedline.profiler.plain import is_plain
+from feedline.profiler.plain import is_name, is_plain
 from feedline.profiler.record.privacy import ENVIRONMENT, MASK, environment, mask_argv, recorded_argv
 
 UNMASKED_ONCE = """-p --pw --pat --apitoken --creds --login --tok --license --kaggle-key --mykey --wandb --user --basic --password --token
@@ -77,16 +78,19 @@ TOKENS = [
     "GPU-8f3c2a10-77aa-4e0b-9d2e-0f5f1c8f2c11",
 ]
 
-#: At least eight characters, lower and upper case and digits, as generated passwords and keys have; not what would be an option.
+
+def is_harmless(text):
+    return is_name(text) or is_plain(text)
 
 
 def is_mixed(text):
     return any(one.islower() for one in text) and any(one.isupper() for one in text) and any(one.isdigit() for one in text)
 
 
-#: With a piece that no list of numbers and known words has: ``000:LL/a`` is one.
+#: At least eight characters with lower and upper case and digits next to each other, as generated passwords and keys have; not what would
+#: be an option, and not what chance makes like a name, or like a list of numbers and known words: ``AaAaAaA0``, ``000:LL/a``.
 tokens = st.text(string.ascii_letters + string.digits + "+/._~!$%^*@#=-,:;|?&", min_size=8, max_size=40).filter(
-    lambda text: not text.startswith("-") and any(is_mixed(run) for run in re.findall("[A-Za-z0-9]{6,}", text))
+    lambda text: not text.startswith("-") and any(is_mixed(run) and not is_harmless(run) for run in re.findall("[A-Za-z0-9]{6,}", text))
 )
 names = st.from_regex(r"[a-z][a-z0-9]{0,12}([-_.][a-z0-9]{1,12}){0,3}", fullmatch=True)
 
@@ -113,7 +117,16 @@ def test_a_plain_number_stays_after_any_other_name(option):
     assert mask_argv(["train.py", option, "512", f"{option}=512"]) == ["train.py", option, "512", f"{option}=512"]
 
 
+@pytest.mark.parametrize("length, at_most", [(8, 10), (12, 0), (20, 0)])
+def test_hardly_a_token_made_by_chance_is_plainly_harmless(length, at_most):
+    chance = random.Random(length)
+    made = ("".join(chance.choices(string.ascii_letters + string.digits, k=length)) for _ in range(20_000))
+
+    assert sum(map(is_plain, made)) <= at_most
+
+
 @example("lr", "0000A00a")
+@example("a", "0000Aaa0")
 @given(names, tokens)
 def test_no_token_is_left_of_any_option(name, token):
     shapes = [[f"--{name}", token], [f"--{name}={token}"], [f"-{name[0]}", token], [f"-{name[0]}{token}"], [token], [f"{name}={token}"]]
