@@ -88,6 +88,13 @@ def gigabytes_per_s(text: str) -> float:
     return positive(text) * 1e9
 
 
+def file_name(text: str) -> Path:
+    """The path of a result that is only written to files: ``-`` would be a file of that name."""
+    if text == "-":
+        raise argparse.ArgumentTypeError("'-' is not the name of a file, and this is not printed: name a file")
+    return Path(text)
+
+
 def refuse_twice(paths: Sequence[str | Path], what: str) -> None:
     """Check that no file or folder is given twice, under any name.
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from feedline.cli.arguments import at_least
+from feedline.cli.arguments import at_least, file_name
 from feedline.cli.parser import OldName
 
 Group = argparse._ActionsContainer  # a parser, or one of its groups
@@ -34,11 +34,11 @@ def add_output(
     """
     group = parser.add_argument_group("output")
     if output:
-        group.add_argument("-o", "--output", type=Path, metavar=metavar, help=output, **of_output)
+        group.add_argument("-o", "--output", type=file_name, metavar=metavar, help=output, **of_output)
     if json:
-        way: dict[str, Any] = {"nargs": "?", "const": STDOUT} if json_to_stdout else {}
+        way: dict[str, Any] = {"type": Path, "nargs": "?", "const": STDOUT} if json_to_stdout else {"type": file_name}
         missing = "; without FILE, print it as JSON" if json_to_stdout else ""
-        group.add_argument("--json", type=Path, metavar="FILE", help=f"also write {json} to FILE as JSON{missing}", **way)
+        group.add_argument("--json", metavar="FILE", help=f"also write {json} to FILE as JSON{missing}", **way)
     group.add_argument("-f", "--force", action="store_true", help=force)
     group.add_argument("-q", "--quiet", action="store_true", help=quiet)
 
