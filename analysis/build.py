@@ -89,7 +89,7 @@ def gather_ranks(run: Run, notes: list[str], tell: Callable[[str], None] = lambd
 def _report(
     run: Run, shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str], compared: Compared | None, ceilings: Ceilings | None
 ) -> Report:
-    step, crew, loaders, gauges, use, facts = _read(shown, gathered, notes, compared)
+    step, workers, loaders, gauges, use, facts = _read(shown, gathered, notes, compared)
     if facts is not None:
         step = with_input(facts)
     ended = between_ranks.first_failed(gathered)
@@ -108,7 +108,7 @@ def _report(
         findings=findings,
         throughput=pace,
         step=step,
-        workers=crew,
+        workers=workers,
         loaders=loaders,
         ranks={str(number): _rank_summary(rank, compared) for number, rank in gathered.items()},
         gauges=gauges,
@@ -129,7 +129,7 @@ class _Read(NamedTuple):
     """What is known of one rank before anything is said about it."""
 
     step: StepSummary | None
-    crew: Workers | None
+    workers: Workers | None
     loaders: list[Loader]
     gauges: list[Gauge]
     use: Cpus | None
@@ -137,16 +137,16 @@ class _Read(NamedTuple):
 
 
 def _read(shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str], compared: Compared | None) -> _Read:
-    step, crew, loaders = gather.step_summary(shown), gather.workers(shown), gather.loaders(shown)
+    step, workers, loaders = gather.step_summary(shown), gather.workers(shown), gather.loaders(shown)
     gauges = read_rank_gauges(shown.rank, notes)
     if step is not None:
         step = dataclasses.replace(step, cpu_s=cpu_s(shown, gauges))
     beside = [(rank, read_rank_gauges(rank.rank, [])) for rank in gathered.values() if rank is not shown]
     use = cpu_use(shown, gauges, beside) if step is not None else None
-    facts = facts_of(shown, step, crew, loaders, use, gauges)
+    facts = facts_of(shown, step, workers, loaders, use, gauges)
     if facts is not None and compared is not None:
         facts = dataclasses.replace(facts, comm=compared.communication, comm_parts=compared.parts)
-    return _Read(step, crew, loaders, gauges, use, facts)
+    return _Read(step, workers, loaders, gauges, use, facts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,7 +227,7 @@ def cpu_s(rank: RankMetrics, gauges: list[Gauge]) -> float | None:
 
 
 def facts_of(
-    rank: RankMetrics, step: StepSummary | None, crew: Workers | None, loaders: list[Loader], use: Cpus | None, gauges: list[Gauge]
+    rank: RankMetrics, step: StepSummary | None, workers: Workers | None, loaders: list[Loader], use: Cpus | None, gauges: list[Gauge]
 ) -> RuleInputs | None:
     """What the rules read; None without a step."""
     if step is None or rank.steps is None:
@@ -239,18 +239,18 @@ def facts_of(
         throughput=gather.throughput(rank),
         step=step,
         loader=training,
-        workers=crew,
+        workers=workers,
         traffic=_traffic(rank),
         wait_share=_wait_seconds(step) / step.mean_s if step.mean_s else 0.0,
         ready_share=gather.waits.ready_share(rank.steps.asked, rank.ready),
         effective_cpus=float(cpus),  # type: ignore[arg-type]
         main_runqueue_share=step.main_runqueue_share,
-        process_cpu_s=crew.process_cpu_s if crew else None,
+        process_cpu_s=workers.process_cpu_s if workers else None,
         straggler_share=gather.straggler_share(rank),
         epochs=epochs,
         certainty=certainty(rank, epochs <= 1),
         cpus=use,
-        batch_tensors=crew.batch_tensors if crew else None,
+        batch_tensors=workers.batch_tensors if workers else None,
         moved=moved.of(rank.main, rank.steps, rank.first),
         swapped_in=mean_of(rank, rank, gauges, "memory/swapped_in"),
         loader_elsewhere=rank.loader_elsewhere,
