@@ -1,6 +1,5 @@
 """A run's convergence, as its report tells it."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from feedline.analysis.convergence import batch_cost, checks, noise
@@ -8,18 +7,13 @@ from feedline.analysis.convergence.batch_says import DOUBT
 from feedline.analysis.convergence.curves import thin
 from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.convergence.recorded import Recorded
-from feedline.analysis.convergence.target import Reached, StepTime, time_to_target
 
 #: First in a report; the others by name.
 ORDER = ("train loss", "eval loss", "lr")
 
 
-def summarise(recorded: Recorded, scaling: Sequence[StepTime] | None = None) -> ConvergenceSummary:
-    """All that one run tells by itself.
-
-    Args:
-        scaling: time of an update by number of workers, each with the batch per worker that this run had; measured or predicted.
-    """
+def summarise(recorded: Recorded) -> ConvergenceSummary:
+    """All that one run tells by itself."""
     names = [name for name in ORDER if name in recorded.curves]
     names += sorted(set(recorded.curves) - set(names))
     found = checks.run_checks(recorded)
@@ -37,7 +31,7 @@ def summarise(recorded: Recorded, scaling: Sequence[StepTime] | None = None) -> 
         [thin(name, recorded.curves[name]) for name in names],
         over,
         priced,
-        [time_to_target(_end(recorded), recorded.batch, _batch(recorded, one), over, one) for one in scaling or [] if recorded.batch],
+        [],
         found,
         recorded.samples if recorded.samples_known else None,
         recorded.samples_per_epoch if recorded.samples_known else None,
@@ -45,13 +39,3 @@ def summarise(recorded: Recorded, scaling: Sequence[StepTime] | None = None) -> 
         recorded.fixes,
         notes,
     )
-
-
-def _end(recorded: Recorded) -> Reached:
-    """What the run came to in the end, as a target."""
-    ended = float(recorded.updates)
-    return Reached(ended, recorded.samples, ended * (recorded.step_s or 0.0), ended, ended)
-
-
-def _batch(recorded: Recorded, step: StepTime) -> float:
-    return (recorded.batch or 0.0) / recorded.ranks * step.workers
