@@ -89,9 +89,7 @@ def read_legend(gauges: Path) -> Legend:
     except ValueError as error:
         raise RunDamaged(f"{path} cannot be read ({one_line(error)}): delete it and {gauges.name} to see the run without gauges") from error
     if version > SCHEMA_VERSION:
-        raise SchemaTooNew(
-            f"{path} was written by a newer feedline (schema {version}, this one reads up to {SCHEMA_VERSION}): pip install -U feedline"
-        )
+        raise SchemaTooNew.of(path, version, SCHEMA_VERSION)
     return Legend(version, found["gauges"], found.get("absent", {}), found.get("machine", {}))
 
 
