@@ -29,10 +29,6 @@ class KernelRow:
     communication: bool
     operator: str
 
-    @property
-    def mean_ns(self) -> float:
-        return self.total_ns / self.count
-
 
 @dataclass(frozen=True)
 class CopyRow:
