@@ -3,7 +3,7 @@
 import dataclasses
 import datetime
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -42,14 +42,11 @@ from feedline.profiler.store.segment_reader import Process
 UNKNOWN = (nothing_trained.RULE_ID, too_short.RULE_ID)  # findings that say that nothing can be said
 
 
-def build(
-    run: Run, tell: Callable[[str], None] = lambda _: None, ceilings: Ceilings | None = None, beside: NetworkHints = NOTHING
-) -> Report:
+def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NOTHING) -> Report:
     """Read a run and say what it did and what holds it back.
 
     Args:
         run: an open run folder.
-        tell: called with what is being done.
         ceilings: what the parts of the machine can do, for the roofline and the network.
         beside: what is known about the network.
 
@@ -57,15 +54,14 @@ def build(
         RunDamaged: the records of every rank's training process are missing.
     """
     notes = list(run.notes)
-    gathered = gather_ranks(run, notes, tell)
-    tell("comparing stages")
+    gathered = gather_ranks(run, notes)
     lowest = gathered[min(gathered)]
     compared = between_ranks.compared(gathered, lowest, ceilings, beside, notes)
     shown = gathered[between_ranks.shown(gathered, compared)]
     return _report(run, shown, gathered, notes, compared, ceilings)
 
 
-def gather_ranks(run: Run, notes: list[str], tell: Callable[[str], None] = lambda _: None) -> dict[int, RankMetrics]:
+def gather_ranks(run: Run, notes: list[str]) -> dict[int, RankMetrics]:
     """What each rank did, by its number. Ranks that cannot be read are left out, and named in the notes.
 
     Raises:
@@ -74,7 +70,6 @@ def gather_ranks(run: Run, notes: list[str], tell: Callable[[str], None] = lambd
     gathered: dict[int, RankMetrics] = {}
     problem: FeedlineError | None = None
     for number, rank in sorted(run.ranks.items()):
-        tell(f"reading rank {number}")
         try:
             gathered[number] = RankMetrics.of(rank)
         except FeedlineError as error:
@@ -165,10 +160,10 @@ class TrainingInput:
     predictions: Predictions | None
 
 
-def training_input(run: Run, tell: Callable[[str], None] = lambda _: None) -> TrainingInput:
-    """Read what ``build`` reads, without its findings. Arguments and errors as there."""
+def training_input(run: Run) -> TrainingInput:
+    """Read what ``build`` reads, without its findings. Errors as there."""
     notes: list[str] = []
-    gathered = gather_ranks(run, notes, tell)
+    gathered = gather_ranks(run, notes)
     compared = between_ranks.compared(gathered, gathered[min(gathered)], None, NOTHING, notes)
     shown = gathered[between_ranks.shown(gathered, compared)]
     read = _read(shown, gathered, notes, compared)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from feedline.analysis.cluster.rank_pool import RankPool, Tell, chunked, each
+from feedline.analysis.cluster.rank_pool import RankPool, chunked, each
 from feedline.analysis.diagnose import diagnose_traces, verdict_of_traces
 from feedline.analysis.gather import series
 from feedline.analysis.model import (
@@ -43,7 +43,7 @@ def holds_traces(run: Run) -> bool:
     return any(folder.is_trace(rank.folder) for rank in run.ranks.values())
 
 
-def build(run: Run, pool: RankPool, tell: Tell = lambda what, done, of: None) -> Report:
+def build(run: Run, pool: RankPool) -> Report:
     """Read all ranks' traces and say what they show.
 
     Args:
@@ -56,7 +56,7 @@ def build(run: Run, pool: RankPool, tell: Tell = lambda what, done, of: None) ->
     traces: dict[int, RankTrace] = {}
     problem: FeedlineError | None = None
     todo = [(number, rank.folder) for number, rank in run.ranks.items()]
-    for found in each(pool, _summaries, chunked(todo, 1), (), "working out figures", tell):
+    for found in each(pool, _summaries, chunked(todo, 1), (), "working out figures"):
         for number, one in found:
             if isinstance(one, RankTrace):
                 traces[number] = one

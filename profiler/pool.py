@@ -34,15 +34,11 @@ class _Pool(ProcessPoolExecutor):
 
 
 @contextmanager
-def pool(count: int, initializer: Callable[..., object] | None = None, initargs: tuple[Any, ...] = ()) -> Iterator[ProcessPoolExecutor]:
-    """A pool of ``count`` processes; they are ended at once if the block raises.
-
-    Args:
-        initializer: called in every process before its first work.
-    """
+def pool(count: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool of ``count`` processes; they are ended at once if the block raises."""
     with sheltered():
         forkserver.ensure_running()
-    made = _Pool(count, mp_context=get_context("forkserver"), initializer=initializer, initargs=initargs)
+    made = _Pool(count, mp_context=get_context("forkserver"))
     try:
         yield made
     except BaseException:

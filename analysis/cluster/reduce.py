@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import inf, isfinite
 
 from feedline.analysis.cluster.passes import Load, Spent, Survey, foreign, spend, survey
-from feedline.analysis.cluster.rank_pool import RankPool, Tell, chunked, each
+from feedline.analysis.cluster.rank_pool import RankPool, Tell, chunked, each, silent
 from feedline.analysis.cluster.result import Many, put_together
 from feedline.analysis.cluster.sources import Source, sources
 from feedline.analysis.comm.clocks import OUTLIERS
@@ -29,7 +29,7 @@ def of_rank(rank: Rank) -> Collectives | None:
     return collectives_of(rank)
 
 
-def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = of_rank, tell: Tell = lambda what, done, of: None) -> Many:
+def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = of_rank, tell: Tell = silent) -> Many:
     """Read every rank twice and add up how long they wait for each other. Never holds more than a few ranks at once.
 
     Args:
