@@ -325,11 +325,11 @@ def model(main: Process) -> str:
 def optimizers(training: dict[str, object]) -> str:
     """Classes and first learning rates, each once."""
     listed = training.get("optimizers")
-    found = []
-    for one in listed if isinstance(listed, list) else []:
-        rate = one["groups"][0].get("lr") if one["groups"] else None
-        found.append(one["kind"] if rate is None else f"{one['kind']}, lr {rate:g}")
-    return " + ".join(dict.fromkeys(found))
+    named = []
+    for optimizer in listed if isinstance(listed, list) else []:
+        rate = optimizer["groups"][0].get("lr") if optimizer["groups"] else None
+        named.append(optimizer["kind"] if rate is None else f"{optimizer['kind']}, lr {rate:g}")
+    return " + ".join(dict.fromkeys(named))
 
 
 def _rank_summary(rank: RankMetrics, compared: Compared | None) -> RankSummary:

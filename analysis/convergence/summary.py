@@ -16,23 +16,23 @@ def summarise(recorded: Recorded) -> ConvergenceSummary:
     """All that one run tells by itself."""
     names = [name for name in ORDER if name in recorded.curves]
     names += sorted(set(recorded.curves) - set(names))
-    found = checks.run_checks(recorded)
-    over = noise.over_training(recorded)
-    if rule_id := next((one.rule_id for one in found if one.rule_id in checks.OF_GRADIENTS), None):
+    findings = checks.run_checks(recorded)
+    scale = noise.over_training(recorded)
+    if rule_id := next((finding.rule_id for finding in findings if finding.rule_id in checks.OF_GRADIENTS), None):
         why = f"the gradients are not a mean over distinct samples ({rule_id})"
-        over = replace(over, value=None, low=None, high=None, windows=[], why=why)
-    priced = batch_cost.price(over, recorded.batch) if recorded.batch else None
+        scale = replace(scale, value=None, low=None, high=None, windows=[], why=why)
+    priced = batch_cost.price(scale, recorded.batch) if recorded.batch else None
     notes = list(recorded.notes)
     if priced is None:
         notes.append("the cost of the batch size is unknown: samples per update were not recorded")
-    elif over.value is not None:
+    elif scale.value is not None:
         notes.append(DOUBT)
     return ConvergenceSummary(
         [thin(name, recorded.curves[name]) for name in names],
-        over,
+        scale,
         priced,
         [],
-        found,
+        findings,
         recorded.samples if recorded.samples_known else None,
         recorded.samples_per_epoch if recorded.samples_known else None,
         recorded.updates,

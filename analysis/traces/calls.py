@@ -104,7 +104,7 @@ def calls(trace: Trace, who: Threads, window: Basis) -> Calls:
     work = np.flatnonzero(who.launcher >= 0)
     launched = np.zeros(len(events), np.int64)
     np.add.at(launched, who.launcher[work], events["wall"][work])
-    found = Calls([], *(np.full(len(events), -1, np.int32) for _ in range(3)))
+    called = Calls([], *(np.full(len(events), -1, np.int32) for _ in range(3)))
     costs = Costs(trace, has_device=bool(of_kinds(trace, Kind.KERNEL).any()))
     backends = np.array([bool(_BACKEND.match(name)) for name in trace.names] or [False])
     sums = {kind: _Sums.zero(len(trace.names)) for kind in LISTED}
@@ -112,13 +112,13 @@ def calls(trace: Trace, who: Threads, window: Basis) -> Calls:
         mine = events[rows]
         piece = _Piece(mine, nest(start, np.ascontiguousarray(mine["wall"])), launched[rows], window.began(mine))
         nearest = {kind: piece.nearest(kind) for kind in LISTED}
-        _place(found, rows, piece, nearest, backends)
+        _place(called, rows, piece, nearest, backends)
         for kind in LISTED:
             _add(sums[kind], kind, piece, nearest[kind])
         _add_costs(sums[Kind.OPERATOR], piece, costs)
     rows_of = (row for kind in LISTED for row in _rows(trace, kind, sums[kind]))
-    found.rows.extend(sorted(rows_of, key=lambda row: (-row.device_ns, -row.total_ns)))
-    return found
+    called.rows.extend(sorted(rows_of, key=lambda row: (-row.device_ns, -row.total_ns)))
+    return called
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,23 +169,23 @@ def _pieces(trace: Trace) -> Iterator[tuple[IntArray, IntArray]]:
         yield from zip(np.split(rows[some], cuts), np.split(start, cuts))
 
 
-def _place(found: Calls, rows: IntArray, piece: _Piece, nearest: dict[Kind, IntArray | None], backends: BoolArray) -> None:
+def _place(called: Calls, rows: IntArray, piece: _Piece, nearest: dict[Kind, IntArray | None], backends: BoolArray) -> None:
     """Note for each runtime call what it was made for."""
     mine = piece.mine
-    made = np.flatnonzero(mine["kind"] == Kind.RUNTIME)
+    launches = np.flatnonzero(mine["kind"] == Kind.RUNTIME)
     for kind in (Kind.ANNOTATION, Kind.OPERATOR):  # what the operator says comes before what the range around it says
         around = nearest[kind]
         if around is None:
             continue
-        have = made[around[made] >= 0]
+        have = launches[around[launches] >= 0]
         at = around[have]
-        found.operator[rows[have]] = mine["name"][at]
+        called.operator[rows[have]] = mine["name"][at]
         speaks = backends[mine["name"][at]]
-        found.backend[rows[have[speaks]]] = mine["name"][at[speaks]]
+        called.backend[rows[have[speaks]]] = mine["name"][at[speaks]]
         told = mine["collective"][at] >= 0
-        found.collective[rows[have[told]]] = mine["collective"][at[told]]
-    told = mine["collective"][made] >= 0
-    found.collective[rows[made[told]]] = mine["collective"][made[told]]
+        called.collective[rows[have[told]]] = mine["collective"][at[told]]
+    told = mine["collective"][launches] >= 0
+    called.collective[rows[launches[told]]] = mine["collective"][launches[told]]
 
 
 def _add(sums: _Sums, kind: Kind, piece: _Piece, nearest: IntArray | None) -> None:

@@ -132,9 +132,9 @@ def _collectives() -> Result:
     except Exception as error:
         return Result(NAME, False, f"{type(error).__name__}: {error}")
     said = next((hook for hook in hooks if hook["name"] == NAME), {"attached": False, "why": "not tried"})
-    found = processes[-1].of(Stage.COLLECTIVE)
-    if not said["attached"] or len(found) != 1 or found["nbytes"][0] != 40 or found["wall"][0] < 0:
-        return Result(NAME, False, f"recorded {len(found)} of 1 all_reduce ({said['why']})")
+    records = processes[-1].of(Stage.COLLECTIVE)
+    if not said["attached"] or len(records) != 1 or records["nbytes"][0] != 40 or records["wall"][0] < 0:
+        return Result(NAME, False, f"recorded {len(records)} of 1 all_reduce ({said['why']})")
     return Result(NAME, True, str(said["why"]))
 
 

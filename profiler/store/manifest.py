@@ -64,9 +64,9 @@ class Manifest:
             version = checked(data, Version)["schema_version"]
             if version <= SCHEMA_VERSION:
                 checked(data, ManifestShape)
-                found = cls(**{key: value for key, value in data.items() if key in cls.__dataclass_fields__})
-                found.hooks = [{"reason": in_old_run(str(hook["why"])), **hook} for hook in found.hooks]
-                return found
+                manifest = cls(**{key: value for key, value in data.items() if key in cls.__dataclass_fields__})
+                manifest.hooks = [{"reason": in_old_run(str(hook["why"])), **hook} for hook in manifest.hooks]
+                return manifest
         except (OSError, ValueError) as error:
             raise RunDamaged(
                 f"{path} cannot be read ({one_line(error)}): record the run again, or remove this rank's folder to see the others"

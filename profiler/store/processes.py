@@ -51,15 +51,15 @@ def write(run: Path, line: "Line") -> None:
 
 def read(run: Path) -> list[Seen]:
     """All processes, in order of appearance."""
-    found: dict[tuple[int, int], Seen] = {}
+    processes: dict[tuple[int, int], Seen] = {}
     for line in _lines(run):
         pid = line.get("pid", 0)
         if "ended_by" in line:
             continue
-        seen = found.setdefault((pid, line.get("started", 0)), Seen(pid, line.get("started", 0), line.get("command", [])))
+        seen = processes.setdefault((pid, line.get("started", 0)), Seen(pid, line.get("started", 0), line.get("command", [])))
         seen.recorded += [line["recorded"]] if "recorded" in line else []
         seen.unseen = seen.unseen or line.get("unseen", "")
-    return list(found.values())
+    return list(processes.values())
 
 
 def ended(run: Path) -> set[tuple[int, int]]:
