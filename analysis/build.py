@@ -3,7 +3,7 @@
 import dataclasses
 import datetime
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -42,14 +42,11 @@ from feedline.profiler.store.segment_reader import Process
 UNKNOWN = (nothing_trained.RULE_ID, too_short.RULE_ID)  # findings that say that nothing can be said
 
 
-def build(
-    run: Run, tell: Callable[[str], None] = lambda _: None, ceilings: Ceilings | None = None, beside: NetworkHints = NOTHING
-) -> Report:
+def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NOTHING) -> Report:
     """Read a run and say what it did and what holds it back.
 
     Args:
         run: an open run folder.
-        tell: called with what is being done.
         ceilings: what the parts of the machine can do, for the roofline and the network.
         beside: what is known about the network.
 
@@ -57,15 +54,14 @@ def build(
         RunDamaged: the records of every rank's training process are missing.
     """
     notes = list(run.notes)
-    gathered = gather_ranks(run, notes, tell)
-    tell("comparing stages")
+    gathered = gather_ranks(run, notes)
     lowest = gathered[min(gathered)]
     compared = between_ranks.compared(gathered, lowest, ceilings, beside, notes)
     shown = gathered[between_ranks.shown(gathered, compared)]
     return _report(run, shown, gathered, notes, compared, ceilings)
 
 
-def gather_ranks(run: Run, notes: list[str], tell: Callable[[str], None] = lambda _: None) -> dict[int, RankMetrics]:
+def gather_ranks(run: Run, notes: list[str]) -> dict[int, RankMetrics]:
     """What each rank did, by its number. Ranks that cannot be read are left out, and named in the notes.
 
     Raises:
@@ -74,7 +70,6 @@ def gather_ranks(run: Run, notes: list[str], tell: Callable[[str], None] = lambd
     gathered: dict[int, RankMetrics] = {}
     problem: FeedlineError | None = None
     for number, rank in sorted(run.ranks.items()):
-        tell(f"reading rank {number}")
         try:
             gathered[number] = RankMetrics.of(rank)
         except FeedlineError as error:
@@ -89,7 +84,7 @@ def gather_ranks(run: Run, notes: list[str], tell: Callable[[str], None] = lambd
 def _report(
     run: Run, shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str], compared: Compared | None, ceilings: Ceilings | None
 ) -> Report:
-    step, crew, loaders, gauges, use, facts = _read(shown, gathered, notes, compared)
+    step, workers, loaders, gauges, use, facts = _read(shown, gathered, notes, compared)
     if facts is not None:
         step = with_input(facts)
     ended = between_ranks.first_failed(gathered)
@@ -108,7 +103,7 @@ def _report(
         findings=findings,
         throughput=pace,
         step=step,
-        workers=crew,
+        workers=workers,
         loaders=loaders,
         ranks={str(number): _rank_summary(rank, compared) for number, rank in gathered.items()},
         gauges=gauges,
@@ -129,7 +124,7 @@ class _Read(NamedTuple):
     """What is known of one rank before anything is said about it."""
 
     step: StepSummary | None
-    crew: Workers | None
+    workers: Workers | None
     loaders: list[Loader]
     gauges: list[Gauge]
     use: Cpus | None
@@ -137,16 +132,16 @@ class _Read(NamedTuple):
 
 
 def _read(shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str], compared: Compared | None) -> _Read:
-    step, crew, loaders = gather.step_summary(shown), gather.workers(shown), gather.loaders(shown)
+    step, workers, loaders = gather.step_summary(shown), gather.workers(shown), gather.loaders(shown)
     gauges = read_rank_gauges(shown.rank, notes)
     if step is not None:
         step = dataclasses.replace(step, cpu_s=cpu_s(shown, gauges))
     beside = [(rank, read_rank_gauges(rank.rank, [])) for rank in gathered.values() if rank is not shown]
     use = cpu_use(shown, gauges, beside) if step is not None else None
-    facts = facts_of(shown, step, crew, loaders, use, gauges)
+    facts = facts_of(shown, step, workers, loaders, use, gauges)
     if facts is not None and compared is not None:
         facts = dataclasses.replace(facts, comm=compared.communication, comm_parts=compared.parts)
-    return _Read(step, crew, loaders, gauges, use, facts)
+    return _Read(step, workers, loaders, gauges, use, facts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,10 +160,10 @@ class TrainingInput:
     predictions: Predictions | None
 
 
-def training_input(run: Run, tell: Callable[[str], None] = lambda _: None) -> TrainingInput:
-    """Read what ``build`` reads, without its findings. Arguments and errors as there."""
+def training_input(run: Run) -> TrainingInput:
+    """Read what ``build`` reads, without its findings. Errors as there."""
     notes: list[str] = []
-    gathered = gather_ranks(run, notes, tell)
+    gathered = gather_ranks(run, notes)
     compared = between_ranks.compared(gathered, gathered[min(gathered)], None, NOTHING, notes)
     shown = gathered[between_ranks.shown(gathered, compared)]
     read = _read(shown, gathered, notes, compared)
@@ -227,7 +222,7 @@ def cpu_s(rank: RankMetrics, gauges: list[Gauge]) -> float | None:
 
 
 def facts_of(
-    rank: RankMetrics, step: StepSummary | None, crew: Workers | None, loaders: list[Loader], use: Cpus | None, gauges: list[Gauge]
+    rank: RankMetrics, step: StepSummary | None, workers: Workers | None, loaders: list[Loader], use: Cpus | None, gauges: list[Gauge]
 ) -> RuleInputs | None:
     """What the rules read; None without a step."""
     if step is None or rank.steps is None:
@@ -239,18 +234,18 @@ def facts_of(
         throughput=gather.throughput(rank),
         step=step,
         loader=training,
-        workers=crew,
+        workers=workers,
         traffic=_traffic(rank),
         wait_share=_wait_seconds(step) / step.mean_s if step.mean_s else 0.0,
         ready_share=gather.waits.ready_share(rank.steps.asked, rank.ready),
         effective_cpus=float(cpus),  # type: ignore[arg-type]
         main_runqueue_share=step.main_runqueue_share,
-        process_cpu_s=crew.process_cpu_s if crew else None,
+        process_cpu_s=workers.process_cpu_s if workers else None,
         straggler_share=gather.straggler_share(rank),
         epochs=epochs,
         certainty=certainty(rank, epochs <= 1),
         cpus=use,
-        batch_tensors=crew.batch_tensors if crew else None,
+        batch_tensors=workers.batch_tensors if workers else None,
         moved=moved.of(rank.main, rank.steps, rank.first),
         swapped_in=mean_of(rank, rank, gauges, "memory/swapped_in"),
         loader_elsewhere=rank.loader_elsewhere,
@@ -330,11 +325,11 @@ def model(main: Process) -> str:
 def optimizers(training: dict[str, object]) -> str:
     """Classes and first learning rates, each once."""
     listed = training.get("optimizers")
-    found = []
-    for one in listed if isinstance(listed, list) else []:
-        rate = one["groups"][0].get("lr") if one["groups"] else None
-        found.append(one["kind"] if rate is None else f"{one['kind']}, lr {rate:g}")
-    return " + ".join(dict.fromkeys(found))
+    named = []
+    for optimizer in listed if isinstance(listed, list) else []:
+        rate = optimizer["groups"][0].get("lr") if optimizer["groups"] else None
+        named.append(optimizer["kind"] if rate is None else f"{optimizer['kind']}, lr {rate:g}")
+    return " + ".join(dict.fromkeys(named))
 
 
 def _rank_summary(rank: RankMetrics, compared: Compared | None) -> RankSummary:

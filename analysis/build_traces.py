@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from feedline.analysis.cluster.rank_pool import RankPool, Tell, chunked, each
+from feedline.analysis.cluster.rank_pool import RankPool, chunked, each
 from feedline.analysis.diagnose import diagnose_traces, verdict_of_traces
 from feedline.analysis.gather import series
 from feedline.analysis.model import (
@@ -43,7 +43,7 @@ def holds_traces(run: Run) -> bool:
     return any(folder.is_trace(rank.folder) for rank in run.ranks.values())
 
 
-def build(run: Run, pool: RankPool, tell: Tell = lambda what, done, of: None) -> Report:
+def build(run: Run, pool: RankPool) -> Report:
     """Read all ranks' traces and say what they show.
 
     Args:
@@ -56,30 +56,30 @@ def build(run: Run, pool: RankPool, tell: Tell = lambda what, done, of: None) ->
     traces: dict[int, RankTrace] = {}
     problem: FeedlineError | None = None
     todo = [(number, rank.folder) for number, rank in run.ranks.items()]
-    for found in each(pool, _summaries, chunked(todo, 1), (), "working out figures", tell):
-        for number, one in found:
-            if isinstance(one, RankTrace):
-                traces[number] = one
+    for summaries in each(pool, _summaries, chunked(todo, 1), (), "working out figures"):
+        for number, summary in summaries:
+            if isinstance(summary, RankTrace):
+                traces[number] = summary
             else:
-                problem = one
-                notes.append(f"rank {number}: {one}")
+                problem = summary
+                notes.append(f"rank {number}: {summary}")
     if not traces:
         assert problem is not None
         raise problem
     traces = dict(sorted(traces.items()))
     between = compare(traces)
-    budgets = {number: (between.budgets.get(number) if between else None) or one.budget for number, one in traces.items()}
+    budgets = {number: (between.budgets.get(number) if between else None) or trace.budget for number, trace in traces.items()}
     return _report(run, traces, budgets, between, notes)
 
 
 def _summaries(part: Sequence[tuple[int, Path]]) -> "list[tuple[int, RankTrace | FeedlineError]]":
-    found: list[tuple[int, RankTrace | FeedlineError]] = []
+    summaries: list[tuple[int, RankTrace | FeedlineError]] = []
     for number, place in part:
         try:
-            found.append((number, summarise(folder.read(place))))
+            summaries.append((number, summarise(folder.read(place))))
         except FeedlineError as error:
-            found.append((number, error))
-    return found
+            summaries.append((number, error))
+    return summaries
 
 
 def _report(run: Run, traces: Mapping[int, RankTrace], budgets: Mapping[int, Budget], between: Between | None, notes: list[str]) -> Report:
@@ -96,7 +96,7 @@ def _report(run: Run, traces: Mapping[int, RankTrace], budgets: Mapping[int, Bud
         step=step,
         workers=None,
         loaders=[],
-        ranks={str(number): _rank(one, budgets[number], between, number) for number, one in traces.items()},
+        ranks={str(number): _rank(trace, budgets[number], between, number) for number, trace in traces.items()},
         gauges=[],
         hooks=[],
         notes=[reworded(note, masks.text(run.named(note))) for note in (*notes, *_notes(run, between))],
@@ -107,14 +107,14 @@ def _report(run: Run, traces: Mapping[int, RankTrace], budgets: Mapping[int, Bud
 
 def _run_info(run: Run, traces: Mapping[int, RankTrace]) -> RunInfo:
     first = run.ranks[min(traces)].manifest
-    begin = min((one.origin_ns + one.begin_ns for one in traces.values() if one.origin_ns), default=0)
+    begin = min((trace.origin_ns + trace.begin_ns for trace in traces.values() if trace.origin_ns), default=0)
     return RunInfo(
         name=run.path.name,
         path=masks.place(run.path),
         state="finished",
         command=first.command,
         started=datetime.datetime.fromtimestamp(begin / 1e9, datetime.timezone.utc).isoformat(timespec="seconds"),
-        duration_s=max((one.end_ns - one.begin_ns for one in traces.values()), default=0) / 1e9,
+        duration_s=max((trace.end_ns - trace.begin_ns for trace in traces.values()), default=0) / 1e9,
         exit_code=None,
         ranks=len(traces),
         versions=first.versions,
@@ -145,15 +145,15 @@ def _step(shown: RankTrace, budget: Budget) -> StepSummary | None:
     )
 
 
-def _rank(one: RankTrace, budget: Budget, between: Between | None, number: int) -> RankSummary:
+def _rank(trace: RankTrace, budget: Budget, between: Between | None, number: int) -> RankSummary:
     return RankSummary(
-        steps=len(one.steps),
+        steps=len(trace.steps),
         mean_s=mean_step_s(budget) or None,
         stages={name: float(part.mean()) / 1e9 for name, part in budget.parts.items() if len(part)},
         state="finished",
         comm=between.parts.get(number) if between else None,
-        gpu=RankGpu(**{name: getattr(one.gpu, name) for name in (*GPU, "reasons")}),
-        input=RankInput(**{name: getattr(one.input, name) for name in (*INPUT, "reasons")}),
+        gpu=RankGpu(**{name: getattr(trace.gpu, name) for name in (*GPU, "reasons")}),
+        input=RankInput(**{name: getattr(trace.input, name) for name in (*INPUT, "reasons")}),
         budget=budget.shares,
     )
 
@@ -171,8 +171,8 @@ def _traces(traces: Mapping[int, RankTrace], budget: Budget) -> Traces:
     shown = traces[min(traces)]
     return Traces(
         files=[
-            TraceFile(number, one.source, one.maker, one.events, (one.end_ns - one.begin_ns) / 1e9, one.steps.how)
-            for number, one in traces.items()
+            TraceFile(number, trace.source, trace.maker, trace.events, (trace.end_ns - trace.begin_ns) / 1e9, trace.steps.how)
+            for number, trace in traces.items()
         ],
         basis=shown.basis.says(shown.end_ns - shown.begin_ns),
         budget_notes=list(budget.notes),

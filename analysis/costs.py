@@ -9,7 +9,7 @@ Samples in which a process imported something, and its first one, are in none of
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -108,31 +108,20 @@ class SampledDetails:
     def joined(cls, many: "list[SampledDetails]") -> "SampledDetails":
         """The same of several processes."""
 
-        def column(get: "Callable[[SampledDetails], FloatArray | None]") -> FloatArray:
-            return np.concatenate([np.zeros(0), *(np.zeros(len(d.weight)) if (found := get(d)) is None else found for d in many)])
-
-        def part(key: tuple[str, str], clock: str) -> FloatArray:
-            return column(lambda d: d.parts[key][clock] if key in d.parts else None)
-
-        def calls(key: tuple[str, str]) -> FloatArray:
-            return column(lambda d: d.calls.get(key))
-
-        def nbytes(stage: str) -> FloatArray:
-            return column(lambda d: d.nbytes.get(stage))
-
-        def whole(clock: str) -> FloatArray:
-            return column(lambda d: d.whole[clock])
+        def column(found: Iterable[FloatArray | None]) -> FloatArray:
+            columns = (np.zeros(len(d.weight)) if values is None else values for d, values in zip(many, found))
+            return np.concatenate([np.zeros(0), *columns])
 
         keys = sorted({key for d in many for key in d.parts})
         return cls(
-            weight=column(lambda d: d.weight),
-            samples=column(lambda d: d.samples),
-            whole={clock: whole(clock) for clock in CLOCKS},
-            parts={key: {clock: part(key, clock) for clock in CLOCKS} for key in keys},
-            calls={key: calls(key) for key in keys},
-            nbytes={stage: nbytes(stage) for stage in sorted({stage for d in many for stage in d.nbytes})},
-            decoded=column(lambda d: d.decoded),
-            output=column(lambda d: d.output),
+            weight=column(d.weight for d in many),
+            samples=column(d.samples for d in many),
+            whole={clock: column(d.whole[clock] for d in many) for clock in CLOCKS},
+            parts={key: {clock: column(d.parts.get(key, {}).get(clock) for d in many) for clock in CLOCKS} for key in keys},
+            calls={key: column(d.calls.get(key) for d in many) for key in keys},
+            nbytes={stage: column(d.nbytes.get(stage) for d in many) for stage in sorted({stage for d in many for stage in d.nbytes})},
+            decoded=column(d.decoded for d in many),
+            output=column(d.output for d in many),
             queued=frozenset().union(*(d.queued for d in many)),
         )
 

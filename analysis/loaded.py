@@ -134,7 +134,6 @@ class LoadedRun:
         return Shown(self._said(), self._html)._repr_html_()
 
     def _said(self) -> str:
-
         try:
             report = self.report
         except FeedlineError as error:

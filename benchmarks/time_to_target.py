@@ -179,7 +179,7 @@ def noise_of(trained: Trained, reached: Reached, samples: int) -> NoiseOverTrain
     updates = np.arange(len(norms))
     seen = updates * float(BASE)
     sizes = np.full(len(norms), float(BASE))
-    column = GradientNorms(updates, seen, updates * trained.step_s, norms[:, 0], norms[:, 1], sizes / 2, sizes, "accumulation", 2, 1)
+    column = GradientNorms(updates, seen, updates * trained.step_s, norms[:, 0], norms[:, 1], sizes / 2, sizes, "accumulation", 2)
     run = Recorded("base", {}, column, "", {}, 1, float(BASE), seen[-1], float(samples), len(norms), trained.step_s, True)
     return over_training(run)
 

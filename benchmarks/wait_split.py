@@ -11,38 +11,17 @@ import math
 import random
 from statistics import mean
 
-BATCHES, PREFETCH = 6000, 2
+from feedline.analysis.predict.loader_replay import Pass, Setting, Task, replay
+
+BATCHES, STEP_S = 6000, 1.0
 
 
-def replay(making: list[float], compute: float, workers: int, in_order: bool) -> tuple[float, float]:
-    """Seconds a step, and the share of requests that found a batch ready.
-
-    torch 2.13's dispatch: round-robin, PREFETCH batches a worker, a new index for each batch that is returned.
-    """
-    free, outstanding, ready = [0.0] * workers, [0] * workers, {}
-    turn, sent, now, found = itertools.cycle(range(workers)), 0, 0.0, 0
-    made_by: dict[int, int] = {}
-
-    def send() -> None:
-        nonlocal sent
-        worker = next((w for w in itertools.islice(turn, workers) if in_order or outstanding[w] < PREFETCH), None)
-        if worker is None or sent == len(making):
-            return
-        free[worker] = ready[sent] = max(now, free[worker]) + making[sent]
-        outstanding[worker] += 1
-        made_by[sent] = worker
-        sent += 1
-
-    for _ in range(workers * PREFETCH):
-        send()
-    for number in range(len(making)):
-        batch = number if in_order else min(ready, key=ready.__getitem__)
-        found += ready[batch] <= now
-        now = max(now, ready.pop(batch))
-        outstanding[made_by[batch]] -= 1
-        send()
-        now += compute
-    return now / len(making), found / len(making)
+def replayed(making_s: list[float], workers: int, in_order: bool) -> tuple[float, float]:
+    """Seconds per step, and the share of requests that found a batch ready. Nothing competes for a CPU."""
+    batches = [Task(0.0, seconds) for seconds in making_s]
+    ends = replay(Setting(workers, in_order=in_order), Pass(batches, [Task(0.0, STEP_S)] * len(batches)), cpus=1.0).ends_s
+    ready = sum(end - before < STEP_S + 1e-6 for before, end in itertools.pairwise([0.0, *ends]))
+    return ends[-1] / len(ends), ready / len(ends)
 
 
 def batches(kind: str, mean_s: float, rng: random.Random) -> list[float]:
@@ -60,16 +39,16 @@ def main() -> None:
     for workers, load, kind in itertools.product(
         (2, 4, 8), (0.8, 1.0, 1.15, 1.3, 1.5, 2, 4), ("cv0.05", "cv0.3", "cv0.6", "p0.05x10", "p0.02x20")
     ):
-        making = batches(kind, load * workers, rng)
-        (ordered, ready), (unordered, _) = replay(making, 1.0, workers, True), replay(making, 1.0, workers, False)
-        wait = ordered - 1
-        if wait / ordered < 0.05:
+        making_s = batches(kind, load * workers, rng)
+        (ordered_s, ready), (unordered_s, _) = replayed(making_s, workers, True), replayed(making_s, workers, False)
+        wait = ordered_s - STEP_S
+        if wait / ordered_s < 0.05:
             continue
-        rest = wait - min(wait, max(0.0, mean(making) / workers - 1))
-        won = ordered - unordered
+        rest = wait - min(wait, max(0.0, mean(making_s) / workers - STEP_S))
+        won = ordered_s - unordered_s
         above.append((rest - won) / wait)
-        shares = f"wait {wait / ordered:6.1%}  rest {rest / wait:6.1%}  won {won / wait:6.1%}"
-        seen = f"idle {1 - mean(making) / workers / ordered:6.1%}  ready {ready:6.1%}"
+        shares = f"wait {wait / ordered_s:6.1%}  rest {rest / wait:6.1%}  won {won / wait:6.1%}"
+        seen = f"idle {1 - mean(making_s) / workers / ordered_s:6.1%}  ready {ready:6.1%}"
         print(f"W {workers}  S/(W C) {load:<4}  {kind:<9} {shares}  {seen}")
     print(f"{len(above)} replays: the rest less what in_order=False wins is {mean(above):.1%} of the wait on average,", end=" ")
     print(f"from {min(above):.1%} to {max(above):.1%}")

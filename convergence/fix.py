@@ -66,18 +66,18 @@ class Fix:
         name: as the user writes it.
         value: what VALUE may be, for the help.
         summary: what it does, in one line.
-        control: the ``--fix`` text of the control that it must beat at equal budget; "": the unchanged training.
         parse: VALUE as a setting. ValueError says what it may be.
         lines: Python that the user would write for this setting, imports included, ready to paste.
         attach: applies it to an unchanged training; None: it cannot be applied from outside, ``lines`` shows how.
+        control: the ``--fix`` text of the control that it must beat at equal budget; "": the unchanged training.
         replaces_optimizer: it is an optimizer with a rate of its own.
     """
 
     name: str
     value: str
     summary: str
-    control: str
     parse: Callable[[str], Any]
     lines: Callable[[Any], str]
-    attach: Callable[[Any, Training], None] | None
+    attach: Callable[[Any, Training], None] | None = None
+    control: str = ""
     replaces_optimizer: bool = False

@@ -122,4 +122,4 @@ def optimizer_fix(
         training.optimizer(lambda _, params, arguments: make(groups_at(params, arguments, setting.lr), lr=setting.lr, **setting.arguments))
 
     value = "LR" + "".join(f"[:{key}=NUMBER]" for key in keys)
-    return Fix(name, value, summary, control, lambda text: parse(text, keys, betas), lines, attach, replaces_optimizer=True)
+    return Fix(name, value, summary, lambda text: parse(text, keys, betas), lines, attach, control, replaces_optimizer=True)

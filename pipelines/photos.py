@@ -12,9 +12,13 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from feedline.pipelines.photo_check import ENDINGS, Checked, check
 from feedline.profiler.errors import DataError, MissingDependency
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 
 def walk(folder: str | os.PathLike[str], cannot: Callable[[OSError], None] | None = None) -> Iterator[str]:
@@ -58,6 +62,13 @@ class Photo:
     width: int
     height: int
     mode: str
+
+    def decoded(self) -> "Image":
+        """Its image as Pillow decodes it, in RGB. Raises OSError."""
+        from PIL import Image
+
+        with Image.open(self.path) as image:
+            return image.convert("RGB")
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,4 @@ class Ceilings:
             raise CeilingsDamaged(
                 f"{path} is not a ceilings file ({one_line(error)}): create one with `feedline probe -o {path.name}`"
             ) from error
-        raise SchemaTooNew(
-            f"{path} was written by a newer feedline (schema {version}, this one reads up to {CEILINGS_SCHEMA_VERSION}): "
-            "pip install -U feedline"
-        )
+        raise SchemaTooNew.of(path, version, CEILINGS_SCHEMA_VERSION)

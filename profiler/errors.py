@@ -60,6 +60,11 @@ class RunDamaged(FeedlineError):
 class SchemaTooNew(FeedlineError):
     exit_code = 76
 
+    @classmethod
+    def of(cls, place: object, schema: int, known: int, made: str = "written") -> "SchemaTooNew":
+        """The error for a schema above the one that this feedline knows."""
+        return cls(f"{place} was {made} by a newer feedline (schema {schema}, this one reads up to {known}): pip install -U feedline")
+
 
 class Way(NamedTuple):
     """A way out, worded for a command and for a function call."""

@@ -34,25 +34,21 @@ class _Pool(ProcessPoolExecutor):
 
 
 @contextmanager
-def pool(count: int, initializer: Callable[..., object] | None = None, initargs: tuple[Any, ...] = ()) -> Iterator[ProcessPoolExecutor]:
-    """A pool of ``count`` processes; they are ended at once if the block raises.
-
-    Args:
-        initializer: called in every process before its first work.
-    """
+def pool(count: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool of ``count`` processes; they are ended at once if the block raises."""
     with sheltered():
         forkserver.ensure_running()
-    made = _Pool(count, mp_context=get_context("forkserver"), initializer=initializer, initargs=initargs)
+    executor = _Pool(count, mp_context=get_context("forkserver"))
     try:
-        yield made
+        yield executor
     except BaseException:
-        stop(made)
+        stop(executor)
         raise
     finally:
-        made.shutdown(cancel_futures=True)
+        executor.shutdown(cancel_futures=True)
 
 
-def stop(made: ProcessPoolExecutor) -> None:
+def stop(executor: ProcessPoolExecutor) -> None:
     """End its processes, whatever they are doing."""
-    for process in list((made._processes or {}).values()):  # Python 3.14 has terminate_workers()
+    for process in list((executor._processes or {}).values()):  # Python 3.14 has terminate_workers()
         process.terminate()

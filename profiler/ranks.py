@@ -14,6 +14,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from feedline.profiler import proc
+
 #: What tells one rank's processes apart from the process that launched them, by launcher.
 _MARKS = {
     "torchrun": ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE"),
@@ -61,7 +63,7 @@ def launch_id(environ: Mapping[str, str] = os.environ) -> str:
         root = _root(launcher, environ)
         named = environ.get("TORCHELASTIC_RUN_ID", "") if launcher == "torchrun" else ""  # by the user: anything
         run = hashlib.sha256(os.fsencode(named)).hexdigest()[:8] if named else ""
-        parts = [run, str(root), str(_start_ticks(root) or 0)]
+        parts = [run, str(root), str(_start_ticks(root))]
     return re.sub(r"[^\w.-]", "_", "-".join([launcher, *(part for part in parts if part)]))
 
 
@@ -69,7 +71,7 @@ def started_at(environ: Mapping[str, str] = os.environ) -> str:
     """Local time, MMDD-HHMMSS, at which the launch started on this host: the same for all its ranks here."""
     ticks = _start_ticks(_root(place(environ).launcher, environ)) or _start_ticks(os.getpid())
     boot = _boot_time()
-    began = time.time() if ticks is None or boot is None else boot + ticks // _TICKS_PER_SECOND
+    began = boot + ticks // _TICKS_PER_SECOND if ticks and boot is not None else time.time()
     return time.strftime("%m%d-%H%M%S", time.localtime(began))
 
 
@@ -145,32 +147,19 @@ def _root(launcher: str, environ: Mapping[str, str]) -> int:
 
 
 def _environment_of(pid: int) -> dict[str, str]:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            pairs = (entry.partition(b"=") for entry in file.read().split(b"\0"))
-            return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
-    except OSError:
-        return {}
+    pairs = (entry.partition(b"=") for entry in proc.read(pid, "environ").split(b"\0"))
+    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
 
 
 def _parent_of(pid: int) -> int:
-    fields = _stat(pid)
+    fields = proc.stat(pid)
     return int(fields[1]) if fields else 0
 
 
-def _start_ticks(pid: int) -> int | None:
-    """Clock ticks from boot to the start of a process (proc(5): field 22 of stat)."""
-    fields = _stat(pid)
-    return int(fields[19]) if len(fields) > 19 else None
-
-
-def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the third on; the second, the name, can hold anything."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()
-    except OSError:
-        return []
+def _start_ticks(pid: int) -> int:
+    """Clock ticks from boot to the start of a process; of a zombie too, which may have led the launch. 0: there is none."""
+    fields = proc.stat(pid)
+    return int(fields[19]) if len(fields) > 19 else 0
 
 
 def _boot_time() -> int | None:

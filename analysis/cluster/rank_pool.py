@@ -16,6 +16,10 @@ T = TypeVar("T")
 Tell = Callable[[str, int, int], None]
 
 
+def silent(what: str, done: int, of: int) -> None:
+    """Tells nothing."""
+
+
 @dataclass(frozen=True)
 class RankPool:
     """What runs the work, and how an argument that all of it needs gets there (once per worker, where that is possible).
@@ -87,7 +91,7 @@ def chunked(todo: Sequence[T], size: int) -> list[Sequence[T]]:
 
 
 def each(
-    pool: RankPool, work: Callable[..., T], parts: Sequence[Sequence[Any]], args: tuple[Any, ...], what: str, tell: Tell
+    pool: RankPool, work: Callable[..., T], parts: Sequence[Sequence[Any]], args: tuple[Any, ...], what: str, tell: Tell = silent
 ) -> Iterable[T]:
     """``work(part, *args)`` of each part, in the order in which they are done.
 

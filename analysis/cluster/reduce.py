@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import inf, isfinite
 
 from feedline.analysis.cluster.passes import Load, Spent, Survey, foreign, spend, survey
-from feedline.analysis.cluster.rank_pool import RankPool, Tell, chunked, each
+from feedline.analysis.cluster.rank_pool import RankPool, Tell, chunked, each, silent
 from feedline.analysis.cluster.result import Many, put_together
 from feedline.analysis.cluster.sources import Source, sources
 from feedline.analysis.comm.clocks import OUTLIERS
@@ -29,7 +29,7 @@ def of_rank(rank: Rank) -> Collectives | None:
     return collectives_of(rank)
 
 
-def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = of_rank, tell: Tell = lambda what, done, of: None) -> Many:
+def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = of_rank, tell: Tell = silent) -> Many:
     """Read every rank twice and add up how long they wait for each other. Never holds more than a few ranks at once.
 
     Args:
@@ -53,15 +53,15 @@ def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = of_rank, tell
     readable = [source for source in there.found if source.rank in everybody.seen]
     shared = pool.share(everybody)
     spent: list[Spent] = []
-    for found in each(pool, spend, chunked(readable, CHUNK), (shared, load, bound), "splitting steps", tell):
-        spent += found
-    return put_together(everybody, sorted(spent, key=lambda one: one.rank), [*there.notes, *why], bound)
+    for costs in each(pool, spend, chunked(readable, CHUNK), (shared, load, bound), "splitting steps", tell):
+        spent += costs
+    return put_together(everybody, sorted(spent, key=lambda cost: cost.rank), [*there.notes, *why], bound)
 
 
-def surveyed(found: Sequence[Source], pool: RankPool, load: Load, tell: Tell) -> Survey:
+def surveyed(chosen: Sequence[Source], pool: RankPool, load: Load, tell: Tell) -> Survey:
     """The first pass over all of them."""
     everybody = Survey()
-    for part in each(pool, survey, chunked(found, CHUNK), (load,), "reading ranks", tell):
+    for part in each(pool, survey, chunked(chosen, CHUNK), (load,), "reading ranks", tell):
         everybody = everybody.merge(part)
     return everybody
 

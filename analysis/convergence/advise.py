@@ -18,7 +18,6 @@ ADAPTIVE = ("adam", "adamw", "nadam", "radam", "lamb", "novograd", "soap", "rmsp
 WARMUP_EPOCHS = 5  # Goyal and others, arXiv:1706.02677, and the acceptance table
 GHOST = 32  # samples; Hoffer and others, arXiv:1705.08741, and the acceptance table
 NOISE = 0.5  # sigma of the acceptance table's arm O; 1 cost 5.6 points
-COMMUNICATION = 0.2  # share of the step in exposed communication from which on fewer synchronisations are worth a loss of accuracy
 GROWTH_EPOCHS = 4  # fewer have no room for three stages
 AS_IT_IS = "the unchanged training over as many samples"
 BENCHMARK = "in feedline's benchmark (MNIST-1D, batch 256 instead of 32)"
@@ -83,16 +82,14 @@ class Case:
     base: float | None
     noise: NoiseOverTraining
     price: BatchPrice | None
-    communication: float | None
     verdict: Verdict | None = None
 
 
-def advise(runs: Sequence[Recorded], communication: float | None = None) -> Advised:
+def advise(runs: Sequence[Recorded]) -> Advised:
     """Correctness, kind of loss, price, and what to try.
 
     Args:
         runs: one or more, of different batches or seeds.
-        communication: share (0 to 1) of the step that is exposed communication; None: not known.
     """
     ordered = [run for group in groups(runs) for run in group.runs]
     findings = [(run.name, finding) for run in ordered for finding in checks.run_checks(run)]
@@ -102,7 +99,7 @@ def advise(runs: Sequence[Recorded], communication: float | None = None) -> Advi
     priced = batch_cost.price(over, largest.batch) if largest.batch else None
     base = ordered[0].batch if len(groups(runs)) > 1 else None
     ratio = largest.batch / base if base and largest.batch else 1.0
-    case = Case(largest, ratio, base, over, priced, communication)
+    case = Case(largest, ratio, base, over, priced)
     needs = list(dict.fromkeys(need for verdict in verdicts for need in verdict.needs))
     if over.value is None:
         needs.append(f"the noise scale, to judge the batch size: {over.why}")
@@ -253,16 +250,6 @@ def _for_price(case: Case) -> Iterator[Advice]:
             "lr_rule=" + ("sqrt" if _adaptive(case.run) else "linear") + ":2",
             case.price.message,
             f"twice the batch needs {share(fewer)} of the updates and {number(2 * fewer)} times the samples",
-        )
-    if case.communication is not None and case.communication >= COMMUNICATION:
-        yield _make(
-            case,
-            "local_sgd",
-            "use local SGD: synchronize every 4 updates",
-            "local_sgd=4",
-            f"{share(case.communication)} of the step is exposed communication",
-            f"less communication, at a cost in accuracy (83.0 -> 81.3 % {BENCHMARK})",
-            "the unchanged training over as many seconds",
         )
 
 

@@ -84,7 +84,7 @@ class ConvergenceSummary:
     curves: list[CurvePoints]
     noise: NoiseOverTraining
     price: BatchPrice | None  # None: samples per update are not known
-    workers: list[TimeToTarget]  # to what this run came to in the end; empty: the time of a step is not known for other numbers of workers
+    workers: list[TimeToTarget]  # always empty: one run alone does not tell it; `feedline converge advise --target` does
     checks: list[Finding]  # what is wrong with how the training is set up, most severe first
     samples: float | None  # trained on in all; None: no loader that says how many it hands over feeds the training
     samples_per_epoch: float | None

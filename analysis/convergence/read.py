@@ -152,7 +152,6 @@ def read_norms(run: Run, values: Records, ranks: int) -> tuple[GradientNorms | N
             B=b * first["parts"],
             how=how,
             parts=int(first["parts"][0]),
-            parts_seen=len(kept),
         ),
         "",
     )

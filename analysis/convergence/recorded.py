@@ -37,7 +37,6 @@ class GradientNorms:
         b, B: float64 [n], samples behind the two. NaN: unknown.
         how: "ddp", "hook", "manual" (all_reduce by the program), "accumulation" or "fsdp2".
         parts: parts in the whole: ranks, or micro-batches.
-        parts_seen: how many of them small_sq is the mean of.
     """
 
     updates: IntArray
@@ -49,7 +48,6 @@ class GradientNorms:
     B: FloatArray
     how: str
     parts: int
-    parts_seen: int
 
 
 @dataclass(frozen=True)

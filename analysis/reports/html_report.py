@@ -23,7 +23,6 @@ from feedline.analysis.reports.figures.roofline import flops, role, roofline_fig
 from feedline.analysis.reports.figures.sample_cost import is_split, sample_cost
 from feedline.analysis.reports.figures.step_bar import step_bar, thin_bar
 from feedline.analysis.reports.figures.step_series import beyond, step_series
-from feedline.analysis.reports.figures.time_to_target import time_to_target
 from feedline.analysis.reports.json_report import plain
 from feedline.analysis.reports.palette import Palette
 from feedline.profiler.printable import printable_in
@@ -153,7 +152,6 @@ def _convergence(report: Report, made: ConvergenceSummary) -> dict[str, object]:
         "lost": [curve for curve in made.curves if curve.not_finite],
         "noise": noise_scale(made.noise, batch, made.samples or 0.0),
         "efficiency": batch_efficiency(made.noise, batch) if batch else None,
-        "time": time_to_target(made.workers),
     }
 
 

@@ -32,7 +32,6 @@ class CallRow:
         total_ns: host time, with what they called.
         own_ns: host time without operators, functions, ranges and runtime calls inside.
         device_ns: device time of what they and those they called launched, summed over kernels.
-        own_device_ns: device time of what no other operator inside them launched; for ranges and Python functions, no other of their kind.
         flop: of the calls whose cost is known, each counted once, at the innermost operator; None: none is.
         nbytes: operands and results of these; None: the trace does not say their types.
         counted_ns: device time of these calls; host time where there is no device.
@@ -44,7 +43,6 @@ class CallRow:
     total_ns: int
     own_ns: int
     device_ns: int
-    own_device_ns: int
     flop: int | None = None
     nbytes: int | None = None
     counted_ns: int = 0
@@ -84,7 +82,6 @@ class _Sums:
     total: IntArray
     own: IntArray
     device: IntArray
-    own_device: IntArray
     flop: FloatArray
     nbytes: FloatArray
     counted: IntArray
@@ -94,7 +91,7 @@ class _Sums:
         def whole() -> IntArray:
             return np.zeros(names, np.int64)
 
-        return cls(whole(), whole(), whole(), whole(), whole(), np.zeros(names), np.zeros(names), whole())
+        return cls(whole(), whole(), whole(), whole(), np.zeros(names), np.zeros(names), whole())
 
 
 def calls(trace: Trace, who: Threads, window: Basis) -> Calls:
@@ -107,7 +104,7 @@ def calls(trace: Trace, who: Threads, window: Basis) -> Calls:
     work = np.flatnonzero(who.launcher >= 0)
     launched = np.zeros(len(events), np.int64)
     np.add.at(launched, who.launcher[work], events["wall"][work])
-    found = Calls([], *(np.full(len(events), -1, np.int32) for _ in range(3)))
+    called = Calls([], *(np.full(len(events), -1, np.int32) for _ in range(3)))
     costs = Costs(trace, has_device=bool(of_kinds(trace, Kind.KERNEL).any()))
     backends = np.array([bool(_BACKEND.match(name)) for name in trace.names] or [False])
     sums = {kind: _Sums.zero(len(trace.names)) for kind in LISTED}
@@ -115,13 +112,13 @@ def calls(trace: Trace, who: Threads, window: Basis) -> Calls:
         mine = events[rows]
         piece = _Piece(mine, nest(start, np.ascontiguousarray(mine["wall"])), launched[rows], window.began(mine))
         nearest = {kind: piece.nearest(kind) for kind in LISTED}
-        _place(found, rows, piece, nearest, backends)
+        _place(called, rows, piece, nearest, backends)
         for kind in LISTED:
             _add(sums[kind], kind, piece, nearest[kind])
         _add_costs(sums[Kind.OPERATOR], piece, costs)
     rows_of = (row for kind in LISTED for row in _rows(trace, kind, sums[kind]))
-    found.rows.extend(sorted(rows_of, key=lambda row: (-row.device_ns, -row.total_ns)))
-    return found
+    called.rows.extend(sorted(rows_of, key=lambda row: (-row.device_ns, -row.total_ns)))
+    return called
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,23 +169,23 @@ def _pieces(trace: Trace) -> Iterator[tuple[IntArray, IntArray]]:
         yield from zip(np.split(rows[some], cuts), np.split(start, cuts))
 
 
-def _place(found: Calls, rows: IntArray, piece: _Piece, nearest: dict[Kind, IntArray | None], backends: BoolArray) -> None:
+def _place(called: Calls, rows: IntArray, piece: _Piece, nearest: dict[Kind, IntArray | None], backends: BoolArray) -> None:
     """Note for each runtime call what it was made for."""
     mine = piece.mine
-    made = np.flatnonzero(mine["kind"] == Kind.RUNTIME)
+    launches = np.flatnonzero(mine["kind"] == Kind.RUNTIME)
     for kind in (Kind.ANNOTATION, Kind.OPERATOR):  # what the operator says comes before what the range around it says
         around = nearest[kind]
         if around is None:
             continue
-        have = made[around[made] >= 0]
+        have = launches[around[launches] >= 0]
         at = around[have]
-        found.operator[rows[have]] = mine["name"][at]
+        called.operator[rows[have]] = mine["name"][at]
         speaks = backends[mine["name"][at]]
-        found.backend[rows[have[speaks]]] = mine["name"][at[speaks]]
+        called.backend[rows[have[speaks]]] = mine["name"][at[speaks]]
         told = mine["collective"][at] >= 0
-        found.collective[rows[have[told]]] = mine["collective"][at[told]]
-    told = mine["collective"][made] >= 0
-    found.collective[rows[made[told]]] = mine["collective"][made[told]]
+        called.collective[rows[have[told]]] = mine["collective"][at[told]]
+    told = mine["collective"][launches] >= 0
+    called.collective[rows[launches[told]]] = mine["collective"][launches[told]]
 
 
 def _add(sums: _Sums, kind: Kind, piece: _Piece, nearest: IntArray | None) -> None:
@@ -197,7 +194,6 @@ def _add(sums: _Sums, kind: Kind, piece: _Piece, nearest: IntArray | None) -> No
     mine, tree, launched = piece.mine, piece.tree, piece.launched
     chosen = np.flatnonzero((mine["kind"] == kind) & piece.counts)
     names = mine["name"][chosen]
-    own_device = np.bincount(nearest[nearest >= 0], launched[nearest >= 0], len(mine))
     caller = np.where(tree.parent >= 0, nearest[tree.parent], -1)[chosen]
     first = (caller < 0) | (mine["name"][caller] != names)
     for target, values in (
@@ -205,7 +201,6 @@ def _add(sums: _Sums, kind: Kind, piece: _Piece, nearest: IntArray | None) -> No
         (sums.total, mine["wall"][chosen] * first),
         (sums.own, tree.own[chosen]),
         (sums.device, tree.total(launched)[chosen] * first),
-        (sums.own_device, own_device[chosen]),
     ):
         target += np.bincount(names, values, len(target)).astype(np.int64)
 
@@ -229,7 +224,5 @@ def _rows(trace: Trace, kind: Kind, sums: _Sums) -> Iterator[CallRow]:
     for name in np.flatnonzero(sums.count).tolist():
         flop = int(sums.flop[name]) or None
         nbytes = int(sums.nbytes[name]) if flop and np.isfinite(sums.nbytes[name]) else None
-        count, total, own, device, own_device, counted = (
-            int(part[name]) for part in (sums.count, sums.total, sums.own, sums.device, sums.own_device, sums.counted)
-        )
-        yield CallRow(trace.names[name], kind, count, total, own, device, own_device, flop, nbytes, counted)
+        count, total, own, device, counted = (int(part[name]) for part in (sums.count, sums.total, sums.own, sums.device, sums.counted))
+        yield CallRow(trace.names[name], kind, count, total, own, device, flop, nbytes, counted)

@@ -84,6 +84,10 @@ class CollectiveArgs:
     elements_out: int | None = None
     dtype: str | None = None
 
+    def order(self) -> list[tuple[bool, object]]:
+        """A key to sort by."""
+        return [(value is not None, value) for value in vars(self).values()]
+
 
 @dataclass(frozen=True)
 class Shape:

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from feedline.analysis.timeline import IntArray
 from feedline.analysis.traces.basis import Basis
 from feedline.analysis.traces.columns import Kind, Trace
@@ -40,7 +38,7 @@ class DeviceWork:
 
 @dataclass(frozen=True)
 class Gpu:
-    """Figures of one device, or of all in the trace, in the steps. Percentages are of the span; None where ``reasons`` says why.
+    """Figures of all devices in the trace, in the steps. Percentages are of the span; None where ``reasons`` says why.
 
     Attributes:
         span_ns: the steps; without any, the whole trace. 0: the trace contains no device activity.
@@ -98,13 +96,9 @@ class Gpu:
         return 100 * ns / self.span_ns if self.span_ns else None
 
 
-def device_work(trace: Trace, device: int | None = None) -> DeviceWork:
-    """When the device did what.
-
-    Args:
-        device: number; None: any of the trace's.
-    """
-    work = on_device(trace, device)
+def device_work(trace: Trace) -> DeviceWork:
+    """When the devices of a trace did what."""
+    work = on_device(trace)
     communication = communicates(trace) & work
     compute = of_kinds(trace, Kind.KERNEL) & work & ~communication
     computed, communicated, copied = (spans(trace, mask) for mask in (compute, communication, work & ~compute & ~communication))
@@ -124,9 +118,3 @@ def gpu(work: DeviceWork, window: Basis) -> Gpu:
     seen = work.within(window)
     hidden = common(seen.communication, seen.compute)
     return Gpu(window.ns, *(length(part) for part in (seen.busy, seen.compute, seen.communication, hidden)))
-
-
-def devices(trace: Trace) -> list[int]:
-    """Numbers of the devices that did something."""
-    numbers = np.array([track.device for track in trace.tracks] or [-1])
-    return sorted(set(numbers[np.unique(trace.events["track"][on_device(trace)])].tolist()))

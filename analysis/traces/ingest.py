@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 
-from feedline.analysis.cluster.rank_pool import RankPool, Tell, chunked, each
+from feedline.analysis.cluster.rank_pool import RankPool, Tell, chunked, each, silent
 from feedline.analysis.traces import folder
 from feedline.analysis.traces.columns import Trace
 from feedline.analysis.traces.kineto.limits import DEFAULT, Limits
@@ -58,7 +58,7 @@ def ingest(
     given: Mapping[str, int] | None = None,
     limits: Limits = DEFAULT,
     command: Sequence[str] = (),
-    tell: Tell = lambda what, done, of: None,
+    tell: Tell = silent,
     force: bool = False,
 ) -> Ingested:
     """Read traces and make a run folder of them. It appears whole, at the end, or not at all.

@@ -95,16 +95,9 @@ def present(numbers: npt.NDArray[np.int32]) -> list[int]:
     return [int(number) for number in np.flatnonzero(np.bincount(numbers))]
 
 
-def on_device(trace: Trace, device: int | None = None) -> BoolArray:
-    """bool [n]: what makes a device busy.
-
-    Args:
-        device: number; None: any.
-    """
-    work = of_kinds(trace, *DEVICE_WORK)
-    if device is None:
-        return work
-    return np.asarray(work & np.array([track.device == device for track in trace.tracks] or [False])[trace.events["track"]], bool)
+def on_device(trace: Trace) -> BoolArray:
+    """bool [n]: what makes a device busy."""
+    return of_kinds(trace, *DEVICE_WORK)
 
 
 def communicates(trace: Trace) -> BoolArray:

@@ -10,7 +10,7 @@ from feedline.analysis.traces.basis import Basis, basis
 from feedline.analysis.traces.budget import PARTS, Activity, Budget, activity, of_trace, split
 from feedline.analysis.traces.calls import CallRow, Calls, calls
 from feedline.analysis.traces.columns import CollectiveArgs, Kind, Trace, Track
-from feedline.analysis.traces.gpu import DeviceWork, Gpu, device_work, devices, gpu
+from feedline.analysis.traces.gpu import DeviceWork, Gpu, device_work, gpu
 from feedline.analysis.traces.input import Input, find_input, loading
 from feedline.analysis.traces.intervals import common
 from feedline.analysis.traces.kinds_of_work import communicates, extent, of_kinds
@@ -57,13 +57,12 @@ class RankTrace:
     """One rank by itself.
 
     Attributes:
-        source, maker, rank, world_size, origin_ns, device_names, groups, notes: as in Trace.
+        source, maker, rank, world_size, origin_ns, groups, notes: as in Trace.
         events: how many the trace held.
         begin_ns, end_ns: first start and last end of what host and device did, since origin_ns.
         main: the thread that makes the steps; None: the trace holds no host.
         basis: the window that all figures below are of, but for collectives, which are compared over the whole trace.
         gpu: of all devices together.
-        gpus: number of a device -> of it alone.
         calls: operators, ranges and Python functions of the host.
     """
 
@@ -72,7 +71,6 @@ class RankTrace:
     rank: int | None
     world_size: int | None
     origin_ns: int
-    device_names: dict[int, str]
     groups: dict[str, tuple[int, ...]]
     notes: list[str]
     events: int
@@ -81,7 +79,6 @@ class RankTrace:
     main: Track | None
     basis: Basis
     gpu: Gpu
-    gpus: dict[int, Gpu]
     steps: Steps
     input: Input
     budget: Budget
@@ -101,14 +98,12 @@ def summarise(trace: Trace) -> RankTrace:
     window = basis(trace, steps)
     called = calls(trace, who, window)
     whole = gpu(work, window)
-    numbers = devices(trace)
     return RankTrace(
         trace.source,
         trace.maker,
         trace.rank,
         trace.world_size,
         trace.origin_ns,
-        trace.devices,
         trace.groups,
         trace.notes,
         len(trace.events),
@@ -116,7 +111,6 @@ def summarise(trace: Trace) -> RankTrace:
         trace.tracks[who.main] if who.main != UNKNOWN else None,
         window,
         whole,
-        {number: whole if len(numbers) == 1 else gpu(device_work(trace, number), window) for number in numbers},
         steps,
         find_input(trace, who, window, waits, work.busy),
         of_trace(steps, window, act, work),

@@ -29,10 +29,6 @@ class KernelRow:
     communication: bool
     operator: str
 
-    @property
-    def mean_ns(self) -> float:
-        return self.total_ns / self.count
-
 
 @dataclass(frozen=True)
 class CopyRow:
@@ -67,24 +63,24 @@ def kernels(trace: Trace, who: Threads, called: Calls, busy_ns: int, window: Bas
     operator = np.where(launcher >= 0, by[launcher], -1)
     mostly = _mostly(names, operator, wall)
     speaks = set(trace.events["name"][communicates(trace)].tolist())
-    found = []
+    table = []
     for name, count, total in zip(*_summed(names, wall)):
         label = trace.names[mostly[name]] if mostly[name] >= 0 else ""
-        found.append(KernelRow(trace.names[name], count, total, total / busy_ns if busy_ns else 0.0, name in speaks, label))
-    return sorted(found, key=lambda row: -row.total_ns)
+        table.append(KernelRow(trace.names[name], count, total, total / busy_ns if busy_ns else 0.0, name in speaks, label))
+    return sorted(table, key=lambda row: -row.total_ns)
 
 
 def copies(trace: Trace, window: Basis) -> list[CopyRow]:
     """One row a direction and kind of memory, the longest first, of what ran in a window."""
     mine = trace.events[of_kinds(trace, Kind.COPY) & window.touches(trace.events)]
     kinds = {name: copy_of(trace.names[name]) for name in np.unique(mine["name"]).tolist()}
-    found = []
+    table = []
     for which in sorted(set(kinds.values())):
         chosen = mine[np.isin(mine["name"], [name for name, kind in kinds.items() if kind == which])]
         known = chosen["nbytes"] >= 0
         nbytes = int(chosen["nbytes"][known].sum()) if known.any() else None
-        found.append(CopyRow(which, len(chosen), int(window.within(chosen).sum()), nbytes, int(chosen["wall"][known].sum())))
-    return sorted(found, key=lambda row: -row.total_ns)
+        table.append(CopyRow(which, len(chosen), int(window.within(chosen).sum()), nbytes, int(chosen["wall"][known].sum())))
+    return sorted(table, key=lambda row: -row.total_ns)
 
 
 def _summed(keys: IntArray, wall: IntArray) -> tuple[list[int], list[int], list[int]]:

@@ -207,8 +207,6 @@ FIX = Fix(
     name="batch_growth",
     value=VALUE,
     summary="a batch that grows where the rate would decay: the same noise in fewer updates",
-    control="",
     parse=parse,
     lines=lines,
-    attach=None,
 )

@@ -159,7 +159,6 @@ FIX = Fix(
     name="ghost_bn",
     value=VALUE,
     summary="batch norm over parts of the batch, so that a large batch keeps the statistics of a small one",
-    control="",
     parse=parse,
     lines=lines,
     attach=attach,

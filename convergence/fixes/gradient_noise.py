@@ -107,7 +107,6 @@ FIX = Fix(
     name="gradient_noise",
     value=VALUE,
     summary="each sample's gradient times a random weight around 1, which puts the noise of a small batch into a large one",
-    control="",
     parse=parse,
     lines=lines,
     attach=attach,

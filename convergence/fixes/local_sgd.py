@@ -49,8 +49,6 @@ FIX = Fix(
     name="local_sgd",
     value=VALUE,
     summary="an exchange of weights every few updates in place of one of gradients at each; for slow networks, not for accuracy",
-    control="",
     parse=parse,
     lines=lines,
-    attach=None,
 )

@@ -103,8 +103,6 @@ FIX = Fix(
     name="longer",
     value=VALUE,
     summary="as many more epochs as the larger batch is predicted to need for the same loss, still in fewer updates",
-    control="",
     parse=parse,
     lines=lines,
-    attach=None,
 )

@@ -123,7 +123,6 @@ FIX = Fix(
     name="lr_rule",
     value=VALUE,
     summary="a larger learning rate for a larger batch, by the linear, the square-root or the noise-scale rule",
-    control="",
     parse=parse,
     lines=lines,
     attach=attach,

@@ -188,8 +188,6 @@ FIX = Fix(
     name="recalibrate_bn",
     value=VALUE,
     summary="statistics of batch norm for inference, exact over some batches of the training set",
-    control="",
     parse=parse,
     lines=lines,
-    attach=None,
 )

@@ -140,7 +140,6 @@ FIX = Fix(
     name="warmup",
     value=VALUE,
     summary="a learning rate that grows linearly over the first epochs or samples",
-    control="",
     parse=parse,
     lines=lines,
     attach=attach,

@@ -7,7 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 from feedline.cli.arguments import at_least, refuse_twice
-from feedline.cli.options import add_crew, add_old_name, add_output
+from feedline.cli.options import add_old_name, add_output, add_rank_pool
 from feedline.cli.output import below_runs, check_json
 from feedline.profiler.errors import FeedlineError, Interrupted, PlaceTaken, RankCollision, ScriptError, TraceDamaged
 from feedline.profiler.files import single
@@ -39,7 +39,7 @@ class Ingest:
             "--max-events", type=at_least(1, 10**12), metavar="EVENTS", help="skip traces with more events (default: 100,000,000)"
         )
         add_old_name(reading, "--limit", events)
-        add_crew(reading)
+        add_rank_pool(reading)
         add_output(
             parser,
             "run folder to create (default: runs/FILE-TIME)",

@@ -43,7 +43,7 @@ def add_output(
     group.add_argument("-q", "--quiet", action="store_true", help=quiet)
 
 
-def add_crew(group: Group) -> None:
+def add_rank_pool(group: Group) -> None:
     """Add the options for where ranks are read: in processes on this machine, or on a Dask cluster."""
     group.add_argument("--processes", type=at_least(1), metavar="N", help="number of processes on this machine (default: one per CPU)")
     group.add_argument(

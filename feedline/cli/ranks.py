@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from feedline.cli.arguments import refuse_twice
-from feedline.cli.options import add_crew, add_output
+from feedline.cli.options import add_output, add_rank_pool
 from feedline.cli.output import check_json, save_json
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class Ranks:
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("run", nargs="+", metavar="RUN", help="run folder; one per node if a run has several")
-        add_crew(parser)
+        add_rank_pool(parser)
         add_output(parser, json="the result")
 
     def run(self, args: argparse.Namespace) -> int:

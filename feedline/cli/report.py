@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.arguments import bandwidth, gigabytes_per_s
-from feedline.cli.options import add_crew, add_old_name, add_output
+from feedline.cli.options import add_old_name, add_output, add_rank_pool
 from feedline.cli.output import check_files, name_files, save
 from feedline.cli.parser import Parser
 from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
@@ -73,7 +73,7 @@ class Report:
         shown.add_argument("--nccl-log", type=Path, metavar="FILE", help="output of a training with NCCL_DEBUG=INFO")
         ranks = parser.add_argument_group("comparing ranks")
         ranks.add_argument("--by-rank", action="store_true", help="compare the ranks of one run instead")
-        add_crew(ranks)
+        add_rank_pool(ranks)
         add_output(parser, "write only this file; the extension selects the format", json="the report")
         parser.add_argument("--finish", action="store_true", help=argparse.SUPPRESS)  # compact the records of ranks that ended
         parser.add_argument("--wait", type=float, default=0.0, help=argparse.SUPPRESS)  # seconds to wait for other ranks to end

@@ -9,13 +9,11 @@ import statistics
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from feedline.pipelines.photos import Photo
 from feedline.pipelines.probes.backends import BACKENDS, Apply, Backend, array
 from feedline.pipelines.probes.measure import Refused, Work, ceiling, in_turns, one_core, reason
 from feedline.pipelines.probes.subject import Subject
@@ -36,7 +34,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
     if not subject.images or subject.recipe is None:
         yield ceiling("augment", "no transforms given: use --data DIR --transforms MODULE:NAME")
         return
-    images = [decoded(photo) for photo in subject.images[:IMAGES]]
+    images = [photo.decoded() for photo in subject.images[:IMAGES]]
     done: list[Operation] = []
     for operation in subject.recipe.images:
         if isinstance(operation, Unknown):
@@ -45,14 +43,6 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
         yield from _operation(operation, _after(done, images), subject)
         done.append(operation)
     yield from _whole(subject.recipe, images, subject)
-
-
-def decoded(photo: Photo) -> Any:
-    """The PIL RGB image of a file."""
-    from PIL import Image
-
-    with Image.open(Path(photo.path)) as image:
-        return image.convert("RGB")
 
 
 def _after(done: Sequence[Operation], images: Sequence[Any]) -> list[Any]:

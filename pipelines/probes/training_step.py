@@ -150,13 +150,10 @@ def cached_batch(subject: Subject) -> tuple[torch.Tensor, str]:
 
 
 def _changed(subject: Subject, photo: Photo) -> torch.Tensor:
-    from PIL import Image
-
-    with Image.open(photo.path) as image:
-        made = subject.transform(image.convert("RGB"))
-    if not isinstance(made, torch.Tensor):
-        raise TypeError(f"the transforms return {type(made).__name__}, not a tensor")
-    return made.float()
+    image = subject.transform(photo.decoded())
+    if not isinstance(image, torch.Tensor):
+        raise TypeError(f"the transforms return {type(image).__name__}, not a tensor")
+    return image.float()
 
 
 def _repeated(images: torch.Tensor, number: int) -> torch.Tensor:

@@ -106,9 +106,7 @@ class Manifest:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreDamaged(f"{folder / MANIFEST} cannot be read ({error}): {redo(folder)}") from error
         if schema > SCHEMA:
-            raise SchemaTooNew(
-                f"{folder} was packed by a newer feedline (schema {schema}, this one reads up to {SCHEMA}): pip install -U feedline"
-            )
+            raise SchemaTooNew.of(folder, schema, SCHEMA, "packed")
         if checksum(body) != crc32:
             raise StoreDamaged(f"{folder / MANIFEST} does not match its checksum: {redo(folder)}")
         sums = {name: FileSum(**entry) for name, entry in body["files"].items()}

@@ -4,19 +4,14 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from feedline.pipelines.photos import Photo, Photos
 from feedline.pipelines.translate import albumentations, dali, pillow, v2
-from feedline.pipelines.translate.operations import Erase, RandomErasing
 from feedline.pipelines.translate.recipe import Built, Recipe, frozen
 from feedline.profiler.errors import MissingDependency
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 PARAMETERS_SEED = 7  # any: it only has to be the same for all libraries
 DECODING, WHOLE = "decoding", "whole recipe"
@@ -52,7 +47,7 @@ def differences(recipe: Recipe, photos: Photos, sample: int) -> list[Difference]
         sample: number of images, spread over the data set.
     """
     chosen = random.Random(PARAMETERS_SEED).sample(photos.photos, min(sample, len(photos)))
-    parts = [(operation.name, Recipe((operation,))) for operation in recipe.operations if not isinstance(operation, RandomErasing | Erase)]
+    parts = [(operation.name, Recipe((operation,))) for operation in recipe.images]
     parts.append((WHOLE, Recipe(tuple(recipe.images))))
     rows: list[Difference] = []
     for backend in BACKENDS:
@@ -105,26 +100,19 @@ def measured(ours: Images, theirs: Images) -> tuple[float, float]:
     return total / sum(gap.size for gap in gaps), max(float(gap.max()) for gap in gaps)
 
 
-def decoded(photo: Photo) -> "Image":
-    from PIL import Image
-
-    with Image.open(photo.path) as image:
-        return image.convert("RGB")
-
-
 def on_pillow(built: Built, photos: Sequence[Photo]) -> Images:
-    return [np.round(built.apply(decoded(photo)).numpy() * 255).astype(np.float32) for photo in photos]
+    return [np.round(built.apply(photo.decoded()).numpy() * 255).astype(np.float32) for photo in photos]
 
 
 def on_v2(built: Built, photos: Sequence[Photo]) -> Images:
     import torch
 
-    tensors = [torch.from_numpy(np.array(decoded(photo))).permute(2, 0, 1) for photo in photos]
+    tensors = [torch.from_numpy(np.array(photo.decoded())).permute(2, 0, 1) for photo in photos]
     return [built.apply(tensor).numpy().astype(np.float32) for tensor in tensors]
 
 
 def on_arrays(built: Built, photos: Sequence[Photo]) -> Images:
-    return [built.apply(np.array(decoded(photo))).transpose(2, 0, 1).astype(np.float32) for photo in photos]
+    return [built.apply(np.array(photo.decoded())).transpose(2, 0, 1).astype(np.float32) for photo in photos]
 
 
 def on_dali_cpu(built: Built, photos: Sequence[Photo]) -> Images:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from feedline.profiler import ranks
+from feedline.profiler import proc, ranks
 from feedline.profiler.errors import RunDamaged
 from feedline.profiler.ranks import Place
-from feedline.profiler.store.manifest import Manifest, process_started
+from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.taps.patch import Patches
 
 LAUNCHERS = ("torchrun", "slurm", "mpi")  # which know their ranks better than a process group does, restarts among it
@@ -87,7 +87,7 @@ def launch_of(place: Place, group: Group | None) -> str:
         return ranks.launch_id()
     if group is not None:
         return f"group-{group.name}"
-    return f"process-{os.getpid()}-{process_started(os.getpid())}"
+    return f"process-{os.getpid()}-{proc.started(os.getpid())}"
 
 
 def holds(run: Path, group: str) -> bool:

@@ -85,14 +85,12 @@ def read_legend(gauges: Path) -> Legend:
     try:
         data = json_of(whole(path, MOST_JSON))
         version = checked(data, shapes.Version)["schema_version"]
-        found = checked(data, shapes.Legend) if version <= SCHEMA_VERSION else {}
+        legend = checked(data, shapes.Legend) if version <= SCHEMA_VERSION else {}
     except ValueError as error:
         raise RunDamaged(f"{path} cannot be read ({one_line(error)}): delete it and {gauges.name} to see the run without gauges") from error
     if version > SCHEMA_VERSION:
-        raise SchemaTooNew(
-            f"{path} was written by a newer feedline (schema {version}, this one reads up to {SCHEMA_VERSION}): pip install -U feedline"
-        )
-    return Legend(version, found["gauges"], found.get("absent", {}), found.get("machine", {}))
+        raise SchemaTooNew.of(path, version, SCHEMA_VERSION)
+    return Legend(version, legend["gauges"], legend.get("absent", {}), legend.get("machine", {}))
 
 
 def read_gauges(path: Path) -> Gauges:

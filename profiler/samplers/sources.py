@@ -1,8 +1,5 @@
 """The list of sources that a run samples."""
 
-from collections.abc import Iterable
-from pathlib import Path
-
 from feedline.profiler.samplers.cpu import MachineCpu
 from feedline.profiler.samplers.disk import Disk
 from feedline.profiler.samplers.gpu import Gpu
@@ -13,10 +10,6 @@ from feedline.profiler.samplers.source import Source
 from feedline.profiler.samplers.throttling import CgroupThrottling
 
 
-def default_sources(paths: Iterable[Path] = ()) -> list[Source]:
-    """One instance of each source.
-
-    Args:
-        paths: files whose disks to watch; none: all physical disks.
-    """
-    return [MachineCpu(), Processes(), CgroupThrottling(), Pressure(), Disk(paths), Memory(), Swap(), SharedMemory(), Gpu()]
+def default_sources() -> list[Source]:
+    """One instance of each source."""
+    return [MachineCpu(), Processes(), CgroupThrottling(), Pressure(), Disk(), Memory(), Swap(), SharedMemory(), Gpu()]

@@ -6,6 +6,8 @@ The kernel tells it of threads of one's own process, and of other processes of t
 import os
 import platform
 
+from feedline.profiler import proc
+
 SLEEP, LOCK, NETWORK, PROCESS = "sleep", "lock", "network", "another process"
 FILE, PAGE_FAULT, UNKNOWN = "file", "page fault", "unknown"
 KINDS = (SLEEP, LOCK, NETWORK, PROCESS, FILE, PAGE_FAULT, UNKNOWN)
@@ -85,9 +87,5 @@ def _polled(pid: int, address: int, count: int) -> list[int]:
 
 def _registered(pid: int, number: int) -> list[int]:
     """The descriptors that an epoll watches (proc_pid_fdinfo(5))."""
-    try:
-        with open(f"/proc/{pid}/fdinfo/{number}", "rb") as file:
-            lines = [line.split() for line in file.read().splitlines()]
-    except OSError:
-        return []
+    lines = map(bytes.split, proc.read(pid, f"fdinfo/{number}").splitlines())
     return [int(words[1]) for words in lines if words[:1] == [b"tfd:"]][:MOST_POLLED]

@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feedline.profiler import proc
 from feedline.profiler.record import privacy
 from feedline.profiler.samplers.processes import descendants
 from feedline.profiler.samplers.source import Source
 from feedline.profiler.store import processes
-from feedline.profiler.store.manifest import process_started
 
 if TYPE_CHECKING:
     from feedline.profiler.store.shapes import Line
@@ -41,7 +41,7 @@ class Unfollowed(Source):
         here = descendants(self._pid)
         self._ages = {pid: self._ages.get(pid, 0) + 1 for pid in here}
         for pid in here:
-            if self._ages[pid] in LOOKS and LIBRARY in _read(pid, "maps"):
+            if self._ages[pid] in LOOKS and LIBRARY in proc.read(pid, "maps"):
                 self._ages[pid] = max(LOOKS)  # not again
                 self._look(pid)
         return {}
@@ -51,10 +51,10 @@ class Unfollowed(Source):
         if start in self._starts:  # a fork of a process that was looked at: its start is that one's
             return
         self._starts.add(start)
-        command = [word.decode(errors="replace") for word in _read(pid, "cmdline").rstrip(b"\0").split(b"\0")]
+        command = [word.decode(errors="replace") for word in proc.read(pid, "cmdline").rstrip(b"\0").split(b"\0")]
         if not command[0]:
             return
-        environ = _read(pid, "environ").split(b"\0")
+        environ = proc.read(pid, "environ").split(b"\0")
         if not any(variable.startswith(VARIABLE) for variable in environ):
             why = "its environment was replaced"
         elif any(word.startswith("-") and not word.startswith("--") and "S" in word for word in command[1:3]):
@@ -64,13 +64,13 @@ class Unfollowed(Source):
         else:
             return
         shown = privacy.recorded_argv(_script(command), self._record_argv)
-        line: Line = {"pid": pid, "started": process_started(pid), "command": shown, "unseen": why}
+        line: Line = {"pid": pid, "started": proc.started(pid), "command": shown, "unseen": why}
         processes.write(self._run, line)
 
 
 def _environment_at(pid: int) -> bytes:
     """Where its environment begins in its memory (proc_pid_stat(5), env_start): every exec chooses another place at random."""
-    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    fields = proc.stat(pid)
     return fields[47] if len(fields) > 47 else b""
 
 
@@ -80,11 +80,3 @@ def _script(command: list[str]) -> list[str]:
     while len(rest) > 1 and rest[0].startswith("-") and rest[0] not in ("-c", "-m"):
         rest = rest[1:]
     return rest or command
-
-
-def _read(pid: int, name: str) -> bytes:
-    try:
-        with open(f"/proc/{pid}/{name}", "rb") as file:
-            return file.read()
-    except OSError:
-        return b""

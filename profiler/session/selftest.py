@@ -6,7 +6,7 @@ For a process of its own: it imports what is installed, and starts worker proces
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from feedline.profiler.clock import counters
 from feedline.profiler.errors import FeedlineError
@@ -14,6 +14,7 @@ from feedline.profiler.events import Stage
 from feedline.profiler.pool import sheltered
 from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.segment_reader import Process, read_segment
+from feedline.profiler.taps.operations.selftest import Result, selftests
 
 START_METHODS = ("fork", "spawn", "forkserver")
 WORKER_STAGES = (Stage.START, Stage.IDLE, Stage.FETCH, Stage.SAMPLE, Stage.COLLATE, Stage.PICKLE)
@@ -25,14 +26,6 @@ TRAINING_STAGES = {
     "torch.save": (Stage.CHECKPOINT,),
     "Tensor.to": (Stage.COPY,),
 }
-
-
-class Result(NamedTuple):
-    """Result for one hook or counter: what it records if it works, else what is wrong."""
-
-    name: str
-    works: bool
-    message: str
 
 
 class Numbers:
@@ -55,11 +48,7 @@ def run() -> list[Result]:
     else:
         results += [*_training(), _collectives(), *(_workers(method) for method in START_METHODS)]
         results.append(Result("torch", True, torch.__version__))
-    from feedline.profiler.taps.operations.selftest import selftests
-
-    results += [Result(*found) for found in selftests()]
-    results += _sampled()
-    return results
+    return [*results, *selftests(), *_sampled()]
 
 
 def _counters() -> list[Result]:
@@ -143,9 +132,9 @@ def _collectives() -> Result:
     except Exception as error:
         return Result(NAME, False, f"{type(error).__name__}: {error}")
     said = next((hook for hook in hooks if hook["name"] == NAME), {"attached": False, "why": "not tried"})
-    found = processes[-1].of(Stage.COLLECTIVE)
-    if not said["attached"] or len(found) != 1 or found["nbytes"][0] != 40 or found["wall"][0] < 0:
-        return Result(NAME, False, f"recorded {len(found)} of 1 all_reduce ({said['why']})")
+    records = processes[-1].of(Stage.COLLECTIVE)
+    if not said["attached"] or len(records) != 1 or records["nbytes"][0] != 40 or records["wall"][0] < 0:
+        return Result(NAME, False, f"recorded {len(records)} of 1 all_reduce ({said['why']})")
     return Result(NAME, True, str(said["why"]))
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from feedline.profiler import clock, masks, ranks
+from feedline.profiler import clock, masks, proc, ranks
 from feedline.profiler.clock import counters
 from feedline.profiler.errors import ELSEWHERE, OVERWRITE, OutputError, PlaceTaken
 from feedline.profiler.files import owned, removal
@@ -28,7 +28,7 @@ from feedline.profiler.session.stop_after import StopAfter
 from feedline.profiler.session.taps_by_library import attach_in_main
 from feedline.profiler.session.versions import versions
 from feedline.profiler.store.layout import GAUGES, RESERVE, main_segment, rank_folder
-from feedline.profiler.store.manifest import Manifest, process_started
+from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.segment import Segment
 
 RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
@@ -107,8 +107,8 @@ class Session:
             environment=privacy.environment(),
             machine=machine(),
             pid=os.getpid(),
-            pid_started=process_started(os.getpid()),
-            parent=[os.getppid(), process_started(os.getppid())],
+            pid_started=proc.started(os.getpid()),
+            parent=[os.getppid(), proc.started(os.getppid())],
             anchors=[clock.anchor()],
         )
         try:

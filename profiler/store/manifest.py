@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from feedline.profiler import proc
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
 from feedline.profiler.files import owned
 from feedline.profiler.files.reading import MOST_JSON, json_of, one_line, whole
@@ -63,33 +64,20 @@ class Manifest:
             version = checked(data, Version)["schema_version"]
             if version <= SCHEMA_VERSION:
                 checked(data, ManifestShape)
-                found = cls(**{key: value for key, value in data.items() if key in cls.__dataclass_fields__})
-                found.hooks = [{"reason": in_old_run(str(hook["why"])), **hook} for hook in found.hooks]
-                return found
+                manifest = cls(**{key: value for key, value in data.items() if key in cls.__dataclass_fields__})
+                manifest.hooks = [{"reason": in_old_run(str(hook["why"])), **hook} for hook in manifest.hooks]
+                return manifest
         except (OSError, ValueError) as error:
             raise RunDamaged(
                 f"{path} cannot be read ({one_line(error)}): record the run again, or remove this rank's folder to see the others"
             ) from error
-        raise SchemaTooNew(
-            f"the run folder {rank.parent} was written by a newer feedline (schema {version}, this one reads up to {SCHEMA_VERSION}): "
-            "pip install -U feedline"
-        )
+        raise SchemaTooNew.of(f"the run folder {rank.parent}", version, SCHEMA_VERSION)
 
     @property
     def state(self) -> str:
         """State of the run: "finished", "live", "ended" (by the program itself) or "cut" (its process was killed or crashed)."""
         if self.ended:
             return "finished"
-        if process_started(self.pid) == self.pid_started != 0:
+        if proc.started(self.pid) == self.pid_started != 0:
             return "live"
         return "ended" if self.ended_by == PROGRAM else "cut"
-
-
-def process_started(pid: int) -> int:
-    """When a process started, in clock ticks since boot; 0 when there is none or it is a zombie."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            fields = stat.read().rsplit(b")", 1)[1].split()
-    except OSError:
-        return 0
-    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feedline.profiler import proc
 from feedline.profiler.errors import OutputError, RunDamaged
 from feedline.profiler.files import owned
 from feedline.profiler.files.reading import MOST_JSON, OF_RUN, json_of, whole
-from feedline.profiler.store.manifest import process_started
+from feedline.profiler.store.restarts import numbers
 
 if TYPE_CHECKING:  # msgspec is for readers
     from feedline.profiler.store.shapes import Line
@@ -50,15 +51,15 @@ def write(run: Path, line: "Line") -> None:
 
 def read(run: Path) -> list[Seen]:
     """All processes, in order of appearance."""
-    found: dict[tuple[int, int], Seen] = {}
+    processes: dict[tuple[int, int], Seen] = {}
     for line in _lines(run):
         pid = line.get("pid", 0)
         if "ended_by" in line:
             continue
-        seen = found.setdefault((pid, line.get("started", 0)), Seen(pid, line.get("started", 0), line.get("command", [])))
+        seen = processes.setdefault((pid, line.get("started", 0)), Seen(pid, line.get("started", 0), line.get("command", [])))
         seen.recorded += [line["recorded"]] if "recorded" in line else []
         seen.unseen = seen.unseen or line.get("unseen", "")
-    return list(found.values())
+    return list(processes.values())
 
 
 def ended(run: Path) -> set[tuple[int, int]]:
@@ -97,16 +98,12 @@ def notes(run: Path, trained: set[str], workers: set[int]) -> list[str]:
     said = [f"not recorded: {process}: {process.unseen}" for process in unseen[:NAMED]]
     if len(unseen) > NAMED:
         said.append(f"not recorded: {len(unseen) - NAMED} more processes that use torch")
-    still = [process for process in idle if process_started(process.pid) == process.started != 0]
+    still = [process for process in idle if proc.started(process.pid) == process.started != 0]
     if still:
-        said.append(f"still running: {some(still)}; `feedline report` will show {'them' if len(still) > 1 else 'it'} after the end")
+        said.append(
+            f"still running: {numbers(still, NAMED)}; `feedline report` will show {'them' if len(still) > 1 else 'it'} after the end"
+        )
     idle = [process for process in idle if process not in still]
     if idle:
-        said.append(f"{len(idle)} other process{'es' * (len(idle) > 1)} imported torch but made no training step: {some(idle)}")
+        said.append(f"{len(idle)} other process{'es' * (len(idle) > 1)} imported torch but made no training step: {numbers(idle, NAMED)}")
     return said
-
-
-def some(processes: list[Seen]) -> str:
-    """The first few, and the number of the others."""
-    more = f" and {len(processes) - NAMED} more" if len(processes) > NAMED else ""
-    return ", ".join(map(str, processes[:NAMED])) + more

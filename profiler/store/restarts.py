@@ -23,7 +23,7 @@ def named(ranks: Sequence[int], most: int = 8) -> str:
     return f"rank{'s' * (len(ranks) > 1)} {numbers(ranks, most)}"
 
 
-def numbers(of: Sequence[int], most: int = 8) -> str:
+def numbers(of: Sequence[object], most: int = 8) -> str:
     """``1, 2, 3`` and the number of the others."""
     more = f" and {len(of) - most} more" if len(of) > most else ""
     return ", ".join(map(str, of[:most])) + more

@@ -7,7 +7,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "curves": Field("", "Numbers of the training as it went on: train loss, eval loss, lr, then what feedline.metric was given"),
         "noise": Field("", "The gradient noise scale over the training"),
         "price": Field("", "What the batch costs in samples and saves in updates", "samples per update are not known"),
-        "workers": Field("", "Time to reach the final loss of this run, by number of ranks; empty if other step times are unknown"),
+        "workers": Field("", "Always empty: `feedline converge advise --target` predicts the time by number of ranks, from several runs"),
         "checks": Field("", "What is wrong with how the training is set up, most severe first; of severity high: among findings, too"),
         "samples": Field("", "Trained on in all, all ranks together", "no loader that says how many it hands over feeds the training"),
         "samples_per_epoch": Field(

@@ -41,9 +41,7 @@ def gradients(updates, batch, parts=2, scale=100.0, size=400, seed=0, how="ddp")
     found = 1 / np.sqrt(size * scale) + noise
     at = np.arange(updates)
     small, big = (found**2).sum(2).mean(1), (found.mean(1) ** 2).sum(1)
-    return GradientNorms(
-        at, at * float(batch), at * 0.01, small, big, np.full(updates, part), np.full(updates, float(batch)), how, parts, parts
-    )
+    return GradientNorms(at, at * float(batch), at * 0.01, small, big, np.full(updates, part), np.full(updates, float(batch)), how, parts)
 
 
 def run(

@@ -384,7 +384,7 @@ def operators() -> Report:
 
 
 def training() -> Report:
-    """Curves, a noise scale, a price, and the time to target by workers."""
+    """Curves, a noise scale, and a price."""
     return replace(report(), convergence=made_up_training.summary())
 
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from feedline.analysis.convergence.batch_cost import price
-from feedline.analysis.convergence.model import ConvergenceSummary, CurvePoints, NoiseOverTraining, NoiseWindow, TimeToTarget
+from feedline.analysis.convergence.model import ConvergenceSummary, CurvePoints, NoiseOverTraining, NoiseWindow
 from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.profiler.reasons import ONE_GRADIENT
 
@@ -43,19 +43,6 @@ def noise() -> NoiseOverTraining:
     return NoiseOverTraining(480.0, 104.4, 2_900.0, "", "ddp", windows, 12)
 
 
-def workers() -> list[TimeToTarget]:
-    """One worker to 64, measured up to four, and one that nobody can predict."""
-    made = []
-    for power in range(7):
-        of = 2**power
-        updates, step_s = UPDATES * (1 + 480 / (128 * of)) / (1 + 480 / BATCH), 0.181 * (1 + 0.03 * power)
-        time_s = updates * step_s
-        source = "measured" if of <= 4 else "USL"
-        made.append(TimeToTarget(of, 128.0 * of, updates, 0.8 * updates, 1.3 * updates, time_s, 0.75 * time_s, 1.4 * time_s, source))
-    nothing = (None, None, None, None, None, None)
-    return [*made, TimeToTarget(128, 128.0 * 128, *nothing, "USL", "128 workers are more than twice as many as were measured")]
-
-
 def wrong() -> list[Finding]:
     return [
         Finding(
@@ -74,9 +61,7 @@ def summary() -> ConvergenceSummary:
     """All there is."""
     notes = ["the noise scale is a proxy"]
     priced = price(noise(), BATCH)
-    return ConvergenceSummary(
-        curves(), noise(), priced, workers(), [], float(UPDATES * BATCH), EPOCH, UPDATES, "warmup=5ep,lr_rule=sqrt", notes
-    )
+    return ConvergenceSummary(curves(), noise(), priced, [], [], float(UPDATES * BATCH), EPOCH, UPDATES, "warmup=5ep,lr_rule=sqrt", notes)
 
 
 def without_scale() -> ConvergenceSummary:

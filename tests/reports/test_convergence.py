@@ -5,13 +5,12 @@ from dataclasses import replace
 
 import pytest
 from reports.made_up import VARIANTS, report
-from reports.made_up_training import curve, curves, mistaken, noise, summary, without_scale, workers, wrong
+from reports.made_up_training import curve, curves, mistaken, noise, summary, without_scale, wrong
 
 from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.reports.figures.batch_efficiency import batch_efficiency
 from feedline.analysis.reports.figures.loss_curve import loss_curve, panels
 from feedline.analysis.reports.figures.noise_scale import noise_scale
-from feedline.analysis.reports.figures.time_to_target import time_to_target
 from feedline.analysis.reports.figures.upward import YAxis, thousands
 from feedline.analysis.reports.html_report import render as html
 from feedline.analysis.reports.of_convergence import lines
@@ -96,18 +95,6 @@ def test_the_price_of_batches_is_read_out_with_the_runs_own_among_them() -> None
 
     assert "this run&#39;s batch of 512: 2.07 times the minimum samples (1.18 to 5.90), 1.94 times the minimum updates" in read
     assert "a batch of 1,024: 3.13 times the minimum samples (1.35 to 10.8), 1.47 times the minimum updates" in read
-
-
-def test_time_to_target_is_drawn_of_rows_that_have_one() -> None:
-    read = tips(time_to_target(workers()))
-
-    assert len(read) == 7
-    assert read[3].startswith("8 ranks, batch 1,024: 24 min 26 s (18 min 19 s to 34 min 12 s); step time: USL")
-    assert time_to_target(workers()[-1:]) is None and time_to_target([]) is None
-
-
-def test_one_number_of_workers_is_a_figure_too() -> None:
-    assert len(tips(time_to_target(workers()[:1]))) == 1
 
 
 def test_the_terminal_says_loss_price_and_mistakes_in_eight_lines() -> None:

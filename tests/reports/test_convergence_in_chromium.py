@@ -45,7 +45,6 @@ def test_print_shows_the_first_axis_without_its_switch(browser: Browser) -> None
         ("#curves .by-samples", "5,017,600 samples, 9,799 updates"),
         ("#noise-scale", "noise scale at least 2,900"),
         ("#efficiency", "a batch of 4,096: 9.53 times"),
-        ("#time-to-target", "64 ranks, batch 8,192: 19 min 04 s"),
     ],
 )
 def test_the_arrow_keys_read_out_each_figure(browser: Browser, figure: str, last: str) -> None:

