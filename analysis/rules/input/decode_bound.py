@@ -6,6 +6,7 @@ from feedline.analysis.formatting import seconds, share
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import slow_for_its_bytes
 from feedline.analysis.rules.input.cpus import cost_share, cpu_share_of, making_wait_s
+from feedline.analysis.rules.input.expected import heaviest
 from feedline.analysis.rules.input.input_wait import making_share, severity
 
 RULE_ID = "decode_bound"
@@ -15,6 +16,14 @@ MIN_CPU_SHARE = 0.50
 
 #: And half of the CPU is a quarter of the sample where that is blocked half of its time: below it the CPU is not what the step waits for.
 MIN_WALL_SHARE = 0.25
+
+#: Operations that decode videos.
+VIDEO = "cv2.VideoCapture."
+FASTER_DECODER = "Decode with libjpeg-turbo (simplejpeg, OpenCV, torchvision.io) or on the GPU (nvJPEG, DALI), or decode only the crop."
+FEWER_FRAMES = (
+    "Decode fewer frames: take clips of adjacent frames, store videos with a key frame where clips may begin (ffmpeg -g) and at the size "
+    "that the model sees, or store the frames as images. Or decode on the GPU (torchcodec, DALI)."
+)
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -39,16 +48,23 @@ def check(facts: RuleInputs) -> Finding | None:
         weight,
         message=f"decoding takes {share(of_cpu)} of the CPU time per sample{each}",
         evidence=evidence,
-        fix="Decode with libjpeg-turbo (simplejpeg, OpenCV, torchvision.io) or on the GPU (nvJPEG, DALI), or decode only the crop.",
-        how_to_check="Have the dataset return the same decoded image every time. If samples/s do not rise, this finding is wrong.",
+        fix=FEWER_FRAMES if _videos(facts) else FASTER_DECODER,
+        how_to_check=f"Have the dataset return the same decoded {'frames' if _videos(facts) else 'image'} every time. If samples/s do not "
+        "rise, this finding is wrong.",
         cost_s=cost_s,
     )
 
 
 def change(facts: RuleInputs) -> Refused:
     """The gain is the other decoder's, which is not known."""
+    if _videos(facts):
+        return Refused("unknown_decoder", "How fast these videos can be decoded in another way is unknown. Record again with it.")
     return Refused(
         "unknown_decoder",
         "How fast another decoder reads these files is unknown. `feedline whatif RUN --set decode=turbo --data DIR` measures it on 50 "
         "of them.",
     )
+
+
+def _videos(facts: RuleInputs) -> bool:
+    return heaviest(facts, "decode")[0].startswith(VIDEO)
