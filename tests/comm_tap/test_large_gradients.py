@@ -13,6 +13,6 @@ def test_a_backward_that_mostly_sends_its_gradients_is_not_called_computing(tmp_
 
     report = build(open_run(tmp_path / "run"))
 
-    assert report.findings[0].rule_id == "exposed_communication", report.verdict
+    assert "exposed_communication" in [finding.rule_id for finding in report.findings], report.verdict
     for rank in report.ranks.values():
         assert rank.comm.exposed_transfer_s > 10 * rank.comm.hidden_transfer_s, "its only bucket is full when the last gradient is"

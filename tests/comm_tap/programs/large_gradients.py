@@ -4,12 +4,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-STEPS, BATCH, WIDTH = 14, 2, 2048
+STEPS, BATCH, WIDTH = 12, 2, 2048
 
 
 def main() -> None:
     dist.init_process_group("gloo")
-    torch.manual_seed(0)
+    torch.manual_seed(dist.get_rank())
     model = nn.parallel.DistributedDataParallel(nn.Linear(WIDTH, 2 * WIDTH))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for batch in torch.utils.data.DataLoader(torch.randn(STEPS * BATCH, WIDTH), BATCH):
