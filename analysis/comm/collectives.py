@@ -19,6 +19,7 @@ COLLECTIVE_DTYPE = np.dtype(
         ("name", "<u2"),  # index into Collectives.names
         ("phase", "u1"),  # index into PHASES: what this rank was doing when it enqueued
         ("dtype", "u1"),  # index into Collectives.dtypes
+        ("bucket", "?"),  # DistributedDataParallel's reducer began it; of traces, which do not show that, False
     ]
 )
 PHASES = ("other", "forward", "backward", "optimizer", "loader", "init")

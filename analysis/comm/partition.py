@@ -22,6 +22,7 @@ PARTS = ("compute", "hidden_transfer", "exposed_transfer", "hidden_wait", "expos
 BETWEEN = ("hidden_wait", "exposed_wait", "queue")  # known only by comparison with another rank
 BLOCKED = "blocked"  # a stage that a recorder may have: the main thread stands in Work.wait
 TAIL = 0.9  # share of the end of a backward in which collectives are in flight, from which on it is taken for waiting and not for computing
+BUCKET_TAIL = 0.5  # the same of DistributedDataParallel's buckets, which it copies into the gradients afterwards: less than sending them
 BACKWARD = PHASES.index("backward")
 OTHER = "other"  # the phase of time that no stage claims
 
@@ -97,9 +98,9 @@ def _kinds(one: Collectives, chosen: npt.NDArray[np.bool_]) -> Iterator[tuple[tu
 def computing(one: Collectives) -> IntArray:
     """The rank's own backwards, without the time in which they only waited.
 
-    DistributedDataParallel waits for its buckets inside backward. Where a recorder saw that (stage ``blocked``), it is taken out; else a
-    backward ends with its last bucket if collectives are in flight through the rest of it: the last bucket is full when the last
-    gradient is.
+    DistributedDataParallel waits for its buckets inside backward, and then copies them into the gradients. Where a recorder saw the wait
+    (stage ``blocked``), it is taken out. Else a backward ends with its last bucket, or with its last collective of any kind, if they are
+    in flight through most of the rest of it: the last bucket is full when the last gradient is.
 
     Returns:
         int64 [k, 2], ns, own time.
@@ -107,7 +108,17 @@ def computing(one: Collectives) -> IntArray:
     spans = one.stages.get("backward", np.zeros((0, 2), np.int64)).reshape(-1, 2)
     if BLOCKED in one.stages:
         return without(spans, one.stages[BLOCKED].reshape(-1, 2))
-    mine = one.table[(one.table["phase"] == BACKWARD) & (one.table["end"] >= one.table["start"])]
+    called = one.table[(one.table["phase"] == BACKWARD) & (one.table["end"] >= one.table["start"])]
+    ends = np.minimum(_until_waiting(called, spans, TAIL), _until_waiting(called[called["bucket"]], spans, BUCKET_TAIL))
+    return np.stack([spans[:, 0], ends], 1)
+
+
+def _until_waiting(mine: npt.NDArray[np.void], spans: IntArray, least: float) -> IntArray:
+    """int64 [k], ns: when each backward began the last of these collectives, if it only waits for them from there on; else its end.
+
+    Args:
+        least: share of the rest of the backward in which they have to be in flight.
+    """
     begin, ends = spans[:, 0], spans[:, 1].copy()
     start, done = np.ascontiguousarray(mine["start"]), np.append(mine["end"], MISSING)
     low, high = np.searchsorted(start, begin), np.searchsorted(start, ends)
@@ -116,9 +127,9 @@ def computing(one: Collectives) -> IntArray:
         low, high, stop = low[some], high[some], ends[some]
         enqueued = start[high - 1]
         latest = np.minimum(np.maximum.reduceat(done, np.stack([low, high], 1).ravel())[::2], stop)
-        waits = (stop > enqueued) & (latest - enqueued >= TAIL * (stop - enqueued))
+        waits = (stop > enqueued) & (latest - enqueued >= least * (stop - enqueued))
         ends[some] = np.where(waits, enqueued, stop)
-    return np.stack([spans[:, 0], ends], 1)
+    return ends
 
 
 def phase_spans(one: Collectives) -> dict[str, IntArray]:

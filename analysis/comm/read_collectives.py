@@ -6,7 +6,7 @@ from feedline.analysis.comm.collectives import COLLECTIVE_DTYPE, PHASES, UNKNOWN
 from feedline.analysis.stages import STAGE_OF_RECORD
 from feedline.analysis.steps import Steps, partition
 from feedline.analysis.timeline import IntArray, overlap
-from feedline.profiler.events import Stage
+from feedline.profiler.events import Flag, Stage
 from feedline.profiler.reasons import OTHER_LIBRARY
 from feedline.profiler.store.columns import Records
 from feedline.profiler.store.read import Rank
@@ -47,6 +47,7 @@ def collectives_of(rank: Rank) -> Collectives | None:
     table["nbytes"], table["sequence"] = records["nbytes"], records["sequence"]
     table["group"], table["name"], table["dtype"] = group_index, name_index, dtype_index
     table["phase"] = phases(main, records["start"], steps)
+    table["bucket"] = records["flags"] & Flag.BUCKET != 0
     last = int(max(records["start"].max(), (main.records["start"] + np.maximum(main.records["wall"], 0)).max()))
     clock, host = clock_of(main, last)
     return Collectives(

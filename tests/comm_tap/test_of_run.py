@@ -8,7 +8,7 @@ from feedline.analysis.between_ranks import NOTHING, compared
 from feedline.analysis.comm.collectives import PHASES
 from feedline.analysis.comm.read_collectives import clock_of, collectives_of
 from feedline.analysis.gather import RankMetrics
-from feedline.profiler.events import Stage
+from feedline.profiler.events import Flag, Stage
 from feedline.profiler.reasons import OTHER_LIBRARY
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
@@ -58,6 +58,13 @@ def test_a_collective_without_an_end_says_so(tmp_path):
     made = collective(with_group((0, 1, 2)), 10, 9)
 
     assert collectives_of(rank_of(made, tmp_path)).table["end"].tolist() == [-1]
+
+
+def test_the_buckets_of_distributed_data_parallel_are_marked(tmp_path):
+    made = collective(with_group((0, 1, 2)), 10, 20)
+    collective(made, 30, 40, number=1, flags=Flag.BUCKET)
+
+    assert collectives_of(rank_of(made, tmp_path)).table["bucket"].tolist() == [False, True]
 
 
 def test_on_a_gpu_it_starts_when_the_gpu_came_to_it(tmp_path):

@@ -81,6 +81,32 @@ def test_a_backward_that_computes_on_after_its_last_collective_hides_it():
     assert (computing(replace(one, stages={"backward": longer}))[:, 1] == longer[:, 1]).all()
 
 
+def bucketed(one):
+    table = one.table.copy()
+    table["bucket"] = True
+    return replace(one, table=table)
+
+
+@pytest.mark.parametrize(("copying_ms", "waits"), [(3, True), (40, False)])
+def test_a_backward_that_copies_its_last_bucket_into_the_gradients_computed_no_longer(copying_ms, waits):
+    one = train(Training(ranks=2, buckets=(10 * MB,), link=1e9)).ranks[0]  # 10 ms
+    one = replace(one, stages={"backward": one.stages["backward"] + np.array([0, copying_ms * MS])})
+
+    ends = computing(bucketed(one))[:, 1]
+
+    assert (ends == (one.table["start"] if waits else one.stages["backward"][:, 1])).all()
+    assert (computing(one)[:, 1] == one.stages["backward"][:, 1]).all(), "of other collectives nobody knows what follows"
+
+
+def test_transfer_of_the_last_bucket_is_exposed_and_not_hidden():
+    made = train(Training(ranks=2, buckets=(10 * MB,), link=1e9))
+    ranks = [bucketed(replace(one, stages={"backward": one.stages["backward"] + np.array([0, 2 * MS])})) for one in made.ranks]
+
+    part = parts_of(ranks, 0)
+
+    assert seconds(part, "hidden_transfer") == 0 and seconds(part, "exposed_transfer") * 1e3 == pytest.approx(10, abs=0.1)
+
+
 def test_where_the_recorder_saw_the_wait_it_is_not_computing():
     one = train(Training(ranks=2)).ranks[0]
     blocked = one.stages["backward"][:, 1:] - np.array([[3 * MS, 1 * MS]])

@@ -1,11 +1,13 @@
-"""OpenCV's built-in functions."""
+"""OpenCV's built-in functions, and videos."""
 
 import copy
 import functools
 import inspect
+import io
 import pickle
 import subprocess
 import sys
+from types import ModuleType
 
 import cv2
 import numpy as np
@@ -13,6 +15,8 @@ import pytest
 
 from feedline.profiler.events import Stage
 from feedline.profiler.taps.operations import cv2_
+from feedline.profiler.taps.operations.collect import collect
+from feedline.profiler.taps.operations.library import Tap
 
 PICTURE = np.arange(16 * 8 * 3, dtype=np.uint8).reshape(16, 8, 3)
 
@@ -107,3 +111,87 @@ def test_every_function_on_the_list_is_replaced(taps):
 
     assert taps["cv2"][0]
     assert [name for name in names if not hasattr(getattr(cv2, name), "__wrapped__")] == []
+
+
+@pytest.fixture(scope="module")
+def film(tmp_path_factory):
+    """Eight frames of 64 x 48 pixels, each a JPEG."""
+    path = str(tmp_path_factory.mktemp("films") / "film.avi")
+    writer = cv2.VideoWriter(path, cv2.VideoWriter_fourcc(*"MJPG"), 25, (64, 48))
+    for number in range(8):
+        writer.write(np.full((48, 64, 3), 30 * number, np.uint8))
+    writer.release()
+    return path
+
+
+def test_a_frame_of_a_video_is_one_span_of_decoding_with_its_bytes(spans, film):
+    video = cv2.VideoCapture(film)
+    frames = []
+
+    written = spans(lambda: frames.extend(video.read() for _ in range(8)))
+
+    assert {(span.stage, span.name, span.nbytes, span.extra) for span in written} == {
+        (Stage.DECODE, "cv2.VideoCapture.read", 64 * 48 * 3, 0)
+    }
+    assert len(written) == 8 and abs(int(frames[7][1].mean()) - 210) < 5 and min(span.wall_ns for span in written) > 0
+
+
+def test_skipping_and_seeking_in_a_video_are_decoding_too(spans, film):
+    video = cv2.VideoCapture(film)
+
+    written = spans(lambda: (video.set(cv2.CAP_PROP_POS_FRAMES, 5), video.grab(), video.retrieve()))
+
+    assert [(span.name, span.nbytes) for span in written] == [
+        ("cv2.VideoCapture.set", 0),
+        ("cv2.VideoCapture.grab", 0),
+        ("cv2.VideoCapture.retrieve", 64 * 48 * 3),
+    ]
+
+
+def test_at_the_end_of_a_video_there_is_no_frame_as_without_us(spans, film):
+    video = cv2.VideoCapture(film)
+    results = []
+
+    written = spans(lambda: results.extend(video.read() for _ in range(9)))
+
+    assert results[8] == (False, None) and written[8].nbytes == 0
+
+
+def test_a_video_is_what_it_was_while_taps_are_attached_and_afterwards(film):
+    from feedline.profiler.taps import operations
+
+    kind, before = cv2.VideoCapture, {name: vars(cv2.VideoCapture)[name] for name in cv2_.FRAMES}
+    opened = cv2.VideoCapture(film)
+    undo = operations.attach(lambda *_: None)
+    try:
+
+        class Clip(cv2.VideoCapture):
+            def read(self):
+                return super().read()[1].mean()
+
+        (span,) = collect(Clip(film).read)
+        assert span.name == "cv2.VideoCapture.read"
+        assert type(opened) is cv2.VideoCapture is kind and isinstance(Clip(film), kind)
+        assert opened.read()[0] and cv2.VideoCapture.read(opened)[0]
+        assert pickle.loads(pickle.dumps(cv2.VideoCapture)) is kind
+        assert pickle.loads(pickle.dumps(cv2.VideoCapture.read)) == before["read"]
+        with pytest.raises(TypeError):
+            cv2.VideoCapture.read("no video")
+    finally:
+        undo()
+
+    assert {name: vars(cv2.VideoCapture)[name] for name in cv2_.FRAMES} == before
+    assert opened.read()[0]
+
+
+def test_a_build_whose_types_cannot_be_changed_is_left_alone_and_named():
+    other = ModuleType("cv2")
+    other.imread, other.VideoCapture = cv2.imread, io.BytesIO
+    tap = Tap(late=False)
+
+    cv2_.install(tap, other)
+
+    assert len(tap.left) == 1 and tap.left[0].startswith("cv2.VideoCapture cannot be replaced"), tap.left
+    assert other.imread is not cv2.imread
+    tap.undo()
+    assert other.imread is cv2.imread

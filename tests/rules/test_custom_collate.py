@@ -1,6 +1,7 @@
 import pytest
 from rules.made_up import made_up_facts, waiting
 
+from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.finding import Severity
 from feedline.analysis.rules.input.custom_collate import check
 
@@ -13,7 +14,29 @@ def test_a_batch_outside_shared_memory_is_copied_once_more():
 
     assert (finding.rule_id, finding.severity) == ("custom_collate", Severity.HIGH)
     assert finding.cost_s == pytest.approx((1 - 24 / 135) * (0.4e-3 + 60e-3 * 4.1 / 4.8))
-    assert "my_collate returns 38.5 MB per batch outside shared memory" in finding.message
+    assert "batches that my_collate returns (38.5 MB each) are outside shared memory" in finding.message
+
+
+def test_on_full_cpus_a_batch_that_waits_to_be_copied_says_why_they_are_full():
+    full = waiting(
+        0.3,
+        waits={"handover": 25.0, "transport": 14.0},
+        loader=ORDINARY,
+        sample={"collate": (1.0, 2.0, 0.0), "transport": (4.0, 0.0, 0.0)},
+        settings={"num_workers": 2},
+        effective_cpus=2.0,
+        used_cpus=1.9,
+    )
+
+    found = [(finding.rule_id, finding.severity) for finding in diagnose(full)]
+
+    assert found[:2] == [("custom_collate", Severity.HIGH), ("cpu_saturated", Severity.HIGH)]
+
+
+def test_the_function_is_named_as_it_is_written():
+    facts = waiting(60.0, loader=ORDINARY, sample=SENDING, settings={"collate": "stacked"})
+
+    assert " stacked " in verdict([check(facts)], facts)
 
 
 @pytest.mark.parametrize(

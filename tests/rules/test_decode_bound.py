@@ -1,8 +1,12 @@
+from dataclasses import replace
+
 import pytest
 from rules.made_up import made_up_facts, waiting, without_workers
 
 from feedline.analysis.finding import Severity
-from feedline.analysis.rules.input.decode_bound import check
+from feedline.analysis.model import Operation
+from feedline.analysis.rules.input import blocked, thread_oversubscription
+from feedline.analysis.rules.input.decode_bound import change, check
 
 
 def test_decode_that_takes_most_of_the_cpu_is_a_finding():
@@ -42,3 +46,44 @@ def test_wall_time_serves_where_cpu_time_was_not_measured():
 
 def test_a_healthy_training_is_not_decode_bound():
     assert check(made_up_facts()) is None
+
+
+READING_FRAMES = {"decode": (2.4, 0.0, 6.4)}
+LOCKED = {"blocked_by": {"lock": 1.0}, "blocked_looks": 80}
+
+
+def video(sample, **more):
+    """A sample of a video: 12 frames are read for it. The decoder has threads of its own, which take 8 ms of CPU time."""
+    maker = LOCKED | {"operations": [Operation("decode", "cv2.VideoCapture.read", 8.8e-3, 2.4e-3, 12.0)]}
+    return waiting(60.0, sample=sample, maker=maker, process_cpu_s=13.2e-3, **more)
+
+
+def test_a_video_is_decoded_by_threads_of_its_own_which_count():
+    facts = video(READING_FRAMES)
+
+    finding = check(facts)
+
+    assert "78.8 % of the CPU time per sample (10.4 ms)" in finding.message
+    assert {one.id: one.value for one in finding.evidence}["decoder_threads_s"] == pytest.approx(8e-3)
+    assert blocked.check(facts) is None, "it waits at no lock of the program's"
+
+
+def test_locks_outside_of_decoding_are_the_programs_own():
+    facts = video({"decode": (2.4, 0.0, 1.0), "dataset": (0.5, 0.0, 6.0)})
+
+    assert blocked.check(facts) and check(facts) is None
+
+
+def test_what_helps_with_videos_is_not_another_jpeg_decoder():
+    facts = video(READING_FRAMES)
+
+    assert "fewer frames" in check(facts).fix and "turbo" not in check(facts).fix
+    assert "--set decode" not in change(facts).message
+
+
+def test_threads_of_a_video_decoder_are_set_where_it_is_opened():
+    full = video({"decode": (2.4, 2.0, 3.0)}, effective_cpus=2.0, used_cpus=2.0)
+    of_torch = replace(full, workers=replace(full.workers, blocked_by={}))
+
+    assert "CAP_PROP_N_THREADS" in thread_oversubscription.check(full).fix
+    assert "OMP_NUM_THREADS" in thread_oversubscription.check(of_torch).fix

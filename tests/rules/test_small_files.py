@@ -1,8 +1,12 @@
+from dataclasses import replace
+
 import pytest
 from rules.made_up import made_up_facts, waiting
 
+from feedline.analysis.diagnose import diagnose
 from feedline.analysis.facts import Traffic
 from feedline.analysis.finding import Severity
+from feedline.analysis.model import Operation
 from feedline.analysis.rules.input.small_files import check
 
 READING = {"read": (0.18, 0.0, 5.32)}  # 53 % of the sample
@@ -17,8 +21,42 @@ def test_many_small_reads_are_a_finding():
     assert "in 6.00 reads of 4.00 kB" in finding.message
 
 
-def test_it_is_silent_from_64_kib_a_read():
-    assert check(waiting(sample=READING, traffic=Traffic(3 * 65536.0, 3.0, 0.0, 0.0))) is None
+OPENED = Operation("read", "PIL.open", 4e-3, 1e-4, 1.0)
+PHOTO = Traffic(read_chars=117e3, read_calls=4.13, disk_bytes=119e3, major_faults=0.0)
+
+
+def opening(*operations, **changes):
+    return waiting(60.0, sample=READING, maker={"operations": [*operations]}, **changes)
+
+
+def test_a_photograph_that_is_read_in_pieces_is_not_small_but_its_disk_is_slow():
+    facts = opening(OPENED, traffic=PHOTO)
+
+    assert check(facts) is None
+    assert diagnose(facts)[0].rule_id == "cold_storage"
+
+
+def test_files_are_counted_where_they_are_opened():
+    several = opening(replace(OPENED, name="numpy.load", calls=24.0), traffic=replace(PHOTO, read_calls=72.0))
+
+    finding = check(several)
+
+    assert "in 24.0 files, 4.88 kB from each" in finding.message
+    assert {one.id: one.value for one in finding.evidence}["file_bytes"] == pytest.approx(117e3 / 24)
+    assert check(opening(replace(OPENED, calls=1.7), traffic=PHOTO)) is None  # 69 kB each
+
+
+def test_reads_without_a_hook_are_pieces_of_one_file_unless_they_are_smaller_than_any_buffer():
+    assert check(opening(traffic=Traffic(200e3, 25.0, 0.0, 0.0))) is None  # of 8 kB
+    assert "in 100 reads of 2.00 kB" in check(opening(traffic=Traffic(200e3, 100.0, 0.0, 0.0))).message
+
+
+def test_each_chunk_of_a_zarr_array_is_a_file():
+    assert check(opening(replace(OPENED, name="zarr.Array"), traffic=Traffic(200e3, 20.0, 0.0, 0.0)))
+
+
+def test_it_is_silent_from_64_kib():
+    assert check(waiting(sample=READING, traffic=Traffic(65536.0, 3.0, 0.0, 0.0))) is None
 
 
 def test_it_is_silent_where_reading_is_a_small_part_of_the_sample():

@@ -350,7 +350,7 @@ COSTS: dict[str, Formula] = {
     "made_in_step": lambda bar: bar.stage("input"),
     "epoch_restart": restarts,
     "objects_in_queue": lambda bar: moved_twice(bar, bar.sending, bar.loader["pickle_bytes"], 447, "transport"),
-    "custom_collate": lambda bar: moved_twice(bar, bar.transport, bar.loader["batch_bytes"], 135, "collate", "transport"),
+    "custom_collate": lambda bar: moved_twice(bar, bar.sending, bar.loader["batch_bytes"], 135, "collate", "transport"),
     "slow_for_its_bytes": too_long,
     "blocked": lambda bar: spared(bar, bar.blocked_by(*elsewhere(bar))),
     "small_files": lambda bar: spared(bar, bar.of_sample("read") * of_calls(bar) or bar.blocked_by("file", "page fault")),

@@ -23,7 +23,8 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     if not loader.batch_bytes or (loader.pickle_bytes or 0) > MAX_PICKLE_BYTES:
         return None
-    moving_s = input_wait(facts).transport_s + input_wait(facts).making_s * making_share(facts, "collate", "transport")
+    waits = input_wait(facts)
+    moving_s = waits.handover_s + waits.transport_s + waits.making_s * making_share(facts, "collate", "transport")
     cost_s = min(WON * moving_s, COPY_S_PER_BYTE * loader.batch_bytes * batches_per_step(facts))
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
@@ -33,7 +34,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"{whose} returns {size(loader.batch_bytes)} per batch outside shared memory, so each batch is copied once more",
+        message=f"batches that {whose} returns ({size(loader.batch_bytes)} each) are outside shared memory, so each is copied once more",
         evidence=[
             Evidence("batch_bytes", "bytes per batch", loader.batch_bytes, "B"),
             Evidence(
@@ -42,7 +43,8 @@ def check(facts: RuleInputs) -> Finding | None:
                 making_share(facts, "collate", "transport"),
                 SHARE,
             ),
-            Evidence("transport_s", "transport in the main process per step", input_wait(facts).transport_s, "s"),
+            Evidence("transport_s", "transport in the main process per step", waits.transport_s, "s"),
+            Evidence("handover_s", "late handover by the worker, per step", waits.handover_s, "s"),
         ],
         fix="Use default_collate for the large tensors, or stack them as it does: with torch.stack(..., out=) into shared memory "
         "(storage()._new_shared()).",

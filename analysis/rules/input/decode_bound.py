@@ -5,8 +5,10 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import slow_for_its_bytes
-from feedline.analysis.rules.input.cpus import cost_share, cpu_share_of, making_wait_s
+from feedline.analysis.rules.input.cpus import accounted, cost_share, cpu_share_of, making_wait_s, total
+from feedline.analysis.rules.input.expected import heaviest
 from feedline.analysis.rules.input.input_wait import making_share, severity
+from feedline.analysis.rules.input.storage import decoder_threads
 
 RULE_ID = "decode_bound"
 
@@ -16,10 +18,18 @@ MIN_CPU_SHARE = 0.50
 #: And half of the CPU is a quarter of the sample where that is blocked half of its time: below it the CPU is not what the step waits for.
 MIN_WALL_SHARE = 0.25
 
+#: Operations that decode videos.
+VIDEO = "cv2.VideoCapture."
+FASTER_DECODER = "Decode with libjpeg-turbo (simplejpeg, OpenCV, torchvision.io) or on the GPU (nvJPEG, DALI), or decode only the crop."
+FEWER_FRAMES = (
+    "Decode fewer frames: take clips of adjacent frames, store videos with a key frame where clips may begin (ffmpeg -g) and at the size "
+    "that the model sees, or store the frames as images. Or decode on the GPU (torchcodec, DALI)."
+)
+
 
 def check(facts: RuleInputs) -> Finding | None:
     """Compare decode with the whole sample, in CPU and in wall time."""
-    of_cpu, of_wall = cpu_share_of(facts, "decode"), making_share(facts, "decode")
+    of_cpu, of_wall = _cpu_share(facts), making_share(facts, "decode")
     if of_cpu < MIN_CPU_SHARE or of_wall < MIN_WALL_SHARE or slow_for_its_bytes.names(facts, "decode"):
         return None
     cost_s = making_wait_s(facts) * cost_share(facts, "decode")
@@ -33,22 +43,44 @@ def check(facts: RuleInputs) -> Finding | None:
     ]
     if cost is not None:
         evidence.append(Evidence("decode_s", "decode per sample", cost.wall_s, "s"))
-    each = f" ({seconds(cost.cpu_s)})" if cost and cost.cpu_s else ""  # of wall time it may be ten times that, on full CPUs
+    threads_s = _threads_s(facts)
+    if threads_s:
+        evidence.append(Evidence("decoder_threads_s", "CPU time of the decoder's own threads per sample", threads_s, "s"))
+    each = f" ({seconds(cost.cpu_s + threads_s)})" if cost and cost.cpu_s else ""  # of wall time it may be ten times that, on full CPUs
     return Finding(
         RULE_ID,
         weight,
         message=f"decoding takes {share(of_cpu)} of the CPU time per sample{each}",
         evidence=evidence,
-        fix="Decode with libjpeg-turbo (simplejpeg, OpenCV, torchvision.io) or on the GPU (nvJPEG, DALI), or decode only the crop.",
-        how_to_check="Have the dataset return the same decoded image every time. If samples/s do not rise, this finding is wrong.",
+        fix=FEWER_FRAMES if _videos(facts) else FASTER_DECODER,
+        how_to_check=f"Have the dataset return the same decoded {'frames' if _videos(facts) else 'image'} every time. If samples/s do not "
+        "rise, this finding is wrong.",
         cost_s=cost_s,
     )
 
 
 def change(facts: RuleInputs) -> Refused:
     """The gain is the other decoder's, which is not known."""
+    if _videos(facts):
+        return Refused("unknown_decoder", "How fast these videos can be decoded in another way is unknown. Record again with it.")
     return Refused(
         "unknown_decoder",
         "How fast another decoder reads these files is unknown. `feedline whatif RUN --set decode=turbo --data DIR` measures it on 50 "
         "of them.",
     )
+
+
+def _threads_s(facts: RuleInputs) -> float:
+    """CPU seconds per sample of the decoder's own threads."""
+    return max(0.0, (facts.process_cpu_s or 0.0) - (accounted(facts) or 0.0)) if decoder_threads(facts) else 0.0
+
+
+def _cpu_share(facts: RuleInputs) -> float:
+    """Share (0 to 1) of a sample's CPU time that decoding takes, with the decoder's own threads."""
+    whole, threads_s = total(facts), _threads_s(facts)
+    own_s = (whole.cpu_s or 0.0) if whole else 0.0
+    return (cpu_share_of(facts, "decode") * own_s + threads_s) / (own_s + threads_s) if threads_s else cpu_share_of(facts, "decode")
+
+
+def _videos(facts: RuleInputs) -> bool:
+    return heaviest(facts, "decode")[0].startswith(VIDEO)

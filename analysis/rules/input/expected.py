@@ -26,8 +26,8 @@ PER_READ_S = 100e-6
 #: Beginning to decode an image, and a pixel of it: those of a progressive JPEG.
 PER_IMAGE_S, PER_PIXEL_S = 150e-6, 12e-9
 
-#: Libraries whose decoding tells how many pixels it made, and bytes of one with four channels.
-COUNTS_PIXELS, MOST_PIXEL_BYTES = ("PIL.", "cv2.", "torchvision."), 4
+#: Decoders that tell how many pixels they made, and bytes of one with four channels. OpenCV tells it of images, not of videos.
+COUNTS_PIXELS, MOST_PIXEL_BYTES = ("PIL.", "cv2.im", "torchvision."), 4
 
 #: A batch with as many tensors may have more: that many are counted (profiler/taps/batch.py).
 COUNTED_TENSORS = 64

@@ -1,4 +1,4 @@
-"""Samples spend their time in many small reads."""
+"""Samples spend their time in many small files."""
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
@@ -9,8 +9,11 @@ from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, spared_s, s
 
 RULE_ID = "small_files"
 
-#: docs/rules.md. Below it the time of a read is the time of a call and a round trip, not of its bytes.
-MAX_READ_BYTES = 64 * 1024
+#: docs/rules.md. Below it the time of a file is the time of a few calls and round trips, not of its bytes.
+MAX_FILE_BYTES = 64 * 1024
+
+#: Less than the buffer of any library (4 KiB in C, 8 KiB in Python): reads as small as this are whole files, not pieces of larger ones.
+MIN_BUFFER_BYTES = 4096
 
 #: A sample that needs less than one read is not stored in files of its own (docs/rules.md).
 MIN_READS = 1.0
@@ -18,28 +21,33 @@ MIN_READS = 1.0
 #: CPU time of a small read with its part of opening and closing the file, in Python (docs/rules.md). More is spent on the bytes: unpacking.
 PER_CALL_S = 30e-6
 
+#: Operations of which each call opens one file. ``zarr.Array`` reads whole chunks: each is a file.
+OPENS = ("PIL.open", "numpy.load", "torchvision.read_file", "cv2.imread")
+READS_WHOLE_FILES = ("zarr.Array",)
+
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Compare the bytes of a mean read with 64 KiB, where reading is a large part of the sample."""
-    traffic = facts.traffic
-    if not traffic.read_chars or (traffic.read_calls or 0.0) < MIN_READS:
-        return None
-    if traffic.read_calls is None or traffic.read_chars / traffic.read_calls >= MAX_READ_BYTES:
+    """Compare the bytes of a mean file with 64 KiB, where reading is a large part of the sample."""
+    traffic, mean = facts.traffic, _file_bytes(facts)
+    if mean is None or mean >= MAX_FILE_BYTES or not traffic.read_chars or not traffic.read_calls:
         return None
     reading = making_share(facts, "read") * _of_calls(facts) or storage_share(facts) or 0.0  # where no hook saw the reads
     cost_s = spared_s(facts, reading)
     weight = severity(facts, cost_s)
     if reading < MIN_BLOCKED_SHARE or weight is Severity.INFO:
         return None
-    mean = traffic.read_chars / traffic.read_calls
+    files, of_a_read = _opened(facts), traffic.read_chars / traffic.read_calls
+    pieces = f"{number(files)} files, {size(mean)} from each" if files else f"{number(traffic.read_calls)} reads of {size(of_a_read)}"
+    of_files = [Evidence("files", "files opened per sample", files, "files"), Evidence("file_bytes", "bytes read per file", mean, "B")]
     return Finding(
         RULE_ID,
         weight,
-        message=f"{share(reading)} of the time per sample is spent reading, in {number(traffic.read_calls)} reads of {size(mean)}",
+        message=f"{share(reading)} of the time per sample is spent reading, in {pieces}",
         evidence=[
             Evidence("read_share", "reading, share of time per sample", reading, SHARE),
+            *(of_files if files else []),
             Evidence("reads", "reads per sample", traffic.read_calls, "reads"),
-            Evidence("read_bytes", "bytes per read", mean, "B"),
+            Evidence("read_bytes", "bytes per read", of_a_read, "B"),
         ],
         fix="Pack the samples into large files that are read in order: tar, LMDB or RecordIO (`feedline pack` packs images).",
         how_to_check="Read 50 of the files from one tar. If the read time per sample stays the same, this finding is wrong.",
@@ -54,6 +62,26 @@ def change(facts: RuleInputs) -> Refused:
         "How fast the samples can be read from large files is unknown. `feedline probe --parts read --data DIR` compares reading in order "
         "with reading file by file.",
     )
+
+
+def _opened(facts: RuleInputs) -> float:
+    """Files per sample that hooks saw being opened; 0: none, or by calls without a hook."""
+    return sum(operation.calls for operation in facts.workers.operations if operation.name in OPENS) if facts.workers else 0.0
+
+
+def _file_bytes(facts: RuleInputs) -> float | None:
+    """Bytes read of a mean file, at most. None: too few reads for a sample to have files of its own, or unknown.
+
+    Libraries read a large file in pieces (Pillow a JPEG in 64 kB), so small reads alone do not tell small files. Where no hook saw how many
+    files were opened, a sample is taken to lie in one.
+    """
+    read, reads = facts.traffic.read_chars, facts.traffic.read_calls
+    if not read or reads is None or reads < MIN_READS:
+        return None
+    if opened := _opened(facts):
+        return read / opened
+    each_whole = facts.workers is not None and any(operation.name in READS_WHOLE_FILES for operation in facts.workers.operations)
+    return read / reads if each_whole or read / reads < MIN_BUFFER_BYTES else read
 
 
 def _of_calls(facts: RuleInputs) -> float:

@@ -1,6 +1,7 @@
 """What part of a sample's time storage takes, what else it is blocked by, and what sparing a part would give."""
 
 from feedline.analysis.facts import RuleInputs
+from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.cpus import blocked_share
 from feedline.analysis.rules.input.handover import making_s
 from feedline.analysis.rules.input.input_wait import compute_s, input_wait, num_workers, supply_s
@@ -13,6 +14,9 @@ MIN_BLOCKED_SHARE = 0.30
 
 #: What was found in all of 10 looks makes up three quarters of the blocked time or more: 0.05 ** (1 / 10) = 0.74.
 MIN_LOOKS = 10
+
+#: More than all other causes together.
+MOSTLY = 0.5
 
 #: One page: less than that per sample is the file system's own housekeeping.
 MIN_DISK_BYTES = 4096
@@ -41,6 +45,16 @@ def at_locks_s(facts: RuleInputs) -> float:
     """Seconds per step at locks, as many workers as there are now: more of them may queue for the same ones."""
     at_locks = (blocked_share(facts) or 0.0) * (blocked_by(facts) or {}).get("lock", 0.0)
     return at_locks * (making_s(facts) or 0.0) / max(num_workers(facts) or 0, 1)
+
+
+def decoder_threads(facts: RuleInputs) -> bool:
+    """Whether samples wait for their decoder's own threads (videos have some): at locks, mostly in decode, beside helper threads."""
+    whole, ratio = cpus.total(facts), cpus.process_ratio(facts)
+    decode = facts.workers.per_sample.get("decode") if facts.workers else None
+    if whole is None or decode is None or ratio is None or ratio <= cpus.MIN_PROCESS_RATIO:
+        return False
+    at_locks = (blocked_by(facts) or {}).get("lock", 0.0)
+    return at_locks > MOSTLY and (decode.blocked_s or 0.0) > MOSTLY * (whole.blocked_s or 0.0) > 0
 
 
 def spared_s(facts: RuleInputs, share: float) -> float:

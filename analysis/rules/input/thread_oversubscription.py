@@ -7,8 +7,14 @@ from feedline.analysis.predict.change import Change
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.handover import call
 from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity
+from feedline.analysis.rules.input.storage import decoder_threads
 
 RULE_ID = "thread_oversubscription"
+
+OF_DECODER = (
+    "Decode with one thread per worker: cv2.VideoCapture(file, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, 1]), or the like of the library "
+    "that decodes."
+)
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -34,7 +40,9 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("process_cpu_over_thread_cpu", "ratio of both CPU times", ratio, "1"),
             Evidence("helper_threads_share", "helper threads, share of CPU time", helpers, SHARE),
         ],
-        fix="Run one thread per worker: start the program with OMP_NUM_THREADS=1, and call cv2.setNumThreads(0) in each worker: "
+        fix=OF_DECODER
+        if decoder_threads(facts)
+        else "Run one thread per worker: start the program with OMP_NUM_THREADS=1, and call cv2.setNumThreads(0) in each worker: "
         + call(facts, "worker_init_fn=..."),
         how_to_check=f"Run with one thread per worker. If the ratio of both CPU times stays at {number(ratio)}, this finding is wrong.",
         cost_s=cost_s,

@@ -1,13 +1,17 @@
-"""OpenCV: the functions that data sets call most. They are built-in functions, so each is one span."""
+"""OpenCV: the functions that data sets call most, and the frames of videos. They are built-in, so each call is one span."""
 
 from types import ModuleType
+from typing import Any
 
+from feedline.profiler import masks
 from feedline.profiler.events import Stage
 from feedline.profiler.taps.operations import sizes
 from feedline.profiler.taps.operations.collect import collect, missing
 from feedline.profiler.taps.operations.library import Library, Tap
 
 DECODERS = ("imread", "imdecode")
+FRAMES = ("read", "grab", "retrieve", "set")  # set: going to a frame decodes those since the last key frame
+VIDEO = "cv2.VideoCapture"
 OPERATIONS = (
     "LUT",
     "GaussianBlur",
@@ -33,6 +37,16 @@ def install(tap: Tap, cv2: ModuleType) -> None:
     free = tap.free(cv2, (*DECODERS, *OPERATIONS))
     tap.functions(cv2, [name for name in free if name in DECODERS], Stage.DECODE, sizes.decoded)
     tap.functions(cv2, [name for name in free if name in OPERATIONS], Stage.AUGMENT, sizes.augmented)
+    try:
+        for name in FRAMES:
+            tap.method(cv2.VideoCapture, name, Stage.DECODE, frame, f"{VIDEO}.{name}")
+    except (AttributeError, KeyError, TypeError) as error:  # built without videos, or with types that cannot be changed
+        tap.left.append(f"{VIDEO} cannot be replaced ({masks.error(error)}): its time is the data set's own")
+
+
+def frame(result: Any) -> tuple[int, int]:
+    """Bytes of a frame that is handed over. No pixels: most are decoded only to get to a frame, which a smaller picture would not spare."""
+    return (result[1].nbytes if isinstance(result, tuple) and result[0] else 0), 0
 
 
 def selftest() -> str | None:
@@ -41,9 +55,14 @@ def selftest() -> str | None:
 
     png = cv2.imencode(".png", np.zeros((16, 16, 3), np.uint8))[1]
     spans = collect(lambda: cv2.resize(np.asarray(cv2.imdecode(png, cv2.IMREAD_COLOR)), (8, 8)))
-    return missing(spans, (Stage.DECODE, "cv2.imdecode"), (Stage.AUGMENT, "cv2.resize"))
+    spans += collect(cv2.VideoCapture().read)
+    return missing(spans, (Stage.DECODE, "cv2.imdecode"), (Stage.AUGMENT, "cv2.resize"), (Stage.DECODE, f"{VIDEO}.read"))
 
 
 LIBRARY = Library(
-    "cv2", "cv2", "imdecode, resize, cvtColor, ...; imread reads and decodes in one call: counted as decode", install, selftest
+    "cv2",
+    "cv2",
+    "imdecode, resize, cvtColor, ...; imread and VideoCapture.read read and decode in one call: counted as decode",
+    install,
+    selftest,
 )
