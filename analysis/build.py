@@ -140,7 +140,7 @@ def _read(shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str]
     step, crew, loaders = gather.step_summary(shown), gather.workers(shown), gather.loaders(shown)
     gauges = read_rank_gauges(shown.rank, notes)
     if step is not None:
-        step = dataclasses.replace(step, cpu_s=cpu_s(shown, gauges))
+        step = dataclasses.replace(step, cpu_s=cpu_s(shown, gauges, step.mean_s))
     beside = [(rank, read_rank_gauges(rank.rank, [])) for rank in gathered.values() if rank is not shown]
     use = cpu_use(shown, gauges, beside) if step is not None else None
     facts = facts_of(shown, step, crew, loaders, use, gauges)
@@ -217,13 +217,13 @@ def convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
         return None
 
 
-def cpu_s(rank: RankMetrics, gauges: list[Gauge]) -> float | None:
-    """CPU seconds a step of everything that the training started."""
+def cpu_s(rank: RankMetrics, gauges: list[Gauge], mean_s: float) -> float | None:
+    """CPU seconds of the mean step, of everything that the training started."""
     tree = next((gauge for gauge in gauges if gauge.name == "cpu/processes"), None)
     anchors = rank.rank.manifest.anchors
     if tree is None or rank.steps is None or not anchors:
         return None
-    return computing.cpu_s(rank.steps, rank.first, tree, anchors[0]["perf_counter_ns"])
+    return computing.cpu_s(rank.steps, rank.first, tree, anchors[0]["perf_counter_ns"], mean_s)
 
 
 def facts_of(

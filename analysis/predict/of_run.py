@@ -45,8 +45,10 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs) -> RecordedInput | Refu
             "too_few_batches",
             f"{len(made)} batches and {steps} steps were recorded; a prediction needs {FEWEST}: record a longer run",
         )
-    main = main_process(rank, facts, setting.num_workers)
-    helpers, best, nbytes = _helpers(facts), per_batch_s(facts), (facts.loader.batch_bytes if facts.loader else None) or 0.0
+    begins = starts(rank, setting.num_workers, persistent)
+    restarting_s = begins.worker_cpu_s * setting.num_workers / begins.per_pass if begins.counted and not persistent else 0.0
+    main = main_process(rank, facts, setting.num_workers, restarting_s)
+    helpers, best, nbytes = _helpers(facts), per_batch_s(facts), _shared_bytes(facts)
     rate, samples = facts.throughput.samples_per_s or 0.0, (facts.throughput.batch_size or 1.0) / main.batches
     recorded = RecordedInput(
         setting=setting,
@@ -57,7 +59,7 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs) -> RecordedInput | Refu
         receiving=main.receiving if setting.num_workers else Task((best.low + best.high) / 2, 0.0),
         handing_over=Task(SHARING_S_PER_BYTE * nbytes + (_pickling_s(rank) if setting.num_workers else PICKLING_S), 0.0),
         sending=SENDING_S,
-        starts=starts(rank, setting.num_workers, persistent),
+        starts=begins,
         making=_making(facts),
         own=main.shares,
         helpers=helpers,
@@ -150,6 +152,12 @@ def _delayed(recorded: RecordedInput, made: Records) -> RecordedInput:
         if making_s <= wall_s * CLOSE and late.batches_per_s(MANY) * late.samples_per_batch * CLOSE >= late.samples_per_s:
             break
     return late
+
+
+def _shared_bytes(facts: RuleInputs) -> float:
+    """Of a batch, in shared memory: the others are pickled with the objects."""
+    loader = facts.loader
+    return max(0.0, (loader.batch_bytes or 0.0) - (loader.pickle_bytes or 0.0)) if loader else 0.0
 
 
 def _pickling_s(rank: RankMetrics) -> float:

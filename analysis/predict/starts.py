@@ -42,6 +42,11 @@ class Starts:
     reset_s: float
     ending_s: float
 
+    @property
+    def worker_cpu_s(self) -> float:
+        """CPU seconds that starting a worker takes, in all processes."""
+        return self.each.cpu_s + self.births.cpu_s
+
 
 def starts(rank: RankMetrics, workers: int, persistent: bool) -> Starts:
     """Read them.
