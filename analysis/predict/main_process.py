@@ -32,6 +32,7 @@ class Main:
         batches: per step.
         shares: stage -> its share of ``own_s``.
         receiving: what it takes to receive a batch from a worker.
+        starting_s: per batch, on average over all steps, what those take more in which workers were started.
     """
 
     own_s: FloatArray
@@ -40,6 +41,7 @@ class Main:
     batches: float
     shares: Mapping[str, float]
     receiving: Task
+    starting_s: float
 
     def tasks(self) -> list[Task]:
         """The same per batch."""
@@ -73,14 +75,17 @@ def main_process(rank: RankMetrics, facts: RuleInputs, workers: int, restarting_
     helped = not restarting_s  # what the ends of workers take is not told from helper threads
     computes, threads = _computing(facts.step.cpu_s, beside_s, helped, float(np.minimum(cpu, own).mean()) / 1e9, float(rest.mean()) / 1e9)
     means = {name: value for name, value in facts.step.stages.items() if name not in not_own}
-    target = sum(means.values()) * float(own.sum()) / max(float(whole.sum()), 1.0)  # where steps were only counted, of all
+    unqueued = float(own.sum()) / max(float(whole.sum()), 1.0)
+    target = sum(means.values()) * unqueued  # where steps were only counted, of all
+    usual = min(target, float(own.mean()) / 1e9) if restarting_s and rank.estimate is not None else target
     return Main(
-        own_s=own / float(own.mean()) * max(target, NOTHING_ELSE),
+        own_s=own / float(own.mean()) * max(usual, NOTHING_ELSE),
         cpu_share=min(1.0, computes * 1e9 / float(own.mean())),
         threads=threads,
         batches=batches,
         shares={name: value / max(sum(means.values()), NOTHING_ELSE) for name, value in means.items()},
         receiving=_receiving(rank, counts) if workers else Task(0.0, 0.0),
+        starting_s=(target - usual) / batches,
     )
 
 

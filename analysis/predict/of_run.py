@@ -11,7 +11,7 @@ from feedline.analysis.predict.change import Refused
 from feedline.analysis.predict.loader_replay import Setting, Task
 from feedline.analysis.predict.main_process import main_process
 from feedline.analysis.predict.recorded import RecordedInput, Shares
-from feedline.analysis.predict.starts import starts, warming
+from feedline.analysis.predict.starts import starts, warm_up, warming
 from feedline.analysis.stages import MAKING_STAGES
 from feedline.profiler.events import Stage
 from feedline.profiler.store.columns import Records
@@ -58,8 +58,9 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs) -> RecordedInput | Refu
         steps=main.tasks(),
         receiving=main.receiving if setting.num_workers else Task((best.low + best.high) / 2, 0.0),
         handing_over=Task(SHARING_S_PER_BYTE * nbytes + (_pickling_s(rank) if setting.num_workers else PICKLING_S), 0.0),
+        sharing_s=max(0.0, SHARING_S_PER_BYTE * min(_loader_bytes(facts)) - _collating_s(facts) * samples),
         sending=SENDING_S,
-        starts=begins,
+        starts=replace(begins, main_s=main.starting_s * begins.per_pass),
         making=_making(facts),
         own=main.shares,
         helpers=helpers,
@@ -117,7 +118,8 @@ def _made(rank: RankMetrics, persistent: bool) -> Records:
     """The FETCH records of the training loader's batches, in the order in which they were asked for; without the first ones of each worker
     and those from before the first step that counts, where there are others."""
     assert rank.steps is not None
-    made = np.concatenate([process.batches[~warming(process, persistent)] for process in rank.makers.processes])
+    many = warm_up(rank.makers.processes, persistent)
+    made = np.concatenate([process.batches[~warming(process, persistent, many)] for process in rank.makers.processes])
     made = made[np.isin(made["source"], list(rank.makers.loaders)) & (made["cpu"] >= 0) & (made["runqueue"] >= 0)]
     made = made[np.argsort(made["number"], kind="stable")]
     after = made["start"] >= rank.steps.start[min(rank.first, len(rank.steps.start) - 1)]
@@ -154,10 +156,22 @@ def _delayed(recorded: RecordedInput, made: Records) -> RecordedInput:
     return late
 
 
-def _shared_bytes(facts: RuleInputs) -> float:
-    """Of a batch, in shared memory: the others are pickled with the objects."""
+def _loader_bytes(facts: RuleInputs) -> tuple[float, float]:
+    """Of a batch: in its tensors and arrays, and pickled."""
     loader = facts.loader
-    return max(0.0, (loader.batch_bytes or 0.0) - (loader.pickle_bytes or 0.0)) if loader else 0.0
+    return (loader.batch_bytes or 0.0, loader.pickle_bytes or 0.0) if loader else (0.0, 0.0)
+
+
+def _shared_bytes(facts: RuleInputs) -> float:
+    """Of a batch, in shared memory: its other tensors and arrays are pickled with the objects."""
+    whole, pickled = _loader_bytes(facts)
+    return max(0.0, whole - pickled)
+
+
+def _collating_s(facts: RuleInputs) -> float:
+    """CPU seconds per sample of copying it into a batch, which a collate into shared memory does at the same time."""
+    cost = facts.workers.per_sample.get("collate") if facts.workers else None
+    return (cost.cpu_s or 0.0) if cost else 0.0
 
 
 def _pickling_s(rank: RankMetrics) -> float:
