@@ -65,13 +65,13 @@ def main_process(rank: RankMetrics, facts: RuleInputs, workers: int, restarting_
     not_own = {"wait", "epoch_start", "sampler", "transport"} if workers else {"epoch_start", *MAKING_STAGES}
     stages = {name: values[counts] for name, values in rank.stages.items() if name not in not_own}
     whole = np.sum(list(stages.values()), axis=0)
-    cpu, queued = (_sum(rank, counts, column) for column in ("cpu", "runqueue"))
+    cpu, queued = (of_steps(rank, counts, column) for column in ("cpu", "runqueue"))
     measured = np.minimum(sum((stages[name] for name in ("forward", "backward") if name in stages), np.zeros(len(whole))), whole)
     waiting = queued.sum() / max(cpu.sum() + queued.sum(), 1)  # share of the time in which it wants a CPU
     rest = _computed(whole - measured, waiting)
     own = np.maximum(measured - np.minimum(queued, measured) + rest, NOTHING_ELSE * 1e9)
     batches = max(float(steps.batches[counts].mean()), NOTHING_ELSE) if steps.batches[counts].any() else 1.0
-    beside_s = _making_cpu_s(facts) + _asking_cpu_s(rank, workers) + restarting_s * batches
+    beside_s = _making_cpu_s(facts) + asking_cpu_s(rank, workers) + restarting_s * batches
     helped = not restarting_s  # what the ends of workers take is not told from helper threads
     computes, threads = _computing(facts.step.cpu_s, beside_s, helped, float(np.minimum(cpu, own).mean()) / 1e9, float(rest.mean()) / 1e9)
     means = {name: value for name, value in facts.step.stages.items() if name not in not_own}
@@ -103,7 +103,7 @@ def _computed(rest: FloatArray, waiting: float) -> FloatArray:
     return np.asarray(rest - queued)
 
 
-def _sum(rank: RankMetrics, counts: "np.ndarray[tuple[int], np.dtype[np.bool_]]", column: str) -> IntArray:
+def of_steps(rank: RankMetrics, counts: "np.ndarray[tuple[int], np.dtype[np.bool_]]", column: str) -> IntArray:
     """int64 [n], ns of forward and backward in each step, by one clock."""
     assert rank.steps is not None
     steps, records = rank.steps, rank.main.of(*TIMED)
@@ -140,7 +140,7 @@ def _making_cpu_s(facts: RuleInputs) -> float:
     return max(facts.process_cpu_s or 0.0, accounted_s) * (facts.throughput.batch_size or 0.0)
 
 
-def _asking_cpu_s(rank: RankMetrics, workers: int) -> float:
+def asking_cpu_s(rank: RankMetrics, workers: int) -> float:
     """CPU seconds per step of the main thread inside the loader, which has workers."""
     assert rank.steps is not None
     asked = rank.steps.asked
