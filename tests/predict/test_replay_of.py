@@ -27,6 +27,7 @@ def training(*, cpu: float = 20, off: float = 0, own: float = 5, workers: int = 
             "steps": [Task(own * MS, 0.0)] * 40,
             "receiving": NOTHING,
             "handing_over": NOTHING,
+            "sharing_s": 0.0,
             "sending": 0.0,
             "starts": LONG,
             "making": {"decode": Shares(0.6, 0.0), "read": Shares(0.1, 1.0), "dataset": Shares(0.3, 0.0)},
@@ -88,6 +89,20 @@ def test_objects_that_are_not_pickled_free_both_ends_of_the_queue():
     recorded = training(cpu=1, own=1, receiving=Task(20 * MS, 0), handing_over=Task(20 * MS, 0))
 
     assert gain(recorded, Change(stages={"transport": Factor(0.1, 0.1)})) == pytest.approx(21 / 3, rel=0.05)
+
+
+def test_arrays_that_are_not_pickled_have_to_be_put_into_shared_memory():
+    recorded = training(cpu=1, own=1, receiving=Task(20 * MS, 0), handing_over=Task(20 * MS, 0), sharing_s=9 * MS)
+
+    assert gain(recorded, Change(stages={"transport": GONE})) == pytest.approx(21 / 10, rel=0.05)
+
+
+def test_what_starting_workers_makes_the_steps_take_longer_ends_with_it():
+    recorded = training(own=0.01, starts=replace(SHORT, main_s=100 * MS))
+
+    spares = gain(recorded, settings(persistent_workers=True))
+
+    assert spares == pytest.approx((20 * 20 + 5 + 20 + 10 + 100) / (20 * 20 + 1), rel=0.03)
 
 
 def test_fewer_cpus_and_more_of_them():
