@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from rules.made_up import made_up_facts, waiting, without_workers
 
@@ -42,3 +44,13 @@ def test_wall_time_serves_where_cpu_time_was_not_measured():
 
 def test_a_healthy_training_is_not_decode_bound():
     assert check(made_up_facts()) is None
+
+
+def test_where_a_quota_stops_the_training_it_costs_what_it_takes_of_the_quota():
+    facts = waiting(used_cpus=0.5, effective_cpus=0.5, sample={"decode": (8.4, 0.0, 0.0)})
+    assert facts.cpus is not None
+    stopped = replace(facts, cpus=replace(facts.cpus, quota=0.5, affinity=2.0))
+    free = replace(facts, cpus=replace(facts.cpus, quota=None, affinity=2.0))
+
+    assert check(stopped).cost_s == pytest.approx(min(facts.step.mean_s, 32 * 11.2e-3 / 0.5) * 8.4 / 11.2)
+    assert check(stopped).cost_s > check(free).cost_s
