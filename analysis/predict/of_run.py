@@ -50,14 +50,16 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs) -> RecordedInput | Refu
     main = main_process(rank, facts, setting.num_workers, restarting_s)
     helpers, best, nbytes = _helpers(facts), per_batch_s(facts), _shared_bytes(facts)
     rate, samples = facts.throughput.samples_per_s or 0.0, (facts.throughput.batch_size or 1.0) / main.batches
+    sharing_s = _sharing_s(made, SHARING_S_PER_BYTE * nbytes) if setting.num_workers else 0.0
+    handing_s = sharing_s + _pickling_s(rank) if setting.num_workers else SHARING_S_PER_BYTE * nbytes + PICKLING_S
     recorded = RecordedInput(
         setting=setting,
         persistent=persistent,
         others_set=facts.loader.settings if facts.loader else {},
-        batches=_batches(made, helpers, samples, SHARING_S_PER_BYTE * nbytes if setting.num_workers else 0.0),
+        batches=_batches(made, helpers, samples, sharing_s),
         steps=main.tasks(),
         receiving=main.receiving if setting.num_workers else Task((best.low + best.high) / 2, 0.0),
-        handing_over=Task(SHARING_S_PER_BYTE * nbytes + (_pickling_s(rank) if setting.num_workers else PICKLING_S), 0.0),
+        handing_over=Task(handing_s, 0.0),
         sharing_s=max(0.0, SHARING_S_PER_BYTE * min(_loader_bytes(facts)) - _collating_s(facts) * samples),
         sending=SENDING_S,
         starts=replace(begins, main_s=main.starting_s * begins.per_pass),
@@ -127,16 +129,22 @@ def _made(rank: RankMetrics, persistent: bool) -> Records:
 
 
 def _batches(made: Records, helpers: float, samples: float, sharing_s: float) -> list[Task]:
-    """What each took besides handing it over, half of its CPU time at least.
+    """What each took besides handing it over.
 
     Args:
-        sharing_s: CPU seconds of each for shared memory.
+        sharing_s: CPU seconds of each for shared memory, on average.
     """
     cpu = np.minimum(made["cpu"], made["wall"]) / 1e9
     off = np.maximum(made["wall"] / 1e9 - cpu - made["runqueue"] / 1e9, 0.0)
     pieces = max(1, min(MOST_PIECES, round(samples)))
-    own = np.maximum(cpu - sharing_s, cpu / 2)
+    own = cpu * (1 - sharing_s / max(float(cpu.mean()), 1e-9))
     return [Task(computes * helpers, blocked, helpers, pieces) for computes, blocked in zip(own.tolist(), off.tolist())]
+
+
+def _sharing_s(made: Records, at_most_s: float) -> float:
+    """CPU seconds that a worker takes to write a batch into shared memory, half of what making it takes at most: a collate that copies it
+    into ordinary memory leaves that to the thread that pickles, whose time is measured."""
+    return min(at_most_s, float(np.minimum(made["cpu"], made["wall"]).mean()) / 2e9)
 
 
 def _delayed(recorded: RecordedInput, made: Records) -> RecordedInput:
