@@ -71,6 +71,7 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs) -> RecordedInput | Refu
         disk=_disk(facts, rate),
         samples_per_batch=samples,
         samples_per_s=rate,
+        locked=_locked(facts),
     )
     return _delayed(recorded, made)
 
@@ -220,6 +221,13 @@ def _lacking(facts: RuleInputs) -> float:
     cost = crew.per_sample.get("total") if crew else None
     queued = cost.runqueue_s / cost.wall_s if cost and cost.runqueue_s and cost.wall_s else 0.0
     return (facts.main_runqueue_share or 0.0) + (crew.processes * (crew.busy_share or 0.0) * queued if crew else 0.0)
+
+
+def _locked(facts: RuleInputs) -> float:
+    workers, total = facts.workers, facts.workers.per_sample.get("total") if facts.workers else None
+    if workers is None or total is None or not total.blocked_s or workers.blocked_looks < FEWEST or not workers.blocked_by:
+        return 0.0
+    return total.blocked_s / total.wall_s * workers.blocked_by.get("lock", 0.0)
 
 
 def _disk(facts: RuleInputs, rate: float) -> float | None:

@@ -41,6 +41,7 @@ class RecordedInput:
         cpus: that the training may use.
         others: threads of other programs that want a CPU.
         disk: bytes per second from the disk while it was recorded; None: unknown or next to none.
+        locked: share (0 to 1) of the time in which batches were made that they waited for a lock.
         samples_per_batch: mean.
         samples_per_s: as the report has it.
     """
@@ -63,6 +64,7 @@ class RecordedInput:
     disk: float | None
     samples_per_batch: float
     samples_per_s: float
+    locked: float = 0.0
 
     def drawn(self, dice: random.Random, number: int) -> "RecordedInput":
         """The same training with other batches and steps of the same kind: a bootstrap of blocks (Kuensch, The jackknife and the bootstrap

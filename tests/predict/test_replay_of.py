@@ -165,6 +165,14 @@ def test_what_is_not_modelled_is_refused():
     assert reason(training(), settings(pin_memory=True)) == "not_modelled"
 
 
+def test_more_workers_behind_a_lock_are_refused():
+    recorded = training(off=40, locked=0.5)
+
+    assert reason(recorded, settings(num_workers=2)) == "lock"
+    assert gain(recorded, settings(prefetch_factor=4)) == pytest.approx(1, rel=0.02)
+    assert gain(replace(recorded, locked=0.05), settings(num_workers=2)) > 1.5
+
+
 def test_a_disk_is_not_expected_to_give_more_than_it_gave():
     recorded = training(off=40, disk=50e6)
 
