@@ -41,9 +41,9 @@ class RecordedInput:
         cpus: that the training may use.
         others: threads of other programs that want a CPU.
         disk: bytes per second from the disk while it was recorded; None: unknown or next to none.
-        locked: share (0 to 1) of the time in which batches were made that they waited for a lock.
         samples_per_batch: mean.
         samples_per_s: as the report has it.
+        locked: share (0 to 1) of the time in which batches were made that they waited for a lock.
     """
 
     setting: Setting
