@@ -9,6 +9,7 @@ from feedline.analysis.formatting import share
 from feedline.analysis.gather import RankMetrics, step_summary
 from feedline.analysis.gather import throughput as gather_throughput
 from feedline.analysis.model import Throughput
+from feedline.analysis.predict.rank_cpu import rank_cpus
 from feedline.analysis.rules.cross_rank.exposed_communication import MIN_SHARE
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError
@@ -48,7 +49,7 @@ def compared(
             continue
         if one is not None:
             found.append(one)
-    made = compare(found, ceilings, costs(gathered), shown.first, beside.link_bytes_per_s, beside.nccl_lines)
+    made = compare(found, ceilings, costs(gathered), shown.first, beside.link_bytes_per_s, beside.nccl_lines, rank_cpus(gathered))
     if made is not None:
         notes.extend(made.notes)
     elif len(gathered) > 1:

@@ -3,7 +3,7 @@
 import dataclasses
 import datetime
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from feedline.analysis.gather import RankMetrics
 from feedline.analysis.model import Cpus, Gauge, Hook, Loader, RankSummary, Report, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.next_limit import within
 from feedline.analysis.predictions import Predictions, of_recording
+from feedline.analysis.rank_gauges import read_rank_gauges
 from feedline.analysis.roofline import roofline
 from feedline.analysis.rules.input import nothing_trained, too_short
 from feedline.analysis.rules.input.input_wait import steady_share
@@ -34,8 +35,6 @@ from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
 from feedline.profiler.events import Stage
 from feedline.profiler.message import reworded
-from feedline.profiler.samplers.gauges import Gauges, read_gauges
-from feedline.profiler.store.layout import GAUGES
 from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.segment_reader import Process
 
@@ -135,7 +134,7 @@ def _read(shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str]
     step, workers, loaders = gather.step_summary(shown), gather.workers(shown), gather.loaders(shown)
     gauges = read_rank_gauges(shown.rank, notes)
     if step is not None:
-        step = dataclasses.replace(step, cpu_s=cpu_s(shown, gauges))
+        step = dataclasses.replace(step, cpu_s=cpu_s(shown, gauges, step.mean_s))
     beside = [(rank, read_rank_gauges(rank.rank, [])) for rank in gathered.values() if rank is not shown]
     use = cpu_use(shown, gauges, beside) if step is not None else None
     facts = facts_of(shown, step, workers, loaders, use, gauges)
@@ -212,13 +211,13 @@ def convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
         return None
 
 
-def cpu_s(rank: RankMetrics, gauges: list[Gauge]) -> float | None:
-    """CPU seconds a step of everything that the training started."""
+def cpu_s(rank: RankMetrics, gauges: list[Gauge], mean_s: float) -> float | None:
+    """CPU seconds of the mean step, of everything that the training started."""
     tree = next((gauge for gauge in gauges if gauge.name == "cpu/processes"), None)
     anchors = rank.rank.manifest.anchors
     if tree is None or rank.steps is None or not anchors:
         return None
-    return computing.cpu_s(rank.steps, rank.first, tree, anchors[0]["perf_counter_ns"])
+    return computing.cpu_s(rank.steps, rank.first, tree, anchors[0]["perf_counter_ns"], mean_s)
 
 
 def facts_of(
@@ -341,35 +340,3 @@ def _rank_summary(rank: RankMetrics, compared: Compared | None) -> RankSummary:
         state=rank.rank.manifest.state,
         comm=compared.parts.get(rank.rank.number) if compared else None,
     )
-
-
-def read_rank_gauges(rank: Rank, notes: list[str]) -> list[Gauge]:
-    """The machine's gauges, thinned for a figure."""
-    path = rank.folder / GAUGES
-    if not os.path.lexists(path):
-        return []
-    try:
-        sampled = read_gauges(path)
-    except (FeedlineError, OSError, ValueError) as error:
-        notes.append(f"the machine's gauges cannot be read: {error}")
-        return []
-    origin = rank.manifest.anchors[0]["perf_counter_ns"] if rank.manifest.anchors else 0
-    return list(_gauges(sampled if rank.slice is None else sampled.between(rank.slice.begin, rank.slice.end), origin))
-
-
-def _gauges(sampled: Gauges, origin: int) -> Iterable[Gauge]:
-    for index, (name, unit) in enumerate(sampled.names):
-        chosen = sampled.gauge == index
-        values, times = sampled.value[chosen], (sampled.time[chosen] - origin) / 1e9
-        if not len(values):
-            continue
-        groups = np.array_split(np.arange(len(values)), min(len(values), gather.COLUMNS))
-        yield Gauge(
-            name,
-            unit,
-            float(np.average(values, weights=np.maximum(np.diff(times, prepend=0.0), 1e-9))),  # the first ones come more often
-            float(values.min()),
-            float(values.max()),
-            [float(times[group[0]]) for group in groups],
-            [float(values[group].mean()) for group in groups],
-        )

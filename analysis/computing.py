@@ -50,12 +50,13 @@ def queued_ns(main: Process, steps: Steps, *stages: Stage) -> IntArray:
     return np.minimum(np.bincount(at[inside], queued, len(steps.start)).astype(np.int64), steps.wall)
 
 
-def cpu_s(steps: Steps, first: int, gauge: Gauge, origin_ns: int) -> float | None:
+def cpu_s(steps: Steps, first: int, gauge: Gauge, origin_ns: int, mean_s: float) -> float | None:
     """Mean CPU seconds a step of the training process and all it started. None: too few readings while the steps ran.
 
     Args:
         gauge: CPU seconds per second of the tree of processes, over the whole run.
         origin_ns: the time from which its readings are counted.
+        mean_s: of all steps, also those that were only counted: recorded ones can be longer.
     """
     if first >= len(steps.wall) or len(gauge.at_s) < FEWEST_READINGS:
         return None
@@ -64,4 +65,4 @@ def cpu_s(steps: Steps, first: int, gauge: Gauge, origin_ns: int) -> float | Non
     inside = (since >= steps.start[first]) & (at <= steps.boundaries.end[-1])
     inside &= overlap(since, at, evaluation[:, 0], evaluation[:, 1]) == 0
     rates = np.array(gauge.values)[inside]
-    return float(rates.mean() * steps.wall[first:].mean()) / 1e9 if len(rates) >= FEWEST_READINGS else None
+    return float(rates.mean()) * mean_s if len(rates) >= FEWEST_READINGS else None

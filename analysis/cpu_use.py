@@ -36,7 +36,7 @@ def cpu_use(shown: RankMetrics, gauges: list[Gauge], beside: Iterable[tuple[Rank
     if allowed is None:
         return None
     mask = _number(machine.get("affinity_cpus")) or (whole if whole == allowed else None)
-    of_rank = [(shown, gauges), *((other, read) for other, read in beside if _machine(other) == _machine(shown))]
+    of_rank = [(shown, gauges), *((other, read) for other, read in beside if machine_of(other) == machine_of(shown))]
     used = [mean_of(shown, rank, read, "cpu/processes") for rank, read in of_rank]
     own = None if None in used else min(sum(one for one in used if one is not None), allowed)
     busy = mean_of(shown, shown, gauges, "cpu/allowed") if mask != whole else mean_of(shown, shown, gauges, "cpu/machine")
@@ -72,7 +72,7 @@ def while_steps_ran(gauge: Gauge, steps: Steps, first: int, origin_ns: int) -> f
     return float(np.average(np.array(gauge.values), weights=weight)) if weight.any() else None
 
 
-def _machine(rank: RankMetrics) -> tuple[object, str]:
+def machine_of(rank: RankMetrics) -> tuple[object, str]:
     """What ranks of one machine have in common, as far as it is known."""
     told = rank.main.of(Stage.CLOCK)
     return rank.rank.manifest.place.get("group_rank"), rank.main.names.get(int(told["source"][-1]), "") if len(told) else ""

@@ -14,6 +14,7 @@ from feedline.analysis.comm.buckets import Timeline
 from feedline.analysis.comm.cross_rank import CrossRank
 from feedline.analysis.comm.model import Prediction
 from feedline.analysis.comm.question import Question, text
+from feedline.analysis.comm.shared_cpus import UNSURE
 from feedline.analysis.timeline import IntArray
 
 FloatArray = npt.NDArray[np.float64]
@@ -143,6 +144,34 @@ def without_rank(ready: IntArray, column: int) -> IntArray:
 def level(ready: IntArray) -> IntArray:
     """No rank later than the median of all."""
     return np.minimum(ready, np.median(ready, 2, keepdims=True).astype(np.int64))
+
+
+def apart_s(ready: IntArray, column: int) -> float:
+    """Seconds by which a rank that is no longer late is later than the others, on average: as two steps of theirs differ.
+
+    In a replay without the late rank it is never later than they are, which no real rank keeps to.
+
+    Args:
+        ready: as in Timeline.
+        column: of the late rank.
+    """
+    others = np.delete(ready.max(1), column, 1).astype(np.float64)  # [steps, ranks]
+    return float(np.abs(np.diff(others, axis=0)).mean()) / 2e9 if len(others) > 1 else 0.0
+
+
+def held_by_cpus(told: Prediction, least_s: float, apart_s: float = 0.0) -> Prediction:
+    """The same where the CPUs need longer for the step, and no faster than it was.
+
+    Args:
+        least_s: that all ranks' CPU time of a step takes.
+        apart_s: that ranks may wait for each other besides.
+    """
+    if told.step_s is None or told.high is None:
+        return told
+    measured = told.step_s + told.gain_s
+    more_s = max(0.0, min(least_s, measured) - told.step_s)
+    high = told.high + (1 + UNSURE) * more_s + apart_s
+    return replace(told, step_s=told.step_s + more_s, gain_s=told.gain_s - more_s, high=max(min(high, measured), told.high))
 
 
 def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArray, off_s: float, spread: float = 0.0) -> Prediction:

@@ -13,6 +13,7 @@ from feedline.analysis.comm.model import Communication, ExposedKind, LateRank, P
 from feedline.analysis.comm.partition import BETWEEN, PARTS, Partition
 from feedline.analysis.comm.question import Question
 from feedline.analysis.comm.replay import fit, refused, thinned
+from feedline.analysis.comm.shared_cpus import RankCpu
 from feedline.profiler.ceilings import Ceilings
 
 SHOWN_KINDS = 20
@@ -45,6 +46,7 @@ def compare(
     first: int = 0,
     link_bytes_per_s: float | None = None,
     nccl_lines: Iterable[str] = (),
+    cpus: Mapping[int, RankCpu] | None = None,
 ) -> Compared | None:
     """Compare the ranks of a run. None: fewer than two ranks, or no collective.
 
@@ -53,11 +55,12 @@ def compare(
         first: steps before it do not count in the means.
         link_bytes_per_s: what the network is specified to give in one direction.
         nccl_lines: output with NCCL_DEBUG=INFO.
+        cpus: rank -> what its step takes of the CPUs that it shares with others; None, or some missing: it is taken to have enough.
     """
     if not any(len(one.table) for one in ranks) or len(_expected(ranks)) < 2:
         return None
     together = combine(ranks)
-    lates, predictions = _across(together, dict(costs or {}), first, ceilings) if together.comparable else ([], [])
+    lates, predictions = _across(together, dict(costs or {}), first, ceilings, dict(cpus or {})) if together.comparable else ([], [])
     made = replace(
         communication(together, lates, first, ceilings, link_bytes_per_s),
         what_if=predictions,
@@ -111,7 +114,7 @@ def exposed(part: Partition, first: int) -> list[ExposedKind]:
 
 
 def _across(
-    together: CrossRank, costs: dict[int, dict[str, float]], first: int, ceilings: Ceilings | None
+    together: CrossRank, costs: dict[int, dict[str, float]], first: int, ceilings: Ceilings | None, cpus: dict[int, RankCpu]
 ) -> tuple[list[LateRank], list[Prediction]]:
     """Late ranks, and answers of the replay."""
     found = blame.summary(blame.blame(together), together.ranks, first)
@@ -120,7 +123,7 @@ def _across(
         made = thinned(timeline(together, first))
     except NoTimeline as reason:
         return lates, [refused(Question("as_it_was"), str(reason))]
-    asked = what_if.WhatIf(made, fit(made, together), _limit(ceilings))
+    asked = what_if.WhatIf(made, fit(made, together), _limit(ceilings), _sharing(together, first, cpus))
     column = {rank: number for number, rank in enumerate(together.matched.ranks)}
     if asked.as_it_was().low is not None:  # else the replay is too far from the run
         shown = lates[:SHOWN_LATE]
@@ -128,6 +131,15 @@ def _across(
     always = lates[0].rank if lates and lates[0].persistent else None
     late = asked.no_straggler() if always is None else asked.no_straggler(column[always], always)
     return lates, questions(asked, late, what_if.micro_batches(together.ranks))
+
+
+def _sharing(together: CrossRank, first: int, cpus: dict[int, RankCpu]) -> dict[int, tuple[RankCpu, float]]:
+    """Column -> what its rank's step takes of the CPUs, and seconds in which its main thread sleeps for itself; empty: not known of all."""
+    ranks = together.matched.ranks
+    if any(rank not in cpus for rank in ranks):
+        return {}
+    own_s = [means(together.partitions[rank], first).compute_s or 0.0 for rank in ranks]
+    return {column: (cpus[rank], max(0.0, s - cpus[rank].busy_s)) for column, (rank, s) in enumerate(zip(ranks, own_s))}
 
 
 def questions(asked: what_if.WhatIf, late: Prediction, micro_s: what_if.FloatArray) -> list[Prediction]:

@@ -1,6 +1,6 @@
 """Questions to the replay: without the late rank, with other buckets, a faster link, gradients of half the size, updates half as often."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -8,9 +8,10 @@ import numpy as np
 from feedline.analysis.comm.buckets import Timeline
 from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.comm.model import Prediction
-from feedline.analysis.comm.partition import computing, phase_spans, without
+from feedline.analysis.comm.partition import computing, without
 from feedline.analysis.comm.question import Question
-from feedline.analysis.comm.replay import FloatArray, Link, answer, level, refused, simulate, without_rank
+from feedline.analysis.comm.replay import FloatArray, Link, answer, apart_s, held_by_cpus, level, refused, simulate, without_rank
+from feedline.analysis.comm.shared_cpus import RankCpu, needed_s
 from feedline.analysis.timeline import overlap
 
 MIB = 1 << 20
@@ -27,14 +28,17 @@ class WhatIf:
         made: thinned.
         link: fitted to ``made``.
         limit: bytes/s that the ranks can move at all (a probe on this machine); None: not measured.
+        sharing: column -> what its rank's step takes of the CPUs, and seconds in which its main thread sleeps; empty: there are enough.
 
     Attributes:
         base: float64 [steps], s: the run replayed.
         even: the same, as if every byte had moved as fast as the mean: what ``base`` knows better than a link's two numbers.
     """
 
-    def __init__(self, made: Timeline, link: Link, limit: float | None = None) -> None:
-        self.made, self.link, self.limit = made, link, limit
+    def __init__(
+        self, made: Timeline, link: Link, limit: float | None = None, sharing: Mapping[int, tuple[RankCpu, float]] | None = None
+    ) -> None:
+        self.made, self.link, self.limit, self.sharing = made, link, limit, sharing or {}
         self.base: FloatArray = simulate(made.ready, made, link)
         self.even: FloatArray = simulate(made.ready, made, replace(link, slowness=np.zeros(0)))
 
@@ -51,7 +55,8 @@ class WhatIf:
         """
         ready = level(self.made.ready) if column is None else without_rank(self.made.ready, column)
         late = Question("no_late_rank") if column is None else Question("rank_on_time", column if rank is None else rank)
-        return self._asked(late, ready, self.made, self.link)
+        apart = 0.0 if column is None else apart_s(ready, column)
+        return self._asked(late, ready, self.made, self.link, self._least_s(column), apart)
 
     def cost(self, column: int) -> FloatArray:
         """float64 [steps], s: what a rank's lateness costs each step."""
@@ -65,7 +70,7 @@ class WhatIf:
         rate = self.link.bytes_per_s * times
         if self.limit is not None and times > 1 and rate > self.limit:
             asked, rate = replace(asked, limit=self.limit), max(self.limit, self.link.bytes_per_s)
-        return self._asked(asked, self.made.ready, self.made, replace(self.link, bytes_per_s=rate))
+        return self._asked(asked, self.made.ready, self.made, replace(self.link, bytes_per_s=rate), self._least_s())
 
     def half_gradients(self) -> Prediction:
         """The fp16 or bf16 compression hook: half the bytes. What the two casts cost is not in it."""
@@ -73,7 +78,7 @@ class WhatIf:
         if self.made.dtype.removeprefix("torch.").lower() not in WIDE:
             return refused(asked, f"gradients are {self.made.dtype or 'of unknown type'} already")
         smaller = replace(self.made, nbytes=np.where(self.made.gradients, self.made.nbytes // 2, self.made.nbytes))
-        return self._asked(asked, self.made.ready, smaller, self.link)
+        return self._asked(asked, self.made.ready, smaller, self.link, self._least_s())
 
     def bucket_size(self, mib: float) -> Prediction:
         """``bucket_cap_mb``; gradients become ready evenly between two of the measured buckets."""
@@ -106,12 +111,24 @@ class WhatIf:
         changed = (self.base + (times - 1) * float(micro_s.max())) / times
         return self._answer(asked, changed, float(micro_s.std()) * (times - 1) / times)
 
-    def _asked(self, asked: Question, ready: np.ndarray, made: Timeline, link: Link) -> Prediction:
+    def _least_s(self, late: int | None = None) -> float:
+        """Seconds that the CPUs need for a step; in place of the late rank in that column, for one like the others."""
+        ranks = [both for column, both in sorted(self.sharing.items()) if column != late]
+        if not ranks:
+            return 0.0
+        like = sorted((rank for rank, _ in ranks), key=lambda rank: rank.cpu_s)[(len(ranks) - 1) // 2]
+        instead = [] if late is None else [replace(like, machine=self.sharing[late][0].machine)]
+        return needed_s([*(rank for rank, _ in ranks), *instead], float(np.median([asleep for _, asleep in ranks])))
+
+    def _asked(
+        self, asked: Question, ready: np.ndarray, made: Timeline, link: Link, least_s: float = 0.0, apart: float = 0.0
+    ) -> Prediction:
         changed = simulate(ready, made, link)
         slower = replace(link, bytes_per_s=link.bytes_per_s * (1 - LINK_ERROR))
         before = replace(self.link, bytes_per_s=self.link.bytes_per_s * (1 - LINK_ERROR))
         moved = float((simulate(self.made.ready, self.made, before) - simulate(ready, made, slower)).mean())
-        return self._answer(asked, changed, abs(moved - float((self.base - changed).mean())))
+        found = self._answer(asked, changed, abs(moved - float((self.base - changed).mean())))
+        return held_by_cpus(found, least_s, apart)
 
     def _answer(self, asked: Question, changed: FloatArray, spread: float = 0.0) -> Prediction:
         off_s = abs(float(self.even.mean()) - float(self.made.period.mean()) / 1e9)
@@ -146,13 +163,15 @@ def split_ready(ready: np.ndarray, nbytes: np.ndarray, edges: np.ndarray) -> np.
 
 
 def micro_batches(ranks: Sequence[Collectives]) -> FloatArray:
-    """float64 [ranks]: mean seconds per step in input, copy, forward and backward, without waiting for buckets at its end."""
+    """float64 [ranks]: mean seconds per step without the optimizer and waiting for collectives: what a program does between its steps is
+    taken to belong to the batch."""
     found = []
     for one in ranks:
         if not len(one.steps):
             return np.zeros(0)
-        spans = phase_spans(one)
-        chosen = [spans[phase] for phase in ("wait", "copy", "forward") if phase in spans]
-        pieces = without(np.concatenate([*chosen, computing(one)]), one.evaluation)
+        ended = one.table[one.table["end"] >= one.table["start"]]
+        in_flight = np.stack([ended["start"], ended["end"]], 1)
+        once = [one.stages.get(stage, np.zeros((0, 2), np.int64)).reshape(-1, 2) for stage in ("optimizer", "backward")]
+        pieces = without(np.concatenate([without(one.steps, np.concatenate([*once, in_flight])), computing(one)]), one.evaluation)
         found.append(float(overlap(*one.steps.T, *pieces.T).mean()) / 1e9)
     return np.array(found)

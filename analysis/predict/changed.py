@@ -45,12 +45,17 @@ def with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
         batches=[_scaled(task, making, helpers) for task in recorded.batches],
         steps=[_scaled(task, computing, task.threads) for task in recorded.steps],
         receiving=_scaled(recorded.receiving, transport, 1.0),
-        handing_over=_scaled(recorded.handing_over, transport, 1.0),
+        handing_over=_shared(_scaled(recorded.handing_over, transport, 1.0), recorded.sharing_s * max(0.0, 1 - transport.cpu)),
         helpers=helpers,
         cpus=change.cpus or recorded.cpus,
         others=recorded.others if change.others else 0.0,
     )
     return recorded if vars(changed) == vars(recorded) else changed
+
+
+def _shared(handing_over: Task, more_s: float) -> Task:
+    """What is pickled no longer has to be put into shared memory."""
+    return replace(handing_over, cpu_s=handing_over.cpu_s + more_s)
 
 
 def _setting(recorded: Setting, given: Mapping[str, int | bool]) -> Setting:

@@ -32,6 +32,7 @@ class Main:
         batches: per step.
         shares: stage -> its share of ``own_s``.
         receiving: what it takes to receive a batch from a worker.
+        starting_s: per batch, on average over all steps, what those take more in which workers were started.
     """
 
     own_s: FloatArray
@@ -40,6 +41,7 @@ class Main:
     batches: float
     shares: Mapping[str, float]
     receiving: Task
+    starting_s: float
 
     def tasks(self) -> list[Task]:
         """The same per batch."""
@@ -48,11 +50,12 @@ class Main:
         return [Task(own * cpu, own * off, self.threads) for own in each.tolist()]
 
 
-def main_process(rank: RankMetrics, facts: RuleInputs, workers: int) -> Main:
+def main_process(rank: RankMetrics, facts: RuleInputs, workers: int, restarting_s: float = 0.0) -> Main:
     """Read it from the steps that count.
 
     Args:
         workers: of the training loader. Without any, making batches is not its own work, either.
+        restarting_s: CPU seconds per batch for starting workers again in each pass.
     """
     steps = rank.steps
     assert steps is not None
@@ -62,21 +65,27 @@ def main_process(rank: RankMetrics, facts: RuleInputs, workers: int) -> Main:
     not_own = {"wait", "epoch_start", "sampler", "transport"} if workers else {"epoch_start", *MAKING_STAGES}
     stages = {name: values[counts] for name, values in rank.stages.items() if name not in not_own}
     whole = np.sum(list(stages.values()), axis=0)
-    cpu, queued = (_sum(rank, counts, column) for column in ("cpu", "runqueue"))
+    cpu, queued = (of_steps(rank, counts, column) for column in ("cpu", "runqueue"))
     measured = np.minimum(sum((stages[name] for name in ("forward", "backward") if name in stages), np.zeros(len(whole))), whole)
     waiting = queued.sum() / max(cpu.sum() + queued.sum(), 1)  # share of the time in which it wants a CPU
     rest = _computed(whole - measured, waiting)
     own = np.maximum(measured - np.minimum(queued, measured) + rest, NOTHING_ELSE * 1e9)
-    computes, threads = _computing(rank, facts, workers, float(np.minimum(cpu, own).sum()), float(rest.sum()), len(own))
+    batches = max(float(steps.batches[counts].mean()), NOTHING_ELSE) if steps.batches[counts].any() else 1.0
+    beside_s = _making_cpu_s(facts) + asking_cpu_s(rank, workers) + restarting_s * batches
+    helped = not restarting_s  # what the ends of workers take is not told from helper threads
+    computes, threads = _computing(facts.step.cpu_s, beside_s, helped, float(np.minimum(cpu, own).mean()) / 1e9, float(rest.mean()) / 1e9)
     means = {name: value for name, value in facts.step.stages.items() if name not in not_own}
-    target = sum(means.values()) * float(own.sum()) / max(float(whole.sum()), 1.0)  # where steps were only counted, of all
+    unqueued = float(own.sum()) / max(float(whole.sum()), 1.0)
+    target = sum(means.values()) * unqueued  # where steps were only counted, of all
+    usual = min(target, float(own.mean()) / 1e9) if restarting_s and rank.estimate is not None else target
     return Main(
-        own_s=own / float(own.mean()) * max(target, NOTHING_ELSE),
-        cpu_share=min(1.0, computes / float(own.sum())),
+        own_s=own / float(own.mean()) * max(usual, NOTHING_ELSE),
+        cpu_share=min(1.0, computes * 1e9 / float(own.mean())),
         threads=threads,
-        batches=max(float(steps.batches[counts].mean()), NOTHING_ELSE) if steps.batches[counts].any() else 1.0,
+        batches=batches,
         shares={name: value / max(sum(means.values()), NOTHING_ELSE) for name, value in means.items()},
         receiving=_receiving(rank, counts) if workers else Task(0.0, 0.0),
+        starting_s=(target - usual) / batches,
     )
 
 
@@ -94,7 +103,7 @@ def _computed(rest: FloatArray, waiting: float) -> FloatArray:
     return np.asarray(rest - queued)
 
 
-def _sum(rank: RankMetrics, counts: "np.ndarray[tuple[int], np.dtype[np.bool_]]", column: str) -> IntArray:
+def of_steps(rank: RankMetrics, counts: "np.ndarray[tuple[int], np.dtype[np.bool_]]", column: str) -> IntArray:
     """int64 [n], ns of forward and backward in each step, by one clock."""
     assert rank.steps is not None
     steps, records = rank.steps, rank.main.of(*TIMED)
@@ -104,31 +113,34 @@ def _sum(rank: RankMetrics, counts: "np.ndarray[tuple[int], np.dtype[np.bool_]]"
     return np.bincount(at[inside], np.minimum(records[column], records["wall"])[inside], len(steps.start))[counts]
 
 
-def _computing(rank: RankMetrics, facts: RuleInputs, workers: int, known: float, rest: float, steps: int) -> tuple[float, float]:
-    """What the main thread computes in all, ns, and how many threads compute with it.
+def _computing(cpu_s: float | None, beside_s: float, helped: bool, known_s: float, rest_s: float) -> tuple[float, float]:
+    """What the main thread computes, CPU seconds per step, and how many threads compute with it.
 
     Args:
-        known: what it computes in forward and backward, ns.
-        rest: what no record of CPU time accounts for, ns.
-        steps: in which it does.
+        cpu_s: of all processes, per step; None: not known.
+        beside_s: of it, for batches.
+        helped: whether helper threads can be told from what else uses CPUs.
+        known_s: what the main thread computes in forward and backward.
+        rest_s: what no record of CPU time accounts for.
     """
-    if facts.step.cpu_s is None:
-        return known + rest, 1.0
-    used = (facts.step.cpu_s - _making_cpu_s(facts) - _asking_cpu_s(rank, workers)) * 1e9 * steps
-    if used - known < ASLEEP * rest:
-        return known + max(used - known, 0.0), 1.0
-    helping = used - known - rest
-    return known + rest, used / max(known + rest, 1.0) if helping > MIN_HELPERS * facts.step.cpu_s * 1e9 * steps else 1.0
+    if cpu_s is None:
+        return known_s + rest_s, 1.0
+    used_s = cpu_s - beside_s
+    if used_s - known_s < ASLEEP * rest_s:
+        return known_s + max(used_s - known_s, 0.0), 1.0
+    computes_s = known_s + rest_s
+    helps = helped and used_s - computes_s > MIN_HELPERS * cpu_s
+    return computes_s, used_s / max(computes_s, NOTHING_ELSE) if helps else 1.0
 
 
 def _making_cpu_s(facts: RuleInputs) -> float:
-    """CPU seconds per step of those who make its batches."""
-    total = facts.workers.per_sample.get("total") if facts.workers else None
-    sample_s = facts.process_cpu_s or (total.cpu_s if total else None) or 0.0
-    return sample_s * (facts.throughput.batch_size or 0.0)
+    """CPU seconds per step of those who make its batches and send them: threads that pickle may be missing from those of the process."""
+    costs = facts.workers.per_sample if facts.workers else {}
+    accounted_s = sum(costs[name].cpu_s or 0.0 for name in ("total", "transport") if name in costs)
+    return max(facts.process_cpu_s or 0.0, accounted_s) * (facts.throughput.batch_size or 0.0)
 
 
-def _asking_cpu_s(rank: RankMetrics, workers: int) -> float:
+def asking_cpu_s(rank: RankMetrics, workers: int) -> float:
     """CPU seconds per step of the main thread inside the loader, which has workers."""
     assert rank.steps is not None
     asked = rank.steps.asked

@@ -11,7 +11,7 @@ from feedline.analysis.predict.change import Refused
 from feedline.analysis.predict.loader_replay import Setting, Task
 from feedline.analysis.predict.main_process import main_process
 from feedline.analysis.predict.recorded import RecordedInput, Shares
-from feedline.analysis.predict.starts import starts, warming
+from feedline.analysis.predict.starts import starts, warm_up, warming
 from feedline.analysis.stages import MAKING_STAGES
 from feedline.profiler.events import Stage
 from feedline.profiler.store.columns import Records
@@ -45,19 +45,24 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs) -> RecordedInput | Refu
             "too_few_batches",
             f"{len(made)} batches and {steps} steps were recorded; a prediction needs {FEWEST}: record a longer run",
         )
-    main = main_process(rank, facts, setting.num_workers)
-    helpers, best, nbytes = _helpers(facts), per_batch_s(facts), (facts.loader.batch_bytes if facts.loader else None) or 0.0
+    begins = starts(rank, setting.num_workers, persistent)
+    restarting_s = begins.worker_cpu_s * setting.num_workers / begins.per_pass if begins.counted and not persistent else 0.0
+    main = main_process(rank, facts, setting.num_workers, restarting_s)
+    helpers, best, nbytes = _helpers(facts), per_batch_s(facts), _shared_bytes(facts)
     rate, samples = facts.throughput.samples_per_s or 0.0, (facts.throughput.batch_size or 1.0) / main.batches
+    sharing_s = _sharing_s(made, SHARING_S_PER_BYTE * nbytes) if setting.num_workers else 0.0
+    handing_s = sharing_s + _pickling_s(rank) if setting.num_workers else SHARING_S_PER_BYTE * nbytes + PICKLING_S
     recorded = RecordedInput(
         setting=setting,
         persistent=persistent,
         others_set=facts.loader.settings if facts.loader else {},
-        batches=_batches(made, helpers, samples, SHARING_S_PER_BYTE * nbytes if setting.num_workers else 0.0),
+        batches=_batches(made, helpers, samples, sharing_s),
         steps=main.tasks(),
         receiving=main.receiving if setting.num_workers else Task((best.low + best.high) / 2, 0.0),
-        handing_over=Task(SHARING_S_PER_BYTE * nbytes + (_pickling_s(rank) if setting.num_workers else PICKLING_S), 0.0),
+        handing_over=Task(handing_s, 0.0),
+        sharing_s=max(0.0, SHARING_S_PER_BYTE * min(_loader_bytes(facts)) - _collating_s(facts) * samples),
         sending=SENDING_S,
-        starts=starts(rank, setting.num_workers, persistent),
+        starts=replace(begins, main_s=main.starting_s * begins.per_pass),
         making=_making(facts),
         own=main.shares,
         helpers=helpers,
@@ -66,6 +71,7 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs) -> RecordedInput | Refu
         disk=_disk(facts, rate),
         samples_per_batch=samples,
         samples_per_s=rate,
+        locked=_locked(facts),
     )
     return _delayed(recorded, made)
 
@@ -115,7 +121,8 @@ def _made(rank: RankMetrics, persistent: bool) -> Records:
     """The FETCH records of the training loader's batches, in the order in which they were asked for; without the first ones of each worker
     and those from before the first step that counts, where there are others."""
     assert rank.steps is not None
-    made = np.concatenate([process.batches[~warming(process, persistent)] for process in rank.makers.processes])
+    many = warm_up(rank.makers.processes, persistent)
+    made = np.concatenate([process.batches[~warming(process, persistent, many)] for process in rank.makers.processes])
     made = made[np.isin(made["source"], list(rank.makers.loaders)) & (made["cpu"] >= 0) & (made["runqueue"] >= 0)]
     made = made[np.argsort(made["number"], kind="stable")]
     after = made["start"] >= rank.steps.start[min(rank.first, len(rank.steps.start) - 1)]
@@ -123,16 +130,22 @@ def _made(rank: RankMetrics, persistent: bool) -> Records:
 
 
 def _batches(made: Records, helpers: float, samples: float, sharing_s: float) -> list[Task]:
-    """What each took besides handing it over, half of its CPU time at least.
+    """What each took besides handing it over.
 
     Args:
-        sharing_s: CPU seconds of each for shared memory.
+        sharing_s: CPU seconds of each for shared memory, on average.
     """
     cpu = np.minimum(made["cpu"], made["wall"]) / 1e9
     off = np.maximum(made["wall"] / 1e9 - cpu - made["runqueue"] / 1e9, 0.0)
     pieces = max(1, min(MOST_PIECES, round(samples)))
-    own = np.maximum(cpu - sharing_s, cpu / 2)
+    own = cpu * (1 - sharing_s / max(float(cpu.mean()), 1e-9))
     return [Task(computes * helpers, blocked, helpers, pieces) for computes, blocked in zip(own.tolist(), off.tolist())]
+
+
+def _sharing_s(made: Records, at_most_s: float) -> float:
+    """CPU seconds that a worker takes to write a batch into shared memory, half of what making it takes at most: a collate that copies it
+    into ordinary memory leaves that to the thread that pickles, whose time is measured."""
+    return min(at_most_s, float(np.minimum(made["cpu"], made["wall"]).mean()) / 2e9)
 
 
 def _delayed(recorded: RecordedInput, made: Records) -> RecordedInput:
@@ -150,6 +163,24 @@ def _delayed(recorded: RecordedInput, made: Records) -> RecordedInput:
         if making_s <= wall_s * CLOSE and late.batches_per_s(MANY) * late.samples_per_batch * CLOSE >= late.samples_per_s:
             break
     return late
+
+
+def _loader_bytes(facts: RuleInputs) -> tuple[float, float]:
+    """Of a batch: in its tensors and arrays, and pickled."""
+    loader = facts.loader
+    return (loader.batch_bytes or 0.0, loader.pickle_bytes or 0.0) if loader else (0.0, 0.0)
+
+
+def _shared_bytes(facts: RuleInputs) -> float:
+    """Of a batch, in shared memory: its other tensors and arrays are pickled with the objects."""
+    whole, pickled = _loader_bytes(facts)
+    return max(0.0, whole - pickled)
+
+
+def _collating_s(facts: RuleInputs) -> float:
+    """CPU seconds per sample of copying it into a batch, which a collate into shared memory does at the same time."""
+    cost = facts.workers.per_sample.get("collate") if facts.workers else None
+    return (cost.cpu_s or 0.0) if cost else 0.0
 
 
 def _pickling_s(rank: RankMetrics) -> float:
@@ -190,6 +221,13 @@ def _lacking(facts: RuleInputs) -> float:
     cost = crew.per_sample.get("total") if crew else None
     queued = cost.runqueue_s / cost.wall_s if cost and cost.runqueue_s and cost.wall_s else 0.0
     return (facts.main_runqueue_share or 0.0) + (crew.processes * (crew.busy_share or 0.0) * queued if crew else 0.0)
+
+
+def _locked(facts: RuleInputs) -> float:
+    workers, total = facts.workers, facts.workers.per_sample.get("total") if facts.workers else None
+    if workers is None or total is None or not total.blocked_s or workers.blocked_looks < FEWEST or not workers.blocked_by:
+        return 0.0
+    return total.blocked_s / total.wall_s * workers.blocked_by.get("lock", 0.0)
 
 
 def _disk(facts: RuleInputs, rate: float) -> float | None:

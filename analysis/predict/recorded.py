@@ -32,6 +32,7 @@ class RecordedInput:
         steps: what the main process does with each batch, without receiving it.
         receiving: taking a batch over from a worker: as recorded; without workers, what it takes at best.
         handing_over: what it takes a worker to put a batch into shared memory and to pickle it; without workers, at best.
+        sharing_s: CPU seconds more that a batch would take to be made in shared memory, where its arrays are pickled.
         sending: seconds from when a batch is made until it can be received.
         starts: what beginning a pass costs.
         making: stage -> its shares of the work of a batch.
@@ -42,6 +43,7 @@ class RecordedInput:
         disk: bytes per second from the disk while it was recorded; None: unknown or next to none.
         samples_per_batch: mean.
         samples_per_s: as the report has it.
+        locked: share (0 to 1) of the time in which batches were made that they waited for a lock.
     """
 
     setting: Setting
@@ -51,6 +53,7 @@ class RecordedInput:
     steps: Sequence[Task]
     receiving: Task
     handing_over: Task
+    sharing_s: float
     sending: float
     starts: Starts
     making: Mapping[str, Shares]
@@ -61,6 +64,7 @@ class RecordedInput:
     disk: float | None
     samples_per_batch: float
     samples_per_s: float
+    locked: float = 0.0
 
     def drawn(self, dice: random.Random, number: int) -> "RecordedInput":
         """The same training with other batches and steps of the same kind: a bootstrap of blocks (Kuensch, The jackknife and the bootstrap
@@ -81,7 +85,7 @@ class RecordedInput:
         passes = [self._times(number * long, long) for number in range(math.ceil(batches / long))]
         whole, first = (fmean(times) for times in zip(*passes))
         workers = self.setting.num_workers
-        between = begins.reset_s if self.persistent else begins.ending_s * max(1.0, workers / self.cpus)
+        between = begins.reset_s if self.persistent else begins.ending_s * max(1.0, workers / self.cpus) + begins.main_s
         return ((begins.counted + 1) * begins.per_pass - 1) / (begins.counted * (whole + (between if workers else 0.0)) + whole - first)
 
     def making_s(self, batches: int) -> float:

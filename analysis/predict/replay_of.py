@@ -5,7 +5,7 @@ import random
 from functools import lru_cache
 from statistics import stdev
 
-from feedline.analysis.formatting import number, size
+from feedline.analysis.formatting import number, share, size
 from feedline.analysis.predict.change import Change, Factor, PredictedRate, Refused
 from feedline.analysis.predict.changed import not_modelled, variants
 from feedline.analysis.predict.of_run import recorded_input
@@ -17,6 +17,7 @@ BATCHES = 320  # that are replayed at least
 DRAWS = 12  # of the bootstrap
 OF_DRAW = 120  # batches of each
 TOLERANCE = 0.15  # by which the replay of the run as it was may miss its rate
+MOST_LOCKED = 0.1  # share of the making of batches that may be waiting for a lock where more workers are predicted
 MODEL_ERROR = 0.05  # standard deviation of predicted over measured (docs/measured/whatif.md)
 NORMAL_975 = 1.96
 
@@ -30,7 +31,7 @@ def predict(recorded: RecordedInput, change: Change, interval: bool = True) -> P
             at once; a disk that would have to give more than it was seen to give is refused.
         interval: False: spare the bootstrap; low and high are then the prediction itself.
     """
-    refused = not_modelled(recorded, change) or _invalid(recorded)
+    refused = not_modelled(recorded, change) or _invalid(recorded) or _behind_a_lock(recorded, change)
     if refused is not None:
         return refused
     changed, before = variants(recorded, change), recorded.samples_per_s
@@ -54,6 +55,17 @@ def _invalid(recorded: RecordedInput) -> Refused | None:
         "replay_disagrees",
         f"replaying the run as it was gives {number(replayed)} samples/s, but {number(recorded.samples_per_s)} were measured: "
         "something that was not recorded limits it",
+    )
+
+
+def _behind_a_lock(recorded: RecordedInput, change: Change) -> Refused | None:
+    """Whether more workers would wait for a lock that they already wait for."""
+    if change.settings.get("num_workers", 0) <= recorded.setting.num_workers or recorded.locked <= MOST_LOCKED:
+        return None
+    return Refused(
+        "lock",
+        f"{share(recorded.locked)} of the time in which batches are made is spent waiting for a lock; how long more workers would wait for "
+        "it is unknown",
     )
 
 

@@ -1,5 +1,6 @@
 """What it costs to begin a pass over a loader, and to end it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,8 @@ BIRTH = Task(20e-3, 0.0)
 ENDING_S = 7e-3
 RESET_S = 1e-3  # for workers that stay
 WARMING = 3  # first batches of a worker, which take longer: it copies the pages of memory that it shares with its parent
+MANY_STARTS = 16  # of workers, which show themselves how many these are
+WARM = 1.1  # times what a worker's last batches take
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class Starts:
         births: what a worker takes from then to its first batch, and its first batches more than others.
         reset_s: for workers that stay.
         ending_s: from the last batch of a pass to its end, for each worker that has a CPU of its own meanwhile.
+        main_s: what starting workers makes the main process take longer in the steps after it, per pass: it copies shared pages, too.
     """
 
     counted: int
@@ -41,6 +45,12 @@ class Starts:
     births: Task
     reset_s: float
     ending_s: float
+    main_s: float = 0.0
+
+    @property
+    def worker_cpu_s(self) -> float:
+        """CPU seconds that starting a worker takes, in all processes."""
+        return self.each.cpu_s + self.births.cpu_s
 
 
 def starts(rank: RankMetrics, workers: int, persistent: bool) -> Starts:
@@ -70,17 +80,34 @@ def starts(rank: RankMetrics, workers: int, persistent: bool) -> Starts:
     )
 
 
-def warming(process: Process, persistent: bool) -> npt.NDArray[np.bool_]:
-    """bool [n]: which of a process's batches are the first ones of a worker; none where there are few others."""
+def warm_up(processes: Sequence[Process], persistent: bool) -> int:
+    """How many batches of a worker are the first ones that take longer: where many were started as these show, else WARMING; none where
+    there are few others."""
+    workers = [process for process in processes if process.is_worker and len(process.batches)]
+    since = [_since_start(process, persistent) for process in workers]
+    number = np.bincount(np.concatenate([*since, np.zeros(0, np.int64)]))
+    if not len(number) or number[0] < MANY_STARTS:
+        return WARMING if number[WARMING:].sum() > number[:WARMING].sum() else 0
+    whole = number >= number[0] / 2
+    cpu = np.bincount(np.concatenate(since), np.concatenate([process.batches["cpu"] for process in workers]))[whole] / number[whole]
+    warm = cpu <= WARM * cpu[-max(1, len(cpu) // 3) :].mean()
+    return int(np.argmax(warm))
+
+
+def warming(process: Process, persistent: bool, first: int) -> npt.NDArray[np.bool_]:
+    """bool [n]: which of a process's batches are among so many first ones of a worker."""
+    return (_since_start(process, persistent) < first) & process.is_worker
+
+
+def _since_start(process: Process, persistent: bool) -> npt.NDArray[np.int64]:
+    """int64 [n]: how many batches a worker had made before each, since it was started."""
     made = process.batches
     born = np.zeros(len(made), np.int64) if persistent else made["number"] >> 32
-    order = np.argsort(made["start"], kind="stable")
-    since = np.zeros(len(made), np.int64)
-    for birth in np.unique(born).tolist():
-        of_birth = order[born[order] == birth]
-        since[of_birth] = np.arange(len(of_birth))
-    first = since < WARMING
-    return first if process.is_worker and (~first).sum() > first.sum() else np.zeros(len(made), np.bool_)
+    order = np.lexsort((made["start"], born))
+    _, begin, number = np.unique(born[order], return_index=True, return_counts=True)
+    since = np.empty(len(made), np.int64)
+    since[order] = np.arange(len(made)) - np.repeat(begin, number)
+    return since
 
 
 def _per_pass(rank: RankMetrics, ends: Records) -> int:
@@ -97,9 +124,10 @@ def _each(epochs: Records, workers: int) -> Task:
     return Task(cpu / workers / 1e9, off / workers / 1e9)
 
 
-def _births(processes: list[Process], epochs: Records, workers: int, persistent: bool) -> Task:
+def _births(processes: Sequence[Process], epochs: Records, workers: int, persistent: bool) -> Task:
     """CPU time from a worker's start to its first instruction, and what its first batches take more than the others."""
     cpu: list[float] = []
+    many = warm_up(processes, persistent)
     for process in processes:
         number, born = process.header.get("worker"), process.of(Stage.START)
         for epoch in epochs if isinstance(number, int) else ():
@@ -109,18 +137,18 @@ def _births(processes: list[Process], epochs: Records, workers: int, persistent:
             cpu += np.clip(own["cpu"], 0, np.maximum(lag, 0)).tolist()
     if not cpu:
         return NOTHING
-    more, off = np.mean([_more(process, persistent) for process in processes if process.is_worker], axis=0).tolist()
+    more, off = np.mean([_more(process, persistent, many) for process in processes if process.is_worker], axis=0).tolist()
     return Task((float(np.mean(cpu)) + more) / 1e9, off / 1e9)
 
 
-def _more(process: Process, persistent: bool) -> tuple[float, float]:
-    """CPU time and other time, ns, that the first batches of a worker take more than as many of the others."""
-    made, first = process.batches, warming(process, persistent)
-    if not first.any():
+def _more(process: Process, persistent: bool, many: int) -> tuple[float, float]:
+    """CPU time and other time, ns, that so many first batches of a worker take more than as many of the others."""
+    made, first = process.batches, warming(process, persistent, many)
+    if not first.any() or first.all():
         return 0.0, 0.0
     blocked = made["wall"] - made["cpu"] - np.maximum(made["runqueue"], 0)
     cpu, off = (max(0.0, float(values[first].mean() - values[~first].mean())) for values in (made["cpu"], blocked))
-    return cpu * WARMING, off * WARMING
+    return cpu * many, off * many
 
 
 def _cpus(rank: RankMetrics) -> float:

@@ -133,7 +133,7 @@ INPUT: list[Rule[RuleInputs]] = [
     ),
     Rule(made_one_by_one.RULE_ID, made_one_by_one.check, made_one_by_one.change, before="cpu_saturated"),
     # lifecycle
-    Rule(epoch_restart.RULE_ID, epoch_restart.check, epoch_restart.change, Effort.SETTING, by_settings=True, lifts=AS_MUCH_CPU),
+    Rule(epoch_restart.RULE_ID, epoch_restart.check, epoch_restart.change, Effort.SETTING, by_settings=True, lifts=CHEAPER | {"step"}),
     # transport
     Rule(
         objects_in_queue.RULE_ID,

@@ -15,7 +15,7 @@ NO_CLOCK = RankClock(np.zeros(0, np.int64), np.zeros(0, np.int64), float("inf"))
 
 @dataclass(frozen=True)
 class Training:
-    """All times in ms. A step: input, forward, backward with its buckets, waiting for the last of them, optimizer.
+    """All times in ms. A step: input, forward, backward with its buckets, waiting for the last of them, optimizer, and what no stage tells.
 
     Attributes:
         buckets: bytes, in the order in which backward fills them.
@@ -34,6 +34,7 @@ class Training:
     forward: float = 10.0
     backward: float = 30.0
     optimizer: float = 3.0
+    between: float = 0.0
     buckets: tuple[int, ...] = (1 * MB, 4 * MB, 4 * MB)
     link: float = 1e9
     late: dict[tuple[int, int], tuple[str, float]] = field(default_factory=dict)
@@ -95,7 +96,7 @@ def train(plan: Training) -> Made:
             stages[rank].setdefault("backward", []).append((begun[rank], now[rank]))
             length = plan.optimizer * MS + more(plan, step, rank, "optimizer")
             stages[rank].setdefault("optimizer", []).append((now[rank], now[rank] + length))
-            now[rank] += length
+            now[rank] += length + plan.between * MS
             if step in plan.evaluation:
                 evaluations[rank].append((now[rank], now[rank] + plan.evaluation[step] * MS))
                 now[rank] = evaluations[rank][-1][1]

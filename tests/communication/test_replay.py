@@ -95,6 +95,16 @@ def test_accumulation_saves_the_transfer_of_all_batches_but_one():
     assert answer.step_s == pytest.approx((step + 3 * compute) / 4, rel=0.01)
 
 
+def test_what_a_program_does_between_its_steps_is_not_spared_by_accumulation():
+    plan = Training(ranks=2, buckets=(20 * MB,), between=30)
+    made = train(plan)
+    step, compute = truth(plan), (plan.wait + plan.forward + plan.backward + plan.between) / 1e3
+
+    answer = asked(made.ranks).accumulate(4, micro_batches(made.ranks))
+
+    assert answer.step_s == pytest.approx((step + 3 * compute) / 4, rel=0.01)
+
+
 def test_links_beyond_all_that_was_measured_are_refused():
     answer = asked(train(Training()).ranks).faster_link(1000.0)
 

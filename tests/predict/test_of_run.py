@@ -97,6 +97,7 @@ def test_steps_are_without_their_waits(with_a_worker):
     assert recorded.receiving.cpu_s > 0
 
 
+@pytest.mark.quiet  # beside a load of 13, batches wait for their receiver as long as it takes to make them
 def test_more_workers_wait_at_the_same_time(with_a_worker):
     predicted = predict(read(with_a_worker), Change({"num_workers": 4, "persistent_workers": True}))
 

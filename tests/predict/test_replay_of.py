@@ -27,6 +27,7 @@ def training(*, cpu: float = 20, off: float = 0, own: float = 5, workers: int = 
             "steps": [Task(own * MS, 0.0)] * 40,
             "receiving": NOTHING,
             "handing_over": NOTHING,
+            "sharing_s": 0.0,
             "sending": 0.0,
             "starts": LONG,
             "making": {"decode": Shares(0.6, 0.0), "read": Shares(0.1, 1.0), "dataset": Shares(0.3, 0.0)},
@@ -90,6 +91,20 @@ def test_objects_that_are_not_pickled_free_both_ends_of_the_queue():
     assert gain(recorded, Change(stages={"transport": Factor(0.1, 0.1)})) == pytest.approx(21 / 3, rel=0.05)
 
 
+def test_arrays_that_are_not_pickled_have_to_be_put_into_shared_memory():
+    recorded = training(cpu=1, own=1, receiving=Task(20 * MS, 0), handing_over=Task(20 * MS, 0), sharing_s=9 * MS)
+
+    assert gain(recorded, Change(stages={"transport": GONE})) == pytest.approx(21 / 10, rel=0.05)
+
+
+def test_what_starting_workers_makes_the_steps_take_longer_ends_with_it():
+    recorded = training(own=0.01, starts=replace(SHORT, main_s=100 * MS))
+
+    spares = gain(recorded, settings(persistent_workers=True))
+
+    assert spares == pytest.approx((20 * 20 + 5 + 20 + 10 + 100) / (20 * 20 + 1), rel=0.03)
+
+
 def test_fewer_cpus_and_more_of_them():
     recorded = training(workers=4, own=0.01)
 
@@ -148,6 +163,14 @@ def test_a_run_whose_replay_is_another_is_refused():
 def test_what_is_not_modelled_is_refused():
     assert reason(training(), settings(batch_size=16)) == "not_modelled"
     assert reason(training(), settings(pin_memory=True)) == "not_modelled"
+
+
+def test_more_workers_behind_a_lock_are_refused():
+    recorded = training(off=40, locked=0.5)
+
+    assert reason(recorded, settings(num_workers=2)) == "lock"
+    assert gain(recorded, settings(prefetch_factor=4)) == pytest.approx(1, rel=0.02)
+    assert gain(replace(recorded, locked=0.05), settings(num_workers=2)) > 1.5
 
 
 def test_a_disk_is_not_expected_to_give_more_than_it_gave():

@@ -45,3 +45,13 @@ def test_who_has_the_cpus_is_unknown_where_that_was_not_sampled_and_samples_take
 
     assert check(replace(little, cpus=None)) is None
     assert check(replace(much, cpus=None))  # 5 of 8 CPUs
+
+
+def test_what_a_larger_quota_gives_at_most_is_not_less_than_it_can_give():
+    held = waiting(used_cpus=0.5, effective_cpus=0.5, sample={"decode": (2.0, 1.2, 0.0)})
+    assert held.cpus is not None
+    quota, machine = (replace(held, cpus=replace(held.cpus, quota=most, affinity=2.0)) for most in (0.5, None))
+
+    assert check(quota).cost_s == pytest.approx(held.step.mean_s * (1 - 0.5 / 2))
+    assert check(quota).severity is check(machine).severity
+    assert check(machine).cost_s < check(quota).cost_s

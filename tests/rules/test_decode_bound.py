@@ -87,3 +87,13 @@ def test_threads_of_a_video_decoder_are_set_where_it_is_opened():
 
     assert "CAP_PROP_N_THREADS" in thread_oversubscription.check(full).fix
     assert "OMP_NUM_THREADS" in thread_oversubscription.check(of_torch).fix
+
+
+def test_where_a_quota_stops_the_training_it_costs_what_it_takes_of_the_quota():
+    facts = waiting(used_cpus=0.5, effective_cpus=0.5, sample={"decode": (8.4, 0.0, 0.0)})
+    assert facts.cpus is not None
+    stopped = replace(facts, cpus=replace(facts.cpus, quota=0.5, affinity=2.0))
+    free = replace(facts, cpus=replace(facts.cpus, quota=None, affinity=2.0))
+
+    assert check(stopped).cost_s == pytest.approx(min(facts.step.mean_s, 32 * 11.2e-3 / 0.5) * 8.4 / 11.2)
+    assert check(stopped).cost_s > check(free).cost_s

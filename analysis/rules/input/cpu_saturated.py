@@ -30,7 +30,7 @@ def check(facts: RuleInputs) -> Finding | None:
         if facts.cpus and facts.cpus.others is not None
         else f"Check with `top` whether other programs use the CPUs. If none does, {LESS}",
         how_to_check=f"Run with num_workers={(num_workers(facts) or 0) + 1}. If samples/s rise, this finding is wrong.",
-        cost_s=cost_s,
+        cost_s=max(cost_s, cpus.beyond_quota_s(facts)),
     )
 
 

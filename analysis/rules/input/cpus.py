@@ -16,6 +16,9 @@ MAX_USED_SHARE = 0.80
 #: Where other programs' use was not sampled, samples wait for the training itself only if it takes this share of the CPUs (docs/rules.md).
 MIN_OWN_SHARE = 0.50
 
+#: A training that uses more of its quota than this is stopped by it, again and again, and its main thread too: no wait tells how long.
+THROTTLED = 0.90
+
 #: CPU of a whole process over that of the threads that are accounted for (docs/rules.md).
 MIN_PROCESS_RATIO = 1.2
 
@@ -55,9 +58,31 @@ def cpu_share_of(facts: RuleInputs, stage: str) -> float:
 
 def making_wait_s(facts: RuleInputs) -> float:
     """Seconds per step for batches that are being made; where the CPUs are full also for their way from the worker, which needs a CPU too:
-    samples that take less of them leave one to it."""
+    samples that take less of them leave one to it. Where a quota stops the training, all that making them takes of the quota."""
     waits = input_wait(facts)
-    return waits.making_s + (waits.handover_s + waits.transport_s if saturated(facts) else 0.0)
+    waits_s = waits.making_s + (waits.handover_s + waits.transport_s if saturated(facts) else 0.0)
+    return max(waits_s, min(facts.step.mean_s, _making_s_of_quota(facts))) if throttled(facts) else waits_s
+
+
+def _making_s_of_quota(facts: RuleInputs) -> float:
+    """Seconds per step in which the whole quota makes samples."""
+    cost = total(facts)
+    return (cost.cpu_s or 0.0) * (facts.throughput.batch_size or 0.0) / facts.effective_cpus if cost and facts.effective_cpus else 0.0
+
+
+def throttled(facts: RuleInputs) -> bool:
+    """Whether the quota of its control group stops the training."""
+    use = facts.cpus
+    return use is not None and use.quota is not None and use.own is not None and use.quota <= use.allowed < use.own / THROTTLED
+
+
+def beyond_quota_s(facts: RuleInputs) -> float:
+    """Seconds per step that more CPUs can spare at most: down to what all CPUs in the affinity mask need for its CPU time; 0 without a
+    quota that stops it."""
+    use = facts.cpus
+    if not throttled(facts) or use is None or not use.own or not use.affinity:
+        return 0.0
+    return facts.step.mean_s * max(0.0, 1 - use.own / use.affinity)
 
 
 def cost_share(facts: RuleInputs, *stages: str) -> float:

@@ -63,6 +63,10 @@ class Timers:
             self.waits.append(got - asked)
             self.steps.append(ended - asked)
             asked = ended
+        if self.steps:  # the end of the loader, which stops workers that do not stay
+            ending = time.perf_counter() - asked
+            self.waits[-1] += ending
+            self.steps[-1] += ending
 
     def write(self, samples_per_step: int, ahead: int = 0) -> None:
         """All but the first step, which starts the loader for the first time, and what workers made meanwhile; of rank 0 alone.

@@ -1,0 +1,58 @@
+"""The CPUs that ranks share: once none is late, all of them compute at the same time, and a step takes as long as that needs.
+
+A replay of buckets moves them as fast as they were seen to move, while the late rank slept or waited and left its CPUs to the others. What
+the ranks of a machine compute per step fits into the time in which their main threads do not wait for a device, a disk or a timer: workers
+make a batch when one is taken, which is then.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+ROUNDS = 50  # until the length of a step is found, which they halve in the worst case
+UNSURE = 0.5  # of what this adds to a step (docs/measured/faults.md: four recordings were 0.7 to 1.2 times as much longer)
+
+
+@dataclass(frozen=True)
+class RankCpu:
+    """What one rank's mean step takes of its machine.
+
+    Attributes:
+        machine: ranks of one share its CPUs.
+        cpus: of the machine that they may use.
+        cpu_s: CPU seconds of all of its processes.
+        making_s: of them, of its workers.
+        batch_s: seconds in which a worker with a CPU of its own makes a batch.
+        busy_s: of the step, in which its main thread computes or waits for a CPU.
+    """
+
+    machine: Hashable
+    cpus: float
+    cpu_s: float
+    making_s: float
+    batch_s: float
+    busy_s: float
+
+
+def needed_s(ranks: Sequence[RankCpu], asleep_s: float) -> float:
+    """Seconds that a step takes at least in which all ranks compute at the same time.
+
+    Args:
+        asleep_s: of the step, in which no main thread computes.
+    """
+    machines = {rank.machine for rank in ranks}
+    return max((_of_machine([rank for rank in ranks if rank.machine == machine], asleep_s) for machine in machines), default=0.0)
+
+
+def _of_machine(ranks: Sequence[RankCpu], asleep_s: float) -> float:
+    cpus, step_s = min(rank.cpus for rank in ranks), asleep_s + sum(rank.cpu_s for rank in ranks)
+    for _ in range(ROUNDS):
+        awake_s = step_s - asleep_s
+        step_s = asleep_s + sum(rank.cpu_s - rank.making_s * _elsewhere(rank, awake_s, step_s) for rank in ranks) / cpus
+    return step_s
+
+
+def _elsewhere(rank: RankCpu, awake_s: float, step_s: float) -> float:
+    """Share (0 to 1) of its workers' CPU time that falls into the rest of the step: that of a batch that takes longer than the others are
+    awake."""
+    making_s = min(rank.batch_s, step_s)
+    return max(0.0, 1 - awake_s / making_s) if making_s > 0 else 0.0

@@ -1,0 +1,61 @@
+"""What each rank's mean step takes of the CPUs that it shares with other ranks."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from feedline.analysis import computing
+from feedline.analysis.comm.shared_cpus import RankCpu
+from feedline.analysis.cpu_use import machine_of, mean_of
+from feedline.analysis.gather import RankMetrics, process_cpu_s, step_summary
+from feedline.analysis.predict.main_process import ASLEEP, TIMED, asking_cpu_s, of_steps
+from feedline.analysis.rank_gauges import read_rank_gauges
+from feedline.analysis.stages import INPUT_STAGES
+from feedline.profiler.events import Stage
+
+AS_RECORDED = (*INPUT_STAGES, "forward", "backward")  # stages whose CPU time is measured, or which are not the step's own
+
+
+def rank_cpus(gathered: Mapping[int, RankMetrics]) -> dict[int, RankCpu]:
+    """By rank, where several were recorded; without those of which too little is known."""
+    if len(gathered) < 2:
+        return {}
+    found = {number: rank_cpu(rank, gathered) for number, rank in gathered.items()}
+    return {number: rank for number, rank in found.items() if rank is not None}
+
+
+def rank_cpu(rank: RankMetrics, gathered: Mapping[int, RankMetrics]) -> RankCpu | None:
+    """Read it; None without steps, or where no gauge tells what its processes compute."""
+    step, cpus = step_summary(rank), _cpus(rank, sum(machine_of(other) == machine_of(rank) for other in gathered.values()))
+    used = mean_of(rank, rank, read_rank_gauges(rank.rank, []), "cpu/processes")
+    if step is None or rank.steps is None or used is None or cpus is None:
+        return None
+    workers, samples = any(process.is_worker for process in rank.makers.processes), float(rank.steps.samples[rank.first :].mean())
+    costs = rank.sample_costs
+    sample_s = sum(costs[name].cpu_s or 0.0 for name in ("total", "transport") if name in costs)
+    making_s = max(process_cpu_s(rank) or 0.0, sample_s) * samples if workers else 0.0
+    whole = costs.get("total")
+    batch_s = ((whole.cpu_s or 0.0) + (whole.blocked_s or 0.0)) * samples if whole else 0.0
+    known_s = _timed_s(rank) + asking_cpu_s(rank, int(workers))
+    queued_s = computing.runqueue_s(rank.main, rank.steps, rank.first, Stage.NEXT, *TIMED) or 0.0
+    rest_s = sum(s for name, s in step.stages.items() if name not in AS_RECORDED)
+    computes = used * step.mean_s - making_s - known_s >= ASLEEP * rest_s
+    busy_s = known_s + queued_s + (rest_s if computes else 0.0)
+    return RankCpu(machine_of(rank), cpus, used * step.mean_s, making_s, batch_s, busy_s)
+
+
+def _timed_s(rank: RankMetrics) -> float:
+    """CPU seconds of forward and backward per step."""
+    assert rank.steps is not None
+    counts = np.arange(len(rank.steps.wall)) >= rank.first
+    return float(of_steps(rank, counts, "cpu").mean()) / 1e9
+
+
+def _cpus(rank: RankMetrics, ranks: int) -> float | None:
+    """Those that all ranks of a machine may use; of those that are kept on CPUs of their own, all together."""
+    machine = rank.rank.manifest.machine
+    whole, allowed, own = (machine.get(name) for name in ("cpus", "effective_cpus", "affinity_cpus"))
+    if not isinstance(allowed, (int, float)) or allowed <= 0:
+        return float(whole) if isinstance(whole, (int, float)) and whole > 0 else None
+    pinned = isinstance(own, (int, float)) and own == allowed and isinstance(whole, (int, float)) and own < whole
+    return min(float(allowed) * ranks, float(whole)) if pinned and isinstance(whole, (int, float)) else float(allowed)
