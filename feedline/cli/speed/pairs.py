@@ -2,6 +2,8 @@
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from feedline.cli.speed.plan import Plan
 from feedline.cli.unfinished import Unfinished
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError, FixError, ScriptError
+from feedline.profiler.files import owned, removal
 from feedline.profiler.printable import say
 from feedline.profiler.session import overrides
 from feedline.profiler.store.opening import open_run
@@ -81,14 +84,36 @@ def trial_run(plan: Plan, arm: str, pair: int, unfinished: Unfinished) -> tuple[
 
 
 def train(plan: Plan, name: str, options: list[str]) -> str:
-    """Run the training once, recorded. Returns why it failed; "": it did not. Raises as ``child.run``."""
+    """Run the training once, recorded. Returns why it failed; "": it did not.
+
+    Raises:
+        OutputError: an older run cannot be removed. Others as ``child.run``.
+    """
     run, log = plan.folder / name, plan.folder / f"{name}.log"
-    with guard(plan.folder, plan.writable) as guarded:
+    with new_folder(run), guard(run, plan.writable) as guarded:
         program = [branch.filled(word, {OUT: str(guarded.out)}) for word in plan.program]
         command = [*guarded.command, *branch.command(run, options, program, plan.ranks)]
-        environment = {**os.environ, "FEEDLINE_OUT": str(guarded.out), "TMPDIR": str(guarded.temporary)}
-        code = child.run(command, log, environment)
+        code = child.run(command, log, guarded.environment, patience_s=0)
     return f"exit code {code}{hint(log)}; end of {log}:\n{child.tail(log)}" if code else ""
+
+
+@contextmanager
+def new_folder(run: Path) -> Iterator[None]:
+    """A folder for a run, made here: the training may write in it, and not beside it. One that stays empty is removed again.
+
+    Raises:
+        OutputError: an older run cannot be removed.
+    """
+    with suppress(OSError):
+        run.rmdir()  # left empty by a killed command
+    if os.path.lexists(run):
+        removal.remove(run, "run")
+    run.mkdir(owned.PRIVATE)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            run.rmdir()
 
 
 def hint(log: Path) -> str:
