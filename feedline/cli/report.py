@@ -92,6 +92,7 @@ class Report:
         from feedline.analysis.reports.console import Console
         from feedline.analysis.reports.progress import building
         from feedline.analysis.trace import is_trace
+        from feedline.cli import tried
         from feedline.cli.report_parts import write_overview
         from feedline.profiler.store.opening import open_run
         from feedline.profiler.store.parts import PARTS
@@ -106,7 +107,7 @@ class Report:
             found = trainings(path)
             if len(found) > 1 and (number is not None or args.output is not None and is_trace(args.output)):
                 open_run(path)  # raises: which of them?
-            notes = processes.notes(path, {one.name for one in found}, workers(found))
+            notes = [*processes.notes(path, {one.name for one in found}, workers(found)), *tried.notes(path)]
             told = [told_of(args, path, number, one, len(found) > 1, notes, done) for one in found]
             rows = [row for own in told for row in own.rows]
             outside = told[0].outside if len(told) == 1 else None
