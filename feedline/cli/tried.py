@@ -129,7 +129,6 @@ def show(found: Sequence[Trial], console: "Console") -> None:
         inside = sum(bool(one.inside) for one in known)
         console.print()
         console.print(
-            f"Predictions: median error {100 * error:.1f} % of the throughput; {inside} of {len(known)} measured gains inside the predicted "
-            "interval.",
+            f"Predictions: median error {100 * error:.1f} %; {inside} of {len(known)} measured gains inside the predicted interval.",
             soft_wrap=True,
         )
