@@ -111,16 +111,21 @@ def notes(run: Path) -> list[str]:
     return [trial.says() for folder in folders for trial in read(lines(folder)) if trial.run == own] if own else []
 
 
+def first(gain: str) -> str:
+    """The gain without its interval."""
+    return gain.partition(" [")[0] or BLANK
+
+
 def show(found: Sequence[Trial], console: "Console") -> None:
     """Print all trials, and how well they were predicted."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for name in ("tried", "change", "predicted", "measured", "measured / predicted", "verdict"):
-        table.add_column(name, justify="right" if "/" in name else "left")
+    for name in ("tried", "change", "predicted", "measured", "ratio", "verdict"):
+        table.add_column(name, justify="right" if name in ("predicted", "measured", "ratio") else "left")
     for one in found:
         ratio = f"{one.residual:.3f}" if one.residual is not None else BLANK
-        cells = (one.at[:16].replace("T", " "), one.change, one.predicted or BLANK, one.measured or BLANK, ratio, one.verdict)
+        cells = (one.at[:10], one.change, first(one.predicted), first(one.measured), ratio, one.verdict)
         table.add_row(*cells)
     console.print(table)
     known = [one for one in found if one.residual is not None]

@@ -77,7 +77,7 @@ def test_a_trial_does_not_outlive_a_killed_command(folder):
     trial = [sys.executable, "-I", write_guard.__file__, str(folder / "own"), "/dev", "--", "/bin/sleep", "60"]
     code = f"""
 import os, subprocess, time
-print(subprocess.Popen({trial}, stdout=subprocess.DEVNULL).pid, flush=True)
+print(subprocess.Popen({trial}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid, flush=True)
 time.sleep(1)
 os.kill(os.getpid(), 9)
 """
