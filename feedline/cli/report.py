@@ -92,7 +92,6 @@ class Report:
         from feedline.analysis.reports.console import Console
         from feedline.analysis.reports.progress import building
         from feedline.analysis.trace import is_trace
-        from feedline.cli import tried
         from feedline.cli.report_parts import write_overview
         from feedline.profiler.store.opening import open_run
         from feedline.profiler.store.parts import PARTS
@@ -107,7 +106,7 @@ class Report:
             found = trainings(path)
             if len(found) > 1 and (number is not None or args.output is not None and is_trace(args.output)):
                 open_run(path)  # raises: which of them?
-            notes = [*processes.notes(path, {one.name for one in found}, workers(found)), *tried.notes(path)]
+            notes = processes.notes(path, {one.name for one in found}, workers(found))
             told = [told_of(args, path, number, one, len(found) > 1, notes, done) for one in found]
             rows = [row for own in told for row in own.rows]
             outside = told[0].outside if len(told) == 1 else None
@@ -170,6 +169,7 @@ def told_of(
     from feedline.analysis.build_traces import holds_traces
     from feedline.analysis.pipeline import ceilings_of, of_process, report_of
     from feedline.analysis.traces.windows import windows as find_windows
+    from feedline.cli import tried
     from feedline.cli.report_parts import one_training, several_trainings
     from feedline.profiler.store.trainings import TRAINING
 
@@ -183,8 +183,8 @@ def told_of(
 
     def made_of(one: "Run") -> "ReportModel":
         report = report_of(one, known, net)
-        more = [] if several or len(own) > 1 else notes
-        return replace(report, notes=[*report.notes, *(windows.notes if windows is not None else []), *more])
+        before, more = ([], []) if several or len(own) > 1 else (tried.notes(path), notes)
+        return replace(report, notes=[*before, *report.notes, *(windows.notes if windows is not None else []), *more])
 
     if len(own) > 1:
         told = several_trainings(path, folder, run, own, made_of, name, args)
