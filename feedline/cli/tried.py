@@ -46,7 +46,7 @@ class Trial:
         """In a sentence, for a report."""
         measured = f"measured {self.measured}" if self.measured else "no gain was measured"
         expected = f", predicted {self.predicted}" if self.predicted else ""
-        return f"feedline verify tried {self.change} on {self.at[:10]}: {measured}{expected}; {self.verdict}"
+        return f"tried on {self.at[:10]} by feedline verify: {self.change}: {measured}{expected}; {self.verdict}"
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:

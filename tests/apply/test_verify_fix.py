@@ -122,8 +122,8 @@ def test_what_was_tried_is_listed_and_stands_in_the_report_of_the_run(verified, 
     assert "persistent_workers=True" in listed and trial["verdict"] in listed
     (line,) = json.loads((folder / "runs" / "ledger.json").read_text())
     assert line["runs"] == trial["runs"] and "patch" not in line
-    assert "feedline verify tried persistent_workers=True on " in shown
-    assert any("feedline verify tried" in note for note in json.loads((folder / "runs" / "one" / "report.json").read_text())["notes"])
+    assert "by feedline verify: persistent_workers=True: measured " in shown
+    assert any("by feedline verify" in note for note in json.loads((folder / "runs" / "one" / "report.json").read_text())["notes"])
 
 
 def test_no_ledger_is_a_trial_not_given(tmp_path, monkeypatch, capfd):

@@ -1,6 +1,7 @@
 """Runs the pairs of a trial, one run after another, and reads their recordings."""
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +28,7 @@ RECORDED = "recorded"
 #: What costs time in a recording and says nothing about throughput; the same in both arms.
 LIGHT = ("--sample-interval", "1000000", "--torch-profiler", "off")
 DENIED = ("Permission denied", "PermissionError", "cannot be opened", "Read-only file system")
+REFUSED = re.compile(r"Permission denied: '([^'\n]+)'")
 
 
 def order(pairs: int) -> list[tuple[str, int]]:
@@ -118,11 +120,14 @@ def new_folder(run: Path) -> Iterator[None]:
 
 def hint(log: Path) -> str:
     """What to do where a trial was refused to write."""
-    if not any(word in child.tail(log) for word in DENIED):
+    said = child.tail(log)
+    if not any(word in said for word in DENIED):
         return ""
+    named = REFUSED.findall(said)
+    where = f", and it tried to change {masks.place(Path(named[-1]))}" if named else ""
     return (
-        " (a trial cannot change files, so that it overwrites none: let the training write to {out}, as in --output-dir {out}, or allow a "
-        "folder with --writable DIR)"
+        f" (a trial cannot change files, so that it overwrites none{where}: let the training write to {{out}}, as in --output-dir {{out}}, or "
+        "allow a folder with --writable DIR)"
     )
 
 
