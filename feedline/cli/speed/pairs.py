@@ -3,8 +3,6 @@
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from feedline.cli.speed.plan import Plan
 from feedline.cli.unfinished import Unfinished
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError, FixError, ScriptError
-from feedline.profiler.files import owned, removal
+from feedline.profiler.files import results
 from feedline.profiler.printable import say
 from feedline.profiler.session import overrides
 from feedline.profiler.store.opening import open_run
@@ -92,30 +90,11 @@ def train(plan: Plan, name: str, options: list[str]) -> str:
         OutputError: an older run cannot be removed. Others as ``child.run``.
     """
     run, log = plan.folder / name, plan.folder / f"{name}.log"
-    with new_folder(run), guard(run, plan.writable) as guarded:
+    with results.run_folder(run), guard(run, plan.writable) as guarded:
         program = [branch.filled(word, {OUT: str(guarded.out)}) for word in plan.program]
         command = [*guarded.command, *branch.command(run, options, program, plan.ranks)]
         code = child.run(command, log, guarded.environment, patience_s=0)
     return f"exit code {code}{hint(log)}; end of {log}:\n{child.tail(log)}" if code else ""
-
-
-@contextmanager
-def new_folder(run: Path) -> Iterator[None]:
-    """A folder for a run, made here: the training may write in it, and not beside it. One that stays empty is removed again.
-
-    Raises:
-        OutputError: an older run cannot be removed.
-    """
-    with suppress(OSError):
-        run.rmdir()  # left empty by a killed command
-    if os.path.lexists(run):
-        removal.remove(run, "run")
-    run.mkdir(owned.PRIVATE)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            run.rmdir()
 
 
 def hint(log: Path) -> str:
@@ -126,8 +105,8 @@ def hint(log: Path) -> str:
     named = REFUSED.findall(said)
     where = f", and it tried to change {masks.place(Path(named[-1]))}" if named else ""
     return (
-        f" (a trial cannot change files, so that it overwrites none{where}: let the training write to {{out}}, as in --output-dir {{out}}, or "
-        "allow a folder with --writable DIR)"
+        f" (a trial cannot change files, so that it overwrites none{where}: let the training write to {{out}}, as in --output-dir {{out}}, "
+        "or allow a folder with --writable DIR)"
     )
 
 
