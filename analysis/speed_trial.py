@@ -10,6 +10,7 @@ from feedline.analysis.predict.change import PredictedRate
 from feedline.profiler.noise_scale import student
 
 UNCHANGED, CHANGED = "unchanged", "changed"
+ACCEPT, REJECT, INCONCLUSIVE = "accept", "reject", "inconclusive"
 MARGIN = 0.02  # gain that a change must be sure to give: less is not worth a line of code, and within what machines drift
 
 
@@ -122,18 +123,18 @@ def judged(runs: Sequence[TrialRun], gain: Gain | None, margin: float) -> tuple[
     """The verdict and its reason."""
     failed = {arm: [run for run in runs if run.arm == arm and run.failed] for arm in (UNCHANGED, CHANGED)}
     if failed[CHANGED] and not failed[UNCHANGED]:
-        return "reject", f"{len(failed[CHANGED])} of the runs with it failed ({failed[CHANGED][0].failed}), and none without it"
+        return REJECT, f"{len(failed[CHANGED])} of the runs with it failed ({failed[CHANGED][0].failed}), and none without it"
     if failed[UNCHANGED]:
-        return "inconclusive", f"the unchanged training failed ({failed[UNCHANGED][0].failed})"
+        return INCONCLUSIVE, f"the unchanged training failed ({failed[UNCHANGED][0].failed})"
     if gain is None:
-        return "inconclusive", "one pair of runs does not show how much they vary: use --pairs 3 or more"
+        return INCONCLUSIVE, "one pair of runs does not show how much they vary: use --pairs 3 or more"
     percent = f"{more(gain.mean)} [{more(gain.low)}, {more(gain.high)}] in {gain.pairs} pairs of runs"
     wanted = f"{number(100 * margin)} %"
     if gain.low > margin:
-        return "accept", f"throughput {percent}: surely more than {wanted} (95 % confidence)"
+        return ACCEPT, f"throughput {percent}: surely more than {wanted} (95 % confidence)"
     if gain.high <= margin:
-        return "reject", f"throughput {percent}: surely no more than {wanted} (95 % confidence)"
-    return "inconclusive", f"throughput {percent}: {wanted} lies inside the interval; use more --pairs or --steps"
+        return REJECT, f"throughput {percent}: surely no more than {wanted} (95 % confidence)"
+    return INCONCLUSIVE, f"throughput {percent}: {wanted} lies inside the interval; use more --pairs or --steps"
 
 
 def more(gain: float) -> str:

@@ -169,6 +169,7 @@ def told_of(
     from feedline.analysis.build_traces import holds_traces
     from feedline.analysis.pipeline import ceilings_of, of_process, report_of
     from feedline.analysis.traces.windows import windows as find_windows
+    from feedline.cli import tried
     from feedline.cli.report_parts import one_training, several_trainings
     from feedline.profiler.store.trainings import TRAINING
 
@@ -182,8 +183,8 @@ def told_of(
 
     def made_of(one: "Run") -> "ReportModel":
         report = report_of(one, known, net)
-        more = [] if several or len(own) > 1 else notes
-        return replace(report, notes=[*report.notes, *(windows.notes if windows is not None else []), *more])
+        before, more = ([], []) if several or len(own) > 1 else (tried.notes(path), notes)
+        return replace(report, notes=[*before, *report.notes, *(windows.notes if windows is not None else []), *more])
 
     if len(own) > 1:
         told = several_trainings(path, folder, run, own, made_of, name, args)

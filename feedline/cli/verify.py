@@ -1,11 +1,13 @@
 """``feedline verify``."""
 
 import argparse
+import json
 from pathlib import Path
+from typing import Any
 
 from feedline.cli.arguments import at_least, finite
 from feedline.cli.options import add_old_name, add_output
-from feedline.cli.output import check_json
+from feedline.cli.output import check_json, save
 from feedline.cli.settings import OVERRIDES, add_settings
 from feedline.profiler.errors import FixError, ScriptError
 
@@ -16,11 +18,12 @@ class Verify:
     """Run a training with and without a change, and say whether the change helps.
 
     The change is applied without editing files. It is accepted if the improvement is significant at 95 % confidence. Each trial is appended
-    to ledger.jsonl.
+    to ledger.jsonl; without any argument, the trials so far are listed, and the report of RUN mentions them.
 
     Changes of the DataLoader (--set, or --fix with a finding of RUN) are tried in pairs of short runs. The measured throughput is shown
     beside the one predicted from RUN; without RUN, the training is recorded first. The lines to change in your program are printed as a
-    diff. Each run is stopped after some steps and can write only to {out} and to temporary folders, so that it overwrites no file.
+    diff. Each run is stopped after some steps and can write only to {out} and to temporary folders, so that it overwrites no file; W&B and
+    MLflow are offline in it.
 
     Fixes for large batches (--fix NAME=VALUE, as in `feedline run --fix`) are tried in whole trainings, several seeds per arm: unchanged,
     with the fix, and with its control (a change of equal cost that the fix has to beat). All must process the same number of samples, and
@@ -60,7 +63,11 @@ class Verify:
         add_deciding(parser)
 
     def run(self, args: argparse.Namespace) -> int:
+        from feedline.cli import tried
+
         check_json(args)
+        if not (args.fix or args.settings or args.program or args.run_folder) and (found := tried.lines(args.output)):
+            return show_tried(found, args)
         if args.fix is None and not args.settings:
             raise ScriptError("nothing to verify: give --set NAME=VALUE, or --fix")
         if args.fix is not None and args.settings:
@@ -78,6 +85,17 @@ class Verify:
         from feedline.cli.speed.command import verify
 
         return verify(args, args.program)
+
+
+def show_tried(found: list[dict[str, Any]], args: argparse.Namespace) -> int:
+    """List what was tried before."""
+    from feedline.analysis.reports.console import Console
+    from feedline.cli import tried
+
+    if args.json is not None:
+        save(args.json, json.dumps(found, indent=1) + "\n")
+    tried.show(tried.read(found), Console(quiet=args.quiet))
+    return 0
 
 
 def is_finding(fix: str) -> bool:

@@ -1,23 +1,28 @@
-"""Runs a command that cannot change files outside given folders: ``write_guard.py FOLDER... -- COMMAND``.
+"""Runs a command that cannot change files outside given folders: ``write_guard.py FOLDER... -- COMMAND``; ``/``: it may change all.
 
 The kernel enforces it, by Landlock (Linux 5.13, 2021; https://docs.kernel.org/userspace-api/landlock.html), for the process and all that
-it starts. Reading is not restricted. A program on its own, which imports nothing of feedline: it becomes the command.
+it starts. From Linux 6.12 on they cannot signal other processes either. Reading is not restricted, nor are permissions and times of files.
+A program on its own, which imports nothing of feedline: it becomes the command.
 """
 
 import ctypes
 import os
+import signal
 import sys
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system calls, on every architecture
-PATH_BENEATH, VERSION, NO_NEW_PRIVS = 1, 1, 38
+PATH_BENEATH, VERSION = 1, 1
+PARENT_DEATH_SIGNAL, NO_NEW_PRIVS = 1, 38  # of prctl
 #: Rights of the first version: write a file, remove (folder, file), make (device, folder, file, socket, pipe, block device, link).
 WRITE, ON_FILES = 1 << 1 | sum(1 << bit for bit in range(4, 13)), 1 << 1
 REFER, TRUNCATE = 1 << 13, 1 << 14  # of versions 2 and 3
+SIGNALS = 1 << 1  # of version 6: only to processes that are restricted as well
 UNAVAILABLE = 71  # EX_OSERR
+EVERYTHING = "/"
 
 
 class Ruleset(ctypes.Structure):
-    _fields_ = [("handled", ctypes.c_uint64)]
+    _fields_ = [("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scoped", ctypes.c_uint64)]
 
 
 class Beneath(ctypes.Structure):
@@ -34,6 +39,12 @@ def system_call(*arguments: object) -> int:
     return result
 
 
+def process_control(option: int, value: int) -> None:
+    """``prctl``. Raises OSError."""
+    if ctypes.CDLL(None, use_errno=True).prctl(option, ctypes.c_ulong(value), 0, 0, 0):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
 def version() -> int:
     """Version of the kernel's Landlock; 0: it has none, or it is switched off. From 3 on nothing can change a file's content."""
     try:
@@ -48,16 +59,16 @@ def restrict(folders: list[str]) -> None:
     Raises:
         OSError: the kernel cannot do that, or a folder does not exist.
     """
-    rights = WRITE | (REFER if version() >= 2 else 0) | (TRUNCATE if version() >= 3 else 0)
-    asked = Ruleset(rights)
+    known = version()
+    rights = WRITE | (REFER if known >= 2 else 0) | (TRUNCATE if known >= 3 else 0)
+    asked = Ruleset(rights, 0, SIGNALS if known >= 6 else 0)  # an older kernel takes a longer structure whose end is zero
     ruleset = system_call(CREATE_RULESET, ctypes.byref(asked), ctypes.c_size_t(ctypes.sizeof(asked)), ctypes.c_uint32(0))
     for folder in folders:
         parent = os.open(folder, os.O_PATH | os.O_CLOEXEC)
         rule = Beneath(rights if os.path.isdir(folder) else rights & (ON_FILES | TRUNCATE), parent)
         system_call(ADD_RULE, ruleset, PATH_BENEATH, ctypes.byref(rule), ctypes.c_uint32(0))
         os.close(parent)
-    if ctypes.CDLL(None, use_errno=True).prctl(NO_NEW_PRIVS, 1, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    process_control(NO_NEW_PRIVS, 1)
     system_call(RESTRICT_SELF, ruleset, ctypes.c_uint32(0))
     os.close(ruleset)
 
@@ -65,7 +76,9 @@ def restrict(folders: list[str]) -> None:
 def main(words: list[str]) -> None:
     at = words.index("--")
     try:
-        restrict(words[:at])
+        process_control(PARENT_DEATH_SIGNAL, signal.SIGTERM)  # a trial does not outlive a killed feedline
+        if EVERYTHING not in words[:at]:
+            restrict(words[:at])
     except OSError as error:
         print(f"feedline: cannot protect files from the training: {error}", file=sys.stderr)
         sys.exit(UNAVAILABLE)

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from feedline.profiler.errors import ELSEWHERE, OutputError, PlaceTaken
-from feedline.profiler.files import lists, output, owned, single
+from feedline.profiler.files import lists, output, owned, removal, single
 
 
 def prepare(folder: Path, names: Iterable[str], force: bool) -> bool:
@@ -61,6 +61,24 @@ def add_line(folder: Path, name: str, line: str) -> None:
             os.write(fd, line.encode() + b"\n")
         finally:
             os.close(fd)
+
+
+@contextmanager
+def run_folder(run: Path) -> Iterator[None]:
+    """An empty folder for a run, made before the training that may write in it, and not beside it. One that stays empty is removed again.
+
+    Raises:
+        OutputError: an older run cannot be removed, or the folder cannot be made.
+    """
+    with _told(run):
+        drop_empty(run)  # left by a killed command
+        if os.path.lexists(run):
+            removal.remove(run, "run")
+        run.mkdir(owned.PRIVATE)
+    try:
+        yield
+    finally:
+        drop_empty(run)
 
 
 def drop_empty(folder: Path) -> None:

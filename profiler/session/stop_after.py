@@ -18,7 +18,7 @@ from typing import Any
 
 from feedline.profiler.errors import RunDamaged
 from feedline.profiler.ranks import Place
-from feedline.profiler.samplers.processes import descendants
+from feedline.profiler.samplers.processes import descendants, tidies_up
 from feedline.profiler.session.hooks import Hooks
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
@@ -69,7 +69,8 @@ class StopAfter:
 
 
 def end(stop: Callable[[], None], run: Path, place: Place) -> None:
-    """End this process, and those below it, once all ranks have come as far: each may still need data of another."""
+    """End this process, and those below it, once all ranks have come as far: each may still need data of another. What unlinks shared
+    memory ends by itself."""
     torch: Any = sys.modules["torch"]
     with suppress(Exception):
         if torch.cuda.is_initialized():
@@ -81,7 +82,7 @@ def end(stop: Callable[[], None], run: Path, place: Place) -> None:
     with suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()
-    for pid in descendants(os.getpid()):
+    for pid in (pid for pid in descendants(os.getpid()) if not tidies_up(pid)):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     _exit(0)

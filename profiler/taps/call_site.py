@@ -10,8 +10,9 @@ from typing import Any
 
 from feedline.profiler import masks
 
-#: Their frames say nothing about the caller. Lightning's Fabric wraps ``DataLoader.__init__``.
+#: Their frames say nothing about the caller. Lightning's Fabric, which is also a part of another package, wraps ``DataLoader.__init__``.
 PASSED_THROUGH = ("torch", "torchdata", "lightning_fabric", masks.PYTHON, masks.FEEDLINE)
+FABRIC = "site-packages/lightning/fabric/"
 
 
 class CallSites:
@@ -64,7 +65,7 @@ def call_site(frame: Any) -> dict[str, object]:
             path = masks.path(file)
             named = not os.path.basename(path).startswith(masks.MASK)
             return {"made_at": f"{path}:{frame.f_lineno}", **found} if named else found
-        if library not in PASSED_THROUGH:
+        if library not in PASSED_THROUGH and FABRIC not in file:
             found["made_by"] = library
         frame = frame.f_back
     return found

@@ -128,3 +128,25 @@ def test_transformers_is_given_them_in_its_arguments(project):
     assert "+arguments = TrainingArguments(output_dir='out', dataloader_num_workers=4, dataloader_persistent_workers=True)" in found
     with pytest.raises(NoDiff, match="have no such setting"):
         diff(at, "transformers", "DataLoader", {"in_order": False}, project.folder)
+
+
+@pytest.mark.parametrize("tool", [["patch", "-p0", "-s", "-i", "fix.patch"], ["git", "apply", "-p0", "fix.patch"]], ids=["patch", "git"])
+@pytest.mark.parametrize("ending", ["\r\n", ""], ids=["newline", "no newline"])
+def test_dos_line_ends_tabs_and_blanks_in_the_name_stay(tmp_path, ending, tool):
+    (tmp_path / "my src").mkdir()
+    file = tmp_path / "my src" / "train it.py"
+    old = f"import torch\n\r\nif True:\r\n\tloader = DataLoader(\r\n\t\tdata,\r\n\t\tbatch_size=8,\r\n\t){ending}"
+    file.write_bytes(old.encode())
+
+    (tmp_path / "fix.patch").write_bytes(diff("my src/train it.py:4", "", "DataLoader", {"num_workers": 4}, tmp_path).encode())
+    subprocess.run(tool, cwd=tmp_path, check=True, capture_output=True)
+
+    assert file.read_bytes() == old.replace("batch_size=8,", "batch_size=8,\r\n\t\tnum_workers=4,").encode()
+
+
+def test_a_symbolic_link_is_refused(project):
+    at = project("loader = DataLoader(data)")
+    (project.folder / "src" / "link.py").symlink_to("train.py")
+
+    with pytest.raises(NoDiff, match=r"src/link.py is a symbolic link.*: write DataLoader"):
+        diff(at.replace("train.py", "link.py"), "", "DataLoader", SETTINGS, project.folder)

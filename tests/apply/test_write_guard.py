@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,10 @@ TRIES = {
     "overwrite": "open('old.txt', 'w').write('new')",
     "append": "open('old.txt', 'a').write('new')",
     "truncate": "__import__('os').truncate('old.txt', 0)",
+    "by a symbolic link": "import os; os.symlink(os.path.abspath('old.txt'), 'own/link'); open('own/link', 'w')",
+    "by a hard link": "import os; os.link('old.txt', 'own/link'); open('own/link', 'w').write('new')",
+    "by its number of an open file": "import os; open(f'/proc/self/fd/{os.open(\"old.txt\", os.O_RDONLY)}', 'w')",
+    "by mapping it": "import mmap; mmap.mmap(open('old.txt', 'r+b').fileno(), 0)[:3] = b'new'",
     "remove": "__import__('os').remove('old.txt')",
     "replace": "__import__('os').replace('own/new.txt', 'old.txt')",
     "move away": "__import__('os').rename('old.txt', 'own/old.txt')",
@@ -39,7 +44,7 @@ def run(folder, code):
 
 
 def contents(folder):
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file() and not path.is_symlink()}
 
 
 @pytest.mark.parametrize("way", TRIES)
@@ -51,6 +56,44 @@ def test_nothing_outside_its_folders_can_be_changed(folder, way):
     assert done.returncode != 0
     assert "Permission" in done.stderr or "cross-device" in done.stderr or "cannot be opened" in done.stderr, done.stderr
     assert contents(folder) == before
+
+
+@pytest.mark.skipif(write_guard.version() < 6, reason="this kernel's Landlock does not restrict signals")
+def test_other_processes_cannot_be_ended(folder):
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        done = run(folder, f"import os; os.kill({other.pid}, 9)")
+
+        assert "PermissionError" in done.stderr and other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+    assert (
+        run(folder, "import os; pid = os.fork(); pid or __import__('time').sleep(60); os.kill(pid, 9); print(os.wait()[1])").stdout == "9\n"
+    )
+
+
+def test_a_trial_does_not_outlive_a_killed_command(folder):
+    trial = [sys.executable, "-I", write_guard.__file__, str(folder / "own"), "/dev", "--", "/bin/sleep", "60"]
+    code = f"""
+import os, subprocess, time
+print(subprocess.Popen({trial}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid, flush=True)
+time.sleep(1)
+os.kill(os.getpid(), 9)
+"""
+    pid = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout)
+
+    until = time.monotonic() + 20
+    while time.monotonic() < until and is_alive(pid):
+        time.sleep(0.05)
+    assert not is_alive(pid)
+
+
+def is_alive(pid):
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
 
 
 def test_its_own_folders_and_all_reading_are_free(folder):

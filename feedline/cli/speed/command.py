@@ -5,7 +5,7 @@ from pathlib import Path
 
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.json_report import plain
-from feedline.analysis.speed_trial import MARGIN
+from feedline.analysis.speed_trial import MARGIN, REJECT
 from feedline.cli import branch
 from feedline.cli.output import name_files
 from feedline.cli.predicting import Replayable
@@ -13,10 +13,12 @@ from feedline.cli.speed import guarded, pairs, text
 from feedline.cli.speed import plan as planning
 from feedline.cli.speed.loader_line import NoDiff, diff
 from feedline.cli.speed.plan import Plan
+from feedline.cli.tried import SPEED, launch
 from feedline.cli.unfinished import Unfinished, fingerprint
+from feedline.profiler import masks
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import ScriptError
-from feedline.profiler.files import results
+from feedline.profiler.files import owned, results
 from feedline.profiler.printable import say
 
 PATCH = "fix.patch"
@@ -35,30 +37,42 @@ def verify(args: argparse.Namespace, program: list[str]) -> int:
     new = results.prepare(args.output, [PATCH], args.force)
     names = [pairs.name_of(arm, pair) for arm, pair in pairs.order(args.pairs)]
     asked = [*fingerprint(program), str(args.run_folder), str(args.fix), str(args.settings), str(args.steps), str(args.ranks)]
+    owned.discard(args.output, PATCH)  # of an earlier trial
     unfinished = Unfinished(args.output, asked, [*([] if args.run_folder else [pairs.RECORDED]), *names], args.force)
     with unfinished.resumable(new, named=True):
-        found = planning.read(args.run_folder or recorded(args, program, unfinished))
+        run = args.run_folder or recorded(args, program, unfinished)
+        found = planning.read(run)
         plan = plan_of(args, program, found)
         if not args.quiet:
-            safe = "" if plan.writable else ", and can change no file but its own"
+            safe = "" if guarded.EVERYTHING in plan.writable else ", and can change no file but its own"
             say(f"{2 * plan.pairs} runs of {plan.stop_after} steps each; the training ends after them{safe}")
         trial = pairs.record(plan, unfinished)
         console = Console(quiet=args.quiet)
         text.show(trial, console)
-        patch, why = lines_to_change(plan)
+        (patch, why), kept = lines_to_change(plan), trial.verdict != REJECT
         with deferred():
-            found_json = plain({"kind": "speed", **vars(trial), "patch": patch or None})
-            assert isinstance(found_json, dict)
-            branch.write(found_json, args.output, args.json, program)
-            if patch:
+            entry = plain({"kind": SPEED, "run": launch(run), **vars(trial)})
+            assert isinstance(entry, dict)
+            branch.write(entry, args.output, args.json, program, more={"patch": masks.token(patch) or None})
+            if patch and kept:
                 results.save(args.output, PATCH, patch)
-    console.print()
-    console.print(f"To keep it: patch -p0 < {args.output / PATCH}" if patch else f"To keep it: {why}", soft_wrap=True)
-    if patch:
-        for line in patch.splitlines():
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if kept:
+        to_keep(patch, why, args.output / PATCH, console)
     name_files(console, [args.output / branch.LEDGER])
     return 0
+
+
+def to_keep(patch: str, why: str, path: Path, console: Console) -> None:
+    """Print how to keep the change.
+
+    Args:
+        path: of the patch.
+        why: there is none, and what to write instead.
+    """
+    console.print()
+    console.print(f"To keep it: patch -p0 < {path}" if patch else f"To keep it: {why}", soft_wrap=True)
+    for line in masks.token(patch).split("\n")[:-1]:
+        console.print(line.removesuffix("\r"), soft_wrap=True)
 
 
 def recorded(args: argparse.Namespace, program: list[str], unfinished: Unfinished) -> Path:

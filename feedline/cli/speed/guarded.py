@@ -3,7 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from feedline.profiler.errors import FixError
 
 OUT = "{out}"
 SAFE = 3  # version of Landlock from which on a file cannot be truncated either
-SYSTEM = ("/dev", "/proc")
+SYSTEM = ("/dev", "/proc")  # CUDA names its threads in /proc/PID/task/*/comm, and does not start if it cannot
 #: Folders that programs share, caches above all: where they are, unless a variable says so.
 CACHES = {
     "XDG_CACHE_HOME": "~/.cache",
@@ -27,7 +27,9 @@ CACHES = {
     "NUMBA_CACHE_DIR": "",
     "MPLCONFIGDIR": "~/.config/matplotlib",
 }
-EVERYTHING = Path("/")
+#: Of a run that MLflow is told to continue.
+CONTINUED = ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME")
+EVERYTHING = Path(write_guard.EVERYTHING)
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,12 @@ class Guard:
     Attributes:
         command: what to put before the trial's.
         out: a new folder, which stands for ``{out}`` in its arguments. It is removed after the trial.
-        temporary: its folder for temporary files.
+        environment: the trial's.
     """
 
     command: list[str]
     out: Path
-    temporary: Path
+    environment: dict[str, str]
 
 
 def check(writable: Sequence[Path]) -> None:
@@ -66,20 +68,29 @@ def guard(run: Path, writable: Sequence[Path]) -> Iterator[Guard]:
     """Folders for one trial, removed after it.
 
     Args:
-        run: folder of its recording.
+        run: folder for its recording. It exists.
         writable: what else it may change.
     """
-    with tempfile.TemporaryDirectory(prefix="feedline-") as made:  # short: sockets of multiprocessing lie below it
+    # a short name: sockets of multiprocessing lie below it
+    with tempfile.TemporaryDirectory(prefix="feedline-", ignore_cleanup_errors=True) as made:
         own = Path(made)
         out, temporary = own / "out", own / "tmp"
         for folder in (out, temporary):
             folder.mkdir()
-        places = [own, run, *writable, *caches(), *(Path(place) for place in SYSTEM if os.path.isdir(place))]
-        before = [sys.executable, "-I", write_guard.__file__, *map(str, places), "--"] if EVERYTHING not in writable else []
-        yield Guard(before, out, temporary)
+        places = [own, run, *writable, *caches(os.environ), *(Path(place) for place in SYSTEM if os.path.isdir(place))]
+        yield Guard([sys.executable, "-I", write_guard.__file__, *map(str, places), "--"], out, environment(out, temporary))
 
 
-def caches() -> list[Path]:
-    """Those that exist."""
-    named = [os.environ.get(name) or os.path.expanduser(usual) for name, usual in CACHES.items()]
-    return [Path(name) for name in dict.fromkeys(named) if name and os.path.isdir(name)]
+def caches(variables: Mapping[str, str]) -> list[Path]:
+    """Those that exist. One that holds the working or home folder, too, is no mere cache: ``HF_HOME=/workspace``."""
+    named = [variables.get(name) or os.path.expanduser(usual) for name, usual in CACHES.items()]
+    found = [Path(name) for name in dict.fromkeys(named) if name and os.path.isdir(name)]
+    kept = [Path.cwd(), Path(os.path.realpath(os.path.expanduser("~")))]
+    return [folder for folder in found if not any(place.is_relative_to(folder.resolve()) for place in kept)]
+
+
+def environment(out: Path, temporary: Path) -> dict[str, str]:
+    """A trial's variables: what it logs to W&B or MLflow stays in its temporary folder, and continues no run of theirs."""
+    kept = {name: value for name, value in os.environ.items() if name not in CONTINUED}
+    trackers = {"WANDB_MODE": "offline", "WANDB_DIR": str(temporary), "MLFLOW_TRACKING_URI": f"sqlite:///{temporary}/mlflow.db"}
+    return {**kept, **trackers, "FEEDLINE_OUT": str(out), "TMPDIR": str(temporary)}

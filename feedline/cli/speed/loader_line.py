@@ -90,13 +90,15 @@ def diff(made_at: str, made_by: str, kind: str, settings: Mapping[str, Value], f
         NoDiff: the line is unknown, masked or cannot be changed for sure.
     """
     name, _, line = made_at.rpartition(":")
-    instead = f"write {kind}(..., {as_code(settings)})"
+    path, instead = folder / name, f"write {kind}(..., {as_code(settings)})"
     if WORKER_THREADS in settings:
         raise NoDiff("threads are limited in code: call torch.set_num_threads(1) and cv2.setNumThreads(0) in a worker_init_fn")
     if not name or not line.isdecimal() or "***" in name:
         raise NoDiff(f"the file that makes the DataLoader is not known: {instead}")
+    if path.is_symlink():
+        raise NoDiff(f"{name} is a symbolic link, which patch does not follow: {instead}")
     try:
-        source = (folder / name).read_bytes()
+        source = path.read_bytes()
         old = source.decode()
         found = target(ast.parse(source), int(line), made_by, kind, settings)
         new = applied(source, edits(source, found)).decode()
@@ -191,7 +193,8 @@ def added(source: bytes, starts: list[int], call: ast.Call, new: list[str]) -> E
     indent = source[starts[first - 1] : starts[first - 1] + (word or last).col_offset]
     if indent.strip() or first == call.lineno:  # something stands before it
         return Edit(end, end, "".join(f", {one}" for one in new))
-    newline = "\r\n" if source[: starts[1] if len(starts) > 1 else None].endswith(b"\r\n") else "\n"
+    line = source[starts[first - 1] : starts[first] if first < len(starts) else None]
+    newline = "\r\n" if line.endswith(b"\r\n") else "\n"
     return Edit(end, end, "".join(f",{newline}{indent.decode()}{one}" for one in new))
 
 
@@ -216,7 +219,8 @@ def applied(source: bytes, found: Iterator[Edit]) -> bytes:
 
 
 def unified(name: str, old: str, new: str) -> str:
-    """A unified diff; a last line without a newline is marked as ``patch`` wants it."""
+    """A unified diff; a last line without a newline is marked as ``patch`` wants it, and a name with blanks is ended by a tab."""
+    shown = f"{name}\t" if " " in name else name
     before, after = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (old, new))
-    lines = difflib.unified_diff(before, after, name, name)
+    lines = difflib.unified_diff(before, after, shown, shown)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

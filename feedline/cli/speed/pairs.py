@@ -1,6 +1,7 @@
 """Runs the pairs of a trial, one run after another, and reads their recordings."""
 
 import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from feedline.cli.speed.plan import Plan
 from feedline.cli.unfinished import Unfinished
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError, FixError, ScriptError
+from feedline.profiler.files import results
 from feedline.profiler.printable import say
 from feedline.profiler.session import overrides
 from feedline.profiler.store.opening import open_run
@@ -24,6 +26,7 @@ RECORDED = "recorded"
 #: What costs time in a recording and says nothing about throughput; the same in both arms.
 LIGHT = ("--sample-interval", "1000000", "--torch-profiler", "off")
 DENIED = ("Permission denied", "PermissionError", "cannot be opened", "Read-only file system")
+REFUSED = re.compile(r"Permission denied: '([^'\n]+)'")
 
 
 def order(pairs: int) -> list[tuple[str, int]]:
@@ -81,23 +84,29 @@ def trial_run(plan: Plan, arm: str, pair: int, unfinished: Unfinished) -> tuple[
 
 
 def train(plan: Plan, name: str, options: list[str]) -> str:
-    """Run the training once, recorded. Returns why it failed; "": it did not. Raises as ``child.run``."""
+    """Run the training once, recorded. Returns why it failed; "": it did not.
+
+    Raises:
+        OutputError: an older run cannot be removed. Others as ``child.run``.
+    """
     run, log = plan.folder / name, plan.folder / f"{name}.log"
-    with guard(plan.folder, plan.writable) as guarded:
+    with results.run_folder(run), guard(run, plan.writable) as guarded:
         program = [branch.filled(word, {OUT: str(guarded.out)}) for word in plan.program]
         command = [*guarded.command, *branch.command(run, options, program, plan.ranks)]
-        environment = {**os.environ, "FEEDLINE_OUT": str(guarded.out), "TMPDIR": str(guarded.temporary)}
-        code = child.run(command, log, environment)
+        code = child.run(command, log, guarded.environment, patience_s=0)
     return f"exit code {code}{hint(log)}; end of {log}:\n{child.tail(log)}" if code else ""
 
 
 def hint(log: Path) -> str:
     """What to do where a trial was refused to write."""
-    if not any(word in child.tail(log) for word in DENIED):
+    said = child.tail(log)
+    if not any(word in said for word in DENIED):
         return ""
+    named = REFUSED.findall(said)
+    where = f", and it tried to change {masks.place(Path(named[-1]))}" if named else ""
     return (
-        " (a trial cannot change files, so that it overwrites none: let the training write to {out}, as in --output-dir {out}, or allow a "
-        "folder with --writable DIR)"
+        f" (a trial cannot change files, so that it overwrites none{where}: let the training write to {{out}}, as in --output-dir {{out}}, "
+        "or allow a folder with --writable DIR)"
     )
 
 
