@@ -23,7 +23,7 @@ class Quantity:
             ``gauge``.
         unit: of ``before`` and ``after``: seconds per step (or per sample, where batch sizes differ), else the gauge's.
         clock: ``wall``; ``cpu`` for CPU seconds, which waiting for a CPU does not lengthen; ``blocked`` for time asleep.
-        before, after: as the reports of the runs have it, the mean over several runs. None: it does not occur.
+        before, after: as the reports of the runs have it, the mean over several runs. None: no run of the side has it.
         ratio: after / before with the machine's part taken out. None: not comparable.
         low, high: 95 % interval of ``ratio``.
         machine: after / before that the machine explains; 1: nothing.

@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 def render(diff: Diff) -> str:
     """The whole page."""
     diff = printable_in(diff)
-    groups = [(diff_text.GROUPS[group], list(rows)) for group, rows in groupby(diff.quantities, key=lambda one: one.group)]
+    groups = [(diff_text.title(group, diff), list(rows)) for group, rows in groupby(diff.quantities, key=lambda one: one.group)]
     return (
         page.environment(HERE)
         .get_template("diff.html")
