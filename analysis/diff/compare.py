@@ -118,7 +118,8 @@ def _judged(sides: Sides, effects: Mapping[str, Effect], min_change: float) -> l
         quantity = _untested(sides, id)
         if (effect := effects.get(id)) is not None:
             low, high = effect.interval
-            before, after = (None if known is None else mean for known, mean in ((quantity.before, effect.before), (quantity.after, effect.after)))
+            before = None if quantity.before is None else effect.before
+            after = None if quantity.after is None else effect.after
             quantity = replace(quantity, before=before, after=after, ratio=effect.ratio, low=low, high=high, machine=effect.machine)
             quantity = replace(quantity, p=corrected.get(id))
             quantity = replace(quantity, outcome=_outcome(sides, effects, quantity, min_change))

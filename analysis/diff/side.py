@@ -19,7 +19,6 @@ from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.parts import only
 from feedline.profiler.store.read import Run, rank_folders
 
-
 #: Groups of quantities that are per step.
 OF_STEP = ("step", "stage", "cpu", "wait", "collective")
 

@@ -26,8 +26,8 @@ def of_rule(run: Measured, rule_id: str) -> str:
         return "" if report.convergence is not None else "how the training is set up was not recorded"
     if rule_id not in (OF_TRACES if report.traces else OF_RUNS):
         return f"only {'recorded runs' if report.traces else 'traces of other tools'} are checked for it"
-    if rule_id in OF_RANKS and (alone := _ranks_unseen(run)):
-        return alone
+    if rule_id in OF_RANKS and (_is_alone(run) or _ranks_unseen(run)):
+        return _ranks_unseen(run)
     if rule_id in OF_INPUT and (unseen := _input_unseen(report)):
         return unseen
     asking = [finding for finding in report.findings if finding.severity is not Severity.INFO]
@@ -46,13 +46,17 @@ def _message(report: Report, *rule_ids: str) -> str:
     return next((finding.message for finding in report.findings if finding.rule_id in rule_ids), "")
 
 
+def _is_alone(run: Measured) -> bool:
+    return run.report.traces is None and max(run.world, run.report.run.ranks) == 1
+
+
 def _ranks_unseen(run: Measured) -> str:
-    several = max(run.world, run.report.run.ranks) > 1
-    return "how long ranks wait for each other was not recorded" if several and run.report.comm is None else ""
+    unseen = not _is_alone(run) and run.report.comm is None
+    return "how long ranks wait for each other was not recorded" if unseen else ""
 
 
 def _input_unseen(report: Report) -> str:
     if instead := _message(report, *INSTEAD):
-        return instead
+        return f"not looked for: {instead}"
     looked_at = report.workers is not None and report.workers.samples_in_detail
     return "" if looked_at or _message(report, compute_bound.RULE_ID) else "no sample was timed in detail"
