@@ -40,8 +40,6 @@ def render(report: Report) -> str:
     environment = page.environment()
     environment.filters["tied"] = tied
     environment.filters["kernel"] = of_traces.kernel
-    for function in (formatting.count, formatting.duration, formatting.number, formatting.seconds, formatting.share, formatting.size):
-        environment.filters[function.__name__] = function
     return environment.get_template("report.html").render(
         report=report,
         phrases=phrases,

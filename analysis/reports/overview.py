@@ -239,19 +239,15 @@ def render_html(overview: Overview, reports: Sequence[Report] = ()) -> str:
     from feedline.analysis.reports import html_report  # draws all figures: not for an overview alone
 
     overview = printable_in(overview)
-    return (
-        page.environment()
-        .get_template("overview.html")
-        .render(
-            it=overview,
-            pages=[escape(html_report.render(report)) for report in reports],
-            title_of=title(overview),
-            heads=HEADS,
-            cells=cells,
-            verdicts=verdicts(overview.rows),
-            shell=phrases.shell,
-            **page.assets(),
-        )
+    return page.render(
+        page.HERE / "overview.html",
+        it=overview,
+        pages=[escape(html_report.render(report)) for report in reports],
+        title_of=title(overview),
+        heads=HEADS,
+        cells=cells,
+        verdicts=verdicts(overview.rows),
+        shell=phrases.shell,
     )
 
 

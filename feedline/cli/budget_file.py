@@ -147,5 +147,6 @@ def rule(rule_id: str) -> str:
     """The id of a rule. Raises ValueError."""
     rules = sorted({*BY_ID, *GRAVE, *STOPS, *OTHER_CHECKS})
     if rule_id not in rules:
-        raise ValueError(f"findings.none_of: there is no rule {rule_id!r}{meant(rule_id, rules)}; docs/rules.md and docs/jobs/ci.md have all")
+        pages = "docs/rules.md and docs/jobs/ci.md list all"
+        raise ValueError(f"findings.none_of: there is no rule {rule_id!r}{meant(rule_id, rules)}; {pages}")
     return rule_id
