@@ -27,6 +27,7 @@ LIBRARIES = {
 LOADER = ("num_workers", "batch_size", "prefetch_factor", "persistent_workers", "in_order", "pin_memory", "start_method", "kind", "dataset")
 EXPLAINS = 0.25  # of a change of the wait: a stage of a sample that moved by less is not why
 LEAST = 1e-3  # of a ratio of times: a rate has an end
+OPEN = 0.05  # of such a ratio: a rate whose interval reaches that far has no end worth telling
 WORTH = 0.02  # of a change, that is worth a word
 #: Versions that every stage depends on.
 SHARED = (("version", "python"), ("version", "torch"), ("machine", "system"), ("machine", "cpus"))
@@ -128,9 +129,9 @@ def percent(share: float) -> str:
 
 
 def interval(step: Quantity) -> str:
-    """``95 % interval -13 % to -5 %``, of the rate."""
-    ends = sorted(_speed(end) for end in (step.low, step.high) if end is not None)
-    return f"95 % interval {' to '.join(f'{round(100 * end):+d} %' for end in ends)}"
+    """``95 % interval -13 % to -5 %``, of the rate; ``+71 % or more``, where the time may be next to nothing."""
+    fastest, slowest = (None if end is None else f"{round(100 * _speed(end)):+d} %" for end in (step.low, step.high))
+    return f"95 % interval {slowest} {'or more' if (step.low or 0.0) < OPEN else f'to {fastest}'}"
 
 
 def resolution(quantity: Quantity) -> float:

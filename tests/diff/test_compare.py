@@ -158,3 +158,13 @@ def test_a_run_that_was_killed_is_noted():
     found = diff([stored("killed")], [stored("killed")])
 
     assert any("was killed" in note for note in found.notes)
+
+
+def test_an_interval_without_an_end_has_none(loader):
+    fast = changed(loader, lambda one: 0.1 if one.id in ("step/mean", "stage/wait") else 1.0)
+    unsure = replace(fast, measures={id: replace(one, error=1.0) for id, one in fast.measures.items()})
+
+    conclusion = diff([loader], [unsure]).conclusion
+
+    assert "% or more)" in conclusion
+    assert "-0 %" not in conclusion
