@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from feedline.analysis.diff import unseen
 from feedline.analysis.diff.effects import MEASURED
 from feedline.analysis.diff.model import Differing, FindingChange
 from feedline.analysis.diff.noise import FEWEST_COMPARED
@@ -10,7 +11,7 @@ from feedline.analysis.diff.side import Measured
 from feedline.analysis.finding import Finding
 from feedline.analysis.formatting import count, number
 
-CAME, WENT, STAYED = "came", "went", "stayed"
+CAME, WENT, STAYED, UNJUDGED = "came", "went", "stayed", "unjudged"
 #: Properties of the machine that say what it is; others, such as free memory, vary.
 HARDWARE = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "memory_bytes", "system", "gpus")
 #: Those that decide how long a step takes.
@@ -22,24 +23,27 @@ LOADER_ASIDE = ("made_at",)
 
 
 def findings(before: Sequence[Measured], after: Sequence[Measured]) -> list[FindingChange]:
-    """Those that came, went and stayed. With several runs of a side, a finding is there if most of them have it."""
+    """Those that came, went and stayed. With several runs of a side, a finding is there if most of them have it. One that a side lacks, but
+    may only have been unable to see, did not come or go."""
     first, last = _findings(before), _findings(after)
     found = []
     for rule_id in dict.fromkeys([*last, *first]):
         old, new = first.get(rule_id), last.get(rule_id)
         change = STAYED if old and new else CAME if new else WENT
+        if any(unseen.of_rule(run, rule_id) for run in (() if old and new else before if new else after)):
+            change = UNJUDGED
         shown = new or old
         assert shown is not None
         had, has = (one.severity.value if one else "" for one in (old, new))
         found.append(FindingChange(rule_id, change, had, has, shown.message))
-    return sorted(found, key=lambda one: (CAME, WENT, STAYED).index(one.change))
+    return sorted(found, key=lambda one: (CAME, WENT, UNJUDGED, STAYED).index(one.change))
 
 
 def _findings(side: Sequence[Measured]) -> dict[str, Finding]:
     found: dict[str, list[Finding]] = {}
     for run in side:
-        for finding in run.report.findings:
-            found.setdefault(finding.rule_id, []).append(finding)
+        for rule_id, finding in {one.rule_id: one for one in run.report.findings}.items():
+            found.setdefault(rule_id, []).append(finding)
     return {rule_id: many[0] for rule_id, many in found.items() if 2 * len(many) > len(side)}
 
 

@@ -71,10 +71,10 @@ class Machine:
 
 @dataclass(frozen=True)
 class FindingChange:
-    """A finding that came, went or stayed.
+    """A finding of a side, or of both.
 
     Attributes:
-        change: ``came``, ``went`` or ``stayed``.
+        change: ``came``, ``went`` or ``stayed``; ``unjudged``: the other side's runs do not tell whether they have it.
         severity_before, severity_after: "" where it is not.
     """
 

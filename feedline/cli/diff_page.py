@@ -22,6 +22,7 @@ def render(diff: Diff) -> str:
         opening=phrases.opening(diff.conclusion),
         groups=groups,
         cells=diff_text.cells,
+        change=diff_text.change,
         runs=diff_text.runs,
         machine=list(reasons(diff.machine)),
     )

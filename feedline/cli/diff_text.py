@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.diff.conclusion import differing, reasons
-from feedline.analysis.diff.context import STAYED
+from feedline.analysis.diff.context import STAYED, UNJUDGED
 from feedline.analysis.diff.model import CHANGED, MACHINE, Diff, FindingChange, Quantity, RunName
 from feedline.analysis.diff.side import OF_STEP
 from feedline.analysis.formatting import BLANK, value
@@ -113,12 +113,19 @@ def interval(quantity: Quantity) -> str:
 def findings(changes: Sequence[FindingChange]) -> list[str]:
     """Those that came or went; the others in one line."""
     lines = [
-        f"{one.change}: {one.rule_id} ({one.severity_before or one.severity_after}): {one.message}"
+        f"{change(one)}: {one.rule_id} ({one.severity_before or one.severity_after}): {one.message}"
         for one in changes
         if one.change != STAYED
     ]
     stayed = [one.rule_id for one in changes if one.change == STAYED]
     return [*lines, *([f"in both: {', '.join(stayed)}"] if stayed else [])]
+
+
+def change(finding: FindingChange) -> str:
+    """What a finding did, or why that is unknown."""
+    if finding.change != UNJUDGED:
+        return finding.change
+    return "in A; unknown in B" if finding.severity_before else "in B; unknown in A"
 
 
 def settings(diff: Diff) -> list[str]:

@@ -154,6 +154,15 @@ def test_findings_that_come_and_go_are_listed(loader):
     assert [(one.rule_id, one.change) for one in diff([fewer], [loader]).findings][0] == (gone, "came")
 
 
+def test_a_finding_that_the_other_run_could_not_see_did_not_go(loader):
+    short = stored("without-loader")
+
+    changes = {one.rule_id: one.change for one in diff([loader], [short]).findings}
+
+    assert changes["decode_bound"] == changes["oversize_images"] == "unjudged"
+    assert "went" not in changes.values()
+
+
 def test_a_run_that_was_killed_is_noted():
     found = diff([stored("killed")], [stored("killed")])
 
