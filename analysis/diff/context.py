@@ -9,7 +9,7 @@ from feedline.analysis.diff.model import Differing, FindingChange
 from feedline.analysis.diff.noise import FEWEST_COMPARED
 from feedline.analysis.diff.side import Measured
 from feedline.analysis.finding import Finding
-from feedline.analysis.formatting import count, number
+from feedline.analysis.formatting import counted, number
 
 CAME, WENT, STAYED, UNJUDGED = "came", "went", "stayed", "unjudged"
 #: Properties of the machine that say what it is; others, such as free memory, vary.
@@ -153,7 +153,7 @@ def _of_one(run: Measured) -> Iterator[str]:
         word = "was killed" if state == "cut" else "is still being recorded"
         yield f"{name} {word}: it may have stopped in a part of the training that the other has not reached"
     if steps < FEWEST_COMPARED:
-        yield f"{name} has {count(steps)} step{'s' * (steps != 1)}: {FEWEST_COMPARED} or more are needed to compare them"
+        yield f"{name} has {counted(steps, 'step')}: {FEWEST_COMPARED} or more are needed to compare them"
     if run.unread:
         yield f"{name}: no figure includes rank {', '.join(map(str, run.unread))}, whose records cannot be read"
     if run.report.headline:

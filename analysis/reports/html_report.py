@@ -132,7 +132,7 @@ def _comm(report: Report) -> dict[str, object]:
     return {
         "figure": rank_parts(shown),
         "left_out": left_out,
-        "parts": list(PARTS.values()),
+        "parts": [(part.words, part.color) for part in PARTS.values()],
         "rows": [(rank, [scale(getattr(own, name)) for name in PARTS]) for rank, own in shown.items()],
         "unit": scale.unit,
     }

@@ -183,7 +183,7 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
         by_rule.setdefault(one.rule_id, []).append(one)
     said = []
     for rule_id, own in by_rule.items():
-        names = f"Training {own[0].name}" if len(own) == 1 else f"Trainings {_names(own)}"
+        names = f"Training {own[0].name}" if len(own) == 1 else f"Training runs {_names(own)}"
         of_first = f" (Figures of training {own[0].name}.)" if len(own) > 1 else ""
         said.append(f"{names}{f' ({rule_id})' if rule_id else ''} – {own[0].message}{of_first}")
     return [*said, *(f"Training {one.name} {ended}." for one in rows if (ended := ending(one)))]

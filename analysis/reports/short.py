@@ -12,7 +12,7 @@ from rich.text import Text
 from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.diagnose import leading
 from feedline.analysis.finding import Finding, Severity, cost, interval, rates
-from feedline.analysis.formatting import seconds, share
+from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.model import FIRST_STEPS, Report, StepSummary, Workers
 from feedline.analysis.reports import of_convergence, phrases, tables
 from feedline.profiler.message import id_of
@@ -113,7 +113,7 @@ def _sample(made: Workers) -> str:
     whole = [seconds(total.wall_s)] if total else []
     where = [] if made.processes else ["made in the main process (no workers)"]
     if made.processes and made.busy_share is not None:
-        where = [f"{made.processes} worker{'' if made.processes == 1 else 's'}, busy {share(made.busy_share)}"]
+        where = [f"{counted(made.processes, 'worker')}, busy {share(made.busy_share)}"]
     parts = ": ".join([*whole, ", ".join(f"{stage} {seconds(time)}" for time, stage in stages[:STAGES])])
     then = [f"then transport {seconds(sent.wall_s)}"] if sent else []
     return f"{'; '.join([parts, *then, *where, *_certainty(made)])}."
@@ -147,14 +147,14 @@ def _also(finding: Finding, mean_step_s: float | None) -> str:
 
 
 def _worth(finding: Finding, mean_step_s: float | None) -> str:
-    """``, predicted 81.0 -> 198 samples/s [178, 219]``, or ``, saves at most 140 ms per step (35.4 %), not predicted``."""
+    """``, predicted 81.0 -> 198 samples/s [178, 219]``, or ``, fixing it saves at most 140 ms per step (35.4 %), not predicted``."""
     if finding.predicted is not None:
         return f", predicted {rates(finding.predicted)}"
     if finding.cost_s <= 0:
         return ""
     if finding.cost_is_predicted:
         return f", predicted to save {cost(finding, mean_step_s)}, {interval(finding)}"
-    return f", saves at most {cost(finding, mean_step_s)}, not predicted"
+    return f", fixing it saves at most {cost(finding, mean_step_s)}, not predicted"
 
 
 def _traces(report: Report) -> Part:

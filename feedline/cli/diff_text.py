@@ -9,7 +9,7 @@ from feedline.analysis.diff.conclusion import differing, reasons
 from feedline.analysis.diff.context import STAYED, UNJUDGED
 from feedline.analysis.diff.model import CHANGED, MACHINE, Diff, FindingChange, Quantity, RunName
 from feedline.analysis.diff.side import OF_STEP
-from feedline.analysis.formatting import BLANK, value
+from feedline.analysis.formatting import BLANK, counted, value
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import columns, item, plain
 from feedline.profiler.printable import printable_in
@@ -57,7 +57,7 @@ def sections(diff: Diff) -> list[tuple[str, list[str]]]:
 
 def runs(side: Sequence[RunName]) -> str:
     """``demo (36 steps)``."""
-    return ", ".join(f"{run.name} ({run.steps} steps)" for run in side)
+    return ", ".join(f"{run.name} ({counted(run.steps, 'step')})" for run in side)
 
 
 def listed(diff: Diff) -> list[Quantity]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from feedline.analysis.convergence.model import TimeToTarget
-from feedline.analysis.formatting import Scale, count, seconds
+from feedline.analysis.formatting import Scale, count, counted, seconds
 from feedline.analysis.reports.figures.axis import count_columns, doublings, interval, level_line, log_ticks, nice_step
 from feedline.analysis.reports.figures.svg import figure, line_path, percent, stretched, tag
 from feedline.analysis.reports.figures.upward import YAxis
@@ -46,7 +46,7 @@ def _point(row: TimeToTarget, x: float, upward: YAxis) -> Markup:
     dot = tag("circle", class_="dot" if measured else "ring", cx=percent(x), cy=y, r=4 if measured else 5)
     hit = tag("circle", class_="hit", cx=percent(x), cy=y, r=12)
     between = "" if row.low_s is None or row.high_s is None else f" ({seconds(row.low_s)} to {seconds(row.high_s)})"
-    ranks = f"{count(row.workers)} rank{'s' * (row.workers != 1)}"
+    ranks = counted(row.workers, "rank")
     tip = f"{ranks}, batch {count(row.batch)}: {seconds(row.time_s)}{between}; step time: {row.source}"
     return tag("g", bar, dot, hit, class_="point", data_tip=tip)
 
