@@ -2,7 +2,6 @@
 
 import dataclasses
 import datetime
-import os
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 

@@ -33,6 +33,11 @@ def count(x: float | None) -> str:
     return f"{x:,.0f}" if float(x).is_integer() else number(x)
 
 
+def counted(x: float, what: str) -> str:
+    """How many of what: ``1 step``, ``1,200 steps``."""
+    return f"{count(x)} {what}{'s' * (x != 1)}"
+
+
 def seconds(x: float | None) -> str:
     """A time of any size with three digits: 830 ns, 12.3 ms, 1.24 s, then minutes and hours."""
     if x is None or not math.isfinite(x):

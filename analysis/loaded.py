@@ -62,12 +62,12 @@ class LoadedRun:
 
     @property
     def name(self) -> str:
-        """Name of the run folder, and which of its trainings this is if there are several."""
+        """Name of the run folder, and which of its training runs this is if there are several."""
         return self._run.name
 
     @property
     def path(self) -> Path:
-        """The run folder; of one of several trainings ``RUN/parts/2``, by which ``load`` finds it, too."""
+        """The run folder; of one of several training runs ``RUN/parts/2``, by which ``load`` finds it, too."""
         return self._run.path
 
     @cached_property
@@ -193,7 +193,7 @@ def load(path: "str | Path", training: int | None = None) -> LoadedRun:
 
 
 def load_all(path: "str | Path", training: int | None = None) -> list[LoadedRun]:
-    """All trainings of a run folder, in the order in which they began: one for most runs, several for a sweep or a cross-validation.
+    """All training runs of a run folder, in the order in which they began: one for most runs, several for a sweep or a cross-validation.
 
     Args:
         path, training: as of ``load``.

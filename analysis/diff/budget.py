@@ -1,15 +1,16 @@
 """A budget: what a training must hold, and whether a run does. docs/jobs/ci.md has its keys."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from feedline.analysis.diff import context, unseen
 from feedline.analysis.diff.measure import interval_of
-from feedline.analysis.diff.model import CHANGED, UNKNOWN, Diff, Quantity
+from feedline.analysis.diff.model import CHANGED, ONE_SIDE, UNKNOWN, Diff, Quantity
 from feedline.analysis.diff.side import Measured
 from feedline.analysis.finding import SHARE, Finding, Severity
-from feedline.analysis.formatting import share, value
-from feedline.analysis.stages import INPUT_STAGES, STEP_STAGES
+from feedline.analysis.formatting import NOT_MEASURED, share, value
+from feedline.analysis.stages import INPUT_STAGES, MAKING_STAGES, STEP_STAGES
 
 PASSED, EXCEEDED = "passed", "exceeded"
 MIN_STEPS = 16
@@ -18,6 +19,9 @@ RESOLUTION = 0.25
 #: A figure that is beyond its limit by no more than this share, and within the noise of the run, passes; beyond it, it is unknown.
 SLACK = 0.05
 ORDER = list(Severity)
+#: Stages that a step may lack -> the hook that sees them. Without a forward or backward pass, what was recorded is not known to be a step.
+OPTIONAL = {"compile": "torch.compile", "checkpoint": "torch.save", "copy": "Tensor.to", "pin": "pin_memory"}
+GROUPS = {"step": ("step/mean",), "stage": ("stage", "cpu"), "sample_cpu": ("sample",)}
 
 
 @dataclass(frozen=True)
@@ -84,14 +88,15 @@ class Figure:
 NO_TIME = Figure(0.0, None, None, "s")
 
 
-def check(budget: Budget, run: Measured, diffs: Mapping[str, Diff]) -> list[Checked]:
+def check(budget: Budget, run: Measured, base: Sequence[Measured], diffs: Mapping[str, Diff]) -> list[Checked]:
     """Every limit of the budget.
 
     Args:
+        base: the runs that the budget names.
         diffs: ``step``, ``stage`` or ``sample_cpu`` -> the comparison of the base with the run whose smallest change is that limit.
     """
     why = unjudged(budget, run)
-    found = [*_limits(budget, run), *_findings(budget, run), *_against_base(budget, diffs)]
+    found = [*_limits(budget, run), *_findings(budget, run), *_against_base(budget, run, base, diffs)]
     return [Checked(one.id, UNKNOWN, why, None, one.limit, one.about) for one in found] if why else found
 
 
@@ -102,6 +107,8 @@ def unjudged(budget: Budget, run: Measured) -> str:
         return "the run was killed" if report.run.state == "cut" else "the run is still being recorded"
     if report.headline:
         return report.headline.rstrip(".")
+    if run.unread:
+        return f"rank{'s' * (len(run.unread) > 1)} {', '.join(map(str, run.unread))} cannot be read"
     if steps < budget.min_steps:
         return f"too short to judge: {steps} steps, of {budget.min_steps} that are needed"
     return ""
@@ -121,6 +128,8 @@ def _limited(id: str, name: str, figures: Mapping[str, Figure], limit: float, si
         group = name.partition(".")[0] + "."
         others = ", ".join(one.removeprefix(group) for one in figures if one.startswith(group)) if "." in name else ""
         return Checked(id, UNKNOWN, f"not measured in this run{f' (measured: {others})' if others else ''}", None, limit)
+    if not math.isfinite(figure.value):
+        return Checked(id, UNKNOWN, NOT_MEASURED, None, limit, figure.about)
     shown, bound = figure.text(figure.value), f"{'at most' if sign > 0 else 'at least'} {figure.text(limit)}"
     if sign * figure.value <= sign * limit:
         return Checked(id, PASSED, f"{shown}, {bound}", figure.value, limit, figure.about)
@@ -137,10 +146,13 @@ def _limited(id: str, name: str, figures: Mapping[str, Figure], limit: float, si
 def takes_no_time(name: str, run: Measured) -> bool:
     """Whether a figure is of a stage that would have been seen, but did not occur."""
     group, _, stage = name.partition(".")
-    step = run.report.step
-    if step is None or not group.startswith("stage_") or stage not in STEP_STAGES:
+    report = run.report
+    if report.step is None or report.traces is not None or not group.startswith("stage_") or stage not in STEP_STAGES:
         return False
-    return stage not in INPUT_STAGES or step.input_share is not None
+    if stage not in INPUT_STAGES:
+        return any(hook.attached and hook.name == OPTIONAL.get(stage) for hook in report.hooks)
+    beside_step = report.workers is not None and report.workers.processes > 0
+    return report.step.input_share is not None and (beside_step or stage not in MAKING_STAGES)
 
 
 def figures_of(run: Measured) -> Iterator[tuple[str, Figure]]:
@@ -149,7 +161,7 @@ def figures_of(run: Measured) -> Iterator[tuple[str, Figure]]:
     for name, id in (("step_mean_s", "step/mean"), ("step_median_s", "step/median"), ("step_p95_s", "step/p95")):
         if id in run.measures:
             yield name, _figure(run, id)
-    if step is None:
+    if step is None or not step.mean_s > 0 or "step/mean" not in run.measures:
         return
     low, high = interval_of(run.measures["step/mean"])
     for name, rate in (("samples_per_s", report.throughput.of_all_ranks), ("steps_per_s", report.throughput.steps_per_s)):
@@ -176,28 +188,46 @@ def _figure(run: Measured, id: str, about: str = "") -> Figure:
 
 
 def _findings(budget: Budget, run: Measured) -> Iterator[Checked]:
-    findings = run.report.findings
-    unknown = next((one for one in findings if one.rule_id in ("too_short", "nothing_trained")), None)
+    report = run.report
+    checks = report.convergence.checks if report.convergence else []
+    told = {one.rule_id for one in report.findings}
+    all_of = [*report.findings, *(one for one in checks if one.rule_id not in told)]
     if budget.severity:
-        worse = [one for one in findings if ORDER.index(one.severity) >= ORDER.index(Severity(budget.severity))]
-        yield _finding(f"findings.none_of_severity={budget.severity}", worse, unknown)
+        worse = [one for one in report.findings if ORDER.index(one.severity) >= ORDER.index(Severity(budget.severity))]
+        yield _finding(f"findings.none_of_severity={budget.severity}", worse, unseen.of_severity(run, budget.severity))
     for rule_id in budget.rules:
-        yield _finding(f"findings.none_of={rule_id}", [one for one in findings if one.rule_id == rule_id], unknown)
+        there = [one for one in all_of if one.rule_id == rule_id]
+        yield _finding(f"findings.none_of={rule_id}", there, unseen.of_rule(run, rule_id))
 
 
-def _finding(id: str, there: list[Finding], unknown: Finding | None) -> Checked:
+def _finding(id: str, there: list[Finding], unknown: str) -> Checked:
+    """A limit on findings.
+
+    Args:
+        unknown: why it may be true of the run although it is not there; "": it is not.
+    """
     if there:
         said = "; ".join(f"{one.rule_id}: {one.message}{f'. Fix: {one.fix}' if one.fix else ''}" for one in there)
         return Checked(id, EXCEEDED, said, about="input")
-    return Checked(id, UNKNOWN, unknown.message) if unknown is not None else Checked(id, PASSED, "no such finding")
+    return Checked(id, UNKNOWN, unknown) if unknown else Checked(id, PASSED, "no such finding")
 
 
-def _against_base(budget: Budget, diffs: Mapping[str, Diff]) -> Iterator[Checked]:
-    groups = {"step": ("step/mean",), "stage": ("stage", "cpu"), "sample_cpu": ("sample",)}
+def _against_base(budget: Budget, run: Measured, base: Sequence[Measured], diffs: Mapping[str, Diff]) -> Iterator[Checked]:
     for name, limit in budget.than_base.items():
-        diff = diffs[name]
-        chosen = [one for one in diff.quantities if one.id in groups[name] or one.group in groups[name]]
-        yield _than_base(f"than_base.{name}", diff, chosen, limit, "input" if name == "sample_cpu" else "")
+        id, about, diff = f"than_base.{name}", "input" if name == "sample_cpu" else "", diffs[name]
+        if why := _incomparable(budget, run, base, name):
+            yield Checked(id, UNKNOWN, why, None, limit, about)
+        else:
+            chosen = [one for one in diff.quantities if one.id in GROUPS[name] or one.group in GROUPS[name]]
+            yield _than_base(id, diff, chosen, limit, about)
+
+
+def _incomparable(budget: Budget, run: Measured, base: Sequence[Measured], name: str) -> str:
+    """Why a run cannot be compared with its base; "": it can. CPU time of a sample is known of other models and machines, too."""
+    if damaged := [f"its base {one.report.run.name}: {why}" for one in base if (why := unjudged(budget, one))]:
+        return "; ".join(damaged)
+    differs = [] if name == "sample_cpu" else [*context.different_work(base, [run]), *context.different_machine(base, [run])]
+    return f"not comparable with its base ({'; '.join(differs)}): record a base like this run" if differs else ""
 
 
 def _than_base(id: str, diff: Diff, quantities: list[Quantity], limit: float, about: str) -> Checked:
@@ -208,25 +238,25 @@ def _than_base(id: str, diff: Diff, quantities: list[Quantity], limit: float, ab
         ratio = None if most.ratio is None else most.ratio - 1
         said = ", ".join(f"{one.name} {one.ratio:.2f}x" if one.ratio is not None else f"{one.name} is new" for one in grown)
         return Checked(id, EXCEEDED, f"{said}, at most {1 + limit:g}x: {diff.conclusion}", ratio, limit, about)
-    if not quantities or all(one.outcome == UNKNOWN for one in quantities):
+    of = "sample" if about == "input" else "step"
+    whole = diff.of("sample/total" if about == "input" else "step/mean")
+    if whole is None or whole.outcome == ONE_SIDE:
         return Checked(id, UNKNOWN, "not measured in the run or in its base", None, limit, about)
-    if (seen := max(_resolution(diff, one) for one in quantities)) > RESOLUTION:
-        apart = f"changes of less than {share(seen)} would not have been seen" if math.isfinite(seen) else "its noise is not known"
-        return Checked(
-            id, UNKNOWN, f"too noisy to judge: {apart}; record more steps, or on a machine that does less else", None, limit, about
-        )
-    return Checked(
-        id, PASSED, f"not more than {1 + limit:g}x; changes of less than {share(seen)} would not have been seen", None, limit, about
-    )
+    if whole.p is None or not whole.before or not whole.after:
+        return Checked(id, UNKNOWN, f"too little was recorded to know how much {of}s vary: record more steps", None, limit, about)
+    seen = max(_resolution(one, whole) for one in quantities)
+    unseen_of = f"less than {share(seen)} of the {of} would not have been seen"
+    if seen > RESOLUTION:
+        way = "record more steps, or on a machine that does less else"
+        return Checked(id, UNKNOWN, f"too noisy to judge: changes of {unseen_of}; {way}", None, limit, about)
+    return Checked(id, PASSED, f"no increase beyond noise and {share(limit)}; increases of {unseen_of}", None, limit, about)
 
 
-def _resolution(diff: Diff, quantity: Quantity) -> float:
-    """The smallest change that would have been seen, as a share of the step or of a sample."""
-    whole = diff.of("sample/total" if quantity.group == "sample" else "step/mean")
-    if quantity.outcome == UNKNOWN or whole is None or not whole.before:
-        return 0.0
+def _resolution(quantity: Quantity, whole: Quantity) -> float:
+    """The smallest change that would have been seen, as a share of the step or of a sample: of what was not tested, all of it."""
+    assert whole.before and whole.after
     if quantity.low is None or quantity.high is None:
-        return math.inf if quantity is whole else 0.0
+        return (quantity.after or 0.0) / whole.after
     return (quantity.high - quantity.low) / 2 * (quantity.before or 0.0) / whole.before
 
 

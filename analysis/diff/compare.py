@@ -49,7 +49,7 @@ def diff(before: Sequence[Measured], after: Sequence[Measured], min_change: floa
         settings=context.settings(before, after),
         notes=context.notes(before, after),
     )
-    return replace(found, conclusion=conclude(found, before[0]))
+    return replace(found, conclusion=conclude(found, before, after))
 
 
 def effects_of(sides: Sides) -> dict[str, Effect]:
@@ -68,7 +68,10 @@ def effects_of(sides: Sides) -> dict[str, Effect]:
 
 
 def _comparable(sides: Sides, id: str) -> bool:
-    whole = {"stage": STEP, "blocked": TOTAL}.get(id.partition("/")[0], id)
+    group = id.partition("/")[0]
+    if group == "stage" and len({run.report.traces is None for run in sides.runs}) > 1:
+        return False  # stages of a trace are others
+    whole = {"stage": STEP, "blocked": TOTAL}.get(group, id)
     return all(whole in run.measures for run in sides.runs)
 
 
@@ -115,7 +118,10 @@ def _judged(sides: Sides, effects: Mapping[str, Effect], min_change: float) -> l
         quantity = _untested(sides, id)
         if (effect := effects.get(id)) is not None:
             low, high = effect.interval
-            quantity = replace(quantity, ratio=effect.ratio, low=low, high=high, machine=effect.machine, p=corrected.get(id))
+            before = None if quantity.before is None else effect.before
+            after = None if quantity.after is None else effect.after
+            quantity = replace(quantity, before=before, after=after, ratio=effect.ratio, low=low, high=high, machine=effect.machine)
+            quantity = replace(quantity, p=corrected.get(id))
             quantity = replace(quantity, outcome=_outcome(sides, effects, quantity, min_change))
         found.append(quantity)
     return _without_parts_of_nothing(found)
@@ -135,8 +141,7 @@ def _untested(sides: Sides, id: str) -> Quantity:
     present = [[run.measures[id] for run in side if id in run.measures] for side in (sides.before, sides.after)]
     before, after = (sum(one.value for one in side) / len(side) if side else None for side in present)
     kind = (present[0] or present[1])[0]
-    both = all(id in run.measures for run in sides.runs)
-    return Quantity(id, kind.group, kind.name, kind.unit, kind.clock, before, after, outcome=UNKNOWN if both else ONE_SIDE)
+    return Quantity(id, kind.group, kind.name, kind.unit, kind.clock, before, after, outcome=UNKNOWN if all(present) else ONE_SIDE)
 
 
 def _outcome(sides: Sides, effects: Mapping[str, Effect], quantity: Quantity, min_change: float) -> str:

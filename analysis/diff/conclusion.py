@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from feedline.analysis.cpu_use import MIN_OTHERS
-from feedline.analysis.diff.model import CHANGED, MACHINE, UNKNOWN, Diff, Differing, Machine, Quantity
-from feedline.analysis.diff.noise import FEWEST
+from feedline.analysis.diff.context import different_work
+from feedline.analysis.diff.model import CHANGED, MACHINE, Diff, Differing, Machine, Quantity, RunName
+from feedline.analysis.diff.noise import FEWEST_COMPARED
 from feedline.analysis.diff.side import Measured
 from feedline.analysis.formatting import number, sentence, value
 
@@ -26,6 +27,7 @@ LIBRARIES = {
 LOADER = ("num_workers", "batch_size", "prefetch_factor", "persistent_workers", "in_order", "pin_memory", "start_method", "kind", "dataset")
 EXPLAINS = 0.25  # of a change of the wait: a stage of a sample that moved by less is not why
 LEAST = 1e-3  # of a ratio of times: a rate has an end
+OPEN = 0.05  # of such a ratio: a rate whose interval reaches that far has no end worth telling
 WORTH = 0.02  # of a change, that is worth a word
 #: Versions that every stage depends on.
 SHARED = (("version", "python"), ("version", "torch"), ("machine", "system"), ("machine", "cpus"))
@@ -60,16 +62,18 @@ def cause_of(quantities: Sequence[Quantity], base: Measured, by_sample: bool = F
     return max(inside, key=moved_s).id if most.id == "stage/wait" and inside else most.id  # a wait follows from what the loader does
 
 
-def conclude(diff: Diff, base: Measured) -> str:
+def conclude(diff: Diff, before: Sequence[Measured], after: Sequence[Measured]) -> str:
     """The sentences."""
-    said = [pace(diff, base)]
+    said = [pace(diff, [*before, *after])]
+    if other := different_work(before, after):
+        said.append(f"Steps are different work: {'; '.join(other)}.")
     cause = diff.of(diff.cause)
     step = diff.of("step/mean")
     if cause is not None:
         joined = ", ".join([changed(cause, diff.per), *related(diff, cause)])
         said.append(f"{'But ' if step is not None and step.outcome != CHANGED else ''}{joined}.")
         said[-1] = sentence(said[-1])
-    elif work := different_work(diff):
+    elif work := pixels(diff):
         said.append(f"{sentence(work[0])}.")
     elif step is not None and step.outcome == CHANGED:
         settings = ", ".join([differing(one) for one in _loader(diff)][:NAMED])
@@ -77,13 +81,17 @@ def conclude(diff: Diff, base: Measured) -> str:
     return " ".join(said)
 
 
-def pace(diff: Diff, base: Measured) -> str:
-    """How much faster or slower."""
+def pace(diff: Diff, runs: Sequence[Measured]) -> str:
+    """How much faster or slower.
+
+    Args:
+        runs: of both sides.
+    """
     step = diff.of("step/mean")
-    if step is None or step.before is None or step.after is None or step.outcome == UNKNOWN:
-        few = ", ".join(run.name for run in (*diff.before, *diff.after) if run.steps < FEWEST)
-        return f"Too few steps to compare{f' ({few})' if few else ''}."
-    rates = rate(step, diff.per, base)
+    if step is None or not step.before or not step.after or step.p is None:
+        few = f"A has {_steps(diff.before)}, B has {_steps(diff.after)}"
+        return f"Too few steps to compare: {few}; at least {FEWEST_COMPARED} of each run must count in the mean."
+    rates = rate(step, diff.per, runs)
     if step.outcome == CHANGED:
         assert step.ratio is not None and step.measured is not None
         equal = "" if _negligible(step.machine) else f"; {faster(step.ratio)} at equal machine speed"
@@ -91,12 +99,14 @@ def pace(diff: Diff, base: Measured) -> str:
     if step.outcome == MACHINE:
         assert step.measured is not None
         return f"B ran {faster(step.measured)} than A ({rates}), but the machine explains it: {because(diff)}."
-    seen = resolution(step)
-    if not math.isfinite(seen):
-        return f"No change in speed that can be told from noise: {rates}."
     if step.measured is not None and abs(_speed(step.measured)) >= diff.min_change:
         return f"B ran {faster(step.measured)} than A ({rates}), which is within the noise of the runs ({interval(step)})."
+    seen = max(resolution(step), diff.min_change)
     return f"No change in speed beyond noise: {rates}; a change of less than {percent(seen)} would not have been seen."
+
+
+def _steps(side: Sequence[RunName]) -> str:
+    return " and ".join(f"{run.steps:,}" for run in side)
 
 
 def faster(ratio: float) -> str:
@@ -119,9 +129,9 @@ def percent(share: float) -> str:
 
 
 def interval(step: Quantity) -> str:
-    """``95 % interval -13 % to -5 %``, of the rate."""
-    ends = sorted(_speed(end) for end in (step.low, step.high) if end is not None)
-    return f"95 % interval {' to '.join(f'{100 * end:+.0f} %' for end in ends)}"
+    """``95 % interval -13 % to -5 %``, of the rate; ``+71 % or more``, where the time may be next to nothing."""
+    fastest, slowest = (None if end is None else f"{round(100 * _speed(end)):+d} %" for end in (step.low, step.high))
+    return f"95 % interval {slowest} {'or more' if (step.low or 0.0) < OPEN else f'to {fastest}'}"
 
 
 def resolution(quantity: Quantity) -> float:
@@ -129,12 +139,14 @@ def resolution(quantity: Quantity) -> float:
     return math.inf if quantity.low is None or quantity.high is None else (quantity.high - quantity.low) / 2
 
 
-def rate(step: Quantity, per: str, base: Measured) -> str:
-    """``53.1 -> 48.4 samples/s``."""
-    assert step.before is not None and step.after is not None
-    batch = 1.0 if per == "sample" else base.batch
+def rate(step: Quantity, per: str, runs: Sequence[Measured]) -> str:
+    """``53.1 -> 48.4 samples/s``; of several ranks, those of one."""
+    assert step.before and step.after
+    batches = [run.batch for run in runs]
+    batch = 1.0 if per == "sample" else None if None in batches else batches[0]
     unit = "steps/s" if batch is None else "samples/s"
-    return f"{number((batch or 1.0) / step.before)} -> {number((batch or 1.0) / step.after)} {unit}"
+    ranks = " per rank" if any(run.report.run.ranks > 1 for run in runs) else ""
+    return f"{number((batch or 1.0) / step.before)} -> {number((batch or 1.0) / step.after)} {unit}{ranks}"
 
 
 def because(diff: Diff) -> str:
@@ -179,7 +191,7 @@ def amounts(quantity: Quantity) -> str:
     return f"{before.rpartition(' ')[0] if same else before} -> {after}{CLOCKS.get(quantity.clock, '')}"
 
 
-def different_work(diff: Diff) -> list[str]:
+def pixels(diff: Diff) -> list[str]:
     """What samples are made of that differs."""
     named = (("work/decoded_pixels", "decoded images have"), ("work/output_pixels", "transformed images have"))
     found = [(words, work) for id, words in named if (work := diff.of(id)) is not None and work.outcome == CHANGED]
@@ -188,7 +200,7 @@ def different_work(diff: Diff) -> list[str]:
 
 def related(diff: Diff, cause: Quantity) -> list[str]:
     """What differs that may be why."""
-    found = different_work(diff) if cause.group == "sample" else []
+    found = pixels(diff) if cause.group == "sample" else []
     libraries = LIBRARIES.get(cause.name, ())
     found += [differing(one) for one in diff.settings if one.kind == "version" and one.name in libraries]
     if cause.id == "stage/wait" or cause.group in ("sample", "blocked"):

@@ -1,38 +1,49 @@
 """What differs beside the measured quantities: findings, settings, versions, hardware."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from feedline.analysis.diff import unseen
+from feedline.analysis.diff.effects import MEASURED
 from feedline.analysis.diff.model import Differing, FindingChange
-from feedline.analysis.diff.noise import FEWEST
+from feedline.analysis.diff.noise import FEWEST_COMPARED
 from feedline.analysis.diff.side import Measured
 from feedline.analysis.finding import Finding
+from feedline.analysis.formatting import counted, number
 
-CAME, WENT, STAYED = "came", "went", "stayed"
+CAME, WENT, STAYED, UNJUDGED = "came", "went", "stayed", "unjudged"
 #: Properties of the machine that say what it is; others, such as free memory, vary.
-HARDWARE = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "memory_bytes", "system", "gpus", "gpu")
-#: Settings of a loader that say where it was made, and how much it has to do.
+HARDWARE = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "memory_bytes", "system", "gpus")
+#: Those that decide how long a step takes.
+SPEED = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "gpus")
+#: Classes around a model that say nothing of what it computes.
+WRAPPERS = ("OptimizedModule", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DeepSpeedEngine")
+#: Settings of a loader that do not decide how fast it is.
 LOADER_ASIDE = ("made_at",)
 
 
 def findings(before: Sequence[Measured], after: Sequence[Measured]) -> list[FindingChange]:
-    """Those that came, went and stayed. With several runs of a side, a finding is there if most of them have it."""
+    """Those that came, went and stayed. With several runs of a side, a finding is there if most of them have it. One that a side lacks, but
+    may only have been unable to see, did not come or go."""
     first, last = _findings(before), _findings(after)
     found = []
     for rule_id in dict.fromkeys([*last, *first]):
         old, new = first.get(rule_id), last.get(rule_id)
         change = STAYED if old and new else CAME if new else WENT
+        if any(unseen.of_rule(run, rule_id) for run in (() if old and new else before if new else after)):
+            change = UNJUDGED
         shown = new or old
         assert shown is not None
         had, has = (one.severity.value if one else "" for one in (old, new))
         found.append(FindingChange(rule_id, change, had, has, shown.message))
-    return sorted(found, key=lambda one: (CAME, WENT, STAYED).index(one.change))
+    return sorted(found, key=lambda one: (CAME, WENT, UNJUDGED, STAYED).index(one.change))
 
 
 def _findings(side: Sequence[Measured]) -> dict[str, Finding]:
     found: dict[str, list[Finding]] = {}
     for run in side:
-        for finding in run.report.findings:
-            found.setdefault(finding.rule_id, []).append(finding)
+        for rule_id, finding in {one.rule_id: one for one in run.report.findings}.items():
+            found.setdefault(rule_id, []).append(finding)
     return {rule_id: many[0] for rule_id, many in found.items() if 2 * len(many) > len(side)}
 
 
@@ -68,34 +79,90 @@ def _of_run(run: Measured) -> Iterator[tuple[tuple[str, str], str]]:
     yield ("training", "ranks"), str(report.run.ranks)
     yield from ((("version", name), value) for name, value in report.run.versions.items())
     machine: Mapping[str, object] = report.run.machine
-    yield from ((("machine", name), _text(machine[name])) for name in HARDWARE if name in machine)
+    yield from ((("machine", name), _text(machine[name])) for name in HARDWARE if name in machine and name != "gpus")
+    yield ("machine", "gpus"), gpus(machine.get("gpus"))
     yield from ((("environment", name), value) for name, value in run.environment.items())
     yield ("command", "command"), " ".join(report.run.command)
+
+
+def gpus(listed: object) -> str:
+    """``8 x NVIDIA H100``: what else is known of each, such as its PCIe link's present speed, differs from hour to hour."""
+    names = Counter(str(one.get("name") or "GPU") for one in listed if isinstance(one, dict)) if isinstance(listed, list) else {}
+    return ", ".join(f"{times} x {name}" for name, times in sorted(names.items()))
 
 
 def _text(value: object) -> str:
     return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def different_work(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
+    """Why a step of B is not the same work as one of A, in clauses; batches of other sizes aside, which are compared by sample."""
+    return [
+        f"{what} {' or '.join(first)} -> {' or '.join(last)}"
+        for what, of in WORK.items()
+        if (first := _each(before, of)) and (last := _each(after, of)) and first != last
+    ]
+
+
+def different_machine(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
+    """Properties of the machine that decide how long a step takes, and differ."""
+    return [f"{one.name} {one.before or 'unknown'} -> {one.after or 'unknown'}" for one in settings(before, after) if one.name in SPEED]
+
+
+def _each(runs: Sequence[Measured], of: Callable[[Measured], str]) -> list[str]:
+    return list(dict.fromkeys(said for run in runs if (said := of(run))))
+
+
+def _model(run: Measured) -> str:
+    """Class of the model; "" where only what it is wrapped in is known."""
+    name = run.report.run.model
+    return "" if name in WRAPPERS else name.removeprefix("FSDP")
+
+
+#: What makes steps different work -> how a run says it.
+WORK: dict[str, Callable[[Measured], str]] = {
+    "recorded by": lambda run: "another tool" if run.report.traces else "feedline",
+    "model": _model,
+    "ranks": lambda run: str(run.report.run.ranks),
+    "steps cut by": lambda run: run.report.step.boundary if run.report.step else "",
+    "batch size": lambda run: "" if run.report.step is None else "unknown" if run.batch is None else "known",
+}
+
+
 def notes(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
     """What limits the comparison."""
-    found = []
-    for side, runs in (("A", before), ("B", after)):
-        for run in runs:
-            name, steps = run.report.run.name, run.report.throughput.steps
-            if run.report.run.state in ("cut", "live"):
-                word = "was killed" if run.report.run.state == "cut" else "is still being recorded"
-                found.append(f"{side}: {name} {word}: it may have stopped in a part of the training that the other has not reached")
-            if steps < 2 * FEWEST:
-                found.append(f"{side}: {name} has {steps} steps: too few to compare them")
-            if run.report.headline:
-                found.append(f"{side}: {run.report.headline}")
-    models = {run.report.run.model for run in (*before, *after)} - {""}
-    if len(models) > 1:
-        found.append(f"The runs train different models ({', '.join(sorted(models))}): their steps are different work")
-    if (len(before), len(after)) == (1, 1):
+    found = [f"{side}: {note}" for side, runs in (("A", before), ("B", after)) for run in runs for note in _of_one(run)]
+    if work := different_work(before, after):
+        found.append(f"Steps are different work: {'; '.join(work)}")
+    if len({run.report.run.ranks for run in (*before, *after)}) > 1:
+        found.append(_of_all_ranks(before, after))
+    if machine := different_machine(before, after):
+        found.append(f"The machines differ: {'; '.join(machine)}")
+    if len(before) + len(after) < MEASURED + 2:
         found.append(
-            "One run of each: how much two identical runs differ is estimated, not measured. To measure it, record two or more of each "
+            "How much two identical runs differ is estimated, not measured. To measure it, record two or more of each "
             "in turns and compare them: feedline diff A1 A2 A3 -- B1 B2 B3"
         )
     return found
+
+
+def _of_one(run: Measured) -> Iterator[str]:
+    """What limits what a run says."""
+    name, steps, state = run.report.run.name, run.report.throughput.steps, run.report.run.state
+    if state in ("cut", "live"):
+        word = "was killed" if state == "cut" else "is still being recorded"
+        yield f"{name} {word}: it may have stopped in a part of the training that the other has not reached"
+    if steps < FEWEST_COMPARED:
+        yield f"{name} has {counted(steps, 'step')}: {FEWEST_COMPARED} or more are needed to compare them"
+    if run.unread:
+        yield f"{name}: no figure includes rank {', '.join(map(str, run.unread))}, whose records cannot be read"
+    if run.report.headline:
+        yield run.report.headline
+
+
+def _of_all_ranks(before: Sequence[Measured], after: Sequence[Measured]) -> str:
+    """Throughput of the whole training, where steps are those of a rank."""
+    rates = [[run.report.throughput.of_all_ranks for run in side] for side in (before, after)]
+    known = [sum(rate for rate in side if rate is not None) / len(side) for side in rates if None not in side]
+    whole = f"; all ranks together: {number(known[0])} -> {number(known[1])} samples/s" if len(known) == 2 else ""
+    return f"The numbers of ranks differ, and steps are compared rank by rank{whole}"

@@ -31,7 +31,7 @@ class Measure:
         id, group, name, unit, clock: as in ``Quantity``.
         value: as the report has it.
         error: of ``value``, relative, from how the run's own values scatter; NaN: too few values.
-        drift: relative standard deviation of what the machine did to it during the run.
+        drift: relative standard deviation of what the machine did to it during the run; NaN: too few values.
         kind: what slows it down: ``cpu``, slower CPUs; ``thread``, also waiting for a CPU; ``none``.
     """
 
@@ -238,5 +238,5 @@ def of_trace(report: Report) -> Iterator[Measure]:
 
 def interval_of(one: Measure) -> tuple[float | None, float | None]:
     """95 % interval of a quantity of one run: what its values scatter by, and what the machine did to it meanwhile. None: not known."""
-    half = reach(math.hypot(one.error, one.drift))
+    half = reach(math.hypot(one.error, one.drift if math.isfinite(one.drift) else 0.0))
     return (max(0.0, one.value * (1 - half)), one.value * (1 + half)) if math.isfinite(half) else (None, None)

@@ -23,7 +23,7 @@ class Quantity:
             ``gauge``.
         unit: of ``before`` and ``after``: seconds per step (or per sample, where batch sizes differ), else the gauge's.
         clock: ``wall``; ``cpu`` for CPU seconds, which waiting for a CPU does not lengthen; ``blocked`` for time asleep.
-        before, after: as the reports of the runs have it, the mean over several runs. None: it does not occur.
+        before, after: as the reports of the runs have it, the mean over several runs. None: no run of the side has it.
         ratio: after / before with the machine's part taken out. None: not comparable.
         low, high: 95 % interval of ``ratio``.
         machine: after / before that the machine explains; 1: nothing.
@@ -71,10 +71,10 @@ class Machine:
 
 @dataclass(frozen=True)
 class FindingChange:
-    """A finding that came, went or stayed.
+    """A finding of a side, or of both.
 
     Attributes:
-        change: ``came``, ``went`` or ``stayed``.
+        change: ``came``, ``went`` or ``stayed``; ``unjudged``: the other side's runs do not tell whether they have it.
         severity_before, severity_after: "" where it is not.
     """
 

@@ -13,6 +13,7 @@ FloatArray = npt.NDArray[np.float64]
 
 FEWEST = 8  # values, below which nothing is said of a mean (the report's own limit for steps)
 STRETCHES = 8  # of a run, for its drift
+FEWEST_COMPARED = 2 * STRETCHES  # values, below which nothing is said of how another run would differ
 DRAWS = 400  # of the bootstrap of a quantile
 NORMAL = NormalDist()
 
@@ -94,13 +95,13 @@ def drift(values: FloatArray) -> float:
     It stands for how another run of the same program differs. Slow noise has about as much variance at each longer time scale (flicker
     noise), so another run is off by at least what stretches of this one are, however long both are. Of simulated pairs of identical runs
     of autoregressive noise (0.9), 0 to 2 % are told apart at the 5 % level with it, and 25 % without; of noise at all time scales, up to
-    eight times the run's, 12 % and 50 % (tests/diff/test_noise.py).
+    eight times the run's, 12 % and 50 % (tests/diff/test_noise.py). NaN for fewer than ``FEWEST_COMPARED`` values.
 
     Args:
         values: float64 [n], in order of time.
     """
-    if len(values) < 2 * STRETCHES:
-        return 0.0
+    if len(values) < FEWEST_COMPARED:
+        return math.nan
     means = np.array([stretch.mean() for stretch in np.array_split(values, STRETCHES)])
     return math.sqrt(max(0.0, float(means.var(ddof=1)) - STRETCHES * float(values.var()) / len(values)))
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,10 @@ from feedline.analysis.gather import RankMetrics
 from feedline.analysis.model import Report
 from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.parts import only
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.read import Run, rank_folders
+
+#: Groups of quantities that are per step.
+OF_STEP = ("step", "stage", "cpu", "wait", "collective")
 
 
 @dataclass(frozen=True)
@@ -28,12 +31,16 @@ class Measured:
         measures: by id.
         waiting: time over time with a CPU of its main thread; None: not measured.
         environment: variables that decide how many threads there are, and others that the recorder keeps.
+        unread: ranks without readable records, which no figure includes.
+        world: ranks that were started, as the program was told.
     """
 
     report: Report
     measures: Mapping[str, Measure]
     waiting: float | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    unread: tuple[int, ...] = ()
+    world: int = 1
 
     @classmethod
     def of(cls, path: Path) -> "Measured":
@@ -46,13 +53,14 @@ class Measured:
         folder, number = pipeline.place(path, None)
         run = open_run(path) if number is not None else only(open_run(folder))
         report = pipeline.report_of(run, pipeline.ceilings_of(folder))
-        environment = run.ranks[min(run.ranks)].manifest.environment
+        manifest = run.ranks[min(run.ranks)].manifest
         if pipeline.holds_traces(run):
-            shown = next(iter(report.ranks))
-            found = [*measure.of_trace(report), *measure.of_collectives(report, shown)]
-            return cls(report, {one.id: one for one in found}, None, environment)
-        rank = shown_rank(run, report)
-        return cls(report, {one.id: one for one in measures_of(rank, report)}, measure.waiting_factor(rank), environment)
+            found, waiting = [*measure.of_trace(report), *measure.of_collectives(report, next(iter(report.ranks)))], None
+        else:
+            rank = shown_rank(run, report)
+            found, waiting = list(measures_of(rank, report)), measure.waiting_factor(rank)
+        world = int(str(manifest.place.get("world_size", 1)))
+        return cls(report, {one.id: one for one in found}, waiting, manifest.environment, tuple(unread(run, report)), world)
 
     @property
     def name(self) -> RunName:
@@ -63,6 +71,13 @@ class Measured:
     def batch(self) -> float | None:
         """Samples per step."""
         return self.report.throughput.batch_size
+
+
+def unread(run: Run, report: Report) -> list[int]:
+    """Ranks of the last start that no figure includes, because their records are missing or damaged."""
+    places = [place for place, _ in rank_folders(run.ranks[min(run.ranks)].folder.parent)]
+    last = max((restart for _, restart in places), default=0)
+    return sorted(number for number, restart in places if restart == last and str(number) not in report.ranks)
 
 
 def shown_rank(run: Run, report: Report) -> RankMetrics:
@@ -114,9 +129,8 @@ def per_sample(runs: Sequence[Measured], after: Sequence[Measured]) -> bool:
 def of_equal_work(run: Measured) -> Measured:
     """Times of steps divided by samples per step."""
     assert run.batch
-    parts = ("step", "stage", "cpu", "wait", "collective")
-    divided = {id: one.divided(run.batch) if one.group in parts else one for id, one in run.measures.items()}
-    return Measured(run.report, divided, run.waiting, run.environment)
+    divided = {id: one.divided(run.batch) if one.group in OF_STEP else one for id, one in run.measures.items()}
+    return replace(run, measures=divided)
 
 
 @dataclass(frozen=True)

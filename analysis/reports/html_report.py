@@ -39,8 +39,6 @@ def render(report: Report) -> str:
     environment = page.environment()
     environment.filters["tied"] = tied
     environment.filters["kernel"] = of_traces.kernel
-    for function in (formatting.count, formatting.duration, formatting.number, formatting.seconds, formatting.share, formatting.size):
-        environment.filters[function.__name__] = function
     return environment.get_template("report.html").render(
         report=report,
         phrases=phrases,
@@ -133,7 +131,7 @@ def _comm(report: Report) -> dict[str, object]:
     return {
         "figure": rank_parts(shown),
         "left_out": left_out,
-        "parts": list(PARTS.values()),
+        "parts": [(part.words, part.color) for part in PARTS.values()],
         "rows": [(rank, [scale(getattr(own, name)) for name in PARTS]) for rank, own in shown.items()],
         "unit": scale.unit,
     }

@@ -5,7 +5,7 @@ import textwrap
 from feedline.analysis.convergence.curves import words
 from feedline.analysis.convergence.model import ConvergenceSummary, CurvePoints
 from feedline.analysis.finding import Finding
-from feedline.analysis.formatting import count, number, sentence
+from feedline.analysis.formatting import count, counted, number, sentence
 from feedline.analysis.model import Report
 from feedline.analysis.reports.figures.svg import cut
 from feedline.profiler.reasons import ONE_GRADIENT
@@ -28,7 +28,7 @@ def progress(curve: CurvePoints) -> str:
 def trained(made: ConvergenceSummary, steps: int, short: bool = False) -> str:
     """Over how much: ``48 updates, 3,076 samples (3.00 epochs)``; in short, one of the last two. Optimizers that take turns make several
     updates per step."""
-    updates = "1 update" if made.updates == 1 else f"{count(made.updates)} updates"
+    updates = counted(made.updates, "update")
     if 0 < TURNS * steps <= made.updates:
         updates += f" in {count(steps)} steps"
     said = f"{updates}, {count(made.samples)} samples" if made.samples else updates

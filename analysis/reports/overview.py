@@ -183,7 +183,7 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
         by_rule.setdefault(one.rule_id, []).append(one)
     said = []
     for rule_id, own in by_rule.items():
-        names = f"Training {own[0].name}" if len(own) == 1 else f"Trainings {_names(own)}"
+        names = f"Training {own[0].name}" if len(own) == 1 else f"Training runs {_names(own)}"
         of_first = f" (Figures of training {own[0].name}.)" if len(own) > 1 else ""
         said.append(f"{names}{f' ({rule_id})' if rule_id else ''} – {own[0].message}{of_first}")
     return [*said, *(f"Training {one.name} {ended}." for one in rows if (ended := ending(one)))]
@@ -239,19 +239,15 @@ def render_html(overview: Overview, reports: Sequence[Report] = ()) -> str:
     from feedline.analysis.reports import html_report  # draws all figures: not for an overview alone
 
     overview = printable_in(overview)
-    return (
-        page.environment()
-        .get_template("overview.html")
-        .render(
-            it=overview,
-            pages=[escape(html_report.render(report)) for report in reports],
-            title_of=title(overview),
-            heads=HEADS,
-            cells=cells,
-            verdicts=verdicts(overview.rows),
-            shell=phrases.shell,
-            **page.assets(),
-        )
+    return page.render(
+        page.HERE / "overview.html",
+        it=overview,
+        pages=[escape(html_report.render(report)) for report in reports],
+        title_of=title(overview),
+        heads=HEADS,
+        cells=cells,
+        verdicts=verdicts(overview.rows),
+        shell=phrases.shell,
     )
 
 

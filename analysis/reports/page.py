@@ -5,18 +5,27 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from feedline.analysis import formatting
 from feedline.analysis.reports import palette
 from feedline.profiler.printable import printable
 
 HERE = Path(__file__).parent
+FILTERS = (formatting.count, formatting.duration, formatting.number, formatting.seconds, formatting.share, formatting.size)
 
 
 def environment(*folders: Path) -> jinja2.Environment:
-    """Templates of these folders, and of this one: ``page_head.html``, which wants ``title`` and ``css``."""
+    """Templates of these folders, and of this one: ``page.html``, which every page extends."""
     loader = jinja2.FileSystemLoader([*folders, HERE])
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=loader, autoescape=True, finalize=shown, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    made.filters |= {function.__name__: function for function in FILTERS}
+    return made
+
+
+def render(template: Path, **values: object) -> str:
+    """A page from a template that extends ``page.html``."""
+    return environment(template.parent).get_template(template.name).render(**values, **assets())
 
 
 def shown(value: object) -> object:

@@ -7,7 +7,7 @@ from feedline.analysis import cpu_use, next_limit
 from feedline.analysis.comm.model import Prediction, RankParts
 from feedline.analysis.finding import Finding, Severity, interval, rates
 from feedline.analysis.finding import cost as cost_of
-from feedline.analysis.formatting import count, duration, number, seconds, sentence, share, size
+from feedline.analysis.formatting import count, counted, duration, number, seconds, sentence, share, size
 from feedline.analysis.model import Cost, Cpus, Hook, Report, Roofline, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.predictions import findings_together
 from feedline.analysis.stages import INPUT_STAGES
@@ -163,7 +163,7 @@ def of_ranks(throughput: Throughput) -> str:
 def steps(throughput: Throughput) -> str:
     """How many steps, and how many of them in detail."""
     detail = f" ({count(throughput.steps_in_detail)} in detail)" if throughput.steps_in_detail < throughput.steps else ""
-    return f"{count(throughput.steps)} step{'s' * (throughput.steps != 1)}{detail}"
+    return f"{counted(throughput.steps, 'step')}{detail}"
 
 
 def step_title(step: StepSummary) -> str:
@@ -272,7 +272,7 @@ def sample_rows(made: Workers) -> list[tuple[str, str, Cost, float | None]]:
 def workers(made: Workers) -> list[str]:
     """Figures of the workers as a whole."""
     if made.processes:
-        facts = ["1 worker" if made.processes == 1 else f"{made.processes} workers"]
+        facts = [counted(made.processes, "worker")]
     else:
         facts = ["no workers: samples are made in the main process"]
     if made.busy_share is not None:

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.diagnose import leading
-from feedline.analysis.finding import Finding, Severity, rates
-from feedline.analysis.formatting import seconds, share
+from feedline.analysis.finding import Finding, Severity, cost, interval, rates
+from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.model import FIRST_STEPS, Report, StepSummary, Workers
 from feedline.analysis.reports import of_convergence, phrases, tables
 from feedline.profiler.message import id_of
@@ -113,7 +113,7 @@ def _sample(made: Workers) -> str:
     whole = [seconds(total.wall_s)] if total else []
     where = [] if made.processes else ["made in the main process (no workers)"]
     if made.processes and made.busy_share is not None:
-        where = [f"{made.processes} worker{'' if made.processes == 1 else 's'}, busy {share(made.busy_share)}"]
+        where = [f"{counted(made.processes, 'worker')}, busy {share(made.busy_share)}"]
     parts = ": ".join([*whole, ", ".join(f"{stage} {seconds(time)}" for time, stage in stages[:STAGES])])
     then = [f"then transport {seconds(sent.wall_s)}"] if sent else []
     return f"{'; '.join([parts, *then, *where, *_certainty(made)])}."
@@ -141,10 +141,20 @@ def _findings(report: Report, width: int) -> Iterable[Part]:
 
 
 def _also(finding: Finding, mean_step_s: float | None) -> str:
-    """A finding in a paragraph: cause, what its fix gives or else what it costs, what it says, its fix."""
-    cost = rates(finding.predicted) if finding.predicted is not None else phrases.cost(finding, mean_step_s)
-    said = f"{finding.rule_id}{f', {cost}' if cost else ''}: {phrases.full_stop(finding.message)}"
+    """A finding in a paragraph: cause, what its fix gives or at most can give, what it says, its fix."""
+    said = f"{finding.rule_id}{_worth(finding, mean_step_s)}: {phrases.full_stop(finding.message)}"
     return f"{said} Fix: {finding.fix}" if finding.fix else said
+
+
+def _worth(finding: Finding, mean_step_s: float | None) -> str:
+    """``, predicted 81.0 -> 198 samples/s [178, 219]``, or ``, fixing it saves at most 140 ms per step (35.4 %), not predicted``."""
+    if finding.predicted is not None:
+        return f", predicted {rates(finding.predicted)}"
+    if finding.cost_s <= 0:
+        return ""
+    if finding.cost_is_predicted:
+        return f", predicted to save {cost(finding, mean_step_s)}, {interval(finding)}"
+    return f", fixing it saves at most {cost(finding, mean_step_s)}, not predicted"
 
 
 def _traces(report: Report) -> Part:

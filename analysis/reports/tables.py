@@ -11,6 +11,7 @@ from feedline.analysis.comm.model import RankParts
 from feedline.analysis.formatting import BLANK, Scale, seconds, share, size
 from feedline.analysis.model import Report, StepSummary, Workers
 from feedline.analysis.reports import of_traces, phrases
+from feedline.analysis.reports.figures.rank_parts import PARTS
 from feedline.analysis.reports.palette import family
 from feedline.profiler.printable import printable
 
@@ -18,14 +19,6 @@ NARROW = 64  # below it, a sample's cost is told in lines instead of a table
 NAME = 20  # longest stage name shown
 GPU = "on the GPU"
 LONGEST_NAME = 40
-COMM_PARTS = {
-    "compute_s": "all else",
-    "hidden_transfer_s": "transfer, hidden",
-    "exposed_transfer_s": "transfer, exposed",
-    "hidden_wait_s": "waiting, hidden",
-    "exposed_wait_s": "waiting, exposed",
-    "queue_s": "queue",
-}
 SEVERITY_COLORS = {"high": "bold red", "low": "bold yellow", "info": "bold"}
 COLORS = {"wait": "red", "input": "yellow", "move": "green", "compute": "blue", "rest": "bright_black", "user": "cyan"}
 
@@ -163,10 +156,10 @@ def kernels(report: Report, most: int) -> Iterable[RenderableType]:
 
 def communication(shown: dict[str, RankParts], width: int) -> Iterable[RenderableType]:
     """Computing, transfer and waiting of these ranks."""
-    scale = Scale.column(max((getattr(own, part) or 0.0 for own in shown.values() for part in COMM_PARTS), default=0.0))
+    scale = Scale.column(max((getattr(own, part) or 0.0 for own in shown.values() for part in PARTS), default=0.0))
     if width < NARROW:
         for rank, own in shown.items():
-            yield item(f"rank {rank}", ", ".join(f"{name} {scale.full(getattr(own, part))}" for part, name in COMM_PARTS.items()))
+            yield item(f"rank {rank}", ", ".join(f"{name} {scale.full(getattr(own, part))}" for part, (_, name, _) in PARTS.items()))
     elif shown:
         yield _rank_table(shown, scale)
 
@@ -174,9 +167,9 @@ def communication(shown: dict[str, RankParts], width: int) -> Iterable[Renderabl
 def _rank_table(shown: dict[str, RankParts], scale: Scale) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
-    for _ in COMM_PARTS:
+    for _ in PARTS:
         table.add_column(justify="right")
-    table.add_row(Text(f"rank, {scale.unit}", "dim"), *(Text(name, "dim") for name in COMM_PARTS.values()))
+    table.add_row(Text(f"rank, {scale.unit}", "dim"), *(Text(name, "dim") for _, name, _ in PARTS.values()))
     for rank, own in shown.items():
-        table.add_row(rank, *(scale(getattr(own, part)) for part in COMM_PARTS))
+        table.add_row(rank, *(scale(getattr(own, part)) for part in PARTS))
     return table

@@ -1,6 +1,6 @@
 """What a reader has to know before any verdict: how a run ended that did not end well, and why recording ended before it."""
 
-from feedline.analysis.formatting import count
+from feedline.analysis.formatting import count, counted
 from feedline.analysis.model import RunInfo
 
 INTERRUPTED = 130  # exit code after Ctrl-C
@@ -43,7 +43,7 @@ def _ended(run: RunInfo, steps: int, who: str) -> str:
     cut = " (no exit code: out of memory, kill -9 or a segmentation fault)" if run.state == "cut" and not run.ended_by else ""
     if not steps:
         return f"{who} {ended}{cut} before its first step."
-    return f"{who} {ended}{cut} after {'1 step' if steps == 1 else f'{count(steps)} steps'}; figures cover the run until then."
+    return f"{who} {ended}{cut} after {counted(steps, 'step')}; figures cover the run until then."
 
 
 def _stopped(run: RunInfo, steps: int, updates: int) -> str:

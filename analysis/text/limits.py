@@ -1,7 +1,7 @@
 """The limits of a run's throughput in words: how close the run is to them, and what their figures hold and leave out."""
 
 from feedline.analysis.cpu_use import MIN_OTHERS
-from feedline.analysis.formatting import count, number, seconds, share
+from feedline.analysis.formatting import counted, number, seconds, share
 from feedline.analysis.model import Report, ThroughputBound
 
 LEAST = 1e-3  # of a figure: less than its last digit
@@ -35,7 +35,6 @@ def without(parts: dict[str, float], whole_s: float) -> str:
 
 def cpus(cores: float, report: Report) -> str:
     """How many there are for a rank; other programs' part is in it, for a limit is what the run could have."""
-    have = "1 CPU" if cores == 1 else f"{count(cores)} CPUs"
     others = report.cpus.others if report.cpus else None
     taken = f", {number(others / max(report.run.ranks, 1))} used by other programs" if others and others >= MIN_OTHERS else ""
-    return f"{have}{' per rank' if report.run.ranks > 1 else ''}{taken}"
+    return f"{counted(cores, 'CPU')}{' per rank' if report.run.ranks > 1 else ''}{taken}"

@@ -12,7 +12,7 @@ HEAD = """# Planted faults
 
     python benchmarks/fault_suite.py --json faults.json > docs/measured/faults.md
 
-records small real trainings, each with one fault, and their twins without it, and trainings without a fault
+records small real training runs, each with one fault, their twins without it, and training runs without a fault
 ([the list](../../benchmarks/faults/cases.py)): real images, processes, disks, servers, control groups and links. What the first finding has
 to be was stated beforehand. "Without it" is how many times as fast plain runs are, without feedline, one after the other in turns: of the
 training with the loader settings that the finding names, or else of the twin. Where there are no plain runs, it is by the
@@ -39,7 +39,7 @@ def page(results: Results, faults: Sequence[Fault], healthy: Sequence[Healthy]) 
         of_predictions(judged),
         "## Wrong or late\n",
         *(wrong(one) for one in judged if not one.first),
-        "## Trainings without a fault\n",
+        "## Training runs without a fault\n",
         of_healthy(results, {one.name: one.what for one in healthy}),
     ]
     if results.problems:
@@ -63,7 +63,7 @@ def summary(judged: Sequence[Judged], results: Results) -> str:
     lines = [
         f"**{len(judged)} recordings of {len({one.name for one in judged})} faults: the right cause is first in "
         f"{share(sum(one.first for one in judged), len(judged))}, among the first three in "
-        f"{share(sum(one.among for one in judged), len(judged))}. High-severity findings in {runs} recordings of healthy trainings: "
+        f"{share(sum(one.among for one in judged), len(judged))}. High-severity findings in {runs} recordings of healthy training runs: "
         f"{len(alarms)}.** Twins whose first finding is another one: {share(sum(map(bool, twins)), len(twins))}.\n",
         *(f"- {alarm}" for alarm in alarms),
     ]

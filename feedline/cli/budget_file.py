@@ -1,15 +1,14 @@
 """Reads the file of ``feedline check --budget``: TOML, in which every key must be known."""
 
-import math
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from feedline.analysis.convergence.checks import GRAVE, STOPS
-from feedline.analysis.diagnose import RULES
 from feedline.analysis.diff.budget import MIN_STEPS, Budget
 from feedline.analysis.finding import Severity
+from feedline.analysis.rules import BY_ID
 from feedline.cli.parser import meant
 from feedline.profiler.errors import BudgetError
 
@@ -26,16 +25,11 @@ FINDINGS = ("none_of_severity", "none_of")
 TOP = ("base", "min_steps", "at_least", "at_most", "findings", "than_base")
 DEFAULT = 0.05  # of [than_base], where there is a base and no limit
 MOST_BYTES = 1_000_000
-#: Rules that are in no list of rules.
-OTHERS = (
-    "rate_outside_momentum",
-    "sync_batch_norm",
-    "rate_at_top",
-    "skipped_steps",
-    "compute_bound",
-    "made_in_step",
-    "input_bound_unexplained",
-)
+MOST = 1e30  # of a limit: what is larger, infinity too, limits nothing
+#: Shares, in which a number from 1 on is a percentage by mistake.
+SHARES = ("at_most.input_share", "at_most.stage_share.", "than_base.")
+#: Checks of how a training is set up that neither stop it nor are grave.
+OTHER_CHECKS = ("rate_outside_momentum", "sync_batch_norm", "rate_at_top", "skipped_steps")
 
 
 def read(path: Path) -> Budget:
@@ -50,7 +44,7 @@ def read(path: Path) -> Budget:
         table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BudgetError(f"cannot read {path} ({error.strerror}): give a TOML file with limits (docs/jobs/ci.md)") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise BudgetError(f"{path} is not TOML: {error}") from error
     try:
         return budget_of(table, path.parent)
@@ -63,15 +57,15 @@ def budget_of(table: Mapping[str, Any], beside: Path) -> Budget:
     known(table, TOP, "")
     findings = of_kind(table, "findings", dict)
     known(findings, FINDINGS, "findings.")
-    base = texts(table.get("base", []), "base")
+    base = texts(table, "base")
     than_base = limits(of_kind(table, "than_base", dict), THAN_BASE, "than_base.")
     if than_base and not base:
         raise ValueError('[than_base] needs a base: add base = "runs/good" at the top of the file')
     budget = Budget(
         at_least=limits(of_kind(table, "at_least", dict), AT_LEAST, "at_least."),
         at_most=limits(of_kind(table, "at_most", dict), AT_MOST, "at_most."),
-        severity=severity(findings.get("none_of_severity", "")),
-        rules=tuple(rule(one) for one in texts(findings.get("none_of", []), "findings.none_of")),
+        severity=severity(findings),
+        rules=tuple(rule(one) for one in texts(findings, "none_of", "findings.")),
         than_base=than_base or (dict.fromkeys(THAN_BASE, DEFAULT) if base else {}),
         base=tuple(str(beside / one) for one in base),
         min_steps=whole(table.get("min_steps", MIN_STEPS)),
@@ -112,12 +106,13 @@ def limits(table: Mapping[str, Any], keys: Iterable[str], before: str) -> dict[s
 
 def positive(value: object, key: str) -> float:
     """A number from 0 on; shares are below 1. Raises ValueError."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-        raise ValueError(f"{key} must be a number of at least 0, not {value!r}")
-    if ("share" in key or key.startswith("than_base")) and value >= 1:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MOST:
+        raise ValueError(f"{key} must be a number of at least 0, not {value!r:.40}")
+    if key.startswith(SHARES) and value >= 1:
         raise ValueError(f"{key} is a share: write 0.05 for 5 %, not {value!r}")
-    if key.startswith("than_base") and value <= 0:
-        raise ValueError(f"{key} must be above 0: two runs are never exactly equal")
+    if key.startswith(("than_base.", "at_least.")) and value <= 0:
+        why = "two runs are never exactly equal" if key.startswith("than_base.") else "no rate is below it"
+        raise ValueError(f"{key} must be above 0: {why}")
     return float(value)
 
 
@@ -128,25 +123,30 @@ def whole(value: object) -> int:
     return value
 
 
-def texts(value: object, key: str) -> list[str]:
-    """A text or a list of them. Raises ValueError."""
+def texts(table: Mapping[str, Any], key: str, before: str = "") -> list[str]:
+    """A text or a list of them; nothing without the key. Raises ValueError."""
+    value = table.get(key, [])
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
-        raise ValueError(f"{key} must be a text or a list of texts, not {value!r}")
+        raise ValueError(f"{before}{key} must be a text or a list of texts, not {value!r}")
+    if key in table and not found:
+        raise ValueError(f"{before}{key} is empty, so it would limit nothing: name at least one, or remove the key")
     return found
 
 
-def severity(value: object) -> str:
-    """``high``, ``low`` or ``info``. Raises ValueError."""
+def severity(findings: Mapping[str, Any]) -> str:
+    """``high``, ``low`` or ``info``; nothing without the key. Raises ValueError."""
     names = [one.value for one in Severity]
-    if value and value not in names:
+    value = findings.get("none_of_severity", names[0])
+    if value not in names:
         raise ValueError(f"findings.none_of_severity must be one of {', '.join(names)}, not {value!r}")
-    return str(value)
+    return str(value) if "none_of_severity" in findings else ""
 
 
 def rule(rule_id: str) -> str:
     """The id of a rule. Raises ValueError."""
-    rules = sorted({*(one.rule_id for one in RULES), *GRAVE, *STOPS, *OTHERS})
+    rules = sorted({*BY_ID, *GRAVE, *STOPS, *OTHER_CHECKS})
     if rule_id not in rules:
-        raise ValueError(f"findings.none_of: there is no rule {rule_id!r}{meant(rule_id, rules)}; docs/rules.md has all")
+        pages = "docs/rules.md and docs/jobs/ci.md list all"
+        raise ValueError(f"findings.none_of: there is no rule {rule_id!r}{meant(rule_id, rules)}; {pages}")
     return rule_id

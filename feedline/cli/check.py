@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feedline.cli.arguments import refuse_twice
 from feedline.cli.options import add_output
 from feedline.cli.output import name_files, save
 from feedline.profiler.deferred import deferred
@@ -46,6 +47,7 @@ class Check:
 
     def run(self, args: argparse.Namespace) -> int:
         appends = args.markdown is not None and str(args.markdown) == os.environ.get("GITHUB_STEP_SUMMARY")
+        refuse_twice([path for path in (args.junit, args.markdown, args.json) if path is not None], "file")
         for path in (args.junit, None if appends else args.markdown, args.json):
             output.refuse_taken(path, args.force)
 
@@ -55,13 +57,16 @@ class Check:
         from feedline.cli import budget_file, check_output
 
         budget = budget_file.read(args.budget)
+        refuse_twice([args.run, *budget.base], "run folder")
         run = Measured.of(args.run)
-        diffs = against_base(budget, run)
-        checked = check(budget, run, diffs)
+        base = [Measured.of(Path(path)) for path in budget.base]
+        diffs = against_base(budget, run, base)
+        checked = check(budget, run, base, diffs)
         console = Console(quiet=args.quiet)
         check_output.show(checked, run, console)
         if not args.quiet and (args.github or os.environ.get("GITHUB_ACTIONS")):
-            print(*check_output.annotations(checked, run), sep="\n", flush=True)
+            for line in check_output.annotations(checked, run):
+                print(line, flush=True)
         texts = [
             (args.junit, check_output.junit(checked, run)),
             (args.json, json.dumps(check_output.as_json(checked, run, diffs), indent=1)),
@@ -75,12 +80,10 @@ class Check:
         return ended(checked)
 
 
-def against_base(budget: "Budget", run: "Measured") -> "dict[str, Diff]":
-    """Limit against the base -> the comparison with its smallest change. Raises as ``Measured.of``."""
+def against_base(budget: "Budget", run: "Measured", base: "list[Measured]") -> "dict[str, Diff]":
+    """Limit against the base -> the comparison with its smallest change."""
     from feedline.analysis.diff.compare import diff
-    from feedline.analysis.diff.side import Measured
 
-    base = [Measured.of(Path(path)) for path in budget.base] if budget.than_base else []
     by_change = {change: diff(base, [run], change) for change in set(budget.than_base.values())}
     return {name: by_change[change] for name, change in budget.than_base.items()}
 

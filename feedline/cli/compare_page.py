@@ -24,23 +24,17 @@ def render(comparison: Comparison) -> str:
     comparison = printable_in(comparison)
     ranked = places(comparison.measured)
     rows = [row for _, row in ranked]
-    return (
-        page.environment(HERE)
-        .get_template("compare.html")
-        .render(
-            it=comparison,
-            rows=rows,
-            ranked=ranked,
-            about=compare_text.about(comparison),
-            remarks=[*compare_text.remarks(comparison.rows), *compare_text.operation_remarks(comparison.operations)],
-            rates=rates(rows, comparison),
-            costs=costs(rows),
-            colors=COLORS,
-            number=number,
-            seconds=formatting.seconds,
-            blank=formatting.BLANK,
-            **page.assets(),
-        )
+    return page.render(
+        HERE / "compare.html",
+        it=comparison,
+        rows=rows,
+        ranked=ranked,
+        about=compare_text.about(comparison),
+        remarks=[*compare_text.remarks(comparison.rows), *compare_text.operation_remarks(comparison.operations)],
+        rates=rates(rows, comparison),
+        costs=costs(rows),
+        colors=COLORS,
+        blank=formatting.BLANK,
     )
 
 

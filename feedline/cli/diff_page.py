@@ -5,7 +5,7 @@ from pathlib import Path
 
 from feedline.analysis.diff.conclusion import reasons
 from feedline.analysis.diff.model import Diff
-from feedline.analysis.reports import page
+from feedline.analysis.reports import page, phrases
 from feedline.cli import diff_text
 from feedline.profiler.printable import printable_in
 
@@ -15,16 +15,14 @@ HERE = Path(__file__).parent
 def render(diff: Diff) -> str:
     """The whole page."""
     diff = printable_in(diff)
-    groups = [(diff_text.GROUPS[group], list(rows)) for group, rows in groupby(diff.quantities, key=lambda one: one.group)]
-    return (
-        page.environment(HERE)
-        .get_template("diff.html")
-        .render(
-            it=diff,
-            groups=groups,
-            cells=diff_text.cells,
-            runs=diff_text.runs,
-            machine=list(reasons(diff.machine)),
-            **page.assets(),
-        )
+    groups = [(diff_text.title(group, diff), list(rows)) for group, rows in groupby(diff.quantities, key=lambda one: one.group)]
+    return page.render(
+        HERE / "diff.html",
+        it=diff,
+        opening=phrases.opening(diff.conclusion),
+        groups=groups,
+        cells=diff_text.cells,
+        change=diff_text.change,
+        runs=diff_text.runs,
+        machine=list(reasons(diff.machine)),
     )

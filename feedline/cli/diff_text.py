@@ -6,25 +6,26 @@ from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.diff.conclusion import differing, reasons
-from feedline.analysis.diff.context import STAYED
+from feedline.analysis.diff.context import STAYED, UNJUDGED
 from feedline.analysis.diff.model import CHANGED, MACHINE, Diff, FindingChange, Quantity, RunName
-from feedline.analysis.formatting import BLANK, value
+from feedline.analysis.diff.side import OF_STEP
+from feedline.analysis.formatting import BLANK, counted, value
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import columns, item, plain
 from feedline.profiler.printable import printable_in
 
 GROUPS = {
-    "step": "Step",
-    "stage": "Stages of the step",
+    "step": "Time",
+    "stage": "Stages",
     "cpu": "CPU of main thread",
-    "sample": "CPU per sample",
-    "blocked": "Blocked per sample",
+    "sample": "CPU",
+    "blocked": "Blocked",
     "wait": "Waits",
     "collective": "Collectives",
     "work": "Work",
     "gauge": "Gauges",
 }
-OUTCOMES = {CHANGED: "changed", MACHINE: "machine", "same": "", "unknown": "not tested", "one side": "in one only"}
+OUTCOMES = {CHANGED: "changed", MACHINE: "machine", "same": "", "unknown": "not tested", "one side": "one side only"}
 SHOWN = ("step", "stage", "cpu", "sample", "blocked", "work", "collective")  # in the terminal; the others where they changed
 STYLES = {CHANGED: "bold yellow", MACHINE: "cyan"}
 MOST = 8  # settings in the terminal
@@ -56,7 +57,7 @@ def sections(diff: Diff) -> list[tuple[str, list[str]]]:
 
 def runs(side: Sequence[RunName]) -> str:
     """``demo (36 steps)``."""
-    return ", ".join(f"{run.name} ({run.steps} steps)" for run in side)
+    return ", ".join(f"{run.name} ({counted(run.steps, 'step')})" for run in side)
 
 
 def listed(diff: Diff) -> list[Quantity]:
@@ -80,9 +81,15 @@ def table(diff: Diff, quantities: Sequence[Quantity]) -> Table:
     for quantity in quantities:
         if quantity.group != group:
             group = quantity.group
-            made.add_row(Text(f"per {diff.per}" if group == "stage" and diff.per != "step" else GROUPS[group], "dim"))
+            made.add_row(Text(title(group, diff), "dim"))
         made.add_row(*cells(quantity), style=STYLES.get(quantity.outcome))
     return made
+
+
+def title(group: str, diff: Diff) -> str:
+    """Of the rows of a group: what they are, and per step or sample: ``Stages per step``."""
+    per = diff.per if group in OF_STEP else "sample" if group in ("sample", "blocked", "work") else ""
+    return f"{GROUPS[group]} per {per}" if per else GROUPS[group]
 
 
 def cells(quantity: Quantity) -> list[str]:
@@ -106,12 +113,19 @@ def interval(quantity: Quantity) -> str:
 def findings(changes: Sequence[FindingChange]) -> list[str]:
     """Those that came or went; the others in one line."""
     lines = [
-        f"{one.change}: {one.rule_id} ({one.severity_before or one.severity_after}): {one.message}"
+        f"{change(one)}: {one.rule_id} ({one.severity_before or one.severity_after}): {one.message}"
         for one in changes
         if one.change != STAYED
     ]
     stayed = [one.rule_id for one in changes if one.change == STAYED]
     return [*lines, *([f"in both: {', '.join(stayed)}"] if stayed else [])]
+
+
+def change(finding: FindingChange) -> str:
+    """What a finding did, or why that is unknown."""
+    if finding.change != UNJUDGED:
+        return finding.change
+    return "in A; unknown in B" if finding.severity_before else "in B; unknown in A"
 
 
 def settings(diff: Diff) -> list[str]:

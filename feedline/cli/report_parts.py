@@ -1,4 +1,4 @@
-"""``feedline report`` for a run with several trainings: a report for each, and an overview."""
+"""``feedline report`` for a run folder with several training runs: a report for each, and an overview."""
 
 import argparse
 import os

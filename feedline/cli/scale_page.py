@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from feedline.analysis.formatting import count, number
-from feedline.analysis.reports import page
+from feedline.analysis.reports import page, phrases
 from feedline.analysis.reports.figures.scaling import scaling
 from feedline.analysis.scaling.study import Study
 from feedline.cli import scale_text
@@ -15,21 +14,16 @@ HERE = Path(__file__).parent
 def render(study: Study) -> str:
     """The whole page."""
     study = printable_in(study)
-    return (
-        page.environment(HERE)
-        .get_template("scale.html")
-        .render(
-            it=study,
-            about=scale_text.kind(study),
-            figure=scaling(study),
-            predicted=[one for one in study.predictions if one.samples_per_s is not None],
-            meaning=list(scale_text.meaning(study)),
-            worth=scale_text.worth,
-            interval=scale_text.interval,
-            efficiency=lambda one: scale_text.efficiency(study, one),
-            to_accuracy=lambda ranks, predicted: scale_text.to_accuracy(study, ranks, predicted),
-            number=number,
-            count=count,
-            **page.assets(),
-        )
+    return page.render(
+        HERE / "scale.html",
+        it=study,
+        opening=phrases.opening(study.conclusion),
+        about=scale_text.kind(study),
+        figure=scaling(study),
+        predicted=[one for one in study.predictions if one.samples_per_s is not None],
+        meaning=list(scale_text.meaning(study)),
+        worth=scale_text.worth,
+        interval=scale_text.interval,
+        efficiency=lambda one: scale_text.efficiency(study, one),
+        to_accuracy=lambda ranks, predicted: scale_text.to_accuracy(study, ranks, predicted),
     )

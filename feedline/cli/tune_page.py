@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from feedline.analysis.formatting import BLANK, number, size
+from feedline.analysis.formatting import BLANK
 from feedline.analysis.predict.search import Tuning
 from feedline.analysis.reports import page
 from feedline.analysis.reports.figures.workers import workers
@@ -16,20 +16,14 @@ def render(found: Tuning) -> str:
     """The whole page, of a search that found a setting."""
     found = printable_in(found)
     assert found.search is not None
-    return (
-        page.environment(HERE)
-        .get_template("tune.html")
-        .render(
-            it=found.search,
-            line=found.line,
-            advice=tune_text.conclusion(found.search),
-            figure=workers(found.search),
-            remarks=list(tune_text.why_not_more(found)),
-            names=tune_text.NAMES,
-            interval=tune_text.interval,
-            number=number,
-            size=size,
-            blank=BLANK,
-            **page.assets(),
-        )
+    return page.render(
+        HERE / "tune.html",
+        it=found.search,
+        line=found.line,
+        advice=tune_text.conclusion(found.search),
+        figure=workers(found.search),
+        remarks=list(tune_text.why_not_more(found)),
+        names=tune_text.NAMES,
+        interval=tune_text.interval,
+        blank=BLANK,
     )

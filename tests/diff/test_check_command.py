@@ -10,7 +10,9 @@ from golden.record import RUNS
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feedline.analysis.convergence.checks import GRAVE, STOPS
 from feedline.cli import check_output, main
+from feedline.cli.budget_file import OTHER_CHECKS
 
 OVER, NOT_JUDGED, WRONG = 77, 75, 78
 HOLDS = "[at_most]\nstep_mean_s = 1000\n"
@@ -92,6 +94,21 @@ def test_a_run_that_cannot_be_judged_does_not_pass(folder, capsys, run, budget, 
     assert why in said or why == "NotJudged"
 
 
+def test_a_stage_whose_name_has_share_in_it_is_no_share(folder):
+    assert checked("[at_most.stage_s]\nshared_memory = 5\n") == NOT_JUDGED
+
+
+def test_the_page_names_every_mistake_in_the_setup_that_can_be_forbidden():
+    page = (Path(__file__).parents[2] / "docs/jobs/ci.md").read_text()
+
+    assert not [rule_id for rule_id in {*GRAVE, *STOPS, *OTHER_CHECKS} if f"`{rule_id}`" not in page]
+
+
+@pytest.mark.parametrize("rule_id", ["too_short", "borderline_input", "nothing_trained"])
+def test_every_finding_of_a_report_can_be_forbidden(folder, rule_id):
+    assert checked(f'[findings]\nnone_of = ["{rule_id}"]\n') == 0
+
+
 def test_a_finding_that_must_not_be_there_fails_with_its_fix(folder):
     report_findings = outcomes('[findings]\nnone_of_severity = "info"\n')
     assert report_findings == {"findings.none_of_severity=info": "exceeded"} or "unknown" in report_findings.values()
@@ -123,6 +140,16 @@ def test_a_base_is_found_beside_the_budget_and_not_beside_the_shell(folder):
         ("[at_most]\nstage_s = 1\n", "stage_s must be a table: [stage_s]"),
         ("at_most = 1\n", "at_most must be a table"),
         ("[findings]\nnone_of_severity = 'hihg'\n", "must be one of info, low, high"),
+        ("[findings]\nnone_of_severity = ''\n" + HOLDS, "must be one of info, low, high"),
+        ("[findings]\nnone_of_severity = false\n" + HOLDS, "must be one of info, low, high"),
+        ("[findings]\nnone_of = []\n" + HOLDS, "findings.none_of is empty, so it would limit nothing"),
+        ("base = []\n" + HOLDS, "base is empty, so it would limit nothing"),
+        ("[at_most]\nstep_mean_s = inf\n", "at_most.step_mean_s must be a number of at least 0"),
+        (f"[at_most]\nstep_mean_s = 1{'0' * 400}\n", "at_most.step_mean_s must be a number of at least 0"),
+        (f"[at_most]\nstep_mean_s = 1{'0' * 5000}\n", "is not TOML"),
+        (f"a = {'[' * 100_000}", "is not TOML"),
+        ("[at_least]\nsteps_per_s = 0\n", "at_least.steps_per_s must be above 0"),
+        ("[at_most.stage_share]\nwait = 5\n", "at_most.stage_share.wait is a share"),
         ("[findings]\nnone_of = ['decode_bond']\n", "there is no rule 'decode_bond' (did you mean decode_bound?)"),
         ("[findings]\nnone_of = 3\n", "findings.none_of must be a text or a list of texts"),
         ("[than_base]\nstep = 0.05\n", "[than_base] needs a base"),
@@ -188,6 +215,15 @@ def test_annotations_are_printed_in_github_actions_at_the_line_of_the_loader(fol
 def test_annotations_are_not_printed_elsewhere(folder, capsys):
     assert checked(EXCEEDED) == OVER
     assert "::error" not in capsys.readouterr().out
+
+
+def test_a_check_that_passes_in_github_actions_prints_no_blank_line_more(folder, monkeypatch, capsys):
+    assert checked(HOLDS) == 0
+    elsewhere = capsys.readouterr().out
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+
+    assert checked(HOLDS) == 0
+    assert capsys.readouterr().out == elsewhere
 
 
 @given(st.text(max_size=60))

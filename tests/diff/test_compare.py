@@ -154,7 +154,26 @@ def test_findings_that_come_and_go_are_listed(loader):
     assert [(one.rule_id, one.change) for one in diff([fewer], [loader]).findings][0] == (gone, "came")
 
 
+def test_a_finding_that_the_other_run_could_not_see_did_not_go(loader):
+    short = stored("without-loader")
+
+    changes = {one.rule_id: one.change for one in diff([loader], [short]).findings}
+
+    assert changes["decode_bound"] == changes["oversize_images"] == "unjudged"
+    assert "went" not in changes.values()
+
+
 def test_a_run_that_was_killed_is_noted():
     found = diff([stored("killed")], [stored("killed")])
 
     assert any("was killed" in note for note in found.notes)
+
+
+def test_an_interval_without_an_end_has_none(loader):
+    fast = changed(loader, lambda one: 0.1 if one.id in ("step/mean", "stage/wait") else 1.0)
+    unsure = replace(fast, measures={id: replace(one, error=1.0) for id, one in fast.measures.items()})
+
+    conclusion = diff([loader], [unsure]).conclusion
+
+    assert "% or more)" in conclusion
+    assert "-0 %" not in conclusion

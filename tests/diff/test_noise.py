@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedline.analysis.diff import noise
-from feedline.analysis.diff.noise import FEWEST, block_length, drift, error_of, error_of_mean, holm, p_of
+from feedline.analysis.diff.noise import FEWEST, FEWEST_COMPARED, block_length, drift, error_of, error_of_mean, holm, p_of
 
 PAIRS = 120
 
@@ -85,6 +85,7 @@ def test_a_run_that_gets_slower_drifts_and_one_that_scatters_does_not():
 
 def test_a_few_values_say_nothing():
     assert math.isnan(error_of_mean(np.ones(FEWEST - 1)))
+    assert math.isnan(drift(np.ones(FEWEST_COMPARED - 1)))
     assert p_of(0.5, math.nan) == 1.0
 
 
@@ -127,4 +128,4 @@ def test_any_values_have_an_error_or_none(values):
 
     assert math.isnan(error) if len(values) < FEWEST else error >= 0
     assert 1 <= block_length(np.array(values)) <= max(1, len(values))
-    assert drift(np.array(values)) >= 0
+    assert math.isnan(drift(np.array(values))) if len(values) < FEWEST_COMPARED else drift(np.array(values)) >= 0

@@ -20,6 +20,10 @@ class Browser:
         path = self._folder / f"{variant.replace(' ', '_')}.html"
         if not path.exists():
             write(VARIANTS[variant](), path)
+        self.show(path, width, scheme, media)
+
+    def show(self, path: Path, width: int = 1280, scheme: str = "light", media: str = "") -> None:
+        """Open any page."""
         self.driver.get_log("browser")
         self.driver.get_log("performance")
         self.resize(width)

@@ -71,6 +71,8 @@ def test_where_a_gain_is_not_predicted_the_end_says_why() -> None:
     assert "Up to 73.9 ms per step (40.7 %) can be saved. Fix" in text
     assert "Gain Not predicted. How fast images of the training size are read is unknown. Store 50 of them so" in text
     assert "Both" not in text
+    assert "Also float32_on_host, fixing it saves at most" in text
+    assert text.count("not predicted: ") == 1
 
 
 def test_all_of_a_report_says_of_each_finding_what_its_fix_gives_or_at_most() -> None:
@@ -116,7 +118,8 @@ def test_what_has_nothing_to_say_is_left_out() -> None:
 def test_of_the_short_report_nothing_is_told_twice() -> None:
     text = shown(report())
 
-    assert "Also         float32_on_host, 176 -> 190 samples/s [184, 197]:" in text
+    assert "Also         float32_on_host, predicted 176 -> 190 samples/s [184, 197]:" in text
+    assert "fixing it saves at most" not in text
     assert text.count("oversize_images") == 1  # the verdict is its own
     assert "epoch_restart" not in text  # asks for no change
     assert "Notes" not in text and "Note         Physical bytes are those of the worker threads" in text

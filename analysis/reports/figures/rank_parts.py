@@ -1,6 +1,7 @@
 """What each rank's mean step goes to, one stacked bar a rank: computing, moving bytes, waiting for another rank."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -10,14 +11,23 @@ from feedline.analysis.reports.figures.svg import figure, percent, tag
 
 ROW, BAR = 22, 14  # px
 
-#: Part -> (words, class of its color). Green moves and red waits, as in the stages of a step; what backward hides is the light one.
+
+class Part(NamedTuple):
+    """How a field of ``RankParts`` is shown: in words, in a column of the terminal, and the class of its color."""
+
+    words: str
+    short: str
+    color: str
+
+
+#: Green moves and red waits, as in the stages of a step; what backward hides is the light one.
 PARTS = {
-    "compute_s": ("all else", "c-forward"),
-    "hidden_transfer_s": ("transfer hidden by backward", "c-transport"),
-    "exposed_transfer_s": ("exposed transfer", "c-pin"),
-    "hidden_wait_s": ("waiting hidden by backward", "c-sampler"),
-    "exposed_wait_s": ("exposed waiting", "c-wait"),
-    "queue_s": ("queue", "c-checkpoint"),
+    "compute_s": Part("all else", "all else", "c-forward"),
+    "hidden_transfer_s": Part("transfer hidden by backward", "transfer, hidden", "c-transport"),
+    "exposed_transfer_s": Part("exposed transfer", "transfer, exposed", "c-pin"),
+    "hidden_wait_s": Part("waiting hidden by backward", "waiting, hidden", "c-sampler"),
+    "exposed_wait_s": Part("exposed waiting", "waiting, exposed", "c-wait"),
+    "queue_s": Part("queue", "queue", "c-checkpoint"),
 }
 
 
@@ -36,7 +46,7 @@ def rank_parts(parts: Mapping[str, RankParts]) -> Markup | None:
     for row, (rank, own) in enumerate(parts.items()):
         y, start = row * ROW, 0.0
         marks.append(tag("text", f"rank {rank}", class_="tick name y", x=-8, y=y + 11))
-        for name, (words, color) in PARTS.items():
+        for name, (words, _, color) in PARTS.items():
             width = (getattr(own, name) or 0.0) / longest
             if width <= 0:
                 continue

@@ -2,7 +2,7 @@
 
 from markupsafe import Markup
 
-from feedline.analysis.formatting import number
+from feedline.analysis.formatting import counted, number
 from feedline.analysis.predict.search import Candidate, Search
 from feedline.analysis.reports.figures.axis import count_columns, count_rows, round_up
 from feedline.analysis.reports.figures.svg import figure, line_path, percent, stretched, tag
@@ -55,4 +55,4 @@ def _measured(now: Candidate, x: float, y: float) -> Markup:
 
 
 def _named(workers_of: int) -> str:
-    return f"{workers_of} worker{'s' * (workers_of != 1)}" if workers_of else "no workers"
+    return counted(workers_of, "worker") if workers_of else "no workers"

@@ -1,0 +1,240 @@
+"""``feedline check`` does not pass a limit that it cannot judge, and ``feedline diff`` says what it cannot compare."""
+
+import json
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from diff.made_up import changed, quiet, stored
+from golden.record import RUNS
+from traces.kineto_made import kineto
+
+from feedline.analysis.diff.budget import Budget, check
+from feedline.analysis.diff.compare import diff
+from feedline.analysis.diff.measure import THREAD
+from feedline.analysis.finding import Finding, Severity
+from feedline.cli import main
+
+OVER, NOT_JUDGED = 77, 75
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with stored runs in it."""
+    for name in ("loader", "without-loader", "killed", "ranks"):
+        shutil.copytree(RUNS / name, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    return tmp_path
+
+
+def checked(budget: str, run: str = "loader", *words: str) -> int:
+    Path("budget.toml").write_text(budget)
+    return main(["check", run, "--budget", "budget.toml", *words])
+
+
+@pytest.fixture(scope="module")
+def loader():
+    return quiet(stored("loader"))
+
+
+def of_run(run, **changes):
+    """The same run with other facts about it."""
+    return replace(run, report=replace(run.report, run=replace(run.report.run, **changes)))
+
+
+def against(base, run, **limits: float):
+    """Outcome and message of each limit against a base."""
+    diffs = {name: diff([base], [run], limit) for name, limit in limits.items()}
+    found = check(Budget(than_base=limits, base=("base",)), run, [base], diffs)
+    return {one.id.removeprefix("than_base."): (one.outcome, one.message) for one in found}
+
+
+def finding(run, rule_id: str):
+    """Outcome and message of a limit on a finding."""
+    (found,) = check(Budget(rules=(rule_id,)), run, [], {})
+    return found.outcome, found.message
+
+
+@pytest.mark.parametrize(("base", "said"), [("without-loader", "not measured in the run or in its base"), ("killed", "was killed")])
+def test_a_base_without_what_is_compared_does_not_let_the_run_pass(folder, capsys, base, said):
+    assert checked(f'base = "{base}"\n[than_base]\nsample_cpu = 0.05\n') == NOT_JUDGED
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [({"model": "Net"}, "model"), ({"ranks": 4}, "ranks 1 -> 4"), ({"machine": {"cpus": 64}}, "cpus 2 -> 64")],
+)
+def test_a_base_of_another_program_or_machine_judges_no_step(loader, facts, said):
+    found = against(loader, of_run(loader, **facts), step=0.05, stage=0.05, sample_cpu=0.05)
+
+    assert {name: outcome for name, (outcome, _) in found.items()} == {"step": "unknown", "stage": "unknown", "sample_cpu": "passed"}
+    assert said in found["step"][1] and "not comparable with its base" in found["stage"][1]
+
+
+def test_a_model_that_is_only_wrapped_is_the_same_model(loader):
+    found = diff([loader], [of_run(loader, model="OptimizedModule")])
+
+    assert "different" not in found.conclusion + " ".join(found.notes)
+
+
+def test_a_part_that_was_not_tested_may_have_grown_by_all_that_it_takes(loader):
+    run = replace(loader, measures=loader.measures | {"sample/decode": replace(loader.measures["sample/decode"], error=math.nan)})
+
+    outcome, said = against(loader, run, sample_cpu=0.05)["sample_cpu"]
+
+    assert outcome == "unknown" and "would not have been seen" in said
+
+
+def test_a_finding_that_three_others_may_hide_is_not_ruled_out(loader):
+    asking = [one.rule_id for one in loader.report.findings if one.severity is not Severity.INFO]
+    assert len(asking) == 3
+
+    assert finding(loader, "small_files") == (
+        "unknown",
+        f"it may be left out: a report has at most 3 findings that ask for a change ({', '.join(asking)})",
+    )
+    fewer = replace(loader, report=replace(loader.report, findings=loader.report.findings[:2]))
+    assert finding(fewer, "small_files") == ("passed", "no such finding")
+
+
+def test_a_finding_of_traces_is_not_ruled_out_by_a_recorded_run_and_that_of_ranks_not_by_one_of_them(loader):
+    assert finding(loader, "input_stall") == ("unknown", "only traces of other tools are checked for it")
+    assert finding(loader, "late_rank")[0] == "passed"
+    assert finding(replace(loader, world=2), "late_rank")[0] == "unknown"
+
+
+def test_without_a_loader_nothing_is_said_of_the_input(folder, capsys):
+    assert checked('[findings]\nnone_of = ["decode_bound"]\n', "without-loader") == NOT_JUDGED
+    assert "not looked for: get_batch" in capsys.readouterr().out
+
+
+def test_what_is_wrong_with_the_set_up_counts_although_it_is_no_finding_of_the_report(loader):
+    wrong = Finding("rate_at_top", Severity.LOW, "the learning rate was never lowered")
+    made = replace(loader, report=replace(loader.report, convergence=replace(loader.report.convergence, checks=[wrong])))
+
+    assert finding(made, "rate_at_top")[0] == "exceeded"
+    assert finding(loader, "rate_at_top")[0] == "passed"
+    assert finding(replace(loader, report=replace(loader.report, convergence=None)), "rate_at_top")[0] == "unknown"
+
+
+@pytest.mark.parametrize(("stage", "outcome"), [("backward", "unknown"), ("compile", "passed"), ("wait", "passed"), ("forwrd", "unknown")])
+def test_only_a_stage_that_would_have_been_seen_takes_no_time(loader, stage, outcome):
+    run = replace(loader, measures={id: one for id, one in loader.measures.items() if id != f"stage/{stage}"})
+
+    (found,) = check(Budget(at_most={f"stage_s.{stage}": 1.0}), run, [], {})
+
+    assert found.outcome == outcome
+
+
+def test_a_stage_that_its_hook_could_not_see_is_unknown(loader):
+    blind = replace(loader, report=replace(loader.report, hooks=[replace(hook, attached=False) for hook in loader.report.hooks]))
+
+    (found,) = check(Budget(at_most={"stage_s.compile": 1.0}), blind, [], {})
+
+    assert found.outcome == "unknown"
+
+
+def test_a_trace_has_stages_of_its_own(folder, capsys):
+    kineto(folder / "trace.json", rank=0)
+    assert main(["ingest", "-q", "-o", "traced", "trace.json"]) == 0
+
+    assert checked("min_steps = 1\n[at_most.stage_s]\nforward = 1000\n", "traced") == NOT_JUDGED
+    assert main(["diff", "loader", "traced", "--json", "diff.json"]) == 0
+    told = json.loads(Path("diff.json").read_text())
+    assert "recorded by feedline -> another tool" in told["conclusion"]
+    assert "is gone" not in told["conclusion"] and "is new" not in told["conclusion"]
+
+
+def test_a_value_that_is_no_number_is_unknown(loader):
+    run = changed(loader, lambda one: math.nan if one.id == "step/mean" else 1.0)
+
+    (found,) = check(Budget(at_most={"step_mean_s": 1000.0}), run, [], {})
+
+    assert (found.outcome, found.message) == ("unknown", "not measured")
+
+
+def test_a_run_with_a_rank_that_cannot_be_read_does_not_pass(folder, capsys):
+    assert checked("[at_most]\nstep_mean_s = 1000\n", "ranks") == 0
+    capsys.readouterr()
+    (folder / "ranks" / "rank1" / "manifest.json").write_text("{")
+
+    assert checked("[at_most]\nstep_mean_s = 1000\n", "ranks") == NOT_JUDGED
+    assert "rank 1 cannot be read" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("base", ['"loader"', '["killed", "./killed"]'])
+def test_a_run_is_not_its_own_base_and_a_base_counts_once(folder, capsys, base):
+    assert checked(f"base = {base}\n") == 2
+    assert "given twice" in capsys.readouterr().err
+
+
+def test_two_results_do_not_go_into_one_file(folder, capsys):
+    assert checked("[at_most]\nstep_mean_s = 1000\n", "loader", "--json", "out", "--junit", "./out") == 2
+    assert not Path("out").exists()
+
+
+def test_ranks_are_compared_rank_by_rank_and_it_is_said(loader):
+    found = diff([loader], [of_run(loader, ranks=4)])
+
+    assert "samples/s per rank" in found.conclusion
+    assert "Steps are different work: ranks 1 -> 4." in found.conclusion
+    assert any("compared rank by rank" in note for note in found.notes)
+
+
+def test_a_batch_of_unknown_size_has_no_samples_per_second(loader):
+    unknown = replace(loader, report=replace(loader.report, throughput=replace(loader.report.throughput, batch_size=None)))
+
+    found = diff([loader], [unknown])
+
+    assert " steps/s" in found.conclusion and "samples/s" not in found.conclusion
+    assert "batch size known -> unknown" in found.conclusion
+
+
+def test_fewer_steps_than_show_how_runs_drift_are_too_few(loader):
+    few = {id: replace(one, drift=math.nan) for id, one in loader.measures.items()}
+    short = replace(loader, measures=few, report=replace(loader.report, throughput=replace(loader.report.throughput, steps=12)))
+
+    found = diff([short], [changed(short, lambda one: 1.5 if one.kind == THREAD or one.id == "step/mean" else 1.0)])
+
+    assert found.conclusion.startswith("Too few steps to compare: A has 12, B has 12; at least 16")
+    assert not [one for one in found.changed if one.clock == "wall"]
+
+
+def test_a_quantity_that_one_of_several_runs_lacks_is_not_one_sides(loader):
+    without = replace(loader, measures={id: one for id, one in loader.measures.items() if id != "step/mean"})
+
+    found = diff([loader, without], [loader, loader])
+
+    assert found.of("step/mean").outcome == "unknown"
+    assert found.conclusion.startswith("Too few steps to compare")
+
+
+def test_a_stage_that_one_of_several_runs_lacks_has_the_mean_that_its_ratio_is_of(loader):
+    without = replace(loader, measures={id: one for id, one in loader.measures.items() if id != "stage/wait"})
+
+    wait = diff([loader, without], [loader, loader]).of("stage/wait")
+
+    assert wait.after / wait.before == pytest.approx(2.0)
+
+
+def test_a_change_that_is_too_small_to_count_would_not_have_been_seen(loader):
+    assert "a change of less than 30 % would not have been seen" in diff([loader], [loader], min_change=0.3).conclusion
+
+
+def test_the_state_of_a_gpus_link_is_no_other_machine(loader):
+    def on(*gpus: dict[str, object]):
+        return of_run(loader, machine={**loader.report.run.machine, "gpus": list(gpus)})
+
+    idle, busy = {"name": "H100", "pcie_generation": 1}, {"name": "H100", "pcie_generation": 5}
+
+    assert diff([on(idle)], [on(busy)]).settings == []
+    (other,) = diff([on(idle)], [on(busy, busy)]).settings
+    assert (other.name, other.before, other.after) == ("gpus", "1 x H100", "2 x H100")
+
+
+def test_two_runs_against_one_are_an_estimate_too(loader):
+    assert any("estimated, not measured" in note for note in diff([loader, loader], [loader]).notes)
