@@ -103,7 +103,7 @@ def unjudged(budget: Budget, run: Measured) -> str:
     if report.headline:
         return report.headline.rstrip(".")
     if steps < budget.min_steps:
-        return f"too short to judge: {steps} steps, of {budget.min_steps} that are needed"
+        return f"too short to judge: only {steps} of the required {budget.min_steps} steps"
     return ""
 
 
@@ -129,8 +129,9 @@ def _limited(id: str, name: str, figures: Mapping[str, Figure], limit: float, si
         "" if figure.low is None or figure.high is None else f" (95 % interval {figure.text(figure.low)} to {figure.text(figure.high)})"
     )
     if near is not None and sign * near <= sign * limit:
-        outcome, said = (PASSED, "beyond it") if beyond <= SLACK else (UNKNOWN, "too noisy to judge, beyond it")
-        return Checked(id, outcome, f"{shown}, {bound}: {said} but within the noise{interval}", figure.value, limit, figure.about)
+        outcome, said = (PASSED, "") if beyond <= SLACK else (UNKNOWN, "too noisy to judge, ")
+        within = f"{said}beyond the limit but within the noise{interval}"
+        return Checked(id, outcome, f"{shown}, {bound}: {within}", figure.value, limit, figure.about)
     return Checked(id, EXCEEDED, f"{shown}, {bound}{interval}", figure.value, limit, figure.about)
 
 
@@ -212,9 +213,7 @@ def _than_base(id: str, diff: Diff, quantities: list[Quantity], limit: float, ab
         return Checked(id, UNKNOWN, "not measured in the run or in its base", None, limit, about)
     if (seen := max(_resolution(diff, one) for one in quantities)) > RESOLUTION:
         apart = f"changes of less than {share(seen)} would not have been seen" if math.isfinite(seen) else "its noise is not known"
-        return Checked(
-            id, UNKNOWN, f"too noisy to judge: {apart}; record more steps, or on a machine that does less else", None, limit, about
-        )
+        return Checked(id, UNKNOWN, f"too noisy to judge: {apart}; record more steps, or on a less busy machine", None, limit, about)
     return Checked(
         id, PASSED, f"not more than {1 + limit:g}x; changes of less than {share(seen)} would not have been seen", None, limit, about
     )

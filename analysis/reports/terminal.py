@@ -163,8 +163,13 @@ def _places(report: Report, files: Sequence[Path], full: bool, folder: Path | No
 def _named(files: Sequence[Path]) -> str:
     """``runs/demo/report.html (and report.json beside it)``."""
     first, *more = (os.path.relpath(file) for file in files)
-    beside = [os.path.basename(file) if os.path.dirname(file) == os.path.dirname(first) else file for file in more]
+    beside = [os.path.basename(file) if os.path.dirname(file) == os.path.dirname(first) else _elsewhere(file) for file in more]
     return f"{first} (and {', '.join(beside)})" if beside else first
+
+
+def _elsewhere(file: str) -> str:
+    """``./report.json``: a bare name would be taken for a file beside the first."""
+    return file if os.path.dirname(file) else os.path.join(os.curdir, file)
 
 
 def _everything(report: Report, width: int) -> Iterable[Part]:

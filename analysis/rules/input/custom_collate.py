@@ -33,7 +33,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"{whose} returns {size(loader.batch_bytes)} per batch outside shared memory, so each batch is copied once more",
+        message=f"{whose} returns {size(loader.batch_bytes)} per batch outside shared memory, so each batch is copied one extra time",
         evidence=[
             Evidence("batch_bytes", "bytes per batch", loader.batch_bytes, "B"),
             Evidence(

@@ -16,6 +16,10 @@ MIN_CPU_SHARE = 0.50
 #: And half of the CPU is a quarter of the sample where that is blocked half of its time: below it the CPU is not what the step waits for.
 MIN_WALL_SHARE = 0.25
 
+IMAGES = "Decode with libjpeg-turbo (simplejpeg, OpenCV, torchvision.io) or on the GPU (nvJPEG, DALI), or decode only the crop."
+#: Audio, video, volumes: their decoders report no pixels.
+OTHERS = "Use a faster decoder, decode only the part that the model sees, or store the samples decoded."
+
 
 def check(facts: RuleInputs) -> Finding | None:
     """Compare decode with the whole sample, in CPU and in wall time."""
@@ -39,16 +43,22 @@ def check(facts: RuleInputs) -> Finding | None:
         weight,
         message=f"decoding takes {share(of_cpu)} of the CPU time per sample{each}",
         evidence=evidence,
-        fix="Decode with libjpeg-turbo (simplejpeg, OpenCV, torchvision.io) or on the GPU (nvJPEG, DALI), or decode only the crop.",
-        how_to_check="Have the dataset return the same decoded image every time. If samples/s do not rise, this finding is wrong.",
+        fix=IMAGES if _images(facts) else OTHERS,
+        how_to_check="Have the dataset return the same decoded sample every time. If samples/s do not rise, this finding is wrong.",
         cost_s=cost_s,
     )
 
 
 def change(facts: RuleInputs) -> Refused:
     """The gain is the other decoder's, which is not known."""
+    if not _images(facts):
+        return Refused("unknown_decoder", "The speed of another decoder on these samples is unknown. Time one on some of them.")
     return Refused(
         "unknown_decoder",
-        "How fast another decoder reads these files is unknown. `feedline whatif RUN --set decode=turbo --data DIR` measures it on 50 "
+        "The speed of another decoder on these files is unknown. `feedline whatif RUN --set decode=turbo --data DIR` measures it on 50 "
         "of them.",
     )
+
+
+def _images(facts: RuleInputs) -> bool:
+    return bool(facts.workers and facts.workers.decoded_pixels)

@@ -76,7 +76,7 @@ def trial_run(plan: Plan, arm: str, pair: int, unfinished: Unfinished) -> tuple[
     except FeedlineError as error:
         return TrialRun(arm, pair, None, 0, str(error)), ""
     if arm == CHANGED and (why := not_changed(plan.folder / name)):
-        raise FixError(f"the change did not act: {why}; see {plan.folder / name}.log")
+        raise FixError(f"the change was not applied: {why}; see {plan.folder / name}.log")
     return TrialRun(arm, pair, rate, steps, "" if rate else "it made no step"), unit
 
 
@@ -96,7 +96,7 @@ def hint(log: Path) -> str:
     if not any(word in child.tail(log) for word in DENIED):
         return ""
     return (
-        " (a trial cannot change files, so that it overwrites none: let the training write to {out}, as in --output-dir {out}, or allow a "
+        " (trial runs must not overwrite files: let the training write to {out}, as in --output-dir {out}, or allow a "
         "folder with --writable DIR)"
     )
 
