@@ -113,16 +113,22 @@ def gain(finding: Finding, report: Report) -> str:
     if not rate:
         return ""
     most, limit = "about" if finding.cost_is_predicted else "at most", next_limit.also_lifted(finding, report)
-    notes = [] if finding.cost_is_predicted else ["an upper bound"]
+    notes = [] if finding.cost_is_predicted else ["upper bound, not a prediction"]
     notes += [f"above the next limit, {limit}, because this fix raises that limit as well"] if limit else []
     noted = f" ({'; '.join(notes)})" if notes else ""
     return f"{number(rate)} -> {most} {number(next_limit.gained(step.mean_s, finding.cost_s, rate))} {unit}{noted}"
 
 
-def not_predicted(finding: Finding) -> str:
-    """Why a costly finding has no prediction; empty if it has one."""
+def not_predicted(finding: Finding, bound: str = "") -> str:
+    """Why a costly finding has no prediction; empty if it has one.
+
+    Args:
+        bound: its gain at most, which is said before and says that it is no prediction.
+    """
     asks = finding.severity is not Severity.INFO and finding.cost_s > 0 and not finding.cost_is_predicted
-    return f"Not predicted. {finding.refused}" if asks and finding.refused else ""
+    if not asks or not finding.refused:
+        return ""
+    return finding.refused if bound else f"Not predicted. {finding.refused}"
 
 
 def together(report: Report) -> tuple[str, str] | None:

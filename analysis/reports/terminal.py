@@ -239,8 +239,9 @@ def _finding(number: int, finding: Finding, report: Report) -> RenderableType:
     body += [item(e.what, value(e.value, e.unit)) for e in finding.evidence]
     if finding.fix:
         body.append(plain(f"Fix: {finding.fix}", "bold"))
-    if gain := [text for text in (phrases.gain(finding, report), phrases.not_predicted(finding)) if text]:
-        body.append(plain(f"Gain: {' '.join(map(phrases.full_stop, gain))}", "bold"))
+    gain = phrases.gain(finding, report)
+    if gains := [text for text in (gain, phrases.not_predicted(finding, gain)) if text]:
+        body.append(plain(f"Gain: {' '.join(map(phrases.full_stop, gains))}", "bold"))
     if finding.how_to_check:
         body.append(plain(f"How to check: {finding.how_to_check}", "dim"))
     return Group(head, Padding(Group(*body), (0, 0, 0, 3)))
