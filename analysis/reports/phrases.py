@@ -136,8 +136,7 @@ def together(report: Report) -> tuple[str, str] | None:
     named = [finding.rule_id for finding in findings_together(report.findings)]
     if report.together is None or len(named) < 2:
         return None
-    every = "both" if len(named) == 2 else "all"
-    return "Together", f"with {', '.join(named[:-1])} and {named[-1]} {every} fixed: {rates(report.together)}"
+    return "Fixes", f"{', '.join(named[:-1])} and {named[-1]} together: {rates(report.together)}"
 
 
 def opening(verdict: str) -> tuple[str, str]:

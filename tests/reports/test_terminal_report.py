@@ -56,8 +56,8 @@ def test_its_last_lines_are_verdict_fix_and_where_the_report_is(full: bool) -> N
         "samples/s [248, 277].",
         "Fix     Store the images near the training size (256 px on the short side), or",
         "        decode only the crop",
-        "Together  with oversize_images and float32_on_host both fixed: 176 -> 280",
-        "        samples/s [264, 297]",
+        "Fixes   oversize_images and float32_on_host together: 176 -> 280 samples/s",
+        "        [264, 297]",
     ]
     assert last[8:] == [
         "Report  runs/resnet-0412/report.html (and report.json, trace.json.gz)",
@@ -70,7 +70,7 @@ def test_where_a_gain_is_not_predicted_the_end_says_why() -> None:
 
     assert "Up to 73.9 ms per step (40.7 %) can be saved. Fix" in text
     assert "Gain Not predicted. How fast images of the training size are read is unknown. Store 50 of them so" in text
-    assert "Together" not in text
+    assert "Fixes" not in text
 
 
 def test_all_of_a_report_says_of_each_finding_what_its_fix_gives_or_at_most() -> None:
