@@ -96,6 +96,6 @@ def notes(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
     if (len(before), len(after)) == (1, 1):
         found.append(
             "One run of each: how much two identical runs differ is estimated, not measured. To measure it, record two or more of each "
-            "in turns and compare them: feedline diff A1 A2 A3 -- B1 B2 B3"
+            "alternately, and compare them: feedline diff A1 A2 A3 -- B1 B2 B3"
         )
     return found

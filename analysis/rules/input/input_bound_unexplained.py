@@ -74,5 +74,5 @@ def change(facts: RuleInputs) -> Refused:
     """There is no change without a cause."""
     return Refused(
         "unknown_cause",
-        "What causes the wait is unknown, so there is no change to predict.",
+        "The cause of the wait is unknown, so there is no change to predict.",
     )
