@@ -2,7 +2,6 @@
 
 import dataclasses
 import datetime
-from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np

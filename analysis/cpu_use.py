@@ -87,8 +87,8 @@ def says(use: Cpus) -> str:
     of = f"this training uses {number(use.own)} of {may_use(use.allowed, use.quota)}"
     if use.others is None or use.free is None:
         return of
-    busy = f", other programs {number(use.others)}" if use.others >= MIN_OTHERS else ""
-    return f"{of}{busy}; {f'{number(use.free)} are free' if use.free >= MIN_OTHERS else 'none is free'}"
+    busy = f", other programs use {number(use.others)}" if use.others >= MIN_OTHERS else ""
+    return f"{of}{busy}; {f'{number(use.free)} are free' if use.free >= MIN_OTHERS else 'no CPU is free'}"
 
 
 def may_use(allowed: float, quota: float | None) -> str:

@@ -21,9 +21,9 @@ from feedline.profiler.errors import FeedlineError, shows_tracebacks
 BETWEEN_RANKS = frozenset(rule.rule_id for rule in CROSS_RANK)
 
 NO_RATE = Refused("no_rate", "Samples/s are unknown, because no loader reported the size of its batches.")
-SET_UP = Refused("set_up", "It costs no time.")
-TOO_LITTLE = Refused("too_little", "It costs less than 5 % of the step, too little to be predicted.")
-NO_INTERVAL = Refused("no_interval", "How sure the replay of the ranks is of it is unknown.")
+SET_UP = Refused("set_up", "This finding costs no time, so there is no gain to predict.")
+TOO_LITTLE = Refused("too_little", "This finding costs less than 5 % of the step, too little to predict a gain.")
+NO_INTERVAL = Refused("no_interval", "The uncertainty of the replay is unknown.")
 
 
 @dataclass(frozen=True)

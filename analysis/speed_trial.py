@@ -123,7 +123,10 @@ def judged(runs: Sequence[TrialRun], gain: Gain | None, margin: float) -> tuple[
     """The verdict and its reason."""
     failed = {arm: [run for run in runs if run.arm == arm and run.failed] for arm in (UNCHANGED, CHANGED)}
     if failed[CHANGED] and not failed[UNCHANGED]:
-        return REJECT, f"{len(failed[CHANGED])} of the runs with it failed ({failed[CHANGED][0].failed}), and none without it"
+        which = f"1 run failed ({failed[CHANGED][0].failed})"
+        if len(failed[CHANGED]) > 1:
+            which = f"{len(failed[CHANGED])} runs failed (the first: {failed[CHANGED][0].failed})"
+        return REJECT, f"with the change, {which}; without it, none did"
     if failed[UNCHANGED]:
         return INCONCLUSIVE, f"the unchanged training failed ({failed[UNCHANGED][0].failed})"
     if gain is None:
@@ -131,10 +134,10 @@ def judged(runs: Sequence[TrialRun], gain: Gain | None, margin: float) -> tuple[
     percent = f"{more(gain.mean)} [{more(gain.low)}, {more(gain.high)}] in {gain.pairs} pairs of runs"
     wanted = f"{number(100 * margin)} %"
     if gain.low > margin:
-        return ACCEPT, f"throughput {percent}: surely more than {wanted} (95 % confidence)"
+        return ACCEPT, f"throughput {percent}: more than {wanted} at 95 % confidence"
     if gain.high <= margin:
-        return REJECT, f"throughput {percent}: surely no more than {wanted} (95 % confidence)"
-    return INCONCLUSIVE, f"throughput {percent}: {wanted} lies inside the interval; use more --pairs or --steps"
+        return REJECT, f"throughput {percent}: no more than {wanted} at 95 % confidence"
+    return INCONCLUSIVE, f"throughput {percent}: the required {wanted} lies inside the interval; raise --pairs or --steps"
 
 
 def more(gain: float) -> str:

@@ -246,8 +246,8 @@ def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]
             )
         if stride[column] > stride.min():
             notes.append(
-                f"rank {rank} kept 1 of {stride[column]} windows of 64 batches, others {kept(int(stride.min()))}: in those that only they "
-                "kept, waiting for it counts as transfer"
+                f"rank {rank} kept 1 of {stride[column]} windows of 64 batches, others {kept(int(stride.min()))}: in windows that "
+                "this rank did not keep, waiting for it counts as transfer"
             )
     ends = np.bincount(joined.name, (joined.end != MISSING).any(1), len(joined.names))  # of some, no rank can ever tell the end
     hanging = (joined.start != MISSING).any(1) & (joined.end == MISSING).all(1) & (ends[joined.name] > 0)

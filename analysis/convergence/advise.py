@@ -19,7 +19,7 @@ WARMUP_EPOCHS = 5  # Goyal and others, arXiv:1706.02677, and the acceptance tabl
 GHOST = 32  # samples; Hoffer and others, arXiv:1705.08741, and the acceptance table
 NOISE = 0.5  # sigma of the acceptance table's arm O; 1 cost 5.6 points
 GROWTH_EPOCHS = 4  # fewer have no room for three stages
-AS_IT_IS = "the unchanged training over as many samples"
+AS_IT_IS = "the unchanged training, with the same number of samples"
 BENCHMARK = "in feedline's benchmark (MNIST-1D, batch 256 instead of 32)"
 AT_MOST_LONGER = 8.0  # times as many epochs: beyond it, a smaller batch is the answer
 
@@ -141,7 +141,7 @@ def _for_deficit(case: Case) -> Iterator[Advice]:
             f"train for {number(inflation)} times the epochs",
             f"longer={case.run.batch:.5g}:base_batch={case.base:.5g}:critical_batch={case.noise.value:.3g}",
             f"at this batch size, a sample contributes {share(1 / inflation)} of what it contributes in a batch of {number(case.base)}",
-            f"the loss of the small batch in {share(inflation / case.ratio)} of its updates",
+            f"reaches the small batch's loss in {share(inflation / case.ratio)} of its updates",
             "the small batch with as many epochs",
         )
     if not _has_norm(case.run):

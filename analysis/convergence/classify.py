@@ -25,9 +25,9 @@ CLOSES = 0.5
 #: Running statistics with momentum 0.1 look back over 10 updates; with fewer than 100 in all, much of what they saw is a younger model.
 FEW_UPDATES = 100
 WORDS = {
-    DEFICIT: "optimization deficit: it fits the training data less well",
+    DEFICIT: "optimization deficit: this run fits the training data less well",
     LAG: "statistics lag: batch norm's running statistics lag behind the weights",
-    GAP: "generalization gap: it fits the training data as well, but held-out data less well",
+    GAP: "generalization gap: this run fits the training data as well, but held-out data less well",
     INSTABILITY: "instability: the loss spiked or diverged",
     HEALTHY: "healthy: no difference beyond the noise",
     UNKNOWN: "unknown",

@@ -127,10 +127,8 @@ def judged(fix: str, control: str, branches: list[Branch], differences: list[Dif
     failed = {arm: [branch for branch in branches if branch.arm == arm and branch.failed] for arm in ("baseline", "fix", "control")}
     if failed["fix"] and not failed["baseline"]:
         first = failed["fix"][0]
-        return (
-            "reject",
-            f"{len(failed['fix'])} of the training runs with it failed (seed {first.seed}: {first.failed}), and none without it",
-        )
+        runs = f"{len(failed['fix'])} training run{'s' * (len(failed['fix']) > 1)}"
+        return "reject", f"with the fix, {runs} failed (seed {first.seed}: {first.failed}); without it, none did"
     if failed["baseline"]:
         first = failed["baseline"][0]
         return "inconclusive", f"the unchanged training failed (seed {first.seed}: {first.failed})"
@@ -142,20 +140,21 @@ def judged(fix: str, control: str, branches: list[Branch], differences: list[Dif
     if base is None:
         return "inconclusive", "a single seed does not show the spread between seeds: use --seeds 3 or more"
     if base.high < 0:
-        return "reject", f"worse than without it by {-base.mean:.4g} [{-base.high:.4g}, {-base.low:.4g}]"
+        return "reject", f"worse than the baseline by {-base.mean:.4g} [{-base.high:.4g}, {-base.low:.4g}]"
     if beside is not None and beside.high < 0:
         return "reject", f"its control ({control}) is better by {-beside.mean:.4g} [{-beside.high:.4g}, {-beside.low:.4g}]"
     if base.low <= margin:
         return (
             "inconclusive",
-            f"better than without it by {base.mean:.4g} [{base.low:.4g}, {base.high:.4g}]: {base.seeds} seeds are too few to be sure",
+            f"better than the baseline by {base.mean:.4g} [{base.low:.4g}, {base.high:.4g}]: {base.seeds} seeds are too few to be sure",
         )
-    gain = f"better than without it by {base.mean:.4g} [{base.low:.4g}, {base.high:.4g}]"
+    gain = f"better than the baseline by {base.mean:.4g} [{base.low:.4g}, {base.high:.4g}]"
     if beside is not None and beside.low <= 0:
         return (
             "inconclusive",
-            f"{gain}, but not than its control ({control}): {beside.mean:.4g} [{beside.low:.4g}, {beside.high:.4g}]; use the simpler one",
+            f"{gain}, but not better than its control ({control}): {beside.mean:.4g} [{beside.low:.4g}, {beside.high:.4g}]; "
+            "use the simpler one",
         )
     return "accept", gain + (
-        f", and than its control ({control}) by {beside.mean:.4g} [{beside.low:.4g}, {beside.high:.4g}]" if beside else ""
+        f", and better than its control ({control}) by {beside.mean:.4g} [{beside.low:.4g}, {beside.high:.4g}]" if beside else ""
     )

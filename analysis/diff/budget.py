@@ -110,7 +110,7 @@ def unjudged(budget: Budget, run: Measured) -> str:
     if run.unread:
         return f"rank{'s' * (len(run.unread) > 1)} {', '.join(map(str, run.unread))} cannot be read"
     if steps < budget.min_steps:
-        return f"too short to judge: {steps} steps, of {budget.min_steps} that are needed"
+        return f"too short to judge: only {steps} of the required {budget.min_steps} steps"
     return ""
 
 
@@ -138,8 +138,9 @@ def _limited(id: str, name: str, figures: Mapping[str, Figure], limit: float, si
         "" if figure.low is None or figure.high is None else f" (95 % interval {figure.text(figure.low)} to {figure.text(figure.high)})"
     )
     if near is not None and sign * near <= sign * limit:
-        outcome, said = (PASSED, "beyond it") if beyond <= SLACK else (UNKNOWN, "too noisy to judge, beyond it")
-        return Checked(id, outcome, f"{shown}, {bound}: {said} but within the noise{interval}", figure.value, limit, figure.about)
+        outcome, said = (PASSED, "") if beyond <= SLACK else (UNKNOWN, "too noisy to judge, ")
+        within = f"{said}beyond the limit but within the noise{interval}"
+        return Checked(id, outcome, f"{shown}, {bound}: {within}", figure.value, limit, figure.about)
     return Checked(id, EXCEEDED, f"{shown}, {bound}{interval}", figure.value, limit, figure.about)
 
 
@@ -247,7 +248,7 @@ def _than_base(id: str, diff: Diff, quantities: list[Quantity], limit: float, ab
     seen = max(_resolution(one, whole) for one in quantities)
     unseen_of = f"less than {share(seen)} of the {of} would not have been seen"
     if seen > RESOLUTION:
-        way = "record more steps, or on a machine that does less else"
+        way = "record more steps, or on a less busy machine"
         return Checked(id, UNKNOWN, f"too noisy to judge: changes of {unseen_of}; {way}", None, limit, about)
     return Checked(id, PASSED, f"no increase beyond noise and {share(limit)}; increases of {unseen_of}", None, limit, about)
 

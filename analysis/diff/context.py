@@ -141,7 +141,7 @@ def notes(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
     if len(before) + len(after) < MEASURED + 2:
         found.append(
             "How much two identical runs differ is estimated, not measured. To measure it, record two or more of each "
-            "in turns and compare them: feedline diff A1 A2 A3 -- B1 B2 B3"
+            "alternately, and compare them: feedline diff A1 A2 A3 -- B1 B2 B3"
         )
     return found
 

@@ -43,7 +43,7 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs) -> RecordedInput | Refu
     if min(len(made), steps) < FEWEST:
         return Refused(
             "too_few_batches",
-            f"{len(made)} batches and {steps} steps were recorded; a prediction needs {FEWEST}: record a longer run",
+            f"{len(made)} batches and {steps} steps were recorded; a prediction needs at least {FEWEST} of each: record a longer run",
         )
     begins = starts(rank, setting.num_workers, persistent)
     restarting_s = begins.worker_cpu_s * setting.num_workers / begins.per_pass if begins.counted and not persistent else 0.0
@@ -86,7 +86,7 @@ def _unfit(rank: RankMetrics, facts: RuleInputs) -> Refused | None:
     if loader.kind not in TORCHS:
         return Refused("not_a_dataloader", f"{loader.kind} does not dispatch its batches as torch's DataLoader does")
     if len(rank.makers.loaders) > 1:
-        return Refused("several_loaders", f"{len(rank.makers.loaders)} loaders feed the training; one can be replayed")
+        return Refused("several_loaders", f"{len(rank.makers.loaders)} loaders feed the training; only a single loader can be replayed")
     if facts.comm is not None or _ranks(rank) > 1:
         return Refused("several_ranks", "ranks wait for each other; the replay covers a single rank")
     if not rank.makers.measures_runqueue:

@@ -54,7 +54,7 @@ def _invalid(recorded: RecordedInput) -> Refused | None:
     return Refused(
         "replay_disagrees",
         f"replaying the run as it was gives {number(replayed)} samples/s, but {number(recorded.samples_per_s)} were measured: "
-        "something that was not recorded limits it",
+        "something that was not recorded limits the training",
     )
 
 
@@ -76,7 +76,7 @@ def _beyond_the_disk(recorded: RecordedInput, change: Change, ratio: float) -> R
         return None
     return Refused(
         "disk_bandwidth",
-        f"it would read {size(recorded.disk * more)}/s from the disk; whether that gives more than the "
+        f"the training would read {size(recorded.disk * more)}/s from the disk; whether the disk can deliver more than the "
         f"{size(recorded.disk)}/s that were read is unknown",
     )
 

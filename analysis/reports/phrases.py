@@ -30,14 +30,14 @@ WAITS_ALONE = {
     "epoch_start": "starting the loader, or making its first batch",
 }
 SEVERITIES = {
-    Severity.HIGH: "costs 20 % of the step or more, or half of an input that takes 20 % or more",
-    Severity.LOW: "costs 5 to 20 % of the step, or half of an input that takes 5 to 20 %",
+    Severity.HIGH: "costs at least 20 % of the step, or at least half the input time where that is at least 20 %",
+    Severity.LOW: "costs 5 to 20 % of the step, or at least half the input time where that is 5 to 20 %",
     Severity.INFO: "costs less than 5 % of the step",
 }
 #: Of what is wrong with a training's set-up, which costs no time.
 WRONG = {
-    Severity.HIGH: "the training does something else than intended",
-    Severity.LOW: "the training suffers from it",
+    Severity.HIGH: "the training does not do what was intended",
+    Severity.LOW: "degrades the training",
     Severity.INFO: "worth knowing",
 }
 BOUNDARIES = {
@@ -45,7 +45,7 @@ BOUNDARIES = {
     "backward": "a step ends with each backward pass (no optimizer was seen)",
     "loader": "a step is one batch of the loader (neither an optimizer nor a backward pass was seen)",
     "profiler_step": "a step is one ProfilerStep range of torch.profiler",
-    "feedline": "a step ends with feedline's range of the optimizer",
+    "feedline": "a step ends with feedline's NVTX range `feedline:optimizer`",
     "range": "a step is one repetition of a range that the program annotated",
     "collectives": "step boundaries are inferred from evenly spaced collectives",
     "none": "no steps were found: this is the whole trace",
@@ -94,7 +94,7 @@ def full_stop(text: str) -> str:
 
 def state(run: RunInfo) -> str:
     """How the run ended."""
-    return how(run.state, run.exit_code, run.ended_by) or STATES.get(run.state, run.state)
+    return how(run.state, run.exit_code, run.ended_by).removeprefix("was ") or STATES.get(run.state, run.state)
 
 
 def input_share(step: StepSummary) -> float:
@@ -113,23 +113,30 @@ def gain(finding: Finding, report: Report) -> str:
     if not rate:
         return ""
     most, limit = "about" if finding.cost_is_predicted else "at most", next_limit.also_lifted(finding, report)
-    too = f" (more than the next limit, {limit}, because this fix raises that too)" if limit else ""
-    return f"{number(rate)} -> {most} {number(next_limit.gained(step.mean_s, finding.cost_s, rate))} {unit}{too}"
+    notes = [] if finding.cost_is_predicted else ["upper bound, not a prediction"]
+    notes += [f"above the next limit, {limit}, because this fix raises that limit as well"] if limit else []
+    noted = f" ({'; '.join(notes)})" if notes else ""
+    return f"{number(rate)} -> {most} {number(next_limit.gained(step.mean_s, finding.cost_s, rate))} {unit}{noted}"
 
 
-def not_predicted(finding: Finding) -> str:
-    """Why a costly finding has no prediction; empty if it has one."""
+def not_predicted(finding: Finding, bound: str = "") -> str:
+    """Why a costly finding has no prediction; empty if it has one.
+
+    Args:
+        bound: its gain at most, which is said before and says that it is no prediction.
+    """
     asks = finding.severity is not Severity.INFO and finding.cost_s > 0 and not finding.cost_is_predicted
-    return f"Not predicted. {finding.refused}" if asks and finding.refused else ""
+    if not asks or not finding.refused:
+        return ""
+    return finding.refused if bound else f"Not predicted. {finding.refused}"
 
 
 def together(report: Report) -> tuple[str, str] | None:
-    """How many fixes, and what they give at once; None where that is not predicted."""
+    """A heading, and the throughput with several fixes at once; None where that is not predicted."""
     named = [finding.rule_id for finding in findings_together(report.findings)]
     if report.together is None or len(named) < 2:
         return None
-    how_many = "Both" if len(named) == 2 else f"All {len(named)}"
-    return how_many, f"{', '.join(named[:-1])} and {named[-1]} fixed: {rates(report.together)}"
+    return "Fixes", f"{', '.join(named[:-1])} and {named[-1]} together: {rates(report.together)}"
 
 
 def opening(verdict: str) -> tuple[str, str]:
@@ -157,7 +164,7 @@ def no_samples(report: Report) -> str:
 
 def of_ranks(throughput: Throughput) -> str:
     """Whose samples are counted, where that is not one process."""
-    return f" of {throughput.ranks} ranks" if throughput.ranks > 1 else ""
+    return f" over {throughput.ranks} ranks" if throughput.ranks > 1 else ""
 
 
 def steps(throughput: Throughput) -> str:

@@ -163,8 +163,13 @@ def _places(report: Report, files: Sequence[Path], full: bool, folder: Path | No
 def _named(files: Sequence[Path]) -> str:
     """``runs/demo/report.html (and report.json beside it)``."""
     first, *more = (os.path.relpath(file) for file in files)
-    beside = [os.path.basename(file) if os.path.dirname(file) == os.path.dirname(first) else file for file in more]
+    beside = [os.path.basename(file) if os.path.dirname(file) == os.path.dirname(first) else _elsewhere(file) for file in more]
     return f"{first} (and {', '.join(beside)})" if beside else first
+
+
+def _elsewhere(file: str) -> str:
+    """``./report.json``: a bare name would be taken for a file beside the first."""
+    return file if os.path.dirname(file) else os.path.join(os.curdir, file)
 
 
 def _everything(report: Report, width: int) -> Iterable[Part]:
@@ -234,8 +239,9 @@ def _finding(number: int, finding: Finding, report: Report) -> RenderableType:
     body += [item(e.what, value(e.value, e.unit)) for e in finding.evidence]
     if finding.fix:
         body.append(plain(f"Fix: {finding.fix}", "bold"))
-    if gain := [text for text in (phrases.gain(finding, report), phrases.not_predicted(finding)) if text]:
-        body.append(plain(f"Gain: {' '.join(map(phrases.full_stop, gain))}", "bold"))
+    gain = phrases.gain(finding, report)
+    if gains := [text for text in (gain, phrases.not_predicted(finding, gain)) if text]:
+        body.append(plain(f"Gain: {' '.join(map(phrases.full_stop, gains))}", "bold"))
     if finding.how_to_check:
         body.append(plain(f"How to check: {finding.how_to_check}", "dim"))
     return Group(head, Padding(Group(*body), (0, 0, 0, 3)))

@@ -92,7 +92,9 @@ def study(
     notes = [f"{counted(point.ranks)}: {note}" for point in ordered for note in point.notes]
     unit = ordered[0].unit
     if unit == STEPS:
-        notes.insert(0, "samples were not recorded: steps/s are compared; if the batch per rank shrinks with more ranks, they are too high")
+        notes.insert(
+            0, "samples were not recorded: steps/s are compared, and overstate the throughput if the batch per rank shrinks with more ranks"
+        )
     if noise and not times:
         why = "samples were not recorded" if unit == STEPS else "give the batch per rank with --batch-size"
         notes.append(f"time to accuracy is unknown: {why}")

@@ -40,7 +40,11 @@ def _ended(run: RunInfo, steps: int, who: str) -> str:
         return "The training is still running; figures cover the run so far."
     if not (ended := how(run.state, run.exit_code, run.ended_by)):
         return ""
-    cut = " (no exit code: out of memory, kill -9 or a segmentation fault)" if run.state == "cut" and not run.ended_by else ""
+    cut = (
+        " (no exit code was recorded; usual causes: out of memory, kill -9, segmentation fault)"
+        if run.state == "cut" and not run.ended_by
+        else ""
+    )
     if not steps:
         return f"{who} {ended}{cut} before its first step."
     return f"{who} {ended}{cut} after {counted(steps, 'step')}; figures cover the run until then."

@@ -15,7 +15,7 @@ def sentence(rate: float, nearest: ThroughputBound | None, following: Throughput
         unit: of the rate.
     """
     if nearest is None:
-        return f"No limit is known above the {number(rate)} {unit} of this run."
+        return f"No known limit lies above this run's {number(rate)} {unit}."
     here = f"{number(rate)} {unit} is {share(min(rate / nearest.samples_per_s, 1.0))} of the binding limit, {_named(nearest)}."
     if following is None:
         return f"{here} No other limit is known."

@@ -44,7 +44,7 @@ class Basis:
         if not self.steps:
             return f"the whole trace ({seconds(trace_ns / 1e9)}), in which no steps were found"
         steps = f"{self.steps:,} step{'' if self.steps == 1 else 's'}"
-        return f"the trace's {steps}: {seconds(self.ns / 1e9)} of {seconds(trace_ns / 1e9)}"
+        return f"the {steps} in the trace ({seconds(self.ns / 1e9)} of {seconds(trace_ns / 1e9)})"
 
     def within(self, events: npt.NDArray[np.void]) -> IntArray:
         """How much of each event, EVENT_DTYPE [n], lies in the window: int64 [n], ns."""

@@ -71,7 +71,7 @@ def budget_of(table: Mapping[str, Any], beside: Path) -> Budget:
         min_steps=whole(table.get("min_steps", MIN_STEPS)),
     )
     if not (budget.at_least or budget.at_most or budget.severity or budget.rules or budget.than_base):
-        raise ValueError("it has no limit: a budget that nothing can exceed is a mistake")
+        raise ValueError("it sets no limit: add at least one, such as step_mean_s under [at_most]")
     return budget
 
 
@@ -128,7 +128,7 @@ def texts(table: Mapping[str, Any], key: str, before: str = "") -> list[str]:
     value = table.get(key, [])
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
-        raise ValueError(f"{before}{key} must be a text or a list of texts, not {value!r}")
+        raise ValueError(f"{before}{key} must be a string or a list of strings, not {value!r}")
     if key in table and not found:
         raise ValueError(f"{before}{key} is empty, so it would limit nothing: name at least one, or remove the key")
     return found

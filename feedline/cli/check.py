@@ -25,9 +25,9 @@ class Check:
     The budget is a TOML file with limits for throughput, steps, stages, the cost of a sample and findings, and for how much slower than a
     base run the training may be. docs/jobs/ci.md lists its keys.
 
-    A limit is exceeded only by more than the noise of the run. The exit code is 77 if a limit is exceeded, and 75 if none is but one could
-    not be judged: the run is too short, was killed, or does not have the quantity. In GitHub Actions, problems are also printed as
-    annotations.
+    A limit counts as exceeded only if the excess is larger than the run's noise. The exit code is 77 if a limit is
+    exceeded, and 75 if none is but one could not be judged: the run is too short, was killed, or does not have the quantity. In GitHub
+    Actions, problems are also printed as annotations.
 
     Examples:
         feedline check runs/ci --budget budget.toml

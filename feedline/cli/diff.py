@@ -19,11 +19,11 @@ class Diff:
     """Compare two runs: what changed, by how much, and by more than noise.
 
     Compares steps, stages of the step, the cost of a sample, waits, collectives, gauges, findings, settings, versions and hardware. A
-    change counts if it is larger than --min-change and than the noise of the runs. What other programs or slower CPUs explain is told
-    apart. Run folders that `feedline ingest` made of traces are compared, too.
+    change counts if it is larger than --min-change and than the noise of the runs. Differences due to
+    other programs or slower CPUs are listed separately. Run folders that `feedline ingest` made of traces can be compared, too.
 
-    Two runs of one program differ by more than their steps do. One run of each only allows an estimate of that; to measure it, give
-    several runs of each side, separated by `--`, best recorded in turns (A, B, A, B, ...).
+    Repeated runs of a program differ more than the spread of their steps suggests. One run of each side only allows an estimate of that;
+    to measure it, give several runs of each side, separated by `--`, ideally recorded alternately (A, B, A, B, ...).
 
     Examples:
         feedline diff runs/before runs/after

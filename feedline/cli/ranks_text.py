@@ -15,10 +15,10 @@ from feedline.profiler.printable import printable_in
 WORST = 8  # ranks shown
 LEAST = 0.01  # of the step, from which on a rank is named
 WORDS = {
-    "compute": "compute",
-    "hidden_transfer": "transfer, overlapped",
+    "compute": "all else",
+    "hidden_transfer": "transfer, hidden",
     "exposed_transfer": "transfer, exposed",
-    "hidden_wait": "waiting, overlapped",
+    "hidden_wait": "waiting, hidden",
     "exposed_wait": "waiting, exposed",
     "queue": "queue",
 }

@@ -37,9 +37,9 @@ class Report:
     Works for finished, killed and live runs. Without -o, report.html, report.json and trace.json.gz are also written into the run
     folder. The last lines printed are the verdict, what to change, the expected gain, and where the files are.
 
-    If the run contains several training runs, an overview is shown. Each training has its own report, in training-1, training-2, ... of the
-    run folder (one per process; training-0 is the script's own) or in parts/1, parts/2, ... (in sequence in one process). A file
-    written with -o contains the overview and all reports.
+    If the run contains several training runs, an overview is shown. Each training has its own report: those of
+    separate processes in RUN/training-N (training-0: the script itself), consecutive ones of one process in RUN/parts/N. A file written
+    with -o contains the overview and all reports.
 
     With --by-rank, the ranks of a large run are read in parallel and compared: which rank the others wait for, and how long. Several
     folders (one per node) and addresses that fsspec can open (s3://...) are accepted; missing, restarted or killed ranks are named.
@@ -54,7 +54,7 @@ class Report:
         parser.add_argument("run", nargs="+", metavar="RUN", help="run folder; several only with --by-rank")
         shown = parser.add_argument_group("what to show")
         shown.add_argument("--full", action="store_true", help="print the whole report instead of about 40 lines")
-        shown.add_argument("--training", type=int, metavar="N", help="show only the Nth of the training runs that one process made")
+        shown.add_argument("--training", type=int, metavar="N", help="show only the Nth of the training runs that ran in one process")
         shown.add_argument(
             "--ceilings",
             type=Path,

@@ -59,8 +59,8 @@ class Run:
             "--record-argv",
             choices=("masked", "all", "none"),
             default="masked",
-            help="what to keep of the script's arguments: masked (default), without values that might be private; all, including "
-            "secrets; or none",
+            help="how to store the script's arguments: masked (default) hides values that might be private; all stores every argument, "
+            "secrets included; none stores no argument",
         )
         recording.add_argument("--strict", action="store_true", help="do not start the training if it cannot be recorded as requested")
         add_old_name(recording, "--detail", interval)
@@ -81,7 +81,7 @@ class Run:
             "--set-at",
             default="",
             metavar="FILE:LINE",
-            help="call of the program that makes the DataLoader to change (default: those that shuffle, and streams)",
+            help="line that creates the DataLoader to change (default: all loaders that shuffle or stream)",
         )
         recording.add_argument("--stop-after", default="", type=stop_after, help=argparse.SUPPRESS)
         add_output(

@@ -26,8 +26,8 @@ class Scale:
     """Measure throughput by number of ranks, and predict it for more ranks.
 
     Everything after `--` is a training. It runs under torchrun and `feedline run`, once for each number of ranks, so give it arguments
-    that keep it short. Each rank gets one thread unless OMP_NUM_THREADS is set, as torchrun does from two ranks on. Instead of a
-    training, give existing runs or measured throughputs.
+    that keep it short. OMP_NUM_THREADS defaults to 1, also for a single rank (torchrun sets it only for two or more). Instead
+    of a training, give existing runs or measured throughputs.
 
     Examples:
         feedline scale --ranks 1,2,4 --predict 8 -- train.py --epochs 1

@@ -29,9 +29,9 @@ PAGES = (".html", ".htm")
 class Tune:
     """Find the best DataLoader settings for a recorded training.
 
-    Searches num_workers, prefetch_factor and persistent_workers in a replay of the recorded batches and steps, within the CPUs and the
-    memory that there are. Nothing is run. Of settings within 2 % of the best throughput, the one with the fewest workers is chosen.
-    in_order=False, which changes the order of batches, is never chosen; what it would give is reported.
+    Searches num_workers, prefetch_factor and persistent_workers in a replay of the recorded batches and steps, within the available
+    CPUs and memory. Nothing is run. Of settings within 2 % of the best throughput, the one with the fewest workers is chosen.
+    in_order=False, which changes the order of batches, is never chosen; its predicted throughput is reported.
 
     Examples:
         feedline tune runs/demo

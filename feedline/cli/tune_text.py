@@ -75,10 +75,10 @@ def why_not_more(found: Tuning) -> Iterator[str]:
     assert search is not None and limits is not None
     yield from filter(None, [_limit(search, limits)])
     if search.left_out is not None:
-        yield f"From {search.left_out} workers on, the workers and their batches may not fit into {_memory(limits)}."
+        yield f"{search.left_out} or more workers and their batches may not fit into {_memory(limits)}."
     if search.unpredicted is not None:
         workers, refused = search.unpredicted
-        yield f"From {_workers(workers)} on there is no prediction: {refused.message.rstrip('.')}."
+        yield f"No prediction for {workers} or more workers: {refused.message.rstrip('.')}."
     if search.unordered is not None:
         rate = search.unordered.predicted
         yield (
@@ -100,13 +100,13 @@ def _limit(search: Search, limits: Limits) -> str:
     if not best.workers:
         return "Workers would not help."
     if search.limit.id == STEP:
-        return f"More than {_workers(best.workers)} would not help: the rest of the step takes as long."
+        return f"More than {_workers(best.workers)} would not help: the rest of the step is then the limit."
     if search.limit.id == CPUS:
         rate = number(search.limit.samples_per_s)
-        why = f"all CPUs are busy; with more of them it would be about {rate} samples/s"
+        why = f"all CPUs are busy; with more of them, throughput would be about {rate} samples/s"
         return f"More than {_workers(best.workers)} would not help: {why}."
     if search.limit.id == WORKERS and best.workers == limits.workers:
-        return f"The search ended at {_workers(best.workers)}: more may give more (--max-workers)."
+        return f"The search ended at {_workers(best.workers)}: more workers may be faster (raise --max-workers)."
     return whatif_text.limit(search.limit)
 
 

@@ -27,7 +27,7 @@ class Verify:
 
     Fixes for large batches (--fix NAME=VALUE, as in `feedline run --fix`) are tried in whole trainings, several seeds per arm: unchanged,
     with the fix, and with its control (a change of equal cost that the fix has to beat). All must process the same number of samples, and
-    they write where they always do. {seed} and {checkpoint} in the arguments are replaced by the values of each.
+    they write where they always do. {seed} and {checkpoint} in the arguments are replaced by each run's values.
 
     The values are also in the environment variables FEEDLINE_OUT, FEEDLINE_SEED and FEEDLINE_CHECKPOINT.
 
@@ -47,7 +47,9 @@ class Verify:
         )
         add_settings(changing, OVERRIDES, "arguments of the training's DataLoader, as in `feedline run --set`")
         speed = parser.add_argument_group("changes of the DataLoader")
-        speed.add_argument("--pairs", type=at_least(2), default=PAIRS, metavar="N", help=f"runs with it and without it (default: {PAIRS})")
+        speed.add_argument(
+            "--pairs", type=at_least(2), default=PAIRS, metavar="N", help=f"pairs of runs, with and without the change (default: {PAIRS})"
+        )
         speed.add_argument(
             "--steps", type=at_least(2), metavar="N", help="steps of each run (default: enough for an interval of 3 %%, within 20 s)"
         )

@@ -26,7 +26,7 @@ UNKNOWN = {
 #: Of the loader as recorded, where torch would refuse them without workers -> torch's default.
 DROPPED = {"prefetch_factor": 2, "persistent_workers": False}
 
-OTHER_INPUT = "{} does not return the kind of image that the transforms get now; what it takes to change them is not in the prediction."
+OTHER_INPUT = "{} returns another image type than the transforms get now; the cost of adapting them is not predicted."
 
 
 @dataclass(frozen=True)

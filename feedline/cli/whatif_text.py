@@ -14,11 +14,11 @@ from feedline.cli.settings import LOADER, as_code, as_typed
 from feedline.profiler.printable import printable_in
 
 LIMITS = {
-    CPUS: "The CPUs would then be the limit: with more of them it would be about {rate} samples/s",
-    WORKERS: "The workers would then be the limit: with twice as many it would be about {rate} samples/s",
-    ALONE: "The main process would make its batches itself: with workers it would be about {rate} samples/s",
-    BOTH: "CPUs and workers would then limit it together: with more of both it would be about {rate} samples/s",
-    DISK: "The disk may then be the limit: it was not seen to give more",
+    CPUS: "The CPUs would then be the limit: with more of them, throughput would be about {rate} samples/s",
+    WORKERS: "The workers would then be the limit: with twice as many, throughput would be about {rate} samples/s",
+    ALONE: "The main process would make its batches itself: with workers, throughput would be about {rate} samples/s",
+    BOTH: "CPUs and workers would then be the limit together: with more of both, throughput would be about {rate} samples/s",
+    DISK: "The disk may then be the limit: no higher rate was observed",
     STEP: "The step itself would then be the limit: neither more workers nor more CPUs would gain 5 %",
 }
 

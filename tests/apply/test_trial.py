@@ -13,11 +13,11 @@ def branches(baseline, fix, control=(), samples=1000.0):
 @pytest.mark.parametrize(
     ("rows", "verdict", "why"),
     [
-        (branches([60, 61, 62], [80, 80.5, 82]), "accept", "better than without it by 19.8"),
-        (branches([60, 61, 62], [80, 81, 83], [70, 71, 72]), "accept", "and than its control"),
+        (branches([60, 61, 62], [80, 80.5, 82]), "accept", "better than the baseline by 19.8"),
+        (branches([60, 61, 62], [80, 81, 83], [70, 71, 72]), "accept", "and better than its control"),
         (branches([60, 61, 62], [80, 81, 83], [80.5, 80, 84]), "inconclusive", "use the simpler one"),
         (branches([60, 61, 62], [80, 81, 83], [90, 91, 92]), "reject", "its control .* is better by 9.6"),
-        (branches([60, 61, 62], [40, 41, 43]), "reject", "worse than without it"),
+        (branches([60, 61, 62], [40, 41, 43]), "reject", "worse than the baseline"),
         (branches([60, 61, 62], [58, 66, 61]), "inconclusive", "3 seeds are too few"),
         (branches([60], [80]), "inconclusive", "--seeds 3"),
     ],

@@ -176,7 +176,7 @@ def test_a_training_that_would_overwrite_a_file_ends_and_the_file_stays(tmp_path
     assert main(["verify", *SET, "--", "train.py", "best"]) == 2
 
     said = capfd.readouterr().err
-    assert "a trial cannot change files, so that it overwrites none" in said and "let the training write to {out}" in said
+    assert "trial runs must not overwrite files" in said and "let the training write to {out}" in said
     assert sums(tmp_path) == before
 
 

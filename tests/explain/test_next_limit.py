@@ -13,8 +13,11 @@ from feedline.analysis.reports import phrases
 RUN = run({"wait": 40, "forward": 60}, {"total": cost(10, 8)}, processes=1, cpus=2, cpu_ms=154)
 
 
+BOUND = "(upper bound, not a prediction)"
+
+
 def more_than(limit: str) -> str:
-    return f"(more than the next limit, {limit}, because this fix raises that too)"
+    return f"{BOUND[:-1]}; above the next limit, {limit}, because this fix raises that limit as well)"
 
 
 def finding(rule_id, cost_ms, **fields):
@@ -29,8 +32,8 @@ def gain(found, report=RUN):
 def test_more_workers_gain_no_more_than_the_cpus_can_make():
     assert (made(RUN).nearest, made(RUN).next) == ("workers", "all CPUs")
     assert "100 -> at most 130 samples/s" in made(RUN).message
-    assert gain(finding("too_few_workers", 35)) == "100 -> at most 130 samples/s"
-    assert gain(finding("too_few_workers", 15)) == "100 -> at most 118 samples/s"
+    assert gain(finding("too_few_workers", 35)) == f"100 -> at most 130 samples/s {BOUND}"
+    assert gain(finding("too_few_workers", 15)) == f"100 -> at most 118 samples/s {BOUND}"
 
 
 def test_a_fix_that_makes_samples_cheaper_may_gain_more_and_says_why():
@@ -57,7 +60,7 @@ def test_the_limit_of_the_step_does_not_bind_a_fix_that_makes_receiving_shorter(
     receiving = run({"wait": 20, "transport": 140, "forward": 40}, {"total": cost(20, 8)}, processes=1, cpus=8)
 
     assert (made(receiving).nearest, made(receiving).next) == ("workers", "step")
-    assert gain(finding("too_few_workers", 80), receiving) == "50.0 -> at most 55.6 samples/s"
+    assert gain(finding("too_few_workers", 80), receiving) == f"50.0 -> at most 55.6 samples/s {BOUND}"
     assert gain(finding("custom_collate", 80), receiving) == f"50.0 -> at most 83.3 samples/s {more_than('step')}"
 
 

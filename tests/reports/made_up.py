@@ -380,7 +380,7 @@ def operators() -> Report:
     corners = [operator(f"aten::corner_of_the_plane_{rate:g}_{byte:g}", rate, byte) for rate in (1e9, 5e13) for byte in (0.1, 900.0)]
     crowd = [operator(f"aten::one_of_the_crowd_{i}", 1e12 * (1 + 0.3 * wobble(i, 7)), 9 + wobble(i, 8), (20 - i) * MS) for i in range(20)]
     unknown = [operator("aten::cudnn_convolution", 6e12, None, 0.5), operator("aten::copy_", None, None)]
-    return replace(report(), traces=Traces([], "the trace's 20 steps: 2 s of 3 s", [], [], [*unknown, alone, *crowd, *corners], []))
+    return replace(report(), traces=Traces([], "the 20 steps in the trace (2 s of 3 s)", [], [], [*unknown, alone, *crowd, *corners], []))
 
 
 def training() -> Report:

@@ -142,7 +142,7 @@ def test_a_mistake_outside_the_findings_has_its_fix_in_the_section() -> None:
 def test_what_is_wrong_with_the_set_up_is_no_share_of_the_step() -> None:
     page = html(VARIANTS["training mistaken"]())
 
-    assert 'title="the training does something else than intended"' in page
+    assert 'title="the training does not do what was intended"' in page
 
 
 def test_fixes_and_lost_values_are_told() -> None:

@@ -26,7 +26,8 @@ def test_what_samples_wait_for_is_named_with_its_own_fix(kind):
 def test_too_few_looks_leave_unknown_what_it_is():
     finding = check(waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked("sleep", looks=9)))
 
-    assert "not by storage; the cause is unknown" in finding.message
+    assert "blocked on something other than storage (" in finding.message
+    assert finding.message.endswith("; the cause is unknown")
 
 
 def test_it_does_not_speak_where_files_are_read_and_no_look_tells_what_blocks():

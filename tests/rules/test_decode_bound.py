@@ -6,7 +6,7 @@ from rules.made_up import made_up_facts, waiting, without_workers
 from feedline.analysis.finding import Severity
 from feedline.analysis.model import Operation
 from feedline.analysis.rules.input import blocked, thread_oversubscription
-from feedline.analysis.rules.input.decode_bound import change, check
+from feedline.analysis.rules.input.decode_bound import IMAGES, OTHERS, change, check
 
 
 def test_decode_that_takes_most_of_the_cpu_is_a_finding():
@@ -15,6 +15,15 @@ def test_decode_that_takes_most_of_the_cpu_is_a_finding():
     assert (finding.rule_id, finding.severity) == ("decode_bound", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 8.4 / 11.2)
     assert "75.0 % of the CPU time per sample (8.40 ms)" in finding.message
+
+
+def test_decoders_of_images_are_named_only_where_pixels_were_decoded():
+    decoding = {"decode": (8.4, 0.0, 0.0)}
+    images, audio = waiting(60.0, sample=decoding), waiting(60.0, sample=decoding, maker={"decoded_pixels": 0.0})
+
+    assert (check(images).fix, check(audio).fix) == (IMAGES, OTHERS)
+    assert "whatif" in change(images).message
+    assert "whatif" not in change(audio).message  # it measures decoders of images
 
 
 def test_it_is_silent_just_below_half_of_the_cpu():

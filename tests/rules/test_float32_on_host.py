@@ -13,7 +13,7 @@ def test_conversion_collate_and_transport_of_float32_are_added_up():
 
     assert (finding.rule_id, finding.severity) == ("float32_on_host", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * (1.92 + 0.75 * 0.5) / 4.8 + 0.75 * 12e-3)
-    assert finding.message.endswith("batches are 19.3 MB instead of 4.82 MB")
+    assert finding.message.endswith("batches take 19.3 MB; as uint8 they would take 4.82 MB")
 
 
 def test_uint8_batches_are_as_they_should_be():
@@ -21,7 +21,7 @@ def test_uint8_batches_are_as_they_should_be():
 
 
 def test_floats_that_no_picture_was_decoded_for_are_the_users_own():
-    assert check(waiting(loader=FLOATS, operations=OPERATIONS, sample={"decode": (0.0, 0.0, 0.0)})) is None
+    assert check(waiting(loader=FLOATS, operations=OPERATIONS, maker={"decoded_pixels": 0.0})) is None
 
 
 def test_it_is_silent_where_it_costs_less_than_five_percent_of_the_step():

@@ -12,7 +12,7 @@ def test_pictures_decoded_far_larger_than_used_are_a_finding():
 
     assert (finding.rule_id, finding.severity) == ("oversize_images", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 17.5 / 20 * (1 - 4096 / 1.8e6))
-    assert "439x the pixels" in finding.message
+    assert "439 times as many pixels" in finding.message
 
 
 def test_resizing_is_part_of_its_cost():

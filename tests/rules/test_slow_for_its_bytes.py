@@ -21,7 +21,7 @@ def test_a_collate_that_spins_is_the_first_finding_and_names_threads_and_neighbo
     finding = diagnose(spinning())[0]
 
     assert finding.rule_id == "slow_for_its_bytes"
-    assert "collate takes 4.00 ms per sample to copy 160 kB" in finding.message and "other programs 1.30" in finding.message
+    assert "collate takes 4.00 ms per sample to copy 160 kB" in finding.message and "other programs use 1.30" in finding.message
     assert "torch.set_num_threads(1)" in finding.fix and "OMP_NUM_THREADS=1" in finding.fix
     assert finding.cost_s == pytest.approx(32 * (4e-3 - 100e-6) + 98e-3)  # at most: forward, backward and optimizer spin as well
 
@@ -66,7 +66,7 @@ def test_a_decoder_whose_helper_threads_lack_a_cpu_is_told_to_use_one_thread():
 
     found = {finding.rule_id: finding for finding in diagnose(facts)}
 
-    assert "it waits until helper threads get a CPU" in found["slow_for_its_bytes"].message
+    assert "the stage waits until helper threads get a CPU" in found["slow_for_its_bytes"].message
     assert "DEFAULT_MAX_THREADS = 1" in found["slow_for_its_bytes"].fix
     assert "decode_bound" not in found and "blocked" not in found  # the program did not make that lock
 
@@ -97,7 +97,7 @@ def test_of_a_long_pickle_objects_in_queue_speaks_alone():
         moved = {"transport": Moved(1.0, pickle_bytes, 0.2, 0.0)}
         return waiting(stages={"transport": 250.0}, loader={"pickle_bytes": pickle_bytes, "flags": ["objects"]}, moved=moved)
 
-    assert "unpickles 600 kB of Python objects" in check(sending(600e3)).message
+    assert "600 kB of Python objects are unpickled" in check(sending(600e3)).message
     assert [finding.rule_id for finding in diagnose(sending(38e6))][0] == "objects_in_queue"
     assert check(sending(38e6)) is None
 

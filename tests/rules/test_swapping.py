@@ -18,7 +18,8 @@ def swapping(bytes_per_s: float | None) -> RuleInputs:
 def test_memory_that_comes_back_from_swap_is_not_taken_for_cold_files():
     found = {finding.rule_id: finding for finding in diagnose(swapping(90e6))}
 
-    assert "reading its memory back from swap (90.0 MB/s)" in found["swapping"].message and "Use less memory" in found["swapping"].fix
+    assert "reading the training's memory back from swap (90.0 MB/s)" in found["swapping"].message
+    assert "Use less memory" in found["swapping"].fix
     assert "cold_storage" not in found
 
 

@@ -66,7 +66,7 @@ def test_waits_for_a_cpu_make_no_run_too_short():
     short = waiting(60.0, certainty=Certainty(394, 0.0, 0.41, 0.02, 0.31))
 
     assert diagnose(facts)[0].rule_id != "too_short" and "(0 to 41 % with 95 % confidence)" in verdict(diagnose(facts), facts)
-    assert "the input takes 2 to 31 % of the step (95 % interval), leaving out waits for a CPU" in verdict(diagnose(short), short)
+    assert "the input takes 2 to 31 % of the step (95 % interval), not counting waits for a CPU" in verdict(diagnose(short), short)
 
 
 def test_the_interval_of_steps_that_lost_their_cpu_a_few_times_is_that_of_the_others(tmp_path):

@@ -10,13 +10,13 @@ def test_a_long_warm_up_does_not_dilute_what_the_steps_wait_for(tmp_path, capsys
 
     stall = next(one for one in report["findings"] if one["cause"] == "input_stall")
     assert stall["cost_s"] == pytest.approx(2e-3, rel=0.01)  # of each step of 10 ms
-    assert "figures cover the trace's 4 steps: 40.0 ms of 240 ms" in short
+    assert "figures cover the 4 steps in the trace (40.0 ms of 240 ms)" in short
 
 
 def test_a_training_without_a_device_is_told_that_it_waits_for_its_loader(tmp_path, capsys):
     report, _, _ = reported([on_the_cpu(tmp_path / "cpu.json")], tmp_path, capsys)
 
-    assert report["verdict"].startswith("Input-bound: the main thread waits for its loader 50.0 % of the step")
+    assert report["verdict"].startswith("Input-bound: the main thread waits 50.0 % of the step for its loader")
 
 
 def test_a_rank_that_is_late_itself_is_not_said_to_wait(tmp_path, capsys):

@@ -153,7 +153,7 @@ def test_what_is_faster_out_of_order_is_told_with_what_it_costs():
     lines = list(tune_text.why_not_more(SimpleNamespace(search=found, limits=limits, took_s=1.0)))
 
     assert found.limit == NextLimit(STEP, 100.0)
-    assert lines[0] == "More than 4 workers would not help: the rest of the step takes as long."
+    assert lines[0] == "More than 4 workers would not help: the rest of the step is then the limit."
     assert lines[1].startswith("in_order=False would give 120 samples/s [119, 121]. It changes the order of batches")
 
 

@@ -27,7 +27,7 @@ def layerwise_without_decay(recorded: Recorded) -> Finding | None:
             "layerwise_without_decay",
             Severity.LOW,
             message=f"{kind} of {module} has weight decay 0 in {len(bare)} of {len(groups)} parameter groups with matrices: several "
-            f"libraries then skip the trust ratio, which turns it into plain {plain}",
+            f"libraries then skip the trust ratio, so the optimizer becomes plain {plain}",
             evidence=[Evidence("groups_without_decay", "groups without weight decay", len(bare), "groups")],
             fix="Set a weight decay, however small, or always_adapt=True if the library has it; feedline's version always adapts.",
             how_to_check="Compare |update| / |weight| of two layers. If equal, the trust ratio is applied and this finding is wrong.",
@@ -45,10 +45,10 @@ def rate_outside_momentum(recorded: Recorded) -> Finding | None:
         return Finding(
             "rate_outside_momentum",
             Severity.INFO,
-            message=f"{optimizer.get('kind')} applies the learning rate outside its momentum, the paper (You et al., arXiv:1708.03888) "
-            "inside: while the learning rate rises, old gradients count with the new one",
+            message=f"{optimizer.get('kind')} multiplies by the learning rate after the momentum, the paper (You et al., arXiv:1708.03888) "
+            "before it: while the learning rate rises, past gradients are scaled by the new rate",
             fix="Use feedline.convergence.fixes.lars.Lars, or a longer warm-up.",
-            how_to_check="If the learning rate is constant, both are the same and this finding does not matter.",
+            how_to_check="If the learning rate is constant, both forms are equivalent and this finding does not matter.",
         )
     return None
 

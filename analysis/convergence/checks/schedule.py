@@ -5,7 +5,7 @@ import numpy as np
 from feedline.analysis.convergence.checks.setup import listed
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.finding import Evidence, Finding, Severity
-from feedline.analysis.formatting import count, number, share
+from feedline.analysis.formatting import count, share
 
 #: A schedule may be off by a ragged batch or an epoch; the batch that grew makes it off by the factor that it grew by.
 TOO_LONG, TOO_SHORT = 1.5, 0.67
@@ -28,7 +28,7 @@ def schedule_in_steps(recorded: Recorded) -> Finding | None:
             continue
         times = horizon / steps
         what = (
-            f"ended {number(1 / times)} times too early: it is set to {count(horizon)} steps"
+            f"ended after {share(times)} of the training: it is set to {count(horizon)} steps"
             if over
             else f"did not reach its end: it is set to {count(horizon)} steps"
         )

@@ -38,10 +38,12 @@ FIXES = {
     "reshard_after_forward=False)), or gather them in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)).",
 }
 ANY = "Use larger batches per rank, a smaller dtype for messages, or a faster link."
-UNKNOWN_GAIN = Refused("no_replay", "No single change was predicted to shorten the step: try the ones named, one by one, and record again.")
+UNKNOWN_GAIN = Refused("no_replay", "No single change is predicted to help. Try the suggested ones one at a time, recording after each.")
+NOT_SEPARATED = Refused("no_replay", "The gain is unknown until transfer and waiting are separated.")
 UNKNOWN_LINK = Refused(
     "unknown_link",
-    "How fast the network can be is unknown. `feedline probe --parts all_reduce` between the same hosts measures it without the training.",
+    "The network's own speed is unknown. To measure it without the training, run all_reduce_perf of nccl-tests on these hosts (on a "
+    "single host, also `feedline probe --parts all_reduce`).",
 )
 ALONE = "Train each rank alone, without collectives. If the step is no faster, this finding is wrong."
 
@@ -77,19 +79,21 @@ def slow(facts: RankFacts) -> Finding | None:
         evidence=exposed.evidence,
         fix="Check which transport and interface NCCL chose (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of "
         "NVLink), and look for other traffic on the link.",
-        how_to_check="Run `feedline probe --parts all_reduce` between the same hosts. If it is no faster, this finding is wrong.",
+        how_to_check="Run all_reduce_perf of nccl-tests on the same hosts (on a single host, or `feedline probe --parts all_reduce`). If "
+        "that is no faster, this finding is wrong.",
         cost_s=exposed.s * (1 - (comm.network_share or 0.0)),
     )
 
 
 def change(facts: RankFacts) -> Prediction | Refused:
     """What the replay of the buckets says of the one that the fix names."""
-    best = None if facts.exposed is not None and facts.exposed.separate else best_of(facts.comm)
-    return best if best is not None else UNKNOWN_GAIN
+    if facts.exposed is not None and facts.exposed.separate:
+        return NOT_SEPARATED
+    return best_of(facts.comm) or UNKNOWN_GAIN
 
 
 def faster(facts: RankFacts) -> Refused:
-    """How fast the network will be is not known."""
+    """What the network can do is not known."""
     return UNKNOWN_LINK
 
 

@@ -29,7 +29,7 @@ FIXES = {
     BEFORE_TRACE: "Start all ranks' traces at the same step and record more steps: what made this rank late came before its trace.",
 }
 NO_REPLAY = "that needs the buckets of all ranks, which `feedline run` records"
-VARIES = {"wait": "the loader", BEFORE_TRACE: "what came before their traces"}
+VARIES = {"wait": "the loader", "other": "time in no stage", BEFORE_TRACE: "what came before their traces"}
 
 
 def check(facts: RankFacts) -> Finding | None:
@@ -48,7 +48,7 @@ def check(facts: RankFacts) -> Finding | None:
         told,
         message=f"{message}{host}{_sure(late)}",
         fix=FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}."),
-        how_to_check=f"Run rank {late.rank} on another machine with other data. If the others wait for it as long, this finding is wrong."
+        how_to_check=f"Run rank {late.rank} on another machine with other data. If the others wait just as long, this finding is wrong."
         if late.persistent
         else f"Trace more steps of all ranks. If rank {late.rank} is not late in most of them, this finding is wrong.",
         blame=Blame(late.rank, late.phase, late.part),
@@ -75,7 +75,7 @@ def changing(facts: RankFacts) -> Finding | None:
         f"steps with a late rank; {varies} varies most",
         fix="Make steps more alike: group samples of similar size, prefetch more batches (prefetch_factor), keep other programs off these "
         "CPUs.",
-        how_to_check="Train all ranks on the same batch. If they wait for each other as long, this finding is wrong.",
+        how_to_check="Train all ranks on the same batch. If they still wait just as long, this finding is wrong.",
         blame=Blame(None, phase),
     )
 

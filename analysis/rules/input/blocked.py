@@ -19,7 +19,7 @@ DOING = {
     LOCK: "waiting for a lock or another thread",
     NETWORK: "waiting for the network",
     PROCESS: "waiting for another process",
-    UNKNOWN: "blocked",
+    UNKNOWN: "blocked on something other than storage",
 }
 FIX = {
     SLEEP: "Remove the sleep from the dataset (time.sleep, rate limiting, a polling loop)",
@@ -67,7 +67,7 @@ def change(facts: RuleInputs) -> Change | Refused:
     number = _overlapping(facts, kind)
     if number is not None:
         return Change(settings=arguments(facts, number))
-    return Refused("unknown_wait", f"How long samples would still be {DOING[kind]} with the fix is unknown. Record again with it.")
+    return Refused("unknown_wait", f"How much of the time spent {DOING[kind]} would remain is unknown. Apply the fix, and record again.")
 
 
 def _elsewhere(facts: RuleInputs) -> dict[str, float]:
@@ -88,7 +88,7 @@ def _reads(facts: RuleInputs) -> bool:
 def _says(facts: RuleInputs, kind: str, part: float) -> str:
     total = cpus.total(facts)
     of = f" ({seconds(part * total.wall_s)} of {seconds(total.wall_s)})" if total else ""
-    unknown = ", but not by storage; the cause is unknown" if kind == UNKNOWN else ""
+    unknown = "; the cause is unknown" if kind == UNKNOWN else ""
     return f"{share(part)} of the time per sample is spent {DOING[kind]}{of}{unknown}"
 
 
@@ -115,6 +115,6 @@ def _fix(facts: RuleInputs, kind: str) -> str:
     number = _overlapping(facts, kind)
     where = f"`py-spy dump --pid PID` on {maker(facts)} shows the line."
     more = (
-        f" More workers overlap the waiting that remains: {handover.change(facts, arguments(facts, number))}" if number is not None else ""
+        f" More workers would overlap the remaining waits: {handover.change(facts, arguments(facts, number))}" if number is not None else ""
     )
     return f"{FIX[kind]}. {where}{more}"

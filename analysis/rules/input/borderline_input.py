@@ -25,7 +25,7 @@ def check(facts: RuleInputs) -> Finding | None:
         RULE_ID,
         Severity.INFO,
         message=f"the input{by} is on the borderline: it takes {share(waiting)} of the {seconds(mean_s)} step ({100 * sure.low:.0f} to "
-        f"{100 * sure.high:.0f} % with 95 % confidence), and counts as a bottleneck from {share(MIN_WAIT_SHARE)} on",
+        f"{100 * sure.high:.0f} % with 95 % confidence); shares of {share(MIN_WAIT_SHARE)} or more count as a bottleneck",
         evidence=[
             Evidence("input_share", "input, share of the step", waiting, SHARE),
             *(Evidence("input_share_end", f"input, share of the step, {end} end of its 95 % interval", at, SHARE, end) for end, at in ends),

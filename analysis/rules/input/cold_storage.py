@@ -38,7 +38,7 @@ def check(facts: RuleInputs) -> Finding | None:
         + (" through page faults" if mapped else ""),
         evidence=_evidence(facts, blocked, traffic.disk_bytes),
         fix=_fix(facts, more),
-        how_to_check="Read the same samples again, from the page cache. If they wait as long, this finding is wrong.",
+        how_to_check="Read the same samples again, from the page cache. If reading them still takes as long, this finding is wrong.",
         cost_s=cost_s,
         settings=more,
     )
@@ -51,8 +51,8 @@ def change(facts: RuleInputs) -> Change | Refused:
         return Change(settings=more)
     return Refused(
         "unknown_storage",
-        "How fast the samples can be read from elsewhere is unknown. `feedline probe --parts read --data DIR` measures it for a copy "
-        "of the data on another disk.",
+        "The speed of other storage is unknown. Copy some of the files to another disk, and measure it with `feedline probe --parts read "
+        "--data DIR`.",
     )
 
 

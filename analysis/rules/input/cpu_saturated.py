@@ -60,5 +60,5 @@ def change(facts: RuleInputs) -> Refused:
     """What can be spared is not known."""
     return Refused(
         "unknown_cpu_time",
-        "How much CPU time per sample can be spared is unknown. `feedline whatif RUN --set cores=N` predicts the throughput on N CPUs.",
+        "The CPU time per sample that can be saved is unknown. `feedline whatif RUN --set cores=N` predicts the throughput on N CPUs.",
     )

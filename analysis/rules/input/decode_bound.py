@@ -20,11 +20,13 @@ MIN_WALL_SHARE = 0.25
 
 #: Operations that decode videos.
 VIDEO = "cv2.VideoCapture."
-FASTER_DECODER = "Decode with libjpeg-turbo (simplejpeg, OpenCV, torchvision.io) or on the GPU (nvJPEG, DALI), or decode only the crop."
-FEWER_FRAMES = (
+IMAGES = "Decode with libjpeg-turbo (simplejpeg, OpenCV, torchvision.io) or on the GPU (nvJPEG, DALI), or decode only the crop."
+FRAMES = (
     "Decode fewer frames: take clips of adjacent frames, store videos with a key frame where clips may begin (ffmpeg -g) and at the size "
     "that the model sees, or store the frames as images. Or decode on the GPU (torchcodec, DALI)."
 )
+#: Audio, volumes: their decoders report no pixels.
+OTHERS = "Use a faster decoder, decode only the part that the model sees, or store the samples decoded."
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -52,20 +54,19 @@ def check(facts: RuleInputs) -> Finding | None:
         weight,
         message=f"decoding takes {share(of_cpu)} of the CPU time per sample{each}",
         evidence=evidence,
-        fix=FEWER_FRAMES if _videos(facts) else FASTER_DECODER,
-        how_to_check=f"Have the dataset return the same decoded {'frames' if _videos(facts) else 'image'} every time. If samples/s do not "
-        "rise, this finding is wrong.",
+        fix=FRAMES if _videos(facts) else IMAGES if _images(facts) else OTHERS,
+        how_to_check="Have the dataset return the same decoded sample every time. If samples/s do not rise, this finding is wrong.",
         cost_s=cost_s,
     )
 
 
 def change(facts: RuleInputs) -> Refused:
     """The gain is the other decoder's, which is not known."""
-    if _videos(facts):
-        return Refused("unknown_decoder", "How fast these videos can be decoded in another way is unknown. Record again with it.")
+    if _videos(facts) or not _images(facts):
+        return Refused("unknown_decoder", "The speed of another decoder on these samples is unknown. Time one on some of them.")
     return Refused(
         "unknown_decoder",
-        "How fast another decoder reads these files is unknown. `feedline whatif RUN --set decode=turbo --data DIR` measures it on 50 "
+        "The speed of another decoder on these files is unknown. `feedline whatif RUN --set decode=turbo --data DIR` measures it on 50 "
         "of them.",
     )
 
@@ -84,3 +85,7 @@ def _cpu_share(facts: RuleInputs) -> float:
 
 def _videos(facts: RuleInputs) -> bool:
     return heaviest(facts, "decode")[0].startswith(VIDEO)
+
+
+def _images(facts: RuleInputs) -> bool:
+    return bool(facts.workers and facts.workers.decoded_pixels)

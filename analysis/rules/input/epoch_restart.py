@@ -36,7 +36,7 @@ def check(facts: RuleInputs) -> Finding | None:
         + (f"; the first batch then takes {seconds(first)}" if first else ""),
         evidence=measured(found),
         fix=(faster if method in ("spawn", "forkserver") else "") + handover.change(facts, SETTINGS),
-        how_to_check="Run with persistent_workers=True. If later epochs take as long to their first batch, this finding is wrong.",
+        how_to_check="Run with persistent_workers=True. If the first batch of later epochs still takes as long, this finding is wrong.",
         cost_s=cost_s,
         settings=dict(SETTINGS),
     )

@@ -17,7 +17,7 @@ CONVERSIONS = ("totensor", "to_tensor", "convertimagedtype", "convert_image_dtyp
 def check(facts: RuleInputs) -> Finding | None:
     """Add up what the conversion, and the bytes it adds, cost; silent where no picture was decoded or it is not worth a change."""
     loader, maker = facts.loader, facts.workers
-    if loader is None or maker is None or "float32" not in loader.flags or not making_share(facts, "decode"):
+    if loader is None or maker is None or "float32" not in loader.flags or not maker.decoded_pixels:
         return None
     converting = operations_share(facts, CONVERSIONS)
     making = min(1.0, converting + ADDED_BYTES * making_share(facts, "collate"))
@@ -39,7 +39,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"images are converted to float32 on the host: batches are {size(loader.batch_bytes)} instead of "
+        message=f"images are converted to float32 on the host: batches take {size(loader.batch_bytes)}; as uint8 they would take "
         f"{size(loader.batch_bytes / 4 if loader.batch_bytes is not None else None)}",
         evidence=evidence,
         fix="Return uint8 tensors (PILToTensor, no Normalize), then convert and normalize whole batches on the device.",
@@ -53,8 +53,8 @@ def change(facts: RuleInputs) -> Change | Refused:
     if not facts.step.stages.get("copy"):
         return Refused(
             "no_device",
-            "No batch is copied to a device, so the conversion would become part of the step, and how long it takes there is unknown. "
-            "Convert whole batches in the training loop, and record again.",
+            "No batch is copied to a device, so the conversion would become part of the step, where its duration is unknown. Convert whole "
+            "batches in the training loop, and record again.",
         )
     left, augmenting = 1 - ADDED_BYTES, 1 - operations_of_stage(facts, "augment", CONVERSIONS)
     moved = dict.fromkeys(("collate", "transport", "pin", "copy"), Factor(left, left))

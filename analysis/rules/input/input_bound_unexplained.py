@@ -18,7 +18,7 @@ PARTS = {
     "transport_s": "transport",
     "sampler_s": "the sampler",
 }
-BY_WHOM = "Check with `top` whether other programs use the CPUs, and record a longer run: feedline then samples who uses them."
+BY_WHOM = "Check with `top` whether other programs use the CPUs, and record a longer run: feedline then records which programs use them."
 INSIDE = "Look at the stages of a sample in the report. Wrap parts of your code in feedline.stage(...) to split them further."
 
 
@@ -74,5 +74,5 @@ def change(facts: RuleInputs) -> Refused:
     """There is no change without a cause."""
     return Refused(
         "unknown_cause",
-        "What causes the wait is unknown, so there is no change to predict.",
+        "The cause of the wait is unknown, so there is no change to predict.",
     )

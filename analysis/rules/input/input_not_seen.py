@@ -13,12 +13,15 @@ RULE_ID = "input_not_seen"
 def check(facts: RuleInputs) -> Finding:
     """Of a run without a loader that the steps ask themselves."""
     step = seconds(facts.step.mean_s)
-    message = f"no loader was seen, so how much of the {step} step is input is unknown"
-    how_to_check = "Check whether the program uses a DataLoader. If it does, its hook failed (see hooks) and this finding is wrong."
+    message = f"no loader was seen, so the input's share of the {step} step is unknown"
+    how_to_check = (
+        "Check whether the program uses a DataLoader. If it does, its hook failed (see 'Hooks that could not be attached' in the full "
+        "report), and this finding is wrong."
+    )
     if facts.making is not None:
         message, how_to_check = made_in_step.unsure(facts), made_in_step.HOW_TO_CHECK
     elif facts.loader is not None:
-        message = f"{facts.loader.kind} is iterated in a thread of its own, so how much of the {step} step is input is unknown"
+        message = f"{facts.loader.kind} is iterated in a thread of its own, so the input's share of the {step} step is unknown"
         how_to_check = "Run with a plain DataLoader in its place: the report then shows how long the step waits for it."
     return Finding(
         RULE_ID,
@@ -47,5 +50,5 @@ def change(facts: RuleInputs | TraceFacts) -> Refused:
     """Nothing is known of the input."""
     return Refused(
         "input_not_seen",
-        "How much of the step is input is unknown, so there is no change to predict.",
+        "The input's share of the step is unknown, so there is no change to predict.",
     )

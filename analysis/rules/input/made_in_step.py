@@ -24,7 +24,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"{who(facts)} {_does(facts)} in the main thread, which takes {seconds(took)} per step",
+        message=f"{who(facts)} {_does(facts)} in the main thread ({seconds(took)} per step)",
         evidence=_evidence(facts, took),
         fix=_fix(facts, took),
         how_to_check=HOW_TO_CHECK,
@@ -74,7 +74,7 @@ def _fix(facts: RuleInputs, took: float) -> str:
     fewer = "Make each batch with fewer calls (one indexing operation for all of its samples)"
     device = " Copy batches from pinned memory with non_blocking=True." if facts.step.stages.get("copy") else ""
     if _full(facts, took):
-        return f"{fewer}.{device} A thread would not help: {cpus.use(facts)}."
+        return f"{fewer}.{device} A thread would not help, because the CPUs are busy: {cpus.use(facts)}."
     receiving = _receiving_s(facts)
     worker = f", or in a DataLoader with num_workers=1 (receiving its batches takes up to {seconds(receiving)} per step)"
     helps = took - receiving >= MIN_WAIT_SHARE * facts.step.mean_s
@@ -106,5 +106,5 @@ def change(facts: RuleInputs) -> Refused:
     """There is no loader to replay."""
     return Refused(
         "no_loader",
-        "Only a DataLoader can be replayed, and this program makes its batches itself. Make them in a DataLoader, and record again.",
+        "Only a DataLoader can be replayed, and this program makes its own batches.",
     )

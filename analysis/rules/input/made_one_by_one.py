@@ -31,7 +31,7 @@ def check(facts: RuleInputs) -> Finding | None:
         fix=("Keep num_workers=0. " if saved.low <= 0 else "")
         + IN_ONE_CALL
         + call(facts, "sampler=BatchSampler(...), batch_size=None", f"now batch_size={count(size)}"),
-        how_to_check="Time an epoch over the loader alone, with batches made in one call. If it takes as long, this finding is wrong.",
+        how_to_check="Time an epoch of the loader alone, with batches made in one call. If it still takes as long, this finding is wrong.",
         cost_s=making,
     )
 
@@ -60,5 +60,5 @@ def change(facts: RuleInputs) -> Refused:
     """In one call, batches took 0.52 to 0.95 times as long (docs/measured/advice-tried.md): it depends on the dataset."""
     return Refused(
         "unknown_dataset",
-        "How long the dataset takes for a whole batch in one call is unknown. Time one batch, and compare with what the finding says.",
+        "The time to make a whole batch in one call is unknown. Time one such batch, and compare it with the finding's time.",
     )

@@ -22,7 +22,8 @@ def check(facts: RuleInputs) -> Finding | None:
         "pass or optimizer update followed; what limits the training is unknown",
         evidence=[Evidence("batches", "batches", batches, "batches"), Evidence("batch_s", "time per batch", facts.step.mean_s, "s")],
         fix="Let it train for a few dozen steps. `feedline env` shows which calls feedline can see.",
-        how_to_check="Check whether the program calls or updates a model. If it does, its hook failed (see hooks): this finding is wrong.",
+        how_to_check="Check whether the program calls or updates a model. If it does, its hook failed (see 'Hooks that could not be "
+        "attached' in the full report), and this finding is wrong.",
     )
 
 

@@ -29,7 +29,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         severity(facts, cost_s),  # also where it costs little: it is known before it hurts, and stays true
-        message=f"images are decoded at {number(ratio)}x the pixels that the model sees",
+        message=f"images are decoded to {number(ratio)} times as many pixels as the model sees",
         evidence=[
             Evidence("decoded_pixels", "pixels decoded per sample", maker.decoded_pixels, "pixels"),
             Evidence("output_pixels", "pixels returned per sample", maker.output_pixels, "pixels"),
@@ -46,7 +46,7 @@ def change(facts: RuleInputs) -> Change | Refused:
     """Images stored at the size that the model sees: reading, decoding and resizing them go by pixels."""
     maker = facts.workers
     if maker is None or not maker.decoded_pixels or not maker.output_pixels:
-        return Refused("unknown_pixels", "How many pixels are decoded was not seen.")
+        return Refused("unknown_pixels", "The number of decoded pixels was not recorded.")
     left = maker.output_pixels / maker.decoded_pixels
     augmenting = 1 - (1 - left) * operations_of_stage(facts, "augment", RESIZES)
     return Change(stages={"read": Factor(left, left), "decode": Factor(left, left), "augment": Factor(augmenting, augmenting)})

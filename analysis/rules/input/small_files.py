@@ -59,7 +59,7 @@ def change(facts: RuleInputs) -> Refused:
     """How long a sample takes to read from a large file is not in the recording."""
     return Refused(
         "unknown_storage",
-        "How fast the samples can be read from large files is unknown. `feedline probe --parts read --data DIR` compares reading in order "
+        "The speed of reading the samples from large files is unknown. `feedline probe --parts read --data DIR` compares reading in order "
         "with reading file by file.",
     )
 

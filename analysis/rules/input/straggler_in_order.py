@@ -38,7 +38,7 @@ def check(facts: RuleInputs) -> Finding | None:
         RULE_ID,
         weight,
         message=f"finished batches wait {seconds(blocked_s)} per step behind slow ones, because batches are returned in order "
-        f"(the time to make one varies by {share(maker.fetch_cv)})",
+        f"(standard deviation of the time per batch: {share(maker.fetch_cv)})",
         evidence=evidence,
         fix="Raise prefetch_factor, and make slow samples faster or spread them out. If the order of batches may change: "
         + handover.change(facts, SETTINGS),

@@ -43,7 +43,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"{share(held)} of the time per sample is spent reading its memory back from swap ({size(facts.swapped_in)}/s)",
+        message=f"{share(held)} of the time per sample is spent reading the training's memory back from swap ({size(facts.swapped_in)}/s)",
         evidence=[
             Evidence("blocked_by_storage_share", "blocked by storage, share of time per sample", blocked, SHARE),
             Evidence("kernel_share", "in the kernel, share of time per sample", kernel, SHARE),
@@ -52,11 +52,11 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("major_faults", "major page faults per sample", facts.traffic.major_faults or 0.0, "faults"),
         ],
         fix="Use less memory (fewer workers, a smaller prefetch_factor, arrays instead of lists, a memory map), or add memory.",
-        how_to_check="Run after `swapoff -a`. If samples take as long, this finding is wrong.",
+        how_to_check="Run after `swapoff -a`. If samples still take as long, this finding is wrong.",
         cost_s=cost_s,
     )
 
 
 def change(facts: RuleInputs) -> Refused:
     """What memory the fix frees is not known."""
-    return Refused("unknown_memory", "How much memory can be freed is unknown. Free some, and record again.")
+    return Refused("unknown_memory", "The amount of memory that can be freed is unknown. Free some, and record again.")

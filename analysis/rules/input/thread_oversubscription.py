@@ -37,14 +37,14 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=[
             Evidence("process_cpu_s", "CPU time per sample, whole worker processes", process_s, "s"),
             Evidence("thread_cpu_s", "CPU time per sample, threads that make and send it", accounted_s, "s"),
-            Evidence("process_cpu_over_thread_cpu", "ratio of both CPU times", ratio, "1"),
+            Evidence("process_cpu_over_thread_cpu", "ratio of the two CPU times", ratio, "1"),
             Evidence("helper_threads_share", "helper threads, share of CPU time", helpers, SHARE),
         ],
         fix=OF_DECODER
         if decoder_threads(facts)
         else "Run one thread per worker: start the program with OMP_NUM_THREADS=1, and call cv2.setNumThreads(0) in each worker: "
         + call(facts, "worker_init_fn=..."),
-        how_to_check=f"Run with one thread per worker. If the ratio of both CPU times stays at {number(ratio)}, this finding is wrong.",
+        how_to_check=f"Run with one thread per worker. If the ratio of the two CPU times is still {number(ratio)}, this finding is wrong.",
         cost_s=cost_s,
     )
 

@@ -24,7 +24,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     may_be = {"the loader's start": input_wait(facts).start_s > 0, "waits for a CPU": _queued(sure)}
     left_out = [what for what, is_left in may_be.items() if is_left]
-    aside = f", leaving out {' and '.join(left_out)}" if left_out else ""
+    aside = f", not counting {' and '.join(left_out)}" if left_out else ""
     took = f"; the input takes {between(sure)}{aside}" if input_known(facts) and sure.steps > 1 else ""
     return Finding(
         RULE_ID,

@@ -36,16 +36,16 @@ ONE_THREAD = (
 
 MODEL_SPINS = Refused(
     "unknown_spinning",
-    "How much of forward and backward is spent in the same spinning threads is unknown. Run a few hundred steps with fewer threads, and "
+    "The part of forward and backward that the same threads spend spinning is unknown. Run a few hundred steps with fewer threads, and "
     "compare.",
 )
 UNKNOWN_FAULTS = Refused(
-    "unknown_faults", "What samples take without these page faults is unknown. Allocate the arrays once, and record again."
+    "unknown_faults", "The time per sample without these page faults is unknown. Allocate the arrays once, and record again."
 )
 UNKNOWN_COPY = Refused(
-    "unknown_copy", "How fast copies from pinned memory are on this machine is unknown. `feedline probe --parts copy` measures it."
+    "unknown_copy", "This machine's speed of copies from pinned memory is unknown. `feedline probe --parts copy` measures it."
 )
-UNKNOWN_CALL = Refused("unknown_cause", "What takes the time is unknown, so there is no change to predict.")
+UNKNOWN_CALL = Refused("unknown_cause", "The cause is unknown, so there is no change to predict.")
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,12 @@ def _threads(facts: RuleInputs, work: Work) -> Why | None:
     does = "spins" if (work.cost.cpu_s or 0.0) >= (work.cost.blocked_s or 0.0) else "waits"
     whose = "torch's helper threads" if of_torch else "helper threads"
     threads, beside = enough_threads(facts), beside_s(facts) if of_torch else 0.0
-    found = [Evidence("process_cpu_over_thread_cpu", "CPU time of the process over that of the thread", ratio, "1")]
+    found = [Evidence("process_cpu_over_thread_cpu", "CPU time of the process divided by that of the thread", ratio, "1")]
     if beside:
         found.append(Evidence("model_s", "forward, loss, backward and optimizer per step, on the same threads", beside, "s"))
     return Why(
-        f"it {does} until {whose} get a CPU (they use {number(ratio - 1)}x its own CPU time); {cpus.use(facts)}",
+        f"the stage {does} until {whose} get a CPU (these use {number(ratio - 1)}x the CPU time of the thread they serve); "
+        f"{cpus.use(facts)}",
         _fewer_threads(facts, threads) if of_torch else ONE_THREAD,
         unless(f"Run with {f'OMP_NUM_THREADS={threads}' if of_torch else 'one thread'}", work),
         MODEL_SPINS if beside else replace(as_it_should(work), helper_threads=False),
@@ -150,7 +151,7 @@ def _format(facts: RuleInputs, work: Work) -> Why | None:
     if work.stage != "decode" or part < MOST or not any(slow in name.lower() for slow in SLOW_FORMATS):
         return None
     return Why(
-        f"{share(part)} of it is {name}, whose format is slow to decode",
+        f"{share(part)} of that time is spent in {name}, whose format is slow to decode",
         "Convert the images once to JPEG, WebP or PNG.",
         unless("Convert 50 of the files to JPEG and read only those", work),
         as_it_should(work),
@@ -165,7 +166,7 @@ def _objects(facts: RuleInputs, work: Work) -> Why | None:
     if (work.cost.cpu_s or 0.0) < NOT_THE_TASK * work.should_s:
         return None
     return Why(
-        f"it unpickles {size(length)} of Python objects",
+        f"{size(length)} of Python objects are unpickled",
         "In the worker, convert lists, dicts and strings to a few tensors, or drop what the training does not use.",
         unless("Run with batches that hold only tensors", work),
         as_it_should(work),
@@ -198,7 +199,7 @@ def _unknown(facts: RuleInputs, work: Work) -> Why | None:
         return None
     name, part = heaviest(facts, work.stage)
     return Why(
-        "the cause is unknown" + (f"; {share(part)} of it is {name}" if name else ""),
+        "the cause is unknown" + (f"; {name} accounts for {share(part)} of that time" if name else ""),
         f"Find the call: `py-spy record --native --pid PID` on {maker(facts)}.",
         unless("Return a precomputed result", work),
         UNKNOWN_CALL,

@@ -20,7 +20,7 @@ def check(facts: TraceFacts) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=f"the device computes {share(part)} of {facts.whole}{where}",
+        message=f"the device is computing for {share(part)} of {facts.whole}{where}",
         evidence=[
             Evidence("compute_share", "computing", part, SHARE),
             *([Evidence("kernel_share", f"busy time in {name}", top.busy_share, SHARE, name)] if top else []),

@@ -39,4 +39,4 @@ def check(facts: TraceFacts) -> Finding | None:
 
 def change(facts: TraceFacts) -> Refused:
     """What the device can hide is not known."""
-    return Refused("unknown_copy", "What part of the copies would be hidden is unknown. Change one of them, and trace again.")
+    return Refused("unknown_copy", "How much of the copying would overlap is unknown. Change one copy, and trace again.")

@@ -20,7 +20,7 @@ def check(facts: TraceFacts) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"the device waits {share(part)} of {facts.whole} for the host to launch kernels "
+        message=f"for {share(part)} of {facts.whole}, the device waits for the host to launch kernels "
         f"({kernels:,} kernels {facts.in_steps}, which run for {seconds(mean)} on average)",
         evidence=[
             Evidence("host_launch_share", "device idle while the host worked", part, SHARE),
@@ -37,5 +37,5 @@ def check(facts: TraceFacts) -> Finding | None:
 def change(facts: TraceFacts) -> Refused:
     """What a compiler can spare is not known."""
     return Refused(
-        "unknown_launches", "How many launches can be spared is unknown. Run a few hundred steps under torch.compile, and compare."
+        "unknown_launches", "The number of launches that can be saved is unknown. Run a few hundred steps under torch.compile, and compare."
     )

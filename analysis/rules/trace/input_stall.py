@@ -15,9 +15,9 @@ def check(facts: TraceFacts) -> Finding | None:
     if found.loader_ns is None or weight is Severity.INFO:
         return None
     faster = f"; with batches always ready, it would run at most {number(1 / (1 - part))} times as fast" if part < 1 else ""
-    message = f"the device is idle {share(part)} of {facts.whole} while the main thread waits for its loader"
+    message = f"the device is idle for {share(part)} of {facts.whole} while the main thread waits for its loader"
     if found.stall_ns is None:
-        message = f"the main thread waits for its loader {share(part)} of {facts.whole}"
+        message = f"the main thread waits {share(part)} of {facts.whole} for its loader"
     idle, each_s = found.idle_explained_pct, found.loader_ns / 1e9 / found.calls if found.calls else None
     return Finding(
         RULE_ID,
@@ -27,7 +27,7 @@ def check(facts: TraceFacts) -> Finding | None:
             Evidence("input_share", "input stall", part, SHARE),
             *measured([("share_of_idle", "share of the device's idle time", idle / 100 if idle is not None else None, SHARE)]),
             Evidence("batches", f"batches waited for {facts.in_steps}", found.calls, ""),
-            *measured([("loader_s_per_batch", "in the loader per batch, whether or not the device works", each_s, "s")]),
+            *measured([("loader_s_per_batch", "time in the loader per batch, including while the device is busy", each_s, "s")]),
         ],
         fix="Record the training with `feedline run`: it shows what the loader's workers do meanwhile, and which setting to change.",
         how_to_check="Train on one batch that stays in memory. If the step is no faster, this finding is wrong.",

@@ -17,7 +17,7 @@ def check(facts: TraceFacts) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"the device is idle {share(part)} of {facts.whole} while the host is blocked in calls that synchronize with it",
+        message=f"the device is idle for {share(part)} of {facts.whole} while the host is blocked in calls that synchronize with it",
         evidence=[Evidence("synchronisation_share", "device idle while the host synchronized", part, SHARE)],
         fix="Read results back less often (.item(), .cpu(), printing the loss, boolean masks in the model), "
         "and copy to the device with non_blocking=True.",
@@ -28,6 +28,4 @@ def check(facts: TraceFacts) -> Finding | None:
 
 def change(facts: TraceFacts) -> Refused:
     """What can be left out is not known."""
-    return Refused(
-        "unknown_synchronization", "Which of the synchronizing calls can be left out is unknown. Leave out one of them, and trace again."
-    )
+    return Refused("unknown_synchronization", "Which synchronizing calls are unnecessary is unknown. Remove one, and trace again.")

@@ -44,8 +44,8 @@ def verify(args: argparse.Namespace, program: list[str]) -> int:
         found = planning.read(run)
         plan = plan_of(args, program, found)
         if not args.quiet:
-            safe = "" if guarded.EVERYTHING in plan.writable else ", and can change no file but its own"
-            say(f"{2 * plan.pairs} runs of {plan.stop_after} steps each; the training ends after them{safe}")
+            safe = "" if guarded.EVERYTHING in plan.writable else "; they can write only to their own folders"
+            say(f"{2 * plan.pairs} runs, each stopped after {plan.stop_after} steps{safe}")
         trial = pairs.record(plan, unfinished)
         console = Console(quiet=args.quiet)
         text.show(trial, console)
@@ -85,7 +85,7 @@ def recorded(args: argparse.Namespace, program: list[str], unfinished: Unfinishe
     if run.name in unfinished:
         return run
     if args.ranks > 1 and args.steps is None:
-        raise ScriptError("several ranks stop after the same step: give a recorded run, or --steps")
+        raise ScriptError("with several ranks, the number of steps must be known beforehand: give a recorded run, or --steps")
     if not args.quiet:
         say("recording the unchanged training")
     nothing = planning.nothing_tried(args, program)

@@ -177,7 +177,7 @@ def check(changed: str, found: Target) -> None:
             wanted |= {name: ast.dump(ast.Constant(value)) for name, value in found.arguments.items()}
             if {name: ast.dump(value) for name, value in now.items()} == wanted:
                 return
-    raise NoDiff("is written in a way that cannot be changed for sure")
+    raise NoDiff("is written in a way that cannot be edited safely")
 
 
 def added(source: bytes, starts: list[int], call: ast.Call, new: list[str]) -> Edit:

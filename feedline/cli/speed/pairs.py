@@ -79,7 +79,7 @@ def trial_run(plan: Plan, arm: str, pair: int, unfinished: Unfinished) -> tuple[
     except FeedlineError as error:
         return TrialRun(arm, pair, None, 0, str(error)), ""
     if arm == CHANGED and (why := not_changed(plan.folder / name)):
-        raise FixError(f"the change did not act: {why}; see {plan.folder / name}.log")
+        raise FixError(f"the change was not applied: {why}; see {plan.folder / name}.log")
     return TrialRun(arm, pair, rate, steps, "" if rate else "it made no step"), unit
 
 
@@ -105,7 +105,7 @@ def hint(log: Path) -> str:
     named = REFUSED.findall(said)
     where = f", and it tried to change {masks.place(Path(named[-1]))}" if named else ""
     return (
-        f" (a trial cannot change files, so that it overwrites none{where}: let the training write to {{out}}, as in --output-dir {{out}}, "
+        f" (trial runs must not overwrite files{where}: let the training write to {{out}}, as in --output-dir {{out}}, "
         "or allow a folder with --writable DIR)"
     )
 

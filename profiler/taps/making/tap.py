@@ -22,7 +22,7 @@ from feedline.profiler.taps.making.timing import Timer
 from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo
 
 NAME = "batches without a loader"
-GIVES = "the function that makes them, and what it takes"
+GIVES = "the function that makes them, and its time"
 TRAINS = Flag.TRAINING | Flag.GRAD
 
 

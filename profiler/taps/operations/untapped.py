@@ -7,7 +7,7 @@ from feedline.profiler import reasons
 from feedline.profiler.message import Message
 from feedline.profiler.taps.operations.library import Library, NotPossible, Tap
 
-COUNTERS = "the counters of CPU time, run-queue delay and bytes see what it does"
+COUNTERS = "its work appears in the counters of CPU time, run-queue delay and bytes"
 EVERYTHING = f"open(...).read() is not replaced, because every import and log file goes through it; {COUNTERS}"
 
 
