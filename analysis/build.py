@@ -1,4 +1,11 @@
-"""Build the one object that every report is drawn from."""
+"""Build the one object that every report is drawn from.
+
+build
+    gather_ranks           records -> RankMetrics of each rank: steps, stages, waits, costs (gather.py)
+    between_ranks          which rank to show, and what ranks cost each other
+    _report                the parts of the report; facts_of -> diagnose: the findings (diagnose.py, rules/)
+        _judged            limits (roofline.py), what fixes give together (predictions.py), the verdict
+"""
 
 import dataclasses
 import datetime

@@ -146,6 +146,8 @@ class Operation:
 
 @dataclass(frozen=True)
 class Workers:
+    """What making batches costs, in the loader's workers or, without workers, in the training process itself."""
+
     processes: int
     busy_share: float | None  # of the workers' time between their first and last batch
     idle_share: float | None  # waiting for indices

@@ -1,4 +1,5 @@
-"""The tap of each library. Those of a loader's workers are in taps/worker.py."""
+"""Which tap belongs to torch and which to DALI. Those of a loader's workers are in taps/worker.py; libraries used inside samples are
+listed in taps/operations/__init__.py."""
 
 from collections.abc import Callable
 from pathlib import Path

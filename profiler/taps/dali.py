@@ -7,7 +7,7 @@ from typing import Any
 from feedline.profiler.events import Flag, Stage, batch_key
 from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.store.segment import window_of
-from feedline.profiler.taps.batch import describe
+from feedline.profiler.taps.batch_contents import describe
 from feedline.profiler.taps.patch import Patches
 
 

@@ -18,7 +18,7 @@ from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.record.detail import detail
 from feedline.profiler.record.recorder import Span, inside, recorder
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.batch import Batch, describe
+from feedline.profiler.taps.batch_contents import Batch, describe
 from feedline.profiler.taps.patch import Patches
 
 FEWEST, MOST = 4, 256  # one of the first samples in N is recorded in detail

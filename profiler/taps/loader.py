@@ -24,7 +24,7 @@ from feedline.profiler import clock, masks
 from feedline.profiler.events import UNMEASURED, Flag, Stage, batch_key
 from feedline.profiler.record.recorder import Inside, Span, recorder
 from feedline.profiler.store.segment import window_of
-from feedline.profiler.taps.batch import describe, rows
+from feedline.profiler.taps.batch_contents import describe, rows
 from feedline.profiler.taps.call_site import CallSites
 from feedline.profiler.taps.loader_settings import settings
 from feedline.profiler.taps.patch import Patches

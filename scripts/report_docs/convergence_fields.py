@@ -4,7 +4,7 @@ from report_docs.field import Field
 
 FIELDS: dict[str, dict[str, Field]] = {
     "ConvergenceSummary": {
-        "curves": Field("", "Numbers of the training as it went on: train loss, eval loss, lr, then what feedline.metric was given"),
+        "curves": Field("", "Numbers over the course of the training: train loss, eval loss, lr, then those passed to feedline.metric"),
         "noise": Field("", "The gradient noise scale over the training"),
         "price": Field("", "What the batch costs in samples and saves in updates", "samples per update are not known"),
         "workers": Field("", "Always empty: `feedline converge advise --target` predicts the time by number of ranks, from several runs"),
@@ -14,11 +14,11 @@ FIELDS: dict[str, dict[str, Field]] = {
             "", "Samples in an epoch, all ranks together", "the loader has no len(), or more than one loader feeds the training"
         ),
         "updates": Field("", "Optimizer updates in all"),
-        "fixes": Field("", "The --fix text that it was run with, else empty"),
+        "fixes": Field("", "The --fix option of the run; empty without one"),
         "notes": Field("", "What a reader should know about these figures"),
     },
     "CurvePoints": {
-        "name": Field("", "train loss, eval loss, lr, or the name that feedline.metric was given"),
+        "name": Field("", "train loss, eval loss, lr, or the name passed to feedline.metric"),
         "updates": Field("", "Per point: optimizer updates made before; at most 200 points"),
         "samples": Field("", "Per point: samples that all ranks together had trained on; rows of the models' input where samples is null"),
         "at_s": Field("s", "Per point: since the first update"),
@@ -64,6 +64,6 @@ FIELDS: dict[str, dict[str, Field]] = {
         "low_s": Field("s", "Lower end of its band", "as time_s"),
         "high_s": Field("s", "Upper end of its band", "as time_s"),
         "source": Field("", "Of the step time: measured, or the scaling law that predicts it"),
-        "why": Field("", "Why something is not known, else empty"),
+        "why": Field("", "Why something is unknown; empty otherwise"),
     },
 }

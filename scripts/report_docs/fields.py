@@ -4,7 +4,7 @@ from report_docs import convergence_fields, rank_fields
 from report_docs.field import Field
 
 _NO_SCHEDSTAT = "the kernel does not tell (no schedstat)"
-_NO_SIZE = "no step, or batches whose size could not be told"
+_NO_SIZE = "no step, or batches of unknown size"
 _NO_DETAIL = "no sample was looked at in detail"
 _NO_INPUT = "no loader was seen, or only threads of the program's own ask it; or the figures are a trace's"
 _NO_READING = "nothing was sampled while the steps ran: a run of less than a quarter of a second, or no /proc"
@@ -32,11 +32,11 @@ FIELDS: dict[str, dict[str, Field]] = {
             "", "How the training got on, apart from how fast its steps were", "nothing was trained, or an older feedline recorded it"
         ),
         "cpus": Field("", "Who used the CPUs while the steps ran", "the number of CPUs is unknown, or no step was recorded"),
-        "shown": Field("", "The rank that all figures are of: the one that the others wait for, else the lowest", "the lowest"),
+        "shown": Field("", "The rank that the figures describe: the one that the others wait for, or else the lowest", "the lowest"),
         "together": Field(
             "", "What the training would make with all fixes in its loader that are predicted, at once", "fewer than two are"
         ),
-        "headline": Field("", "What has to be known before the verdict: a crash, a kill, a full disk; empty where the run ended well"),
+        "headline": Field("", "What must be known before the verdict: a crash, a kill, a full disk; empty if the run ended normally"),
         "schema_version": Field("", "Version of this structure. It changes when a field goes or means something else, not when one comes"),
     },
     "RunInfo": {
@@ -58,8 +58,8 @@ FIELDS: dict[str, dict[str, Field]] = {
         ),
         "model": Field("", "Class of the outermost module that was trained; empty: not seen"),
         "optimizer": Field("", "Class of each optimizer and its first learning rate, as in `SGD, lr 0.1`; empty: not seen"),
-        "ended_by": Field("", "What ended it: the type of an exception, or the name of a signal where that is known; else empty"),
-        "stopped": Field("", "Why recording ended before the training did, as in No space left on device; else empty"),
+        "ended_by": Field("", "What ended it: the type of an exception, or the name of a signal, if known; empty otherwise"),
+        "stopped": Field("", "Why recording ended before the training did, as in No space left on device; empty otherwise"),
     },
     "Throughput": {
         "samples_per_s": Field(
@@ -94,7 +94,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "flop": Field("", "Floating-point operations of one step", "they were not counted: the hook FLOP says why"),
         "cpu_s": Field("s", "CPU time per step of the training process and all it started, threads included", "fewer than three readings"),
         "runqueue_s": Field("s", "Time per step that the main thread could run but had no CPU, in forward and backward", _NO_SCHEDSTAT),
-        "sampled": Field("", "How the stages are known where steps were so short that most were only counted", "every step was recorded"),
+        "sampled": Field("", "How the stages were estimated if steps were so short that most were only counted", "every step was recorded"),
         "main_runqueue_share": Field(
             "1", "Share (0 to 1) of the step that the main thread could run but had no CPU, in loading, forward and backward", _NO_SCHEDSTAT
         ),
@@ -117,7 +117,7 @@ FIELDS: dict[str, dict[str, Field]] = {
     },
     "StepSeries": {
         "start_s": Field("s", "Start of the column's first step, since the first step's start. All lists have one length, at most 600"),
-        "steps": Field("steps", "How many steps the column stands for"),
+        "steps": Field("steps", "How many steps the column represents"),
         "wall_min_s": Field("s", "Shortest step in the column"),
         "wall_s": Field("s", "Median step in the column"),
         "wall_max_s": Field("s", "Longest step in the column"),
@@ -133,7 +133,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "per_sample": Field("", "Stage -> mean cost of one sample; total is all of them"),
         "operations": Field("", "Single operations inside a sample, the longest first"),
         "fetch_mean_s": Field(
-            "s", "Mean time to make one batch, of those from the first step that counts on where there are others", "no batch was made"
+            "s", "Mean time to make one batch; batches before the first counted step are included only if there are no others", "no batch was made"
         ),
         "fetch_cv": Field("1", "Standard deviation of that time over its mean", "fewer than two batches"),
         "decoded_pixels": Field("pixels", "Pixels decoded per sample", "no decoder was seen"),
@@ -149,12 +149,12 @@ FIELDS: dict[str, dict[str, Field]] = {
         ),
         "blocked_looks": Field("looks", "Looks that found one blocked while it made a batch; few make blocked_by uncertain"),
         "process_cpu_s": Field(
-            "s", "CPU time per sample of the whole processes that make samples, helper threads included", "/proc does not tell"
+            "s", "CPU time per sample of the whole processes that make samples, helper threads included", "/proc does not show it"
         ),
         "batch_tensors": Field("tensors", "Tensors in a batch as collate made it", "no batch was looked into"),
     },
     "Cost": {
-        "wall_s": Field("s", "Wall time per sample; cpu_s + runqueue_s + blocked_s where all three are measured"),
+        "wall_s": Field("s", "Wall time per sample; cpu_s + runqueue_s + blocked_s if all three are measured"),
         "cpu_s": Field("s", "CPU time of the thread that made the sample", _NO_DETAIL),
         "runqueue_s": Field("s", "Time runnable but without a CPU", _NO_SCHEDSTAT),
         "blocked_s": Field("s", "The rest: waiting for a disk, the network, a lock, a sleep", _NO_SCHEDSTAT),
@@ -176,7 +176,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "settings": Field(
             "",
             "num_workers, batch_size, prefetch_factor, in_order, ... as the program set them. made_at: the line that made the loader "
-            "(train.py:31; absent where the file's name is masked); made_by: the library that makes it for this line, e.g. transformers",
+            "(train.py:31; absent if the file's name is masked); made_by: the library that creates it for this line, e.g. transformers",
         ),
         "role": Field("", "training, evaluation, or unused: no model was given its batches"),
         "batches": Field("batches", "Batches handed to the program"),
@@ -243,7 +243,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "low": Field("samples/s", "Slowest round of its measurement", "not measured in rounds"),
         "high": Field("samples/s", "Fastest round of its measurement", "not measured in rounds"),
         "says": Field("", "What it is made of, with figures"),
-        "source": Field("", "this run, or where the ceiling is from"),
+        "source": Field("", "this run, or the source of the ceiling"),
         "binds": Field("", "true: it can limit this run; false: a stage, which is a part of its loader, or an alternative"),
     },
     "Sweep": {
@@ -258,7 +258,7 @@ FIELDS: dict[str, dict[str, Field]] = {
     "Traces": {
         "files": Field("", "Rank by rank, the trace that it is from"),
         "basis": Field(
-            "", "What every figure of the report is of: the steps of the shown rank, or its whole trace where no steps were found"
+            "", "The time span that every figure of the report covers: the steps of the shown rank, or its whole trace if no steps were found"
         ),
         "budget_notes": Field("", "What has to be known to read the budget"),
         "kernels": Field("", "Kernels of the shown rank in its steps by name, the longest first"),
@@ -290,7 +290,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "device_s": Field("s", "Device time of what they and those they called launched"),
         "flop": Field("FLOP", "Of the calls whose cost is known", "none is"),
         "bytes": Field("B", "Operands and results of these", "the trace does not say their types"),
-        "flop_per_s": Field("FLOP/s", "flop over their device time; host time where there is no device", "flop is null"),
+        "flop_per_s": Field("FLOP/s", "flop divided by their device time; by host time without a device", "flop is null"),
         "flop_per_byte": Field("FLOP/B", "Arithmetic intensity", "flop or bytes are null"),
     },
     "CopyTime": {
@@ -299,7 +299,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "count": Field("", "How many"),
         "total_s": Field("s", "Their durations summed"),
         "bytes": Field("B", "Moved by them", "the trace does not say"),
-        "gb_per_s": Field("GB/s", "bytes over the time of those whose bytes are known, 1 GB = 1e9 B", "bytes is null"),
+        "gb_per_s": Field("GB/s", "bytes divided by the time of those whose bytes are known, 1 GB = 1e9 B", "bytes is null"),
     },
     **convergence_fields.FIELDS,
     "Finding": {
@@ -322,7 +322,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "predicted": Field(
             "", "What the training would make with the fix, by a replay of its loader or of its ranks", "refused says why not"
         ),
-        "refused": Field("", "Why the fix is not predicted, and what would tell; empty where it is"),
+        "refused": Field("", "Why the fix is not predicted, and which measurement would settle it; empty if it is predicted"),
     },
     "PredictedRate": {
         "from": Field("samples/s", "Throughput of all ranks as recorded"),
@@ -340,6 +340,6 @@ FIELDS: dict[str, dict[str, Field]] = {
         "what": Field("", "The same in words"),
         "value": Field("see unit", "The figure"),
         "unit": Field("", "s, B, samples/s and so on; share for shares from 0 to 1, 1 for other ratios"),
-        "of": Field("", "Which one, where a finding has several of one id: a rank, an operation, the lower or upper end; else empty"),
+        "of": Field("", "Which one, if a finding has several with the same id: a rank, an operation, the lower or upper end; empty otherwise"),
     },
 }

@@ -1,4 +1,5 @@
-"""Writes what docs say of fields and columns: ``docs/report.schema.json`` and the tables of ``docs/report.md`` and ``docs/api.md``.
+"""Writes what docs say of fields, columns and tapped libraries: ``docs/report.schema.json``, and tables of ``docs/report.md``,
+``docs/api.md`` and ``docs/recording.md``.
 
 ``scripts/docs-fields``
 """
@@ -14,11 +15,13 @@ from feedline.analysis.comm import model as communication
 from feedline.analysis.convergence import model as convergence
 from feedline.analysis.frames import FRAMES
 from feedline.analysis.reports.json_report import key_of
+from feedline.profiler.taps.operations import LIBRARIES
 from report_docs.fields import FIELDS
 from report_docs.schema import schema
 
 DESCRIBED = (model, communication, convergence, finding)
 MARK = "<!-- from here on written by scripts/report_docs -->\n"
+FIRST, LAST = "<!-- written by scripts/report_docs -->\n", "<!-- end -->\n"
 
 
 def schema_text() -> str:
@@ -34,6 +37,18 @@ def tables() -> str:
 def frames() -> str:
     """One Markdown section per data frame."""
     return "\n".join(table.markdown() for table in FRAMES)
+
+
+def libraries() -> str:
+    """The libraries whose calls are timed inside a sample, and what each tap shows."""
+    rows = [f"| {library.name} | {library.gives} |" for library in LIBRARIES]
+    return "\n".join(["| library | what is recorded |", "|---|---|", *rows]) + "\n"
+
+
+def within(current: str, written: str) -> str:
+    """A page with what is between its two marks renewed."""
+    before, _, rest = current.partition(FIRST)
+    return before + FIRST + written + LAST + rest.partition(LAST)[2]
 
 
 def page(current: str, written: str) -> str:
@@ -74,6 +89,8 @@ def main(folder: Path) -> None:
     for name, written in (("report.md", tables()), ("api.md", frames())):
         text = folder / name
         text.write_text(page(text.read_text(encoding="utf-8"), written), encoding="utf-8")
+    recording = folder / "recording.md"
+    recording.write_text(within(recording.read_text(encoding="utf-8"), libraries()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from report_docs.field import Field
 _UNTOLD = "no end was seen, a rank of its group left no records, or clocks cannot be compared"
 _RECORDED = "feedline recorded the run itself"
 _NO_PARTS = "no step of this rank counts"
-_UNMET = "none of its collectives can be compared with another rank's: its transfer then holds the waiting"
+_UNMET = "none of its collectives can be compared with another rank's: its transfer then includes the waiting"
 _REASON = "`reasons` says why"
 
 FIELDS: dict[str, dict[str, Field]] = {
@@ -52,7 +52,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "transfer_s": Field("s", "Median time in which its bytes moved, waiting for ranks not in it", _UNTOLD),
         "algbw_gbps": Field(
             "GB/s",
-            "bytes over the mean time in which they moved, on the rank where it is longest; 1 GB = 1e9 B",
+            "bytes divided by the mean time in which they moved, on the rank where it is longest; 1 GB = 1e9 B",
             "as transfer_s, or no bytes",
         ),
         "busbw_gbps": Field("GB/s", "algbw_gbps times the factor of the operation and n (nccl-tests, PERFORMANCE.md)", "as algbw_gbps"),
@@ -69,7 +69,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "part": Field("", "The stage of a sample that takes longer there", "phase is not wait, or samples were not measured on two ranks"),
         "cost_s": Field("s", "What the mean step would be shorter by if it were as fast as the median of the others", "no replay"),
         "persistent": Field("", "true: the same rank again and again; false: another one in each step, or too few steps"),
-        "whole_host": Field("", "true: all ranks of its host are late, and no other"),
+        "whole_host": Field("", "true: all ranks of its host are late, and no others"),
     },
     "Prediction": {
         "id": Field("", "Stable name of what is different. The first, as_it_was, is the run itself, replayed"),
@@ -84,7 +84,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "low": Field("s", "Lower end of its 95 % interval", "refused"),
         "high": Field("s", "Upper end", "refused"),
         "gain_s": Field("s", "The measured mean step less step_s"),
-        "why": Field("", "Why it was refused, else empty"),
+        "why": Field("", "Why it was refused; empty otherwise"),
     },
     "Communication": {
         "collectives": Field("", "By operation, message and group, most bytes first; at most 20"),
@@ -96,7 +96,7 @@ FIELDS: dict[str, dict[str, Field]] = {
             "1", "Bus bandwidth of the largest collectives over the link's or the probe's", "neither is known, or no transfer_s is"
         ),
         "what_if": Field("", "Replays of the bucket timeline"),
-        "nccl": Field("", "What the NCCL_DEBUG output says that was given, in sentences"),
+        "nccl": Field("", "What the given NCCL_DEBUG output says, in sentences"),
         "unseen": Field("", "Whose collectives are missing, and why; notes say what share of the step no stage explains"),
         "exposed": Field("", "Rank number (as text) -> its exposed_transfer_s (ranks) by operation and phase, most first"),
     },

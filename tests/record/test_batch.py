@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from feedline.profiler.events import Flag
-from feedline.profiler.taps.batch import LEAVES, OBJECT_BYTES, Batch, describe
+from feedline.profiler.taps.batch_contents import LEAVES, OBJECT_BYTES, Batch, describe
 
 Pair = namedtuple("Pair", "images labels")
 IMAGES, LABELS = torch.zeros(8, 3, 4, 4), torch.zeros(8, dtype=torch.int64)

@@ -19,12 +19,12 @@ from ways.way import Way  # noqa: E402
 TEXT = """\
 # Ways to start a training
 
-Each command below starts small trainings that count their own steps (`tests/ways/programs`), once with feedline and once without. The
-trainings, their ranks, steps and samples are compared process by process with what feedline recorded. Exit code,
+Each command below starts small training runs that count their own steps (`tests/ways/programs`), once with feedline and once without.
+For each process, feedline's record of training runs, ranks, steps and samples is compared with what the program counted itself. Exit code,
 standard output and the trained parameters must be the same both times. `scripts/test` runs the quick ones, `scripts/test-long` all of them,
 and `python tests/ways/page.py > docs/ways-to-start.md` writes this page.
 
-Cells contain `true / recorded`; semicolons separate trainings, commas ranks. Ways whose packages are not installed are not tested;
+Cells contain `true / recorded`; semicolons separate training runs, commas ranks. Ways whose packages are not installed are not tested;
 `pip install joblib hydra-core nbclient nbconvert ipykernel ray deepspeed accelerate pytorch-lightning` installs all of them.
 
 """
@@ -38,10 +38,10 @@ In each of these cases the training is unchanged (`tests/ways/test_bad_input.py`
 | a child clears its environment, or is started as `python -S` | not recorded; named with pid and command |
 | a child replaces PYTHONPATH, or is started as `python -I` or `-E` | recorded if feedline is installed with pip, through its feedline.pth |
 | the program has a `sitecustomize` of its own | it runs in every process, once, as without feedline |
-| 64 processes, two of which train | two trainings |
+| 64 processes, two of which train | two training runs |
 | a script under feedline starts `feedline run` itself | each is recorded once, in its own run folder |
 | `FEEDLINE=1 feedline run ...` | recorded once |
-| the program ends a worker (`multiprocessing.Pool`, Ray) | recorded until then; `ended`, not `cut` |
+| the program ends a worker (`multiprocessing.Pool`, Ray) | recorded up to that point; its state is `ended`, not `cut` |
 | a child outlives its parent | recorded to its end; `feedline report RUN` then shows it |
 | a child may not write into the run folder | not recorded; a line on standard error names its pid |
 | the parent is killed while children train | the children are recorded to their end; `feedline report RUN` shows them |
@@ -51,11 +51,12 @@ In each of these cases the training is unchanged (`tests/ways/test_bad_input.py`
 `PYTORCH_EXAMPLES=CHECKOUT scripts/test-long tests/ways/test_examples.py`
 
 - imagenet/main.py `--multiprocessing-distributed`, unmodified: without GPUs it spawns one rank per node, so two nodes are started on one
-  machine, under one `feedline run -- bash nodes.sh`. One training of two ranks, 10 steps and 40 samples each, with their waits for data and
-  the all-reduces of the evaluation.
-- The same with three lines changed, so that one command spawns two ranks with DistributedDataParallel on the CPU: one training of two
-  ranks, 10 steps and 40 samples each, its communication, and the same weights as without feedline.
-- mnist_hogwild, unmodified: two trainings of 40 steps and 640 samples each, of the two processes that share the model.
+  machine, under one `feedline run -- bash nodes.sh`. feedline records one training of two ranks, 10 steps and 40 samples each, with their
+  waits for data and the all-reduces of the evaluation.
+- The same with three lines changed, so that one command spawns two ranks with DistributedDataParallel on the CPU: feedline records one
+  training of two ranks, 10 steps and 40 samples each, and its communication. The weights are the same as without feedline.
+- mnist_hogwild, unmodified: feedline records two training runs of 40 steps and 640 samples each, one for each of the two processes that
+  share the model.
 """
 HEAD = "| way | command | training runs | ranks | steps | samples | unchanged |\n|---|---|---|---|---|---|---|"
 
@@ -96,7 +97,7 @@ def main(rows: Path) -> None:
             print(path.read_text())
     not_tried = [f"{way.name} ({', '.join(way.missing)})" for way in WAYS if way.missing]
     if not_tried:
-        print(f"\nNot tried here, for what is named is not installed: {'; '.join(not_tried)}.")
+        print(f"\nNot tested here, because the packages in parentheses are not installed: {'; '.join(not_tried)}.")
     print(END, end="")
 
 

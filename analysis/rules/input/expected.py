@@ -29,7 +29,7 @@ PER_IMAGE_S, PER_PIXEL_S = 150e-6, 12e-9
 #: Decoders that tell how many pixels they made, and bytes of one with four channels. OpenCV tells it of images, not of videos.
 COUNTS_PIXELS, MOST_PIXEL_BYTES = ("PIL.", "cv2.im", "torchvision."), 4
 
-#: A batch with as many tensors may have more: that many are counted (profiler/taps/batch.py).
+#: A batch with as many tensors may have more: that many are counted (profiler/taps/batch_contents.py).
 COUNTED_TENSORS = 64
 
 #: Python objects in a batch's pickle: what tensors take in it, and less than 10 kB of labels and names.

@@ -1,6 +1,7 @@
 """Taps for reading, decoding and augmenting inside a sample, one file per library.
 
-Each library has a file; a new one is a new file and a line in LIBRARIES. Nothing is imported that the training does not import. What is
+Each library has a file; a new one is a new file and a line in LIBRARIES. A file whose library is imported by the same name ends in an
+underscore (``cv2_.py``), so that neither is mistaken for the other. Nothing is imported that the training does not import. What is
 not seen: functions of the user's own and libraries that are not here; their time is the data set's own.
 """
 
