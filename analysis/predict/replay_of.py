@@ -53,8 +53,8 @@ def _invalid(recorded: RecordedInput) -> Refused | None:
         return None
     return Refused(
         "replay_disagrees",
-        f"replaying the run as it was gives {number(replayed)} samples/s, but {number(recorded.samples_per_s)} were measured: "
-        "something that was not recorded limits the training",
+        f"replaying the unchanged run gives {number(replayed)} samples/s, but {number(recorded.samples_per_s)} were measured: "
+        "something unrecorded limits the training",
     )
 
 

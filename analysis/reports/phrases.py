@@ -164,7 +164,7 @@ def no_samples(report: Report) -> str:
 
 def of_ranks(throughput: Throughput) -> str:
     """Whose samples are counted, where that is not one process."""
-    return f" over {throughput.ranks} ranks" if throughput.ranks > 1 else ""
+    return f" on {throughput.ranks} ranks" if throughput.ranks > 1 else ""
 
 
 def steps(throughput: Throughput) -> str:

@@ -53,7 +53,7 @@ def test_a_late_rank_of_two_costs_one_number_and_the_throughput_is_of_both(tmp_p
     assert f"the replay predicts that {seconds(found.cost_s)} of each " in late_of([run], point_of([run]))
     pace = report.throughput
     assert pace.ranks == 2 and pace.all_ranks_samples_per_s == pytest.approx(2 * pace.samples_per_s, rel=0.1)
-    assert "samples/s over 2 ranks" in terminal.render(report)
+    assert "samples/s on 2 ranks" in terminal.render(report)
     check_waits(tmp_path / "run")
 
 
