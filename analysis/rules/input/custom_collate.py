@@ -34,7 +34,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"batches that {whose} returns ({size(loader.batch_bytes)} each) are not in shared memory, so each is copied one extra time",
+        message=f"batches that {whose} returns ({size(loader.batch_bytes)} each) are not in shared memory, so each is copied an extra time",
         evidence=[
             Evidence("batch_bytes", "bytes per batch", loader.batch_bytes, "B"),
             Evidence(
