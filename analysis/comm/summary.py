@@ -130,7 +130,7 @@ def _across(
         lates = [replace(late, cost_s=float(asked.cost(column[late.rank]).mean())) for late in shown]
     always = lates[0].rank if lates and lates[0].persistent else None
     late = asked.no_straggler() if always is None else asked.no_straggler(column[always], always)
-    return lates, questions(asked, late, what_if.micro_batches(together.ranks))
+    return lates, questions(asked, late, what_if.micro_batches(together.ranks, first))
 
 
 def _sharing(together: CrossRank, first: int, cpus: dict[int, RankCpu]) -> dict[int, tuple[RankCpu, float]]:

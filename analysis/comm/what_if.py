@@ -162,9 +162,9 @@ def split_ready(ready: np.ndarray, nbytes: np.ndarray, edges: np.ndarray) -> np.
     return found
 
 
-def micro_batches(ranks: Sequence[Collectives]) -> FloatArray:
+def micro_batches(ranks: Sequence[Collectives], first: int = 0) -> FloatArray:
     """float64 [ranks]: mean seconds per step without the optimizer and waiting for collectives: what a program does between its steps is
-    taken to belong to the batch."""
+    taken to belong to the batch. Without the steps before the first that counts."""
     found = []
     for one in ranks:
         if not len(one.steps):
@@ -173,5 +173,5 @@ def micro_batches(ranks: Sequence[Collectives]) -> FloatArray:
         in_flight = np.stack([ended["start"], ended["end"]], 1)
         once = [one.stages.get(stage, np.zeros((0, 2), np.int64)).reshape(-1, 2) for stage in ("optimizer", "backward")]
         pieces = without(np.concatenate([without(one.steps, np.concatenate([*once, in_flight])), computing(one)]), one.evaluation)
-        found.append(float(overlap(*one.steps.T, *pieces.T).mean()) / 1e9)
+        found.append(float(overlap(*one.steps[first if len(one.steps) > first else 0 :].T, *pieces.T).mean()) / 1e9)
     return np.array(found)
