@@ -18,6 +18,8 @@ MIB = 1 << 20
 FIRST_BUCKET = MIB  # torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
 WIDE = ("float32", "float", "f32")
 FASTER_MOST = 20.0  # no link so much faster was ever measured
+LARGE = MIB  # from this size on, the latency of a collective is a small part of its time (10 us of 1 ms at 1 GB/s)
+ONLY_SMALL = "all collectives are small and of about the same size, so how much of their time is latency is unknown"
 LINK_ERROR = 0.10  # of the bandwidth, where a change stands or falls with it
 
 
@@ -67,6 +69,8 @@ class WhatIf:
         asked = Question("faster_link", times)
         if not 1 / FASTER_MOST <= times <= FASTER_MOST:
             return refused(asked, f"links more than {FASTER_MOST:.0f} times as fast or slow as the measured one are not predicted")
+        if self._only_small():
+            return refused(asked, ONLY_SMALL)
         rate = self.link.bytes_per_s * times
         if self.limit is not None and times > 1 and rate > self.limit:
             asked, rate = replace(asked, limit=self.limit), max(self.limit, self.link.bytes_per_s)
@@ -77,6 +81,8 @@ class WhatIf:
         asked = Question("half_gradients")
         if self.made.dtype.removeprefix("torch.").lower() not in WIDE:
             return refused(asked, f"gradients are {self.made.dtype or 'of unknown type'} already")
+        if self._only_small():
+            return refused(asked, ONLY_SMALL)
         smaller = replace(self.made, nbytes=np.where(self.made.gradients, self.made.nbytes // 2, self.made.nbytes))
         return self._asked(asked, self.made.ready, smaller, self.link, self._least_s())
 
@@ -110,6 +116,10 @@ class WhatIf:
             return refused(asked, "the stages of the step are unknown")
         changed = (self.base + (times - 1) * float(micro_s.max())) / times
         return self._answer(asked, changed, float(micro_s.std()) * (times - 1) / times)
+
+    def _only_small(self) -> bool:
+        """Whether all of a collective's time would count as bytes although most of it may be latency."""
+        return not self.link.known and int(self.made.nbytes.max(initial=0)) < LARGE
 
     def _least_s(self, late: int | None = None) -> float:
         """Seconds that the CPUs need for a step; in place of the late rank in that column, for one like the others."""

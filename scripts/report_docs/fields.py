@@ -133,9 +133,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "per_sample": Field("", "Stage -> mean cost of one sample; total is all of them"),
         "operations": Field("", "Single operations inside a sample, the longest first"),
         "fetch_mean_s": Field(
-            "s",
-            "Mean time to make one batch; batches before the first counted step are included only if there are no others",
-            "no batch was made",
+            "s", "Mean time to make one batch; those before the first counted step count only if there are no others", "no batch was made"
         ),
         "fetch_cv": Field("1", "Standard deviation of that time over its mean", "fewer than two batches"),
         "decoded_pixels": Field("pixels", "Pixels decoded per sample", "no decoder was seen"),
@@ -260,8 +258,7 @@ FIELDS: dict[str, dict[str, Field]] = {
     "Traces": {
         "files": Field("", "Rank by rank, the trace that it is from"),
         "basis": Field(
-            "",
-            "The time span that every figure of the report covers: the steps of the shown rank, or its whole trace if no steps were found",
+            "", "Time span that every figure of the report covers: steps of the shown rank, or its whole trace if no steps were found"
         ),
         "budget_notes": Field("", "What has to be known to read the budget"),
         "kernels": Field("", "Kernels of the shown rank in its steps by name, the longest first"),
@@ -343,8 +340,6 @@ FIELDS: dict[str, dict[str, Field]] = {
         "what": Field("", "The same in words"),
         "value": Field("see unit", "The figure"),
         "unit": Field("", "s, B, samples/s and so on; share for shares from 0 to 1, 1 for other ratios"),
-        "of": Field(
-            "", "Which one, if a finding has several with the same id: a rank, an operation, the lower or upper end; empty otherwise"
-        ),
+        "of": Field("", "Which one, if a finding has several with the same id: a rank, an operation, the lower or upper end; else empty"),
     },
 }
