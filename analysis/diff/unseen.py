@@ -1,15 +1,19 @@
 """Why a finding that a report does not have may be true of its run nevertheless: then its absence proves nothing."""
 
+from typing import Any
+
 from feedline.analysis.build import UNKNOWN
 from feedline.analysis.diagnose import MOST
 from feedline.analysis.diff.side import Measured
 from feedline.analysis.finding import Severity
 from feedline.analysis.model import Report
-from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, MACHINE, OTHERWISE, TRACE
+from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, MACHINE, OTHERWISE, TRACE, Rule
 from feedline.analysis.rules.input import borderline_input, compute_bound, input_not_seen, made_in_step
 
-OF_RUNS = {rule.rule_id for rule in (*INPUT, *MACHINE, *CROSS_RANK, *OTHERWISE)}
-OF_TRACES = {rule.rule_id for rule in (*TRACE, *CROSS_RANK)}
+RUNS: tuple[Rule[Any], ...] = (*INPUT, *MACHINE, *CROSS_RANK, *OTHERWISE)
+TRACES: tuple[Rule[Any], ...] = (*TRACE, *CROSS_RANK)
+OF_RUNS = {rule.rule_id for rule in RUNS}
+OF_TRACES = {rule.rule_id for rule in TRACES}
 OF_INPUT = {rule.rule_id for rule in INPUT}
 OF_RANKS = {rule.rule_id for rule in CROSS_RANK}
 ALWAYS = {rule.rule_id for rule in OTHERWISE}  # for information: none of them is left out for others
