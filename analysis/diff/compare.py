@@ -100,13 +100,13 @@ def _machine_of_wait(sides: Sides, stages_s: Mapping[str, float]) -> float:
 
 def _making_s(run: Measured) -> tuple[float, float] | None:
     """Seconds per step of CPU and of waiting for a CPU that making batches takes, by all workers at once; None without workers."""
-    crew, batch = run.report.workers, run.batch
-    total = crew.per_sample.get("total") if crew is not None else None
-    if crew is None or not crew.processes or not batch or total is None or total.cpu_s is None or total.runqueue_s is None:
+    workers, batch = run.report.workers, run.batch
+    total = workers.per_sample.get("total") if workers is not None else None
+    if workers is None or not workers.processes or not batch or total is None or total.cpu_s is None or total.runqueue_s is None:
         return None
     step = run.report.step
     per = 1.0 if step is None or not step.mean_s else run.measures[STEP].value / step.mean_s  # 1 over the batch where times are per sample
-    return tuple(part * batch / crew.processes * per for part in (total.cpu_s, total.runqueue_s))  # type: ignore[return-value]
+    return tuple(part * batch / workers.processes * per for part in (total.cpu_s, total.runqueue_s))  # type: ignore[return-value]
 
 
 def _judged(sides: Sides, effects: Mapping[str, Effect], min_change: float) -> list[Quantity]:

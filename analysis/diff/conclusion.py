@@ -43,8 +43,8 @@ def cause_of(quantities: Sequence[Quantity], base: Measured, by_sample: bool = F
     Args:
         by_sample: times of steps are per sample.
     """
-    crew, batch = base.report.workers, 1.0 if by_sample else base.batch or 1.0
-    per_step = batch / max(crew.processes if crew is not None else 1, 1)
+    workers, batch = base.report.workers, 1.0 if by_sample else base.batch or 1.0
+    per_step = batch / max(workers.processes if workers is not None else 1, 1)
 
     def moved_s(quantity: Quantity) -> float:
         before = quantity.before or 0.0

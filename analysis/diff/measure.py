@@ -151,19 +151,19 @@ def waiting_factor(rank: RankMetrics) -> float | None:
 
 def of_samples(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     """CPU time and blocked time of making a sample, and what a sample is made of."""
-    crew = report.workers
-    if crew is None or "total" not in crew.per_sample:
+    workers = report.workers
+    if workers is None or "total" not in workers.per_sample:
         return
     totals = {clock: _batches(rank, clock) for clock in ("cpu", "blocked")}
-    whole_s = crew.per_sample["total"].wall_s
-    for name, cost in crew.per_sample.items():
+    whole_s = workers.per_sample["total"].wall_s
+    for name, cost in workers.per_sample.items():
         if cost.cpu_s:
             yield _sample(rank, f"sample/{name}", "cpu", cost.cpu_s, totals["cpu"])
         if cost.blocked_s and cost.blocked_s > RARE * whole_s:
             yield _sample(rank, f"blocked/{name}", "blocked", cost.blocked_s, totals["blocked"])
     for name, value, pixels in (
-        ("decoded_pixels", crew.decoded_pixels, rank.details.decoded),
-        ("output_pixels", crew.output_pixels, rank.details.output),
+        ("decoded_pixels", workers.decoded_pixels, rank.details.decoded),
+        ("output_pixels", workers.output_pixels, rank.details.output),
     ):
         if value:
             yield measure(f"work/{name}", "1", value, pixels)

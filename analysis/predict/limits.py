@@ -48,11 +48,11 @@ def next_limit(predict: Predictor, change: Change, after: PredictedRate, workers
         None where nothing is predicted without a limit.
     """
     free = replace(change, cpus=MANY_CPUS, others=False)
-    crew = _with_workers(change.settings, max(1, MORE_WORKERS * workers))
+    with_more = _with_workers(change.settings, max(1, MORE_WORKERS * workers))
     lifted = {
         CPUS: predict(free, interval=False),
-        WORKERS if workers else ALONE: predict(replace(change, settings=crew), interval=False),
-        BOTH: predict(replace(free, settings=crew), interval=False),
+        WORKERS if workers else ALONE: predict(replace(change, settings=with_more), interval=False),
+        BOTH: predict(replace(free, settings=with_more), interval=False),
     }
     rates = {name: rate.after for name, rate in lifted.items() if isinstance(rate, PredictedRate)}
     if len(rates) < len(lifted):

@@ -217,10 +217,10 @@ def _others(facts: RuleInputs) -> float:
 
 def _lacking(facts: RuleInputs) -> float:
     """Threads of the training that could run but have no CPU, on average."""
-    crew = facts.workers
-    cost = crew.per_sample.get("total") if crew else None
+    workers = facts.workers
+    cost = workers.per_sample.get("total") if workers else None
     queued = cost.runqueue_s / cost.wall_s if cost and cost.runqueue_s and cost.wall_s else 0.0
-    return (facts.main_runqueue_share or 0.0) + (crew.processes * (crew.busy_share or 0.0) * queued if crew else 0.0)
+    return (facts.main_runqueue_share or 0.0) + (workers.processes * (workers.busy_share or 0.0) * queued if workers else 0.0)
 
 
 def _locked(facts: RuleInputs) -> float:

@@ -25,9 +25,9 @@ class Verify:
     diff. Each run is stopped after some steps and can write only to {out} and to temporary folders, so that it overwrites no file; W&B and
     MLflow are offline in it.
 
-    Fixes for large batches (--fix NAME=VALUE, as in `feedline run --fix`) are tried in whole trainings, several seeds per arm: unchanged,
-    with the fix, and with its control (a change of equal cost that the fix has to beat). All must process the same number of samples, and
-    they write where they always do. {seed} and {checkpoint} in the arguments are replaced by each run's values.
+    Fixes for large batches (--fix NAME=VALUE, as in `feedline run --fix`) are tried in full training runs, several seeds per arm:
+    unchanged, with the fix, and with its control (a change of equal cost that the fix has to beat). All must process the same number of
+    samples, and they write where they always do. {seed} and {checkpoint} in the arguments are replaced by each run's values.
 
     The values are also in the environment variables FEEDLINE_OUT, FEEDLINE_SEED and FEEDLINE_CHECKPOINT.
 

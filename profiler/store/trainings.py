@@ -69,13 +69,18 @@ def _trainings(path: Path) -> list[Training]:
         return [Training(path, Run.of_folder(path))]
     found: list[Training] = []
     failed: list[FeedlineError] = []
+    damaged: list[str] = []
     for folder in [path, *inner]:
         try:
             found.append(Training(path / OWN, own_of(path)) if folder == path else Training(folder, Run.of_folder(folder)))
         except (RunNotFound, RunDamaged) as error:
             failed.append(error)
+            if isinstance(error, RunDamaged):
+                damaged.append(f"the training in {path.name if folder == path else folder.name} is left out: {error}")
     if not found:
         raise failed[-1]
+    for training in found:
+        training.run.notes += damaged
     found = [training for training in found if trained(training.run)] or found[:1]
     if len(found) == 1:
         found[0].run.path = path  # what a person calls it by

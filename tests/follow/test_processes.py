@@ -75,6 +75,17 @@ def test_a_fork_that_trains_beside_its_parent_is_a_training_of_its_own(tmp_path,
     assert seen(tmp_path / "run") == [{0: 9}, {0: 3}]
 
 
+def test_a_training_that_cannot_be_read_is_named_in_the_report_of_the_others(tmp_path, warm_python):
+    program = "train(5)\npid = os.fork()\ntrain(3 if pid == 0 else 4)\nif pid == 0: os._exit(0)\nos.waitpid(pid, 0)"
+    run(tmp_path, program, warm=warm_python)
+    (tmp_path / "run" / "training-1" / "rank0" / "manifest.json").write_text("{")
+
+    left = trainings(tmp_path / "run")
+
+    assert [one.name for one in left] == ["training-0"]
+    assert any("the training in training-1 is left out: " in note for note in left[0].run.notes)
+
+
 def test_a_fork_that_only_evaluates_is_not_recorded(tmp_path, warm_python):
     evaluates = "with torch.no_grad(): torch.nn.Linear(4, 2)(torch.ones(1, 4))"
     program = f"train(5)\npid = os.fork()\nif pid == 0:\n    {evaluates}\n    os._exit(0)\nos.waitpid(pid, 0)"
