@@ -34,11 +34,15 @@ class _Pool(ProcessPoolExecutor):
 
 
 @contextmanager
-def pool(count: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool of ``count`` processes; they are ended at once if the block raises."""
+def pool(count: int, initializer: Callable[..., object] | None = None, initargs: tuple[Any, ...] = ()) -> Iterator[ProcessPoolExecutor]:
+    """A pool of ``count`` processes; they are ended at once if the block raises.
+
+    Args:
+        initializer: called in every process before its first work.
+    """
     with sheltered():
         forkserver.ensure_running()
-    executor = _Pool(count, mp_context=get_context("forkserver"))
+    executor = _Pool(count, mp_context=get_context("forkserver"), initializer=initializer, initargs=initargs)
     try:
         yield executor
     except BaseException:

@@ -1,15 +1,16 @@
-"""Runs a training as a child process of a command, with its output in a file. Nothing that it started outlives it."""
+"""Runs a training as a child process of a command, with its output in a file."""
 
-import ctypes
 import os
+import secrets
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from feedline.cli.interrupt import ended_in_order
+from feedline.cli.interrupt import SIGNALS, ended_in_order
+from feedline.profiler import proc
 from feedline.profiler.deferred import deferred
 from feedline.profiler.files import results
 from feedline.profiler.samplers.processes import descendants, tidies_up
@@ -17,15 +18,16 @@ from feedline.profiler.samplers.processes import descendants, tidies_up
 LAST_LINES = 12  # of a training that failed
 PATIENCE_S = 30.0  # for torchrun to end its ranks; it gives them as long, and would leave those that ignore SIGTERM if it is killed first
 TIDYING_S = 5.0  # for those that unlink shared memory once all others have ended
-SET_CHILD_SUBREAPER = 36  # of prctl (Linux 3.4)
+MARK = "FEEDLINE_TRIAL"  # in the environment of a trial and of all that it starts, daemons included
 
 
-def run(command: Sequence[str], log: Path, environment: dict[str, str], patience_s: float = PATIENCE_S) -> int:
+def run(command: Sequence[str], log: Path, environment: dict[str, str], leaves_nothing: bool = False) -> int:
     """Run a command to its end. Ctrl-C in a terminal does not reach it, because torchrun leaves ranks behind if it is interrupted twice. It
     is ended when this process is interrupted or terminated.
 
     Args:
-        patience_s: what it has left then to end by itself; 0: it is killed at once.
+        leaves_nothing: it is killed at once then, and all that it started is killed after it, daemons too. Otherwise it has PATIENCE_S to
+            end by itself, and a daemon stays.
 
     Returns:
         Its exit code; 128 + the signal's number if one ended it.
@@ -33,61 +35,69 @@ def run(command: Sequence[str], log: Path, environment: dict[str, str], patience
     Raises:
         OutputError: the log cannot be written. KeyboardInterrupt, SystemExit: this process is to end; all that was started has ended.
     """
-    process, others = None, frozenset(descendants(os.getpid()))
-    with ended_in_order(), orphans_adopted(), os.fdopen(results.log(log.parent, log.name), "wb") as output:
+    process, mark = None, secrets.token_hex(8)
+    with ended_in_order(), os.fdopen(results.log(log.parent, log.name), "wb") as output:
         try:
             with deferred():  # a start that Ctrl-C cut in two would leave a training that is not known
                 process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env={**environment, MARK: mark} if leaves_nothing else environment,
+                    start_new_session=True,
                 )
             code = process.wait()
         finally:
-            if process is not None:
-                end(process, patience_s, others)
+            if process is not None and leaves_nothing:
+                kill_marked(process, mark)
+            elif process is not None:
+                end(process)
     return code if code >= 0 else 128 - code
 
 
-@contextmanager
-def orphans_adopted() -> Iterator[None]:
-    """Inside, this process is the parent of daemons that a training leaves, so that they are found below it."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0)
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """Let it end its own processes, then end the remaining ones: torchrun's ranks have their own sessions. Another Ctrl-C does not wait."""
     try:
-        yield
-    finally:
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, ctypes.c_ulong(0), 0, 0, 0)
-
-
-def end(process: "subprocess.Popen[bytes]", patience_s: float, others: frozenset[int]) -> None:
-    """Let it end its own processes, then end all that is left of them: torchrun's ranks have their own sessions. Another Ctrl-C does not
-    wait."""
-    try:
-        if patience_s and process.poll() is None:
+        if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-            process.wait(patience_s)
+            process.wait(PATIENCE_S)
     except subprocess.TimeoutExpired:
         pass
     finally:
-        kill(process, others)
-
-
-def kill(process: "subprocess.Popen[bytes]", others: frozenset[int]) -> None:
-    """Kill all that is below this process, but for those that were before. What unlinks shared memory comes last."""
-    began = time.monotonic()
-    while time.monotonic() < began + 2 * TIDYING_S:  # unless one hangs in the kernel
-        process.poll()
-        left = [pid for pid in descendants(os.getpid()) if pid not in others]
+        left = descendants(process.pid)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
         for pid in left:
-            if not tidies_up(pid) or time.monotonic() > began + TIDYING_S:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            if pid != process.pid:
-                with suppress(ChildProcessError):  # it is that of another, and comes to us when that one ends
-                    os.waitpid(pid, os.WNOHANG)
-        if not left:
-            return
-        time.sleep(0.01)
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+
+
+def kill_marked(process: "subprocess.Popen[bytes]", mark: str) -> None:
+    """Kill a trial and all that it started, what unlinks shared memory last. No signal interrupts that, for at most 2 x TIDYING_S."""
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *SIGNALS})
+    try:
+        began = time.monotonic()
+        while time.monotonic() < began + 2 * TIDYING_S:  # unless one hangs in the kernel
+            own = [process.pid, *descendants(process.pid)] if process.poll() is None else []  # setproctitle writes over an environment
+            left = {*own, *marked(mark)}
+            if not left:
+                return
+            for pid in left:
+                if not tidies_up(pid) or time.monotonic() > began + TIDYING_S:
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def marked(mark: str) -> list[int]:
+    """The processes with a trial's mark in their environment, wherever they are; zombies have none."""
+    wanted = f"{MARK}={mark}".encode()
+    pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    return [pid for pid in pids if wanted in proc.read(pid, "environ").split(b"\0")]
 
 
 def tail(log: Path) -> str:

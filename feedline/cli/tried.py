@@ -25,7 +25,7 @@ class Trial:
 
     Attributes:
         at: date and time, UTC.
-        run: launch of the run that was predicted from; "": none.
+        run: identity of the run that was predicted from; "": none.
         change: what was tried.
         predicted, measured: gains, as +61.2 % [58.0 %, 64.3 %]; "": none.
         residual: measured over predicted; None: one of them is missing.
@@ -96,17 +96,17 @@ def gains(mean: float, low: float, high: float) -> str:
     return f"{more(mean)} [{more(low)}, {more(high)}]"
 
 
-def launch(run: Path) -> str:
-    """Of a run folder; "": not known."""
+def identity(run: Path) -> str:
+    """Of a run folder: its launch and its name, because one launch may record several; "": not known."""
     with suppress(OSError):
         listing = lists.read_list(run)
-        return listing.launch if listing is not None else ""
+        return f"{listing.launch} {run.resolve().name}" if listing is not None and listing.launch else ""
     return ""
 
 
 def notes(run: Path) -> list[str]:
     """What was tried from a run, for its report: by trials in ``verify`` beside it, or by those that recorded it themselves."""
-    own = launch(run)
+    own = identity(run)
     folders = (run.parent / VERIFY, run.parent)
     return [trial.says() for folder in folders for trial in read(lines(folder)) if trial.run == own] if own else []
 

@@ -22,8 +22,8 @@ class Verify:
 
     Changes of the DataLoader (--set, or --fix with a finding of RUN) are tried in pairs of short runs. The measured throughput is shown
     beside the one predicted from RUN; without RUN, the training is recorded first. The lines to change in your program are printed as a
-    diff. Each run is stopped after some steps and can write only to {out} and to temporary folders, so that it overwrites no file; W&B and
-    MLflow are offline in it.
+    diff. Each run is stopped after some steps and can write only to {out}, to temporary folders and to caches (and to what --writable
+    names), so that it overwrites no file of yours; W&B and MLflow are offline in it.
 
     Fixes for large batches (--fix NAME=VALUE, as in `feedline run --fix`) are tried in full training runs, several seeds per arm:
     unchanged, with the fix, and with its control (a change of equal cost that the fix has to beat). All must process the same number of
@@ -68,7 +68,8 @@ class Verify:
         from feedline.cli import tried
 
         check_json(args)
-        if not (args.fix or args.settings or args.program or args.run_folder) and (found := tried.lines(args.output)):
+        asked = (args.fix, args.settings, args.program, args.run_folder, args.steps, args.writable)
+        if not any(asked) and (found := tried.lines(args.output)):
             return show_tried(found, args)
         if args.fix is None and not args.settings:
             raise ScriptError("nothing to verify: give --set NAME=VALUE, or --fix")

@@ -79,9 +79,8 @@ def _trainings(path: Path) -> list[Training]:
                 damaged.append(f"the training in {path.name if folder == path else folder.name} is left out: {error}")
     if not found:
         raise failed[-1]
-    for training in found:
-        training.run.notes += damaged
     found = [training for training in found if trained(training.run)] or found[:1]
+    found[0].run.notes += damaged
     if len(found) == 1:
         found[0].run.path = path  # what a person calls it by
     return found

@@ -138,14 +138,20 @@ COMMAND = """\
 import os, sys
 from pathlib import Path
 from feedline.cli import child
-child.run([sys.executable, "-c", sys.argv[1], sys.argv[2]], Path("log"), dict(os.environ), patience_s=0)
+child.run([sys.executable, "-c", sys.argv[1], sys.argv[2]], Path("log"), dict(os.environ), leaves_nothing=True)
 """
+
+
+def as_in_the_foreground():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job ignores it, and so would all that the tests start
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_trial_is_killed_at_once_and_no_handler_of_it_runs(tmp_path, number):
     seconds, log = str(80000 + os.getpid() % 10000), tmp_path / "log"
-    command = subprocess.Popen([sys.executable, "-c", COMMAND, STUBBORN, seconds], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    command = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, STUBBORN, seconds], cwd=tmp_path, stderr=subprocess.DEVNULL, preexec_fn=as_in_the_foreground
+    )
     try:
         until = time.monotonic() + 60
         while not (log.exists() and "here" in log.read_text()):

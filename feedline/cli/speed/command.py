@@ -13,7 +13,7 @@ from feedline.cli.speed import guarded, pairs, text
 from feedline.cli.speed import plan as planning
 from feedline.cli.speed.loader_line import NoDiff, diff
 from feedline.cli.speed.plan import Plan
-from feedline.cli.tried import SPEED, launch
+from feedline.cli.tried import SPEED, identity
 from feedline.cli.unfinished import Unfinished, fingerprint
 from feedline.profiler import masks
 from feedline.profiler.deferred import deferred
@@ -44,14 +44,14 @@ def verify(args: argparse.Namespace, program: list[str]) -> int:
         found = planning.read(run)
         plan = plan_of(args, program, found)
         if not args.quiet:
-            safe = "" if guarded.EVERYTHING in plan.writable else "; they can write only to their own folders"
+            safe = "" if plan.writable else "; they can write only to their own folders, and to caches"
             say(f"{2 * plan.pairs} runs, each stopped after {plan.stop_after} steps{safe}")
         trial = pairs.record(plan, unfinished)
         console = Console(quiet=args.quiet)
         text.show(trial, console)
         (patch, why), kept = lines_to_change(plan), trial.verdict != REJECT
         with deferred():
-            entry = plain({"kind": SPEED, "run": launch(run), **vars(trial)})
+            entry = plain({"kind": SPEED, "run": identity(run), **vars(trial)})
             assert isinstance(entry, dict)
             branch.write(entry, args.output, args.json, program, more={"patch": masks.token(patch) or None})
             if patch and kept:

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from feedline.cli import write_guard
@@ -92,5 +93,7 @@ def caches(variables: Mapping[str, str]) -> list[Path]:
 def environment(out: Path, temporary: Path) -> dict[str, str]:
     """A trial's variables: what it logs to W&B or MLflow stays in its temporary folder, and continues no run of theirs."""
     kept = {name: value for name, value in os.environ.items() if name not in CONTINUED}
-    trackers = {"WANDB_MODE": "offline", "WANDB_DIR": str(temporary), "MLFLOW_TRACKING_URI": f"sqlite:///{temporary}/mlflow.db"}
+    wandb = "disabled" if os.environ.get("WANDB_MODE") == "disabled" else "offline"
+    mlflow = f"sqlite:///{temporary}/mlflow.db" if find_spec("sqlalchemy") else f"file://{temporary}/mlruns"  # mlflow-skinny has none
+    trackers = {"WANDB_MODE": wandb, "WANDB_DIR": str(temporary), "MLFLOW_TRACKING_URI": mlflow}
     return {**kept, **trackers, "FEEDLINE_OUT": str(out), "TMPDIR": str(temporary)}

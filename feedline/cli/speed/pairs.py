@@ -93,7 +93,7 @@ def train(plan: Plan, name: str, options: list[str]) -> str:
     with results.run_folder(run), guard(run, plan.writable) as guarded:
         program = [branch.filled(word, {OUT: str(guarded.out)}) for word in plan.program]
         command = [*guarded.command, *branch.command(run, options, program, plan.ranks)]
-        code = child.run(command, log, guarded.environment, patience_s=0)
+        code = child.run(command, log, guarded.environment, leaves_nothing=True)
     return f"exit code {code}{hint(log)}; end of {log}:\n{child.tail(log)}" if code else ""
 
 

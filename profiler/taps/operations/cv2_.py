@@ -55,8 +55,11 @@ def selftest() -> str | None:
 
     png = cv2.imencode(".png", np.zeros((16, 16, 3), np.uint8))[1]
     spans = collect(lambda: cv2.resize(np.asarray(cv2.imdecode(png, cv2.IMREAD_COLOR)), (8, 8)))
-    spans += collect(cv2.VideoCapture().read)
-    return missing(spans, (Stage.DECODE, "cv2.imdecode"), (Stage.AUGMENT, "cv2.resize"), (Stage.DECODE, f"{VIDEO}.read"))
+    expected = [(Stage.DECODE, "cv2.imdecode"), (Stage.AUGMENT, "cv2.resize")]
+    if hasattr(cv2, "VideoCapture"):
+        spans += collect(cv2.VideoCapture().read)
+        expected.append((Stage.DECODE, f"{VIDEO}.read"))
+    return missing(spans, *expected)
 
 
 LIBRARY = Library(
