@@ -14,6 +14,7 @@ from feedline.analysis.predict.limits import Predictor
 from feedline.analysis.predict.replay_of import predict, recorded_input
 from feedline.analysis.rules import BY_ID, CROSS_RANK
 from feedline.analysis.rules.cross_rank.recorded import recorded
+from feedline.analysis.rules.input.slow_for_its_bytes import at_own_locks
 from feedline.analysis.traces.facts import TraceFacts
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
 
@@ -75,7 +76,7 @@ def of_recording(shown: RankMetrics, facts: RuleInputs, rate: float | None) -> P
     Args:
         rate: samples/s of all ranks.
     """
-    recording = functools.cache(lambda: recorded_input(shown, facts))
+    recording = functools.cache(lambda: recorded_input(shown, facts, at_own_locks(facts)))
 
     def replay(change: Change, interval: bool = True) -> PredictedRate | Refused:
         try:
@@ -126,6 +127,7 @@ def joined(changes: Sequence[Change]) -> Change:
         helper_threads=all(change.helper_threads for change in changes),
         cpus=next((change.cpus for change in changes if change.cpus is not None), None),
         others=all(change.others for change in changes),
+        into_shared=any(change.into_shared for change in changes),
     )
 
 

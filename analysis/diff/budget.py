@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from feedline.analysis.diff import context, unseen
 from feedline.analysis.diff.measure import interval_of
-from feedline.analysis.diff.model import CHANGED, ONE_SIDE, UNKNOWN, Diff, Quantity
+from feedline.analysis.diff.model import CHANGED, MACHINE, ONE_SIDE, UNKNOWN, Diff, Quantity
 from feedline.analysis.diff.side import Measured
 from feedline.analysis.finding import SHARE, Finding, Severity
 from feedline.analysis.formatting import NOT_MEASURED, share, value
@@ -250,6 +250,9 @@ def _than_base(id: str, diff: Diff, quantities: list[Quantity], limit: float, ab
     if seen > RESOLUTION:
         way = "record more steps, or on a less busy machine"
         return Checked(id, UNKNOWN, f"too noisy to judge: changes of {unseen_of}; {way}", None, limit, about)
+    if explained := [one for one in quantities if one.outcome == MACHINE and one.measured is not None and one.measured > 1]:
+        said = ", ".join(f"{one.name} {one.measured:.2f}x" for one in explained)
+        return Checked(id, PASSED, f"{said}, which other programs or slower CPUs explain", None, limit, about)
     return Checked(id, PASSED, f"no increase beyond noise and {share(limit)}; increases of {unseen_of}", None, limit, about)
 
 

@@ -105,8 +105,9 @@ def different_work(before: Sequence[Measured], after: Sequence[Measured]) -> lis
 
 
 def different_machine(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
-    """Properties of the machine that decide how long a step takes, and differ."""
-    return [f"{one.name} {one.before or 'unknown'} -> {one.after or 'unknown'}" for one in settings(before, after) if one.name in SPEED]
+    """Properties of the machine that decide how long a step takes, and differ; those that a side does not know are not compared."""
+    known = [name for name in SPEED if all(name in run.report.run.machine for run in (*before, *after))]
+    return [f"{one.name} {one.before or 'none'} -> {one.after or 'none'}" for one in settings(before, after) if one.name in known]
 
 
 def _each(runs: Sequence[Measured], of: Callable[[Measured], str]) -> list[str]:

@@ -8,7 +8,18 @@ from feedline.analysis.diff.side import Measured
 from feedline.analysis.finding import Severity
 from feedline.analysis.model import Report
 from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, MACHINE, OTHERWISE, TRACE, Rule
-from feedline.analysis.rules.input import borderline_input, compute_bound, input_not_seen, made_in_step
+from feedline.analysis.rules.cross_rank import exposed_communication, late_rank
+from feedline.analysis.rules.input import (
+    borderline_input,
+    busy_neighbors,
+    compute_bound,
+    input_not_seen,
+    made_in_step,
+    nothing_trained,
+    too_short,
+)
+from feedline.analysis.rules.trace import input_stall
+from feedline.analysis.traces.gpu import NO_COMMUNICATION
 
 RUNS: tuple[Rule[Any], ...] = (*INPUT, *MACHINE, *CROSS_RANK, *OTHERWISE)
 TRACES: tuple[Rule[Any], ...] = (*TRACE, *CROSS_RANK)
@@ -16,7 +27,9 @@ OF_RUNS = {rule.rule_id for rule in RUNS}
 OF_TRACES = {rule.rule_id for rule in TRACES}
 OF_INPUT = {rule.rule_id for rule in INPUT}
 OF_RANKS = {rule.rule_id for rule in CROSS_RANK}
-ALWAYS = {rule.rule_id for rule in OTHERWISE}  # for information: none of them is left out for others
+#: For information: none of them is left out for others.
+ALWAYS = {one.RULE_ID for one in (compute_bound, borderline_input, too_short, input_not_seen, nothing_trained)}
+LATE = (late_rank.RULE_ID, late_rank.SPREAD)
 #: Findings in whose place no rule about the input was tried.
 INSTEAD = (input_not_seen.RULE_ID, borderline_input.RULE_ID, made_in_step.RULE_ID)
 
@@ -30,9 +43,9 @@ def of_rule(run: Measured, rule_id: str) -> str:
         return "" if report.convergence is not None else "how the training is set up was not recorded"
     if rule_id not in (OF_TRACES if report.traces else OF_RUNS):
         return f"only {'recorded runs' if report.traces else 'traces of other tools'} are checked for it"
-    if rule_id in OF_RANKS and (_is_alone(run) or _ranks_unseen(run)):
-        return _ranks_unseen(run)
-    if rule_id in OF_INPUT and (unseen := _input_unseen(report)):
+    if rule_id in OF_RANKS and _is_alone(run):
+        return ""
+    if unseen := _unseen(run, rule_id):
         return unseen
     asking = [finding for finding in report.findings if finding.severity is not Severity.INFO]
     if rule_id in ALWAYS or len(asking) < MOST:
@@ -43,7 +56,22 @@ def of_rule(run: Measured, rule_id: str) -> str:
 def of_severity(run: Measured, severity: str) -> str:
     """Of all findings of a severity, or a higher one. Near the gate the input costs too little for a high one."""
     gate = () if severity == Severity.HIGH.value else (borderline_input.RULE_ID,)
-    return _message(run.report, *UNKNOWN, input_not_seen.RULE_ID, *gate) or _ranks_unseen(run)
+    return _message(run.report, *UNKNOWN, input_not_seen.RULE_ID, *gate) or _late_unseen(run)
+
+
+def _unseen(run: Measured, rule_id: str) -> str:
+    """Why the rule had too little to look at."""
+    report = run.report
+    if rule_id in LATE:
+        return _late_unseen(run)
+    if rule_id in OF_RANKS:
+        return _ranks_unseen(run) or (_network_unseen(report) if rule_id == exposed_communication.SLOW else "")
+    if rule_id == input_stall.RULE_ID:
+        return _message(report, input_not_seen.RULE_ID)
+    if rule_id == busy_neighbors.RULE_ID:
+        sampled = report.cpus is not None and report.cpus.own is not None and report.cpus.others is not None
+        return "" if sampled else "how much of the CPUs other programs used was not sampled"
+    return _input_unseen(report) if rule_id in OF_INPUT else ""
 
 
 def _message(report: Report, *rule_ids: str) -> str:
@@ -51,12 +79,32 @@ def _message(report: Report, *rule_ids: str) -> str:
 
 
 def _is_alone(run: Measured) -> bool:
-    return run.report.traces is None and max(run.world, run.report.run.ranks) == 1
+    """Whether it has no rank to wait for. Of a trace, the number of ranks may be unknown: then its device must not have communicated."""
+    report = run.report
+    silent = report.traces is None or all(
+        one.gpu is not None and one.gpu.reasons.get("overlap_pct_of_comm") == NO_COMMUNICATION for one in report.ranks.values()
+    )
+    return silent and max(run.world, report.run.ranks) == 1
 
 
 def _ranks_unseen(run: Measured) -> str:
     unseen = not _is_alone(run) and run.report.comm is None
     return "how long ranks wait for each other was not recorded" if unseen else ""
+
+
+def _late_unseen(run: Measured) -> str:
+    comm, there = run.report.comm, len(run.report.ranks)
+    if comm is None:
+        return _ranks_unseen(run)
+    if comm.clock_bound_s is None:
+        return "the clocks of the ranks cannot be compared, so which rank was late is unknown"
+    world = max([run.world, run.report.run.ranks, *(kind.n for kind in comm.collectives)])
+    return f"only {there} of {world} ranks were recorded, so which rank was late is unknown" if there < world else ""
+
+
+def _network_unseen(report: Report) -> str:
+    known = report.comm is not None and report.comm.network_share is not None
+    return "" if known else "how fast the network should be is unknown"
 
 
 def _input_unseen(report: Report) -> str:

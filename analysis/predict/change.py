@@ -32,6 +32,7 @@ class Change:
         helper_threads: whether the threads that workers' libraries start go on using CPUs.
         cpus: that the training may use then; None: as many as it had.
         others: whether other programs go on using CPUs.
+        into_shared: whether arrays that were pickled are made in shared memory instead, which takes CPU time.
     """
 
     settings: Mapping[str, int | bool] = field(default_factory=dict)
@@ -39,6 +40,7 @@ class Change:
     helper_threads: bool = True
     cpus: float | None = None
     others: bool = True
+    into_shared: bool = False
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ def with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
     helpers = recorded.helpers if change.helper_threads else 1.0
     making = _factor({name: (shares.cpu, shares.off_cpu) for name, shares in recorded.making.items()}, change.stages)
     computing, transport = _factor(own, change.stages), change.stages.get("transport", Factor())
+    sharing_s = recorded.sharing_s * max(0.0, 1 - transport.cpu) if change.into_shared else 0.0
     changed = replace(
         recorded,
         setting=_setting(recorded.setting, given),
@@ -45,7 +46,7 @@ def with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
         batches=[_scaled(task, making, helpers) for task in recorded.batches],
         steps=[_scaled(task, computing, task.threads) for task in recorded.steps],
         receiving=_scaled(recorded.receiving, transport, 1.0),
-        handing_over=_shared(_scaled(recorded.handing_over, transport, 1.0), recorded.sharing_s * max(0.0, 1 - transport.cpu)),
+        handing_over=_shared(_scaled(recorded.handing_over, transport, 1.0), sharing_s),
         helpers=helpers,
         cpus=change.cpus or recorded.cpus,
         others=recorded.others if change.others else 0.0,

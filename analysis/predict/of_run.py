@@ -28,12 +28,13 @@ PICKLING_S = 0.1e-3  # CPU time per batch whose tensors are in shared memory
 SHARING_S_PER_BYTE = 0.8e-9  # CPU time of a worker that collates into new shared memory (benchmarks/whatif_truth.py)
 
 
-def recorded_input(rank: RankMetrics, facts: RuleInputs) -> RecordedInput | Refused:
+def recorded_input(rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = False) -> RecordedInput | Refused:
     """Read what the replay needs.
 
     Args:
         rank: of a recorded run.
         facts: of the same rank.
+        at_own_locks: the locks at which samples wait are those of a library's threads, so other workers do not wait for them.
     """
     unfit = _unfit(rank, facts)
     if unfit is not None:
@@ -71,7 +72,7 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs) -> RecordedInput | Refu
         disk=_disk(facts, rate),
         samples_per_batch=samples,
         samples_per_s=rate,
-        locked=_locked(facts),
+        locked=0.0 if at_own_locks else _locked(facts),
     )
     return _delayed(recorded, made)
 

@@ -1,5 +1,6 @@
 """What each rank's mean step takes of the CPUs that it shares with other ranks."""
 
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -20,13 +21,19 @@ def rank_cpus(gathered: Mapping[int, RankMetrics]) -> dict[int, RankCpu]:
     """By rank, where several were recorded; without those of which too little is known."""
     if len(gathered) < 2:
         return {}
-    found = {number: rank_cpu(rank, gathered) for number, rank in gathered.items()}
+    machines = {number: machine_of(rank) for number, rank in gathered.items()}
+    ranks = Counter(machines.values())
+    found = {number: rank_cpu(rank, machines[number], ranks[machines[number]]) for number, rank in gathered.items()}
     return {number: rank for number, rank in found.items() if rank is not None}
 
 
-def rank_cpu(rank: RankMetrics, gathered: Mapping[int, RankMetrics]) -> RankCpu | None:
-    """Read it; None without steps, or where no gauge tells what its processes compute."""
-    step, cpus = step_summary(rank), _cpus(rank, sum(machine_of(other) == machine_of(rank) for other in gathered.values()))
+def rank_cpu(rank: RankMetrics, machine: tuple[object, str], ranks: int) -> RankCpu | None:
+    """Read it; None without steps, or where no gauge tells what its processes compute.
+
+    Args:
+        ranks: of the same machine, this one included.
+    """
+    step, cpus = step_summary(rank), _cpus(rank, ranks)
     used = mean_of(rank, rank, read_rank_gauges(rank.rank, []), "cpu/processes")
     if step is None or rank.steps is None or used is None or cpus is None:
         return None
@@ -41,7 +48,7 @@ def rank_cpu(rank: RankMetrics, gathered: Mapping[int, RankMetrics]) -> RankCpu 
     rest_s = sum(s for name, s in step.stages.items() if name not in AS_RECORDED)
     computes = used * step.mean_s - making_s - known_s >= ASLEEP * rest_s
     busy_s = known_s + queued_s + (rest_s if computes else 0.0)
-    return RankCpu(machine_of(rank), cpus, used * step.mean_s, making_s, batch_s, busy_s)
+    return RankCpu(machine, cpus, used * step.mean_s, making_s, batch_s, busy_s)
 
 
 def _timed_s(rank: RankMetrics) -> float:

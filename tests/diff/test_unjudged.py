@@ -7,14 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from diff.made_up import changed, quiet, stored
+from diff.made_up import beside, changed, quiet, stored
 from golden.record import RUNS
 from traces.kineto_made import kineto
 
+from feedline.analysis.diff import budget, unseen
 from feedline.analysis.diff.budget import Budget, check
 from feedline.analysis.diff.compare import diff
 from feedline.analysis.diff.measure import THREAD
+from feedline.analysis.diff.model import Diff, Quantity
 from feedline.analysis.finding import Finding, Severity
+from feedline.analysis.model import RankGpu, Traces
+from feedline.analysis.traces.gpu import NO_COMMUNICATION
 from feedline.cli import main
 
 OVER, NOT_JUDGED = 77, 75
@@ -234,6 +238,74 @@ def test_the_state_of_a_gpus_link_is_no_other_machine(loader):
     assert diff([on(idle)], [on(busy)]).settings == []
     (other,) = diff([on(idle)], [on(busy, busy)]).settings
     assert (other.name, other.before, other.after) == ("gpus", "1 x H100", "2 x H100")
+
+
+def test_what_only_one_side_knows_of_its_machine_does_not_make_them_differ(loader):
+    machine = dict(loader.report.run.machine)
+    older = of_run(loader, machine={name: value for name, value in machine.items() if name != "affinity_cpus"})
+
+    assert against(older, of_run(loader, machine={**machine, "affinity_cpus": 2}), step=0.05)["step"][0] == "passed"
+
+
+def test_a_change_that_the_machine_explains_passes_and_is_told_as_that():
+    step = Quantity("step/mean", "step", "step", "s", "wall", 1.0, 1.4, ratio=1.0, low=0.99, high=1.01, p=0.5, outcome="machine")
+    told = Diff(**{**vars(diff([stored("loader")], [stored("loader")])), "quantities": [step]})
+
+    (found,) = budget._against_base(Budget(than_base={"step": 0.05}), stored("loader"), [stored("loader")], {"step": told})
+
+    assert (found.outcome, found.message) == ("passed", "step 1.40x, which other programs or slower CPUs explain")
+
+
+def ranked(**of_comm):
+    """A run of two ranks with other facts about what they did together."""
+    run = stored("ranks")
+    return replace(run, report=replace(run.report, findings=[], comm=replace(run.report.comm, **of_comm)))
+
+
+def test_a_late_rank_is_ruled_out_only_by_all_ranks_on_one_clock():
+    several = ranked(clock_bound_s=1e-4)
+
+    for rule_id in ("late_rank", "late_ranks"):
+        assert finding(several, rule_id)[0] == "passed"
+        assert finding(ranked(clock_bound_s=None), rule_id)[0] == "unknown"
+        assert finding(replace(several, world=16), rule_id)[0] == "unknown"
+    assert unseen.of_severity(several, "high") == "" and "clocks" in unseen.of_severity(ranked(clock_bound_s=None), "high")
+
+
+def test_a_slow_network_is_ruled_out_only_where_its_speed_is_known():
+    assert finding(ranked(network_share=None), "slow_network")[0] == "unknown"
+    assert finding(ranked(network_share=0.9), "slow_network")[0] == "passed"
+
+
+def test_other_programs_are_ruled_out_only_where_they_were_sampled(loader):
+    few = replace(loader, report=replace(loader.report, findings=[], cpus=None))
+
+    assert finding(few, "busy_neighbors")[0] == "unknown"
+    assert finding(beside(few, 0.0), "busy_neighbors")[0] == "passed"
+
+
+@pytest.mark.parametrize(("rule_id", "outcome"), [("made_in_step", "unknown"), ("compute_bound", "passed")])
+def test_only_what_is_told_for_information_is_never_left_out(loader, rule_id, outcome):
+    assert finding(loader, rule_id)[0] == outcome
+
+
+def traced(reason: str, *rule_ids: str):
+    """A trace of one GPU."""
+    run, gpu = stored("loader"), RankGpu(1.0, 10.0, 80.0, 10.0, None, 0.0, 0.0, {"overlap_pct_of_comm": reason})
+    ranks = {"0": replace(next(iter(run.report.ranks.values())), gpu=gpu)}
+    found = [Finding(rule_id, Severity.INFO, "no loader in the trace") for rule_id in rule_ids]
+    return replace(run, report=replace(run.report, traces=Traces([], "", [], [], [], []), ranks=ranks, findings=found, comm=None))
+
+
+def test_a_trace_of_one_gpu_that_did_not_communicate_has_no_late_rank():
+    assert unseen.of_severity(traced(NO_COMMUNICATION), "high") == ""
+    assert "wait for each other" in unseen.of_severity(traced("no device"), "high")
+    assert "wait for each other" in unseen.of_severity(replace(traced(NO_COMMUNICATION), world=8), "high")
+
+
+def test_a_trace_without_a_loader_does_not_rule_out_an_input_stall():
+    assert finding(traced(NO_COMMUNICATION, "input_not_seen"), "input_stall") == ("unknown", "no loader in the trace")
+    assert finding(traced(NO_COMMUNICATION), "input_stall")[0] == "passed"
 
 
 def test_two_runs_against_one_are_an_estimate_too(loader):

@@ -4,6 +4,7 @@ import pytest
 from rules.made_up import made_up_facts, waiting
 
 from feedline.analysis.finding import Severity
+from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.cpu_saturated import check
 
 
@@ -55,3 +56,18 @@ def test_what_a_larger_quota_gives_at_most_is_not_less_than_it_can_give():
     assert check(quota).cost_s == pytest.approx(held.step.mean_s * (1 - 0.5 / 2))
     assert check(quota).severity is check(machine).severity
     assert check(machine).cost_s < check(quota).cost_s
+
+
+def test_more_cpus_than_processes_spare_nothing_unless_there_are_helper_threads():
+    held = waiting(used_cpus=4.0, effective_cpus=4.0)
+    large = replace(held, cpus=replace(held.cpus, quota=4.0, affinity=64.0))  # 4 workers and the main process
+    helped = replace(large, process_cpu_s=20e-3)
+
+    assert cpus.beyond_quota_s(large) == pytest.approx(large.step.mean_s * (1 - 4 / 5))
+    assert cpus.beyond_quota_s(helped) == pytest.approx(large.step.mean_s * (1 - 4 / 64))
+
+
+def test_a_quota_of_all_cpus_stops_nothing():
+    held = waiting(used_cpus=4.0, effective_cpus=4.0)
+
+    assert not cpus.throttled(replace(held, cpus=replace(held.cpus, quota=4.0, affinity=4.0)))

@@ -7,6 +7,7 @@ from feedline.analysis.finding import Severity
 from feedline.analysis.model import Operation
 from feedline.analysis.rules.input import blocked, thread_oversubscription
 from feedline.analysis.rules.input.decode_bound import IMAGES, OTHERS, change, check
+from feedline.analysis.rules.input.slow_for_its_bytes import at_own_locks
 
 
 def test_decode_that_takes_most_of_the_cpu_is_a_finding():
@@ -75,6 +76,7 @@ def test_a_video_is_decoded_by_threads_of_its_own_which_count():
     assert "78.8 % of the CPU time per sample (10.4 ms)" in finding.message
     assert {one.id: one.value for one in finding.evidence}["decoder_threads_s"] == pytest.approx(8e-3)
     assert blocked.check(facts) is None, "it waits at no lock of the program's"
+    assert at_own_locks(facts) and not at_own_locks(video({"decode": (2.4, 0.0, 1.0), "dataset": (0.5, 0.0, 6.0)}))
 
 
 def test_locks_outside_of_decoding_are_the_programs_own():

@@ -18,7 +18,7 @@ def test_many_small_reads_are_a_finding():
 
     assert (finding.rule_id, finding.severity) == ("small_files", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 5.5 / 10)
-    assert "in 6.00 reads of 4.00 kB" in finding.message
+    assert "in 6 reads of 4.00 kB" in finding.message
 
 
 OPENED = Operation("read", "PIL.open", 4e-3, 1e-4, 1.0)
@@ -41,9 +41,17 @@ def test_files_are_counted_where_they_are_opened():
 
     finding = check(several)
 
-    assert "in 24.0 files, 4.88 kB from each" in finding.message
+    assert "in 24 files, 4.88 kB each" in finding.message
     assert {one.id: one.value for one in finding.evidence}["file_bytes"] == pytest.approx(117e3 / 24)
     assert check(opening(replace(OPENED, calls=1.7), traffic=PHOTO)) is None  # 69 kB each
+
+
+def test_images_that_are_opened_from_memory_are_no_files():
+    assert check(opening(replace(OPENED, calls=24.0), traffic=Traffic(480e3, 6.0, 0.0, 0.0))) is None
+
+
+def test_one_file_is_told_as_one():
+    assert "in 1 file, 20.0 kB each" in check(opening(replace(OPENED, name="numpy.fromfile"), traffic=Traffic(20e3, 5.0, 0.0, 0.0))).message
 
 
 def test_reads_without_a_hook_are_pieces_of_one_file_unless_they_are_smaller_than_any_buffer():

@@ -40,11 +40,10 @@ FIXES = {
 ANY = "Use larger batches per rank, a smaller dtype for messages, or a faster link."
 UNKNOWN_GAIN = Refused("no_replay", "No single change is predicted to help. Try the suggested ones one at a time, recording after each.")
 NOT_SEPARATED = Refused("no_replay", "The gain is unknown until transfer and waiting are separated.")
-UNKNOWN_LINK = Refused(
-    "unknown_link",
-    "The network's own speed is unknown. To measure it without the training, run all_reduce_perf of nccl-tests on these hosts (on a "
-    "single host, also `feedline probe --parts all_reduce`).",
-)
+ON_ONE_HOST = "On a single host, `feedline probe --parts all_reduce` does the same."
+WITH_NCCL = f"run all_reduce_perf of nccl-tests on the same hosts. {ON_ONE_HOST}"
+WITH_OTHERS = f"run iperf3 between the same hosts. {ON_ONE_HOST}"
+NCCLS = "transport and interface NCCL chose (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of NVLink)"
 ALONE = "Train each rank alone, without collectives. If the step is no faster, this finding is wrong."
 
 
@@ -77,10 +76,8 @@ def slow(facts: RankFacts) -> Finding | None:
         message=f"the network is slower than it should be: {comm.network}; "
         f"transfer that {exposed.beyond} does not hide takes {seconds(exposed.s)} per step",
         evidence=exposed.evidence,
-        fix="Check which transport and interface NCCL chose (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of "
-        "NVLink), and look for other traffic on the link.",
-        how_to_check="Run all_reduce_perf of nccl-tests on the same hosts (on a single host, or `feedline probe --parts all_reduce`). If "
-        "that is no faster, this finding is wrong.",
+        fix=f"Check which {NCCLS if _nccl(comm) else 'interface the backend chose'}, and look for other traffic on the link.",
+        how_to_check=f"{sentence(WITH_NCCL if _nccl(comm) else WITH_OTHERS)} If that is no faster, this finding is wrong.",
         cost_s=exposed.s * (1 - (comm.network_share or 0.0)),
     )
 
@@ -94,7 +91,12 @@ def change(facts: RankFacts) -> Prediction | Refused:
 
 def faster(facts: RankFacts) -> Refused:
     """What the network can do is not known."""
-    return UNKNOWN_LINK
+    way = WITH_NCCL if _nccl(facts.comm) else WITH_OTHERS
+    return Refused("unknown_link", f"The network's own speed is unknown. To measure it without the training, {way}")
+
+
+def _nccl(comm: Communication | None) -> bool:
+    return comm is not None and bool(comm.collectives) and comm.collectives[0].backend == "nccl"
 
 
 def _slow(facts: RankFacts) -> bool:

@@ -7,7 +7,7 @@ from feedline.analysis.predict.change import Change, Factor, Refused
 from feedline.analysis.rules.input import cpus, handover, slow_for_its_bytes
 from feedline.analysis.rules.input.handover import arguments
 from feedline.analysis.rules.input.input_wait import maker, severity
-from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, STORAGE, blocked_by, decoder_threads, spared_s
+from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s
 from feedline.analysis.rules.input.too_few_workers import advised
 from feedline.analysis.stages import MAKING_STAGES
 
@@ -75,7 +75,7 @@ def _elsewhere(facts: RuleInputs) -> dict[str, float]:
     blocked, seen = cpus.blocked_share(facts), blocked_by(facts)
     if blocked is None or (seen is None and _reads(facts)):
         return {}
-    named = (*STORAGE, LOCK) if slow_for_its_bytes.at_helpers(facts) or decoder_threads(facts) else STORAGE
+    named = (*STORAGE, LOCK) if slow_for_its_bytes.at_own_locks(facts) else STORAGE
     return {kind: part * blocked for kind, part in (seen or {UNKNOWN: 1.0}).items() if kind not in named}
 
 

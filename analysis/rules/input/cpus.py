@@ -1,10 +1,12 @@
 """Where the CPUs go: what a sample's time consists of, and whether there is a CPU left."""
 
+import math
+
 from feedline.analysis import cpu_use
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.formatting import number
 from feedline.analysis.model import Cost
-from feedline.analysis.rules.input.input_wait import input_wait, making_share
+from feedline.analysis.rules.input.input_wait import input_wait, making_share, num_workers
 from feedline.analysis.stages import MAKING_STAGES
 
 #: A sample that waits longer than this for a CPU competes for it (docs/rules.md). With a CPU to itself the share is below 1 %.
@@ -71,18 +73,22 @@ def _making_s_of_quota(facts: RuleInputs) -> float:
 
 
 def throttled(facts: RuleInputs) -> bool:
-    """Whether the quota of its control group stops the training."""
+    """Whether the quota of its control group stops the training, and not the CPUs in its affinity mask."""
     use = facts.cpus
-    return use is not None and use.quota is not None and use.own is not None and use.quota <= use.allowed < use.own / THROTTLED
+    if use is None or use.quota is None or use.own is None or use.quota >= (use.affinity or math.inf):
+        return False
+    return use.quota <= use.allowed < use.own / THROTTLED
 
 
 def beyond_quota_s(facts: RuleInputs) -> float:
-    """Seconds per step that more CPUs can spare at most: down to what all CPUs in the affinity mask need for its CPU time; 0 without a
-    quota that stops it."""
+    """Seconds per step that more CPUs can spare at most: down to what as many CPUs of the affinity mask as it has processes need for its
+    CPU time, or all of them where there are helper threads; 0 without a quota that stops it."""
     use = facts.cpus
     if not throttled(facts) or use is None or not use.own or not use.affinity:
         return 0.0
-    return facts.step.mean_s * max(0.0, 1 - use.own / use.affinity)
+    helped = (process_ratio(facts) or 1.0) > MIN_PROCESS_RATIO
+    most = use.affinity if helped else min(use.affinity, use.ranks * ((num_workers(facts) or 0) + 1))
+    return facts.step.mean_s * max(0.0, 1 - use.own / most)
 
 
 def cost_share(facts: RuleInputs, *stages: str) -> float:

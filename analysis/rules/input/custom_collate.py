@@ -58,4 +58,4 @@ def change(facts: RuleInputs) -> Change:
     copied_s = COPY_S_PER_BYTE * ((facts.loader.batch_bytes if facts.loader else None) or 0.0)
     takes_s = batch_s(facts, "collate", "transport")
     left = max(1 - WON, 1 - copied_s / takes_s) if takes_s else 1 - WON
-    return Change(stages=dict.fromkeys(("collate", "transport"), Factor(left, left)))
+    return Change(stages=dict.fromkeys(("collate", "transport"), Factor(left, left)), into_shared=True)

@@ -48,4 +48,4 @@ def change(facts: RuleInputs) -> Change:
     pickled_s = PICKLE_S_PER_BYTE * ((facts.loader.pickle_bytes if facts.loader else None) or 0.0)
     takes_s = batch_s(facts, "transport")
     left = max(1 - WON, 1 - pickled_s / takes_s) if takes_s else 1 - WON
-    return Change(stages={"transport": Factor(left, left)})
+    return Change(stages={"transport": Factor(left, left)}, into_shared=True)

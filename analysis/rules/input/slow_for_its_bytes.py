@@ -6,6 +6,7 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.predict.change import Change, Refused
 from feedline.analysis.rules.input.expected import Work, works
 from feedline.analysis.rules.input.input_wait import severity
+from feedline.analysis.rules.input.storage import decoder_threads
 from feedline.analysis.rules.input.why_slow import UNKNOWN_CALL, Why, spins, waits_for_helpers, why
 
 RULE_ID = "slow_for_its_bytes"
@@ -53,6 +54,11 @@ def at_helpers(facts: RuleInputs) -> bool:
     """Whether that one waits for threads that a library has started: it then stands at a lock that the program did not make."""
     found = slowest(facts)
     return found is not None and spins(found[0].stage) and waits_for_helpers(facts, found[0])
+
+
+def at_own_locks(facts: RuleInputs) -> bool:
+    """Whether the locks at which samples wait are those of a library's threads: other workers do not wait for them."""
+    return at_helpers(facts) or decoder_threads(facts)
 
 
 def _evidence(work: Work, rule_id: Why) -> list[Evidence]:

@@ -2,7 +2,7 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.formatting import number, share, size
+from feedline.analysis.formatting import counted, number, share, size
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input.input_wait import making_share, severity
 from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, spared_s, storage_share
@@ -22,8 +22,11 @@ MIN_READS = 1.0
 PER_CALL_S = 30e-6
 
 #: Operations of which each call opens one file. ``zarr.Array`` reads whole chunks: each is a file.
-OPENS = ("PIL.open", "numpy.load", "torchvision.read_file", "cv2.imread")
+OPENS = ("PIL.open", "numpy.load", "numpy.fromfile", "torchvision.read_file", "cv2.imread")
 READS_WHOLE_FILES = ("zarr.Array",)
+
+#: A mean number that differs less from a whole one is shown as that.
+WHOLE = 0.005
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -37,7 +40,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if reading < MIN_BLOCKED_SHARE or weight is Severity.INFO:
         return None
     files, of_a_read = _opened(facts), traffic.read_chars / traffic.read_calls
-    pieces = f"{number(files)} files, {size(mean)} from each" if files else f"{number(traffic.read_calls)} reads of {size(of_a_read)}"
+    pieces = f"{_many(files, 'file')}, {size(mean)} each" if files else f"{_many(traffic.read_calls, 'read')} of {size(of_a_read)}"
     of_files = [Evidence("files", "files opened per sample", files, "files"), Evidence("file_bytes", "bytes read per file", mean, "B")]
     return Finding(
         RULE_ID,
@@ -65,8 +68,15 @@ def change(facts: RuleInputs) -> Refused:
 
 
 def _opened(facts: RuleInputs) -> float:
-    """Files per sample that hooks saw being opened; 0: none, or by calls without a hook."""
-    return sum(operation.calls for operation in facts.workers.operations if operation.name in OPENS) if facts.workers else 0.0
+    """Files per sample that hooks saw being opened; 0: none, or by calls without a hook. More than there are reads are not files: images
+    are opened from memory, too."""
+    opened = sum(operation.calls for operation in facts.workers.operations if operation.name in OPENS) if facts.workers else 0.0
+    return opened if opened <= (facts.traffic.read_calls or 0.0) else 0.0
+
+
+def _many(x: float, what: str) -> str:
+    """``1 file``, ``1.70 files``: a mean that is a whole number is told as one."""
+    return counted(round(x), what) if abs(x - round(x)) < WHOLE else f"{number(x)} {what}s"
 
 
 def _file_bytes(facts: RuleInputs) -> float | None:

@@ -7,7 +7,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measur
 from feedline.analysis.formatting import seconds, sentence
 from feedline.analysis.handover_cost import Between
 from feedline.analysis.predict.change import Change
-from feedline.analysis.rules.input import cpus, handover
+from feedline.analysis.rules.input import cpus, handover, slow_for_its_bytes
 from feedline.analysis.rules.input.handover import alone_s, arguments, making_s, receiving_s, with_workers_s
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, compute_s, input_wait, num_workers, severity, unsure_s
 from feedline.analysis.rules.input.storage import at_locks_s
@@ -63,7 +63,8 @@ def gained_s(facts: RuleInputs, most_workers: int | None = None) -> Between | No
     slow, fast = (with_workers_s(facts, number, seconds) for seconds in (receiving.high, receiving.low))
     if now is None or slow is None or fast is None:
         return None
-    return Between(max(0.0, min(most, now - max(slow, at_locks_s(facts)))), max(0.0, min(most, now - fast)))
+    locked_s = 0.0 if slow_for_its_bytes.at_own_locks(facts) else at_locks_s(facts)
+    return Between(max(0.0, min(most, now - max(slow, locked_s))), max(0.0, min(most, now - fast)))
 
 
 def advised(facts: RuleInputs) -> int | None:
