@@ -118,7 +118,8 @@ def test_the_ledger_has_a_line_with_the_residual(verified):
     folder, trial, _, _ = verified
 
     (line,) = (folder / "runs" / "verify" / "ledger.jsonl").read_text().splitlines()
-    assert {**json.loads(line), "at": ""} == {**trial, "at": ""}
+    without_source = {name: value for name, value in trial.items() if name != "patch"}
+    assert {**json.loads(line), "at": ""} == {**without_source, "at": ""}
     assert trial["kind"] == "speed"
 
 
