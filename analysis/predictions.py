@@ -1,6 +1,7 @@
 """What the fixes of findings would give: the loader replayed with what each changes, or what the replay of the ranks has said of it."""
 
 import functools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,6 +26,7 @@ NO_RATE = Refused("no_rate", "Samples/s are unknown, because no loader reported 
 SET_UP = Refused("set_up", "This finding costs no time, so there is no gain to predict.")
 TOO_LITTLE = Refused("too_little", "This finding costs less than 5 % of the step, too little to predict a gain.")
 NO_INTERVAL = Refused("no_interval", "The uncertainty of the replay is unknown.")
+NOT_REPLAYED = Refused("not_replayed", "The replay of this run does not show the delay, so it cannot predict a run without it.")
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,10 @@ class Predictions:
 
     def _of(self, finding: Finding) -> PredictedRate | Refused:
         change = change_of(finding.rule_id, self.facts)
-        return TOO_LITTLE if finding.severity is Severity.INFO and not isinstance(change, Refused) else self.of(change)
+        if finding.severity is Severity.INFO and not isinstance(change, Refused):
+            return TOO_LITTLE
+        made = self.of(change)
+        return NOT_REPLAYED if isinstance(made, PredictedRate) and made.low == made.high and math.isclose(made.low, made.before) else made
 
     def of(self, change: Change | Prediction | Refused, interval: bool = True) -> PredictedRate | Refused:
         """The rate with a change.

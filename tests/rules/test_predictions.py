@@ -118,6 +118,14 @@ def test_the_replays_refusal_becomes_a_sentence():
     assert (found.predicted, found.refused) == (None, "Only 9 batches were recorded.")
 
 
+def test_a_fix_that_changes_nothing_in_the_replay_is_not_predicted_as_no_gain():
+    (found,) = predictions(without_workers(), lambda change, interval: PredictedRate(50.0, 50.0, 50.0, 50.0)).attached(
+        [too_few_workers.check(without_workers())]
+    )
+
+    assert found.predicted is None and found.refused.startswith("The replay of this run does not show the delay")
+
+
 def test_changes_are_joined_settings_merged_and_factors_multiplied():
     some = Change(settings={"num_workers": 4}, stages={"decode": Factor(0.5, 0.8), "read": GONE}, helper_threads=False)
     more = Change(settings={"num_workers": 2, "in_order": False}, stages={"decode": Factor(0.5, 0.5)}, others=False, cpus=8.0)
