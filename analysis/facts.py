@@ -118,6 +118,11 @@ class RuleInputs:
         """A setting of the training loader, such as ``num_workers``."""
         return self.loader.settings.get(name, default) if self.loader else default
 
+    @property
+    def loader_made_again(self) -> bool:
+        """Whether each pass is over a new DataLoader, whose workers end with it, persistent or not."""
+        return self.loader is not None and self.loader.objects >= self.epochs > 1
+
 
 @dataclass(frozen=True)
 class Waiting:

@@ -288,6 +288,7 @@ def histogram(processes: list[Process]) -> list[tuple[float, int]]:
 def loaders(rank: RankMetrics) -> list[Loader]:
     """Every loader that was iterated."""
     training, unused = rank.makers.loaders, rank.steps.boundaries.unused if rank.steps else frozenset[int]()
+    epochs = rank.main.of(Stage.EPOCH)
     found = []
     for number, about in enumerate(rank.rank.manifest.loaders):
         settings = {name: value for name, value in about.items() if name != "kind"}
@@ -314,6 +315,7 @@ def loaders(rank: RankMetrics) -> list[Loader]:
                 pickle_bytes=_mean(np.concatenate(pickles).tolist()) if pickles else None,
                 first_batch_s=_mean(starts := first_batches(rank.main, number)),
                 epochs=len(starts),
+                objects=max(1, int((epochs["flags"][epochs["source"] == number] & Flag.FIRST != 0).sum())),
             )
         )
     return found

@@ -184,6 +184,7 @@ class Loader:
     pickle_bytes: float | None  # per batch
     first_batch_s: float | None  # mean over epochs: from asking for an iterator to its first batch
     epochs: int = 0  # that were begun, with a first batch
+    objects: int = 1  # more than one: the program makes it again, for each epoch or now and then
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,13 @@ def not_modelled(recorded: RecordedInput, change: Change) -> Refused | None:
 def variants(recorded: RecordedInput, change: Change) -> Sequence[RecordedInput]:
     """The same training with the change; ``recorded`` itself where nothing changes.
 
-    Two of them where helper threads stop: whether they spun or did a part of the work is unknown. In the first their work is gone, in the
-    second the worker's own thread does it.
+    Two of them where workers receive what the main process made: what that takes lies between two bounds. And two where helper threads
+    stop: whether they spun or did a part of the work is unknown. In the first their work is gone, in the second the worker's own thread
+    does it.
     """
     changed = with_change(recorded, change)
+    if changed.receiving_bounds and changed.setting.num_workers:
+        return [replace(changed, receiving=bound) for bound in changed.receiving_bounds]
     if change.helper_threads or recorded.helpers == 1.0:
         return [changed]
     making = _factor({name: (shares.cpu, shares.off_cpu) for name, shares in recorded.making.items()}, change.stages)
@@ -46,6 +49,7 @@ def with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
         batches=[_scaled(task, making, helpers) for task in recorded.batches],
         steps=[_scaled(task, computing, task.threads) for task in recorded.steps],
         receiving=_scaled(recorded.receiving, transport, 1.0),
+        receiving_bounds=tuple(_scaled(bound, transport, 1.0) for bound in recorded.receiving_bounds),
         handing_over=_shared(_scaled(recorded.handing_over, transport, 1.0), sharing_s),
         helpers=helpers,
         cpus=change.cpus or recorded.cpus,

@@ -39,7 +39,7 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = Fa
     unfit = _unfit(rank, facts)
     if unfit is not None:
         return unfit
-    setting, persistent = _setting(facts), bool(facts.setting("persistent_workers"))
+    setting, persistent = _setting(facts), bool(facts.setting("persistent_workers")) and not facts.loader_made_again
     made, steps = _made(rank, persistent), len(rank.steps.wall) - rank.first if rank.steps else 0
     if min(len(made), steps) < FEWEST:
         return Refused(
@@ -60,6 +60,7 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = Fa
         batches=_batches(made, helpers, samples, sharing_s),
         steps=main.tasks(),
         receiving=main.receiving if setting.num_workers else Task((best.low + best.high) / 2, 0.0),
+        receiving_bounds=() if setting.num_workers else (Task(best.low, 0.0), Task(best.high, 0.0)),
         handing_over=Task(handing_s, 0.0),
         sharing_s=max(0.0, SHARING_S_PER_BYTE * min(_loader_bytes(facts)) - _collating_s(facts) * samples),
         sending=SENDING_S,

@@ -30,7 +30,8 @@ class RecordedInput:
         others_set: the loader's other arguments, as far as they are known.
         batches: what making each takes on CPUs of its own, in the order in which they were asked for, without handing it over.
         steps: what the main process does with each batch, without receiving it.
-        receiving: taking a batch over from a worker: as recorded; without workers, what it takes at best.
+        receiving: taking a batch over from a worker: as recorded; without workers, the middle of what it may take.
+        receiving_bounds: at least and at most, where there are no workers; else nothing.
         handing_over: what it takes a worker to put a batch into shared memory and to pickle it; without workers, at best.
         sharing_s: CPU seconds more that a batch would take to be made in shared memory, where its arrays are pickled.
         sending: seconds from when a batch is made until it can be received.
@@ -65,6 +66,7 @@ class RecordedInput:
     samples_per_batch: float
     samples_per_s: float
     locked: float = 0.0
+    receiving_bounds: tuple[Task, ...] = ()
 
     def drawn(self, dice: random.Random, number: int) -> "RecordedInput":
         """The same training with other batches and steps of the same kind: a bootstrap of blocks (Kuensch, The jackknife and the bootstrap

@@ -97,10 +97,13 @@ class LoaderTaps:
         if library is TORCH:  # torchdata's calls it
             patches.set(base, "_next_index", watched_next_index(base._next_index))
 
-    def _next_epoch(self, loader: Any) -> "LoaderHandle":
-        known = next((known for known in self._loaders if known.loader() is loader), None) or self._meet(loader)
+    def _next_epoch(self, loader: Any) -> tuple["LoaderHandle", int]:
+        """Its handle, and the flags of the record of this pass."""
+        known = next((known for known in self._loaders if known.loader() is loader), None)
+        flags = 0 if known is not None else Flag.FIRST
+        known = known or self._meet(loader)
         known.epoch += 1
-        return known
+        return known, flags
 
     def _meet(self, loader: Any) -> "LoaderHandle":
         """Number a loader. One that replaces another (created again each epoch, with the same settings) keeps its number."""
@@ -118,14 +121,14 @@ class LoaderTaps:
             segment = recorder.awake()
             if segment is None:
                 return original(iterator, loader, *args, **kwargs)
-            known = self._next_epoch(loader)
+            known, flags = self._next_epoch(loader)
             iterator._feedline = state = IteratorState(known.number, known.epoch)
             known.iterator = weakref.ref(iterator)
             recorder.loader = state.loader
             segment.window = window_of(state.epoch, 0)
             if recorder.beginnings is not None:
                 recorder.beginnings.pass_begins(segment)
-            with Span(segment, Stage.EPOCH, state.loader, state.epoch) as span:
+            with Span(segment, Stage.EPOCH, state.loader, state.epoch, flags) as span:
                 span.extra = workers = getattr(loader, "num_workers", 0)
                 if library is None:
                     watch_makers([(os.getpid(), threading.get_native_id())])
@@ -162,7 +165,7 @@ class LoaderTaps:
             if segment is None or first_iter or not hasattr(iterator, "_feedline"):
                 return original(iterator, loader, first_iter, *args, **kwargs)
             state = iterator._feedline
-            state.epoch, state.yielded = self._next_epoch(loader).epoch, 0
+            state.epoch, state.yielded = self._next_epoch(loader)[0].epoch, 0
             segment.window = window_of(state.epoch, 0)
             if recorder.beginnings is not None:
                 recorder.beginnings.pass_begins(segment)

@@ -186,6 +186,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "pickle_bytes": Field("B", "Mean bytes pickled to send one batch", "nothing was pickled (num_workers=0)"),
         "first_batch_s": Field("s", "From asking for an iterator to its first batch, mean over epochs", "no epoch handed over a batch"),
         "epochs": Field("epochs", "Epochs that were begun and handed over a batch"),
+        "objects": Field("loaders", "Loader objects that were iterated: more than one if the program makes a new one for each epoch"),
     },
     "Gauge": {
         "name": Field("", "Source and quantity, e.g. cpu/used, gpu0/sm"),

@@ -79,6 +79,15 @@ def test_without_workers_making_and_computing_take_turns():
     assert gain(training(cpu=20, own=20), settings(num_workers=0)) == pytest.approx(0.5, rel=0.05)
 
 
+def test_what_receiving_a_batch_would_take_without_workers_is_between_two_bounds_and_so_is_the_rate():
+    recorded = training(cpu=10, own=10, workers=0, receiving_bounds=(Task(1 * MS, 0), Task(8 * MS, 0)))
+
+    predicted = predict(recorded, settings(num_workers=1))
+
+    assert isinstance(predicted, PredictedRate)
+    assert predicted.low < predicted.before * 20 / 18 < predicted.after < predicted.before * 20 / 11 < predicted.high
+
+
 def test_a_stage_that_is_gone_takes_its_share_with_it():
     assert gain(training(), Change(stages={"decode": GONE})) == pytest.approx(1 / 0.4, rel=0.05)
     assert gain(training(off=20), Change(stages={"read": Factor(1, 0)})) == pytest.approx(2, rel=0.05)

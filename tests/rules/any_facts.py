@@ -31,6 +31,7 @@ loader_fields = st.fixed_dictionaries(
         "batch_bytes": some_bytes,
         "pickle_bytes": some_bytes,
         "first_batch_s": st.sampled_from([None, 0.0, 0.2, 8.0]),
+        "objects": st.sampled_from([1, 2, 9]),
     },
 )
 maker_fields = st.fixed_dictionaries(

@@ -30,6 +30,16 @@ def test_it_is_silent_where_nothing_is_started_again(change):
     assert check(made_up_facts(**(RESTARTING | change))) is None
 
 
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_of_a_loader_that_each_epoch_makes_anew_are_not_kept_by_a_setting(persistent):
+    made_again = RESTARTING | {"loader": {"first_batch_s": 1.0, "epochs": 10, "objects": 10}}
+    finding = check(made_up_facts(**made_again, settings={"persistent_workers": persistent, "made_at": "train.py:141"}))
+
+    assert "each of the 10 passes makes a new DataLoader, whose workers are started anew" in finding.message
+    assert "Make the loader once, before the loop: DataLoader(..., persistent_workers=True)  # now made for each pass, train.py:141" in finding.fix
+    assert finding.settings == {}
+
+
 def test_it_is_silent_where_the_first_batch_takes_as_long_as_any():
     assert check(made_up_facts(**(RESTARTING | {"loader": {"first_batch_s": 0.16}}))) is None
 

@@ -19,14 +19,14 @@ def test_batches_that_are_cheaper_to_make_than_to_receive_need_no_workers():
     cheap = {"sample": dict.fromkeys(SAMPLE, (0.003, 0.0, 0.0)), "loader": {"batch_bytes": 4096.0}, "batch_tensors": 2.0}
     step = {"forward": 0.3, "backward": 0.4, "optimizer": 0.1, "other": 0.0, "copy": 0.0}
 
-    assert check(without_workers(stages=step, **cheap)) is None  # 480 us a batch: at most 1.1 ms from a worker
+    assert check(without_workers(stages=step, **cheap)) is None  # 480 us a batch: at most 1.8 ms from a worker
 
 
 def test_receiving_a_batch_is_named_where_it_was_not_measured():
     evidence = {(e.id, e.of): e.value for e in check(without_workers(batch_tensors=2.0)).evidence}
 
     least, most = (evidence["receiving_s", end] for end in ("lower", "upper"))
-    assert 0.2e-3 < least < most < 3e-3
+    assert 0.2e-3 < least < most < 4e-3
 
 
 def test_no_workers_asks_for_as_many_as_keep_pace_with_the_step():
@@ -106,6 +106,14 @@ def test_passes_of_a_few_batches_need_no_workers_for_the_first_of_each_is_waited
     assert check(few) is None
     assert check(many).settings == {"num_workers": 2, "persistent_workers": True}
     assert check(many).fix.startswith("DataLoader(..., num_workers=2, persistent_workers=True)")
+
+
+def test_workers_that_each_pass_starts_again_must_gain_more_than_their_start():
+    kept, again, rare = (without_workers(epochs=epochs, loader={"objects": made}) for epochs, made in ((100, 1), (200, 200), (4, 4)))
+
+    assert check(kept).settings == {"num_workers": 2, "persistent_workers": True}
+    assert check(again) is None
+    assert check(rare).settings == {"num_workers": 2}
 
 
 def test_workers_of_a_single_pass_need_not_be_kept():

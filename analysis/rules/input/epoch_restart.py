@@ -14,14 +14,15 @@ SETTINGS: dict[str, int | bool] = {"persistent_workers": True}
 def check(facts: RuleInputs) -> Finding | None:
     """Weigh what epochs spend until their first batch, less the making of that batch, which no setting spares."""
     loader = facts.loader
-    if loader is None or facts.epochs < 2 or num_workers(facts) == 0 or facts.setting("persistent_workers"):
+    if loader is None or facts.epochs < 2 or num_workers(facts) == 0 or (facts.setting("persistent_workers") and not facts.loader_made_again):
         return None
     first, batch = loader.first_batch_s, facts.workers.fetch_mean_s if facts.workers else None
     cost_s = input_wait(facts).restart_s * (max(0.0, 1 - (batch or 0.0) / first) if first else 1.0)
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
-    method = facts.setting("start_method")
+    method, again = facts.setting("start_method"), facts.loader_made_again
+    by = f" ({method})" if method else ""
     found = [
         ("restart_s", "worker restarts per step", input_wait(facts).restart_s, "s"),
         ("first_batch_s", "from the start of an epoch to its first batch", first, "s"),
@@ -32,13 +33,22 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"workers are restarted{f' ({method})' if method else ''} each time the loader is iterated, {facts.epochs} times here"
+        message=(
+            f"each of the {facts.epochs} passes makes a new DataLoader, whose workers are started anew{by}"
+            if again
+            else f"workers are restarted{by} each time the loader is iterated, {facts.epochs} times here"
+        )
         + (f"; the first batch then takes {seconds(first)}" if first else ""),
         evidence=measured(found),
-        fix=(faster if method in ("spawn", "forkserver") else "") + handover.change(facts, SETTINGS),
-        how_to_check="Run with persistent_workers=True. If the first batch of later epochs still takes as long, this finding is wrong.",
+        fix=(faster if method in ("spawn", "forkserver") else "")
+        + (
+            f"Make the loader once, before the loop: {handover.call(facts, 'persistent_workers=True', 'now made for each pass')}"
+            if again
+            else handover.change(facts, SETTINGS)
+        ),
+        how_to_check=f"Run with {'one loader and ' if again else ''}persistent_workers=True. If the first batch of later epochs still takes as long, this finding is wrong.",
         cost_s=cost_s,
-        settings=dict(SETTINGS),
+        settings={} if again else dict(SETTINGS),
     )
 
 

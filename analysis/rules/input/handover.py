@@ -15,7 +15,7 @@ replay. What that number gives is predicted by the replay (analysis/predictions.
 """
 
 from feedline.analysis.facts import RuleInputs
-from feedline.analysis.handover_cost import Between, per_batch_s
+from feedline.analysis.handover_cost import WORKER_START_S, Between, per_batch_s
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.input_wait import batches_per_step, compute_s, input_wait, num_workers
 
@@ -54,7 +54,8 @@ def with_workers_s(facts: RuleInputs, workers: int, receiving: float) -> float |
         return None
     taking = compute_s(facts) + input_wait(facts).sampler_s + receiving
     steady = max((making + receiving) / workers, taking, _on_cpus_s(facts, making, receiving))
-    first = taking + (making + receiving) / batches_per_step(facts) - receiving
+    starting = WORKER_START_S * workers if facts.loader_made_again and not num_workers(facts) else 0.0
+    first = taking + (making + receiving) / batches_per_step(facts) - receiving + starting
     return steady + max(0.0, first - steady) * _beginnings(facts)
 
 
@@ -66,11 +67,11 @@ def _beginnings(facts: RuleInputs) -> float:
 def arguments(facts: RuleInputs, workers: int | None) -> dict[str, int | bool]:
     """What a DataLoader is given for that many workers; None: no number is advised.
 
-    Of several passes they are kept: starting them for each takes longer than many a batch.
+    Of several passes over one loader they are kept: starting them for each takes longer than many a batch.
     """
     if workers is None:
         return {}
-    kept = facts.epochs > 1 and not facts.setting("persistent_workers")
+    kept = facts.epochs > 1 and not facts.setting("persistent_workers") and not facts.loader_made_again
     return {"num_workers": workers, **({"persistent_workers": True} if kept else {})}
 
 
