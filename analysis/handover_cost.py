@@ -20,8 +20,8 @@ class Between:
         return Between(self.low * factor, self.high * factor)
 
 
-#: A batch through a worker's queue and each tensor in it, in the main thread (docs/rules.md): CPU time where the caches are warm, and what it
-#: took of steps that compute for 15 ms.
+#: A batch through a worker's queue and each tensor in it, in the main thread (docs/rules.md): its CPU time where the caches are warm, and
+#: what it took between steps that compute for 15 ms.
 PER_BATCH_S = Between(0.2e-3, 1.0e-3)
 PER_TENSOR_S = Between(0.1e-3, 0.4e-3)
 

@@ -36,7 +36,8 @@ def test_workers_of_a_loader_that_each_epoch_makes_anew_are_not_kept_by_a_settin
     finding = check(made_up_facts(**made_again, settings={"persistent_workers": persistent, "made_at": "train.py:141"}))
 
     assert "each of the 10 passes makes a new DataLoader, whose workers are started anew" in finding.message
-    assert "Make the loader once, before the loop: DataLoader(..., persistent_workers=True)  # now made for each pass, train.py:141" in finding.fix
+    once = "Make the loader once, before the loop: DataLoader(..., persistent_workers=True)  # now made for each pass, train.py:141"
+    assert once in finding.fix
     assert finding.settings == {}
 
 

@@ -14,14 +14,16 @@ SETTINGS: dict[str, int | bool] = {"persistent_workers": True}
 def check(facts: RuleInputs) -> Finding | None:
     """Weigh what epochs spend until their first batch, less the making of that batch, which no setting spares."""
     loader = facts.loader
-    if loader is None or facts.epochs < 2 or num_workers(facts) == 0 or (facts.setting("persistent_workers") and not facts.loader_made_again):
+    again = facts.loader_made_again
+    kept = facts.setting("persistent_workers") and not again
+    if loader is None or facts.epochs < 2 or num_workers(facts) == 0 or kept:
         return None
     first, batch = loader.first_batch_s, facts.workers.fetch_mean_s if facts.workers else None
     cost_s = input_wait(facts).restart_s * (max(0.0, 1 - (batch or 0.0) / first) if first else 1.0)
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
-    method, again = facts.setting("start_method"), facts.loader_made_again
+    method = facts.setting("start_method")
     by = f" ({method})" if method else ""
     found = [
         ("restart_s", "worker restarts per step", input_wait(facts).restart_s, "s"),
@@ -46,7 +48,8 @@ def check(facts: RuleInputs) -> Finding | None:
             if again
             else handover.change(facts, SETTINGS)
         ),
-        how_to_check=f"Run with {'one loader and ' if again else ''}persistent_workers=True. If the first batch of later epochs still takes as long, this finding is wrong.",
+        how_to_check=f"Run with {'one loader and ' if again else ''}persistent_workers=True. "
+        "If the first batch of later epochs still takes as long, this finding is wrong.",
         cost_s=cost_s,
         settings={} if again else dict(SETTINGS),
     )
