@@ -1,4 +1,4 @@
-"""1,500 steps, whose records need more room than there is."""
+"""1,500 steps, whose records need more disk space than there is."""
 
 import torch
 from tiny import digest, network, sgd, step
