@@ -66,8 +66,8 @@ FIELDS: dict[str, dict[str, Field]] = {
     "Throughput": {
         "samples_per_s": Field(
             "samples/s",
-            "Samples per second in training steps of the shown rank. All means exclude the first of four or more steps, and those up to the "
-            "step whose FLOP were counted",
+            "Samples per second in training steps of the shown rank. All means exclude the first of four or more steps, and those up to "
+            "the step whose FLOP were counted",
             _NO_SIZE,
         ),
         "steps_per_s": Field("steps/s", "Steps (optimizer updates) per second", "no step"),
