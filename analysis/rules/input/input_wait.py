@@ -70,7 +70,7 @@ def making_share(facts: RuleInputs, *stages: str) -> float:
 
 def operations_share(facts: RuleInputs, names: tuple[str, ...]) -> float:
     """Share (0 to 1) of a sample's wall time in operations of these names, given in lower case; a module path before a name is ignored."""
-    total = facts.workers.per_sample.get("total") if facts.workers else None
+    total = facts.costs.get("total")
     if facts.workers is None or total is None or total.wall_s <= 0:
         return 0.0
     matching = (op.wall_s for op in facts.workers.operations if _named(op, names))
@@ -79,7 +79,7 @@ def operations_share(facts: RuleInputs, names: tuple[str, ...]) -> float:
 
 def operations_of_stage(facts: RuleInputs, stage: str, names: tuple[str, ...]) -> float:
     """The same as a share (0 to 1) of their stage."""
-    cost = facts.workers.per_sample.get(stage) if facts.workers else None
+    cost = facts.costs.get(stage)
     if facts.workers is None or cost is None or cost.wall_s <= 0:
         return 0.0
     matching = (op.wall_s for op in facts.workers.operations if op.stage == stage and _named(op, names))
@@ -122,7 +122,7 @@ def batches_per_step(facts: RuleInputs) -> float:
 
 def batch_s(facts: RuleInputs, *stages: str) -> float:
     """Seconds per batch in these stages: in its worker and, of transport, in the main process too."""
-    costs, per_step = facts.workers.per_sample if facts.workers else {}, batches_per_step(facts)
+    costs, per_step = facts.costs, batches_per_step(facts)
     made_s = sum(costs[stage].wall_s for stage in stages if stage in costs) * (facts.throughput.batch_size or 0.0)
     received_s = input_wait(facts).transport_s if "transport" in stages else 0.0
     return (made_s + received_s) / per_step
