@@ -50,7 +50,7 @@ class Main:
         return [Task(own * cpu, own * off, self.threads) for own in each.tolist()]
 
 
-def main_process(rank: RankMetrics, facts: RuleInputs, workers: int, restarting_s: float = 0.0) -> Main:
+def main_process(rank: RankMetrics, facts: RuleInputs, workers: int, restarting_s: float) -> Main:
     """Read it from the steps that count.
 
     Args:

@@ -51,7 +51,7 @@ def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
         raise _Older(f"{path} already holds {article(listing.kind)}", ELSEWHERE, OVERWRITE)
 
 
-def claim_within(folder: Path, name: str, kind: str, launch: str = "") -> None:
+def claim_within(folder: Path, name: str, kind: str, launch: str) -> None:
     """As ``claim``, for a folder inside one of feedline's. Raises as ``claim``."""
     claim(folder / name, kind, launch)
     if name not in names(folder):
@@ -109,7 +109,7 @@ def put(made: Path, path: Path, kind: str, force: bool) -> None:
         raise
 
 
-def subfolder(folder: Path, name: str, mode: int = PRIVATE) -> Path:
+def subfolder(folder: Path, name: str) -> Path:
     """Create a folder inside one of feedline's.
 
     Raises:
@@ -117,7 +117,7 @@ def subfolder(folder: Path, name: str, mode: int = PRIVATE) -> Path:
         OSError: the place is read-only or full.
     """
     made = folder / name
-    made.mkdir(mode)
+    made.mkdir(PRIVATE)
     begin(made, INNER, "")
     _enlist(folder, name)
     return made

@@ -59,7 +59,7 @@ def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {name: environ[name] if is_plain(environ[name]) else MASK for name in sorted(ENVIRONMENT) if name in environ}
 
 
-def recorded_argv(argv: list[str], way: str = "masked") -> list[str]:
+def recorded_argv(argv: list[str], way: str) -> list[str]:
     """A command line as ``--record-argv`` says: all, masked, or only the name of the script."""
     if way == "none":
         return [masks.token(os.path.basename(word)) for word in argv[:1]]

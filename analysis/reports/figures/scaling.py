@@ -6,14 +6,14 @@ from markupsafe import Markup
 
 from feedline.analysis.formatting import number, share
 from feedline.analysis.reports.figures.axis import count_columns, count_rows, doublings, interval, round_up
-from feedline.analysis.reports.figures.svg import figure, line_path, percent, stretched, tag
+from feedline.analysis.reports.figures.svg import WIDTH, figure, line_path, percent, stretched, tag
 from feedline.analysis.scaling.conclusion import counted
 from feedline.analysis.scaling.efficiency import Row
 from feedline.analysis.scaling.predict import Prediction
 from feedline.analysis.scaling.study import Study
 
 Scale = Callable[[float], float]
-HEIGHT, AXIS, WIDTH = 220, 36, 1000
+HEIGHT, AXIS = 220, 36
 EDGE = 0.04  # room left and right of the points, as a share of the width
 MOST = 1000  # labels: all
 
