@@ -14,9 +14,6 @@ from feedline.profiler import masks
 from feedline.profiler.masks import MASK
 from feedline.profiler.plain import WORDS, is_name, is_plain, words_of
 
-#: What --record-argv offers.
-WAYS = ("all", "masked", "none")
-
 _SETTINGS = """
     RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE
     TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_USE_AGENT_STORE
