@@ -68,21 +68,13 @@ def making_share(facts: RuleInputs, *stages: str) -> float:
     return min(1.0, sum(facts.sample_share(stage) for stage in stages))
 
 
-def operations_share(facts: RuleInputs, names: tuple[str, ...]) -> float:
-    """Share (0 to 1) of a sample's wall time in operations of these names, given in lower case; a module path before a name is ignored."""
-    total = facts.costs.get("total")
-    if facts.workers is None or total is None or total.wall_s <= 0:
-        return 0.0
-    matching = (op.wall_s for op in facts.workers.operations if _named(op, names))
-    return min(1.0, sum(matching) / total.wall_s)
-
-
-def operations_of_stage(facts: RuleInputs, stage: str, names: tuple[str, ...]) -> float:
-    """The same as a share (0 to 1) of their stage."""
+def operations_share(facts: RuleInputs, names: tuple[str, ...], stage: str = "total") -> float:
+    """Share (0 to 1) of a sample's wall time, or of one of its stages, in operations of these names, given in lower case; a module path
+    before a name is ignored."""
     cost = facts.costs.get(stage)
     if facts.workers is None or cost is None or cost.wall_s <= 0:
         return 0.0
-    matching = (op.wall_s for op in facts.workers.operations if op.stage == stage and _named(op, names))
+    matching = (op.wall_s for op in facts.workers.operations if stage in ("total", op.stage) and _named(op, names))
     return min(1.0, sum(matching) / cost.wall_s)
 
 
