@@ -11,8 +11,9 @@ from typing import BinaryIO
 
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import ELSEWHERE, OVERWRITE, OutputError, PlaceTaken
+from feedline.profiler.few import few
 from feedline.profiler.files import single
-from feedline.profiler.files.lists import INNER, LIST, Listing, add, article, begin, names, read_list, some
+from feedline.profiler.files.lists import INNER, LIST, NAMED, Listing, add, article, begin, names, read_list
 from feedline.profiler.files.removal import Busy, remove
 
 PRIVATE, SHARED = 0o700, 0o777
@@ -46,7 +47,7 @@ def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
             return
     listing = _settled_list(path)
     if listing is None:
-        raise PlaceTaken(f"{path} holds files that feedline did not make ({some(sorted(os.listdir(path)))})", ELSEWHERE)
+        raise PlaceTaken(f"{path} holds files that feedline did not make ({few(sorted(os.listdir(path)), NAMED)})", ELSEWHERE)
     if (listing.kind, listing.launch) != (kind, launch):
         raise _Older(f"{path} already holds {article(listing.kind)}", ELSEWHERE, OVERWRITE)
 
