@@ -53,7 +53,7 @@ def verify(args: argparse.Namespace, program: list[str]) -> int:
         with deferred():
             entry = plain({"kind": SPEED, "run": identity(run), **vars(trial)})
             assert isinstance(entry, dict)
-            branch.write(entry, args.output, args.json, program, more={"patch": masks.token(patch) or None})
+            branch.write(entry, args.output, args.json, program, patch=masks.token(patch) or None)
             if patch and kept:
                 results.save(args.output, PATCH, patch)
     if kept:
