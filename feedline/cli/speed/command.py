@@ -105,7 +105,7 @@ def plan_of(args: argparse.Namespace, program: list[str], found: Replayable) -> 
         tried=planning.tried(found, settings, args.fix or "", margin),
         settings=settings,
         program=program,
-        stop_after=str(args.steps or planning.steps(facts, settings)),
+        stop_after=str(args.steps or planning.steps(facts)),
         pairs=args.pairs,
         ranks=args.ranks,
         folder=args.output,
