@@ -14,6 +14,7 @@ from feedline.analysis.scaling.study import Study
 
 Scale = Callable[[float], float]
 HEIGHT, AXIS = 220, 36
+PIECES = 40  # of a line that bends
 EDGE = 0.04  # room left and right of the points, as a share of the width
 MOST = 1000  # labels: all
 
@@ -43,9 +44,9 @@ def scaling(study: Study) -> Markup:
     return figure(parts, HEIGHT + AXIS, label)
 
 
-def _between(low: int, high: int, steps: int = 40) -> list[float]:
+def _between(low: int, high: int) -> list[float]:
     """A straight line bends on an axis of doublings."""
-    return [low * (high / low) ** (index / steps) for index in range(steps + 1)]
+    return [low * (high / low) ** (index / PIECES) for index in range(PIECES + 1)]
 
 
 def _measured(row: Row, x: float, y: Scale, unit: str) -> Markup:
