@@ -44,7 +44,7 @@ COLLECTIVES = Table(
         Column("wall_s", "number", "s", "From the call until it was complete on this rank", UNENDED),
         Column("wait_s", "number", "s", "Of that: until the last rank of the group had begun it, too", f"{UNENDED}; or {ALONE}"),
         Column("queue_s", "number", "s", "Of that: all ranks had begun it, and it was queued behind others", f"{UNENDED}; or {ALONE}"),
-        Column("transfer_s", "number", "s", "Of that: its bytes moved. Collectives that move at one time share it", UNENDED),
+        Column("transfer_s", "number", "s", "Of that: its bytes moved. Collectives that move bytes at the same time share it", UNENDED),
     ),
 )
 

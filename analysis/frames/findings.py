@@ -28,7 +28,7 @@ FINDINGS = Table(
         Column("cost_high_s", "number", "s", "Its upper end", NO_INTERVAL),
         Column("step_share", "number", "", "cost_s as a share of the mean step, 0 to 1", NO_COST),
         Column("fix", "text", "", "What to change"),
-        Column("how_to_check", "text", "", "What would show this finding to be wrong"),
+        Column("how_to_check", "text", "", "An experiment, and the outcome that would prove this finding wrong"),
         Column("predicted", "number", "samples/s", "Throughput with its fix, as predicted", NOT_PREDICTED),
         Column("predicted_low", "number", "samples/s", "Lower end of its 95 % interval", NOT_PREDICTED),
         Column("predicted_high", "number", "samples/s", "Its upper end", NOT_PREDICTED),

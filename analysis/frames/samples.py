@@ -16,12 +16,12 @@ from feedline.profiler.store.segment_reader import Process
 if TYPE_CHECKING:
     import pandas as pd
 
-NO_SCHEDSTAT = "the kernel does not tell (no schedstat)"
+NO_SCHEDSTAT = "the kernel does not report it (no schedstat)"
 
 SAMPLES = Table(
     "samples",
-    "One row per sample that was looked at in detail, of every loader: all of the first ones, later one in N. Which sample of its batch it "
-    "was (its index or file) is not recorded. `read_s` to `dataset_s` sum to `wall_s`.",
+    "One row per sample that was measured in detail, of every loader: all of the first ones, later one in N. Its index in the data set, or "
+    "its file, is not recorded. `read_s` to `dataset_s` sum to `wall_s`.",
     (
         RANK,
         Column("process", "text", "", "What made it: main, or loader0-worker1"),
@@ -32,7 +32,12 @@ SAMPLES = Table(
         TIME,
         START,
         Column("samples", "integer", "", "Samples in it: 1; a batch for `__getitems__`; 0 where the data set raised or was at its end"),
-        Column("in_mean", "bool", "", "It counts in the report's costs: made for a training loader, with no import or cold start in it"),
+        Column(
+            "in_mean",
+            "bool",
+            "",
+            "true: it counts in the report's costs, because it was made for a training loader and no import or cold start is in it",
+        ),
         Column("stands_for", "number", "samples", "How many samples (or batches, for `__getitems__`) it stands for: the weight of its row"),
         Column("wall_s", "number", "s", "How long it took"),
         Column("cpu_s", "number", "s", "CPU time of the thread that made it", "not measured on this system"),

@@ -27,7 +27,7 @@ STEPS = Table(
         Column("wall_s", "number", "s", "How long it took, without evaluation in it"),
         Column("batches", "integer", "", "Batches that the loader handed over in it"),
         Column("samples", "integer", "", "Samples in them"),
-        Column("in_mean", "bool", "", "It counts in the report's means: the first steps, which warm up, do not"),
+        Column("in_mean", "bool", "", "true: it counts in the report's means; the first steps, which warm up, do not"),
         Column(
             "stands_for",
             "number",

@@ -119,7 +119,7 @@ STARTS = [
     rows("list_copied_on_write", "workers copy the pages of a list of Python numbers that they look at, again in each epoch",
          "slow_for_its_bytes epoch_restart", "--mb 256 --pages 1500 --steps 20 --epochs 25 --restart",
          "--source lists", "--source columns",
-         why="an array is not copied at all; workers that stay copy each page once", names="page faults|restarted"),
+         why="with arrays there is nothing to copy; with persistent workers, each page is copied only once", names="page faults|restarted"),
 ]  # fmt: skip
 
 TRANSPORT = [
@@ -149,7 +149,7 @@ WAITING = [
          short="--steps 60"),
     rows("small_files_cold", "the same from the disk", "small_files cold_storage",
          "--steps 40 --workers 2", "--source pieces --folder {pieces}", "--source packed --folder {packed}", "pieces packed",
-         why="either ends with the files packed and in order", on="cold:pieces", twin_on="cold:packed"),
+         why="both have the same fix: files packed and read in order", on="cold:pieces", twin_on="cold:packed"),
     images("cold_photos", "JPEGs come from a disk that gives 8 MB/s", "cold_storage",
            "{many} --size 384 --steps 50 --workers 2", "", "", "many", on="disk:8 cold:many", twin_on="warm:many"),
     rows("cold_arrays", "arrays of 2 MB come from a disk that gives 60 MB/s", "cold_storage",
@@ -184,10 +184,10 @@ CPU = [
          "--source parsed --batch 32 --steps 300 --step-ms 8 --workers 2", "", "", on="quota:0.5", names="quota"),
     images("quota_photos", "a control group gives half a CPU to a training that decodes", "cpu_saturated decode_bound",
            "{usual} --size 224 --steps 250 --step-ms 8 --workers 2", "", "", "usual", on="quota:0.5",
-           why="the quota is too small for this decoding: either can be changed", names="quota|decod"),
+           why="the quota is too small for this decoding; either can be changed", names="quota|decod"),
     rows("threads", "eight threads of torch in each of two workers", "thread_oversubscription slow_for_its_bytes",
          "--source threaded --steps 800 --workers 2", "--threads 8", "",
-         why="slow_for_its_bytes names helper threads too where one stage waits for them", names="helper threads"),
+         why="slow_for_its_bytes also names helper threads if one stage waits for them", names="helper threads"),
     rows("new_memory", "each sample works in 32 MB of new memory", "slow_for_its_bytes",
          "--source scratch --mb 32 --steps 35 --workers 1", "", "--keep", names="page faults"),
     images("neighbors", "two busy programs beside two workers that decode", "busy_neighbors",
@@ -202,7 +202,7 @@ ORDER = [
            on="server:small", twin_on="server:small"),
     images("straggling_photo", "one photograph in 24 has 150 times the pixels of the others", "straggler_in_order oversize_images",
            "--size 240 --batch 4 --steps 350 --step-ms 12", "{mixed}", "{usual}", "mixed usual",
-           why="smaller large ones, or batches in any order"),
+           why="either fix helps: making the large photographs smaller, or batches in any order"),
 ]  # fmt: skip
 
 BETWEEN_RANKS = [
@@ -217,12 +217,12 @@ BETWEEN_RANKS = [
           "{small} --steps 80 --step-ms 10 --workers 1 --late-ms 80", "--late lengths", "--late even", "small"),
     ranks("slow_link", "4 MB of gradients through 100 Mbit/s", "exposed_communication slow_network",
           "{small} --steps 20 --step-ms 20 --workers 1 --mb 4", "", "", "small", on="link:100", twin_on="link:2000",
-          why="how fast the link should be is unknown, unless feedline is told"),
+          why="without the nominal bandwidth of the link, feedline cannot know that it is slow"),
     ranks("large_gradients", "48 MB of gradients and hardly a step", "exposed_communication slow_network",
           "{small} --steps 25 --workers 1 --step-ms 5", "--mb 48", "--mb 0.5", "small", why="as above"),
     ranks("whole_data", "no DistributedSampler: each rank draws all samples", "whole_data_on_every_rank same_data",
           "{small} --steps 30 --samples 480 --epochs 2 --step-ms 30 --workers 1", "--sampler whole", "", "small",
-          why="both ranks have one seed, so that they draw in one order: they see the same data, too"),
+          why="both ranks use the same seed, so they also draw the same data in the same order"),
     ranks("no_set_epoch", "set_epoch() is missing", "missing_set_epoch",
           "{small} --steps 30 --samples 480 --epochs 3 --step-ms 30 --workers 1", "--sampler no_set_epoch", "", "small"),
 ]  # fmt: skip

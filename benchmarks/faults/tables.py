@@ -13,13 +13,13 @@ HEAD = """# Planted faults
     python benchmarks/fault_suite.py --json faults.json > docs/measured/faults.md
 
 records small real training runs, each with one fault, their twins without it, and training runs without a fault
-([the list](../../benchmarks/faults/cases.py)): real images, processes, disks, servers, control groups and links. What the first finding has
-to be was stated beforehand. "Without it" is how many times as fast plain runs are, without feedline, one after the other in turns: of the
-training with the loader settings that the finding names, or else of the twin. Where there are no plain runs, it is by the
-programs' own timers in the two recordings. Such a ratio below {planted} is no fault.
+([the list](../../benchmarks/faults/cases.py)): real images, processes, disks, servers, control groups and links. The expected first finding
+was stated beforehand. "Without it" is a speedup: how many times as fast the training is with the loader settings that the finding names, or
+else how many times as fast the twin is. It is measured in plain runs, without feedline, that alternate with those of the faulty training,
+or, where there are none, with the programs' own timers in the two recordings. A ratio below {planted} is not a fault.
 
-A twin may spare more than the fix: that of `decode_jpeg` keeps samples in memory, which spares their crop as well. What is predicted,
-or said to be saved at most, is then less than what is measured.
+A twin may save more than the fix does: that of `decode_jpeg` keeps samples in memory, which avoids cropping as well. The predicted gain, or
+its upper bound, is then less than the measured one.
 """
 
 
@@ -102,7 +102,8 @@ def fault_row(one: Judged, what: str) -> list[str]:
 def expectations(faults: Sequence[Fault]) -> list[str]:
     """Why two ids are right."""
     several = [fault for fault in faults if fault.why]
-    return ["Where two are right:\n", "\n".join(f"- `{fault.name}`: {fault.why}" for fault in several) + "\n"] if several else []
+    whys = "\n".join(f"- `{fault.name}`: {fault.why}" for fault in several)
+    return ["Faults for which either of two findings is right:\n", f"{whys}\n"] if several else []
 
 
 def of_predictions(judged: Sequence[Judged]) -> str:

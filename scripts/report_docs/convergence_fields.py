@@ -8,13 +8,15 @@ FIELDS: dict[str, dict[str, Field]] = {
         "noise": Field("", "The gradient noise scale over the training"),
         "price": Field("", "What the batch costs in samples and saves in updates", "samples per update are not known"),
         "workers": Field("", "Always empty: `feedline converge advise --target` predicts the time by number of ranks, from several runs"),
-        "checks": Field("", "What is wrong with how the training is set up, most severe first; of severity high: among findings, too"),
-        "samples": Field("", "Trained on in all, all ranks together", "no loader that says how many it hands over feeds the training"),
+        "checks": Field("", "Mistakes in the setup of the training, most severe first; those of severity high are also among the findings"),
+        "samples": Field(
+            "", "Samples trained on, all ranks together", "no loader feeds the training, or none that reports how many samples it delivers"
+        ),
         "samples_per_epoch": Field(
             "", "Samples in an epoch, all ranks together", "the loader has no len(), or more than one loader feeds the training"
         ),
         "updates": Field("", "Optimizer updates in all"),
-        "fixes": Field("", "The --fix option of the run; empty without one"),
+        "fixes": Field("", "Value of the run's --fix option; empty without one"),
         "notes": Field("", "What a reader should know about these figures"),
     },
     "CurvePoints": {
@@ -26,7 +28,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "not_finite": Field("", "Values left out because they were NaN or infinite"),
     },
     "NoiseOverTraining": {
-        "value": Field("samples", "Of the whole training: each window counts as the progress that was made in it", "why says why"),
+        "value": Field("samples", "Noise scale of the whole training: the windows weighted by the progress made in them", "why says why"),
         "low": Field("samples", "The smallest window; without a value, a bound", "not known"),
         "high": Field("samples", "The largest window; without a value, a bound", "not known"),
         "why": Field("", "Why the value is missing; empty if it is not"),
@@ -36,8 +38,8 @@ FIELDS: dict[str, dict[str, Field]] = {
         "reason": Field("", "Why the value is missing, as a stable name: one_gradient; empty where no code depends on it"),
     },
     "NoiseWindow": {
-        "samples": Field("", "Trained on by the middle of the window, all ranks together"),
-        "updates": Field("", "Updates that it is made from"),
+        "samples": Field("", "Samples trained on by the middle of the window, all ranks together"),
+        "updates": Field("", "Updates measured in it"),
         "value": Field("samples", "The noise scale", "why says why"),
         "low": Field("samples", "Lower end of the 95 % interval; without a value: it is at least this", "not known"),
         "high": Field("samples", "Upper end of the 95 % interval; without a value: it is at most this", "not known"),

@@ -3,10 +3,10 @@
 from report_docs import convergence_fields, rank_fields
 from report_docs.field import Field
 
-_NO_SCHEDSTAT = "the kernel does not tell (no schedstat)"
+_NO_SCHEDSTAT = "the kernel does not report it (no schedstat)"
 _NO_SIZE = "no step, or batches of unknown size"
-_NO_DETAIL = "no sample was looked at in detail"
-_NO_INPUT = "no loader was seen, or only threads of the program's own ask it; or the figures are a trace's"
+_NO_DETAIL = "no sample was measured in detail"
+_NO_INPUT = "no loader was seen, or only the program's own threads read from it; or the figures come from a trace"
 _NO_READING = "nothing was sampled while the steps ran: a run of less than a quarter of a second, or no /proc"
 
 FIELDS: dict[str, dict[str, Field]] = {
@@ -26,18 +26,20 @@ FIELDS: dict[str, dict[str, Field]] = {
         "hooks": Field("", "What was attached to the training, and what could not be"),
         "notes": Field("", "What a reader should know about these figures: what is missing and why, what was left out"),
         "roofline": Field("", "The limits of the run's throughput", "no step, too few of them, or batches of unknown size"),
-        "comm": Field("", "What the ranks did together", "one rank, or no collective was seen: hooks and notes say why"),
+        "comm": Field("", "Communication between the ranks", "one rank, or no collective was seen: hooks and notes say why"),
         "traces": Field("", "What traces of other tools hold", "feedline recorded the run itself"),
         "convergence": Field(
-            "", "How the training got on, apart from how fast its steps were", "nothing was trained, or an older feedline recorded it"
+            "",
+            "Losses, metrics, learning rate, noise scale, and mistakes in the setup",
+            "nothing was trained, or an older feedline recorded it",
         ),
         "cpus": Field("", "Who used the CPUs while the steps ran", "the number of CPUs is unknown, or no step was recorded"),
         "shown": Field("", "The rank that the figures describe: the one that the others wait for, or else the lowest", "the lowest"),
-        "together": Field(
-            "", "What the training would make with all fixes in its loader that are predicted, at once", "fewer than two are"
-        ),
+        "together": Field("", "Throughput predicted with all predicted fixes of the loader at once", "fewer than two fixes are predicted"),
         "headline": Field("", "What must be known before the verdict: a crash, a kill, a full disk; empty if the run ended normally"),
-        "schema_version": Field("", "Version of this structure. It changes when a field goes or means something else, not when one comes"),
+        "schema_version": Field(
+            "", "Version of this structure. It changes when a field is removed or changes its meaning, not when one is added"
+        ),
     },
     "RunInfo": {
         "name": Field("", "Name of the run folder"),
@@ -47,7 +49,7 @@ FIELDS: dict[str, dict[str, Field]] = {
             "finished; ended (the program itself ended the process, as multiprocessing.Pool does with its workers); "
             "cut (its process was killed; everything up to then is here); or live (still going)",
         ),
-        "command": Field("", "The command line, one item an argument. Values that look like secrets are masked"),
+        "command": Field("", "The command line, one item per argument. Values that might be private are masked"),
         "started": Field("", "When recording began, ISO 8601"),
         "duration_s": Field("s", "From the beginning to the end of recording"),
         "exit_code": Field("", "The script's exit code", "the run was cut or is live"),
@@ -63,14 +65,17 @@ FIELDS: dict[str, dict[str, Field]] = {
     },
     "Throughput": {
         "samples_per_s": Field(
-            "samples/s", "Samples per second in training steps of the shown rank. All means leave out the first of four or more", _NO_SIZE
+            "samples/s",
+            "Samples per second in training steps of the shown rank. All means exclude the first of four or more steps, and those up to "
+            "the step whose FLOP were counted",
+            _NO_SIZE,
         ),
         "steps_per_s": Field("steps/s", "Steps (optimizer updates) per second", "no step"),
         "samples": Field("samples", "Samples in all training steps"),
         "steps": Field("steps", "Training steps"),
         "steps_in_detail": Field("steps", "Steps whose records were all kept; splits into stages are means over these"),
         "batch_size": Field("samples", "Mean samples per step and rank", _NO_SIZE),
-        "ranks": Field("", "Whose samples are in all_ranks_samples_per_s"),
+        "ranks": Field("", "Number of ranks whose samples all_ranks_samples_per_s counts"),
         "all_ranks_samples_per_s": Field("samples/s", "Samples per second of all ranks together", "one rank, or not measured on all"),
     },
     "StepSummary": {
@@ -93,19 +98,25 @@ FIELDS: dict[str, dict[str, Field]] = {
         ),
         "flop": Field("", "Floating-point operations of one step", "they were not counted: the hook FLOP says why"),
         "cpu_s": Field("s", "CPU time per step of the training process and all it started, threads included", "fewer than three readings"),
-        "runqueue_s": Field("s", "Time per step that the main thread could run but had no CPU, in forward and backward", _NO_SCHEDSTAT),
+        "runqueue_s": Field(
+            "s", "Time per step during which the main thread could run but had no CPU, in forward and backward", _NO_SCHEDSTAT
+        ),
         "sampled": Field("", "How the stages were estimated if steps were so short that most were only counted", "every step was recorded"),
         "main_runqueue_share": Field(
-            "1", "Share (0 to 1) of the step that the main thread could run but had no CPU, in loading, forward and backward", _NO_SCHEDSTAT
+            "1",
+            "Share (0 to 1) of the step in which the main thread could run but had no CPU, in loading, forward and backward",
+            _NO_SCHEDSTAT,
         ),
-        "input_share": Field("1", "Share (0 to 1) of the step that its input takes, the loader's only start aside", _NO_INPUT),
+        "input_share": Field(
+            "1", "Share (0 to 1) of the step that its input takes. The start of a loader that starts only once is excluded", _NO_INPUT
+        ),
         "input_share_low": Field("1", "Lower end of its 95 % interval (Student's t over the steps, or bootstrap over windows)", _NO_INPUT),
         "input_share_high": Field("1", "Upper end", _NO_INPUT),
     },
     "Sampled": {
         "counted": Field("steps", "Steps that were only counted and timed"),
-        "recorded": Field("steps", "Steps recorded in full from which their stages are known"),
-        "windows": Field("windows", "Stretches of neighboring steps that those are from"),
+        "recorded": Field("steps", "Steps recorded in full, from which the stages are estimated"),
+        "windows": Field("windows", "Runs of consecutive steps that these belong to"),
         "share_low": Field("1", "Stage -> lower end of the 95 % interval of its share of such a step (bootstrap over the windows)"),
         "share_high": Field("1", "Stage -> upper end"),
         "recording_s": Field("s", "Extra time that recording a step in full takes; subtracted from all figures"),
@@ -121,7 +132,9 @@ FIELDS: dict[str, dict[str, Field]] = {
         "wall_min_s": Field("s", "Shortest step in the column"),
         "wall_s": Field("s", "Median step in the column"),
         "wall_max_s": Field("s", "Longest step in the column"),
-        "stages": Field("s", "Stage -> mean time per step in the column. samples: making them in the main process, split in step.stages"),
+        "stages": Field(
+            "s", "Stage -> mean time per step in the column. samples: making samples in the main process, which step.stages splits further"
+        ),
     },
     "Workers": {
         "processes": Field("processes", "How many processes made samples; 0: the main process itself did (num_workers=0)"),
@@ -140,18 +153,20 @@ FIELDS: dict[str, dict[str, Field]] = {
         "output_pixels": Field("pixels", "Pixels per sample of the last picture before the tensor", "no picture was seen"),
         "sample_wall_histogram": Field(
             "s, samples",
-            "Pairs (upper edge, samples that took that long at most, and longer than the edge before); estimated in long runs",
+            "Pairs (upper edge, number of samples between the edge before and this one); estimated in long runs",
         ),
         "blocked_by": Field(
             "1",
             "What the makers of batches waited for -> share (0 to 1) of their blocked time, from looks at their threads: sleep, lock, "
             "network, another process, file, page fault, unknown. Empty: not seen",
         ),
-        "blocked_looks": Field("looks", "Looks that found one blocked while it made a batch; few make blocked_by uncertain"),
+        "blocked_looks": Field(
+            "looks", "Looks that found a blocked thread while it made a batch; with few of them, blocked_by is uncertain"
+        ),
         "process_cpu_s": Field(
             "s", "CPU time per sample of the whole processes that make samples, helper threads included", "/proc does not show it"
         ),
-        "batch_tensors": Field("tensors", "Tensors in a batch as collate made it", "no batch was looked into"),
+        "batch_tensors": Field("tensors", "Tensors in a batch as collate made it", "no batch was examined"),
     },
     "Cost": {
         "wall_s": Field("s", "Wall time per sample; cpu_s + runqueue_s + blocked_s if all three are measured"),
@@ -210,7 +225,7 @@ FIELDS: dict[str, dict[str, Field]] = {
     "Hook": {
         "name": Field("", "What is attached to"),
         "attached": Field("", "Whether it could be attached"),
-        "why": Field("", "What it gives, or why it could not be attached"),
+        "why": Field("", "What it records, or why it could not be attached"),
         "reason": Field("", "Why it could not be attached, as a stable name, e.g. no_gpu; empty where no code depends on it"),
     },
     "Roofline": {
@@ -229,7 +244,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "roofs": Field("", "Limits of the throughput, lowest first"),
         "nearest": Field("", "The binding limit: the lowest one at or above the rate of the run", "none is known"),
         "next": Field("", "The one after it", "none is known"),
-        "becomes": Field("samples/s", "Throughput at most without the binding limit", "no next one is known"),
+        "becomes": Field("samples/s", "Highest throughput possible without the binding limit", "no next one is known"),
         "says": Field("", "The binding and the next limit in a sentence"),
         "sweep": Field("", "Throughput of the model alone by batch size", "no file of ceilings with a sweep was given"),
         "nearest_id": Field("", "The id of nearest", "none is known"),
@@ -239,7 +254,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "id": Field("", "Stable name, once in a report, e.g. workers, decode, cold_disk"),
         "name": Field("", "What it is called in the figure"),
         "kind": Field("", "device, step, turns, workers, cores, stage, ceiling or loader"),
-        "samples_per_s": Field("samples/s", "How far it lets the run go, at the run's FLOP per sample"),
+        "samples_per_s": Field("samples/s", "Highest throughput it allows, at the run's FLOP per sample"),
         "low": Field("samples/s", "Slowest round of its measurement", "not measured in rounds"),
         "high": Field("samples/s", "Fastest round of its measurement", "not measured in rounds"),
         "says": Field("", "What it is made of, with figures"),
@@ -256,11 +271,11 @@ FIELDS: dict[str, dict[str, Field]] = {
     },
     **rank_fields.FIELDS,
     "Traces": {
-        "files": Field("", "Rank by rank, the trace that it is from"),
+        "files": Field("", "The trace file of each rank"),
         "basis": Field(
             "", "Time span that every figure of the report covers: steps of the shown rank, or its whole trace if no steps were found"
         ),
-        "budget_notes": Field("", "What has to be known to read the budget"),
+        "budget_notes": Field("", "Notes on how to read the budget"),
         "kernels": Field("", "Kernels of the shown rank in its steps by name, the longest first"),
         "operators": Field("", "Operators, ranges and Python functions of its host that began in the steps, most device time first"),
         "copies": Field("", "Copies in the steps by direction and kind of memory"),
@@ -279,7 +294,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "total_s": Field("s", "Their durations summed; those that overlap count twice"),
         "busy_share": Field("1", "total_s over the time in the steps in which the device was busy"),
         "communication": Field("", "true: it moves bytes between ranks"),
-        "operator": Field("", "What launched most of it; empty: the trace does not say"),
+        "operator": Field("", "The operator that launched most of it; empty: the trace does not say"),
     },
     "OperatorTime": {
         "name": Field("", "Of the operator, range or function"),
@@ -307,21 +322,19 @@ FIELDS: dict[str, dict[str, Field]] = {
         "severity": Field(
             "",
             "",
-            "info: costs less than 5 % of a step; low: from 5 %; high: from 20 %. Of what is wrong with a training's set-up (cost_s 0): "
-            "high: it is not the training that was meant",
+            "info: costs less than 5 % of a step; low: from 5 %; high: from 20 %. Of a mistake in the setup (cost_s 0): "
+            "high: the training is not the one that was intended",
         ),
         "says": Field("", "One sentence with the figures"),
         "evidence": Field("", "What was measured"),
         "fix": Field("", "What to change"),
         "disproof": Field("", "How to check the finding: an experiment, and the outcome that would prove it wrong"),
-        "cost_s": Field("s", "What the cause costs per step: an upper bound of what the fix can gain; with cost_low_s, a prediction of it"),
+        "cost_s": Field("s", "What the cause costs per step: an upper bound of the fix's gain, or with cost_low_s a prediction of it"),
         "blame": Field("", "The rank and its phase", "the finding is not about one rank against the others"),
         "cost_low_s": Field("s", "Lower end of the 95 % interval of the prediction", "cost_s is an upper bound"),
         "cost_high_s": Field("s", "Its upper end", "cost_s is an upper bound"),
         "settings": Field("", "Arguments of the DataLoader that the fix names -> their new values, e.g. num_workers"),
-        "predicted": Field(
-            "", "What the training would make with the fix, by a replay of its loader or of its ranks", "refused says why not"
-        ),
+        "predicted": Field("", "Throughput predicted with the fix, by a replay of the loader or of the ranks", "refused says why not"),
         "refused": Field("", "Why the fix is not predicted, and which measurement would settle it; empty if it is predicted"),
     },
     "PredictedRate": {

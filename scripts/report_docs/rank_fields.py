@@ -14,7 +14,11 @@ FIELDS: dict[str, dict[str, Field]] = {
         "mean_s": Field("s", "Mean time of a step", "the rank made no step"),
         "stages": Field("s", "Stage -> mean seconds per step; they sum to mean_s. From traces: those of the budget, see traces.md"),
         "state": Field("", "As in RunInfo"),
-        "comm": Field("", "What its mean step goes to between ranks", "the report's comm is, or this rank was left out of the comparison"),
+        "comm": Field(
+            "",
+            "Its mean step, split into computing, transfer and waiting",
+            "the report's comm is null, or this rank was left out of the comparison",
+        ),
         "gpu": Field("", "Its device in the trace", _RECORDED),
         "input": Field("", "Its waits for batches in the trace", _RECORDED),
         "budget": Field("", "What its steps' time went to -> share of it, 0 to 1; they sum to 1", _RECORDED),
@@ -22,9 +26,9 @@ FIELDS: dict[str, dict[str, Field]] = {
     "RankParts": {
         "compute_s": Field("s", "Everything else: what is neither transfer nor waiting", _NO_PARTS),
         "hidden_transfer_s": Field("s", "Per step: bytes moved while the rank's own backward ran", _NO_PARTS),
-        "exposed_transfer_s": Field("s", "Per step: bytes moved, and no backward ran", _NO_PARTS),
+        "exposed_transfer_s": Field("s", "Per step: bytes moved while no backward ran", _NO_PARTS),
         "hidden_wait_s": Field("s", "Per step: waiting for another rank while backward ran", _UNMET),
-        "exposed_wait_s": Field("s", "Per step: waiting for another rank, and no backward ran", _UNMET),
+        "exposed_wait_s": Field("s", "Per step: waiting for another rank while no backward ran", _UNMET),
         "queue_s": Field("s", "Per step: collectives queued behind one that waited", _UNMET),
     },
     "RankGpu": {
@@ -40,7 +44,7 @@ FIELDS: dict[str, dict[str, Field]] = {
     "RankInput": {
         "loader_pct": Field("%", "Of the steps: the main thread waited for a batch", _REASON),
         "stall_pct": Field("%", "Of the steps: it did, and the device had no work", _REASON),
-        "speedup_ceiling": Field("", "How many times faster the steps would be if batches were always ready", _REASON),
+        "speedup_ceiling": Field("", "How many times as fast the steps would be if batches were always ready", _REASON),
         "reasons": Field("", "Field -> why it is null"),
     },
     "CollectiveKind": {
@@ -49,7 +53,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "n": Field("ranks", "Size of its group"),
         "backend": Field("", "gloo, nccl, ..."),
         "count": Field("", "How many, each counted once for all ranks"),
-        "transfer_s": Field("s", "Median time in which its bytes moved, waiting for ranks not in it", _UNTOLD),
+        "transfer_s": Field("s", "Median time in which its bytes moved, without waiting for ranks", _UNTOLD),
         "algbw_gbps": Field(
             "GB/s",
             "bytes divided by the mean time in which they moved, on the rank where it is longest; 1 GB = 1e9 B",
@@ -59,16 +63,18 @@ FIELDS: dict[str, dict[str, Field]] = {
     },
     "LateRank": {
         "rank": Field("", "Its number"),
-        "steps": Field("steps", "In which it was the late one"),
-        "late_steps": Field("steps", "In which any rank was late by more than the clocks' error"),
-        "all_steps": Field("steps", "Looked at"),
+        "steps": Field("steps", "Steps in which it was the late rank"),
+        "late_steps": Field("steps", "Steps in which any rank was late by more than the clocks' error"),
+        "all_steps": Field("steps", "Steps examined"),
         "late_s": Field("s", "How much later than the median of the others it began, mean over its late steps"),
         "waited_s": Field("s", "How long each other rank waited for it, mean over its late steps"),
         "phase": Field("", "What took it longer: wait (for its loader), copy, forward, backward, optimizer, other, or a user's stage"),
-        "excess_s": Field("s", "So much longer than the median of the others, mean over its late steps"),
+        "excess_s": Field("s", "How much longer that took than on the median of the others, mean over its late steps"),
         "part": Field("", "The stage of a sample that takes longer there", "phase is not wait, or samples were not measured on two ranks"),
-        "cost_s": Field("s", "What the mean step would be shorter by if it were as fast as the median of the others", "no replay"),
-        "persistent": Field("", "true: the same rank again and again; false: another one in each step, or too few steps"),
+        "cost_s": Field("s", "How much shorter the mean step would be if this rank were as fast as the median of the others", "no replay"),
+        "persistent": Field(
+            "", "true: the same rank again and again; false: it changes from step to step, or there are too few steps to tell"
+        ),
         "whole_host": Field("", "true: all ranks of its host are late, and no others"),
     },
     "Prediction": {
@@ -77,7 +83,7 @@ FIELDS: dict[str, dict[str, Field]] = {
             "",
             "The rank that is on time (rank_on_time), how many times as fast the link is (faster_link), the buckets' MiB (bucket_size), or "
             "batches per update (accumulation)",
-            "id says all",
+            "the id says everything",
         ),
         "what": Field("", "The same in words"),
         "step_s": Field("s", "Mean step then", "refused: why says why"),
@@ -88,7 +94,9 @@ FIELDS: dict[str, dict[str, Field]] = {
     },
     "Communication": {
         "collectives": Field("", "By operation, message and group, most bytes first; at most 20"),
-        "clock_bound_s": Field("s", "Clock error between ranks: smaller differences mean nothing", "the ranks' clocks cannot be compared"),
+        "clock_bound_s": Field(
+            "s", "Clock error between ranks; smaller differences are not significant", "the ranks' clocks cannot be compared"
+        ),
         "clocks": Field("", "How ranks were aligned: measured, collective ends, or none"),
         "late": Field("", "Ranks that others waited for, most costly first; at most 8"),
         "network": Field("", "The bandwidth against what it should be, in a sentence"),
@@ -103,6 +111,9 @@ FIELDS: dict[str, dict[str, Field]] = {
     "ExposedKind": {
         "name": Field("", "Operation: all_reduce, all_gather, ..."),
         "phase": Field("", "Of the step in which it was called: forward, backward, optimizer, loader, init or other"),
-        "transfer_s": Field("s", "Mean time per step in which it moved bytes and no backward ran, shared evenly while several move"),
+        "transfer_s": Field(
+            "s",
+            "Mean time per step in which it moved bytes while no backward ran, shared evenly among collectives that move at the same time",
+        ),
     },
 }

@@ -1,4 +1,4 @@
-"""A module that it imports has a syntax error; another one raises, a third leaves by SystemExit."""
+"""One imported module has a syntax error, another raises, and a third raises SystemExit."""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""How it ends: sys.exit with numbers, texts and things, exceptions with notes, groups, causes and loops of causes, and so on."""
+"""Ways to end: sys.exit with numbers, texts and other objects; exceptions with notes, groups, causes, loops of causes, and more."""
 
 import builtins
 import os

@@ -1,4 +1,4 @@
-"""Threads that are not daemons train on after the main thread has ended; daemons are cut off."""
+"""Non-daemon threads continue to train after the main thread has ended; daemon threads are cut off."""
 
 import threading
 import time

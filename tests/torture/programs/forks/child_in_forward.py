@@ -1,4 +1,4 @@
-"""A fork inside a forward and inside backward; the child trains and leaves by exception through the frames of both."""
+"""A fork inside a forward and inside a backward; the child trains, and ends by an exception through the frames of both."""
 
 import os
 import sys

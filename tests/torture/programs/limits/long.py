@@ -1,4 +1,4 @@
-"""1,500 steps, whose records need more room than there is."""
+"""1,500 steps, whose records need more space than the disk or the limit on file sizes allows."""
 
 import torch
 from tiny import digest, network, sgd, step

@@ -1,4 +1,4 @@
-"""It asks for more address space than it may have, catches MemoryError and torch's error, and trains on."""
+"""It allocates more address space than its limit allows, catches MemoryError and torch's error, and continues to train."""
 
 import resource
 

@@ -1,4 +1,4 @@
-"""It prints a line for each of many steps, to somebody who may have stopped to listen."""
+"""It prints a line for each of many steps to a pipe whose reader may be gone."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Tensors are shared through the file system, and come from the workers by queues of the user's own too."""
+"""Tensors are shared through the file system, and also come from the workers through the user's own queues."""
 
 import torch
 import torch.multiprocessing as mp

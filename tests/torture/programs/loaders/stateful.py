@@ -1,4 +1,4 @@
-"""torchdata's StatefulDataLoader: its state is saved in mid-epoch and another loader goes on from there."""
+"""torchdata's StatefulDataLoader: its state is saved in mid-epoch, and another loader continues from there."""
 
 import torch
 from tiny import Numbers, digest, network, sgd, step

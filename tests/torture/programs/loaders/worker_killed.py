@@ -1,4 +1,4 @@
-"""A worker is killed by SIGKILL, another exits by itself; the training catches it and goes on with new workers."""
+"""A worker is killed by SIGKILL, another exits by itself; the training catches both and continues with new workers."""
 
 import os
 import re

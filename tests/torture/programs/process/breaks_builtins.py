@@ -1,4 +1,4 @@
-"""It replaces print, open, len, isinstance and Exception's name in builtins while it trains."""
+"""It replaces print, open, len, isinstance and the name Exception in builtins while it trains."""
 
 import builtins
 import io

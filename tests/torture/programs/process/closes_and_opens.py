@@ -1,4 +1,4 @@
-"""os.closerange in mid-training; its own files then get those numbers, and must stay as they are."""
+"""os.closerange in mid-training; the program's own files then get those descriptor numbers, and must stay intact."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Steps live in generators and coroutines that stop between forward and backward, and two of them take turns."""
+"""Steps run in generators and coroutines that pause between forward and backward; two of them alternate."""
 
 from tiny import digest, loader, network, sgd
 

@@ -1,4 +1,4 @@
-"""Batches, losses, networks and loaders die as soon as nothing of the program holds them."""
+"""Batches, losses, networks and loaders are freed as soon as the program no longer refers to them."""
 
 import gc
 import sys

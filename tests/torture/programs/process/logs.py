@@ -1,4 +1,4 @@
-"""Its logging configuration takes every record of every library, warnings are captured, and print is a logger."""
+"""Its logging configuration receives every record of every library, warnings are captured, and print is a logger."""
 
 import logging
 import sys

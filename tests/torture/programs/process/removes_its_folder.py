@@ -1,4 +1,4 @@
-"""It removes the folder that it was started in, and trains on in what is no longer there."""
+"""It removes the folder that it was started in, and continues to train there."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""It removes the run folder under feedline's feet in mid-training, and everything else in that place."""
+"""It removes feedline's run folder in mid-training, and everything beside it."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""It puts its own files over descriptors with dup2, also those that others hold, and reads back what is in them."""
+"""It redirects descriptors to its own files with dup2, including descriptors that others hold, and reads the files back."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""SIGCHLD is handled, and every child that ended is reaped by the handler, those of loaders too."""
+"""SIGCHLD is handled, and the handler reaps every child that ended, including those of loaders."""
 
 import os
 import signal

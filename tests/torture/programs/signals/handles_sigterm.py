@@ -1,4 +1,4 @@
-"""SIGTERM is handled as on clusters that preempt: save, say so, exit with a code of its own."""
+"""SIGTERM is handled as on preemptible clusters: save, print a message, exit with a special code."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""An alarm that nobody handles ends it by SIGALRM."""
+"""An unhandled alarm ends it by SIGALRM."""
 
 import signal
 import time

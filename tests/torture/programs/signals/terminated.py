@@ -1,4 +1,4 @@
-"""SIGTERM with nobody who handles it, in the middle of an epoch with workers."""
+"""An unhandled SIGTERM in the middle of an epoch with workers."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Code objects: marshalled, unpickled by cloudpickle, with a file name of nobody, made by a class body and a metaclass."""
+"""Code objects: marshalled, unpickled by cloudpickle, with the name of a file that does not exist, made by a class body and a metaclass."""
 
 import marshal
 import pickle

@@ -1,4 +1,4 @@
-"""Two networks are trained in turns, one against the other, by two optimizers."""
+"""Two networks are trained alternately, one against the other, by two optimizers."""
 
 import torch
 from tiny import digest, loader, network

@@ -1,4 +1,4 @@
-"""Every way of torch to run one update: for loop, foreach, fused, maximize, capturable states, decoupled decay."""
+"""All of torch's ways to run one update: for loop, foreach, fused, maximize, capturable states, decoupled decay."""
 
 import torch
 from tiny import digest, network, train

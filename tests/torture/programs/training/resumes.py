@@ -1,4 +1,4 @@
-"""Stops in mid-epoch, saves everything with the random states, and goes on from the files; all steps have to be the same."""
+"""It stops in mid-epoch, saves everything including the random states, and continues from the files; all steps must be the same."""
 
 import os
 import pickle

@@ -1,4 +1,4 @@
-"""Forwards, losses, backwards and updates raise now and then, and the training goes on."""
+"""Forwards, losses, backwards and updates raise now and then, and the training continues."""
 
 import torch
 from tiny import digest, loader, network, sgd

@@ -1,4 +1,4 @@
-"""Hooks on tensors: they change gradients, remove themselves, retain gradients of what is no leaf, and watch nodes of the graph."""
+"""Hooks on tensors: they change gradients, remove themselves, retain gradients of non-leaf tensors, and watch nodes of the graph."""
 
 from tiny import digest, loader, network, sgd
 
