@@ -303,6 +303,11 @@ class Steady:
         return self.making[clock] / self.samples
 
 
+def accounted_cpu_s(costs: Mapping[str, Cost]) -> float:
+    """CPU seconds per sample of the threads that make and send it: the queue's feeder thread pickles beside the worker."""
+    return sum(costs[name].cpu_s or 0.0 for name in ("total", "transport") if name in costs)
+
+
 def costs_by_stage(details: SampledDetails, makers: BatchProducers, samples: int) -> dict[str, Cost]:
     """Mean cost of a sample by stage, and "total"."""
     collate, pickle, batch = (makers.sums(stage) for stage in (Stage.COLLATE, Stage.PICKLE, Stage.BATCH))

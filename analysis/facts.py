@@ -1,11 +1,12 @@
 """What rules read: of a recorded run, and of ranks that were recorded or traced together. Of traces: traces/facts.py."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from feedline.analysis.comm.model import Communication, ExposedKind, LateRank, RankParts
 from feedline.analysis.finding import Evidence
 from feedline.analysis.making import Making
-from feedline.analysis.model import Cpus, Loader, StepSummary, Throughput, Workers
+from feedline.analysis.model import Cost, Cpus, Loader, StepSummary, Throughput, Workers
 
 
 @dataclass(frozen=True)
@@ -107,12 +108,21 @@ class RuleInputs:
     certainty: Certainty | None = None
     making: Making | None = None
 
+    @property
+    def costs(self) -> Mapping[str, Cost]:
+        """Stage -> mean cost of one sample, ``total`` among them; empty where no workers are known."""
+        return self.workers.per_sample if self.workers else {}
+
     def sample_share(self, stage: str) -> float:
         """Share (0 to 1) of a sample's wall time that this stage takes; 0 where it did not occur."""
-        costs = self.workers.per_sample if self.workers else {}
-        if stage not in costs or "total" not in costs or not costs["total"].wall_s:
-            return 0.0
-        return costs[stage].wall_s / costs["total"].wall_s
+        part, total = self.costs.get(stage), self.costs.get("total")
+        return part.wall_s / total.wall_s if part and total and total.wall_s else 0.0
+
+    def waiting_cpus(self) -> float:
+        """CPUs that the training lacks: its threads that could run but have no CPU, on average, of those that are measured."""
+        cost, workers = self.costs.get("total"), self.workers
+        queued = cost.runqueue_s / cost.wall_s if cost and cost.runqueue_s and cost.wall_s else 0.0
+        return (self.main_runqueue_share or 0.0) + (workers.processes * (workers.busy_share or 0.0) * queued if workers else 0.0)
 
     def setting(self, name: str, default: object = None) -> object:
         """A setting of the training loader, such as ``num_workers``."""

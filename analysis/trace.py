@@ -67,7 +67,7 @@ def write(run: Run, path: Path, windows: Windows | None = None) -> list[str]:
         return write_into(run, file, path.suffix == ".gz", windows)
 
 
-def write_into(run: Run, file: BinaryIO, pack: bool, windows: Windows | None = None) -> list[str]:
+def write_into(run: Run, file: BinaryIO, pack: bool, windows: Windows | None) -> list[str]:
     """Write all ranks of a run.
 
     Args:

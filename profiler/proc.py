@@ -19,3 +19,12 @@ def started(pid: int) -> int:
     """When a process started, in clock ticks since boot; 0 when there is none or it is a zombie."""
     fields = stat(pid)
     return int(fields[19]) if len(fields) > 19 and fields[0] not in (b"Z", b"X") else 0
+
+
+def tidies_up(pid: int) -> bool:
+    """Whether a process only waits for others to end, and then unlinks the shared memory that they left. Killed before, it would stay.
+
+    Source: ``multiprocessing/resource_tracker.py``; torch's ``lib/libshm/manager.cpp``.
+    """
+    command = read(pid, "cmdline")
+    return b"multiprocessing.resource_tracker" in command or b"torch_shm_manager" in command

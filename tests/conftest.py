@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -67,6 +68,24 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
         return folder
 
     return made
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """Gives a function that mounts a file system of so many bytes."""
+    disk = tmp_path / "disk"
+
+    def mount(size: int) -> Path:
+        disk.mkdir()
+        command = ["sh", "-c", 'mount "$@"', "sh", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]
+        mounted = subprocess.run(command, capture_output=True, text=True)
+        if mounted.returncode:
+            pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+        return disk
+
+    yield mount
+    if disk.is_mount():
+        subprocess.run(["umount", "--lazy", disk], check=True)
 
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")

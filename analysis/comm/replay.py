@@ -159,7 +159,7 @@ def apart_s(ready: IntArray, column: int) -> float:
     return float(np.abs(np.diff(others, axis=0)).mean()) / 2e9 if len(others) > 1 else 0.0
 
 
-def held_by_cpus(told: Prediction, least_s: float, apart_s: float = 0.0) -> Prediction:
+def held_by_cpus(told: Prediction, least_s: float, apart_s: float) -> Prediction:
     """The same where the CPUs need longer for the step, and no faster than it was.
 
     Args:

@@ -343,7 +343,7 @@ def _make(case: Case, id: str, what: str, fix: str, why: str, gain: str, control
     return Advice(id, what, fix, why, gain, said, control_fix, verify_line(fix, control_fix), facts)
 
 
-def verify_line(fix: str, control: str = "") -> str:
+def verify_line(fix: str, control: str) -> str:
     """The command that branches from a checkpoint, with seeds and equal samples; "": there is no fix to run with."""
     if not fix:
         return ""

@@ -106,7 +106,7 @@ def decide(fix: str, control: str, metric: str, branches: list[Branch], margin: 
     """
     lower = is_lower_better(metric)
     differences = [found for than in ("baseline", "control") if (found := difference(branches, than, lower)) is not None]
-    verdict, why = judged(fix, control, branches, differences, margin)
+    verdict, why = judged(control, branches, differences, margin)
     return Trial(fix, control, metric, lower, branches, differences, verdict, why)
 
 
@@ -122,7 +122,7 @@ def difference(branches: list[Branch], than: str, lower: bool) -> Difference | N
     return Difference(than, mean, mean - half, mean + half, len(gains))
 
 
-def judged(fix: str, control: str, branches: list[Branch], differences: list[Difference], margin: float) -> tuple[str, str]:
+def judged(control: str, branches: list[Branch], differences: list[Difference], margin: float) -> tuple[str, str]:
     """The verdict and its reason."""
     failed = {arm: [branch for branch in branches if branch.arm == arm and branch.failed] for arm in ("baseline", "fix", "control")}
     if failed["fix"] and not failed["baseline"]:

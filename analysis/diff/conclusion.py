@@ -37,7 +37,7 @@ NAMES = {"wait": "waiting for data", "other": "time in no stage", "epoch_start":
 CLOCKS = {"cpu": " CPU", "blocked": " blocked"}
 
 
-def cause_of(quantities: Sequence[Quantity], base: Measured, by_sample: bool = False) -> str:
+def cause_of(quantities: Sequence[Quantity], base: Measured, by_sample: bool) -> str:
     """Id of the stage that explains the change best: of those that changed, the one that moved the step most; "": none did.
 
     Args:

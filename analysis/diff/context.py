@@ -12,8 +12,8 @@ from feedline.analysis.finding import Finding
 from feedline.analysis.formatting import counted, number
 
 CAME, WENT, STAYED, UNJUDGED = "came", "went", "stayed", "unjudged"
-#: Properties of the machine that say what it is; others, such as free memory, vary.
-HARDWARE = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "memory_bytes", "system", "gpus")
+#: Properties of the machine that say what it is, beside its GPUs; others, such as free memory, vary.
+HARDWARE = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "memory_bytes", "system")
 #: Those that decide how long a step takes.
 SPEED = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "gpus")
 #: Classes around a model that say nothing of what it computes.
@@ -79,7 +79,7 @@ def _of_run(run: Measured) -> Iterator[tuple[tuple[str, str], str]]:
     yield ("training", "ranks"), str(report.run.ranks)
     yield from ((("version", name), value) for name, value in report.run.versions.items())
     machine: Mapping[str, object] = report.run.machine
-    yield from ((("machine", name), _text(machine[name])) for name in HARDWARE if name in machine and name != "gpus")
+    yield from ((("machine", name), _text(machine[name])) for name in HARDWARE if name in machine)
     yield ("machine", "gpus"), gpus(machine.get("gpus"))
     yield from ((("environment", name), value) for name, value in run.environment.items())
     yield ("command", "command"), " ".join(report.run.command)
@@ -87,6 +87,8 @@ def _of_run(run: Measured) -> Iterator[tuple[tuple[str, str], str]]:
 
 def gpus(listed: object) -> str:
     """``8 x NVIDIA H100``: what else is known of each, such as its PCIe link's present speed, differs from hour to hour."""
+    if isinstance(listed, str):  # of traces, the names alone
+        return listed
     names = Counter(str(one.get("name") or "GPU") for one in listed if isinstance(one, dict)) if isinstance(listed, list) else {}
     return ", ".join(f"{times} x {name}" for name, times in sorted(names.items()))
 

@@ -1,13 +1,11 @@
 """Why a finding that a report does not have may be true of its run nevertheless: then its absence proves nothing."""
 
-from typing import Any
-
 from feedline.analysis.build import UNKNOWN
 from feedline.analysis.diagnose import MOST
 from feedline.analysis.diff.side import Measured
 from feedline.analysis.finding import Severity
 from feedline.analysis.model import Report
-from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, MACHINE, OTHERWISE, TRACE, Rule
+from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, MACHINE, OTHERWISE, TRACE
 from feedline.analysis.rules.cross_rank import exposed_communication, late_rank
 from feedline.analysis.rules.input import (
     borderline_input,
@@ -21,12 +19,10 @@ from feedline.analysis.rules.input import (
 from feedline.analysis.rules.trace import input_stall
 from feedline.analysis.traces.gpu import NO_COMMUNICATION
 
-RUNS: tuple[Rule[Any], ...] = (*INPUT, *MACHINE, *CROSS_RANK, *OTHERWISE)
-TRACES: tuple[Rule[Any], ...] = (*TRACE, *CROSS_RANK)
-OF_RUNS = {rule.rule_id for rule in RUNS}
-OF_TRACES = {rule.rule_id for rule in TRACES}
 OF_INPUT = {rule.rule_id for rule in INPUT}
 OF_RANKS = {rule.rule_id for rule in CROSS_RANK}
+OF_RUNS = {*OF_INPUT, *OF_RANKS, *(rule.rule_id for rule in (*MACHINE, *OTHERWISE))}
+OF_TRACES = {*OF_RANKS, *(rule.rule_id for rule in TRACE)}
 #: For information: none of them is left out for others.
 ALWAYS = {one.RULE_ID for one in (compute_bound, borderline_input, too_short, input_not_seen, nothing_trained)}
 LATE = (late_rank.RULE_ID, late_rank.SPREAD)

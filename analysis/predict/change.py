@@ -19,9 +19,6 @@ class Factor:
     off_cpu: float = 1.0
 
 
-GONE = Factor(0.0, 0.0)
-
-
 @dataclass(frozen=True)
 class Change:
     """Any number of changes at once.

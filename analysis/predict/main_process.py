@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.costs import FloatArray
+from feedline.analysis.costs import FloatArray, accounted_cpu_s
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.predict.loader_replay import Task
@@ -50,7 +50,7 @@ class Main:
         return [Task(own * cpu, own * off, self.threads) for own in each.tolist()]
 
 
-def main_process(rank: RankMetrics, facts: RuleInputs, workers: int, restarting_s: float = 0.0) -> Main:
+def main_process(rank: RankMetrics, facts: RuleInputs, workers: int, restarting_s: float) -> Main:
     """Read it from the steps that count.
 
     Args:
@@ -135,9 +135,7 @@ def _computing(cpu_s: float | None, beside_s: float, helped: bool, known_s: floa
 
 def _making_cpu_s(facts: RuleInputs) -> float:
     """CPU seconds per step of those who make its batches and send them: threads that pickle may be missing from those of the process."""
-    costs = facts.workers.per_sample if facts.workers else {}
-    accounted_s = sum(costs[name].cpu_s or 0.0 for name in ("total", "transport") if name in costs)
-    return max(facts.process_cpu_s or 0.0, accounted_s) * (facts.throughput.batch_size or 0.0)
+    return max(facts.process_cpu_s or 0.0, accounted_cpu_s(facts.costs)) * (facts.throughput.batch_size or 0.0)
 
 
 def asking_cpu_s(rank: RankMetrics, workers: int) -> float:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from feedline.analysis.costs import accounted_cpu_s
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.handover_cost import per_batch_s
@@ -181,7 +182,7 @@ def _shared_bytes(facts: RuleInputs) -> float:
 
 def _collating_s(facts: RuleInputs) -> float:
     """CPU seconds per sample of copying it into a batch, which a collate into shared memory does at the same time."""
-    cost = facts.workers.per_sample.get("collate") if facts.workers else None
+    cost = facts.costs.get("collate")
     return (cost.cpu_s or 0.0) if cost else 0.0
 
 
@@ -193,14 +194,12 @@ def _pickling_s(rank: RankMetrics) -> float:
 
 def _helpers(facts: RuleInputs) -> float:
     """CPU time of the processes that make batches over that of the threads that are accounted for, at least 1."""
-    costs = facts.workers.per_sample if facts.workers else {}
-    accounted = sum(costs[name].cpu_s or 0.0 for name in ("total", "transport") if name in costs)
+    accounted = accounted_cpu_s(facts.costs)
     return max(1.0, (facts.process_cpu_s or 0.0) / accounted) if accounted else 1.0
 
 
 def _making(facts: RuleInputs) -> dict[str, Shares]:
-    costs = facts.workers.per_sample if facts.workers else {}
-    whole, stages = costs.get("total"), {name: costs[name] for name in MAKING_STAGES if name in costs}
+    whole, stages = facts.costs.get("total"), {name: facts.costs[name] for name in MAKING_STAGES if name in facts.costs}
     if whole is None:
         return {}
     cpu = max(whole.cpu_s or 0.0, sum(cost.cpu_s or 0.0 for cost in stages.values())) or 1.0
@@ -214,19 +213,11 @@ def _others(facts: RuleInputs) -> float:
     if use is None or not use.others:
         return 0.0
     hidden = max(0.0, (use.affinity or use.allowed) - use.allowed)  # CPUs that a quota keeps from the training: others may have them first
-    return max(0.0, use.others - hidden) * (1 + _lacking(facts) / use.own if use.own else 1.0)
-
-
-def _lacking(facts: RuleInputs) -> float:
-    """Threads of the training that could run but have no CPU, on average."""
-    workers = facts.workers
-    cost = workers.per_sample.get("total") if workers else None
-    queued = cost.runqueue_s / cost.wall_s if cost and cost.runqueue_s and cost.wall_s else 0.0
-    return (facts.main_runqueue_share or 0.0) + (workers.processes * (workers.busy_share or 0.0) * queued if workers else 0.0)
+    return max(0.0, use.others - hidden) * (1 + facts.waiting_cpus() / use.own if use.own else 1.0)
 
 
 def _locked(facts: RuleInputs) -> float:
-    workers, total = facts.workers, facts.workers.per_sample.get("total") if facts.workers else None
+    workers, total = facts.workers, facts.costs.get("total")
     if workers is None or total is None or not total.blocked_s or workers.blocked_looks < FEWEST or not workers.blocked_by:
         return 0.0
     return total.blocked_s / total.wall_s * workers.blocked_by.get("lock", 0.0)

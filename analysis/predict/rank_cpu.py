@@ -7,6 +7,7 @@ import numpy as np
 
 from feedline.analysis import computing
 from feedline.analysis.comm.shared_cpus import RankCpu
+from feedline.analysis.costs import accounted_cpu_s
 from feedline.analysis.cpu_use import machine_of, mean_of
 from feedline.analysis.gather import RankMetrics, process_cpu_s, step_summary
 from feedline.analysis.predict.main_process import ASLEEP, TIMED, asking_cpu_s, of_steps
@@ -39,8 +40,7 @@ def rank_cpu(rank: RankMetrics, machine: tuple[object, str], ranks: int) -> Rank
         return None
     workers, samples = any(process.is_worker for process in rank.makers.processes), float(rank.steps.samples[rank.first :].mean())
     costs = rank.sample_costs
-    sample_s = sum(costs[name].cpu_s or 0.0 for name in ("total", "transport") if name in costs)
-    making_s = max(process_cpu_s(rank) or 0.0, sample_s) * samples if workers else 0.0
+    making_s = max(process_cpu_s(rank) or 0.0, accounted_cpu_s(costs)) * samples if workers else 0.0
     whole = costs.get("total")
     batch_s = ((whole.cpu_s or 0.0) + (whole.blocked_s or 0.0)) * samples if whole else 0.0
     known_s = _timed_s(rank) + asking_cpu_s(rank, int(workers))

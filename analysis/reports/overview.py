@@ -17,6 +17,7 @@ from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.json_report import plain as as_json
 from feedline.analysis.reports.terminal import WIDTH, plain, render
 from feedline.analysis.text.headline import how
+from feedline.profiler.few import few
 from feedline.profiler.printable import printable_in
 
 SCHEMA_VERSION = 1
@@ -183,15 +184,10 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
         by_rule.setdefault(one.rule_id, []).append(one)
     said = []
     for rule_id, own in by_rule.items():
-        names = f"Training {own[0].name}" if len(own) == 1 else f"Training runs {_names(own)}"
+        names = f"Training {own[0].name}" if len(own) == 1 else f"Training runs {few([one.name for one in own], SHOWN)}"
         of_first = f" (Figures of training {own[0].name}.)" if len(own) > 1 else ""
         said.append(f"{names}{f' ({rule_id})' if rule_id else ''} – {own[0].message}{of_first}")
     return [*said, *(f"Training {one.name} {ended}." for one in rows if (ended := ending(one)))]
-
-
-def _names(rows: Sequence[Row]) -> str:
-    names = [one.name for one in rows]
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def ending(one: Row) -> str:

@@ -14,8 +14,9 @@ from feedline.analysis.scaling.efficiency import DISTURBED, SAMPLES, STEPS, Poin
 from feedline.analysis.steps import partition
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.errors import FeedlineError, RunDamaged
+from feedline.profiler.few import few
 from feedline.profiler.store.read import Rank, Run
-from feedline.profiler.store.restarts import numbers
+from feedline.profiler.store.restarts import NAMED
 
 BLOCKS, LEAST = 10, 3  # blocks of steps, and steps in a block at least
 FEWEST = 6  # steps, below which a throughput is called doubtful
@@ -96,7 +97,7 @@ def point_of(runs: Sequence[Run]) -> Point:
         raise RunDamaged(f"{where}: no rank recorded a step: record more steps, or give another run")
     if len(found) < size:
         missing = sorted(set(range(size)) - set(found))
-        notes.append(f"{len(missing)} of {size} ranks are missing ({numbers(missing)}): assumed to be as fast as the others")
+        notes.append(f"{len(missing)} of {size} ranks are missing ({few(missing, NAMED)}): assumed to be as fast as the others")
     return _point(size, list(found.values()), notes)
 
 

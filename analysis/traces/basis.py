@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.formatting import seconds
+from feedline.analysis.formatting import counted, seconds
 from feedline.analysis.timeline import IntArray
 from feedline.analysis.traces.columns import Trace
 from feedline.analysis.traces.intervals import BoolArray
@@ -43,8 +43,7 @@ class Basis:
         """
         if not self.steps:
             return f"the whole trace ({seconds(trace_ns / 1e9)}), in which no steps were found"
-        steps = f"{self.steps:,} step{'' if self.steps == 1 else 's'}"
-        return f"the {steps} in the trace ({seconds(self.ns / 1e9)} of {seconds(trace_ns / 1e9)})"
+        return f"the {counted(self.steps, 'step')} in the trace ({seconds(self.ns / 1e9)} of {seconds(trace_ns / 1e9)})"
 
     def within(self, events: npt.NDArray[np.void]) -> IntArray:
         """How much of each event, EVENT_DTYPE [n], lies in the window: int64 [n], ns."""

@@ -9,7 +9,7 @@ from feedline.analysis.comm.model import ExposedKind
 from feedline.analysis.comm.operations import operation
 from feedline.analysis.facts import Exposed, RankFacts, Waiting
 from feedline.analysis.finding import SHARE, Evidence
-from feedline.analysis.formatting import seconds, share
+from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.traces.between.compare import Between
 from feedline.analysis.traces.budget import Budget
 from feedline.analysis.traces.intervals import NONE, clip, joined, length, union, without
@@ -47,7 +47,7 @@ class TraceFacts:
     def in_steps(self) -> str:
         """Where counts are from, in words."""
         steps = self.shown.basis.steps
-        return f"in {steps:,} step{'' if steps == 1 else 's'}" if steps else "in the trace"
+        return f"in {counted(steps, 'step')}" if steps else "in the trace"
 
     def share(self, part: str, rank: int | None = None) -> float:
         """Share (0 to 1) of its steps that one part of a rank's budget takes.

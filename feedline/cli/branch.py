@@ -32,9 +32,7 @@ def filled(word: str, words: Mapping[str, str]) -> str:
     return word
 
 
-def write(
-    found: Mapping[str, object], folder: Path, json_file: Path | None, program: list[str], more: Mapping[str, object] | None = None
-) -> None:
+def write(found: Mapping[str, object], folder: Path, json_file: Path | None, program: list[str], **more: object) -> None:
     """Add a line to the ledger, and write the JSON.
 
     Args:
@@ -47,4 +45,4 @@ def write(
     at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     results.add_line(folder, LEDGER, json.dumps({"at": at, **told}))
     if json_file is not None:
-        save(json_file, json.dumps({**told, **(more or {})}, indent=1) + "\n")
+        save(json_file, json.dumps({**told, **more}, indent=1) + "\n")

@@ -55,15 +55,15 @@ def read(path: Path) -> Budget:
 def budget_of(table: Mapping[str, Any], beside: Path) -> Budget:
     """A budget from its tables. Raises ValueError."""
     known(table, TOP, "")
-    findings = of_kind(table, "findings", dict)
+    findings = inner(table, "findings")
     known(findings, FINDINGS, "findings.")
     base = texts(table, "base")
-    than_base = limits(of_kind(table, "than_base", dict), THAN_BASE, "than_base.")
+    than_base = limits(inner(table, "than_base"), THAN_BASE, "than_base.")
     if than_base and not base:
         raise ValueError('[than_base] needs a base: add base = "runs/good" at the top of the file')
     budget = Budget(
-        at_least=limits(of_kind(table, "at_least", dict), AT_LEAST, "at_least."),
-        at_most=limits(of_kind(table, "at_most", dict), AT_MOST, "at_most."),
+        at_least=limits(inner(table, "at_least"), AT_LEAST, "at_least."),
+        at_most=limits(inner(table, "at_most"), AT_MOST, "at_most."),
         severity=severity(findings),
         rules=tuple(rule(one) for one in texts(findings, "none_of", "findings.")),
         than_base=than_base or (dict.fromkeys(THAN_BASE, DEFAULT) if base else {}),
@@ -83,10 +83,10 @@ def known(table: Mapping[str, Any], keys: Iterable[str], before: str) -> None:
             raise ValueError(f"unknown key {before}{key}{meant(key, names)}; known: {', '.join(names)}")
 
 
-def of_kind(table: Mapping[str, Any], key: str, kind: type) -> Any:
-    """A table, or an empty one. Raises ValueError."""
-    found = table.get(key, kind())
-    if not isinstance(found, kind):
+def inner(table: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """A table in a table; an empty one without the key. Raises ValueError."""
+    found = table.get(key, {})
+    if not isinstance(found, dict):
         raise ValueError(f"{key} must be a table: [{key}]")
     return found
 
@@ -97,7 +97,7 @@ def limits(table: Mapping[str, Any], keys: Iterable[str], before: str) -> dict[s
     found: dict[str, float] = {}
     for key, value in table.items():
         if f"{key}." in keys:
-            stages = of_kind(table, key, dict)
+            stages = inner(table, key)
             found |= {f"{key}.{stage}": positive(one, f"{before}{key}.{stage}") for stage, one in stages.items()}
         else:
             found[key] = positive(value, f"{before}{key}")
@@ -137,10 +137,10 @@ def texts(table: Mapping[str, Any], key: str, before: str = "") -> list[str]:
 def severity(findings: Mapping[str, Any]) -> str:
     """``high``, ``low`` or ``info``; nothing without the key. Raises ValueError."""
     names = [one.value for one in Severity]
-    value = findings.get("none_of_severity", names[0])
-    if value not in names:
+    value = findings.get("none_of_severity")
+    if value is not None and value not in names:
         raise ValueError(f"findings.none_of_severity must be one of {', '.join(names)}, not {value!r}")
-    return str(value) if "none_of_severity" in findings else ""
+    return value or ""
 
 
 def rule(rule_id: str) -> str:

@@ -13,7 +13,7 @@ from feedline.cli.interrupt import SIGNALS, ended_in_order
 from feedline.profiler import proc
 from feedline.profiler.deferred import deferred
 from feedline.profiler.files import results
-from feedline.profiler.samplers.processes import descendants, tidies_up
+from feedline.profiler.samplers.processes import descendants
 
 LAST_LINES = 12  # of a training that failed
 PATIENCE_S = 30.0  # for torchrun to end its ranks; it gives them as long, and would leave those that ignore SIGTERM if it is killed first
@@ -85,7 +85,7 @@ def kill_marked(process: "subprocess.Popen[bytes]", mark: str) -> None:
             if not left:
                 return
             for pid in left:
-                if not tidies_up(pid) or time.monotonic() > began + TIDYING_S:
+                if not proc.tidies_up(pid) or time.monotonic() > began + TIDYING_S:
                     with suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)

@@ -12,6 +12,7 @@ from feedline.pipelines.compare.choice import SYNTHETIC
 from feedline.pipelines.compare.ranking import places
 from feedline.pipelines.compare.result import Comparison, Row
 from feedline.pipelines.translate.difference import Difference
+from feedline.profiler.few import few
 from feedline.profiler.printable import printable_in
 
 NAMED = 3  # files named per kind of problem
@@ -23,8 +24,7 @@ def show(comparison: Comparison, console: Console) -> None:
     comparison = printable_in(comparison)
     console.print(plain(about(comparison)))
     for kind, paths in comparison.left_out.items():
-        more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
-        console.print(plain(f"left out, {kind.replace('_', ' ')}: {len(paths)} ({', '.join(paths[:NAMED])}{more})"), soft_wrap=True)
+        console.print(plain(f"left out, {kind.replace('_', ' ')}: {len(paths)} ({few(paths, NAMED)})"), soft_wrap=True)
     for title, table in tables(comparison):
         console.print()
         console.print(Text(title, style="bold underline"))

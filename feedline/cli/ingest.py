@@ -10,8 +10,9 @@ from feedline.cli.arguments import at_least, refuse_twice
 from feedline.cli.options import add_old_name, add_output, add_rank_pool
 from feedline.cli.output import below_runs, check_json
 from feedline.profiler.errors import FeedlineError, Interrupted, PlaceTaken, RankCollision, ScriptError, TraceDamaged
+from feedline.profiler.few import few
 from feedline.profiler.files import single
-from feedline.profiler.files.lists import some
+from feedline.profiler.files.lists import NAMED
 from feedline.profiler.printable import say
 from feedline.profiler.ranks import MOST_RANKS
 
@@ -137,7 +138,7 @@ def ranks(given: list[str], files: list[str]) -> dict[str, int]:
         if not file or not number.isdecimal() or not len(number) <= 20 or int(number) >= MOST_RANKS:
             raise ScriptError(f"--rank {text}: expected FILE=N, where N is a rank below {MOST_RANKS:,}")
         if file not in files and file not in map(os.path.basename, files):
-            raise ScriptError(f"--rank {text}: {file} is not one of the given traces ({some(files)})")
+            raise ScriptError(f"--rank {text}: {file} is not one of the given traces ({few(files, NAMED)})")
         if found.setdefault(file, int(number)) != int(number):
             raise ScriptError(f"--rank {text}: {file} already has rank {found[file]}: give each trace one rank")
     return found

@@ -141,7 +141,7 @@ class Parser(argparse.ArgumentParser):
                 next(words, None)
         return ""
 
-    def refuse_other(self, word: str, commands: Iterable[str], hidden: Iterable[str] = ()) -> None:
+    def refuse_other(self, word: str, commands: Iterable[str], hidden: Iterable[str]) -> None:
         """Exit with code 2 if a word is not a command.
 
         Args:

@@ -6,22 +6,14 @@ from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.cluster.result import Many, RankCost
-from feedline.analysis.comm.partition import PARTS
-from feedline.analysis.formatting import BLANK, Scale, count, number, seconds, share, size
+from feedline.analysis.formatting import BLANK, Scale, count, counted, number, seconds, share, size
 from feedline.analysis.reports.console import Console
+from feedline.analysis.reports.figures.rank_parts import PARTS
 from feedline.analysis.reports.tables import columns, plain
 from feedline.profiler.printable import printable_in
 
 WORST = 8  # ranks shown
 LEAST = 0.01  # of the step, from which on a rank is named
-WORDS = {
-    "compute": "all else",
-    "hidden_transfer": "transfer, hidden",
-    "exposed_transfer": "transfer, exposed",
-    "hidden_wait": "waiting, hidden",
-    "exposed_wait": "waiting, exposed",
-    "queue": "queue",
-}
 
 
 def show(many: Many, console: Console) -> None:
@@ -57,7 +49,7 @@ def about(many: Many) -> str:
     missing = f", {count(many.incomplete)} of them not started by all ranks" if many.incomplete else ""
     steps = max(one.steps for one in many.ranks)
     return (
-        f"{count(len(many.ranks))} of {count(many.world_size)} ranks on {count(hosts)} host{'s' * (hosts > 1)}, {count(steps)} steps, "
+        f"{count(len(many.ranks))} of {count(many.world_size)} ranks on {counted(hosts, 'host')}, {count(steps)} steps, "
         f"{count(many.collectives)} collectives{missing}. Clocks agree within {seconds(many.clock_bound_s)}."
     )
 
@@ -76,12 +68,12 @@ def step(ranks: Sequence[RankCost]) -> Table:
     scale = Scale.column(max(one.step_s for one in ranks))
     made = columns("", f"mean {scale.unit}", "of step", "least", "most", "on rank", gap=2)
     whole = sum(one.step_s for one in ranks)
-    for name in [*PARTS, "step"]:
-        values = [getattr(one, f"{name}_s") for one in ranks]
-        worst = max(ranks, key=lambda one: getattr(one, f"{name}_s")) if max(values) > 0 else None
+    for name, words in [*((name, part.short) for name, part in PARTS.items()), ("step_s", "step")]:
+        values = [getattr(one, name) for one in ranks]
+        worst = ranks[values.index(max(values))] if max(values) > 0 else None
         mean = sum(values) / len(values)
         part = share(sum(values) / whole) if whole else BLANK
-        made.add_row(WORDS.get(name, name), scale(mean), part, scale(min(values)), scale(max(values)), str(worst.rank) if worst else BLANK)
+        made.add_row(words, scale(mean), part, scale(min(values)), scale(max(values)), str(worst.rank) if worst else BLANK)
     return made
 
 

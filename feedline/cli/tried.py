@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from feedline.analysis.formatting import BLANK
 from feedline.cli.branch import LEDGER
 from feedline.profiler.files import lists
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 SPEED = "speed"
 VERIFY = "verify"  # folder beside the runs, where trials are by default
-BLANK = "–"
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,10 @@ def show(found: Sequence[Trial], console: "Console") -> None:
         cells = (one.at[:10], one.change, first(one.predicted), first(one.measured), ratio, one.verdict)
         table.add_row(*cells)
     console.print(table)
-    known = [one for one in found if one.residual is not None]
+    known = [(one.residual, one.inside) for one in found if one.residual is not None]
     if known:
-        error = median(abs(1 - (one.residual or 1)) for one in known)
-        inside = sum(bool(one.inside) for one in known)
+        error = median(abs(1 - residual) for residual, _ in known)
+        inside = sum(bool(inside) for _, inside in known)
         console.print()
         console.print(
             f"Predictions: median error {100 * error:.1f} %; {inside} of {len(known)} measured gains inside the predicted interval.",

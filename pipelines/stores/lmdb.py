@@ -20,6 +20,7 @@ from feedline.pipelines.stores.index import Index, Place
 from feedline.pipelines.stores.indexed import IndexedStore
 from feedline.pipelines.stores.protocol import Sample
 from feedline.profiler.errors import MissingDependency
+from feedline.profiler.few import few
 from feedline.profiler.files import output, owned
 
 DATA = "data.mdb"
@@ -249,7 +250,7 @@ def damage(transaction: Any, index: Index, number: int) -> str | None:
 def look(store: LMDBStore) -> None:
     """Print the damaged samples; run in a separate process, which may crash on them."""
     found = [store.name(number) for number in range(len(store)) if store.damage(number) is not None]
-    print(", ".join(found[:5]) + (f" and {len(found) - 5:,} more" if len(found) > 5 else ""))
+    print(few(found, 5))
 
 
 def file_crc32(path: Path) -> int:

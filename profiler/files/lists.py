@@ -92,11 +92,6 @@ def add(folder: Path, name: str) -> None:
         os.close(fd)
 
 
-def some(names: list[str]) -> str:
-    """The first few names, and the number of the others."""
-    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")
-
-
 def article(kind: str) -> str:
     """The kind of a folder with its article, for a sentence."""
     return {"run": "a run", "store": "a packed store", RESULTS: "other results"}.get(kind, "something else")

@@ -11,8 +11,9 @@ from typing import BinaryIO
 
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import ELSEWHERE, OVERWRITE, OutputError, PlaceTaken
+from feedline.profiler.few import few
 from feedline.profiler.files import single
-from feedline.profiler.files.lists import INNER, LIST, Listing, add, article, begin, names, read_list, some
+from feedline.profiler.files.lists import INNER, LIST, NAMED, Listing, add, article, begin, names, read_list
 from feedline.profiler.files.removal import Busy, remove
 
 PRIVATE, SHARED = 0o700, 0o777
@@ -46,12 +47,12 @@ def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
             return
     listing = _settled_list(path)
     if listing is None:
-        raise PlaceTaken(f"{path} holds files that feedline did not make ({some(sorted(os.listdir(path)))})", ELSEWHERE)
+        raise PlaceTaken(f"{path} holds files that feedline did not make ({few(sorted(os.listdir(path)), NAMED)})", ELSEWHERE)
     if (listing.kind, listing.launch) != (kind, launch):
         raise _Older(f"{path} already holds {article(listing.kind)}", ELSEWHERE, OVERWRITE)
 
 
-def claim_within(folder: Path, name: str, kind: str, launch: str = "") -> None:
+def claim_within(folder: Path, name: str, kind: str, launch: str) -> None:
     """As ``claim``, for a folder inside one of feedline's. Raises as ``claim``."""
     claim(folder / name, kind, launch)
     if name not in names(folder):
@@ -109,7 +110,7 @@ def put(made: Path, path: Path, kind: str, force: bool) -> None:
         raise
 
 
-def subfolder(folder: Path, name: str, mode: int = PRIVATE) -> Path:
+def subfolder(folder: Path, name: str) -> Path:
     """Create a folder inside one of feedline's.
 
     Raises:
@@ -117,7 +118,7 @@ def subfolder(folder: Path, name: str, mode: int = PRIVATE) -> Path:
         OSError: the place is read-only or full.
     """
     made = folder / name
-    made.mkdir(mode)
+    made.mkdir(PRIVATE)
     begin(made, INNER, "")
     _enlist(folder, name)
     return made

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from feedline.profiler.errors import ELSEWHERE, PlaceTaken
+from feedline.profiler.few import few
 from feedline.profiler.files import single
 from feedline.profiler.files.descriptor import Descriptor
-from feedline.profiler.files.lists import INNER, LIST, article, read_list, some
+from feedline.profiler.files.lists import INNER, LIST, NAMED, article, read_list
 
 
 def remove(path: Path, kind: str = INNER) -> None:
@@ -27,7 +28,7 @@ def remove(path: Path, kind: str = INNER) -> None:
         tree = _survey(path, path.name, None, kind, strangers, stack)
         if strangers:
             raise PlaceTaken(
-                f"{path} also holds {some(strangers)}, which feedline did not make",
+                f"{path} also holds {few(strangers, NAMED)}, which feedline did not make",
                 f"move {'them' if len(strangers) > 1 else 'it'} away",
                 ELSEWHERE,
             )

@@ -84,12 +84,6 @@ def replacing_path(path: Path, mode: int = PRIVATE) -> Iterator[Path]:
         raise
 
 
-def write(path: Path, data: bytes | str, mode: int = PRIVATE) -> None:
-    """Write a whole file; readers see either the old or the new one. Raises OSError as ``replacement``."""
-    with replacing(path, mode) as file:
-        file.write(data.encode() if isinstance(data, str) else data)
-
-
 def remove(path: Path) -> None:
     """Remove a regular file; ignore it if it is missing or something else.
 

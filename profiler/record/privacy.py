@@ -14,9 +14,6 @@ from feedline.profiler import masks
 from feedline.profiler.masks import MASK
 from feedline.profiler.plain import WORDS, is_name, is_plain, words_of
 
-#: What --record-argv offers.
-WAYS = ("all", "masked", "none")
-
 _SETTINGS = """
     RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE
     TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_USE_AGENT_STORE
@@ -59,7 +56,7 @@ def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {name: environ[name] if is_plain(environ[name]) else MASK for name in sorted(ENVIRONMENT) if name in environ}
 
 
-def recorded_argv(argv: list[str], way: str = "masked") -> list[str]:
+def recorded_argv(argv: list[str], way: str) -> list[str]:
     """A command line as ``--record-argv`` says: all, masked, or only the name of the script."""
     if way == "none":
         return [masks.token(os.path.basename(word)) for word in argv[:1]]

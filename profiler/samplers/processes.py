@@ -94,18 +94,6 @@ def descendants(pid: int, proc: str = "/proc") -> list[int]:
     return found
 
 
-def tidies_up(pid: int, proc: str = "/proc") -> bool:
-    """Whether a process only waits for others to end, and then unlinks the shared memory that they left. Killed before, it would stay.
-
-    Source: ``multiprocessing/resource_tracker.py``; torch's ``lib/libshm/manager.cpp``.
-    """
-    try:
-        command = read_file(f"{proc}/{pid}/cmdline")
-    except OSError:
-        return False
-    return b"multiprocessing.resource_tracker" in command or b"torch_shm_manager" in command
-
-
 def children_of_thread(proc: str, pid: int, thread: int) -> list[int]:
     """Children started by one thread; empty if the kernel does not provide it (it needs CONFIG_PROC_CHILDREN)."""
     try:

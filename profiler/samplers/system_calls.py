@@ -10,7 +10,6 @@ from feedline.profiler import proc
 
 SLEEP, LOCK, NETWORK, PROCESS = "sleep", "lock", "network", "another process"
 FILE, PAGE_FAULT, UNKNOWN = "file", "page fault", "unknown"
-KINDS = (SLEEP, LOCK, NETWORK, PROCESS, FILE, PAGE_FAULT, UNKNOWN)
 
 #: Numbers of the distinguished calls: arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h (arm64).
 _X86 = {
@@ -32,7 +31,7 @@ MOST_POLLED = 8
 
 
 def waits_for(pid: int, line: bytes) -> str | None:
-    """One of KINDS; None if the thread is running or runnable.
+    """``SLEEP``, ``LOCK``, ... or ``UNKNOWN``; None if the thread is running or runnable.
 
     Args:
         pid: its process.

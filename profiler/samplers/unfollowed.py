@@ -23,7 +23,7 @@ class Unfollowed(Source):
 
     Args:
         run: the run folder.
-        record_argv: which arguments to keep: one of privacy.WAYS.
+        record_argv: which arguments to keep: ``all``, ``masked`` or ``none``.
     """
 
     name = "unfollowed"

@@ -64,7 +64,7 @@ class Session:
         window: steps to record with torch.profiler; None: a few if a GPU is used.
         changes: changes to the training itself, attached before anything else.
         stop_after: where the process ends; None: where the program does.
-        record_argv: which values of ``command`` the manifest keeps: one of privacy.WAYS.
+        record_argv: which values of ``command`` the manifest keeps: ``all``, ``masked`` or ``none``.
         rooms: run folders to try, best first, with the function that claims each; None: ``path``, then RUN-2, RUN-3, ...
         place: rank and world size of this process; None: from its environment.
         launch: name shared by the ranks of its launch; None: from its environment.

@@ -13,12 +13,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any
 
+from feedline.profiler import proc
 from feedline.profiler.errors import RunDamaged
 from feedline.profiler.ranks import Place
-from feedline.profiler.samplers.processes import descendants, tidies_up
+from feedline.profiler.samplers.processes import descendants
 from feedline.profiler.session.hooks import Hooks
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
@@ -82,7 +84,7 @@ def end(stop: Callable[[], None], run: Path, place: Place) -> None:
     with suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()
-    for pid in (pid for pid in descendants(os.getpid()) if not tidies_up(pid)):
+    for pid in filterfalse(proc.tidies_up, descendants(os.getpid())):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     _exit(0)

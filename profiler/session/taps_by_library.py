@@ -12,7 +12,7 @@ NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> the loa
 NewSetup = Callable[[dict[str, object]], None]  # Manifest.training
 
 
-def attach_in_main(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setup: NewSetup, window: Window | None = None) -> None:
+def attach_in_main(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setup: NewSetup, window: Window | None) -> None:
     """Register all taps of the training process. Imports no library: a training that never imports torch pays nothing."""
     hooks.when_imported("torch", lambda: _torch(hooks, folder, tell_loader, tell_setup))
     hooks.when_imported("torch", lambda: _gpu(hooks, folder, window))

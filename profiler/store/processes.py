@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from feedline.profiler import proc
 from feedline.profiler.errors import OutputError, RunDamaged
+from feedline.profiler.few import few
 from feedline.profiler.files import owned
 from feedline.profiler.files.reading import MOST_JSON, OF_RUN, json_of, whole
-from feedline.profiler.store.restarts import numbers
 
 if TYPE_CHECKING:  # msgspec is for readers
     from feedline.profiler.store.shapes import Line
@@ -100,10 +100,8 @@ def notes(run: Path, trained: set[str], workers: set[int]) -> list[str]:
         said.append(f"not recorded: {len(unseen) - NAMED} more processes that use torch")
     still = [process for process in idle if proc.started(process.pid) == process.started != 0]
     if still:
-        said.append(
-            f"still running: {numbers(still, NAMED)}; `feedline report` will show {'them' if len(still) > 1 else 'it'} after the end"
-        )
+        said.append(f"still running: {few(still, NAMED)}; `feedline report` will show {'them' if len(still) > 1 else 'it'} after the end")
     idle = [process for process in idle if process not in still]
     if idle:
-        said.append(f"{len(idle)} other process{'es' * (len(idle) > 1)} imported torch but made no training step: {numbers(idle, NAMED)}")
+        said.append(f"{len(idle)} other process{'es' * (len(idle) > 1)} imported torch but made no training step: {few(idle, NAMED)}")
     return said

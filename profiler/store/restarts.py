@@ -2,6 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
+from feedline.profiler.few import few
+
+NAMED = 8  # ranks in a sentence
+
 
 def said(places: Iterable[tuple[int, int]], last: int) -> list[str]:
     """Notes on a launch that was restarted.
@@ -18,12 +22,6 @@ def said(places: Iterable[tuple[int, int]], last: int) -> list[str]:
     return [*notes, f"{named(gone)} did not come back after the last restart"] if gone else notes
 
 
-def named(ranks: Sequence[int], most: int = 8) -> str:
+def named(ranks: Sequence[int]) -> str:
     """``rank 3``, or ``ranks 3, 4, 9 and 2 more``."""
-    return f"rank{'s' * (len(ranks) > 1)} {numbers(ranks, most)}"
-
-
-def numbers(of: Sequence[object], most: int = 8) -> str:
-    """``1, 2, 3`` and the number of the others."""
-    more = f" and {len(of) - most} more" if len(of) > most else ""
-    return ", ".join(map(str, of[:most])) + more
+    return f"rank{'s' * (len(ranks) > 1)} {few(ranks, NAMED)}"

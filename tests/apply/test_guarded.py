@@ -14,7 +14,7 @@ from feedline.cli import child, write_guard
 from feedline.cli.speed import guarded, pairs
 from feedline.cli.speed.plan import Plan
 
-pytestmark = pytest.mark.skipif(write_guard.version() < 3, reason="this kernel has no Landlock, or an old one")
+pytestmark = pytest.mark.skipif(write_guard.version() < 3, reason="Landlock is off, or older than Linux 6.2")
 
 HOSTILE = """\
 import os

@@ -9,7 +9,7 @@ import pytest
 
 from feedline.cli import main, write_guard
 
-pytestmark = pytest.mark.skipif(write_guard.version() < 3, reason="this kernel has no Landlock, or an old one")
+pytestmark = pytest.mark.skipif(write_guard.version() < 3, reason="Landlock is off, or older than Linux 6.2")
 
 PROGRAM = """\
 import os

@@ -240,6 +240,12 @@ def test_the_state_of_a_gpus_link_is_no_other_machine(loader):
     assert (other.name, other.before, other.after) == ("gpus", "1 x H100", "2 x H100")
 
 
+def test_traces_of_other_gpus_are_of_other_machines(loader):
+    first, last = (of_run(loader, machine={"gpus": name}) for name in ("A100", "H100"))
+
+    assert "The machines differ: gpus A100 -> H100" in diff([first], [last]).notes
+
+
 def test_what_only_one_side_knows_of_its_machine_does_not_make_them_differ(loader):
     machine = dict(loader.report.run.machine)
     older = of_run(loader, machine={name: value for name, value in machine.items() if name != "affinity_cpus"})

@@ -202,10 +202,12 @@ InOwnMounts = Callable[..., list[str]]
 @pytest.fixture(scope="session")
 def own_mounts() -> InOwnMounts:
     """Gives the command that runs another one where a shell script has changed the mounts: for that command only."""
-    unshare = shutil.which("unshare")
-    base = [unshare or "unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
-    if unshare is None or subprocess.run([*base, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True).returncode:
-        pytest.skip("this machine lets nobody have mounts of their own (unshare --mount)")
+    base = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+    if shutil.which("unshare") is None:
+        pytest.skip("there is no unshare command here")
+    tried = subprocess.run([*base, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, text=True)
+    if tried.returncode:
+        pytest.skip(f"a program cannot have mounts of its own here: {tried.stderr.strip()}")
 
     def command(script: str, *arguments: object) -> list[str]:
         return [*base, "sh", "-c", script, "sh", *map(str, arguments)]

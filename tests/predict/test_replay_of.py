@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from feedline.analysis.predict.change import GONE, Change, Factor, PredictedRate, Refused
+from feedline.analysis.predict.change import Change, Factor, PredictedRate, Refused
 from feedline.analysis.predict.loader_replay import NOTHING, Setting, Task
 from feedline.analysis.predict.recorded import RecordedInput, Shares
 from feedline.analysis.predict.replay_of import predict
 from feedline.analysis.predict.starts import Starts
 
 MS = 1e-3
+GONE = Factor(0.0, 0.0)
 LONG = Starts(counted=0, per_pass=4000, to_its_end=False, each=NOTHING, births=NOTHING, reset_s=0.0, ending_s=0.0)
 SHORT = Starts(counted=9, per_pass=20, to_its_end=True, each=Task(5 * MS, 0), births=Task(20 * MS, 0), reset_s=1 * MS, ending_s=10 * MS)
 

@@ -14,7 +14,7 @@ def test_gloo_is_measured_with_two_processes_and_the_models_gradients(subject, n
     assert all(one.value and one.settings["ranks"] == 2 and one.settings["bus_bytes_per_s"] == one.value for one in rows), rows
 
 
-@pytest.mark.skipif(torch.cuda.is_available() and torch.cuda.device_count() > 1, reason="there are two GPUs")
+@pytest.mark.skipif(torch.cuda.is_available() and torch.cuda.device_count() > 1, reason="there are two GPUs or more")
 def test_nccl_says_what_it_needs(subject, named, monkeypatch):
     monkeypatch.setattr(all_reduce, "together", lambda *_: {})
     monkeypatch.setattr(all_reduce, "SIZES", ())

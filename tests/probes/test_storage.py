@@ -32,13 +32,13 @@ def readers():
 def in_memory():
     """A folder on a file system in memory."""
     if pagecache.filesystem(Path("/dev/shm")) != "tmpfs":
-        pytest.skip("/dev/shm is no tmpfs here")
+        pytest.skip("/dev/shm is not a tmpfs here")
     return Path("/dev/shm")
 
 
 def on_a_disk(path: Path) -> None:
     if pagecache.filesystem(path) in ("tmpfs", "ramfs", "unknown"):
-        pytest.skip(f"{path} is on {pagecache.filesystem(path)}: it cannot be cold")
+        pytest.skip(f"no cold file can be made here: {path} is on a file system of type {pagecache.filesystem(path)}")
 
 
 def test_evicted_pages_are_gone_even_when_they_waited_to_be_written(tmp_path):

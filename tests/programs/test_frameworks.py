@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 
-def needs(module: str, package: str) -> None:
+def needs(module: str, package: str, extra: str = "programs") -> None:
     """Skip where a library is not installed, without importing it: that takes seconds."""
-    if importlib.util.find_spec(module) is None:
-        pytest.skip(f"{package} is not installed (pip install feedline[programs])")
+    parent = module.rpartition(".")[0]
+    if (parent and importlib.util.find_spec(parent) is None) or importlib.util.find_spec(module) is None:
+        pytest.skip(f"{package} is not installed (pip install feedline[{extra}])")
 
 
 def made_at(loader: dict[str, Any]) -> tuple[str, str | None]:
@@ -58,8 +59,7 @@ def test_a_timm_model_with_timms_loader(record, photographs):
 
 @pytest.mark.parametrize(("iterator", "kind"), [("generic", "DALIGenericIterator"), ("classification", "DALIClassificationIterator")])
 def test_a_dali_pipeline_on_the_cpu(record, photographs, iterator, kind):
-    if importlib.util.find_spec("nvidia.dali") is None:
-        pytest.skip("DALI is not installed (pip install feedline[dali])")
+    needs("nvidia.dali", "DALI", "dali")
 
     done = record("dali.py", photographs, iterator)
 

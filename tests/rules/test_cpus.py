@@ -30,7 +30,7 @@ def test_a_stage_takes_at_most_all_of_the_cpu_time_however_few_samples_it_is_kno
 
 
 def test_waiting_for_cpus_that_other_programs_hold_is_not_the_trainings_own():
-    assert cpus.waiting_cpus(waiting(sample=QUEUED)) == pytest.approx(0.8)
+    assert waiting(sample=QUEUED).waiting_cpus() == pytest.approx(0.8)
     assert cpus.by_others(waiting(sample=QUEUED, others=0.4)) == pytest.approx(0.5)
     assert cpus.saturated(waiting(sample=QUEUED)) and not cpus.saturated(waiting(sample=QUEUED, others=4.8))
 

@@ -15,7 +15,7 @@ from feedline.analysis.diagnose import diagnose, rank, verdict
 from feedline.analysis.facts import RankFacts, Waiting
 from feedline.analysis.finding import Finding, PredictedRate, Severity
 from feedline.analysis.next_limit import within
-from feedline.analysis.predict.change import GONE, Change, Factor, Refused
+from feedline.analysis.predict.change import Change, Factor, Refused
 from feedline.analysis.predictions import Predictions, findings_together, joined
 from feedline.analysis.rules import BY_ID, Rule
 from feedline.analysis.rules.cross_rank import late_rank
@@ -127,12 +127,12 @@ def test_a_fix_that_changes_nothing_in_the_replay_is_not_predicted_as_no_gain():
 
 
 def test_changes_are_joined_settings_merged_and_factors_multiplied():
-    some = Change(settings={"num_workers": 4}, stages={"decode": Factor(0.5, 0.8), "read": GONE}, helper_threads=False)
+    some = Change(settings={"num_workers": 4}, stages={"decode": Factor(0.5, 0.8), "read": Factor(0.0, 0.0)}, helper_threads=False)
     more = Change(settings={"num_workers": 2, "in_order": False}, stages={"decode": Factor(0.5, 0.5)}, others=False, cpus=8.0)
 
     assert joined([some, more]) == Change(
         settings={"num_workers": 4, "in_order": False},
-        stages={"decode": Factor(0.25, 0.4), "read": GONE},
+        stages={"decode": Factor(0.25, 0.4), "read": Factor(0.0, 0.0)},
         helper_threads=False,
         others=False,
         cpus=8.0,

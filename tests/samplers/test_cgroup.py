@@ -182,11 +182,13 @@ def test_a_quota_that_must_not_be_read_is_named_with_its_path(v2: Write, tmp_pat
 @pytest.fixture
 def real_group() -> Iterator[Path]:
     """A real group that may use a twentieth of a CPU."""
+    why = "there is no group with a CPU controller"
     for level in cgroup.levels():
         group = level.folder / f"feedline-test-{os.getpid()}"
         try:
             group.mkdir()
-        except OSError:
+        except OSError as error:
+            why = str(error)
             continue
         try:
             if level.version == 1:
@@ -195,11 +197,12 @@ def real_group() -> Iterator[Path]:
                 (group / "cpu.max").write_text("5000 100000")
             yield group
             return
-        except OSError:
+        except OSError as error:
+            why = str(error)
             continue
         finally:
             group.rmdir()
-    pytest.skip("no control group with a CPU controller can be made here (not root, or a read-only /sys/fs/cgroup)")
+    pytest.skip(f"no control group with a CPU quota can be made here: {why}")
 
 
 IN_A_GROUP = """

@@ -9,7 +9,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
 
@@ -229,19 +229,9 @@ def test_a_run_that_is_going_on_can_be_read(path: Path, child: Callable[..., Pop
 
 
 @pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+def tiny_disk(small_disk: Callable[[int], Path]) -> Path:
     """A file system with room for two chunks and a bit."""
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    size = 2 * CHUNK_BYTES + 32 * 1024
-    try:
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder], capture_output=True, text=True)
-    except FileNotFoundError:
-        pytest.skip("there is no mount command here")
-    if mounted.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
+    return small_disk(2 * CHUNK_BYTES + 32 * 1024)
 
 
 def test_a_full_disk_ends_the_sampling_and_nothing_else(tiny_disk: Path, counting) -> None:

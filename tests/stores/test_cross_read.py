@@ -26,9 +26,16 @@ def shards(path: Path, suffix: str) -> list[str]:
     return found
 
 
+@pytest.fixture
+def dali():
+    pytest.importorskip("nvidia.dali", reason="DALI is not installed (pip install feedline[dali])")
+
+
+needs_dali = pytest.mark.usefixtures("dali")
+
+
 def by_dali(reader, count: int) -> list[tuple]:
     """Run a DALI reader on the CPU over one epoch."""
-    pytest.importorskip("nvidia.dali", reason="DALI is not installed (pip install feedline[dali])")
     from nvidia.dali import pipeline_def
 
     pipeline = pipeline_def(batch_size=1, num_threads=1, device_id=None)(reader)()
@@ -95,8 +102,8 @@ def test_tar_files_end_as_tar_wants_them(packed):
     assert names == [f"{number:08d}.{ending}" for number in range(len(ours(packed["tar"]))) for ending in ("jpg", "cls", "path")]
 
 
+@needs_dali
 def test_dali_reads_the_tar_files_by_their_index(packed):
-    pytest.importorskip("nvidia.dali", reason="DALI is not installed (pip install feedline[dali])")
     from nvidia.dali import fn
 
     tars, indexes = shards(packed["tar"], "tar"), shards(packed["tar"], "idx")
@@ -107,8 +114,8 @@ def test_dali_reads_the_tar_files_by_their_index(packed):
     assert [(image.tobytes(), int(label.tobytes())) for image, label in read] == expected
 
 
+@needs_dali
 def test_dali_reads_the_recordio_files(packed):
-    pytest.importorskip("nvidia.dali", reason="DALI is not installed (pip install feedline[dali])")
     expected = ours(packed["recordio"])
 
     read = by_dali(mxnet(shards(packed["recordio"], "rec"), shards(packed["recordio"], "idx")), len(expected))
@@ -116,8 +123,8 @@ def test_dali_reads_the_recordio_files(packed):
     assert [(image.tobytes(), int(label[0])) for image, label in read] == expected
 
 
+@needs_dali
 def test_dali_reads_the_tfrecord_files(packed):
-    pytest.importorskip("nvidia.dali", reason="DALI is not installed (pip install feedline[dali])")
     expected, store = ours(packed["tfrecord"]), open_store(packed["tfrecord"])
 
     read = by_dali(tfrecord(shards(packed["tfrecord"], "tfrecord"), shards(packed["tfrecord"], "idx")), len(expected))
@@ -139,8 +146,8 @@ def odd_values() -> list[bytes]:
     ]
 
 
+@needs_dali
 def test_dali_reads_records_of_odd_sizes_and_with_the_magic_word_inside(odd_values, tmp_path):
-    pytest.importorskip("nvidia.dali", reason="DALI is not installed (pip install feedline[dali])")
     rec, idx = tmp_path / "odd.rec", tmp_path / "odd.idx"
     writer, data, lines = RecordIOWriter(tmp_path, 1, 1), b"", []
     for number, value in enumerate(odd_values):
@@ -154,8 +161,8 @@ def test_dali_reads_records_of_odd_sizes_and_with_the_magic_word_inside(odd_valu
     assert [image.tobytes() for image, _ in read] == odd_values
 
 
+@needs_dali
 def test_dali_reads_examples_of_odd_sizes(odd_values, tmp_path):
-    pytest.importorskip("nvidia.dali", reason="DALI is not installed (pip install feedline[dali])")
     file, idx = tmp_path / "odd.tfrecord", tmp_path / "odd.idx"
     values = [value for value in odd_values if value]  # DALI's reader has no outer shape for an empty string
     writer, data, lines = TFRecordWriter(tmp_path, 1, 1), b"", []

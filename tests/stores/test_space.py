@@ -1,7 +1,6 @@
 """Disks that are too small, before and while packing. On a file system of its own, of a few megabytes."""
 
 import os
-import subprocess
 
 import pytest
 
@@ -13,13 +12,8 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", disk], capture_output=True).returncode != 0:
-        pytest.skip("a file system can be mounted by root alone")
-    yield disk
-    subprocess.run(["umount", "--lazy", disk], check=True)
+def disk(small_disk):
+    return small_disk(SIZE)
 
 
 def fill(disk, leave):
@@ -29,30 +23,30 @@ def fill(disk, leave):
 
 
 @kinds
-def test_a_data_set_larger_than_the_disk_is_refused_before_anything_is_written(kind, folder, small_disk):
-    fill(small_disk, 4 << 20)
+def test_a_data_set_larger_than_the_disk_is_refused_before_anything_is_written(kind, folder, disk):
+    fill(disk, 4 << 20)
 
     with pytest.raises(OutputError, match=r"needs 0\.\d MB more \(8\.\d MB with a margin\), but .*/disk has only 4\.\d MB free"):
-        pack(folder, small_disk / "store", kind)
-    assert not (small_disk / "store").exists()
+        pack(folder, disk / "store", kind)
+    assert not (disk / "store").exists()
 
 
 @kinds
-def test_a_disk_that_fills_up_meanwhile_says_so_and_the_pack_goes_on_later(kind, folder, small_disk, monkeypatch):
+def test_a_disk_that_fills_up_meanwhile_says_so_and_the_pack_goes_on_later(kind, folder, disk, monkeypatch):
     monkeypatch.setattr("feedline.pipelines.stores.shards.BUFFER_BYTES", 4096)
 
     with pytest.raises(OutputError, match="the disk is full: free some space; the same command then continues where it stopped"):
-        pack(folder, small_disk / "store", kind, progress=lambda progress: fill(small_disk, 65536) if progress.done == 2 else None)
-    (small_disk / "filler").unlink()
+        pack(folder, disk / "store", kind, progress=lambda progress: fill(disk, 65536) if progress.done == 2 else None)
+    (disk / "filler").unlink()
 
-    done = pack(folder, small_disk / "store", kind)
+    done = pack(folder, disk / "store", kind)
     assert verify(done.path).samples == done.samples == len(open_store(folder))
 
 
-def test_the_margin_is_left(folder, small_disk):
+def test_the_margin_is_left(folder, disk):
     with pytest.raises(OutputError, match="free some space, or choose a folder on another disk"):
-        space.check(small_disk / "store", SIZE - space.MARGIN_BYTES)
-    space.check(small_disk / "store", SIZE // 4)
+        space.check(disk / "store", SIZE - space.MARGIN_BYTES)
+    space.check(disk / "store", SIZE // 4)
 
 
 def test_a_destination_that_cannot_be_written_is_an_output_error(folder, tmp_path):

@@ -30,7 +30,7 @@ def skip_if_impossible(case: Case) -> None:
     if sys.version_info < case.python:
         pytest.skip(f"about Python {'.'.join(map(str, case.python))} and later")
     if case.mounts and os.geteuid():
-        pytest.skip("only root may have mounts of its own")
+        pytest.skip("the mounts of this case need root")
 
 
 @pytest.mark.parametrize("case", [parameter(case) for case in CASES])

@@ -6,7 +6,6 @@ ONE, GROUP = {"one": 1}, {"group": 2}
 TWO, JOBS, FORKED, IN_TURN = {"a": 1, "b": 1}, {"job0": 1, "job1": 1}, {"child": 1, "parent": 1}, {"first": 1, "second": 1}
 TORCHRUN = "torchrun --standalone --nproc-per-node 2"
 ACCELERATE = "accelerate launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no"
-EXECUTE = "--to markdown --execute --stdout notebook.ipynb"
 
 WAYS = [
     script("torch.multiprocessing.spawn", "spawns_ranks.py", GROUP),

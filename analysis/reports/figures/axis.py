@@ -147,7 +147,7 @@ def count_rows(top: float, height: float, most: int = 4) -> list[Markup]:
     return [mark for tick in ticks(top, most) for mark in level_line(height * (1 - tick / top), count(tick))]
 
 
-def count_columns(counts: Sequence[float], places: Sequence[float], y: float, name: str, most: int = 8) -> list[Markup]:
+def count_columns(counts: Sequence[float], places: Sequence[float], y: float, name: str, most: int) -> list[Markup]:
     """Counts at their places (0 to 1) below a line at ``y`` px, as many as have room, and the name of the axis."""
     marks, last = [base_line(y), tag("text", name, class_="tick x", x="50%", y=y + 32)], -1.0
     for number, x in zip(counts, places, strict=True):

@@ -9,10 +9,10 @@ from feedline.analysis.convergence.batch_cost import samples_factor, updates_fac
 from feedline.analysis.convergence.model import NoiseOverTraining
 from feedline.analysis.formatting import count, number
 from feedline.analysis.reports.figures.axis import drop, log_columns, log_share
-from feedline.analysis.reports.figures.svg import figure, line_path, percent, stretched, tag
+from feedline.analysis.reports.figures.svg import WIDTH, figure, line_path, percent, stretched, tag
 from feedline.analysis.reports.figures.upward import YAxis, thousands
 
-HEIGHT, AXIS, WIDTH = 180, 36, 1000
+HEIGHT, AXIS = 180, 36
 AROUND = 8.0  # how far the axis reaches beyond the run's batch and the noise scale, as a factor
 POINTS = 40
 TALLEST = 1000.0  # of the axis upwards

@@ -5,9 +5,9 @@ from markupsafe import Markup
 from feedline.analysis.formatting import count, number
 from feedline.analysis.model import Sweep
 from feedline.analysis.reports.figures.axis import count_columns, count_rows, doublings, drop, interval, round_up
-from feedline.analysis.reports.figures.svg import figure, line_path, percent, stretched, tag
+from feedline.analysis.reports.figures.svg import WIDTH, figure, line_path, percent, stretched, tag
 
-HEIGHT, AXIS, WIDTH = 180, 36, 1000
+HEIGHT, AXIS = 180, 36
 MOST_LABELS = 6
 
 

@@ -11,13 +11,12 @@ from feedline.analysis.convergence.curves import words
 from feedline.analysis.convergence.model import CurvePoints
 from feedline.analysis.formatting import count, number, seconds
 from feedline.analysis.reports.figures.axis import base_line, spread, ticks
-from feedline.analysis.reports.figures.svg import cut, figure, percent, stretched, tag
+from feedline.analysis.reports.figures.svg import WIDTH, cut, figure, percent, stretched, tag
 from feedline.analysis.reports.figures.upward import DECADE, YAxis, thousands
 
 LOSSES, OTHERS, RATE = 190, 110, 56  # px: heights of panels
 TITLE, GAP, AXIS = 18, 20, 36  # px: above a panel, below it, and of the axis across
 LABEL_PX, NAME = 14, 13
-WIDTH = 1000
 READ = 60  # places that can be read out
 DOTS = 30  # points, up to which a curve has dots on it
 PANELS, CURVES = 3, 6  # of other metrics, and on a panel: more are in the JSON report

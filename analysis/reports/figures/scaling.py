@@ -6,14 +6,15 @@ from markupsafe import Markup
 
 from feedline.analysis.formatting import number, share
 from feedline.analysis.reports.figures.axis import count_columns, count_rows, doublings, interval, round_up
-from feedline.analysis.reports.figures.svg import figure, line_path, percent, stretched, tag
+from feedline.analysis.reports.figures.svg import WIDTH, figure, line_path, percent, stretched, tag
 from feedline.analysis.scaling.conclusion import counted
 from feedline.analysis.scaling.efficiency import Row
 from feedline.analysis.scaling.predict import Prediction
 from feedline.analysis.scaling.study import Study
 
 Scale = Callable[[float], float]
-HEIGHT, AXIS, WIDTH = 220, 36, 1000
+HEIGHT, AXIS = 220, 36
+PIECES = 40  # of a line that bends
 EDGE = 0.04  # room left and right of the points, as a share of the width
 MOST = 1000  # labels: all
 
@@ -43,9 +44,9 @@ def scaling(study: Study) -> Markup:
     return figure(parts, HEIGHT + AXIS, label)
 
 
-def _between(low: int, high: int, steps: int = 40) -> list[float]:
+def _between(low: int, high: int) -> list[float]:
     """A straight line bends on an axis of doublings."""
-    return [low * (high / low) ** (index / steps) for index in range(steps + 1)]
+    return [low * (high / low) ** (index / PIECES) for index in range(PIECES + 1)]
 
 
 def _measured(row: Row, x: float, y: Scale, unit: str) -> Markup:

@@ -5,9 +5,9 @@ from markupsafe import Markup
 from feedline.analysis.formatting import counted, number
 from feedline.analysis.predict.search import Candidate, Search
 from feedline.analysis.reports.figures.axis import count_columns, count_rows, round_up
-from feedline.analysis.reports.figures.svg import figure, line_path, percent, stretched, tag
+from feedline.analysis.reports.figures.svg import WIDTH, figure, line_path, percent, stretched, tag
 
-HEIGHT, AXIS, WIDTH = 220, 36, 1000
+HEIGHT, AXIS = 220, 36
 EDGE = 0.04  # room left and right of the points, as a share of the width
 
 

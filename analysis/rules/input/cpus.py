@@ -3,6 +3,7 @@
 import math
 
 from feedline.analysis import cpu_use
+from feedline.analysis.costs import accounted_cpu_s
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.formatting import number
 from feedline.analysis.model import Cost
@@ -30,7 +31,7 @@ MOSTLY_BLOCKED = 0.50
 
 def total(facts: RuleInputs) -> Cost | None:
     """The whole cost of one sample; None where none was looked at."""
-    cost = facts.workers.per_sample.get("total") if facts.workers else None
+    cost = facts.costs.get("total")
     return cost if cost and cost.wall_s > 0 else None
 
 
@@ -51,8 +52,7 @@ def cpu_share_of(facts: RuleInputs, stage: str) -> float:
 
     Stages are known from some of the samples and the whole from all: where these had less of the CPUs, the stages' sum is the larger one.
     """
-    whole, costs = total(facts), facts.workers.per_sample if facts.workers else {}
-    part = costs.get(stage)
+    whole, costs, part = total(facts), facts.costs, facts.costs.get(stage)
     if whole is None or part is None or part.cpu_s is None or not whole.cpu_s:
         return making_share(facts, stage)
     return part.cpu_s / max(whole.cpu_s, sum(costs[name].cpu_s or 0.0 for name in MAKING_STAGES if name in costs))
@@ -107,10 +107,7 @@ def process_ratio(facts: RuleInputs) -> float | None:
 def accounted(facts: RuleInputs) -> float | None:
     """CPU seconds per sample of the threads that make and send it."""
     cost = total(facts)
-    if cost is None or not cost.cpu_s:
-        return None
-    sending = facts.workers.per_sample.get("transport") if facts.workers else None
-    return cost.cpu_s + (sending.cpu_s or 0.0 if sending else 0.0)  # the queue's feeder thread pickles beside the worker
+    return accounted_cpu_s(facts.costs) if cost and cost.cpu_s else None
 
 
 def own_cpus(facts: RuleInputs) -> float | None:
@@ -134,19 +131,12 @@ def left_by_others(facts: RuleInputs) -> float:
     return max(1.0, (facts.effective_cpus - (use.others or 0.0)) / use.ranks if use else facts.effective_cpus)
 
 
-def waiting_cpus(facts: RuleInputs) -> float:
-    """CPUs that the training lacks: its threads that could run but have no CPU, on average, of those that are measured."""
-    workers = facts.workers
-    of_workers = workers.processes * (workers.busy_share or 0.0) * (runqueue_share(facts) or 0.0) if workers else 0.0
-    return (facts.main_runqueue_share or 0.0) + of_workers
-
-
 def by_others(facts: RuleInputs) -> float:
     """Share (0 to 1) of the waiting for a CPU that would end with other programs: what they hold and the run may use over what it lacks.
 
     What a quota keeps from the run is not theirs: a thread that it stops waits as one does that another program keeps from its CPU.
     """
-    use, lacking = facts.cpus, waiting_cpus(facts)
+    use, lacking = facts.cpus, facts.waiting_cpus()
     if use is None or not use.others or use.own is None or lacking <= 0:
         return 0.0
     return min(1.0, min(use.others, max(0.0, use.allowed - use.own)) / (lacking * use.ranks))

@@ -38,7 +38,7 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
-    cost = facts.workers.per_sample.get("decode") if facts.workers else None
+    cost = facts.costs.get("decode")
     evidence = [
         Evidence("decode_share_of_cpu", "decode, share of CPU time per sample", of_cpu, SHARE),
         Evidence("decode_share", "decode, share of time per sample", of_wall, SHARE),

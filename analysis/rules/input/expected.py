@@ -105,7 +105,7 @@ def heaviest(facts: RuleInputs, stage: str) -> tuple[str, float]:
 
 
 def _reading(facts: RuleInputs) -> Work | None:
-    cost = _of_sample(facts, "read")
+    cost = facts.costs.get("read")
     if cost is None or not cost.bytes:
         return None
     nbytes = max(cost.bytes, facts.traffic.read_chars or 0.0)  # what is unpacked from files, or the files themselves
@@ -115,7 +115,7 @@ def _reading(facts: RuleInputs) -> Work | None:
 
 
 def _decoding(facts: RuleInputs) -> Work | None:
-    cost, pixels = _of_sample(facts, "decode"), facts.workers.decoded_pixels if facts.workers else None
+    cost, pixels = facts.costs.get("decode"), facts.workers.decoded_pixels if facts.workers else None
     if cost is None or not pixels or not heaviest(facts, "decode")[0].startswith(COUNTS_PIXELS):
         return None
     pixels = max(pixels, (cost.bytes or 0.0) / MOST_PIXEL_BYTES)  # several frames have the pixels of one
@@ -126,7 +126,7 @@ def _decoding(facts: RuleInputs) -> Work | None:
 
 def _collating(facts: RuleInputs) -> Work | None:
     """torch's own collate copies bytes; where they are few, Python's time is most of it."""
-    cost = _of_sample(facts, "collate")
+    cost = facts.costs.get("collate")
     if cost is None or facts.setting("collate", "default") != "default" or (cost.bytes or 0.0) < MEMORY_B_PER_S * PER_SAMPLE_S:
         return None
     should_s = copying_s(cost.bytes or 0.0, max(1.0, facts.batch_tensors or 0.0))
@@ -138,7 +138,7 @@ def _in_kernel(facts: RuleInputs) -> Work | None:
     """The kernel's part of a sample: it copies what is read, and gives memory for what is made. Swap has a rule of its own."""
     if from_swap(facts):
         return None
-    total, collate, system_s = _of_sample(facts, "total"), _of_sample(facts, "collate"), facts.traffic.system_s
+    total, collate, system_s = facts.costs.get("total"), facts.costs.get("collate"), facts.traffic.system_s
     if total is None or not total.cpu_s or not system_s:
         return None
     nbytes = sum(part or 0.0 for part in (facts.traffic.read_chars, collate.bytes if collate else None, _decoded_bytes(facts)))
@@ -185,10 +185,6 @@ def _copying(facts: RuleInputs) -> Work | None:
 OF_STAGES: tuple[Callable[[RuleInputs], Work | None], ...] = (_reading, _decoding, _collating, _in_kernel, _receiving, _pinning, _copying)
 
 
-def _of_sample(facts: RuleInputs, stage: str) -> Cost | None:
-    return facts.workers.per_sample.get(stage) if facts.workers else None
-
-
 def _making(facts: RuleInputs, stage: str, task: str, cost: Cost, should_s: float) -> Work:
     return Work(stage, "sample", task, cost, should_s, input_wait(facts).making_s * making_share(facts, stage))
 
@@ -199,5 +195,5 @@ def _per_time(moved: Moved, per_step_s: float) -> Cost:
 
 
 def _decoded_bytes(facts: RuleInputs) -> float | None:
-    decode = _of_sample(facts, "decode")
+    decode = facts.costs.get("decode")
     return decode.bytes if decode else None

@@ -4,7 +4,7 @@ from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import size
 from feedline.analysis.predict.change import Change, Factor, Refused
-from feedline.analysis.rules.input.input_wait import input_wait, making_share, operations_of_stage, operations_share, severity
+from feedline.analysis.rules.input.input_wait import input_wait, making_share, operations_share, severity
 
 RULE_ID = "float32_on_host"
 
@@ -56,6 +56,6 @@ def change(facts: RuleInputs) -> Change | Refused:
             "No batch is copied to a device, so the conversion would become part of the step, where its duration is unknown. Convert whole "
             "batches in the training loop, and record again.",
         )
-    left, augmenting = 1 - ADDED_BYTES, 1 - operations_of_stage(facts, "augment", CONVERSIONS)
+    left, augmenting = 1 - ADDED_BYTES, 1 - operations_share(facts, CONVERSIONS, "augment")
     moved = dict.fromkeys(("collate", "transport", "pin", "copy"), Factor(left, left))
     return Change(stages={**moved, "augment": Factor(augmenting, augmenting)})

@@ -68,21 +68,13 @@ def making_share(facts: RuleInputs, *stages: str) -> float:
     return min(1.0, sum(facts.sample_share(stage) for stage in stages))
 
 
-def operations_share(facts: RuleInputs, names: tuple[str, ...]) -> float:
-    """Share (0 to 1) of a sample's wall time in operations of these names, given in lower case; a module path before a name is ignored."""
-    total = facts.workers.per_sample.get("total") if facts.workers else None
-    if facts.workers is None or total is None or total.wall_s <= 0:
-        return 0.0
-    matching = (op.wall_s for op in facts.workers.operations if _named(op, names))
-    return min(1.0, sum(matching) / total.wall_s)
-
-
-def operations_of_stage(facts: RuleInputs, stage: str, names: tuple[str, ...]) -> float:
-    """The same as a share (0 to 1) of their stage."""
-    cost = facts.workers.per_sample.get(stage) if facts.workers else None
+def operations_share(facts: RuleInputs, names: tuple[str, ...], stage: str = "total") -> float:
+    """Share (0 to 1) of a sample's wall time, or of one of its stages, in operations of these names, given in lower case; a module path
+    before a name is ignored."""
+    cost = facts.costs.get(stage)
     if facts.workers is None or cost is None or cost.wall_s <= 0:
         return 0.0
-    matching = (op.wall_s for op in facts.workers.operations if op.stage == stage and _named(op, names))
+    matching = (op.wall_s for op in facts.workers.operations if stage in ("total", op.stage) and _named(op, names))
     return min(1.0, sum(matching) / cost.wall_s)
 
 
@@ -122,7 +114,7 @@ def batches_per_step(facts: RuleInputs) -> float:
 
 def batch_s(facts: RuleInputs, *stages: str) -> float:
     """Seconds per batch in these stages: in its worker and, of transport, in the main process too."""
-    costs, per_step = facts.workers.per_sample if facts.workers else {}, batches_per_step(facts)
+    costs, per_step = facts.costs, batches_per_step(facts)
     made_s = sum(costs[stage].wall_s for stage in stages if stage in costs) * (facts.throughput.batch_size or 0.0)
     received_s = input_wait(facts).transport_s if "transport" in stages else 0.0
     return (made_s + received_s) / per_step

@@ -5,7 +5,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding
 from feedline.analysis.formatting import number
 from feedline.analysis.predict.change import Change, Factor, Refused
 from feedline.analysis.rules.input.cpus import cost_share, making_wait_s
-from feedline.analysis.rules.input.input_wait import operations_of_stage, operations_share, severity
+from feedline.analysis.rules.input.input_wait import operations_share, severity
 
 RULE_ID = "oversize_images"
 
@@ -48,5 +48,5 @@ def change(facts: RuleInputs) -> Change | Refused:
     if maker is None or not maker.decoded_pixels or not maker.output_pixels:
         return Refused("unknown_pixels", "The number of decoded pixels was not recorded.")
     left = maker.output_pixels / maker.decoded_pixels
-    augmenting = 1 - (1 - left) * operations_of_stage(facts, "augment", RESIZES)
+    augmenting = 1 - (1 - left) * operations_share(facts, RESIZES, "augment")
     return Change(stages={"read": Factor(left, left), "decode": Factor(left, left), "augment": Factor(augmenting, augmenting)})

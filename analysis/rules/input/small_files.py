@@ -96,7 +96,7 @@ def _file_bytes(facts: RuleInputs) -> float | None:
 
 def _of_calls(facts: RuleInputs) -> float:
     """Share (0 to 1) of reading that its calls take: they wait for storage, and cost some CPU time each."""
-    cost = facts.workers.per_sample.get("read") if facts.workers else None
+    cost = facts.costs.get("read")
     if cost is None or not cost.cpu_s:
         return 1.0
     blocked_s, calls = cost.blocked_s or 0.0, facts.traffic.read_calls or 0.0

@@ -1,8 +1,7 @@
 """What part of a sample's time storage takes, what else it is blocked by, and what sparing a part would give."""
 
 from feedline.analysis.facts import RuleInputs
-from feedline.analysis.rules.input import cpus
-from feedline.analysis.rules.input.cpus import blocked_share
+from feedline.analysis.rules.input.cpus import MIN_PROCESS_RATIO, blocked_share, process_ratio, total
 from feedline.analysis.rules.input.handover import making_s
 from feedline.analysis.rules.input.input_wait import compute_s, input_wait, num_workers, supply_s
 
@@ -49,9 +48,8 @@ def at_locks_s(facts: RuleInputs) -> float:
 
 def decoder_threads(facts: RuleInputs) -> bool:
     """Whether samples wait for their decoder's own threads (videos have some): at locks, mostly in decode, beside helper threads."""
-    whole, ratio = cpus.total(facts), cpus.process_ratio(facts)
-    decode = facts.workers.per_sample.get("decode") if facts.workers else None
-    if whole is None or decode is None or ratio is None or ratio <= cpus.MIN_PROCESS_RATIO:
+    whole, decode = total(facts), facts.costs.get("decode")
+    if whole is None or decode is None or (process_ratio(facts) or 0.0) <= MIN_PROCESS_RATIO:
         return False
     at_locks = (blocked_by(facts) or {}).get("lock", 0.0)
     return at_locks > MOSTLY and (decode.blocked_s or 0.0) > MOSTLY * (whole.blocked_s or 0.0) > 0

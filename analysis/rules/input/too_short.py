@@ -4,7 +4,7 @@ import math
 
 from feedline.analysis.facts import Certainty, RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.formatting import count, share
+from feedline.analysis.formatting import count, counted, share
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 
@@ -44,7 +44,7 @@ def _queued(sure: Certainty) -> bool:
 def _counted(facts: RuleInputs, sure: Certainty) -> str:
     """``1 step``, ``7 steps after 3 of warm-up``."""
     number, warm_up = sure.steps, facts.throughput.steps - sure.steps
-    return f"{count(number)} step{'s' * (number != 1)}" + (f" after {count(warm_up)} of warm-up" if warm_up > 0 else "")
+    return counted(number, "step") + (f" after {count(warm_up)} of warm-up" if warm_up > 0 else "")
 
 
 def input_known(facts: RuleInputs) -> bool:

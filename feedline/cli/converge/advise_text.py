@@ -15,7 +15,7 @@ from feedline.analysis.convergence.classify import HEALTHY, TRAIN, WORDS, Verdic
 from feedline.analysis.convergence.model import TimeToTarget
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.finding import Finding
-from feedline.analysis.formatting import BLANK, count, number, seconds, sentence
+from feedline.analysis.formatting import BLANK, count, counted, number, seconds, sentence
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import SEVERITY_COLORS, columns, plain
 from feedline.profiler.printable import printable_in
@@ -134,7 +134,7 @@ def _target(to: ToTarget) -> Iterator[RenderableType]:
             band = f"{seconds(row.low_s)} {BLANK} {seconds(row.high_s)}" if row.low_s is not None and row.high_s is not None else BLANK
             made.add_row(str(row.workers), count(row.batch), *cells, band, faster)
         yield made
-    for why in dict.fromkeys(f"{count(row.workers)} rank{'s' * (row.workers != 1)}: {row.why}" for row in to.rows if row.why):
+    for why in dict.fromkeys(f"{counted(row.workers, 'rank')}: {row.why}" for row in to.rows if row.why):
         yield _item(why)
 
 

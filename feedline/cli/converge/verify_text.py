@@ -5,6 +5,7 @@ import statistics
 from rich.table import Table
 
 from feedline.analysis.convergence.trial import Branch, Trial
+from feedline.analysis.formatting import BLANK
 from feedline.analysis.reports.console import Console
 from feedline.profiler.printable import printable_in
 
@@ -30,10 +31,10 @@ def row(branches: list[Branch]) -> list[str]:
     values = [branch.value for branch in branches if branch.value is not None]
     steps = [branch.step_s for branch in branches if branch.step_s is not None]
     return [
-        f"{statistics.mean(values):.4g}" if values else "–",
-        f"{statistics.stdev(values):.2g}" if len(values) > 1 else "–",
+        f"{statistics.mean(values):.4g}" if values else BLANK,
+        f"{statistics.stdev(values):.2g}" if len(values) > 1 else BLANK,
         " ".join("failed" if branch.value is None else f"{branch.value:.4g}" for branch in branches),
         f"{statistics.median(branch.samples for branch in branches):,.0f}",
         f"{statistics.median(branch.updates for branch in branches):,.0f}",
-        f"{statistics.median(steps):.3g}" if steps else "–",
+        f"{statistics.median(steps):.3g}" if steps else BLANK,
     ]

@@ -53,7 +53,7 @@ def verify(args: argparse.Namespace, program: list[str]) -> int:
         with deferred():
             entry = plain({"kind": SPEED, "run": identity(run), **vars(trial)})
             assert isinstance(entry, dict)
-            branch.write(entry, args.output, args.json, program, more={"patch": masks.token(patch) or None})
+            branch.write(entry, args.output, args.json, program, patch=masks.token(patch) or None)
             if patch and kept:
                 results.save(args.output, PATCH, patch)
     if kept:
@@ -105,7 +105,7 @@ def plan_of(args: argparse.Namespace, program: list[str], found: Replayable) -> 
         tried=planning.tried(found, settings, args.fix or "", margin),
         settings=settings,
         program=program,
-        stop_after=str(args.steps or planning.steps(facts, settings)),
+        stop_after=str(args.steps or planning.steps(facts)),
         pairs=args.pairs,
         ranks=args.ranks,
         folder=args.output,

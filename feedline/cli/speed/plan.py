@@ -114,7 +114,7 @@ def prediction(found: Replayable, settings: Mapping[str, Value]) -> PredictedRat
     return asked if isinstance(asked, Refused) else found.predict(asked.change)
 
 
-def steps(facts: RuleInputs, settings: Mapping[str, Value]) -> int:
+def steps(facts: RuleInputs) -> int:
     """How many steps a trial takes: until the mean step is known to 3 %, as far as the recorded ones vary, but no more than 20 s.
 
     A short pass over the loader is repeated whole, at least twice, because its beginning is a part of the throughput.

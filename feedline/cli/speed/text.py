@@ -4,7 +4,7 @@ from statistics import fmean
 
 from rich.table import Table
 
-from feedline.analysis.formatting import number
+from feedline.analysis.formatting import BLANK, number
 from feedline.analysis.predict.change import PredictedRate
 from feedline.analysis.reports.console import Console
 from feedline.analysis.speed_trial import CHANGED, UNCHANGED, SpeedTrial, more
@@ -23,7 +23,7 @@ def show(trial: SpeedTrial, console: Console) -> None:
         rates = [run.rate for run in trial.runs if run.arm == arm]
         known = [rate for rate in rates if rate is not None]
         cells = " ".join("failed" if rate is None else number(rate) for rate in rates)
-        table.add_row(shown, number(fmean(known)) if known else "–", cells)
+        table.add_row(shown, number(fmean(known)) if known else BLANK, cells)
     console.print(table)
     console.print()
     for line in lines(trial):

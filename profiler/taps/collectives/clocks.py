@@ -166,7 +166,7 @@ def host() -> str:
         return "host"
 
 
-def start_clock(tell: Callable[[str, bool, str], None], before: bool = False) -> Clock | None:
+def start_clock(tell: Callable[[str, bool, str], None], before: bool) -> Clock | None:
     """Measure from now on; None if there is nothing to measure.
 
     Args:
