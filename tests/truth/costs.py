@@ -42,7 +42,7 @@ class Bar:
 
     @property
     def loader(self) -> Any:
-        return next((one for one in self.told["loaders"] if one["role"] == "training"), {"settings": {}, "flags": [], "epochs": 0})
+        return next((one for one in self.told["loaders"] if one["role"] == "training"), {"settings": {}, "flags": [], "epochs": 0, "objects": 0})
 
     def stage(self, *names: str) -> float:
         return sum(self.told["step"]["stages"].get(name, 0.0) for name in names)
@@ -159,7 +159,7 @@ def at_least(bar: Bar) -> float:
 
 
 def at_most(bar: Bar) -> float:
-    return receiving(bar, 0.5e-3, 0.3e-3, 0.3e-9)
+    return receiving(bar, 1.0e-3, 0.4e-3, 0.3e-9)
 
 
 def effective(bar: Bar) -> float:
@@ -175,8 +175,10 @@ def step_with(bar: Bar, workers: int, taking: float) -> float:
     else:
         on_cpus = (use["own"] * bar.mean + both_sides) / max(use["own"] + use["free"], 1e-9)
     steady = max((bar.work + taking) / workers, bar.computing + bar.stage("sampler") + taking, on_cpus)
-    begins = max(0, (bar.loader.get("epochs") or 0) - 1) / max(bar.told["throughput"]["steps"], 1)
-    return steady + begins * max(0.0, bar.computing + bar.stage("sampler") + (bar.work + taking) / bar.batches - steady)
+    passes = bar.loader.get("epochs") or 0
+    begins = max(0, passes - 1) / max(bar.told["throughput"]["steps"], 1)
+    starting = 40e-3 * workers if bar.alone and bar.loader["objects"] >= passes > 1 else 0.0
+    return steady + begins * max(0.0, bar.computing + bar.stage("sampler") + (bar.work + taking) / bar.batches + starting - steady)
 
 
 def step_alone(bar: Bar) -> float:
