@@ -33,7 +33,7 @@ class Evidence:
     """One measured fact.
 
     Attributes:
-        id: what was measured, stable between versions: code goes by it, and people read ``what``.
+        id: what was measured, stable between versions, for code; ``what`` is for people.
         value: in ``unit``: "s", "B", "samples/s", ``SHARE`` for shares from 0 to 1, "1" for other ratios, ...
         of: which one, where a finding has several of one id or names one of many: a rank, an operation, the "lower" end of an interval.
     """
@@ -56,7 +56,7 @@ BEFORE_TRACE = "before_trace"
 
 @dataclass(frozen=True)
 class Blame:
-    """Whom a finding names, where ranks differ.
+    """The rank that a finding names, and what it does.
 
     Attributes:
         rank: the late one; None: it changes from step to step.
@@ -121,7 +121,7 @@ class Finding:
 
     @property
     def cost_is_predicted(self) -> bool:
-        """Whether its cost is a prediction, and no upper bound."""
+        """Whether its cost is a prediction rather than an upper bound."""
         return self.cost_low_s is not None and self.cost_high_s is not None
 
 

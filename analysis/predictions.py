@@ -22,7 +22,7 @@ from feedline.profiler.errors import FeedlineError, shows_tracebacks
 BETWEEN_RANKS = frozenset(rule.rule_id for rule in CROSS_RANK)
 
 NO_RATE = Refused("no_rate", "Samples/s are unknown, because no loader reported the size of its batches.")
-SET_UP = Refused("set_up", "This finding costs no time, so there is no gain to predict.")
+SET_UP = Refused("set_up", "This finding is about correctness or convergence, not speed, so no speedup is predicted.")
 TOO_LITTLE = Refused("too_little", "This finding costs less than 5 % of the step, too little to predict a gain.")
 NO_INTERVAL = Refused("no_interval", "The uncertainty of the replay is unknown.")
 
@@ -63,7 +63,7 @@ class Predictions:
         return made if isinstance(made, Refused) else _from(self.rate, made)
 
     def together(self, findings: Sequence[Finding]) -> PredictedRate | None:
-        """All that findings change in the loader, at once; None: of fewer than two that is predicted, or together it is refused."""
+        """All that findings change in the loader, at once; None: fewer than two of them are predicted, or all at once is not."""
         changes = [change_of(finding.rule_id, self.facts) for finding in findings_together(findings)]
         loaders = [change for change in changes if isinstance(change, Change)]
         made = self.of(joined(loaders)) if len(loaders) > 1 else SET_UP

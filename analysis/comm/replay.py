@@ -147,9 +147,10 @@ def level(ready: IntArray) -> IntArray:
 
 
 def apart_s(ready: IntArray, column: int) -> float:
-    """Seconds by which a rank that is no longer late is later than the others, on average: as two steps of theirs differ.
+    """Mean time, s, that ranks still wait for each other once the late rank is on time.
 
-    In a replay without the late rank it is never later than they are, which no real rank keeps to.
+    Half the mean change, from one step to the next, of when the other ranks have their last bucket ready. The replay without the late rank
+    makes it no later than their median in every step, which no real rank achieves.
 
     Args:
         ready: as in Timeline.

@@ -80,7 +80,7 @@ class WhatIf:
         """The fp16 or bf16 compression hook: half the bytes. What the two casts cost is not in it."""
         asked = Question("half_gradients")
         if self.made.dtype.removeprefix("torch.").lower() not in WIDE:
-            return refused(asked, f"gradients are {self.made.dtype or 'of unknown type'} already")
+            return refused(asked, f"gradients are {self.made.dtype} already" if self.made.dtype else "the type of the gradients is unknown")
         if self._only_small():
             return refused(asked, ONLY_SMALL)
         smaller = replace(self.made, nbytes=np.where(self.made.gradients, self.made.nbytes // 2, self.made.nbytes))

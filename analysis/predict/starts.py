@@ -95,7 +95,7 @@ def warm_up(processes: Sequence[Process], persistent: bool) -> int:
 
 
 def warming(process: Process, persistent: bool, first: int) -> npt.NDArray[np.bool_]:
-    """bool [n]: which of a process's batches are among so many first ones of a worker."""
+    """bool [n]: whether each batch of a process is among the ``first`` batches of a newly started worker; False in other processes."""
     return (_since_start(process, persistent) < first) & process.is_worker
 
 
@@ -142,7 +142,7 @@ def _births(processes: Sequence[Process], epochs: Records, workers: int, persist
 
 
 def _more(process: Process, persistent: bool, many: int) -> tuple[float, float]:
-    """CPU time and other time, ns, that so many first batches of a worker take more than as many of the others."""
+    """Extra CPU time and extra blocked time, ns, of a worker's first ``many`` batches, over ``many`` average later ones."""
     made, first = process.batches, warming(process, persistent, many)
     if not first.any() or first.all():
         return 0.0, 0.0

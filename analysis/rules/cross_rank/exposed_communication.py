@@ -18,7 +18,7 @@ MIN_SHARE = 0.05
 #: A bandwidth below this share of the link's or the probe's is not the message's fault.
 SLOW_SHARE = 0.50
 
-#: Share of the exposed transfer that is gradients, from which on the rest of it is not worth a word.
+#: Share of the exposed transfer that is gradients, from which on the rest is not mentioned.
 ALL_OF_IT = 0.99
 SHOWN = 3  # kinds of collective in a sentence
 
@@ -40,10 +40,12 @@ FIXES = {
 ANY = "Use larger batches per rank, a smaller dtype for messages, or a faster link."
 UNKNOWN_GAIN = Refused("no_replay", "No single change is predicted to help. Try the suggested ones one at a time, recording after each.")
 NOT_SEPARATED = Refused("no_replay", "The gain is unknown until transfer and waiting are separated.")
-ON_ONE_HOST = "On a single host, `feedline probe --parts all_reduce` does the same."
+ON_ONE_HOST = "On a single host, `feedline probe --parts all_reduce` can be used instead."
 WITH_NCCL = f"run all_reduce_perf of nccl-tests on the same hosts. {ON_ONE_HOST}"
 WITH_OTHERS = f"run iperf3 between the same hosts. {ON_ONE_HOST}"
 NCCLS = "transport and interface NCCL chose (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of NVLink)"
+#: A benchmark over a wrong transport is as slow as the training, which proves nothing.
+NO_FASTER = "If the intended link gives no more bandwidth in this benchmark than in training, this finding is wrong."
 ALONE = "Train each rank alone, without collectives. If the step is no faster, this finding is wrong."
 
 
@@ -77,7 +79,7 @@ def slow(facts: RankFacts) -> Finding | None:
         f"transfer that {exposed.beyond} does not hide takes {seconds(exposed.s)} per step",
         evidence=exposed.evidence,
         fix=f"Check which {NCCLS if _nccl(comm) else 'interface the backend chose'}, and look for other traffic on the link.",
-        how_to_check=f"{sentence(WITH_NCCL if _nccl(comm) else WITH_OTHERS)} If that is no faster, this finding is wrong.",
+        how_to_check=f"{sentence(WITH_NCCL if _nccl(comm) else WITH_OTHERS)} {NO_FASTER}",
         cost_s=exposed.s * (1 - (comm.network_share or 0.0)),
     )
 
@@ -90,7 +92,7 @@ def change(facts: RankFacts) -> Prediction | Refused:
 
 
 def faster(facts: RankFacts) -> Refused:
-    """What the network can do is not known."""
+    """Why the gain is not predicted: what the network can do is not known."""
     way = WITH_NCCL if _nccl(facts.comm) else WITH_OTHERS
     return Refused("unknown_link", f"The network's own speed is unknown. To measure it without the training, {way}")
 

@@ -48,7 +48,8 @@ def check(facts: RankFacts) -> Finding | None:
         told,
         message=f"{message}{host}{_sure(late)}",
         fix=FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}."),
-        how_to_check=f"Run rank {late.rank} on another machine with other data. If the others wait just as long, this finding is wrong."
+        how_to_check=f"Run rank {late.rank} on another machine, with other data and without code that only this rank runs. "
+        "If the others wait just as long, this finding is wrong."
         if late.persistent
         else f"Trace more steps of all ranks. If rank {late.rank} is not late in most of them, this finding is wrong.",
         blame=Blame(late.rank, late.phase, late.part),
@@ -85,7 +86,7 @@ def _finding(
 ) -> Finding | None:
     """Weigh what it costs: by the replay where there is one, else what the rank waits that is looked at."""
     waiting = facts.waiting
-    assert waiting is not None  # somebody is late
+    assert waiting is not None  # a rank is late
     cost_s, weight = (waiting.s, Severity.of(waiting.share)) if cost_s is None else (cost_s, Severity.of(cost_s / waiting.step_s))
     if weight is Severity.INFO:
         return None

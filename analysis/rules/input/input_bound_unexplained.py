@@ -18,7 +18,7 @@ PARTS = {
     "transport_s": "transport",
     "sampler_s": "the sampler",
 }
-BY_WHOM = "Check with `top` whether other programs use the CPUs, and record a longer run: feedline then records which programs use them."
+BY_WHOM = "Check with `top` whether other programs use the CPUs, and record a longer run: feedline then samples how many CPUs they use."
 INSIDE = "Look at the stages of a sample in the report. Wrap parts of your code in feedline.stage(...) to split them further."
 
 
@@ -32,7 +32,7 @@ def check(facts: RuleInputs) -> Finding:
     inside = f", mostly in {stage} ({share(of_sample)} of a sample)" if of_sample and part == "making_s" else ""
     queues = _queues(facts)
     if queues:
-        inside = f"; {queues}, but which programs used the CPUs was not sampled"
+        inside = f"; {queues}, but what other programs use of the CPUs was not sampled"
     shares = [
         ("blocked_share", "blocked, share of time per sample", cpus.blocked_share(facts), SHARE),
         ("waiting_for_cpu_share", "waiting for a CPU, share of time per sample", cpus.runqueue_share(facts), SHARE),
@@ -74,5 +74,5 @@ def change(facts: RuleInputs) -> Refused:
     """There is no change without a cause."""
     return Refused(
         "unknown_cause",
-        "The cause of the wait is unknown, so there is no change to predict.",
+        "The cause of the wait is unknown, so there is no specific fix to predict.",
     )

@@ -168,7 +168,7 @@ def _gaps(matched: CollectiveTable, waiting: Mapping[int, IntArray]) -> list[str
         "which rank was late, and how much of a collective was transfer, is unknown"
     ]
     if waiting:
-        notes.append("waiting for a rank is a lower bound: it is counted until the last of the ranks with a trace had begun")
+        notes.append("waiting for a rank is a lower bound: it is counted only until the last rank with a trace had begun")
     return notes
 
 
