@@ -47,7 +47,7 @@ class Link:
 
 
 def refused(asked: Question, why: str) -> Prediction:
-    """An answer that is not given."""
+    """A prediction that is refused, and why."""
     return Prediction(asked.id, asked.value, text(asked), None, None, None, 0.0, why)
 
 
@@ -161,11 +161,11 @@ def apart_s(ready: IntArray, column: int) -> float:
 
 
 def held_by_cpus(told: Prediction, least_s: float, apart_s: float = 0.0) -> Prediction:
-    """The same where the CPUs need longer for the step, and no faster than it was.
+    """The prediction, not faster than the CPUs allow, and not slower than the measured step.
 
     Args:
-        least_s: that all ranks' CPU time of a step takes.
-        apart_s: that ranks may wait for each other besides.
+        least_s: the least that a step takes, from the CPU time of all ranks.
+        apart_s: that ranks may still wait for each other; it widens the interval.
     """
     if told.step_s is None or told.high is None:
         return told
@@ -181,7 +181,7 @@ def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArra
     Args:
         base, changed: float64 [steps], s: the replay as it was, and as it would be.
         off_s: how far the mean step is from a replay that knows of the link no more than its bandwidth and latency.
-        spread: s: what is not known about the change itself.
+        spread: s: uncertainty of the change itself.
     """
     measured = made.period / 1e9
     mean = float(measured.mean())

@@ -344,7 +344,7 @@ def _make(case: Case, id: str, what: str, fix: str, why: str, gain: str, control
 
 
 def verify_line(fix: str, control: str = "") -> str:
-    """The command that branches from a checkpoint, with seeds and equal samples; "": there is no fix to run with."""
+    """The command that branches from a checkpoint, with seeds and equal samples; "": no fix can be run."""
     if not fix:
         return ""
     against = f" --control {shlex.quote(control)}" if control else ""

@@ -273,7 +273,7 @@ def _lag(reference: Group, other: Group, samples: float, held: Difference | None
 
 
 def _unstable(group: Group) -> tuple[str, list[Evidence]] | None:
-    """What broke out, with its evidence."""
+    """How the loss of a run became unstable, with evidence; None: it did not."""
     for run in group.runs:
         curve = run.curves.get(TRAIN)
         if curve is None or not len(curve.values):

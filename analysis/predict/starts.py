@@ -1,4 +1,4 @@
-"""What it costs to begin a pass over a loader, and to end it."""
+"""What beginning and ending a pass over a loader costs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Starts:
         per_pass: batches in a pass.
         to_its_end: whether the last pass came to its end.
         each: what the main process takes to start each worker.
-        births: what a worker takes from then to its first batch, and its first batches more than others.
+        births: what a worker takes from then to its first batch, and what its first batches take more than later ones.
         reset_s: for workers that stay.
         ending_s: from the last batch of a pass to its end, for each worker that has a CPU of its own meanwhile.
         main_s: what starting workers makes the main process take longer in the steps after it, per pass: it copies shared pages, too.
@@ -125,7 +125,7 @@ def _each(epochs: Records, workers: int) -> Task:
 
 
 def _births(processes: Sequence[Process], epochs: Records, workers: int, persistent: bool) -> Task:
-    """CPU time from a worker's start to its first instruction, and what its first batches take more than the others."""
+    """CPU time from a worker's start to its first instruction, and what its first batches take more than later ones."""
     cpu: list[float] = []
     many = warm_up(processes, persistent)
     for process in processes:

@@ -103,7 +103,7 @@ def input_share(step: StepSummary) -> float:
 
 
 def gain(finding: Finding, report: Report) -> str:
-    """What the training would make with the fix, as predicted or else at most; nothing where the finding names no cost."""
+    """Throughput with the fix: the prediction, or else an upper bound; empty if the finding costs no time."""
     if finding.predicted is not None:
         return rates(finding.predicted)
     step, pace = report.step, report.throughput
@@ -179,12 +179,12 @@ def step_title(step: StepSummary) -> str:
 
 
 def severity(finding: Finding) -> str:
-    """What the severity means: a share of the step, or for what costs no time, how wrong it is."""
+    """What the severity means: a share of the step or, for a mistake in the setup, how serious it is."""
     return SEVERITIES[finding.severity] if finding.cost_s > 0 else WRONG[finding.severity]
 
 
 def cost(finding: Finding, mean_step_s: float | None) -> str:
-    """What a finding costs at most, or by a prediction; nothing where it names no cost, or a rate is predicted that says it."""
+    """What a finding costs: predicted, or at most; empty if it costs no time, or if a rate is predicted, which says it."""
     if finding.cost_s <= 0 or finding.predicted is not None:
         return ""
     if finding.cost_is_predicted:

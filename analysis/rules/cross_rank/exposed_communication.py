@@ -50,7 +50,7 @@ ALONE = "Train each rank alone, without collectives. If the step is no faster, t
 
 
 def check(facts: RankFacts) -> Finding | None:
-    """Weigh it where the network does what it should, or where that is not known."""
+    """Find transfer that nothing hides, where the network is fast enough or its speed unknown."""
     exposed = facts.exposed
     if exposed is None or exposed.share < MIN_SHARE or _slow(facts):
         return None
@@ -68,7 +68,7 @@ def check(facts: RankFacts) -> Finding | None:
 
 
 def slow(facts: RankFacts) -> Finding | None:
-    """Weigh it where the network gives less than half of what it should."""
+    """Find transfer that nothing hides, where the network reaches less than half of its bandwidth."""
     exposed, comm = facts.exposed, facts.comm
     if exposed is None or comm is None or exposed.share < MIN_SHARE or not _slow(facts):
         return None
@@ -85,14 +85,14 @@ def slow(facts: RankFacts) -> Finding | None:
 
 
 def change(facts: RankFacts) -> Prediction | Refused:
-    """What the replay of the buckets says of the one that the fix names."""
+    """What the replay of the buckets predicts for the change that the fix names."""
     if facts.exposed is not None and facts.exposed.separate:
         return NOT_SEPARATED
     return best_of(facts.comm) or UNKNOWN_GAIN
 
 
 def faster(facts: RankFacts) -> Refused:
-    """Why the gain is not predicted: what the network can do is not known."""
+    """Nothing is predicted: what the network can do is unknown."""
     way = WITH_NCCL if _nccl(facts.comm) else WITH_OTHERS
     return Refused("unknown_link", f"The network's own speed is unknown. To measure it without the training, {way}")
 
@@ -147,7 +147,7 @@ def _when(kind: ExposedKind) -> str:
 
 
 def best_of(comm: Communication | None) -> Prediction | None:
-    """What would win most of that which a program can change by itself. Only what wins something at both ends of its interval."""
+    """The change with the largest predicted gain, of those a program can make by itself and that gain at both ends of their interval."""
     told = comm.what_if if comm else []
     return max((one for one in told if one.id in ADVICE and _wins(one)), key=lambda one: one.gain_s, default=None)
 

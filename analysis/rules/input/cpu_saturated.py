@@ -57,7 +57,7 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """What can be spared is not known."""
+    """Nothing is predicted: how much CPU time can be saved is unknown."""
     return Refused(
         "unknown_cpu_time",
         "The CPU time per sample that can be saved is unknown. `feedline whatif RUN --set cores=N` predicts the throughput on N CPUs.",

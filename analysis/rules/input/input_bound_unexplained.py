@@ -1,4 +1,4 @@
-"""The run waits for its input and no rule says why. Better said than hidden."""
+"""The run waits for its input, and no rule says why."""
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
@@ -55,7 +55,7 @@ def check(facts: RuleInputs) -> Finding:
 
 
 def _queues(facts: RuleInputs) -> str:
-    """What waits for a CPU, in words, where it is not known who has it; else nothing."""
+    """What waits for a CPU, in words, if it is unknown what uses the CPUs; else empty."""
     if facts.cpus is not None and facts.cpus.others is not None:
         return ""
     of_sample, of_step = cpus.runqueue_share(facts) or 0.0, facts.main_runqueue_share or 0.0
@@ -71,7 +71,7 @@ def _largest(facts: RuleInputs) -> tuple[str, float]:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """There is no change without a cause."""
+    """Nothing is predicted: without a cause there is no fix."""
     return Refused(
         "unknown_cause",
         "The cause of the wait is unknown, so there is no specific fix to predict.",

@@ -103,7 +103,7 @@ def unsure(facts: RuleInputs) -> str:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """There is no loader to replay."""
+    """Nothing is predicted: there is no loader to replay."""
     return Refused(
         "no_loader",
         "Only a DataLoader can be replayed, and this program makes its own batches.",

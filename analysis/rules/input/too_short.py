@@ -93,7 +93,7 @@ def unsure(facts: RuleInputs) -> str:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Too little is known."""
+    """Nothing is predicted: the recording is too short."""
     return Refused(
         "too_short",
         "The recording is too short to predict from.",

@@ -31,5 +31,5 @@ def check(facts: TraceFacts) -> Finding | None:
 
 
 def change(facts: TraceFacts) -> Refused:
-    """Its fix is none."""
+    """Nothing is predicted: there is nothing to fix."""
     return Refused("nothing_to_change", "No change to the input is advised.")

@@ -97,7 +97,7 @@ def compare(traces: Mapping[int, RankTrace]) -> Between | None:
 def _aligned(ranks: Sequence[Collectives], matched: CollectiveTable, made: Numbered, traces: Mapping[int, RankTrace]) -> Alignment:
     """Clocks from the ends of collectives, of few ones too: what is left is that all ranks leave one at about the same time.
 
-    Ranks of one file have one clock. How far the ends would move it says what they are worth: the bound is no smaller.
+    Ranks of one file have one clock. How far the ends would move it shows how well they fit: the bound is at least that.
     """
     found = align(ranks, matched)
     if not np.isfinite(found.bound):

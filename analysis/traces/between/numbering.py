@@ -129,7 +129,7 @@ def _send_recv(ones: Sequence[_One], notes: list[str]) -> None:
 
 
 def _own_groups(ones: Sequence[_One], world: int, notes: list[str]) -> None:
-    """Groups of which only name and size are known: of the ranks that have one of that name, if they are no more."""
+    """Groups of which only name and size are known: of the ranks that have a group of that name, if there are not more of them."""
     members: dict[str, set[int]] = defaultdict(set)
     sizes: dict[str, int] = {}
     for one in ones:
