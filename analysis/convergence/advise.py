@@ -226,12 +226,12 @@ def _for_price(case: Case) -> Iterator[Advice]:
         return
     bound = case.noise.high if case.noise.high is not None else case.noise.value
     if case.price.where in ("far above", "above") and bound:
-        saved = _ratio_of_samples(case, bound)
+        saved, end = _ratio_of_samples(case, bound), "" if case.noise.high is None else "the upper end of the range of "
         yield _make(
             case,
             "smaller_batch",
             f"reduce the batch from {number(case.price.batch)} to {number(bound)} samples per update"
-            f"{f' ({number(bound / case.run.ranks)} per rank)' * (case.run.ranks > 1)}, the upper end of the critical batch size",
+            f"{f' ({number(bound / case.run.ranks)} per rank)' * (case.run.ranks > 1)}, {end}the critical batch size",
             "",
             case.price.message,
             f"reaches the same loss with {share(1 - saved)} fewer samples{', on fewer ranks' * (case.run.ranks > 1)}"

@@ -30,6 +30,7 @@ FIXES = {
 }
 NO_REPLAY = "that needs the buckets of all ranks, which `feedline run` records"
 VARIES = {"wait": "the loader", "other": "time in no stage", BEFORE_TRACE: "what came before their traces"}
+EXCEEDED = {"other": "time in no stage", BEFORE_TRACE: "lateness before the trace"}
 
 
 def check(facts: RankFacts) -> Finding | None:
@@ -165,7 +166,7 @@ def _evidence(facts: RankFacts, waiting: Waiting, late: LateRank) -> list[Eviden
         Evidence("waited_for_s", f"waiting for rank {late.rank}, mean of the others", late.waited_s, "s", str(late.rank)),
         Evidence(
             "excess_s",
-            f"{late.part or late.phase} of rank {late.rank}, beyond the median of the others",
+            f"{late.part or EXCEEDED.get(late.phase, late.phase)} of rank {late.rank}, beyond the median of the others",
             late.excess_s,
             "s",
             str(late.rank),

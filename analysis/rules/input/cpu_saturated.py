@@ -50,7 +50,7 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
         ("cpus_of_training", "CPUs used by this training", cpus.own_cpus(facts), "CPUs"),
         ("cpus_of_others", "CPUs used by other programs", facts.cpus.others if facts.cpus else None, "CPUs"),
         ("cpus_of_making", "CPUs used for making samples", making, "CPUs"),
-        ("cpus_allowed", "CPUs it may use", facts.effective_cpus, "CPUs"),
+        ("cpus_allowed", "CPUs available to this training", facts.effective_cpus, "CPUs"),
         ("sample_cpu_s", "CPU time per sample", total.cpu_s if total else None, "s"),
     ]
     return measured(found)

@@ -26,7 +26,7 @@ from feedline.analysis.traces.summary import RankTrace
 GIGA = 1e9
 FEWEST_STEPS = 4  # as rules/late_rank.py
 #: Phases in the words of a trace's budget.
-NAMES = {"wait": "input", "other": "unexplained", BEFORE_TRACE: "what came before its trace"}
+NAMES = {"wait": "input", "other": "unexplained", BEFORE_TRACE: "the time before its trace"}
 SHOWN_RANKS = 8
 #: ns: what an end is worth as a clock where too few are there to see how far they scatter: the most that alignment on ends was off with
 #: three ranks over gloo (8 to 144 us).
