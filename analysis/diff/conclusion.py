@@ -153,7 +153,7 @@ def because(diff: Diff) -> str:
     """What the machine did; or, of a common change, what all stages share."""
     shared = [differing(one) for one in diff.settings if (one.kind, one.name) in SHARED]
     said = " and ".join(reasons(diff.machine)) or "its CPUs were shared differently"
-    return f"{said} (or {', '.join(shared)} does)" if shared and not _negligible(diff.machine.speed or 1.0) else said
+    return f"{said}; {', '.join(shared)} could also explain it" if shared and not _negligible(diff.machine.speed or 1.0) else said
 
 
 def reasons(machine: Machine) -> Iterator[str]:
