@@ -24,7 +24,7 @@ LINK_ERROR = 0.10  # of the bandwidth, where a change stands or falls with it
 
 
 class WhatIf:
-    """One run's timeline and its link, to be asked.
+    """One run's timeline and its link, for questions to the replay.
 
     Args:
         made: thinned.
@@ -102,7 +102,7 @@ class WhatIf:
         synchronous = np.zeros(len(edges) - 1, bool)
         synchronous[-1] = True
         made = replace(self.made, nbytes=np.diff(edges), synchronous=synchronous, gradients=~np.zeros_like(synchronous))
-        of_step = np.average(self.link.slowness, 1, self.made.nbytes)[:, None]  # which bytes were slow, no new bucket can tell
+        of_step = np.average(self.link.slowness, 1, self.made.nbytes)[:, None]  # which bytes were slow is unknown for new buckets
         return self._asked(asked, ready, made, replace(self.link, slowness=np.repeat(of_step, len(edges) - 1, 1)))
 
     def accumulate(self, times: int, micro_s: FloatArray) -> Prediction:
