@@ -1,4 +1,4 @@
-"""From the run folders of several ranks to how long they wait for each other, and for whom."""
+"""From the run folders of several ranks to how long they wait for each other, and for which."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -212,7 +212,7 @@ def convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
     except Exception as error:  # the rest of the report does not need it
         if shows_tracebacks() and not isinstance(error, FeedlineError):
             raise
-        notes.append(f"convergence cannot be told: {error or type(error).__name__}")
+        notes.append(f"convergence was not analyzed: {error or type(error).__name__}")
         return None
 
 

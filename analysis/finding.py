@@ -11,7 +11,7 @@ SHARE = "share"
 
 
 class Severity(str, enum.Enum):
-    """How much of the run a cause holds back."""
+    """How much of the step a cause costs."""
 
     INFO = "info"
     LOW = "low"
@@ -33,7 +33,7 @@ class Evidence:
     """One measured fact.
 
     Attributes:
-        id: what was measured, stable between versions: code goes by it, and people read ``what``.
+        id: what was measured, stable between versions, for code; ``what`` is for people.
         value: in ``unit``: "s", "B", "samples/s", ``SHARE`` for shares from 0 to 1, "1" for other ratios, ...
         of: which one, where a finding has several of one id or names one of many: a rank, an operation, the "lower" end of an interval.
     """
@@ -46,7 +46,7 @@ class Evidence:
 
 
 def measured(rows: Iterable[tuple[str, str, float | None, str]]) -> list[Evidence]:
-    """Those that are known, of (id, what, value or None, unit)."""
+    """Evidence from rows of (id, what, value or None, unit), without those whose value is unknown."""
     return [Evidence(id, what, value, unit) for id, what, value, unit in rows if value is not None]
 
 
@@ -56,7 +56,7 @@ BEFORE_TRACE = "before_trace"
 
 @dataclass(frozen=True)
 class Blame:
-    """Whom a finding names, where ranks differ.
+    """The rank that a finding names, and what it does.
 
     Attributes:
         rank: the late one; None: it changes from step to step.
@@ -101,8 +101,8 @@ class Finding:
         cost_low_s, cost_high_s: the 95 % interval of the prediction; None: ``cost_s`` is an upper bound.
         blame: the rank and its phase, where ranks were compared and one of them is the cause.
         settings: arguments of the DataLoader that the fix names -> their new values.
-        predicted: what the training would make with the fix; None: that is not predicted.
-        refused: why it is not, in a sentence that says what would tell; empty where it is.
+        predicted: the throughput with the fix; None: not predicted.
+        refused: why it is not predicted, in a sentence that says how to find out; empty if it is.
     """
 
     rule_id: str = field(metadata={"key": "cause"})
@@ -121,7 +121,7 @@ class Finding:
 
     @property
     def cost_is_predicted(self) -> bool:
-        """Whether its cost is a prediction, and no upper bound."""
+        """Whether its cost is a prediction rather than an upper bound."""
         return self.cost_low_s is not None and self.cost_high_s is not None
 
 
@@ -132,7 +132,7 @@ def cost(finding: Finding, mean_step_s: float | None) -> str:
 
 
 def saving(finding: Finding, mean_step_s: float | None) -> str:
-    """A sentence that follows what the finding says, or nothing where it names no cost."""
+    """The sentence on the gain that follows the message; empty if the finding costs no time."""
     if finding.predicted is not None:
         return f" Predicted with the fix: {rates(finding.predicted)}."
     if finding.cost_s <= 0:
@@ -150,5 +150,5 @@ def rates(predicted: PredictedRate) -> str:
 
 
 def interval(finding: Finding) -> str:
-    """``50.4 ms to 65.8 ms``: of the cost, where that is a prediction."""
+    """``95 % interval 50.4 ms to 65.8 ms``, of a cost that is a prediction."""
     return f"95 % interval {seconds(finding.cost_low_s)} to {seconds(finding.cost_high_s)}"

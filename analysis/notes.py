@@ -1,6 +1,6 @@
 """What a reader has to know to judge the figures of one rank: what is missing, what is estimated, what is left out."""
 
-from feedline.analysis.formatting import seconds
+from feedline.analysis.formatting import counted, seconds
 from feedline.analysis.gather import RankMetrics, throughput
 from feedline.analysis.model import FIRST_STEPS
 from feedline.analysis.text.headline import how
@@ -31,7 +31,7 @@ def of_rank(rank: RankMetrics) -> list[str]:
         said = f"the {first} excluded from the means: {' and '.join([', '.join(why[:-1]), why[-1]] if len(why) > 1 else why)}"
         notes.append(Message(said, FIRST_STEPS))
     if missing := missing_workers(rank):
-        notes.append(f"{missing} workers left no records: they ended before their first batch, or feedline could not attach to them")
+        notes.append(f"{counted(missing, 'worker')} left no records: ended before the first batch, or feedline could not attach")
     return notes
 
 

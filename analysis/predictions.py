@@ -1,4 +1,4 @@
-"""What the fixes of findings would give: the loader replayed with what each changes, or what the replay of the ranks has said of it."""
+"""What the fixes of findings would give: by replaying the loader with each change, or as the replay of the ranks predicted it."""
 
 import functools
 import math
@@ -19,11 +19,11 @@ from feedline.analysis.rules.input.slow_for_its_bytes import at_own_locks
 from feedline.analysis.traces.facts import TraceFacts
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
 
-#: Of ranks together: their rules read other facts.
+#: Findings about several ranks: their rules read other facts.
 BETWEEN_RANKS = frozenset(rule.rule_id for rule in CROSS_RANK)
 
 NO_RATE = Refused("no_rate", "Samples/s are unknown, because no loader reported the size of its batches.")
-SET_UP = Refused("set_up", "This finding costs no time, so there is no gain to predict.")
+SET_UP = Refused("set_up", "This finding is about correctness or convergence, not speed, so no speedup is predicted.")
 TOO_LITTLE = Refused("too_little", "This finding costs less than 5 % of the step, too little to predict a gain.")
 NO_INTERVAL = Refused("no_interval", "The uncertainty of the replay is unknown.")
 NOT_REPLAYED = Refused("not_replayed", "The replay of this run does not show the delay, so it cannot predict a run without it.")
@@ -31,12 +31,12 @@ NOT_REPLAYED = Refused("not_replayed", "The replay of this run does not show the
 
 @dataclass(frozen=True)
 class Predictions:
-    """One recorded training, to be asked.
+    """Predictions for one recorded training.
 
     Attributes:
-        facts: that its findings are from.
+        facts: from which its findings were made.
         rate: samples/s of all ranks.
-        replay: what its loader would give with a change.
+        replay: predicts the throughput with a change of its loader.
     """
 
     facts: RuleInputs
@@ -68,7 +68,7 @@ class Predictions:
         return made if isinstance(made, Refused) else _from(self.rate, made)
 
     def together(self, findings: Sequence[Finding]) -> PredictedRate | None:
-        """All that findings change in the loader, at once; None: of fewer than two that is predicted, or together it is refused."""
+        """All that findings change in the loader, at once; None: fewer than two of them are predicted, or all at once is not."""
         changes = [change_of(finding.rule_id, self.facts) for finding in findings_together(findings)]
         loaders = [change for change in changes if isinstance(change, Change)]
         made = self.of(joined(loaders)) if len(loaders) > 1 else SET_UP
@@ -76,7 +76,7 @@ class Predictions:
 
 
 def of_recording(shown: RankMetrics, facts: RuleInputs, rate: float | None) -> Predictions:
-    """Of a recorded rank, whose loader is read when it is first asked.
+    """Predictions from a recorded rank. Its loader is read only when a prediction needs it.
 
     Args:
         rate: samples/s of all ranks.
@@ -96,7 +96,7 @@ def of_recording(shown: RankMetrics, facts: RuleInputs, rate: float | None) -> P
 
 
 def findings_together(findings: Sequence[Finding]) -> list[Finding]:
-    """Those whose fixes are predicted together: they ask for a change in the loader, which is predicted."""
+    """Findings whose fixes are predicted together: those that change the loader and have a prediction of their own."""
     return [
         finding
         for finding in findings
@@ -105,14 +105,14 @@ def findings_together(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def change_of(rule_id: str, facts: RuleInputs) -> Change | Prediction | Refused:
-    """What the fix of a finding changes. Set-up mistakes have no rule here and cost no time."""
+    """What the fix of a finding changes. Mistakes in the setup have no rule here, and no speedup is predicted for them."""
     if rule_id not in BY_ID:
         return SET_UP
     return BY_ID[rule_id].change(recorded(facts) if rule_id in BETWEEN_RANKS else facts)
 
 
 def refused_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> list[Finding]:
-    """Findings of traces, which hold neither a loader nor ranks that could be replayed."""
+    """Findings of traces, with the reason why none is predicted: traces have neither a loader nor ranks to replay."""
     changes = [BY_ID[one.rule_id].change(facts.ranks if one.rule_id in BETWEEN_RANKS else facts) for one in findings]
     return [_with(one, made if isinstance(made, Refused) else NO_RATE) for one, made in zip(findings, changes)]
 
@@ -143,13 +143,13 @@ def _with(finding: Finding, made: PredictedRate | Refused) -> Finding:
 
 
 def _of_step(told: Prediction) -> PredictedRate | Refused:
-    """Rates in steps/s, of a step that the replay of the ranks predicts."""
+    """A step time that the replay of the ranks predicted, as rates in steps/s."""
     if told.step_s is None or told.low is None or told.high is None or told.low <= 0:
         return NO_INTERVAL
     return PredictedRate(1 / (told.step_s + told.gain_s), 1 / told.step_s, 1 / told.high, 1 / told.low)
 
 
 def _from(rate: float, made: PredictedRate) -> PredictedRate:
-    """The same, where the training makes this rate: of one rank of several, or of steps, the replay knows what it gains."""
+    """A predicted rate scaled to that of the whole training: the replay may be of one rank, or in steps/s, so only its ratio counts."""
     times = rate / made.before
     return PredictedRate(rate, made.after * times, made.low * times, made.high * times)

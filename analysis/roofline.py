@@ -36,7 +36,7 @@ def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | Non
     mfu = rate * flop / peak if flop and peak else None
     peak_source = roofs.peak_source(ceilings) if ceilings and peak else "the ceilings file has no peak FLOP/s" if ceilings else NO_CEILINGS
     if mfu is not None and mfu > 1 + MARGIN:
-        peak_source = f"{peak_source}; the run reached {mfu:.1f} times that, so the machine was busy when the peak was measured"
+        peak_source = f"{peak_source}; the run reached {mfu:.1f} times that: the machine may have been busy when the peak was measured"
         mfu = None
     low, high = spread(report)
     nearest, following = bounds(found, low or rate)

@@ -1,4 +1,4 @@
-"""Spans of one thread: who is inside whom, and what was going on at each moment."""
+"""Spans of one thread: which is inside which, and what was going on at each moment."""
 
 from dataclasses import dataclass
 

@@ -189,7 +189,7 @@ def _steps(main: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
 
 
 def _values(main: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
-    """The loss and other numbers of the training, each as a curve; what is not finite is no JSON."""
+    """The loss and other numbers of the training, each as a curve; values that are not finite are left out, as JSON has none."""
     records = main.view(Stage.VALUE)
     values = np.ascontiguousarray(records["value"]).view(np.float64)
     for source, at, value in zip(records["source"].tolist(), clock(records["start"].astype(np.int64)).tolist(), values.tolist()):

@@ -42,7 +42,7 @@ def normalise(
         dtype: of the statistics.
 
     Returns:
-        The batch, and float [2, ghosts, channels], the means and unbiased variances, which are no part of the graph.
+        The batch, and float [2, ghosts, channels], the means and unbiased variances, which are not part of the graph.
     """
     # torch.func transforms only functions with a setup_context, which the two below do without
     eager_cpu = x.device.type == "cpu" and not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active()

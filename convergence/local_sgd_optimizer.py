@@ -158,7 +158,7 @@ def local_sgd(
         gradients = PostLocalSGDState(None, None, after, post_local_gradient_allreduce=False)
         model.register_comm_hook(gradients, post_localSGD_hook)
     elif after:
-        raise ValueError("the first updates exchange gradients: wrap the model in DistributedDataParallel, or say after=0")
+        raise ValueError("the first updates exchange gradients: wrap the model in DistributedDataParallel, or set after=0")
     else:
         for tensor in (*model.parameters(), *model.buffers()):
             torch.distributed.broadcast(tensor.detach(), 0)

@@ -145,7 +145,7 @@ def foreign(seen: Mapping[int, RankScan]) -> dict[int, str]:
         most = max(by_launch.values(), key=len)
         for ranks in by_launch.values():
             if ranks is not most:
-                found |= dict.fromkeys(ranks, f"its folder is of a different launch than that of {named(most)} on the same host")
+                found |= dict.fromkeys(ranks, f"its folder belongs to a different launch than {named(most)} on the same host")
     return found
 
 

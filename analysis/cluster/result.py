@@ -107,7 +107,10 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
     least = min((one.stride for one in seen.values()), default=1)
     for stride in sorted({one.stride for one in seen.values()} - {least}):
         ranks = named(sorted(rank for rank, one in seen.items() if one.stride == stride))
-        yield f"{ranks} kept 1 of {stride} windows of 64 batches, others {kept(least)}: the rest counts as not begun by all"
+        yield (
+            f"{ranks} kept 1 of {stride} windows of 64 batches, others {kept(least)}: "
+            "collectives in windows that not all ranks kept count as not begun by all"
+        )
     made = {rank: one.steps for rank, one in seen.items() if one.stride == least}
     longest = max(made.values(), default=0)
     for steps in sorted(set(made.values()) - {longest}):

@@ -1,1 +1,1 @@
-"""Communication: what collectives moved, what they waited for, and whom."""
+"""Communication: what collectives moved, what they waited for, and for which rank."""

@@ -60,7 +60,7 @@ def numbering(one: Collectives, column: int, matched: CollectiveTable, reference
 
 
 def blame(together: CrossRank) -> Blame:
-    """Who was late in each step."""
+    """Find the late rank of each step."""
     ranks, matched, bound = together.ranks, together.matched, together.bound
     steps = len(ranks[0].steps)
     waited = np.zeros((steps, len(ranks)), np.int64)

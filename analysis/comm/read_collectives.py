@@ -149,6 +149,6 @@ def _groups(main: Process, records: Records) -> tuple[list[Group], IntArray]:
 
 
 def unseen_of(rank: Rank) -> list[str]:
-    """Whose communication was not recorded on this rank, and why, whether it recorded other or not."""
+    """Backends and libraries whose communication was not recorded on this rank, and why."""
     hooks = [hook for hook in rank.manifest.hooks if not hook["attached"]]
     return [f"{hook['name']}: {hook['why']}" for hook in hooks if hook["name"] == TAP or hook.get("reason") == OTHER_LIBRARY]

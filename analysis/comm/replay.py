@@ -1,8 +1,9 @@
 """Replaying the bucket timeline: buckets become ready, share a link, and the step ends when the last has arrived.
 
-Each bucket moves as long as it was seen to, and as much longer than the rest in what would be different: a link that stalls for a moment
-does so in both. Every answer is the measured step plus the difference of two replays, so that what the replay leaves out cancels; its
-interval is made of how far a replay with an even link is from the measured steps and of how much the steps vary.
+Each bucket moves for as long as was measured. If it was slower than the link is on average, it is slower by the same factor in a changed
+replay, because a link that stalls for a moment would stall there, too. Every answer is the measured step plus the difference between two
+replays, so that what the replay leaves out cancels. Its interval comes from how far a replay with an even link is from the measured steps,
+and from how much the steps vary.
 """
 
 from dataclasses import dataclass, field, replace
@@ -47,12 +48,12 @@ class Link:
 
 
 def refused(asked: Question, why: str) -> Prediction:
-    """An answer that is not given."""
+    """A prediction that is refused, and why."""
     return Prediction(asked.id, asked.value, text(asked), None, None, None, 0.0, why)
 
 
 def fit(made: Timeline, together: CrossRank) -> Link:
-    """Bytes over the time in which they moved; the measured steps have no part in it, so that a replay can be held against them."""
+    """Fit a link to bytes and the time in which they moved, not to the steps, so that a replay can be compared with the measured steps."""
     moved = together.moving()[made.rows].max(2) / 1e9  # [steps, buckets], of the rank whose bytes moved longest; nan: unknown
     sizes = np.broadcast_to(made.bus_bytes, moved.shape)
     told = moved > 0  # nan is not
@@ -106,7 +107,7 @@ def _step(ready: list[float], alone: list[list[float]], synchronous: npt.NDArray
 
 
 def _share(jobs: list[Job], slots: int) -> float:
-    """When the last of these is done: they begin in order, ``slots`` at a time, and share the link evenly; alpha is not shared.
+    """Time at which the last of these jobs ends: they begin in order, ``slots`` at a time, and share the link evenly; alpha is not shared.
 
     Args:
         jobs: in the order of their enqueueing.
@@ -147,9 +148,10 @@ def level(ready: IntArray) -> IntArray:
 
 
 def apart_s(ready: IntArray, column: int) -> float:
-    """Seconds by which a rank that is no longer late is later than the others, on average: as two steps of theirs differ.
+    """Mean time, s, that ranks still wait for each other once the late rank is on time.
 
-    In a replay without the late rank it is never later than they are, which no real rank keeps to.
+    Half the mean change, from one step to the next, of when the other ranks have their last bucket ready. The replay without the late rank
+    makes it no later than their median in every step, which no real rank achieves.
 
     Args:
         ready: as in Timeline.
@@ -160,11 +162,11 @@ def apart_s(ready: IntArray, column: int) -> float:
 
 
 def held_by_cpus(told: Prediction, least_s: float, apart_s: float) -> Prediction:
-    """The same where the CPUs need longer for the step, and no faster than it was.
+    """The prediction, not faster than the CPUs allow, and not slower than the measured step.
 
     Args:
-        least_s: that all ranks' CPU time of a step takes.
-        apart_s: that ranks may wait for each other besides.
+        least_s: the least that a step takes, from the CPU time of all ranks.
+        apart_s: that ranks may still wait for each other; it widens the interval.
     """
     if told.step_s is None or told.high is None:
         return told
@@ -175,12 +177,12 @@ def held_by_cpus(told: Prediction, least_s: float, apart_s: float) -> Prediction
 
 
 def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArray, off_s: float, spread: float = 0.0) -> Prediction:
-    """The measured mean step, moved by what the replay says.
+    """The measured mean step, changed by the difference between the two replays.
 
     Args:
         base, changed: float64 [steps], s: the replay as it was, and as it would be.
-        off_s: how far the mean step is from a replay that knows of the link no more than its bandwidth and latency.
-        spread: s: what is not known about the change itself.
+        off_s: how far the mean step is from a replay over a link with only a bandwidth and a latency.
+        spread: s: uncertainty of the change itself.
     """
     measured = made.period / 1e9
     mean = float(measured.mean())

@@ -2,7 +2,7 @@
 
 A replay of buckets moves them as fast as they were seen to move, while the late rank slept or waited and left its CPUs to the others. What
 the ranks of a machine compute per step fits into the time in which their main threads do not wait for a device, a disk or a timer: workers
-make a batch when one is taken, which is then.
+make the next batch when one is taken, which is in that time.
 """
 
 from collections.abc import Hashable, Sequence

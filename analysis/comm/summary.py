@@ -26,7 +26,7 @@ GIGA = 1e9
 
 @dataclass(frozen=True)
 class Compared:
-    """What one rank's view cannot tell.
+    """What only all ranks together show.
 
     Attributes:
         communication: of all ranks.
@@ -78,7 +78,7 @@ def communication(
     ceilings: Ceilings | None = None,
     link_bytes_per_s: float | None = None,
 ) -> Communication:
-    """What any ranks that were put together say, whoever recorded them. Arguments as of ``compare``."""
+    """The same for ranks that are on one clock already, whether feedline or another tool recorded them. Arguments as of ``compare``."""
     found = bandwidth.kinds(together)
     network = bandwidth.network(found, together, ceilings, link_bytes_per_s)
     return Communication(

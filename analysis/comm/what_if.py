@@ -24,7 +24,7 @@ LINK_ERROR = 0.10  # of the bandwidth, where a change stands or falls with it
 
 
 class WhatIf:
-    """One run's timeline and its link, to be asked.
+    """One run's timeline and its link, for questions to the replay.
 
     Args:
         made: thinned.
@@ -80,7 +80,7 @@ class WhatIf:
         """The fp16 or bf16 compression hook: half the bytes. What the two casts cost is not in it."""
         asked = Question("half_gradients")
         if self.made.dtype.removeprefix("torch.").lower() not in WIDE:
-            return refused(asked, f"gradients are {self.made.dtype or 'of unknown type'} already")
+            return refused(asked, f"gradients are {self.made.dtype} already" if self.made.dtype else "the type of the gradients is unknown")
         if self._only_small():
             return refused(asked, ONLY_SMALL)
         smaller = replace(self.made, nbytes=np.where(self.made.gradients, self.made.nbytes // 2, self.made.nbytes))
@@ -102,7 +102,7 @@ class WhatIf:
         synchronous = np.zeros(len(edges) - 1, bool)
         synchronous[-1] = True
         made = replace(self.made, nbytes=np.diff(edges), synchronous=synchronous, gradients=~np.zeros_like(synchronous))
-        of_step = np.average(self.link.slowness, 1, self.made.nbytes)[:, None]  # which bytes were slow, no new bucket can tell
+        of_step = np.average(self.link.slowness, 1, self.made.nbytes)[:, None]  # which bytes were slow is unknown for new buckets
         return self._asked(asked, ready, made, replace(self.link, slowness=np.repeat(of_step, len(edges) - 1, 1)))
 
     def accumulate(self, times: int, micro_s: FloatArray) -> Prediction:

@@ -21,7 +21,7 @@ NOISE = 0.5  # sigma of the acceptance table's arm O; 1 cost 5.6 points
 GROWTH_EPOCHS = 4  # fewer have no room for three stages
 AS_IT_IS = "the unchanged training, with the same number of samples"
 BENCHMARK = "in feedline's benchmark (MNIST-1D, batch 256 instead of 32)"
-AT_MOST_LONGER = 8.0  # times as many epochs: beyond it, a smaller batch is the answer
+AT_MOST_LONGER = 8.0  # times as many epochs that are advised: beyond it, a smaller batch is the answer
 
 
 @dataclass(frozen=True)
@@ -138,10 +138,12 @@ def _for_deficit(case: Case) -> Iterator[Advice]:
         yield _make(
             case,
             "longer",
-            f"train for {number(inflation)} times the epochs",
+            f"train for {number(min(inflation, AT_MOST_LONGER))} times the epochs",
             f"longer={case.run.batch:.5g}:base_batch={case.base:.5g}:critical_batch={case.noise.value:.3g}",
             f"at this batch size, a sample contributes {share(1 / inflation)} of what it contributes in a batch of {number(case.base)}",
-            f"reaches the small batch's loss in {share(inflation / case.ratio)} of its updates",
+            f"reaches the small batch's loss in {share(inflation / case.ratio)} of its updates"
+            if inflation <= AT_MOST_LONGER
+            else f"gets closer to the small batch's loss, which needs {number(inflation)} times the epochs: a smaller batch is better",
             "the small batch with as many epochs",
         )
     if not _has_norm(case.run):
@@ -198,7 +200,7 @@ def _for_instability(case: Case) -> Iterator[Advice]:
         f"warm up the learning rate over {WARMUP_EPOCHS} epochs",
         f"warmup={WARMUP_EPOCHS}ep",
         _told(case),
-        "removes the loss spike if it comes early in the training",
+        "may remove the loss spike, if that comes early in the training",
     )
     if case.ratio > 1:
         yield _make(
@@ -226,12 +228,12 @@ def _for_price(case: Case) -> Iterator[Advice]:
         return
     bound = case.noise.high if case.noise.high is not None else case.noise.value
     if case.price.where in ("far above", "above") and bound:
-        saved = _ratio_of_samples(case, bound)
+        saved, end = _ratio_of_samples(case, bound), "" if case.noise.high is None else "the upper end of the range of "
         yield _make(
             case,
             "smaller_batch",
             f"reduce the batch from {number(case.price.batch)} to {number(bound)} samples per update"
-            f"{f' ({number(bound / case.run.ranks)} per rank)' * (case.run.ranks > 1)}, the upper end of the critical batch size",
+            f"{f' ({number(bound / case.run.ranks)} per rank)' * (case.run.ranks > 1)}, {end}the critical batch size",
             "",
             case.price.message,
             f"reaches the same loss with {share(1 - saved)} fewer samples{', on fewer ranks' * (case.run.ranks > 1)}"
@@ -321,8 +323,7 @@ def _inflation(case: Case) -> float | None:
     """Epochs at this batch over those at the reference's, for one loss: (1 + B/Bc) / (1 + B0/Bc)."""
     if not case.noise.value or case.base is None or not case.run.batch:
         return None
-    found = (1 + case.run.batch / case.noise.value) / (1 + case.base / case.noise.value)
-    return min(found, AT_MOST_LONGER)
+    return (1 + case.run.batch / case.noise.value) / (1 + case.base / case.noise.value)
 
 
 def _ratio_of_samples(case: Case, batch: float) -> float | None:
@@ -344,7 +345,7 @@ def _make(case: Case, id: str, what: str, fix: str, why: str, gain: str, control
 
 
 def verify_line(fix: str, control: str) -> str:
-    """The command that branches from a checkpoint, with seeds and equal samples; "": there is no fix to run with."""
+    """The command that branches from a checkpoint, with seeds and equal samples; "": no fix can be run."""
     if not fix:
         return ""
     against = f" --control {shlex.quote(control)}" if control else ""

@@ -3,7 +3,7 @@
 from feedline.analysis.convergence.batch_says import says
 from feedline.analysis.convergence.model import BatchPrice, NoiseOverTraining
 
-#: So many times beyond an end of the noise scale's range counts as far: at twice the upper end, two of three samples are spent for nothing;
+#: Beyond these multiples of the ends of the noise scale's range, a batch is far off: at twice the upper end, 2 of 3 samples are wasted;
 #: at a third of the lower end, doubling the batch still saves 37 % of the updates.
 FAR_ABOVE, FAR_BELOW = 2.0, 1 / 3
 

@@ -256,7 +256,7 @@ def _difference(name: str, reference: Group, other: Group, samples: float) -> Di
 
 
 def _lag(reference: Group, other: Group, samples: float, held: Difference | None) -> float | None:
-    """How much of the held-out gap recalibrating batch norm closes, as a share; None if that was not tried, or there is no gap."""
+    """Share of the held-out gap that recalibrating batch norm closes: 1: all of it, below 0: it grows. None: no gap, or not tried."""
     if held is None or not held.counts:
         return None
     again = other.level(held.name + RECALIBRATED, samples)
@@ -273,7 +273,7 @@ def _lag(reference: Group, other: Group, samples: float, held: Difference | None
 
 
 def _unstable(group: Group) -> tuple[str, list[Evidence]] | None:
-    """What broke out, with its evidence."""
+    """How the loss of a run became unstable, with evidence; None: it did not."""
     for run in group.runs:
         curve = run.curves.get(TRAIN)
         if curve is None or not len(curve.values):

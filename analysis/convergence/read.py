@@ -16,7 +16,7 @@ from feedline.profiler.store.parts import only
 from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.segment_reader import Process
 
-PAUSE = 5.0  # times the median: an update that took longer has an evaluation or a checkpoint before it, and is no step
+PAUSE = 5.0  # times the median: an update that took longer has an evaluation or a checkpoint before it, and is not a step
 
 
 def read(path: Path) -> Recorded:

@@ -57,7 +57,7 @@ def steps_to_target(curve: Curve, target: float, *, rising: bool = False, smooth
         smoothing: part of the values that one is the mean of, itself and those before it.
 
     Raises:
-        ValueError: a target that is no finite number, or smoothing outside 0 to 1.
+        ValueError: a target that is not a finite number, or smoothing outside 0 to 1.
     """
     if not np.isfinite(target) or not 0 <= smoothing <= 1:
         raise ValueError(f"a target is a finite number and smoothing a share, not {target} and {smoothing}")

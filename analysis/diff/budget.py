@@ -205,7 +205,7 @@ def _finding(id: str, there: list[Finding], unknown: str) -> Checked:
     """A limit on findings.
 
     Args:
-        unknown: why it may be true of the run although it is not there; "": it is not.
+        unknown: why the finding may be true although the report lacks it; "": it is not true.
     """
     if there:
         said = "; ".join(f"{one.rule_id}: {one.message}{f'. Fix: {one.fix}' if one.fix else ''}" for one in there)
@@ -257,7 +257,7 @@ def _than_base(id: str, diff: Diff, quantities: list[Quantity], limit: float, ab
 
 
 def _resolution(quantity: Quantity, whole: Quantity) -> float:
-    """The smallest change that would have been seen, as a share of the step or of a sample: of what was not tested, all of it."""
+    """The smallest change that would have been seen, as a share of the step or a sample; untested quantities count in full."""
     assert whole.before and whole.after
     if quantity.low is None or quantity.high is None:
         return (quantity.after or 0.0) / whole.after

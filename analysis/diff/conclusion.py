@@ -26,9 +26,9 @@ LIBRARIES = {
 #: Settings of a loader that decide how fast it is.
 LOADER = ("num_workers", "batch_size", "prefetch_factor", "persistent_workers", "in_order", "pin_memory", "start_method", "kind", "dataset")
 EXPLAINS = 0.25  # of a change of the wait: a stage of a sample that moved by less is not why
-LEAST = 1e-3  # of a ratio of times: a rate has an end
-OPEN = 0.05  # of such a ratio: a rate whose interval reaches that far has no end worth telling
-WORTH = 0.02  # of a change, that is worth a word
+LEAST = 1e-3  # smallest ratio of times, so that rates stay finite
+OPEN = 0.05  # an interval whose ratio of times starts below this is printed as "or more": its rate could be over 20 times as high
+WORTH = 0.02  # the smallest share of a change that is mentioned
 #: Versions that every stage depends on.
 SHARED = (("version", "python"), ("version", "torch"), ("machine", "system"), ("machine", "cpus"))
 NAMED = 3  # differences in a sentence
@@ -115,7 +115,7 @@ def faster(ratio: float) -> str:
 
 
 def _negligible(machine: float) -> bool:
-    """Whether a part of the machine's is not worth a word."""
+    """Whether the change that the machine explains is too small to mention."""
     return abs(math.log(machine)) < math.log1p(WORTH)
 
 
@@ -153,7 +153,7 @@ def because(diff: Diff) -> str:
     """What the machine did; or, of a common change, what all stages share."""
     shared = [differing(one) for one in diff.settings if (one.kind, one.name) in SHARED]
     said = " and ".join(reasons(diff.machine)) or "its CPUs were shared differently"
-    return f"{said} (or {', '.join(shared)} does)" if shared and not _negligible(diff.machine.speed or 1.0) else said
+    return f"{said}; {', '.join(shared)} could also explain it" if shared and not _negligible(diff.machine.speed or 1.0) else said
 
 
 def reasons(machine: Machine) -> Iterator[str]:

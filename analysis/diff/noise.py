@@ -94,7 +94,7 @@ def drift(values: FloatArray) -> float:
 
     It stands for how another run of the same program differs. Slow noise has about as much variance at each longer time scale (flicker
     noise), so another run is off by at least what stretches of this one are, however long both are. Of simulated pairs of identical runs
-    of autoregressive noise (0.9), 0 to 2 % are told apart at the 5 % level with it, and 25 % without; of noise at all time scales, up to
+    of autoregressive noise (0.9), 0 to 2 % differ at the 5 % level with it, and 25 % without; of noise at all time scales, up to
     eight times the run's, 12 % and 50 % (tests/diff/test_noise.py). NaN for fewer than ``FEWEST_COMPARED`` values.
 
     Args:

@@ -1,4 +1,4 @@
-"""Why a finding that a report does not have may be true of its run nevertheless: then its absence proves nothing."""
+"""Why a finding may be true of a run although its report does not have it: its absence then proves nothing."""
 
 from feedline.analysis.build import UNKNOWN
 from feedline.analysis.diagnose import MOST
@@ -31,7 +31,7 @@ INSTEAD = (input_not_seen.RULE_ID, borderline_input.RULE_ID, made_in_step.RULE_I
 
 
 def of_rule(run: Measured, rule_id: str) -> str:
-    """Of a finding; "": it would be there. Checks of the set-up, which are no rules, are all kept."""
+    """Why the report could lack this finding although it is true; "": it would have it. Checks of the setup are never left out."""
     report = run.report
     if nothing := _message(report, *UNKNOWN):
         return nothing
@@ -50,7 +50,7 @@ def of_rule(run: Measured, rule_id: str) -> str:
 
 
 def of_severity(run: Measured, severity: str) -> str:
-    """Of all findings of a severity, or a higher one. Near the gate the input costs too little for a high one."""
+    """The same for any finding of this severity or a higher one. A borderline input takes too little of the step to hide a high one."""
     gate = () if severity == Severity.HIGH.value else (borderline_input.RULE_ID,)
     return _message(run.report, *UNKNOWN, input_not_seen.RULE_ID, *gate) or _late_unseen(run)
 
@@ -75,7 +75,7 @@ def _message(report: Report, *rule_ids: str) -> str:
 
 
 def _is_alone(run: Measured) -> bool:
-    """Whether it has no rank to wait for. Of a trace, the number of ranks may be unknown: then its device must not have communicated."""
+    """Whether the run has only one rank. Traces may not contain the number of ranks, so theirs must also show that no communication ran."""
     report = run.report
     silent = report.traces is None or all(
         one.gpu is not None and one.gpu.reasons.get("overlap_pct_of_comm") == NO_COMMUNICATION for one in report.ranks.values()

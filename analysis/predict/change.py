@@ -8,7 +8,7 @@ from feedline.analysis.finding import PredictedRate as PredictedRate  # a report
 
 @dataclass(frozen=True)
 class Factor:
-    """What becomes of a stage's time: both are multiplied, so 0 is gone and 1 as it was.
+    """Factors by which a stage's time is multiplied: 0 removes it, 1 leaves it as it was.
 
     Attributes:
         cpu: of its CPU seconds.
@@ -26,9 +26,9 @@ class Change:
     Attributes:
         settings: arguments of the DataLoader -> their new values: num_workers, prefetch_factor, in_order, persistent_workers, ...
         stages: stage of a sample, batch or step (``read``, ``decode``, ``augment``, ``collate``, ``transport``, ...) -> its factor.
-        helper_threads: whether the threads that workers' libraries start go on using CPUs.
+        helper_threads: whether the threads that workers' libraries start still use CPUs.
         cpus: that the training may use then; None: as many as it had.
-        others: whether other programs go on using CPUs.
+        others: whether other programs still use CPUs.
         into_shared: whether arrays that were pickled are made in shared memory instead, which takes CPU time.
     """
 

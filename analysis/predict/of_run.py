@@ -152,7 +152,7 @@ def _sharing_s(made: Records, at_most_s: float) -> float:
 
 
 def _delayed(recorded: RecordedInput, made: Records) -> RecordedInput:
-    """The same whose batches wait for a CPU as long as they were seen to, and which is not slower than it was.
+    """The same with batches that wait for a CPU as long as recorded; other programs count for less until it is not slower than recorded.
 
     Sharing the CPUs evenly slows it too much where other programs have a lower priority, and too little where a thread that wakes up has to
     wait for its turn.

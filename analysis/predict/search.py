@@ -204,7 +204,7 @@ class Searcher:
         return rate if isinstance(rate, Refused) else Candidate(settings, rate, self.memory.of(settings))
 
     def _with_interval(self, one: Candidate) -> Candidate:
-        """The same, of which the interval may not have been asked for."""
+        """The candidate with its interval, which may not have been computed before."""
         found = self._candidate(one.settings)
         return found if isinstance(found, Candidate) else one
 
@@ -212,7 +212,7 @@ class Searcher:
         return Change(settings=settings, cpus=self.limits.cpus)
 
     def _predicted(self, change: Change, interval: bool = True) -> PredictedRate | Refused:
-        """As predicted before, if it was: neighbors ask for the same."""
+        """A prediction, computed once for each change."""
         asked = (*sorted(change.settings.items()), change.cpus, change.others)
         for key in (asked, True), (asked, interval):
             if key in self.known:
@@ -235,7 +235,7 @@ class Searcher:
 
 
 def recorded_settings(settings: Mapping[str, object]) -> Settings:
-    """Those of a loader's settings that the replay knows; without workers, only their number."""
+    """The settings of a loader that the search varies; without workers, only num_workers."""
     names = SEARCHED if settings.get("num_workers") else SEARCHED[:1]
     return {name: value for name in names if isinstance(value := settings.get(name), int)}
 

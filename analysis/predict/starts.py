@@ -1,4 +1,4 @@
-"""What it costs to begin a pass over a loader, and to end it."""
+"""What beginning and ending a pass over a loader costs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Starts:
         per_pass: batches in a pass.
         to_its_end: whether the last pass came to its end.
         each: what the main process takes to start each worker.
-        births: what a worker takes from then to its first batch, and its first batches more than others.
+        births: what a worker takes from then to its first batch, and what its first batches take more than later ones.
         reset_s: for workers that stay.
         ending_s: from the last batch of a pass to its end, for each worker that has a CPU of its own meanwhile.
         main_s: what starting workers makes the main process take longer in the steps after it, per pass: it copies shared pages, too.
@@ -95,7 +95,7 @@ def warm_up(processes: Sequence[Process], persistent: bool) -> int:
 
 
 def warming(process: Process, persistent: bool, first: int) -> npt.NDArray[np.bool_]:
-    """bool [n]: which of a process's batches are among so many first ones of a worker."""
+    """bool [n]: whether each batch of a process is among the ``first`` batches of a newly started worker; False in other processes."""
     return (_since_start(process, persistent) < first) & process.is_worker
 
 
@@ -125,7 +125,7 @@ def _each(epochs: Records, workers: int) -> Task:
 
 
 def _births(processes: Sequence[Process], epochs: Records, workers: int, persistent: bool) -> Task:
-    """CPU time from a worker's start to its first instruction, and what its first batches take more than the others."""
+    """CPU time from a worker's start to its first instruction, and what its first batches take more than later ones."""
     cpu: list[float] = []
     many = warm_up(processes, persistent)
     for process in processes:
@@ -142,7 +142,7 @@ def _births(processes: Sequence[Process], epochs: Records, workers: int, persist
 
 
 def _more(process: Process, persistent: bool, many: int) -> tuple[float, float]:
-    """CPU time and other time, ns, that so many first batches of a worker take more than as many of the others."""
+    """Extra CPU time and extra blocked time, ns, of a worker's first ``many`` batches, over ``many`` average later ones."""
     made, first = process.batches, warming(process, persistent, many)
     if not first.any() or first.all():
         return 0.0, 0.0

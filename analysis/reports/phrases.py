@@ -30,11 +30,11 @@ WAITS_ALONE = {
     "epoch_start": "starting the loader, or making its first batch",
 }
 SEVERITIES = {
-    Severity.HIGH: "costs at least 20 % of the step, or at least half the input time where that is at least 20 %",
-    Severity.LOW: "costs 5 to 20 % of the step, or at least half the input time where that is 5 to 20 %",
+    Severity.HIGH: "costs at least 20 % of the step, or is half or more of an input wait that costs at least 20 %",
+    Severity.LOW: "costs 5 to 20 % of the step, or is half or more of an input wait that costs 5 to 20 %",
     Severity.INFO: "costs less than 5 % of the step",
 }
-#: Of what is wrong with a training's set-up, which costs no time.
+#: Of mistakes in a training's setup, whose cost is not time.
 WRONG = {
     Severity.HIGH: "the training does not do what was intended",
     Severity.LOW: "degrades the training",
@@ -103,7 +103,7 @@ def input_share(step: StepSummary) -> float:
 
 
 def gain(finding: Finding, report: Report) -> str:
-    """What the training would make with the fix, as predicted or else at most; nothing where the finding names no cost."""
+    """Throughput with the fix: the prediction, or else an upper bound; empty if the finding costs no time."""
     if finding.predicted is not None:
         return rates(finding.predicted)
     step, pace = report.step, report.throughput
@@ -120,10 +120,10 @@ def gain(finding: Finding, report: Report) -> str:
 
 
 def not_predicted(finding: Finding, bound: str = "") -> str:
-    """Why a costly finding has no prediction; empty if it has one.
+    """Why the gain of a finding that costs time is not predicted; empty if it is, or if the finding asks for no change.
 
     Args:
-        bound: its gain at most, which is said before and says that it is no prediction.
+        bound: the upper bound of its gain, if that was printed before. It already says "not a prediction", so "Not predicted" is left out.
     """
     asks = finding.severity is not Severity.INFO and finding.cost_s > 0 and not finding.cost_is_predicted
     if not asks or not finding.refused:
@@ -179,12 +179,12 @@ def step_title(step: StepSummary) -> str:
 
 
 def severity(finding: Finding) -> str:
-    """What the severity means: a share of the step, or for what costs no time, how wrong it is."""
+    """What the severity means: a share of the step or, for a mistake in the setup, how serious it is."""
     return SEVERITIES[finding.severity] if finding.cost_s > 0 else WRONG[finding.severity]
 
 
 def cost(finding: Finding, mean_step_s: float | None) -> str:
-    """What a finding costs at most, or by a prediction; nothing where it names no cost, or a rate is predicted that says it."""
+    """What a finding costs: predicted, or at most; empty if it costs no time, or if a rate is predicted, which says it."""
     if finding.cost_s <= 0 or finding.predicted is not None:
         return ""
     if finding.cost_is_predicted:

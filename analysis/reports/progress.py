@@ -10,7 +10,7 @@ from feedline.analysis.reports.console import Console, Count, Words
 
 @contextmanager
 def building(console: Console, steps: Sequence[str]) -> Iterator[Callable[[], None]]:
-    """Show which of the steps is being done; the display goes away at the end. Prints nothing where the console is no terminal.
+    """Show which of the steps is being done; the display goes away at the end. Prints nothing if the console is not a terminal.
 
     Args:
         steps: what is done, in order, e.g. ``["reading the run", "cutting steps"]``.

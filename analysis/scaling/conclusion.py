@@ -111,7 +111,7 @@ def grows(shape: str, points: Sequence[Point], growth: float) -> str:
     if shape == "flat":
         return f"the time per {of} grows by only {share(max(growth, 0.0))}: nothing to explain"
     between = f"from {points[0].ranks} to {points[-1].ranks} ranks"
-    return f"{between}, the time per {of} on its rank grows by {share(growth)}{CAUSES[shape]}"
+    return f"{between}, the time per {of} on a rank grows by {share(growth)}{CAUSES[shape]}"
 
 
 def counted(count: int) -> str:

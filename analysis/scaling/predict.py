@@ -47,7 +47,7 @@ class Prediction:
 def fit(basis: Basis) -> tuple[list[Model], list[str]]:
     """All laws that these measurements allow, the most trusted first, and why the others are left out."""
     if len(basis.points) < 2:
-        return [], ["scaling laws need the throughput of at least two numbers of ranks"]
+        return [], ["scaling laws need the throughput at two or more rank counts"]
     found, refused = [], []
     last = basis.points[-1]
     if basis.anatomy is None or basis.link is None:
@@ -80,7 +80,7 @@ def predict(basis: Basis, ranks: int) -> Prediction:
     fitted, _ = fit(basis)
     reason = refusal(basis, ranks)
     if reason or not fitted:
-        return Prediction(ranks, None, None, None, "", reason or "needs the throughput of at least two numbers of ranks")
+        return Prediction(ranks, None, None, None, "", reason or "needs the throughput at two or more rank counts")
     model, last = fitted[0], basis.points[-1]
     time = model.rank_s(ranks)
     distance = max(NEAR, ranks / last.ranks - 1)
@@ -94,7 +94,7 @@ def predict(basis: Basis, ranks: int) -> Prediction:
 def refusal(basis: Basis, ranks: int) -> str:
     """Why nothing can be predicted for this number of ranks; empty if it can."""
     if len(basis.points) < 2:
-        return "needs the throughput of at least two numbers of ranks, not counting a flagged baseline"
+        return "needs the throughput at two or more rank counts, not counting a flagged baseline"
     if basis.kind == "mixed":
         return "neither the batch per rank nor the total batch is constant: repeat the measurements with one of them fixed"
     most = basis.points[-1].ranks

@@ -72,7 +72,7 @@ def _jitter(walls: IntArray) -> float:
 def link_of(ranks: Sequence[Collectives]) -> Ring | None:
     """What the link gave between these ranks, step by step; None: they had no collective in common after the warm-up.
 
-    The time of a message is that of the rank where it was shortest: who comes last waits for nobody. What is under way at the same time
+    The time of a message is that of the rank where it was shortest: the last one to come does not wait. What is under way at the same time
     shares the link, so that a step's bytes are divided by the time in which anything was.
     """
     if len(ranks) < 2:

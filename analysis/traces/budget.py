@@ -82,7 +82,7 @@ def split(act: Activity, begin: IntArray, end: IntArray, waiting: IntArray = NON
     """Each part of each window [begin, end), int64 [n], ns; they sum to its length.
 
     Args:
-        waiting: when communication only waited for a late rank: a set, ns. What of it is no communication counts for nothing.
+        waiting: when communication only waited for a late rank: a set, ns. Time in it without communication does not count.
     """
     layers = (act.compute, common(waiting, act.communication), act.communication, act.copy, act.input, act.synchronisation, act.host)
     parts, taken, before = {}, NONE, np.zeros(len(begin), np.int64)

@@ -94,7 +94,7 @@ class Shape:
     """What an operator was called with.
 
     Attributes:
-        inputs: sizes of each input; () for what is no tensor.
+        inputs: sizes of each input; () if it is not a tensor.
         dtypes: of each input, as the trace has them ("float", "c10::Half", "Scalar", "").
     """
 

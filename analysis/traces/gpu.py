@@ -19,7 +19,7 @@ class DeviceWork:
     """When the device did what, as sets (intervals.py), ns. Each is the union over streams; they overlap each other.
 
     Attributes:
-        compute: kernels that are no communication.
+        compute: kernels other than communication.
         communication: kernels that are.
         copy: copies and sets.
         busy: any of them.
@@ -43,7 +43,7 @@ class Gpu:
     Attributes:
         span_ns: the steps; without any, the whole trace. 0: the trace contains no device activity.
         busy_ns: something ran.
-        compute_ns: a kernel ran that is no communication.
+        compute_ns: a kernel other than communication ran.
         communication_ns: communication ran.
         hidden_ns: both did.
     """

@@ -22,7 +22,7 @@ _COLLECTIVES = re.compile(
     r"(?<!warp)(?<!block)(?<!quad)(?<!thread)(?<!warp_)(?<!block_)(?<!quad_)(?<!thread_)(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)",
     re.IGNORECASE,
 )
-#: Inductor names a fused kernel after the operators around it, collectives too; it is no collective.
+#: Inductor names a fused kernel after the operators around it, collectives too; it is not a collective.
 _FUSED = re.compile(r"^triton_(poi|red|per|tem|for|mm|unk)_")
 
 _SYNCHRONISES = re.compile(

@@ -1,4 +1,4 @@
-"""Who called whom on one thread, without a loop over events."""
+"""Which event called which on one thread, without a loop over events."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ ROUNDS = 8  # of cutting what outlasts its caller; clocks that are read one afte
 
 @dataclass(frozen=True, eq=False)
 class Nest:
-    """Events of one thread as a tree, in the order in which they began: whom an event called follows it at once.
+    """Events of one thread as a tree, in the order in which they began: what an event called follows it at once.
 
     Attributes:
         parent: int64 [n]; -1: it has no caller.

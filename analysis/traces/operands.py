@@ -57,7 +57,7 @@ class Convolutions:
 
 
 def cost(name: str, shape: Shape, convolutions: Convolutions) -> Cost | None:
-    """What a call of this operator with these sizes costs. None: there is no formula, or the sizes do not tell.
+    """What a call of this operator with these sizes costs. None: there is no formula, or the sizes are not enough.
 
     For a convolution's backward both gradients are counted; the first layer's input needs none, which a trace does not say.
     """

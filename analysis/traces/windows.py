@@ -23,7 +23,7 @@ from feedline.profiler.store.layout import KINETO
 from feedline.profiler.store.read import Rank, Run
 
 ROWS = 1 << 14  # events turned into Python's numbers at a time
-FREE_BYTES, PACKED = 64 << 20, 64  # a window may unpack to so much, and so many times its size: JSON of events shrinks by 10 to 25
+FREE_BYTES, PACKED = 64 << 20, 64  # a window may unpack to the first, and the second times its size: JSON of events shrinks by 10 to 25
 SMALLEST_EVENT = 40  # bytes of JSON
 NEAR_NS = 3600 * 10**9  # of a run: the time of day may have been set on the way
 CATEGORIES = {

@@ -91,6 +91,6 @@ FIX = optimizer_fix(
     "lamb",
     Lamb,
     keys=("wd", "beta1", "beta2", "eps", "excluded"),
-    summary="Adam whose step is, layer by layer, as long as the weights' norm says",
+    summary="Adam with each layer's step scaled to the norm of its weights",
     control="adamw={lr}",
 )

@@ -60,6 +60,6 @@ FIX = optimizer_fix(
     "larc",
     Larc,
     keys=("wd", "momentum", "trust", "eps", "excluded"),
-    summary="LARS whose rate never exceeds the given one",
+    summary="LARS that caps each layer's learning rate at the given one",
     control="lr_rule=linear,warmup=5ep",
 )

@@ -74,6 +74,6 @@ FIX = optimizer_fix(
     "lars",
     Lars,
     keys=("wd", "momentum", "trust", "excluded"),
-    summary="SGD whose rate follows, layer by layer, the norm of the weights over that of the gradient",
+    summary="SGD with a learning rate per layer, proportional to the norm of its weights over that of its gradient",
     control="lr_rule=linear,warmup=5ep",
 )

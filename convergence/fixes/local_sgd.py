@@ -48,7 +48,7 @@ def lines(setting: Setting) -> str:
 FIX = Fix(
     name="local_sgd",
     value=VALUE,
-    summary="an exchange of weights every few updates in place of one of gradients at each; for slow networks, not for accuracy",
+    summary="ranks average their weights every few updates instead of gradients in each; for slow networks, not for accuracy",
     parse=parse,
     lines=lines,
 )

@@ -49,7 +49,7 @@ def longer(
         low, high: interval of the critical batch, both or neither; high may be infinite.
 
     Raises:
-        ValueError: a number that cannot be one, or an interval that does not hold the critical batch.
+        ValueError: a number that cannot be one, or an interval that does not contain the critical batch.
     """
     if not 0 < epochs < math.inf:
         raise ValueError(f"a training cannot have {epochs} epochs")
@@ -57,7 +57,7 @@ def longer(
     if low is None and high is None:
         return Longer(predicted)
     if low is None or high is None or not 0 <= low <= critical_batch <= high:
-        raise ValueError(f"the interval [{low}, {high}] of the critical batch does not hold {critical_batch}")
+        raise ValueError(f"the interval [{low}, {high}] of the critical batch does not contain {critical_batch}")
     ends = sorted(epochs * inflation(batch, base_batch, end) for end in (low, high))
     return Longer(predicted, *ends)
 

@@ -110,7 +110,7 @@ def attach(setting: Setting, training: Training) -> None:
     times = training.ranks if setting.times is None else setting.times
     if setting.times is None and training.ranks == 1:
         noise = f":critical_batch={setting.critical_batch:g}:base_batch={setting.base_batch:g}" if setting.rule == "noise" else ""
-        raise ValueError(f"with one rank, say how much larger the batch became: lr_rule={setting.rule}:batch_factor=8{noise} for 8 times")
+        raise ValueError(f"with one rank, give how much larger the batch became: lr_rule={setting.rule}:batch_factor=8{noise} for 8 times")
     factor = rate_factor(setting.rule, times, setting.base_batch, setting.critical_batch)
 
     def scale(optimizer: torch.optim.Optimizer) -> None:

@@ -187,7 +187,7 @@ def lines(batches: int) -> str:
 FIX = Fix(
     name="recalibrate_bn",
     value=VALUE,
-    summary="statistics of batch norm for inference, exact over some batches of the training set",
+    summary="batch norm's running statistics, recomputed exactly over some training batches",
     parse=parse,
     lines=lines,
 )

@@ -56,7 +56,8 @@ def _model(model: Ceiling | None, cores: float, total: float, rate: float) -> It
     if str(model.settings.get("device", "cpu")) == "cpu" and model.cpu_s:
         larger = "the model" if model.cpu_s > total else "the input"
         both = number(cores / (total + model.cpu_s))
-        yield f"The model needs {seconds(model.cpu_s)} on the same cores: together at most {both} samples/s, and {larger} takes most of it"
+        need = f"The model needs {seconds(model.cpu_s)} of CPU time per sample on the same cores"
+        yield f"{need}: together at most {both} samples/s, and {larger} takes more"
     else:
         limit = "input" if rate < model.value else "model"
         yield f"The model alone makes {number(model.value)} samples/s, so the {limit} limits this training"

@@ -123,5 +123,6 @@ def _memory(limits: Limits) -> str:
 def conclusion(search: Search) -> str:
     """The advice with its prediction."""
     if not search.changes:
-        return f"Keep {as_code(search.now.settings)}: no other settings within the limits would be more than 2 % faster."
+        ordered = " with batches in order" if search.unordered is not None else ""
+        return f"Keep {as_code(search.now.settings)}: no other settings within the limits would be more than 2 % faster{ordered}."
     return f"Set {as_code(search.changes)}: {whatif_text.arrow(search.best.predicted)}."

@@ -29,7 +29,8 @@ class Verify:
     unchanged, with the fix, and with its control (a change of equal cost that the fix has to beat). All must process the same number of
     samples, and they write where they always do. {seed} and {checkpoint} in the arguments are replaced by each run's values.
 
-    The values are also in the environment variables FEEDLINE_OUT, FEEDLINE_SEED and FEEDLINE_CHECKPOINT.
+    The values of {out}, {seed} and {checkpoint} are also in the environment variables FEEDLINE_OUT, FEEDLINE_SEED and
+    FEEDLINE_CHECKPOINT.
 
     Examples:
         feedline verify runs/one --set num_workers=4 -- train.py --output-dir {out}

@@ -15,13 +15,13 @@ from feedline.cli.settings import LOADER, Value, as_code, as_typed
 UNKNOWN = {
     "pin_memory": "copying from pinned memory depends on the device, and was not measured: "
     "feedline verify RUN --set pin_memory=VALUE -- SCRIPT runs the training both ways",
-    "batch_size": "the recording does not tell how long a step with another batch size takes, and a larger batch also changes how the "
+    "batch_size": "the recording does not show how long a step with another batch size takes, and a larger batch also changes how the "
     "training converges: feedline verify RUN --set batch_size=VALUE -- SCRIPT measures the speed, and feedline probe --model MODULE:NAME "
     "--parts sweep that of the model alone",
     "image_size": "another size also changes what reading and augmenting cost: resize a part of the data set, and record the training "
     "with it",
     "store": "reading another store depends on the disk and on its cache: feedline pack makes one to record the training with",
-    "device": "the recording does not tell how long a step takes on another device: record a few dozen steps there with feedline run",
+    "device": "the recording does not show how long a step takes on another device: record a few dozen steps there with feedline run",
 }
 #: Of the loader as recorded, where torch would refuse them without workers -> torch's default.
 DROPPED = {"prefetch_factor": 2, "persistent_workers": False}

@@ -107,9 +107,9 @@ def _gains(chosen: Row, now: Row | None, rates: dict[str, float], compute: Compu
     if compute is None or chosen.feeds is None:
         return said
     why = {
-        "loader": "the loader then still is the limit",
-        "compute": "the model itself is then the limit",
-        "cores": "loader and model then use all cores",
+        "loader": "the loader would still be the limit",
+        "compute": "the model itself would be the limit",
+        "cores": "loader and model would use all cores",
     }
     return f"{said}; {why[chosen.feeds.limit]}"
 

@@ -23,7 +23,7 @@ def needs(*modules: str, gpu: bool = False) -> Callable[[str], str | None]:
         if gpu and not torch.cuda.is_available():
             return "needs a CUDA device, and torch finds none"
         if gpu and not device.startswith("cuda"):
-            return f"needs a CUDA device, and is asked for {device}"
+            return f"needs a CUDA device, but the batches go to {device}"
         return None
 
     return refuses

@@ -106,7 +106,7 @@ def _answer(answers: Any, processes: list[Any]) -> list[list[Timed]]:
             raise Refused(answer)
         rows: list[list[Timed]] = answer
         return rows
-    raise Refused(f"its processes gave no answer for {PATIENCE_S:.0f} s")
+    raise Refused(f"its processes did not respond for {PATIENCE_S:.0f} s")
 
 
 def _rank(rank: int, ranks: int, backend: str, store: Path, sizes: list[int], plan: Plan, answers: Any) -> None:

@@ -15,7 +15,7 @@ from feedline.profiler.errors import ScriptError
 #: At most 50 files: a few seconds, of images of two megapixels.
 PLAN = Plan(rounds=5, seconds=0.2, files=50, pixels=100e6)
 
-#: Times the pixels of the files that the training decoded, or one part in so many: beyond it, these are not its files.
+#: If the mean pixels of the files differ by more than this factor from what the training decoded, these are not its files.
 ALIKE = 2.0
 
 #: Short names for ``--set decode=NAME``, beside the full ones.

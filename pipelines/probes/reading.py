@@ -161,10 +161,10 @@ def cold(fds: Callable[[], Iterable[int]], run: Callable[[], Pass], total: Calla
     def checked() -> Pass:
         done = run()
         if done.disk is None and any(share is None or share > 1 - COLD_SHARE for share in left):
-            raise Refused("the page cache cannot be emptied here, or not be looked at")
+            raise Refused("the page cache cannot be emptied or inspected here")
         if done.disk is not None and done.disk < COLD_SHARE * total(done.units):
             seen = f"only {done.disk:,} of {total(done.units):,.0f} bytes came from a disk"
-            raise Refused(f"not cold: {seen} (a file system in memory, or of a server)")
+            raise Refused(f"not cold: {seen} (an in-memory or network file system)")
         return done
 
     return Work(checked, empty)

@@ -109,14 +109,14 @@ def loss_of(output: Any) -> torch.Tensor:
     """A loss for any output of a model: cross entropy for logits [n, classes], else the mean square of all differentiable tensors.
 
     Raises:
-        Refused: there is no floating-point tensor in it.
+        Refused: it has no differentiable tensor.
     """
     for name in ("loss", "logits"):
         if getattr(output, name, None) is not None:
             output = getattr(output, name)
     tensors = [one for one in _tensors(output) if one.is_floating_point() and one.requires_grad]
     if not tensors:
-        raise Refused("it gives no tensor that a loss can be made of")
+        raise Refused("its output has no differentiable tensor to compute a loss from")
     if len(tensors) == 1 and tensors[0].ndim == 2:
         logits = tensors[0]
         return nn.functional.cross_entropy(logits, torch.arange(len(logits), device=logits.device) % logits.shape[1])
@@ -141,9 +141,9 @@ def cached_batch(subject: Subject) -> tuple[torch.Tensor, str]:
             images = [_changed(subject, photo) for photo in subject.images[: subject.batch_size]]
             return _repeated(torch.stack(images), subject.batch_size), f"{len(images)} of the user's images"
         except Exception as error:
-            why = f"noise: the images make no batch ({reason(error)})"
+            why = f"noise, because the images cannot be batched ({reason(error)})"
     else:
-        why = "noise: no data set and transforms were given"
+        why = "noise, because no data set and transforms were given"
     size = subject.recipe.output_size if subject.recipe else None
     shape = (3, *size) if size else SIZE
     return torch.randn(subject.batch_size, *shape, generator=torch.Generator().manual_seed(0)), why

@@ -139,7 +139,7 @@ class FarSide:
             except queue.Empty:
                 if not self.process.is_alive():
                     raise Refused(f"the worker process ended with exit code {self.process.exitcode}") from None
-        raise Refused(f"the worker process gave no answer for {PATIENCE_S:.0f} s")
+        raise Refused(f"the worker process did not respond for {PATIENCE_S:.0f} s")
 
 
 @contextmanager

@@ -82,7 +82,7 @@ def payload(frame: bytes) -> bytes:
     """Join the parts of one record.
 
     Raises:
-        ValueError: this is no record, or it is cut off.
+        ValueError: this is not a record, or it is cut off.
     """
     parts, at = [], 0
     while at + WORDS.size <= len(frame):

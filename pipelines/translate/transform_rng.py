@@ -9,7 +9,7 @@ from torch.utils.data import get_worker_info
 class TransformRng:
     """A random generator that never touches the global ones of torch, numpy and ``random``.
 
-    In a DataLoader's worker the numbers follow from ``seed`` and from the worker's own seed, which the DataLoader draws anew for every
+    In a DataLoader's worker the numbers follow from ``seed`` and from the worker's own seed, which the DataLoader draws again for every
     epoch. In another process than the one that made it, they follow from that process's id, so that no two workers draw the same.
     """
 

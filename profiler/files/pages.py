@@ -101,7 +101,7 @@ class _Reader:
             value |= (byte & 0x7F) << shift
             shift += 7
             if shift > 63:
-                raise ValueError("a page's header contains an endless number")
+                raise ValueError("a page's header contains a number that does not end")
         return value | byte << shift
 
     def _zigzag(self) -> int:

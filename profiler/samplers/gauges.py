@@ -75,7 +75,7 @@ def read_legend(gauges: Path) -> Legend:
 
     Raises:
         FileNotFoundError: nothing was sampled.
-        RunDamaged: it is no JSON, or not this one.
+        RunDamaged: it is not JSON, or not of a gauge file.
         SchemaTooNew: a newer feedline wrote it.
     """
     from feedline.profiler.files.checking import checked

@@ -1,4 +1,4 @@
-"""Ends a training after so many updates, between two steps: a short run of it, to be measured.
+"""Ends a training after a number of updates, between two steps: a short run, to be measured.
 
 The process ends at once. Nothing of the program runs any more, neither ``finally``, ``atexit`` nor its signal handlers: what they do at the
 end of a training (a last checkpoint, an upload) is not meant for a trial of a few seconds.

@@ -43,7 +43,7 @@ def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setup: NewSe
     hooks.attach("Tensor.to", "copies between devices", copy.attach)
     hooks.attach(making.NAME, making.GIVES, lambda _: hooks.add_undo(making.attach()))
     hooks.attach(collectives.NAME, collectives.GIVES, lambda patches: hooks.add_undo(collectives.attach(hooks.tell, patches)))
-    hooks.attach("rests", "of short steps, some windows are recorded in full and the others counted", rests.attach)
+    hooks.attach("rests", "if steps are short: some windows are recorded in full, the others only counted", rests.attach)
     hooks.add_undo(rests.pace.stop)  # the first one to be undone
     other_libraries.attach(hooks.when_imported, hooks.tell)
     hooks.when_imported(

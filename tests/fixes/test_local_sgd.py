@@ -69,7 +69,7 @@ def test_what_cannot_be_is_refused(found):
     buffers, plain, averager = found["refusals"]
 
     assert "make it with broadcast_buffers=False" in buffers
-    assert "wrap the model in DistributedDataParallel, or say after=0" in plain
+    assert "wrap the model in DistributedDataParallel, or set after=0" in plain
     assert "torch's periodic or hierarchical one" in averager
 
 

@@ -102,7 +102,7 @@ def test_the_pages_of_a_file_are_those_that_were_written(finished):
         (page(8, 10)[:-1], "extends beyond its column"),
         (page(8, 10)[:4], "has no header"),
         (b"\x2c" * 100, "nested too deeply"),
-        (b"\x15" + b"\xff" * 100, "an endless number"),
+        (b"\x15" + b"\xff" * 100, "a number that does not end"),
         (b"\x19" * 10, "a field of an unexpected type"),
     ],
 )

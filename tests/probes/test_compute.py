@@ -74,7 +74,7 @@ def test_images_of_several_sizes_become_noise_and_it_is_said(subject):
     batch, made_of = cached_batch(subject(transform=as_they_are, recipe=read(as_they_are), batch_size=20))
 
     assert batch.shape == (20, 3, 224, 224)
-    assert made_of.startswith("noise: the images make no batch")
+    assert made_of.startswith("noise, because the images cannot be batched")
 
 
 def test_a_loss_is_made_of_whatever_a_model_gives():

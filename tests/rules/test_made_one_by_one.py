@@ -20,7 +20,7 @@ def test_batches_that_are_cheaper_to_make_than_to_receive_stay_in_the_main_proce
 
     assert (finding.rule_id, finding.severity) == ("made_one_by_one", Severity.HIGH)
     assert finding.cost_s == pytest.approx(0.48e-3)
-    assert "workers may not help: receiving a batch from a worker takes 400 µs to 1.80 ms" in finding.message
+    assert "workers may not help: receiving batches from workers takes 400 µs to 1.80 ms per step" in finding.message
     assert finding.fix.startswith("Keep num_workers=0. ")
     assert finding.fix.endswith("DataLoader(..., sampler=BatchSampler(...), batch_size=None)  # now batch_size=32")
     assert [found.rule_id for found in diagnose(rows(3.0))] == ["made_one_by_one"]

@@ -215,7 +215,7 @@ def test_a_rank_of_another_launch_on_the_same_host_is_named_and_left_out(synthet
 
     found = reduced(copied)
 
-    assert found.notes == ["rank 2 is left out: its folder is of a different launch than that of ranks 0, 1 on the same host"]
+    assert found.notes == ["rank 2 is left out: its folder belongs to a different launch than ranks 0, 1 on the same host"]
     assert (found.ranks, found.incomplete) == (without.ranks, STEPS * BUCKETS)
 
 

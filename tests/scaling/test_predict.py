@@ -108,7 +108,7 @@ def test_the_interval_grows_with_the_distance():
 @pytest.mark.parametrize(
     ("basis", "ranks", "why"),
     [
-        (Basis(points({1: 100}), "weak"), 2, "two numbers of ranks"),
+        (Basis(points({1: 100}), "weak"), 2, "two or more rank counts"),
         (Basis(points({1: 100, 2: 190}), "weak"), 9, "more than 4 times the 2"),
         (Basis(points({1: 100, 2: 190}), "mixed"), 4, "batch per rank"),
     ],

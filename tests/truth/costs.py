@@ -42,7 +42,8 @@ class Bar:
 
     @property
     def loader(self) -> Any:
-        return next((one for one in self.told["loaders"] if one["role"] == "training"), {"settings": {}, "flags": [], "epochs": 0, "objects": 0})
+        none = {"settings": {}, "flags": [], "epochs": 0, "objects": 0}
+        return next((one for one in self.told["loaders"] if one["role"] == "training"), none)
 
     def stage(self, *names: str) -> float:
         return sum(self.told["step"]["stages"].get(name, 0.0) for name in names)

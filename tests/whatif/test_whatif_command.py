@@ -96,7 +96,7 @@ def test_a_refusal_is_the_last_sentence_in_the_terminal(demo, capsys):
     assert main(["whatif", str(demo), "--set", "batch_size=64"]) == 1
 
     said = " ".join(capsys.readouterr().out.split())
-    assert said.startswith("No prediction: batch_size=64: the recording does not tell") and said.endswith("that of the model alone.")
+    assert said.startswith("No prediction: batch_size=64: the recording does not show") and said.endswith("that of the model alone.")
 
 
 def test_the_fix_of_a_finding_is_predicted_as_the_report_does(demo, tmp_path, capsys):

@@ -9,7 +9,7 @@ from feedline.analysis.convergence.recorded import FloatArray, Recorded
 
 
 def listed(recorded: Recorded, key: str) -> list[dict[str, Any]]:
-    """A list of the setup, without what is no dictionary."""
+    """A list of the setup, without entries that are not dictionaries."""
     found = recorded.setup.get(key)
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 

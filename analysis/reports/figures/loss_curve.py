@@ -95,7 +95,7 @@ def _figure(drawn: list[Panel], across: Across, colors: dict[str, str], samples_
         y += TITLE + panel.height + GAP
     y -= GAP
     parts += [*_axis(end, y, across.name), *_read_out(drawn, places, end, y, samples_known)]
-    label = f"Numbers of the training by {across.key}. Left and right arrow keys read them out."
+    label = f"Training curves by {across.key}. Left and right arrow keys read them out."
     return figure(parts, y + AXIS, label, f"marks across-{across.key}")
 
 

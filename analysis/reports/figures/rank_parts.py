@@ -55,5 +55,5 @@ def rank_parts(parts: Mapping[str, RankParts]) -> Markup | None:
             marks.append(tag("rect", class_=f"segment {color}", **place, data_tip=tip))
             start += width
         marks.append(tag("text", scale.full(totals[rank]), class_="tick amount", x="100%", dx=8, y=y + 11))
-    label = "Mean step of each rank by what it goes to. Left and right arrow keys read out the parts."
+    label = "Mean step of each rank, split into its parts. Left and right arrow keys read out the parts."
     return figure(marks, ROW * len(parts), label)

@@ -18,7 +18,7 @@ MIN_SHARE = 0.05
 #: A bandwidth below this share of the link's or the probe's is not the message's fault.
 SLOW_SHARE = 0.50
 
-#: Share of the exposed transfer that is gradients, from which on the rest of it is not worth a word.
+#: Share of the exposed transfer that is gradients, from which on the rest is not mentioned.
 ALL_OF_IT = 0.99
 SHOWN = 3  # kinds of collective in a sentence
 
@@ -40,15 +40,17 @@ FIXES = {
 ANY = "Use larger batches per rank, a smaller dtype for messages, or a faster link."
 UNKNOWN_GAIN = Refused("no_replay", "No single change is predicted to help. Try the suggested ones one at a time, recording after each.")
 NOT_SEPARATED = Refused("no_replay", "The gain is unknown until transfer and waiting are separated.")
-ON_ONE_HOST = "On a single host, `feedline probe --parts all_reduce` does the same."
+ON_ONE_HOST = "On a single host, `feedline probe --parts all_reduce` can be used instead."
 WITH_NCCL = f"run all_reduce_perf of nccl-tests on the same hosts. {ON_ONE_HOST}"
 WITH_OTHERS = f"run iperf3 between the same hosts. {ON_ONE_HOST}"
 NCCLS = "transport and interface NCCL chose (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of NVLink)"
+#: A benchmark over a wrong transport is as slow as the training, which proves nothing.
+NO_FASTER = "If the intended link gives no more bandwidth in this benchmark than in training, this finding is wrong."
 ALONE = "Train each rank alone, without collectives. If the step is no faster, this finding is wrong."
 
 
 def check(facts: RankFacts) -> Finding | None:
-    """Weigh it where the network does what it should, or where that is not known."""
+    """Find transfer that nothing hides, where the network is fast enough or its speed unknown."""
     exposed = facts.exposed
     if exposed is None or exposed.share < MIN_SHARE or _slow(facts):
         return None
@@ -66,7 +68,7 @@ def check(facts: RankFacts) -> Finding | None:
 
 
 def slow(facts: RankFacts) -> Finding | None:
-    """Weigh it where the network gives less than half of what it should."""
+    """Find transfer that nothing hides, where the network reaches less than half of its bandwidth."""
     exposed, comm = facts.exposed, facts.comm
     if exposed is None or comm is None or exposed.share < MIN_SHARE or not _slow(facts):
         return None
@@ -77,20 +79,20 @@ def slow(facts: RankFacts) -> Finding | None:
         f"transfer that {exposed.beyond} does not hide takes {seconds(exposed.s)} per step",
         evidence=exposed.evidence,
         fix=f"Check which {NCCLS if _nccl(comm) else 'interface the backend chose'}, and look for other traffic on the link.",
-        how_to_check=f"{sentence(WITH_NCCL if _nccl(comm) else WITH_OTHERS)} If that is no faster, this finding is wrong.",
+        how_to_check=f"{sentence(WITH_NCCL if _nccl(comm) else WITH_OTHERS)} {NO_FASTER}",
         cost_s=exposed.s * (1 - (comm.network_share or 0.0)),
     )
 
 
 def change(facts: RankFacts) -> Prediction | Refused:
-    """What the replay of the buckets says of the one that the fix names."""
+    """What the replay of the buckets predicts for the change that the fix names."""
     if facts.exposed is not None and facts.exposed.separate:
         return NOT_SEPARATED
     return best_of(facts.comm) or UNKNOWN_GAIN
 
 
 def faster(facts: RankFacts) -> Refused:
-    """What the network can do is not known."""
+    """Nothing is predicted: what the network can do is unknown."""
     way = WITH_NCCL if _nccl(facts.comm) else WITH_OTHERS
     return Refused("unknown_link", f"The network's own speed is unknown. To measure it without the training, {way}")
 
@@ -145,7 +147,7 @@ def _when(kind: ExposedKind) -> str:
 
 
 def best_of(comm: Communication | None) -> Prediction | None:
-    """What would win most of that which a program can change by itself. Only what wins something at both ends of its interval."""
+    """The change with the largest predicted gain, of those a program can make by itself and that gain at both ends of their interval."""
     told = comm.what_if if comm else []
     return max((one for one in told if one.id in ADVICE and _wins(one)), key=lambda one: one.gain_s, default=None)
 

@@ -30,10 +30,11 @@ FIXES = {
 }
 NO_REPLAY = "that needs the buckets of all ranks, which `feedline run` records"
 VARIES = {"wait": "the loader", "other": "time in no stage", BEFORE_TRACE: "what came before their traces"}
+EXCEEDED = {"other": "time in no stage", BEFORE_TRACE: "lateness before the trace"}
 
 
 def check(facts: RankFacts) -> Finding | None:
-    """The rank whose lateness costs most. Of few steps: the one that was late in them."""
+    """Find the rank whose lateness costs most; in few steps, the one that was late in them."""
     late = facts.late[0] if facts.late else None
     if late is None or _changes(late):
         return None
@@ -48,7 +49,8 @@ def check(facts: RankFacts) -> Finding | None:
         told,
         message=f"{message}{host}{_sure(late)}",
         fix=FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}."),
-        how_to_check=f"Run rank {late.rank} on another machine with other data. If the others wait just as long, this finding is wrong."
+        how_to_check=f"Run rank {late.rank} on another machine, with other data and without code that only this rank runs. "
+        "If the others wait just as long, this finding is wrong."
         if late.persistent
         else f"Trace more steps of all ranks. If rank {late.rank} is not late in most of them, this finding is wrong.",
         blame=Blame(late.rank, late.phase, late.part),
@@ -56,7 +58,7 @@ def check(facts: RankFacts) -> Finding | None:
 
 
 def changing(facts: RankFacts) -> Finding | None:
-    """All ranks, where it is another one in each step."""
+    """Find ranks of which another one is late in each step."""
     worst = facts.late[0] if facts.late else None
     if worst is None or not _changes(worst):
         return None
@@ -83,9 +85,9 @@ def changing(facts: RankFacts) -> Finding | None:
 def _finding(
     facts: RankFacts, rule_id: str, cost_s: float | None, told: Prediction | None, message: str, fix: str, how_to_check: str, blame: Blame
 ) -> Finding | None:
-    """Weigh what it costs: by the replay where there is one, else what the rank waits that is looked at."""
+    """A finding with its cost: as the replay predicts it, else how long the rank that is shown waits."""
     waiting = facts.waiting
-    assert waiting is not None  # somebody is late
+    assert waiting is not None  # a rank is late
     cost_s, weight = (waiting.s, Severity.of(waiting.share)) if cost_s is None else (cost_s, Severity.of(cost_s / waiting.step_s))
     if weight is Severity.INFO:
         return None
@@ -127,7 +129,7 @@ def _sure(late: LateRank) -> str:
 
 
 def _why(late: LateRank) -> str:
-    """What takes it longer; how much longer is among the evidence."""
+    """What the rank takes longer for; the evidence says how much longer."""
     if late.excess_s <= 0:
         return ""
     if late.phase == BEFORE_TRACE:
@@ -137,13 +139,13 @@ def _why(late: LateRank) -> str:
 
 
 def answer(comm: Communication | None, asked: QuestionId, rank: int | None = None) -> Prediction | None:
-    """What the replay says to a question, of this rank where it is about one; None where it refused."""
+    """The replay's prediction for a question (about this rank, if it is about one); None if it was refused."""
     what_if = comm.what_if if comm else []
     return next((one for one in what_if if one.id == asked and one.value == rank and one.step_s is not None), None)
 
 
 class Interval(TypedDict, total=False):
-    """Of a finding's cost."""
+    """95 % interval of a finding's cost, s."""
 
     cost_low_s: float
     cost_high_s: float
@@ -164,7 +166,7 @@ def _evidence(facts: RankFacts, waiting: Waiting, late: LateRank) -> list[Eviden
         Evidence("waited_for_s", f"waiting for rank {late.rank}, mean of the others", late.waited_s, "s", str(late.rank)),
         Evidence(
             "excess_s",
-            f"{late.part or late.phase} of rank {late.rank}, beyond the median of the others",
+            f"{late.part or EXCEEDED.get(late.phase, late.phase)} of rank {late.rank}, beyond the median of the others",
             late.excess_s,
             "s",
             str(late.rank),

@@ -51,7 +51,7 @@ def _heaviest(facts: RuleInputs) -> list[Operation]:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """What the other transforms take is not known."""
+    """Nothing is predicted: what other transforms would take is unknown."""
     return Refused(
         "unknown_transforms",
         "Which transforms can be replaced, and by what, is unknown. Train without the heaviest ones for a minute, and record again.",

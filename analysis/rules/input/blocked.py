@@ -58,7 +58,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """No sleep, or more workers, where the fix names them: how long other waits will be is unknown."""
+    """No sleep, or more workers, if the fix names them. How long other waits would be is unknown."""
     others = _elsewhere(facts)
     kind = max(others, key=lambda name: others[name]) if others else UNKNOWN
     if kind == SLEEP:

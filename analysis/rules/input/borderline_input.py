@@ -1,4 +1,4 @@
-"""The input takes about as much of the step as the gate: which side it is on cannot be told from these steps."""
+"""The input takes about as much of the step as the gate: these steps cannot show which side it is on."""
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
@@ -29,7 +29,7 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=[
             Evidence("input_share", "input, share of the step", waiting, SHARE),
             *(Evidence("input_share_end", f"input, share of the step, {end} end of its 95 % interval", at, SHARE, end) for end, at in ends),
-            Evidence("gate", "share from which the input counts as a bottleneck", MIN_WAIT_SHARE, SHARE),
+            Evidence("gate", "share at which the input counts as a bottleneck", MIN_WAIT_SHARE, SHARE),
         ],
         fix=f"Look at the rest of the step first: a faster input could save at most {share(sure.high)} of the step.",
         how_to_check="Train on the same batch in every step. If the step gets much faster, this finding is wrong.",

@@ -45,7 +45,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """More workers, where the fix names them: how fast another disk is, or another way to store the samples, is unknown."""
+    """More workers, if the fix names them. How fast another disk or another format is, is unknown."""
     more = _more_workers(facts)
     if more:
         return Change(settings=more)

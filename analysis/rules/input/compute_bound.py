@@ -39,7 +39,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Its fix is none."""
+    """Nothing is predicted: there is nothing to fix."""
     return Refused(
         "nothing_to_change",
         "No change to the input is advised.",

@@ -50,14 +50,14 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
         ("cpus_of_training", "CPUs used by this training", cpus.own_cpus(facts), "CPUs"),
         ("cpus_of_others", "CPUs used by other programs", facts.cpus.others if facts.cpus else None, "CPUs"),
         ("cpus_of_making", "CPUs used for making samples", making, "CPUs"),
-        ("cpus_allowed", "CPUs it may use", facts.effective_cpus, "CPUs"),
+        ("cpus_allowed", "CPUs available to this training", facts.effective_cpus, "CPUs"),
         ("sample_cpu_s", "CPU time per sample", total.cpu_s if total else None, "s"),
     ]
     return measured(found)
 
 
 def change(facts: RuleInputs) -> Refused:
-    """What can be spared is not known."""
+    """Nothing is predicted: how much CPU time can be saved is unknown."""
     return Refused(
         "unknown_cpu_time",
         "The CPU time per sample that can be saved is unknown. `feedline whatif RUN --set cores=N` predicts the throughput on N CPUs.",

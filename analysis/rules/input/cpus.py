@@ -92,8 +92,8 @@ def beyond_quota_s(facts: RuleInputs) -> float:
 
 
 def cost_share(facts: RuleInputs, *stages: str) -> float:
-    """Share (0 to 1) of the making of a batch that these stages cost: where the CPUs are full it goes by CPU time, for who then has to
-    wait for one is chance."""
+    """Share (0 to 1) of the making of a batch that these stages cost: where the CPUs are full, by CPU time, because which
+    thread then waits for one is chance."""
     by_cpu = min(1.0, sum(cpu_share_of(facts, stage) for stage in stages)) if saturated(facts) else 0.0
     return max(by_cpu, making_share(facts, *stages))
 
@@ -158,7 +158,7 @@ def queueing(facts: RuleInputs) -> bool:
 
 
 def use(facts: RuleInputs) -> str:
-    """Who uses the CPUs, in words: what advice about workers goes by."""
+    """What uses the CPUs, in words: the basis of advice about workers."""
     if facts.cpus is not None and facts.cpus.own is not None:
         return cpu_use.says(facts.cpus)
     own = own_cpus(facts)

@@ -61,7 +61,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """The gain is the other decoder's, which is not known."""
+    """Nothing is predicted: the speed of another decoder is unknown."""
     if _videos(facts) or not _images(facts):
         return Refused("unknown_decoder", "The speed of another decoder on these samples is unknown. Time one on some of them.")
     return Refused(

@@ -56,5 +56,5 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Change:
-    """Workers that stay."""
+    """Workers are kept from epoch to epoch."""
     return Change(settings=SETTINGS)

@@ -1,4 +1,4 @@
-"""The run waits for its input and no rule says why. Better said than hidden."""
+"""The run waits for its input, and no rule says why."""
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
@@ -18,7 +18,7 @@ PARTS = {
     "transport_s": "transport",
     "sampler_s": "the sampler",
 }
-BY_WHOM = "Check with `top` whether other programs use the CPUs, and record a longer run: feedline then records which programs use them."
+BY_WHOM = "Check with `top` whether other programs use the CPUs, and record a longer run: feedline then samples how many CPUs they use."
 INSIDE = "Look at the stages of a sample in the report. Wrap parts of your code in feedline.stage(...) to split them further."
 
 
@@ -32,7 +32,7 @@ def check(facts: RuleInputs) -> Finding:
     inside = f", mostly in {stage} ({share(of_sample)} of a sample)" if of_sample and part == "making_s" else ""
     queues = _queues(facts)
     if queues:
-        inside = f"; {queues}, but which programs used the CPUs was not sampled"
+        inside = f"; {queues}, but what other programs use of the CPUs was not sampled"
     shares = [
         ("blocked_share", "blocked, share of time per sample", cpus.blocked_share(facts), SHARE),
         ("waiting_for_cpu_share", "waiting for a CPU, share of time per sample", cpus.runqueue_share(facts), SHARE),
@@ -55,7 +55,7 @@ def check(facts: RuleInputs) -> Finding:
 
 
 def _queues(facts: RuleInputs) -> str:
-    """What waits for a CPU, in words, where it is not known who has it; else nothing."""
+    """What waits for a CPU, in words, if it is unknown what uses the CPUs; else empty."""
     if facts.cpus is not None and facts.cpus.others is not None:
         return ""
     of_sample, of_step = cpus.runqueue_share(facts) or 0.0, facts.main_runqueue_share or 0.0
@@ -71,8 +71,8 @@ def _largest(facts: RuleInputs) -> tuple[str, float]:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """There is no change without a cause."""
+    """Nothing is predicted: without a cause there is no fix."""
     return Refused(
         "unknown_cause",
-        "The cause of the wait is unknown, so there is no change to predict.",
+        "The cause of the wait is unknown, so there is no specific fix to predict.",
     )

@@ -47,8 +47,8 @@ def traced(facts: TraceFacts) -> Finding | None:
 
 
 def change(facts: RuleInputs | TraceFacts) -> Refused:
-    """Nothing is known of the input."""
+    """Nothing is predicted: what the input costs is unknown."""
     return Refused(
         "input_not_seen",
-        "The input's share of the step is unknown, so there is no change to predict.",
+        "The input's share of the step is unknown, and so is what a faster input would save.",
     )

@@ -64,7 +64,7 @@ def _evidence(facts: RuleInputs, took: float) -> list[Evidence]:
     if facts.making is not None:
         found += [Evidence("timed_steps", "steps in which the function was timed", float(facts.making.looked.sum()), "steps")]
         found += [Evidence("calls", "calls per step", facts.making.calls, "1")]
-        found += [Evidence("cpu_share", "share of its time not spent blocked, at most", facts.making.working_share, SHARE)]
+        found += [Evidence("cpu_share", "share of the function's time not spent blocked, at most", facts.making.working_share, SHARE)]
     return found
 
 
@@ -103,7 +103,7 @@ def unsure(facts: RuleInputs) -> str:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """There is no loader to replay."""
+    """Nothing is predicted: there is no loader to replay."""
     return Refused(
         "no_loader",
         "Only a DataLoader can be replayed, and this program makes its own batches.",

@@ -37,7 +37,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def _with_workers(saved: Between, receiving: Between) -> str:
-    taking = f"receiving a batch from a worker takes {seconds(receiving.low)} to {seconds(receiving.high)}"
+    taking = f"receiving batches from workers takes {seconds(receiving.low)} to {seconds(receiving.high)} per step"
     if saved.low > 0:
         return f"workers would save {seconds(saved.low)} to {seconds(saved.high)} of that: {taking}"
     return f"workers {'would take longer' if saved.high <= 0 else 'may not help'}: {taking}"
@@ -47,8 +47,8 @@ def _evidence(making: float, size: float, receiving: Between, saved: Between) ->
     found = [
         Evidence("making_s", "making the batches of one step", making, "s"),
         Evidence("sample_s", "making one sample", making / size, "s"),
-        Evidence("receiving_s", "receiving them from workers, at least (estimated)", receiving.low, "s", "lower"),
-        Evidence("receiving_s", "receiving them from workers, at most (estimated)", receiving.high, "s", "upper"),
+        Evidence("receiving_s", "receiving those batches from workers, at least (estimated)", receiving.low, "s", "lower"),
+        Evidence("receiving_s", "receiving those batches from workers, at most (estimated)", receiving.high, "s", "upper"),
     ]
     if saved.low > 0:
         found.append(Evidence("saved_s", "saved by workers, at least", saved.low, "s", "lower"))
@@ -60,5 +60,5 @@ def change(facts: RuleInputs) -> Refused:
     """In one call, batches took 0.52 to 0.95 times as long (docs/measured/advice-tried.md): it depends on the dataset."""
     return Refused(
         "unknown_dataset",
-        "The time to make a whole batch in one call is unknown. Time one such batch, and compare it with the finding's time.",
+        "The time to make a whole batch in one call is unknown. Time one such call, and compare it with what a batch takes now.",
     )

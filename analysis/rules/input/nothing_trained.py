@@ -33,7 +33,7 @@ def only_infers(facts: RuleInputs) -> bool:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """There is no training."""
+    """Nothing is predicted: there is no training."""
     return Refused(
         "nothing_trained",
         "No training was seen whose throughput could be predicted.",

@@ -59,7 +59,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """How long a sample takes to read from a large file is not in the recording."""
+    """Nothing is predicted: how long a sample takes to read from a large file was not recorded."""
     return Refused(
         "unknown_storage",
         "The speed of reading the samples from large files is unknown. `feedline probe --parts read --data DIR` compares reading in order "

@@ -58,5 +58,5 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """What memory the fix frees is not known."""
+    """Nothing is predicted: how much memory the fix frees is unknown."""
     return Refused("unknown_memory", "The amount of memory that can be freed is unknown. Free some, and record again.")

@@ -106,7 +106,7 @@ def _carried(facts: RuleInputs, wanted: int) -> int:
 def _says(facts: RuleInputs, workers: int) -> str:
     if workers == 0:
         making, step, receiving = seconds(input_wait(facts).making_s), seconds(facts.step.mean_s), receiving_s(facts)
-        instead = f"receiving it from workers would take {seconds(receiving.low)} to {seconds(receiving.high)}"
+        instead = f"receiving them from workers would take {seconds(receiving.low)} to {seconds(receiving.high)}"
         return f"no workers: the main process makes every batch itself, which takes {making} of each {step} step; {instead}"
     batch, rest = seconds(facts.workers.fetch_mean_s if facts.workers else None), seconds(compute_s(facts))
     who = "1 worker cannot keep up: it needs" if workers == 1 else f"{workers} workers cannot keep up: each needs"
@@ -124,8 +124,8 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
         ("ready_share", "batches ready when asked for", facts.ready_share, SHARE),
         ("cpus_of_training", "CPUs used by this training", cpus.own_cpus(facts), "CPUs"),
         ("cpus_of_others", "CPUs used by other programs", facts.cpus.others if facts.cpus else None, "CPUs"),
-        ("cpus_allowed", "CPUs it may use", facts.effective_cpus, "CPUs"),
+        ("cpus_allowed", "CPUs available to this training", facts.effective_cpus, "CPUs"),
     ]
-    what = "receiving them from workers, {} (estimated)"
+    what = "receiving those batches from workers, {} (estimated)"
     received = [Evidence("receiving_s", what.format(bound), value, "s", end) for bound, value, end in ends]
     return [*measured(times), *received, *measured(shares)]

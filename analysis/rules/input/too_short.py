@@ -32,7 +32,7 @@ def check(facts: RuleInputs) -> Finding | None:
         message=f"too short to judge: only {_counted(facts, sure)}{took}; what limits the training is unknown",
         evidence=_evidence(facts, sure),
         fix=f"Train for {count(needed(sure))} steps or more.",
-        how_to_check="Record a longer run. If its shares are the same, this finding is wrong.",
+        how_to_check="Record that many steps. If they are still too few to judge, this finding is wrong.",
     )
 
 
@@ -93,7 +93,7 @@ def unsure(facts: RuleInputs) -> str:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Too little is known."""
+    """Nothing is predicted: the recording is too short."""
     return Refused(
         "too_short",
         "The recording is too short to predict from.",

@@ -45,7 +45,7 @@ UNKNOWN_FAULTS = Refused(
 UNKNOWN_COPY = Refused(
     "unknown_copy", "This machine's speed of copies from pinned memory is unknown. `feedline probe --parts copy` measures it."
 )
-UNKNOWN_CALL = Refused("unknown_cause", "The cause is unknown, so there is no change to predict.")
+UNKNOWN_CALL = Refused("unknown_cause", "The cause is unknown, so there is no specific fix to predict.")
 
 
 @dataclass(frozen=True)

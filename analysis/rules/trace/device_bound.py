@@ -26,10 +26,10 @@ def check(facts: TraceFacts) -> Finding | None:
             *([Evidence("kernel_share", f"busy time in {name}", top.busy_share, SHARE, name)] if top else []),
         ],
         fix="No change to the input is needed: faster kernels or a lower precision shorten the step.",
-        how_to_check="Watch the power draw in nvidia-smi. If it stays far below the limit, the device is idle: this finding is wrong.",
+        how_to_check="Train on one batch that stays on the device. If the step gets much faster, this finding is wrong.",
     )
 
 
 def change(facts: TraceFacts) -> Refused:
-    """Its fix is none."""
+    """Nothing is predicted: there is nothing to fix."""
     return Refused("nothing_to_change", "No change to the input is advised.")

@@ -38,5 +38,5 @@ def check(facts: TraceFacts) -> Finding | None:
 
 
 def change(facts: TraceFacts) -> Refused:
-    """What the device can hide is not known."""
+    """Nothing is predicted: how much copying the device can hide is unknown."""
     return Refused("unknown_copy", "How much of the copying would overlap is unknown. Change one copy, and trace again.")

@@ -35,7 +35,7 @@ def check(facts: TraceFacts) -> Finding | None:
 
 
 def change(facts: TraceFacts) -> Refused:
-    """What a compiler can spare is not known."""
+    """Nothing is predicted: how many launches a compiler saves is unknown."""
     return Refused(
         "unknown_launches", "The number of launches that can be saved is unknown. Run a few hundred steps under torch.compile, and compare."
     )

@@ -36,7 +36,7 @@ def check(facts: TraceFacts) -> Finding | None:
 
 
 def change(facts: TraceFacts) -> Refused:
-    """There is no loader to replay."""
+    """Nothing is predicted: a trace has no loader to replay."""
     return Refused(
         "no_loader", "A trace does not show how workers make batches. Record the training with `feedline run` to get a prediction."
     )

@@ -27,5 +27,5 @@ def check(facts: TraceFacts) -> Finding | None:
 
 
 def change(facts: TraceFacts) -> Refused:
-    """What can be left out is not known."""
+    """Nothing is predicted: which calls can be left out is unknown."""
     return Refused("unknown_synchronization", "Which synchronizing calls are unnecessary is unknown. Remove one, and trace again.")

@@ -1,1 +1,1 @@
-"""What ranks cost each other, from their traces: who waited, for whom, and what that one was doing meanwhile."""
+"""What ranks cost each other, from their traces: which waited for which, and what that one was doing meanwhile."""

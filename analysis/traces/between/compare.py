@@ -26,7 +26,7 @@ from feedline.analysis.traces.summary import RankTrace
 GIGA = 1e9
 FEWEST_STEPS = 4  # as rules/late_rank.py
 #: Phases in the words of a trace's budget.
-NAMES = {"wait": "input", "other": "unexplained", BEFORE_TRACE: "what came before its trace"}
+NAMES = {"wait": "input", "other": "unexplained", BEFORE_TRACE: "the time before its trace"}
 SHOWN_RANKS = 8
 #: ns: what an end is worth as a clock where too few are there to see how far they scatter: the most that alignment on ends was off with
 #: three ranks over gloo (8 to 144 us).
@@ -97,7 +97,7 @@ def compare(traces: Mapping[int, RankTrace]) -> Between | None:
 def _aligned(ranks: Sequence[Collectives], matched: CollectiveTable, made: Numbered, traces: Mapping[int, RankTrace]) -> Alignment:
     """Clocks from the ends of collectives, of few ones too: what is left is that all ranks leave one at about the same time.
 
-    Ranks of one file have one clock. How far the ends would move it says what they are worth: the bound is no smaller.
+    Ranks of one file have one clock. How far the ends would move it shows how well they fit: the bound is at least that.
     """
     found = align(ranks, matched)
     if not np.isfinite(found.bound):
@@ -168,7 +168,7 @@ def _gaps(matched: CollectiveTable, waiting: Mapping[int, IntArray]) -> list[str
         "which rank was late, and how much of a collective was transfer, is unknown"
     ]
     if waiting:
-        notes.append("waiting for a rank is a lower bound: it is counted until the last of the ranks with a trace had begun")
+        notes.append("waiting for a rank is a lower bound: it is counted only until the last rank with a trace had begun")
     return notes
 
 

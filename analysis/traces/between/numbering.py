@@ -129,7 +129,7 @@ def _send_recv(ones: Sequence[_One], notes: list[str]) -> None:
 
 
 def _own_groups(ones: Sequence[_One], world: int, notes: list[str]) -> None:
-    """Groups of which only name and size are known: of the ranks that have one of that name, if they are no more."""
+    """Groups of which only name and size are known: of the ranks that have a group of that name, if there are not more of them."""
     members: dict[str, set[int]] = defaultdict(set)
     sizes: dict[str, int] = {}
     for one in ones:
@@ -141,7 +141,7 @@ def _own_groups(ones: Sequence[_One], world: int, notes: list[str]) -> None:
     for one in ones:
         one.keep &= np.array([bool(ranks) or name not in many for name, ranks in one.groups] or [], bool)
         one.groups = [(name, ranks or _filled(members[name], sizes[name], world)) for name, ranks in one.groups]
-    notes += [f"several groups of {sizes[name]} ranks are named '{name}', and the traces do not say who is in which: they are left out"
+    notes += [f"several groups of {sizes[name]} ranks are named '{name}', and the traces do not say which ranks each has: they are left out"
               for name in sorted(many)]  # fmt: skip
 
 

@@ -34,7 +34,7 @@ class Top(msgspec.Struct):
 
 
 def about(head: bytes, tail: bytes) -> About:
-    """Read the object around the list of events; of one that is no JSON, what can be found in it."""
+    """Read the object around the list of events; of one that is not valid JSON, what can be found in it."""
     text = head + (tail or b"]}")
     if not head:
         return About()

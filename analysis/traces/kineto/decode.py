@@ -43,7 +43,7 @@ class Decoder:
         self._exact = False
 
     def __call__(self, text: bytes) -> Block | None:
-        """Events of a list without its brackets; None: it is no such list."""
+        """Events of a list without its brackets; None: it is not such a list."""
         text = b"".join((b"[", text, b"]"))
         if b'"Input dims"' in text:  # as it was called in 2021
             text = OLD_DIMS.sub(b'"Input Dims"', text)

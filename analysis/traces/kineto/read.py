@@ -33,7 +33,7 @@ def read_kineto(path: str, limits: Limits = DEFAULT, piece: int = PIECE) -> Trac
         What was dropped or cut is said in its notes.
 
     Raises:
-        TraceDamaged: there is no such file, it is no trace, it holds no event, or more than the limits.
+        TraceDamaged: there is no such file, it is not a trace, it holds no event, or more than the limits.
         MissingDependency: fsspec needs a library for this address.
     """
     path = os.fspath(path)

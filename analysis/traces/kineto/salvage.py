@@ -19,7 +19,7 @@ MADE: dict[str, Any] = {"X": ExactSpan, "B": Begin, "E": End, "M": Label}
 
 
 def tolerant(block: bytes) -> tuple[list[AnyEvent], int] | None:
-    """Events of a list without its brackets, and how many of its entries are none; None: it is no JSON.
+    """Events of a list without its brackets, and how many of its entries are none; None: it is not JSON.
 
     Takes what Python takes: control characters within text, NaN, bytes that are not UTF-8, a comma behind the last, any type anywhere.
     """

@@ -11,7 +11,7 @@ from feedline.profiler.errors import TraceDamaged
 
 LARGEST = 1 << 23  # bytes without the boundary of two events: an event with its stack and shapes has some thousand
 PATIENCE = 1 << 22  # bytes, after which what looks like nothing but arguments is given up
-SPARE = 250_000  # entries that are no events before a file is given up, beside as many as it has events
+SPARE = 250_000  # a file with this many more entries that are not events than events is given up
 BOM = b"\xef\xbb\xbf"
 
 

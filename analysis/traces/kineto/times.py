@@ -27,7 +27,7 @@ def from_numbers(values: Sequence[int | float]) -> npt.NDArray[np.int64] | None:
 
 
 def from_texts(texts: Sequence[msgspec.Raw]) -> npt.NDArray[np.int64]:
-    """Nanoseconds [n] of microseconds as written; UNREADABLE where that is no number, or none that a clock shows."""
+    """Nanoseconds [n] of microseconds as written; UNREADABLE where that is not a number, or not one that a clock shows."""
     joined = b",".join(texts)
     if not texts or joined.translate(None, b"0123456789.,-"):
         return one_by_one(texts)

@@ -133,7 +133,7 @@ def opened(path: str, limits: Limits = DEFAULT) -> Iterator[Database]:
     """A local file, read only.
 
     Raises:
-        TraceDamaged: it is no whole SQLite file, it is being written, what is read of it turns out damaged, or is more than the limits.
+        TraceDamaged: it is not a whole SQLite file, it is being written, what is read of it turns out damaged, or is more than the limits.
     """
     header, size = _looked_at(path)
     try:

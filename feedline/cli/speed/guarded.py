@@ -83,7 +83,7 @@ def guard(run: Path, writable: Sequence[Path]) -> Iterator[Guard]:
 
 
 def caches(variables: Mapping[str, str]) -> list[Path]:
-    """Those that exist. One that holds the working or home folder, too, is no mere cache: ``HF_HOME=/workspace``."""
+    """Those that exist. One that holds the working or home folder, too, is more than a cache: ``HF_HOME=/workspace``."""
     named = [variables.get(name) or os.path.expanduser(usual) for name, usual in CACHES.items()]
     found = [Path(name) for name in dict.fromkeys(named) if name and os.path.isdir(name)]
     kept = [Path.cwd(), Path(os.path.realpath(os.path.expanduser("~")))]

@@ -121,7 +121,8 @@ def target(tree: ast.Module, line: int, made_by: str, kind: str, settings: Mappi
         if not settings.keys() <= THEIR_NAMES.keys():
             raise NoDiff("calls transformers, whose TrainingArguments have no such setting")
         asked = only(
-            [call for call in calls if called(call) in TRAINING_ARGUMENTS], "calls transformers, and no TrainingArguments are here"
+            [call for call in calls if called(call) in TRAINING_ARGUMENTS],
+            "calls transformers, but this file does not create exactly one TrainingArguments",
         )
         return Target(asked, {THEIR_NAMES[name]: value for name, value in settings.items()})
     here = [call for call in calls if call.lineno <= line <= (call.end_lineno or line)]

@@ -1,9 +1,9 @@
 """Start and end of a collective on the GPU: events in its streams, read later without waiting for the GPU.
 
 The first event goes into the current stream before the call: NCCL's own stream waits for that point (torch's ProcessGroupNCCL), so from
-there on nobody waits for this rank. The second goes into the stream that a callback of the work's future is given, which waits for NCCL's
-end; torch runs that callback at once, in the calling thread. A third, the anchor, once in so many, ties the GPU's clock to the host's
-(taps/gpu.py). Written after torch's documentation of CUDA-aware futures; not run where no GPU was.
+there on no other rank waits for this one. The second goes into the stream that a callback of the work's future is given, which waits for
+NCCL's end; torch runs that callback at once, in the calling thread. A third, the anchor, in every ANCHOR_EVERY collectives, ties the GPU's
+clock to the host's (taps/gpu.py). Written after torch's documentation of CUDA-aware futures; not tested where there was no GPU.
 
 Not seen: replays of CUDA graphs; what a capture launches does not run.
 """
