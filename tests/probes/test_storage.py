@@ -246,7 +246,7 @@ def test_files_in_memory_are_measured_warm_and_refused_cold(subject, named, in_m
 
     assert found["read/files read warm x1"].value
     assert found["read/files read cold x1"].value is None
-    assert "in memory" in found["read/files read cold x1"].why
+    assert "in-memory" in found["read/files read cold x1"].why
 
 
 def test_a_folder_that_cannot_be_written_is_a_row_and_the_files_are_still_measured(subject, named):
