@@ -61,7 +61,7 @@ def test_the_reference_has_every_public_name(site):
     text = "".join((site / f"{name}.html").read_text() for name in ("python-api", "api") if (site / f"{name}.html").exists())
 
     assert [name for name in feedline.__all__ if name != "__version__" and name not in text] == []
-    assert "the run folder to make" in text  # of the docstring of feedline.record
+    assert "the run folder to create" in text  # of the docstring of feedline.record
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
