@@ -33,7 +33,7 @@ NAMED = 4  # trainings that an error names
 
 
 def frame(table: Table) -> "Callable[[Callable[[LoadedRun], pd.DataFrame]], property]":
-    """A property that is worked out once, and documented by its table: ``help`` shows no ``cached_property`` before Python 3.12."""
+    """A property that is computed once and documented by its table: ``help`` shows no ``cached_property`` before Python 3.12."""
 
     def documented(get: "Callable[[LoadedRun], pd.DataFrame]") -> property:
         def kept(self: "LoadedRun") -> "pd.DataFrame":
@@ -47,13 +47,13 @@ def frame(table: Table) -> "Callable[[Callable[[LoadedRun], pd.DataFrame]], prop
 
 
 class LoadedRun:
-    """A run that ``feedline.load`` has opened: ``report``, ``steps``, ``samples``, ``collectives``, ``gauges``, ``findings``.
+    """A run opened by ``feedline.load``: ``report``, ``steps``, ``samples``, ``collectives``, ``gauges``, ``findings``.
 
-    Frames and the report are worked out when they are first asked for, and kept. Of a run that is still being recorded they show what was
-    there by then; load it again to see more. Nothing is ever written into the run folder.
+    The report and each frame are computed on first access and kept. If the run is still being recorded, they cover what it had recorded
+    by then; load it again to see more. Nothing is ever written into the run folder.
 
-    Every frame of records holds all ranks, in a column ``rank``, because ranks are mostly compared: ``steps.groupby("rank")``. For one
-    rank, ``steps[steps["rank"] == 1]``.
+    Every frame of records covers all ranks and has a column ``rank``: compare ranks with ``steps.groupby("rank")``, or select one with
+    ``steps[steps["rank"] == 1]``.
     """
 
     def __init__(self, run: Run, ceilings: Ceilings | None = None, notes: Callable[[], list[str]] = list) -> None:
@@ -62,12 +62,12 @@ class LoadedRun:
 
     @property
     def name(self) -> str:
-        """Name of the run folder, and which of its training runs this is if there are several."""
+        """Name of the run folder and, if it holds several trainings, which of them this is."""
         return self._run.name
 
     @property
     def path(self) -> Path:
-        """The run folder; of one of several training runs ``RUN/parts/2``, by which ``load`` finds it, too."""
+        """The run folder, or ``RUN/parts/2`` for one of several trainings. ``load`` accepts either."""
         return self._run.path
 
     @cached_property
@@ -75,14 +75,14 @@ class LoadedRun:
         """What ``feedline report`` shows: docs/report.md describes every field.
 
         Raises:
-            RunDamaged: no rank of it can be read.
+            RunDamaged: none of its ranks can be read.
         """
         made = pipeline.report_of(self._run, self._ceilings, processes=False)
         return replace(made, notes=[*made.notes, *self._notes()])
 
     @property
     def stages(self) -> list[str]:
-        """Columns of ``steps`` that are stages, in the order of a step. They sum to ``wall_s``."""
+        """The columns of ``steps`` that are stages, in the order in which a step goes through them. They sum to ``wall_s``."""
         return list(self._steps[1])
 
     @frame(STEPS)
@@ -106,14 +106,14 @@ class LoadedRun:
         return findings(self.report)
 
     def to_html(self, path: "str | Path | None" = None, overwrite: bool = False) -> str | None:
-        """The HTML report, one file that needs no other.
+        """The HTML report: a single file that needs no others.
 
         Args:
             path: write it there; None: return it as text.
-            overwrite: replace a file that is there.
+            overwrite: replace an existing file.
 
         Raises:
-            OutputError: the file is there already, or cannot be written.
+            OutputError: the file already exists, or cannot be written.
         """
         if path is None:
             return self._html
@@ -163,7 +163,7 @@ class LoadedRun:
 
 
 def load(path: "str | Path", training: int | None = None) -> LoadedRun:
-    """Open a run folder, or one that ``feedline ingest`` made of traces::
+    """Open a run folder, either recorded or made from traces by ``feedline ingest``::
 
         run = feedline.load("runs/train-1121-0943")
         run                                   # the verdict; in a notebook the report
@@ -171,11 +171,11 @@ def load(path: "str | Path", training: int | None = None) -> LoadedRun:
         run.report.throughput.samples_per_s   # all that `feedline report` shows
         run.to_html("report.html")
 
-    Runs that ended, were killed, or are still being recorded can be loaded.
+    The run may have ended, have been killed, or still be recording.
 
     Args:
         path: the run folder, or the folder of one of its trainings: ``RUN/parts/2``, ``RUN/training-1``.
-        training: the Nth, from 1, of several trainings that a process made one after the other.
+        training: which of several trainings that one process ran one after the other, counted from 1.
 
     Raises:
         RunNotFound: there is no run, or it holds several trainings. ``load_all`` loads all of them.
@@ -193,13 +193,13 @@ def load(path: "str | Path", training: int | None = None) -> LoadedRun:
 
 
 def load_all(path: "str | Path", training: int | None = None) -> list[LoadedRun]:
-    """All training runs of a run folder, in the order in which they began: one for most runs, several for a sweep or a cross-validation.
+    """All trainings in a run folder, in the order in which they began: usually one, several for a sweep or a cross-validation.
 
     Args:
-        path, training: as of ``load``.
+        path, training: as in ``load``.
 
     Raises:
-        RunNotFound, RunDamaged, SchemaTooNew: as ``load``, which also refuses several trainings.
+        RunNotFound, RunDamaged, SchemaTooNew, CeilingsDamaged: as in ``load``, except that several trainings are not an error.
     """
     folder, number = pipeline.place(Path(path), training)
     found = trainings(folder)

@@ -28,14 +28,14 @@ class RecordedInput:
         setting: as it was recorded.
         persistent: whether workers stay between passes.
         others_set: the loader's other arguments, as far as they are known.
-        batches: what making each takes on CPUs of its own, in the order in which they were asked for, without handing it over.
-        steps: what the main process does with each batch, without receiving it.
-        receiving: taking a batch over from a worker: as recorded; without workers, the middle of what it may take.
-        receiving_bounds: at least and at most, where there are no workers; else nothing.
-        handing_over: what it takes a worker to put a batch into shared memory and to pickle it; without workers, at best.
-        sharing_s: CPU seconds more that a batch would take to be made in shared memory, where its arrays are pickled.
-        sending: seconds from when a batch is made until it can be received.
-        starts: what beginning a pass costs.
+        batches: the cost of making each one without competition for CPUs, in the order requested; handing it over is not included.
+        steps: what the main process does with each batch after receiving it.
+        receiving: the cost of receiving a batch from a worker: measured with workers, otherwise the middle of the estimate.
+        receiving_bounds: lower and upper end of that estimate; empty with workers.
+        handing_over: the cost, in a worker, of moving a batch into shared memory and pickling it; without workers, the least it can be.
+        sharing_s: additional CPU seconds to make a batch in shared memory instead of pickling its arrays.
+        sending: seconds between a batch being made and being ready to be received.
+        starts: the cost of beginning a pass.
         making: stage -> its shares of the work of a batch.
         own: stage -> its share (0 to 1) of a step's own work.
         helpers: threads that compute for a worker while its own does; 1: only its own.
