@@ -3,6 +3,8 @@
 import argparse
 import re
 import shlex
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -51,6 +53,12 @@ def test_every_command_stands_in_one_group_with_an_example():
     assert Counter(name for name, _ in shown) == Counter({name for name in pages() if name not in ("", "converge", *OLD)})
     for name, example in shown:
         assert example.startswith(name)
+
+
+def test_the_commands_are_listed_without_docstrings():
+    shown = subprocess.run([sys.executable, "-OO", "-m", "feedline", "--help"], capture_output=True, text=True, check=True).stdout
+
+    assert all(f"\n  {name}" in shown for commands in JOBS.values() for name in commands)
 
 
 @pytest.mark.parametrize(("command", "kind"), kinds())

@@ -54,7 +54,7 @@ def _invalid(recorded: RecordedInput) -> Refused | None:
     return Refused(
         "replay_disagrees",
         f"replaying the unchanged run gives {number(replayed)} samples/s, but {number(recorded.samples_per_s)} were measured: "
-        "something unrecorded limits the training",
+        "its predictions would not hold for this training",
     )
 
 

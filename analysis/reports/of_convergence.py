@@ -88,7 +88,7 @@ def short(report: Report) -> list[tuple[str, str]]:
 def _no_scale(made: ConvergenceSummary) -> str:
     if not made.noise.why:
         return ""
-    return NEEDS if made.noise.reason == ONE_GRADIENT else f"Noise scale: not measured: {made.noise.why}."
+    return NEEDS if made.noise.reason == ONE_GRADIENT else f"Noise scale: not measured; {made.noise.why}."
 
 
 def _at_most(text: str, width: int, most: int) -> list[str]:

@@ -163,12 +163,13 @@ def meant(word: str, known: Iterable[str]) -> str:
 
 
 def overview(jobs: Mapping[str, Mapping[str, type[Command]]]) -> str:
-    """Commands by job: a line and the first example for each."""
+    """Commands by job, each with its summary and first example."""
     parts = []
     for job, commands in jobs.items():
         lines = [job]
         for name, kind in commands.items():
             about = About.of(kind)
-            lines += [f"  {name:{NAME_WIDTH}}{about.summary}", f"  {'':{NAME_WIDTH}}$ {about.examples[0].partition('  ')[0]}"]
+            lines.append(f"  {name:{NAME_WIDTH}}{about.summary}".rstrip())
+            lines += [f"  {'':{NAME_WIDTH}}$ {example.partition('  ')[0]}" for example in about.examples[:1]]  # python -OO: no docstrings
         parts.append("\n".join(lines))
     return "\n\n".join(parts)

@@ -36,7 +36,7 @@ def check(facts: RuleInputs) -> Finding | None:
         message=f"augmentation takes {share(of_cpu)} of the CPU time per sample{mostly}",
         evidence=[
             Evidence("augment_share_of_cpu", "augmentation, share of CPU time per sample", of_cpu, SHARE),
-            Evidence("augment_share", "augmentation, share of time per sample", of_wall, SHARE),
+            Evidence("augment_share", "augmentation, share of a sample's time", of_wall, SHARE),
             *(Evidence("operation_s", f"{op.name} per sample", op.wall_s, "s", op.name) for op in heaviest),
         ],
         fix="Crop before the expensive transforms, use torchvision.transforms.v2 on uint8 tensors, or augment whole batches on the GPU.",

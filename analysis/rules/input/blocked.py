@@ -95,8 +95,8 @@ def _says(facts: RuleInputs, kind: str, part: float) -> str:
 def _evidence(facts: RuleInputs, blocked: float, others: dict[str, float]) -> list[Evidence]:
     traffic, workers = facts.traffic, facts.workers
     shares = [
-        Evidence("blocked_share", "blocked, share of time per sample", blocked, SHARE),
-        *(Evidence("blocked_by_share", f"blocked ({kind}), share of time per sample", part, SHARE, kind) for kind, part in others.items()),
+        Evidence("blocked_share", "blocked, share of a sample's time", blocked, SHARE),
+        *(Evidence("blocked_by_share", f"blocked ({kind}), share of a sample's time", part, SHARE, kind) for kind, part in others.items()),
     ]
     found = [
         ("blocked_looks", "snapshots of blocked threads", workers.blocked_looks if workers else None, "snapshots"),

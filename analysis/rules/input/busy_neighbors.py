@@ -41,7 +41,7 @@ def check(facts: RuleInputs) -> Finding | None:
         ("cpus_in_affinity", "CPUs in its affinity mask", use.affinity, "CPUs"),
         ("waiting_for_cpu_s", "waiting for a CPU per step", waits_s, "s"),
         ("kept_from_workers_s", "saved per step by more workers if those CPUs were free", kept_s if kept else None, "s"),
-        ("waiting_for_cpu_share", "waiting for a CPU, share of time per sample", cpus.runqueue_share(facts), SHARE),
+        ("waiting_for_cpu_share", "waiting for a CPU, share of a sample's time", cpus.runqueue_share(facts), SHARE),
     ]
     return Finding(
         RULE_ID,

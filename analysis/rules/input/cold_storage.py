@@ -69,7 +69,7 @@ def _fix(facts: RuleInputs, more: dict[str, int | bool]) -> str:
 def _evidence(facts: RuleInputs, blocked: float, disk_bytes: float) -> list[Evidence]:
     rate, traffic = facts.throughput.samples_per_s, facts.traffic
     found = [
-        ("blocked_by_storage_share", "blocked by storage, share of time per sample", blocked, SHARE),
+        ("blocked_by_storage_share", "blocked by storage, share of a sample's time", blocked, SHARE),
         ("disk_bytes", "bytes read from disk per sample", disk_bytes, "B"),
         ("read_bytes", "bytes read per sample", traffic.read_chars, "B"),
         ("major_faults", "major page faults per sample", traffic.major_faults, "faults"),

@@ -46,7 +46,7 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
     rate = facts.throughput.samples_per_s
     making = total.cpu_s * rate if total and total.cpu_s is not None and rate is not None else None
     found = [
-        ("waiting_for_cpu_share", "waiting for a CPU, share of time per sample", cpus.runqueue_share(facts), SHARE),
+        ("waiting_for_cpu_share", "waiting for a CPU, share of a sample's time", cpus.runqueue_share(facts), SHARE),
         ("cpus_of_training", "CPUs used by this training", cpus.own_cpus(facts), "CPUs"),
         ("cpus_of_others", "CPUs used by other programs", facts.cpus.others if facts.cpus else None, "CPUs"),
         ("cpus_of_making", "CPUs used for making samples", making, "CPUs"),

@@ -41,7 +41,7 @@ def check(facts: RuleInputs) -> Finding | None:
     cost = facts.costs.get("decode")
     evidence = [
         Evidence("decode_share_of_cpu", "decode, share of CPU time per sample", of_cpu, SHARE),
-        Evidence("decode_share", "decode, share of time per sample", of_wall, SHARE),
+        Evidence("decode_share", "decode, share of a sample's time", of_wall, SHARE),
     ]
     if cost is not None:
         evidence.append(Evidence("decode_s", "decode per sample", cost.wall_s, "s"))

@@ -27,8 +27,8 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO:
         return None
     evidence = [
-        Evidence("to_float32_share", "conversion to float32, share of time per sample", converting, SHARE),
-        Evidence("collate_share", "collate, share of time per sample", making_share(facts, "collate"), SHARE),
+        Evidence("to_float32_share", "conversion to float32, share of a sample's time", converting, SHARE),
+        Evidence("collate_share", "collate, share of a sample's time", making_share(facts, "collate"), SHARE),
         Evidence("moving_s", "transport, pin and copy per step", moving_s, "s"),
     ]
     if loader.batch_bytes is not None:

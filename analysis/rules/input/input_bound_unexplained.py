@@ -34,8 +34,8 @@ def check(facts: RuleInputs) -> Finding:
     if queues:
         inside = f"; {queues}, but what other programs use of the CPUs was not sampled"
     shares = [
-        ("blocked_share", "blocked, share of time per sample", cpus.blocked_share(facts), SHARE),
-        ("waiting_for_cpu_share", "waiting for a CPU, share of time per sample", cpus.runqueue_share(facts), SHARE),
+        ("blocked_share", "blocked, share of a sample's time", cpus.blocked_share(facts), SHARE),
+        ("waiting_for_cpu_share", "waiting for a CPU, share of a sample's time", cpus.runqueue_share(facts), SHARE),
         ("main_thread_waiting_for_cpu_share", "main thread waiting for a CPU, share of the step", facts.main_runqueue_share, SHARE),
     ]
     return Finding(

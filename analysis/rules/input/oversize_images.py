@@ -33,7 +33,7 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=[
             Evidence("decoded_pixels", "pixels decoded per sample", maker.decoded_pixels, "pixels"),
             Evidence("output_pixels", "pixels returned per sample", maker.output_pixels, "pixels"),
-            Evidence("by_pixels_share", "read, decode and resize, share of time per sample", by_pixels, SHARE),
+            Evidence("by_pixels_share", "read, decode and resize, share of a sample's time", by_pixels, SHARE),
         ],
         fix="Resize the stored images once to near the training size, or decode at 1/2, 1/4 or 1/8 scale (PIL's Image.draft, "
         "cv2.IMREAD_REDUCED_COLOR_2).",

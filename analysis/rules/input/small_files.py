@@ -47,7 +47,7 @@ def check(facts: RuleInputs) -> Finding | None:
         weight,
         message=f"{share(reading)} of the time per sample is spent reading, in {pieces}",
         evidence=[
-            Evidence("read_share", "reading, share of time per sample", reading, SHARE),
+            Evidence("read_share", "reading, share of a sample's time", reading, SHARE),
             *(of_files if files else []),
             Evidence("reads", "reads per sample", traffic.read_calls, "reads"),
             Evidence("read_bytes", "bytes per read", of_a_read, "B"),

@@ -45,9 +45,9 @@ def check(facts: RuleInputs) -> Finding | None:
         weight,
         message=f"{share(held)} of the time per sample is spent reading the training's memory back from swap ({size(facts.swapped_in)}/s)",
         evidence=[
-            Evidence("blocked_by_storage_share", "blocked by storage, share of time per sample", blocked, SHARE),
-            Evidence("kernel_share", "in the kernel, share of time per sample", kernel, SHARE),
-            Evidence("held_share", "reading from swap, share of time per sample", held, SHARE),
+            Evidence("blocked_by_storage_share", "blocked by storage, share of a sample's time", blocked, SHARE),
+            Evidence("kernel_share", "in the kernel, share of a sample's time", kernel, SHARE),
+            Evidence("held_share", "reading from swap, share of a sample's time", held, SHARE),
             Evidence("swapped_in_bytes_per_s", "read back from swap per second", facts.swapped_in, "B/s"),
             Evidence("major_faults", "major page faults per sample", facts.traffic.major_faults or 0.0, "faults"),
         ],
