@@ -111,16 +111,16 @@ def _edges(updates: Records, asks: IntArray, by: str) -> list[int]:
     between = (ask < next_start).tolist()
     turns = _turns(who, between)
     edges: list[int] = []
-    group: set[int] = set()
+    step: list[int] = []
     for index, end in enumerate(ends.tolist()):
-        group.add(who[index])
+        step.append(who[index])
         if between[index]:
             edges.append(int(ask[index]))
-        elif index == len(ends) - 1 or who[index + 1] in group or not turns.together(who[index], who[index + 1]):
+        elif index == len(ends) - 1 or not turns.same_step(step, who[index + 1]):
             edges.append(end)
         else:
             continue
-        group.clear()
+        step.clear()
     return edges
 
 

@@ -1,6 +1,7 @@
 """Which optimizers alternate within one step, and which train one after another, as layers of a network do."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 
 class Turns:
@@ -19,6 +20,20 @@ class Turns:
         self._made[optimizer] += 1
         if before is not None and before != optimizer:
             self._changes[before, optimizer] += 1
+
+    def same_step(self, made: Sequence[int], optimizer: int) -> bool:
+        """Whether an update belongs to the step that these optimizers have made so far.
+
+        A step makes an update again only behind another one, and if it is not of the optimizer with which the step began: SAC's steps are
+        {critic} and {critic, actor, temperature, actor, temperature}.
+
+        Args:
+            made: the optimizers of the step's updates, in order. The program has asked no loader for a batch since the last one.
+        """
+        first, before = made[0], made[-1]
+        if optimizer in (first, before) or (optimizer in made and self._made[optimizer] > self._made[first]):
+            return False
+        return self.together(before, optimizer)
 
     def together(self, before: int, optimizer: int) -> bool:
         """Whether updates of these two, one directly after the other, belong to one step.

@@ -79,30 +79,23 @@ class Cycle:
     """Decides update by update which of them make one step; the same rule as in analysis/boundaries.py."""
 
     def __init__(self) -> None:
-        self._group: set[int] = set()
-        self._largest = 0
-        self._last = 0  # which optimizer came last in the largest group
+        self._step: list[int] = []  # whose updates it has, in order
+        self._largest = 0  # updates of a step
+        self._last = 0  # which optimizer came last in the largest step
         self._turns = Turns()
-        self._before: int | None = None  # whose update was the last
 
     def begins(self, optimizer: int) -> bool:
         """Whether this update is the first one of a step."""
-        group, before = self._group, None if recorder.asked else self._before
-        self._turns.saw(optimizer, before)
-        self._before = optimizer
-        if before is None or optimizer in group or not self._turns.together(before, optimizer):
+        step = [] if recorder.asked else self._step
+        self._turns.saw(optimizer, step[-1] if step else None)
+        begins = not step or not self._turns.same_step(step, optimizer)
+        if begins:
             recorder.asked = False
-            if len(group) != 1 or optimizer not in group:
-                self._group = {optimizer}
-                self._learn(optimizer)
-            return True
-        group.add(optimizer)
-        self._learn(optimizer)
-        return False
-
-    def _learn(self, optimizer: int) -> None:
-        if len(self._group) >= self._largest:
-            self._largest, self._last = len(self._group), optimizer
+            step = self._step = []
+        step.append(optimizer)
+        if len(step) >= self._largest:
+            self._largest, self._last = len(step), optimizer
+        return begins
 
     @property
     def only(self) -> int:
@@ -110,8 +103,8 @@ class Cycle:
         return self._last if self._largest == 1 else 0
 
     def may_end(self, optimizer: int) -> bool:
-        """Whether a step may be over with this update."""
-        return self._largest <= 1 or optimizer == self._last
+        """Whether a step may be over with this update: the last one of the longest, behind which the next step begins."""
+        return self._largest <= 1 or (optimizer == self._last and len(self._step) == self._largest)
 
 
 class Rest:

@@ -144,6 +144,32 @@ def test_two_optimizers_make_the_steps_of_a_full_recording(recorded, monkeypatch
     assert report.convergence.updates == 600 * (critics + 1)
 
 
+def test_an_actor_that_is_updated_twice_in_every_second_step_makes_no_more_steps(recorded, monkeypatch):
+    """As in SAC: the critic every time, then every second time the actor and the temperature, twice. With many short rests."""
+    monkeypatch.setattr(rests, "BUDGET", 0.05)
+    monkeypatch.setattr(rests, "SHORTEST", 8)
+    critic, actor = torch.nn.Linear(8, 1), torch.nn.Linear(4, 8)
+    temperature = torch.zeros(1, requires_grad=True)
+    of_critic, of_actor, of_temperature = (
+        torch.optim.SGD(parameters, lr=1e-3) for parameters in (critic.parameters(), actor.parameters(), [temperature])
+    )
+
+    def train():
+        for number in range(1200):
+            critic(torch.ones(4, 8)).mean().backward()
+            of_critic.step()
+            for _ in range(2 * (number % 2)):
+                critic(actor(torch.ones(4, 4))).mean().backward()
+                of_actor.step()
+                temperature.exp().backward()
+                of_temperature.step()
+
+    report, main = recorded(train)
+
+    assert len(main.of(Stage.REST)) > 1
+    assert report.throughput.steps == 1200
+
+
 @pytest.mark.parametrize("loader", [False, True])
 def test_trainings_that_follow_each_other_have_their_own_steps(tmp_path, loader):
     batches = DataLoader(data(8 * 400), batch_size=8)
