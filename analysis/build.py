@@ -17,7 +17,7 @@ from feedline.analysis import between_ranks, computing, gather, moved
 from feedline.analysis import notes as notes_of
 from feedline.analysis.between_ranks import NOTHING, NetworkHints
 from feedline.analysis.boundaries import trains_forward
-from feedline.analysis.certainty import certainty
+from feedline.analysis.certainty import certainty, unseen
 from feedline.analysis.comm.summary import Compared
 from feedline.analysis.convergence import read
 from feedline.analysis.convergence.model import ConvergenceSummary
@@ -254,6 +254,7 @@ def facts_of(
         swapped_in=mean_of(rank, rank, gauges, "memory/swapped_in"),
         loader_elsewhere=rank.loader_elsewhere,
         making=rank.steps.making,
+        unseen=unseen(rank),
     )
 
 

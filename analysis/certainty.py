@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.computing import queued_ns
-from feedline.analysis.facts import Certainty
+from feedline.analysis.facts import Certainty, Unseen
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.rested import FloatArray
 from feedline.analysis.stages import INPUT_STAGES
@@ -41,6 +41,17 @@ def certainty(rank: RankMetrics, starts_once: bool) -> Certainty | None:
     return Certainty(number, low, high, *own)
 
 
+def unseen(rank: RankMetrics) -> Unseen | None:
+    """What may be input without a loader; None without a step."""
+    steps = rank.steps
+    if steps is None or not len(steps.wall):
+        return None
+    resident, wall = steps.resident[rank.first :], steps.wall[rank.first :].astype(float)
+    may_be = np.where(resident, 0.0, steps.unclaimed[rank.first :])
+    share = float(may_be.sum()) / float(wall.sum()) if wall.sum() > 0 else 1.0
+    return Unseen(share, interval(may_be, wall)[1], float(resident.mean()) if len(resident) else 0.0)
+
+
 def _interval(rank: RankMetrics, waiting: FloatArray, wall: FloatArray) -> tuple[float, float]:
     """Of the share of ``waiting`` in ``wall``, float64 [steps] each."""
     looked = np.ones(len(wall), bool) if rank.steps is None or rank.steps.making is None else rank.steps.making.looked
@@ -50,8 +61,10 @@ def _interval(rank: RankMetrics, waiting: FloatArray, wall: FloatArray) -> tuple
     alike = rank.estimate.alike & looked
     alike = alike if alike.sum() >= FEWEST else rank.estimate.alike
     known = replace(rank.estimate, alike=alike, lies={"input": lies, "rest": 1 - lies})
-    sampled = known.sampled({"input": waiting, "rest": np.maximum(wall - waiting, 0.0)})
-    return sampled.share_low["input"], sampled.share_high["input"]
+    parts = {"input": waiting, "rest": np.maximum(wall - waiting, 0.0)}
+    sampled, shown = known.sampled(parts), replace(known, alike=rank.estimate.alike)
+    share = shown.means(parts)["input"] / shown.mean_ns  # of all steps, of which those that were looked at may be a peculiar choice
+    return min(sampled.share_low["input"], share), max(sampled.share_high["input"], share)
 
 
 def interval(part: FloatArray, whole: FloatArray, looked: npt.NDArray[np.bool_] | None = None) -> tuple[float, float]:

@@ -125,7 +125,7 @@ def _without_a_loader(facts: RuleInputs) -> Finding:
         held = near or made_in_step.check(facts)
         not_held = compute_bound.check(facts) if made_in_step.sure_of_the_rest(facts) else None
         return held or not_held or input_not_seen.check(facts)
-    return input_not_seen.check(facts)
+    return (compute_bound.without_a_loader(facts) if facts.loader is None else None) or input_not_seen.check(facts)
 
 
 def _without_contradictions(found: list[Finding]) -> list[Finding]:

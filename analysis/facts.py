@@ -62,6 +62,21 @@ class Certainty:
 
 
 @dataclass(frozen=True)
+class Unseen:
+    """Input that neither a loader nor a function of the program was seen to make.
+
+    Attributes:
+        share: of the step that it takes at most: what no stage accounts for in steps whose models got something new.
+        high: upper end of the 95 % interval of that.
+        resident: share of the steps whose models got only what was in memory before, unchanged.
+    """
+
+    share: float
+    high: float
+    resident: float
+
+
+@dataclass(frozen=True)
 class RuleInputs:
     """One rank's training loader and step.
 
@@ -84,6 +99,7 @@ class RuleInputs:
         comm_parts: by rank, where ranks were compared.
         certainty: of the share of the input (None: not computed).
         making: functions of the program that make its batches (None: not known, or a loader does).
+        unseen: where no loader feeds the steps, what else may be input (None: not computed).
     """
 
     throughput: Throughput
@@ -107,6 +123,7 @@ class RuleInputs:
     comm_parts: dict[int, RankParts] = field(default_factory=dict)
     certainty: Certainty | None = None
     making: Making | None = None
+    unseen: Unseen | None = None
 
     @property
     def costs(self) -> Mapping[str, Cost]:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from feedline.analysis.ahead import left_over
 from feedline.analysis.boundaries import Boundaries, find
+from feedline.analysis.making import STAGE as INPUT
 from feedline.analysis.making import Making
 from feedline.analysis.stages import STAGE_OF_RECORD
 from feedline.analysis.timeline import IntArray, Pieces, cut, flatten, overlap
@@ -47,6 +48,8 @@ class Steps:
         asked: the NEXT records of the training loaders, those at the end of an epoch too.
         handing: int64 [n], ns of "wait" in which the main thread had begun to receive a batch and waited for its worker to go on.
         making: functions of the program that make its batches; None: not known, or a loader does.
+        unclaimed: int64 [n], ns that may be input without a loader: "other", and of "loss" what lies between a forward and its backward.
+        resident: bool [n], all that the models of this step and of the next get was in memory before.
     """
 
     start: IntArray
@@ -60,6 +63,8 @@ class Steps:
     waiting_in: IntArray
     asked: Records
     handing: IntArray
+    unclaimed: IntArray
+    resident: npt.NDArray[np.bool_]
     making: Making | None = None
 
 
@@ -84,7 +89,10 @@ def partition(main: Process) -> Steps | None:
     asked = asked[np.isin(asked["source"], list(boundaries.training_loaders))]
     left = left_over(asked, records, main.of(Stage.REST)) if main.stride == 1 else np.zeros(len(asked), np.bool_)
     found, making = _sum(pieces, spans, main.names, boundaries, asked, left), Making.of(main, spans, pieces, boundaries)
-    return found if making is None else replace(found, stages=making.taken_out(found.stages), making=making)
+    if making is None:
+        return found
+    stages = making.taken_out(found.stages)
+    return replace(found, stages=stages, making=making, unclaimed=np.maximum(found.unclaimed - stages[INPUT], 0))
 
 
 def _in_fetch(records: Records) -> npt.NDArray[np.bool_]:
@@ -169,7 +177,21 @@ def _sum(
         waiting_in=step[waits],
         asked=asked,
         handing=handing,
+        unclaimed=stages["other"]
+        + np.bincount(step[inside & (pieces.owner < 0)], length[inside & (pieces.owner < 0)], count).astype(np.int64),
+        resident=_resident(spans, boundaries),
     )
+
+
+def _resident(spans: Records, boundaries: Boundaries) -> npt.NDArray[np.bool_]:
+    """bool [n]: all that the models of this step and of the next one get was in memory before; that of the next may be made in this one."""
+    trains = Flag.TRAINING | Flag.GRAD
+    forwards = spans[(spans["stage"] == Stage.FORWARD) & (spans["flags"] & trains == trains)]
+    at = np.searchsorted(boundaries.start, forwards["start"], "right") - 1
+    forwards, at = forwards[at >= 0], at[at >= 0]
+    new = np.bincount(at[forwards["flags"] & Flag.RESIDENT == 0], minlength=len(boundaries.start)) > 0
+    known = (np.bincount(at, minlength=len(boundaries.start)) > 0) & ~new
+    return np.asarray(known & np.append(known[1:], True))
 
 
 def _handing(pieces: Pieces, spans: Records, step: IntArray, inside: npt.NDArray[np.bool_], count: int) -> IntArray:

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from feedline.cli.arguments import at_least, byte_count, positive
 from feedline.cli.options import STDOUT, add_output
@@ -135,7 +135,7 @@ def gauge(training: "Replayable", name: str, choose: Callable[[list[float]], flo
 
 def flat(found: "Tuning") -> dict[str, object]:
     """The result as it is written: what was found beside what limited it, without a level between."""
-    values = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+    values: dict[str, Any] = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
     search = values.pop("search")
     return {**({field.name: getattr(search, field.name) for field in dataclasses.fields(search)} if search else {}), **values}
 

@@ -51,7 +51,7 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
         pace.infers += 1
     flops, making = recorder.flops, recorder.making
     if making is not None:
-        making.feeds(0 if isinstance(module, _Loss) else flags, args, kwargs)
+        flags |= making.feeds(0 if isinstance(module, _Loss) else flags, args, kwargs)
     counting = None if flops is None else flops.begin(module)
     inside.depth += 1
     try:

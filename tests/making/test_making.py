@@ -116,6 +116,93 @@ def test_a_function_that_takes_next_to_nothing_does_not_hold_the_step_back(recor
     assert 0 < input_s(report) < 0.05 * report.step.mean_s
 
 
+GRAPH = np.random.RandomState(0).randn(300, 8).astype(np.float32)
+
+
+def always_the_same(x):
+    return 20 * [x]
+
+
+def views_of(x):
+    return [x[8 * number : 8 * number + 64] for number in range(20)]
+
+
+def a_sparse_one(x):
+    return 20 * [x.to_sparse()]
+
+
+def refilled_by_numpy(x):
+    buffer = GRAPH.copy()
+    given = torch.from_numpy(buffer)
+    for number in range(20):
+        buffer[:] = np.random.RandomState(number).randn(*buffer.shape)
+        yield given
+
+
+def refilled_by_torch(x):
+    return (x.copy_(torch.randn(x.shape)) for _ in range(20))
+
+
+def chosen_by_an_index(x):
+    return (x[torch.randperm(len(x))[:64]] for _ in range(20))
+
+
+def trained_on(inputs):
+    layer = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    for x in inputs:
+        layer(x).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        time.sleep(0.002)  # what no stage accounts for may be input, as far as feedline can tell
+
+
+RESIDENT = [(always_the_same, torch.tensor), (views_of, torch.tensor), (always_the_same, torch.from_numpy), (a_sparse_one, torch.tensor)]
+
+
+@pytest.mark.parametrize(("kind", "of"), RESIDENT)
+def test_tensors_that_stay_in_memory_are_no_work_for_the_input(kind, of, recorded):
+    report, _ = recorded(lambda: trained_on(kind(of(GRAPH))))
+
+    assert "every step trains on tensors that are already in memory" in finding(report, "compute_bound").message
+    assert report.step.stages["other"] > 0.5 * report.step.mean_s
+
+
+@pytest.mark.parametrize("kind", [refilled_by_numpy, refilled_by_torch, chosen_by_an_index])
+def test_tensors_that_are_filled_again_stay_unknown(kind, recorded):
+    report, _ = recorded(lambda: trained_on(kind(torch.tensor(GRAPH))))
+
+    assert finding(report, "input_not_seen") and not finding(report, "compute_bound")
+
+
+def test_a_step_of_which_everything_is_known_but_its_input_is_not_held_back(recorded):
+    layer = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(12)))
+    optimizer = torch.optim.SGD(layer.parameters())
+
+    def wide():
+        data = torch.randn(256, 1024)
+        for _ in range(30):
+            layer(data * 1).sum().backward()
+            optimizer.step()
+
+    report, _ = recorded(wide)
+
+    assert "of the" in finding(report, "compute_bound").message and "belongs to no stage" in finding(report, "compute_bound").message
+
+
+def test_what_is_trained_on_is_found_behind_what_is_only_acted_on(recorded):
+    made = Timed()
+
+    def step(model):
+        model(torch.zeros(1, 4, dtype=torch.long)).argmax()  # an agent acts, with gradients enabled as in cleanrl's dqn.py
+        x, y = made.get_batch()
+        return model(x, y)[1]
+
+    report, main = recorded(lambda: train(step))
+
+    assert len(names(main)) == 1 and "get_batch" in names(main).pop()
+
+
 def test_a_state_that_a_model_has_returned_is_no_batch(recorded):
     model = torch.nn.GRU(8, 8)
     optimizer = torch.optim.SGD(model.parameters())

@@ -17,8 +17,6 @@ def check(facts: RuleInputs) -> Finding | None:
     waiting = steady_share(facts)
     if not input_known(facts) or waiting >= MIN_WAIT_SHARE:
         return None
-    work = sorted(((s, name) for name, s in facts.step.stages.items() if name not in INPUT_STAGES), reverse=True)
-    largest = f"; the largest stage is {work[0][1]} ({seconds(work[0][0])})" if work else ""
     start_s = input_wait(facts).start_s
     starts = start_s >= MIN_WAIT_SHARE * facts.step.mean_s
     by = f" ({made_in_step.who(facts)})" if facts.loader is None else ""
@@ -30,12 +28,54 @@ def check(facts: RuleInputs) -> Finding | None:
         RULE_ID,
         Severity.INFO,
         message=f"the input{by} is not the bottleneck: {once}it takes {share(waiting)}{unsure(facts)} of the "
-        f"{seconds(facts.step.mean_s)} step{largest}",
-        evidence=evidence + [Evidence("stage_s", f"{name} per step", s, "s", name) for s, name in work[:3]],
+        f"{seconds(facts.step.mean_s)} step{_largest(facts)}",
+        evidence=evidence + _stages(facts),
         fix=f"No change to the input is needed: a faster input could save at most {share(waiting)} of the step.",
         how_to_check="Train on the same batch in every step. If the step gets much faster, this finding is wrong.",
         cost_s=waiting * facts.step.mean_s,
     )
+
+
+def without_a_loader(facts: RuleInputs) -> Finding | None:
+    """Say so where neither a loader nor a function was seen, but next to nothing of the step can be input."""
+    unseen, step = facts.unseen, seconds(facts.step.mean_s)
+    if unseen is None or unseen.high >= MIN_WAIT_SHARE:
+        return None
+    resident = unseen.resident == 1
+    why = (
+        "every step trains on tensors that are already in memory"
+        if resident
+        else f"only {share(unseen.share)} of the {step} step belongs to no stage"
+    )
+    how_to_check = (
+        "Check whether the model's forward() loads or makes data itself. That would count as forward, and this finding could be wrong."
+    )
+    evidence = [
+        Evidence("resident_share", "steps whose models get only tensors that were in memory before", unseen.resident, SHARE),
+        Evidence("unseen_share", "share of the step that may be input", unseen.share, SHARE),
+        Evidence("unseen_share_end", "share of the step that may be input, upper end of its 95 % interval", unseen.high, SHARE),
+    ]
+    return Finding(
+        RULE_ID,
+        Severity.INFO,
+        message=f"the input is not the bottleneck: {why}{_largest(facts)}",
+        evidence=evidence + _stages(facts),
+        fix="No change to the input is needed.",
+        how_to_check=how_to_check,
+    )
+
+
+def _work(facts: RuleInputs) -> list[tuple[float, str]]:
+    return sorted(((s, name) for name, s in facts.step.stages.items() if name not in INPUT_STAGES), reverse=True)
+
+
+def _largest(facts: RuleInputs) -> str:
+    work = _work(facts)
+    return f"; the largest stage is {work[0][1]} ({seconds(work[0][0])})" if work else ""
+
+
+def _stages(facts: RuleInputs) -> list[Evidence]:
+    return [Evidence("stage_s", f"{name} per step", s, "s", name) for s, name in _work(facts)[:3]]
 
 
 def change(facts: RuleInputs) -> Refused:

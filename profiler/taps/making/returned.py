@@ -67,7 +67,7 @@ class Returned:
         for tensor in tensors(output):
             reference = StorageWeakRef(tensor.untyped_storage())
             self._outputs[reference.cdata] = reference
-        _shorten(self._outputs)
+        shorten(self._outputs)
 
     def makers(self, given: Any) -> frozenset[CodeType]:
         """The calls that made the tensors of a model's input."""
@@ -90,7 +90,7 @@ class Returned:
         _, calls = self._calls.pop(reference.cdata, (reference, []))
         outside = [one for one in calls if one.number <= call.number]
         self._calls[reference.cdata] = reference, [*outside, call][-PARTS:]
-        _shorten(self._calls)
+        shorten(self._calls)
 
 
 def tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
@@ -117,6 +117,6 @@ def _of_a_library(code: CodeType) -> bool:
     return code.co_filename.endswith(PASSED_BY) or code.co_filename.startswith(LIBRARIES)
 
 
-def _shorten(kept: dict[int, Any]) -> None:
+def shorten(kept: dict[int, Any]) -> None:
     while len(kept) > KEPT:
         del kept[next(iter(kept))]

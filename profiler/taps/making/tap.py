@@ -1,9 +1,9 @@
 """Finds the function that makes the program's batches, and times it.
 
 A program without a DataLoader makes its batches itself, anywhere in its loop. In a few steps, all Python calls that the loop makes
-outside models, backward passes and updates are observed (finding.py). If the first forward of three steps in a row receives a tensor that a
+outside models, backward passes and updates are observed (finding.py). If in three steps in a row a forward receives a tensor that a
 function returned, that function makes the batches; from then on only it is timed, in some of the steps (timing.py). If a model's input was
-not returned by a function, as in a loop that indexes a tensor itself, it stays unknown.
+not returned by a function, as in a loop that indexes a tensor itself, it stays unknown, unless it is in memory all the time (resident.py).
 """
 
 import os
@@ -18,6 +18,7 @@ from feedline.profiler.events import Flag
 from feedline.profiler.record.below_dispatch import NoFunctions
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.making.finding import Finder
+from feedline.profiler.taps.making.resident import Resident
 from feedline.profiler.taps.making.timing import Timer
 from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo
 
@@ -35,8 +36,8 @@ class MakingTap:
     def __init__(self) -> None:
         self._thread = 0
         self._phase: Finder | Timer | None = Finder()
+        self._resident: Resident | None = Resident()
         self._on = False
-        self._fresh = True  # no forward that trains since the last update
         self._updated = False  # an optimizer made an update: until then, each backward pass ends a step
 
     def begins(self) -> None:
@@ -54,24 +55,23 @@ class MakingTap:
         except Exception:
             self.end()
 
-    def feeds(self, flags: int, args: Any, kwargs: Any) -> None:
-        """A model is about to be called, with these arguments."""
+    def feeds(self, flags: int, args: Any, kwargs: Any) -> int:
+        """A model is about to be called, with these arguments. Returns ``Flag.RESIDENT`` if all of them were in memory before, else 0."""
         self.begins()
-        if not self._fresh or flags & TRAINS != TRAINS or self._phase is None:
-            return
+        if flags & TRAINS != TRAINS:
+            return 0
         self._thread = self._thread or threading.get_ident()
-        if self._thread == threading.get_ident():
-            self._fresh = False
-            if isinstance(self._phase, Finder):
-                try:
-                    self._find(self._phase, (args, kwargs))
-                except Exception:
-                    self.end()
+        if self._thread != threading.get_ident():
+            return 0
+        if isinstance(self._phase, Finder):
+            self._tell(self._phase.fed, recorder.asked, (args, kwargs))
+        return self._stays((args, kwargs)) if self._resident is not None else 0
 
     def gave(self, output: Any) -> None:
         """A model returned this."""
-        if isinstance(self._phase, Finder) and self._phase.looks:
-            self._tell(self._phase.gave, output)
+        for watch in (self._phase, self._resident):
+            if isinstance(watch, Finder | Resident):
+                self._tell(watch.gave, output)
 
     def moved(self, source: torch.Tensor, target: torch.Tensor, took: int) -> None:
         """``Tensor.to`` or ``Tensor.cuda`` returned ``target``; ``took``: ns, 0 if it is on the same device."""
@@ -100,7 +100,7 @@ class MakingTap:
 
     def end(self) -> None:
         """Stop observing and detach."""
-        phase, self._phase = self._phase, None
+        phase, self._phase, self._resident = self._phase, None, None
         self._on = False
         if recorder.making is self:
             recorder.making = None
@@ -108,20 +108,27 @@ class MakingTap:
             with suppress(Exception):
                 phase.end()
 
+    def _stays(self, given: Any) -> int:
+        try:
+            with NoFunctions():
+                again = self._resident is not None and self._resident.fed(given)
+        except Exception:
+            self._resident = None
+            return 0
+        if recorder.asked or self._resident is None or self._resident.gives_up:
+            self._resident = None
+        return Flag.RESIDENT if again and self._resident is not None else 0
+
     def _step_ends(self) -> None:
         if threading.get_ident() != self._thread:
             return
-        self._fresh = True
         if self._phase is not None:
             self._tell(self._phase.step_ends, recorder.main)
-
-    def _find(self, finder: Finder, given: Any) -> None:
-        with NoFunctions():
-            finder.fed(recorder.asked, given)
-        if finder.found:
+        if isinstance(self._phase, Finder) and (self._phase.found or self._phase.gives_up):
+            finder, self._phase, self._on = self._phase, None, False
             finder.end()
-            self._phase = Timer(finder.found)
-        elif finder.gives_up:
+            self._phase = Timer(finder.found) if finder.found else None
+        if self._phase is None and self._resident is None:
             self.end()
 
     def _see(self, phase: Finder | Timer) -> None:

@@ -15,6 +15,11 @@ CLOSELY = 32  # steps that are looked at one after another, to begin with
 EVENT_NS, LOOK_NS = 300, 60_000  # cost of observing a call, and of observing a step
 BUDGET = 0.003  # of the time, for the looks that follow
 NAME_BYTES = 56  # room in a record
+UNNAMED = {
+    "<lambda>": "a lambda",
+    "<genexpr>": "a generator",
+    **{f"<{kind}comp>": f"a {kind} comprehension" for kind in ("list", "dict", "set")},
+}
 
 
 class Timer:
@@ -85,6 +90,7 @@ class Timer:
 def name_of(code: CodeType) -> str:
     """``get_batch (train.py:116)``."""
     name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
+    name = UNNAMED.get(name, name)
     place = f"{masks.path(code.co_filename)}:{code.co_firstlineno}"
     if len(f"{name} ({place})".encode()) > NAME_BYTES:
         place = place.rpartition("/")[2]
