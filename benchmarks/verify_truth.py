@@ -2,9 +2,9 @@
 
     python benchmarks/verify_truth.py --repositories FOLDER [--only demo] [--rounds 3] [--work KEPT] [--json verify.json]
 
-FOLDER holds checkouts as OWNER/NAME. Each program runs in a copy of its folder, with pictures made for it. `feedline run` records it there, and
-`feedline verify` tries the first finding whose fix is a setting of the loader; checksums tell whether a file has changed. Then `patch`
-applies the diff, and the program runs with and without it, in turns, under `feedline run`. Prints Markdown.
+FOLDER holds checkouts as OWNER/NAME. Each program runs in a copy of its folder, with pictures made for it. There, `feedline run` records
+it, and `feedline verify` tries the first finding whose fix is a setting of the loader; checksums tell whether a file has changed. Then
+`patch` applies the diff, and the program runs with and without it, in turns, under `feedline run`. Prints Markdown.
 """
 
 import argparse
