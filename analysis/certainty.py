@@ -15,6 +15,7 @@ from feedline.profiler.events import Stage
 from feedline.profiler.noise_scale import student
 
 FEWEST = 2  # steps that have an interval
+MIN_SHARE = 0.05  # of steps that were only counted, which is left to chance
 
 
 def certainty(rank: RankMetrics, starts_once: bool) -> Certainty | None:
@@ -43,13 +44,15 @@ def certainty(rank: RankMetrics, starts_once: bool) -> Certainty | None:
 
 def unseen(rank: RankMetrics) -> Unseen | None:
     """What may be input without a loader; None without a step."""
-    steps = rank.steps
+    steps, estimate = rank.steps, rank.estimate
     if steps is None or not len(steps.wall):
         return None
-    resident, wall = steps.resident[rank.first :], steps.wall[rank.first :].astype(float)
-    may_be = np.where(resident, 0.0, steps.unclaimed[rank.first :])
+    may_be, wall = steps.unclaimed[rank.first :].astype(float), steps.wall[rank.first :].astype(float)
     share = float(may_be.sum()) / float(wall.sum()) if wall.sum() > 0 else 1.0
-    return Unseen(share, interval(may_be, wall)[1], float(resident.mean()) if len(resident) else 0.0)
+    high, counted = interval(may_be, wall)[1], 0.0
+    if estimate is not None:  # steps that were only counted may have taken longer, for reasons that nothing tells
+        counted = max(1 - float(estimate.walls().mean()) / estimate.mean_ns, 0.0)
+    return Unseen(min(share + counted, 1.0), min(high + counted, 1.0), bool(steps.resident[rank.first :].all()) and counted < MIN_SHARE)
 
 
 def _interval(rank: RankMetrics, waiting: FloatArray, wall: FloatArray) -> tuple[float, float]:

@@ -66,14 +66,14 @@ class Unseen:
     """Input that neither a loader nor a function of the program was seen to make.
 
     Attributes:
-        share: of the step that it takes at most: what no stage accounts for in steps whose models got something new.
+        share: of the step that it takes at most: what no stage accounts for, or only one that may contain input.
         high: upper end of the 95 % interval of that.
-        resident: share of the steps whose models got only what was in memory before, unchanged.
+        resident: models got only what was in memory before, unchanged, in all steps that count.
     """
 
     share: float
     high: float
-    resident: float
+    resident: bool
 
 
 @dataclass(frozen=True)

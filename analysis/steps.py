@@ -48,8 +48,9 @@ class Steps:
         asked: the NEXT records of the training loaders, those at the end of an epoch too.
         handing: int64 [n], ns of "wait" in which the main thread had begun to receive a batch and waited for its worker to go on.
         making: functions of the program that make its batches; None: not known, or a loader does.
-        unclaimed: int64 [n], ns that may be input without a loader: "other", and of "loss" what lies between a forward and its backward.
-        resident: bool [n], all that the models of this step and of the next get was in memory before.
+        unclaimed: int64 [n], ns that may be input without a loader: "other", stages that the program names, modules without parameters, and
+            of "loss" what lies between a forward and its backward.
+        resident: bool [n], all that models get in the step was in memory before.
     """
 
     start: IntArray
@@ -92,7 +93,8 @@ def partition(main: Process) -> Steps | None:
     if making is None:
         return found
     stages = making.taken_out(found.stages)
-    return replace(found, stages=stages, making=making, unclaimed=np.maximum(found.unclaimed - stages[INPUT], 0))
+    moved = sum(found.stages[name] - stages[name] for name in ("loss", "other") if name in stages)
+    return replace(found, stages=stages, making=making, unclaimed=np.maximum(found.unclaimed - moved, 0))
 
 
 def _in_fetch(records: Records) -> npt.NDArray[np.bool_]:
@@ -177,21 +179,31 @@ def _sum(
         waiting_in=step[waits],
         asked=asked,
         handing=handing,
-        unclaimed=stages["other"]
-        + np.bincount(step[inside & (pieces.owner < 0)], length[inside & (pieces.owner < 0)], count).astype(np.int64),
+        unclaimed=stages["other"] + _may_be_input(pieces, spans, names, step, inside, count),
         resident=_resident(spans, boundaries),
     )
 
 
+def _may_be_input(
+    pieces: Pieces, spans: Records, names: dict[int, str], step: IntArray, inside: npt.NDArray[np.bool_], count: int
+) -> IntArray:
+    """int64 [count], ns of each step in which the program may make a batch although they belong to a stage."""
+    owner = spans[np.maximum(pieces.owner, 0)]
+    named = (owner["stage"] == Stage.USER) & np.array([names.get(source) != INPUT for source in owner["source"].tolist()], bool)
+    bare = (owner["stage"] == Stage.FORWARD) & (owner["flags"] & Flag.BARE != 0)
+    chosen = inside & ((pieces.owner < 0) | named | bare)
+    return np.bincount(step[chosen], (pieces.end - pieces.start)[chosen], count).astype(np.int64)
+
+
 def _resident(spans: Records, boundaries: Boundaries) -> npt.NDArray[np.bool_]:
-    """bool [n]: all that the models of this step and of the next one get was in memory before; that of the next may be made in this one."""
-    trains = Flag.TRAINING | Flag.GRAD
-    forwards = spans[(spans["stage"] == Stage.FORWARD) & (spans["flags"] & trains == trains)]
+    """bool [n]: all that models get in the step was in memory before."""
+    evaluation = boundaries.evaluation
+    forwards = spans[spans["stage"] == Stage.FORWARD]
     at = np.searchsorted(boundaries.start, forwards["start"], "right") - 1
-    forwards, at = forwards[at >= 0], at[at >= 0]
-    new = np.bincount(at[forwards["flags"] & Flag.RESIDENT == 0], minlength=len(boundaries.start)) > 0
-    known = (np.bincount(at, minlength=len(boundaries.start)) > 0) & ~new
-    return np.asarray(known & np.append(known[1:], True))
+    counts = (at >= 0) & (overlap(forwards["start"], forwards["start"] + 1, evaluation[:, 0], evaluation[:, 1]) == 0)
+    known = forwards["flags"] & Flag.RESIDENT != 0
+    old, new = (np.bincount(at[counts & which], minlength=len(boundaries.start)) > 0 for which in (known, ~known))
+    return np.asarray(old & ~new)
 
 
 def _handing(pieces: Pieces, spans: Records, step: IntArray, inside: npt.NDArray[np.bool_], count: int) -> IntArray:

@@ -135,8 +135,9 @@ class Flag:
     FAILED = 1024  #: what was measured raised
     BUCKET = 2048  #: COLLECTIVE: DistributedDataParallel's reducer began it, in C++
     WITH_LOSS = 8192  #: FORWARD: a number that can be learned from is among its results
-    RESIDENT = 16384  #: FORWARD: all that it got was in memory before, unchanged (taps/making/resident.py)
     SHARD = 4096  #: GRADIENT: the whole's norm is of this rank's shard: it is the sum over ranks
+    RESIDENT = 16384  #: FORWARD: all that it got was in memory before, unchanged (taps/making/resident.py)
+    BARE = 32768  #: FORWARD: of a module without parameters, such as a transform (told where RESIDENT is)
 
 
 def batch_key(epoch: int, batch: int) -> int:

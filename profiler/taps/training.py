@@ -51,7 +51,10 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
         pace.infers += 1
     flops, making = recorder.flops, recorder.making
     if making is not None:
-        flags |= making.feeds(0 if isinstance(module, _Loss) else flags, args, kwargs)
+        if isinstance(module, _Loss):
+            making.begins()
+        else:
+            flags |= making.feeds(flags, args, kwargs) | (Flag.BARE if next(module.parameters(), None) is None else 0)
     counting = None if flops is None else flops.begin(module)
     inside.depth += 1
     try:
@@ -69,7 +72,7 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
         if updates.waiting:
             updates.call_ended()
     if making is not None:
-        making.gave(output)
+        making.gave(flags, output)
     if recorder.convergence is not None and not is_traced():  # a trace would hold what is asked
         tell_forward(recorder.convergence, span.stage, flags, module, args, kwargs, output)
     if making is not None:

@@ -37,28 +37,23 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def without_a_loader(facts: RuleInputs) -> Finding | None:
-    """Say so where neither a loader nor a function was seen, but next to nothing of the step can be input."""
+    """Say so where neither a loader nor a function was seen, but models need no new data, or next to nothing of the step can be input."""
     unseen, step = facts.unseen, seconds(facts.step.mean_s)
-    if unseen is None or unseen.high >= MIN_WAIT_SHARE:
+    if unseen is None or (unseen.high >= MIN_WAIT_SHARE and not unseen.resident):
         return None
-    resident = unseen.resident == 1
-    why = (
-        "every step trains on tensors that are already in memory"
-        if resident
-        else f"only {share(unseen.share)} of the {step} step belongs to no stage"
-    )
-    how_to_check = (
-        "Check whether the model's forward() loads or makes data itself. That would count as forward, and this finding could be wrong."
-    )
-    evidence = [
-        Evidence("resident_share", "steps whose models get only tensors that were in memory before", unseen.resident, SHARE),
-        Evidence("unseen_share", "share of the step that may be input", unseen.share, SHARE),
-        Evidence("unseen_share_end", "share of the step that may be input, upper end of its 95 % interval", unseen.high, SHARE),
-    ]
+    if unseen.resident:
+        message = "no batch has to be loaded: the model gets the same tensors, or slices of them, in every step"
+        how_to_check = "Check whether the loop loads other data for each step, such as targets for the loss. That data is input, too."
+        evidence = []
+    else:
+        message = f"the input is not the bottleneck: only {share(unseen.share)} of the {step} step can be input"
+        how_to_check = "Check whether the model's forward() loads or makes data. That counts as forward, and this finding would be wrong."
+        ends = ((unseen.share, "unseen_share", ""), (unseen.high, "unseen_share_end", ", upper end of its 95 % interval"))
+        evidence = [Evidence(name, f"share of the step that may be input{end}", value, SHARE) for value, name, end in ends]
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=f"the input is not the bottleneck: {why}{_largest(facts)}",
+        message=f"{message}{_largest(facts)}",
         evidence=evidence + _stages(facts),
         fix="No change to the input is needed.",
         how_to_check=how_to_check,

@@ -40,7 +40,7 @@ def who(facts: RuleInputs) -> str:
 def sure_of_the_rest(facts: RuleInputs) -> bool:
     """Whether no other part of the step can be input, such as what made the arrays that a function makes tensors of."""
     little = facts.step.stages.get("other", 0.0) < MIN_WAIT_SHARE * facts.step.mean_s
-    return facts.making is None or little or (facts.unseen is not None and facts.unseen.high < MIN_WAIT_SHARE)
+    return facts.making is None or little or (facts.unseen is not None and facts.unseen.resident)
 
 
 def _waits(facts: RuleInputs) -> bool:

@@ -27,8 +27,6 @@ class Finder:
         self.looks = False
         self.found: frozenset[CodeType] = frozenset()
         self._hits: list[frozenset[CodeType]] = []
-        self._makers: frozenset[CodeType] = frozenset()  # of this step's batch: of the first forward that gets one from a function
-        self._fed = self._by_loader = False  # in this step
         self._misses = 0
 
     @property
@@ -54,14 +52,18 @@ class Finder:
         self._calls.end()
 
     def fed(self, by_loader: bool, given: Any) -> None:
-        """A forward that trains receives this.
+        """The first forward of a step receives this.
 
         Args:
             by_loader: a DataLoader was asked for a batch in the step.
         """
-        self._fed, self._by_loader = True, by_loader
-        if self.looks and not by_loader and not self._makers:
-            self._makers = self._returned.makers(given)
+        if self.looks:
+            makers = frozenset[CodeType]() if by_loader else self._returned.makers(given)
+            self._hits = [*self._hits, makers] if makers else []
+            self._misses = 0 if makers else self._misses + 1
+        if len(self._hits) >= HITS:
+            self.found = frozenset().union(*self._hits)
+        self.looks = not by_loader
 
     def moved(self, source: torch.Tensor, target: torch.Tensor) -> None:
         """``Tensor.to`` or ``Tensor.cuda`` made another tensor."""
@@ -73,12 +75,3 @@ class Finder:
 
     def step_ends(self, segment: Any) -> None:
         """An update was made."""
-        if not self._fed:
-            return
-        makers, self._makers, self._fed = self._makers, frozenset(), False
-        if self.looks:
-            self._hits = [*self._hits, makers] if makers else []
-            self._misses = 0 if makers else self._misses + 1
-        if len(self._hits) >= HITS:
-            self.found = frozenset().union(*self._hits)
-        self.looks = not self._by_loader

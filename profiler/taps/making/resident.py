@@ -1,91 +1,102 @@
-"""Recognizes input that stays in memory: steps that get the same tensors again, or views of them, such as a whole graph.
+"""Recognizes input that stays in memory: models get the same tensors again, or slices of them, such as a whole graph.
 
-Nothing has to be read or made for such a step. A tensor counts if no operation has written to it since an earlier step got it, which its
-version counter tells. Memory that other code can write to (NumPy's, shared memory) has to be the same piece each time, with the same
-``WORDS`` values spread over it. What a program writes through ``Tensor.data`` into PyTorch's own memory goes unnoticed.
+Nothing has to be read or made for such a step. A tensor counts if a model got the same memory before, and nothing has written to it since:
+its version counter is the same, and on the CPU the same tensor still has the same values in ``WORDS`` places. What a model returned counts
+too, until it is written to. Python's own values say nothing: a call with a text, or with many numbers, never counts.
 """
 
 import ctypes
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from feedline.profiler.taps.making.returned import DEPTH, PARTS, shorten
+from feedline.profiler.taps.making.returned import DEPTH, StorageRef, shorten
 
-MISSES = 64  # calls in a row that get a tensor that was not there before: from then on, no more are looked at
-WORDS = 64  # of 8 bytes
-CONSTANTS = (type(None), bool, int, float, str, torch.nn.Parameter)
+MISSES = 64  # calls in a row that got something new: from then on, no more are looked at
+MOST = 16  # values of a call that are looked at
+WORDS = 256  # of 8 bytes, at random places: rows are often padded at their ends
+NUMBERS = (type(None), bool, int, float)
+_PLACES = np.random.RandomState(0).random_sample(WORDS)
 
 
 class Resident:
     """The memory that models have got and returned, held weakly."""
 
     def __init__(self) -> None:
-        self._seen: dict[Any, tuple[StorageWeakRef, Any]] = {}
-        self._outputs: dict[int, StorageWeakRef] = {}
+        self._seen: dict[Any, tuple[StorageRef, Any]] = {}
+        self._returned: dict[int, tuple[StorageRef, int]] = {}
+        self._given: frozenset[int] = frozenset()  # storages of the last call's arguments
         self._misses = 0
 
     @property
     def gives_up(self) -> bool:
-        """Whether too many calls got new tensors."""
+        """Whether too many calls got something new."""
         return self._misses >= MISSES
 
     def fed(self, given: Any) -> bool:
-        """Whether everything that a model is about to get was there before, unchanged, or came from a model."""
+        """Whether all that a model is about to get was there before, unchanged, or came from a model."""
         values = list(_values(given))
-        known = [self._known(value) if type(value) is torch.Tensor else isinstance(value, CONSTANTS) for value in values]
-        again = all(known) and any(type(value) is torch.Tensor for value in values)
+        tensors = [value for value in values if type(value) is torch.Tensor]
+        self._given = frozenset(storage._cdata for tensor in tensors for storage in _storages(tensor))
+        plain = all(type(value) in NUMBERS for value in values if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter)
+        known = [self._known(tensor) for tensor in tensors] if len(values) <= MOST else []
+        again = plain and bool(known) and all(known)
         self._misses = 0 if again else self._misses + 1
         return again
 
+    def new_elsewhere(self) -> None:
+        """A call got something that is not looked at."""
+        self._misses += 1
+
     def gave(self, output: Any) -> None:
-        """A model returned this."""
+        """A model returned this. Not what it was given, which it may pass on as it is."""
         for value in _values(output):
             if type(value) is torch.Tensor and value.layout is torch.strided:
-                reference = StorageWeakRef(value.untyped_storage())
-                self._outputs[reference.cdata] = reference
-        shorten(self._outputs)
+                reference = StorageRef(value.untyped_storage())
+                if reference.cdata not in self._given:
+                    self._returned[reference.cdata] = reference, value._version
+        shorten(self._returned)
 
     def _known(self, tensor: torch.Tensor) -> bool:
         if tensor.layout is torch.sparse_coo:
             return all([self._known(tensor._indices()), self._known(tensor._values())])
-        storage = tensor.untyped_storage()  # other layouts raise: the tap ends
-        if storage._cdata in self._outputs:
-            return True
-        where, content = _mark(tensor, storage)
-        before, self._seen[where] = self._seen.get(where), (StorageWeakRef(storage), content)
+        (storage,) = _storages(tensor)
+        at, version = storage._cdata, tensor._version
+        if at in self._returned:
+            return self._returned[at][1] == version
+        on_cpu, piece = tensor.device.type == "cpu", (at, tensor.data_ptr(), tensor.shape, tensor.stride())
+        own = storage.resizable() and not (on_cpu and storage.is_shared())
+        content = (version, _words(tensor)) if on_cpu else (version, b"") if own else None
+        before, of_storage = self._seen.get(piece), self._seen.get(at)
+        self._seen[piece] = self._seen[at] = StorageRef(storage), (content, version)
         shorten(self._seen)
-        return content is not None and before is not None and before[1] == content
+        if before is not None:
+            return content is not None and before[1][0] == content
+        return own and of_storage is not None and of_storage[1][1] == version
 
 
-def _mark(tensor: torch.Tensor, storage: torch.UntypedStorage) -> tuple[Any, Any]:
-    """Which memory it is, and what tells that it is unchanged; None: nothing does."""
-    on_cpu, version = tensor.device.type == "cpu", tensor._version
-    if storage.resizable() and not (on_cpu and storage.is_shared()):
-        return storage._cdata, version
-    where = storage._cdata, tensor.data_ptr(), tensor.shape, tensor.stride()
-    return where, (version, _words(tensor)) if on_cpu else None
+def _storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
+    """Raises an exception for layouts other than strided and COO."""
+    parts = [tensor._indices(), tensor._values()] if tensor.layout is torch.sparse_coo else [tensor]
+    return [part.untyped_storage() for part in parts]
 
 
-def _words(tensor: torch.Tensor) -> list[int]:
-    """Values spread over its memory, the first and the last of which it is made among them."""
+def _words(tensor: torch.Tensor) -> bytes:
+    """Values spread over its memory."""
     elements = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) if tensor.numel() else 0
     length = elements * tensor.element_size()
-    words = (ctypes.c_uint64 * (length // 8)).from_address(tensor.data_ptr())
-    last = (ctypes.c_uint8 * min(length, 8)).from_address(tensor.data_ptr() + length - min(length, 8))
-    return [*words[:: max(len(words) // WORDS, 1)], *last]
+    width = 8 if length >= 8 * WORDS else 1
+    kind = np.uint64 if width == 8 else np.uint8
+    memory = np.frombuffer((ctypes.c_char * length).from_address(tensor.data_ptr()), kind, length // width) if length else np.zeros(0, kind)
+    return memory.tobytes() if len(memory) <= WORDS else memory[(_PLACES * len(memory)).astype(np.int64)].tobytes()
 
 
 def _values(value: Any, depth: int = 0) -> Iterator[Any]:
     """What is in plain containers, and everything else as it is."""
-    parts: Any = None
-    if type(value) in (tuple, list) and len(value) <= PARTS:
-        parts = value
-    elif type(value) is dict and len(value) <= PARTS:
-        parts = list(value.values())
-    if parts is None or depth > DEPTH:
+    parts = value if type(value) in (tuple, list) else list(value.values()) if type(value) is dict else None
+    if parts is None or depth > DEPTH or len(parts) > MOST:
         yield value
     else:
         for part in parts:

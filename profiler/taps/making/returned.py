@@ -18,6 +18,13 @@ KEPT = 512  # storages: those that came first are forgotten
 LIBRARIES = (torch.__path__[0], profiler.__path__[0])
 
 
+class StorageRef(StorageWeakRef):
+    """One that a signal's handler may interrupt while it is made: its ``__del__`` then has what it asks for."""
+
+    cdata: Any = None
+    _free_weak_ref = staticmethod(lambda _: None)
+
+
 class Call(NamedTuple):
     """A call that returned a tensor."""
 
@@ -65,7 +72,7 @@ class Returned:
     def given_back(self, output: Any) -> None:
         """A model returned this. Functions that pass it on, as with recurrent states, make no batch."""
         for tensor in tensors(output):
-            reference = StorageWeakRef(tensor.untyped_storage())
+            reference = StorageRef(tensor.untyped_storage())
             self._outputs[reference.cdata] = reference
         shorten(self._outputs)
 
@@ -86,7 +93,7 @@ class Returned:
         return calls
 
     def _note(self, tensor: torch.Tensor, call: Call) -> None:
-        reference = StorageWeakRef(tensor.untyped_storage())
+        reference = StorageRef(tensor.untyped_storage())
         _, calls = self._calls.pop(reference.cdata, (reference, []))
         outside = [one for one in calls if one.number <= call.number]
         self._calls[reference.cdata] = reference, [*outside, call][-PARTS:]

@@ -1,7 +1,7 @@
 """Finds the function that makes the program's batches, and times it.
 
 A program without a DataLoader makes its batches itself, anywhere in its loop. In a few steps, all Python calls that the loop makes
-outside models, backward passes and updates are observed (finding.py). If in three steps in a row a forward receives a tensor that a
+outside models, backward passes and updates are observed (finding.py). If the first forward of three steps in a row receives a tensor that a
 function returned, that function makes the batches; from then on only it is timed, in some of the steps (timing.py). If a model's input was
 not returned by a function, as in a loop that indexes a tensor itself, it stays unknown, unless it is in memory all the time (resident.py).
 """
@@ -20,7 +20,7 @@ from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.making.finding import Finder
 from feedline.profiler.taps.making.resident import Resident
 from feedline.profiler.taps.making.timing import Timer
-from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo
+from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo, is_traced
 
 NAME = "batches without a loader"
 GIVES = "the function that makes them, and its time"
@@ -38,6 +38,7 @@ class MakingTap:
         self._phase: Finder | Timer | None = Finder()
         self._resident: Resident | None = Resident()
         self._on = False
+        self._fresh = True  # no forward that trains since the last update
         self._updated = False  # an optimizer made an update: until then, each backward pass ends a step
 
     def begins(self) -> None:
@@ -58,20 +59,29 @@ class MakingTap:
     def feeds(self, flags: int, args: Any, kwargs: Any) -> int:
         """A model is about to be called, with these arguments. Returns ``Flag.RESIDENT`` if all of them were in memory before, else 0."""
         self.begins()
-        if flags & TRAINS != TRAINS:
-            return 0
+        again = self._stays((args, kwargs)) if self._resident is not None else 0
+        if not self._fresh or flags & TRAINS != TRAINS or self._phase is None:
+            return again
         self._thread = self._thread or threading.get_ident()
-        if self._thread != threading.get_ident():
-            return 0
-        if isinstance(self._phase, Finder):
-            self._tell(self._phase.fed, recorder.asked, (args, kwargs))
-        return self._stays((args, kwargs)) if self._resident is not None else 0
+        if self._thread == threading.get_ident():
+            self._fresh = False
+            if isinstance(self._phase, Finder):
+                try:
+                    self._find(self._phase, (args, kwargs))
+                except Exception:
+                    self.end()
+        return again
 
-    def gave(self, output: Any) -> None:
+    def gave(self, flags: int, output: Any) -> None:
         """A model returned this."""
-        for watch in (self._phase, self._resident):
-            if isinstance(watch, Finder | Resident):
-                self._tell(watch.gave, output)
+        if isinstance(self._phase, Finder) and self._phase.looks:
+            self._tell(self._phase.gave, output)
+        if self._resident is not None and not flags & Flag.BARE:
+            try:
+                with NoFunctions():
+                    self._resident.gave(output)
+            except Exception:
+                self._resident = None
 
     def moved(self, source: torch.Tensor, target: torch.Tensor, took: int) -> None:
         """``Tensor.to`` or ``Tensor.cuda`` returned ``target``; ``took``: ns, 0 if it is on the same device."""
@@ -109,27 +119,42 @@ class MakingTap:
                 phase.end()
 
     def _stays(self, given: Any) -> int:
+        resident = self._resident
+        if resident is None or is_traced() or threading.get_ident() != (self._thread or threading.get_ident()):
+            return 0
         try:
             with NoFunctions():
-                again = self._resident is not None and self._resident.fed(given)
+                again = not recorder.asked and resident.fed(given)
         except Exception:
+            again, self._resident = False, None
+        if recorder.asked:
+            resident.new_elsewhere()
+        if resident.gives_up:
             self._resident = None
-            return 0
-        if recorder.asked or self._resident is None or self._resident.gives_up:
-            self._resident = None
-        return Flag.RESIDENT if again and self._resident is not None else 0
+            self._end_if_idle()
+        return Flag.RESIDENT if again else 0
+
+    def _end_if_idle(self) -> None:
+        if self._phase is None and self._resident is None:
+            self.end()
 
     def _step_ends(self) -> None:
         if threading.get_ident() != self._thread:
             return
+        self._fresh = True
         if self._phase is not None:
             self._tell(self._phase.step_ends, recorder.main)
-        if isinstance(self._phase, Finder) and (self._phase.found or self._phase.gives_up):
-            finder, self._phase, self._on = self._phase, None, False
+
+    def _find(self, finder: Finder, given: Any) -> None:
+        with NoFunctions():
+            finder.fed(recorder.asked, given)
+        if finder.found:
             finder.end()
-            self._phase = Timer(finder.found) if finder.found else None
-        if self._phase is None and self._resident is None:
-            self.end()
+            self._phase = Timer(finder.found)
+        elif finder.gives_up:
+            finder.end()
+            self._phase, self._on = None, False
+            self._end_if_idle()
 
     def _see(self, phase: Finder | Timer) -> None:
         self._on = recorder.main is not None and not dynamo_follows() and phase.on()
