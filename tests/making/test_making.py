@@ -187,7 +187,8 @@ def test_a_step_of_which_everything_is_known_but_its_input_is_not_held_back(reco
 
     report, _ = recorded(wide)
 
-    assert "of the" in finding(report, "compute_bound").message and "belongs to no stage" in finding(report, "compute_bound").message
+    message = finding(report, "compute_bound").message
+    assert "of the" in message and "is not accounted for by any stage" in message
 
 
 def test_what_is_trained_on_is_found_behind_what_is_only_acted_on(recorded):

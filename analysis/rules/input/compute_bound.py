@@ -45,13 +45,13 @@ def without_a_loader(facts: RuleInputs) -> Finding | None:
     why = (
         "every step trains on tensors that are already in memory"
         if resident
-        else f"only {share(unseen.share)} of the {step} step belongs to no stage"
+        else f"only {share(unseen.share)} of the {step} step is not accounted for by any stage"
     )
     how_to_check = (
         "Check whether the model's forward() loads or makes data itself. That would count as forward, and this finding could be wrong."
     )
     evidence = [
-        Evidence("resident_share", "steps whose models get only tensors that were in memory before", unseen.resident, SHARE),
+        Evidence("resident_share", "steps whose models receive only tensors already in memory", unseen.resident, SHARE),
         Evidence("unseen_share", "share of the step that may be input", unseen.share, SHARE),
         Evidence("unseen_share_end", "share of the step that may be input, upper end of its 95 % interval", unseen.high, SHARE),
     ]
