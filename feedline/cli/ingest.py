@@ -20,8 +20,8 @@ from feedline.profiler.ranks import MOST_RANKS
 class Ingest:
     """Read traces of torch.profiler (JSON) or Nsight Systems (SQLite).
 
-    Makes a run folder of the traces, one per rank, and reports on it: input stalls, exposed communication, and which rank the others
-    wait for. A trace that cannot be read is named and skipped; the exit code is then 65.
+    Makes one run folder from the traces (one trace per rank) and reports on it: input stalls, exposed communication, and which rank the
+    others wait for. A trace that cannot be read is named and skipped; the exit code is then 65.
 
     Nsight Systems first has to export its report: nsys export --type sqlite report.nsys-rep
 
