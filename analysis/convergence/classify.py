@@ -158,7 +158,7 @@ def _against(reference: Group, other: Group) -> list[Verdict]:
         return [Verdict(other.name, reference.name, INSTABILITY, False, broken[0], broken[1], [], None, ratio)]
     samples, needs = _common(reference, other)
     if not samples:
-        return [Verdict(other.name, reference.name, UNKNOWN, False, "the runs have no samples in common", [], needs, None, ratio)]
+        return [Verdict(other.name, reference.name, UNKNOWN, False, "one of the runs recorded no samples", [], needs, None, ratio)]
     train = _difference(TRAIN, reference, other, samples)
     held = _held_out(reference, other, samples)
     lag = _lag(reference, other, samples, held)
