@@ -37,7 +37,10 @@ class Ingest:
             "--rank", action="append", default=[], metavar="FILE=N", help="rank of a trace that does not contain it; may be repeated"
         )
         events = reading.add_argument(
-            "--max-events", type=at_least(1, 10**12), metavar="EVENTS", help="skip traces with more than EVENTS events (default: 100,000,000)"
+            "--max-events",
+            type=at_least(1, 10**12),
+            metavar="EVENTS",
+            help="skip traces with more than EVENTS events (default: 100,000,000)",
         )
         add_old_name(reading, "--limit", events)
         add_rank_pool(reading)
