@@ -205,7 +205,7 @@ def verdict_of_traces(findings: list[Finding], facts: TraceFacts) -> str:
     """The same of traces."""
     if not findings:
         most = max(PARTS, key=facts.share)
-        return f"No single cause takes 5 % of {facts.whole}; {share(facts.share(most))} of it is {most.replace('_', ' ')}."
+        return f"No single cause takes 5 % or more of {facts.whole}; {share(facts.share(most))} of it is {most.replace('_', ' ')}."
     return _sentences(findings[0], mean_step_s(facts.budgets[facts.rank])) + _unexplained(facts, findings[0])
 
 

@@ -31,7 +31,7 @@ def of_rank(rank: RankMetrics) -> list[str]:
         said = f"the {first} excluded from the means: {' and '.join([', '.join(why[:-1]), why[-1]] if len(why) > 1 else why)}"
         notes.append(Message(said, FIRST_STEPS))
     if missing := missing_workers(rank):
-        notes.append(f"{counted(missing, 'worker')} left no records: ended before the first batch, or feedline could not attach")
+        notes.append(f"{counted(missing, 'worker')} left no records: they ended before the first batch, or feedline could not attach")
     return notes
 
 

@@ -159,5 +159,5 @@ def _misfit(matched: CollectiveTable, base: int, column: int) -> str:
     ranks = matched.ranks
     return (
         f"the records of ranks {ranks[base]} and {ranks[column]} do not fit together: no clock offset explains their collectives. "
-        "They are of different runs or incomplete, so the ranks are not compared"
+        "They belong to different runs or are incomplete, so the ranks are not compared"
     )

@@ -143,8 +143,9 @@ def _for_deficit(case: Case) -> Iterator[Advice]:
             f"at this batch size, a sample contributes {share(1 / inflation)} of what it contributes in a batch of {number(case.base)}",
             f"reaches the small batch's loss in {share(inflation / case.ratio)} of its updates"
             if inflation <= AT_MOST_LONGER
-            else f"gets closer to the small batch's loss, which needs {number(inflation)} times the epochs: a smaller batch is better",
-            "the small batch with as many epochs",
+            else f"gets closer to the small batch's loss; reaching it needs {number(inflation)} times the epochs: "
+            "a smaller batch is better",
+            "the small batch for the same number of epochs",
         )
     if not _has_norm(case.run):
         yield _make(
@@ -239,7 +240,7 @@ def _for_price(case: Case) -> Iterator[Advice]:
             f"reaches the same loss with {share(1 - saved)} fewer samples{', on fewer ranks' * (case.run.ranks > 1)}"
             if saved
             else "fewer samples",
-            "this batch over as many samples",
+            "this batch for the same number of samples",
         )
         yield _growth(case)
     low = case.noise.low
@@ -340,7 +341,7 @@ def _told(case: Case) -> str:
 
 def _make(case: Case, id: str, what: str, fix: str, why: str, gain: str, control: str = AS_IT_IS, control_fix: str = "") -> Advice:
     facts = list(case.verdict.evidence) if case.verdict is not None else []
-    said = f"--fix {control_fix}, over as many samples" if control_fix else control
+    said = f"--fix {control_fix}, for the same number of samples" if control_fix else control
     return Advice(id, what, fix, why, gain, said, control_fix, verify_line(fix, control_fix), facts)
 
 

@@ -143,7 +143,7 @@ def classify(runs: Sequence[Recorded]) -> list[Verdict]:
 
 
 def _alone(group: Group) -> Verdict:
-    needs = ["a run of the same training with a smaller batch over as many samples, to tell a deficit from a generalization gap"]
+    needs = ["a run of the same training with a smaller batch for the same number of samples, to tell a deficit from a generalization gap"]
     broken = _unstable(group)
     if broken:
         return Verdict(group.name, "", INSTABILITY, False, broken[0], broken[1], needs)
@@ -158,7 +158,7 @@ def _against(reference: Group, other: Group) -> list[Verdict]:
         return [Verdict(other.name, reference.name, INSTABILITY, False, broken[0], broken[1], [], None, ratio)]
     samples, needs = _common(reference, other)
     if not samples:
-        return [Verdict(other.name, reference.name, UNKNOWN, False, "the runs have no samples in common", [], needs, None, ratio)]
+        return [Verdict(other.name, reference.name, UNKNOWN, False, "one of the runs recorded no samples", [], needs, None, ratio)]
     train = _difference(TRAIN, reference, other, samples)
     held = _held_out(reference, other, samples)
     lag = _lag(reference, other, samples, held)
@@ -187,7 +187,7 @@ def _kinds(other: Group, train: Difference | None, held: Difference | None, lag:
             )
         )
     if train is not None and train.counts:
-        found.append((DEFICIT, False, f"{train.text()} after as many samples", train.evidence()))
+        found.append((DEFICIT, False, f"{train.text()} after the same number of samples", train.evidence()))
     elif held is not None and held.counts and not found:
         proof = [*(train.evidence() if train else []), *held.evidence()]
         told = f"{train.text()}, but {held.text()}" if train else held.text()
@@ -216,7 +216,7 @@ def _common(reference: Group, other: Group) -> tuple[float, list[str]]:
     needs = []
     if samples < 0.9 * max(ends):
         longer = reference.name if ends[0] > ends[1] else other.name
-        needs.append(f"runs over as many samples: {longer} was compared before its end, while its learning rate was still high")
+        needs.append(f"runs with the same number of samples: {longer} was compared before its end, while its learning rate was still high")
     if not any(EVAL in group.runs[0].curves or _measures(group) for group in (reference, other)):
         needs.append("an evaluation loss, or an accuracy given to feedline.metric, to see a generalization gap")
     return samples, needs

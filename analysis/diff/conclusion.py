@@ -66,7 +66,7 @@ def conclude(diff: Diff, before: Sequence[Measured], after: Sequence[Measured]) 
     """The sentences."""
     said = [pace(diff, [*before, *after])]
     if other := different_work(before, after):
-        said.append(f"Steps are different work: {'; '.join(other)}.")
+        said.append(f"Steps do different work: {'; '.join(other)}.")
     cause = diff.of(diff.cause)
     step = diff.of("step/mean")
     if cause is not None:
@@ -90,7 +90,7 @@ def pace(diff: Diff, runs: Sequence[Measured]) -> str:
     step = diff.of("step/mean")
     if step is None or not step.before or not step.after or step.p is None:
         few = f"A has {_steps(diff.before)}, B has {_steps(diff.after)}"
-        return f"Too few steps to compare: {few}; at least {FEWEST_COMPARED} of each run must count in the mean."
+        return f"Too few steps to compare: {few}; at least {FEWEST_COMPARED} of each run must count toward the mean."
     rates = rate(step, diff.per, runs)
     if step.outcome == CHANGED:
         assert step.ratio is not None and step.measured is not None

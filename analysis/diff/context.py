@@ -136,7 +136,7 @@ def notes(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
     """What limits the comparison."""
     found = [f"{side}: {note}" for side, runs in (("A", before), ("B", after)) for run in runs for note in _of_one(run)]
     if work := different_work(before, after):
-        found.append(f"Steps are different work: {'; '.join(work)}")
+        found.append(f"Steps do different work: {'; '.join(work)}")
     if len({run.report.run.ranks for run in (*before, *after)}) > 1:
         found.append(_of_all_ranks(before, after))
     if machine := different_machine(before, after):

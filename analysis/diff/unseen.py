@@ -66,7 +66,7 @@ def _unseen(run: Measured, rule_id: str) -> str:
         return _message(report, input_not_seen.RULE_ID)
     if rule_id == busy_neighbors.RULE_ID:
         sampled = report.cpus is not None and report.cpus.own is not None and report.cpus.others is not None
-        return "" if sampled else "how much of the CPUs other programs used was not sampled"
+        return "" if sampled else "CPU use by other programs was not sampled"
     return _input_unseen(report) if rule_id in OF_INPUT else ""
 
 

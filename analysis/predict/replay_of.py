@@ -53,8 +53,8 @@ def _invalid(recorded: RecordedInput) -> Refused | None:
         return None
     return Refused(
         "replay_disagrees",
-        f"replaying the unchanged run gives {number(replayed)} samples/s, but {number(recorded.samples_per_s)} were measured: "
-        "its predictions would not hold for this training",
+        f"replaying the unchanged run gives {number(replayed)} samples/s, but {number(recorded.samples_per_s)} were measured, so "
+        "predictions would not hold for this training",
     )
 
 

@@ -223,7 +223,7 @@ class Searcher:
     def _refusal(self) -> Refused:
         """Why no setting could be predicted."""
         refused = [one for one in self.known.values() if isinstance(one, Refused)]
-        said = "no number of workers fits into the memory allowed: raise --memory"
+        said = "no number of workers fits into the allowed memory: raise --memory"
         return refused[0] if refused else Refused("memory", said)
 
     def _unordered(self, best: Candidate) -> Candidate | None:

@@ -185,7 +185,7 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
     said = []
     for rule_id, own in by_rule.items():
         names = f"Training {own[0].name}" if len(own) == 1 else f"Training runs {few([one.name for one in own], SHOWN)}"
-        of_first = f" (Figures of training {own[0].name}.)" if len(own) > 1 else ""
+        of_first = f" (Showing training {own[0].name}.)" if len(own) > 1 else ""
         said.append(f"{names}{f' ({rule_id})' if rule_id else ''} – {own[0].message}{of_first}")
     return [*said, *(f"Training {one.name} {ended}." for one in rows if (ended := ending(one)))]
 
@@ -257,8 +257,8 @@ def time_outside(outside: Outside, rows: Sequence[Row]) -> list[str]:
     at = f" (at most {seconds(longest)}, before training {rows[between.index(longest) + 1].name})" if len(between) > 1 else ""
     total, evaluation_s = outside.before_s + sum(between) + outside.after_s, sum(one.evaluation_s for one in rows)
     said = [
-        f"Outside the training runs: {seconds(total)} of {seconds(outside.whole_s)}: {seconds(outside.before_s)} before the first, "
-        f"{seconds(sum(between))} between training runs{at}, {seconds(outside.after_s)} after the last. "
+        f"Outside the training runs: {seconds(total)} of {seconds(outside.whole_s)}. Of that, {seconds(outside.before_s)} is before the "
+        f"first, {seconds(sum(between))} between training runs{at}, and {seconds(outside.after_s)} after the last. "
         "This is where imports and data preparation happen."
     ]
     if evaluation_s > 0:

@@ -222,8 +222,11 @@ def _communication(report: Report, width: int) -> Iterable[RenderableType]:
         yield plain(f"{left_out} more ranks are in the JSON report", "dim")
     yield plain(" ".join(phrases.communication(report)))
     answers = report.comm.what_if if report.comm else []
-    for one in answers[1:]:
-        if one.step_s is not None and phrases.tells(one) and abs(one.gain_s) >= WORTH * one.step_s:
+    worth = [one for one in answers[1:] if one.step_s is not None and phrases.tells(one) and abs(one.gain_s) >= WORTH * one.step_s]
+    if worth and answers[0].step_s is not None:  # its steps are not quite those of the mean: gains are against this
+        yield item(f"{answers[0].what}, replayed", f"{seconds(answers[0].step_s)} per step")
+    for one in worth:
+        if one.step_s is not None:
             between = "" if one.low is None or one.high is None else f" ({seconds(one.low)} to {seconds(one.high)})"
             yield item(f"predicted with {one.what}", f"{seconds(one.step_s)} per step{between}")
     if answers and answers[0].step_s is None:

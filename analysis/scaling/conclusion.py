@@ -11,8 +11,8 @@ WORTH = 0.5  # marginal efficiency below which most of an added rank is lost
 #: Shape of the growth of a sample's time -> what it says of the cause.
 CAUSES = {
     "unclear": "; a straight line and the curve of a ring all-reduce fit equally well, so the cause is unclear",
-    "linear": ", linearly: that points to something that all ranks share (CPUs, memory, PCIe, storage of the host) or to latency; limited "
-    "bandwidth of a ring all-reduce would level off",
+    "linear": ", linearly: that points to something that all ranks share (CPUs, memory, PCIe, storage of the host) or to latency; a ring "
+    "all-reduce limited by bandwidth would level off",
     "saturating": ", levelling off as 2(n-1)/n: the cause is the bandwidth of a ring all-reduce",
 }
 
@@ -82,7 +82,7 @@ def _gain(rows: Sequence[Row], unit: str) -> Iterator[str]:
     base, last = rows[0], rows[-1]
     times = last.point.samples_per_s / base.point.samples_per_s
     yield (
-        f"{counted(last.point.ranks)} make {number(times)} times the {unit} of {counted(base.point.ranks)}: "
+        f"{counted(last.point.ranks)} reach {number(times)} times the {unit} of {counted(base.point.ranks)}: "
         f"{share(last.efficiency)} scaling efficiency"
     )
     fastest = max(rows, key=lambda row: row.point.samples_per_s)

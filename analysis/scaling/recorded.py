@@ -124,7 +124,7 @@ def _alpha(joined: CollectiveTable, lasted: IntArray, complete: np.ndarray) -> t
     reduced = np.array([operation(name) == "all_reduce" for name in joined.names] or [False])[joined.name]
     small = complete & reduced & (joined.nbytes <= SMALL)
     if not small.any():
-        return 0.0, "no small all-reduce in the run: latency is part of the constant"
+        return 0.0, "no small all-reduce in the run, so latency is counted in the constant term"
     sizes = np.array([len(group.ranks) for group in joined.groups])[joined.group]
     rounds = 2 * (sizes[small] - 1)
     return float(np.quantile(lasted[small] / rounds, 0.1)) / 1e9, f"{int(small.sum())} all-reduces of at most {SMALL} bytes"

@@ -25,7 +25,7 @@ def changing(comm: Communication) -> str:
     most = comm.late[0]
     if most.steps == most.late_steps:
         steps = "one step" if most.steps == 1 else f"{most.steps} steps"
-        return f"Rank {most.rank} was {seconds(most.late_s)} late in {steps}: too few to tell whether it is always this rank."
+        return f"Rank {most.rank} was {seconds(most.late_s)} late in {steps}: not enough to tell whether it is always this rank."
     of = f"{count(most.steps)} of {count(most.late_steps)} steps with a late rank"
     return f"The slow rank changes from step to step: most often it is rank {most.rank}, in {of}."
 

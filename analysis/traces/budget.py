@@ -16,7 +16,7 @@ from feedline.profiler.message import Message, id_of
 
 #: Each moment belongs to the first of these that it is part of.
 PARTS = ("compute", "waiting_for_rank", "exposed_transfer", "exposed_copy", "input", "synchronisation", "host_launch", "unexplained")
-ONE_RANK = Message("one rank's trace cannot separate waiting for other ranks from transfer: exposed_transfer contains both", "one_rank")
+ONE_RANK = Message("waiting for other ranks cannot be separated from transfer here: exposed_transfer contains both", "one_rank")
 ON_HOST = "the trace contains no device activity: compute is what operators did on the host outside the loader"
 
 

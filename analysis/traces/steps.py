@@ -22,7 +22,7 @@ _UPDATE = re.compile(r"^aten::_fused_(adam|adamw|sgd|adagrad)_?$|^Optimizer\.zer
 _FOREACH = re.compile(r"^aten::_foreach_(addcdiv|add|mul|lerp)_$")
 NO_STEPS = (
     "no steps were found: there is no ProfilerStep and no range that repeats, and neither optimizer calls nor collectives recur evenly; "
-    "all figures are of the whole trace"
+    "all figures cover the whole trace"
 )
 COVERS = 0.8  # share of its own extent that a range has to cover to be the step, if its name does not say so
 

@@ -29,7 +29,7 @@ def growth_stages(batch: int, milestones: Sequence[int], gamma: float) -> list[t
         ValueError: a gamma outside.
     """
     if not 0 < gamma <= 1:
-        raise ValueError(f"a rate that decays is multiplied by a number above 0 and at most 1, not {gamma}")
+        raise ValueError(f"gamma must be above 0 and at most 1, not {gamma}")
     return [(0, batch), *((epoch, round(batch / gamma**number)) for number, epoch in enumerate(milestones, 1))]
 
 
@@ -60,7 +60,7 @@ class GrowingBatchSampler(Sampler[list[int]]):
     def __init__(self, sampler: Iterable[int], stages: Sequence[tuple[int, int]], drop_last: bool = False) -> None:
         epochs = [epoch for epoch, _ in stages]
         if not stages or epochs[0] != 0 or epochs != sorted(set(epochs)) or any(batch < 1 for _, batch in stages):
-            raise ValueError(f"stages are (first epoch, batch) with epochs that ascend from 0 and batches from 1 on, not {stages}")
+            raise ValueError(f"stages must be (first epoch, batch) pairs: epochs ascending from 0, batches of at least 1; not {stages}")
         self.sampler, self.stages, self.drop_last = sampler, list(stages), drop_last
         self.epoch, self.taken = 0, 0
         self._order: list[int] | None = None  # of this epoch, once it was drawn
@@ -113,7 +113,7 @@ class GrowingBatchSampler(Sampler[list[int]]):
             ValueError: the epoch was begun and nothing counted, so its position is unknown.
         """
         if self._begun and not self.taken:
-            raise ValueError(f"epoch {self.epoch} was begun and no sample counted: call sampler.count(len(batch)) after each batch")
+            raise ValueError(f"epoch {self.epoch} was begun, but no samples were counted: call sampler.count(len(batch)) after each batch")
         kept = self._order is not None and not hasattr(self.sampler, "set_epoch")
         generator = getattr(self.sampler, "generator", None)
         return {
@@ -167,7 +167,7 @@ class SamplesSchedule(LRScheduler):
         return {key: value for key, value in super().state_dict().items() if key != "factor"}
 
 
-VALUE = "32,6=128,9=512 (samples of a rank at first, and from epoch 6 and 9 on)"
+VALUE = "32,6=128,9=512 (samples per rank: at first, from epoch 6 and from epoch 9)"
 
 
 @dataclass(frozen=True)

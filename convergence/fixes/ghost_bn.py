@@ -123,7 +123,7 @@ def convert_ghost_batchnorm(model: M, ghost: int = 32) -> M:
 def checked(ghost: int) -> int:
     """The size of a ghost, after a check."""
     if not isinstance(ghost, int) or ghost < 1:
-        raise ValueError(f"a ghost cannot have {ghost!r} samples: a whole number from 1 on")
+        raise ValueError(f"a ghost cannot have {ghost!r} samples: expected a whole number of at least 1")
     return ghost
 
 

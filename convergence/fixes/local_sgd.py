@@ -48,7 +48,7 @@ def lines(setting: Setting) -> str:
 FIX = Fix(
     name="local_sgd",
     value=VALUE,
-    summary="ranks average their weights every few updates instead of gradients in each; for slow networks, not for accuracy",
+    summary="ranks average their weights every few updates instead of gradients in every update; for slow networks, not for accuracy",
     parse=parse,
     lines=lines,
 )

@@ -31,7 +31,7 @@ class Longer:
 def inflation(batch: float, base_batch: float, critical_batch: float) -> float:
     """How many times more samples reach the same loss, ``(1 + B / Bc) / (1 + B0 / Bc)``. All in samples; an infinite Bc costs none."""
     if not (0 < batch < math.inf and 0 < base_batch < math.inf and critical_batch >= 0):
-        raise ValueError(f"batches are numbers of samples above 0, not {batch}, {base_batch} and a critical one of {critical_batch}")
+        raise ValueError(f"batch sizes must be above 0, not {batch}, {base_batch} and a critical batch of {critical_batch}")
     if critical_batch == math.inf:
         return 1.0
     return (critical_batch + batch) / (critical_batch + base_batch)  # divided through by Bc, a tiny one would overflow

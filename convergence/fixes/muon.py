@@ -66,7 +66,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
         adjust_lr_fn: str = "match_rms_adamw",
     ) -> None:
         if not hasattr(torch.optim, "Muon"):
-            raise MissingDependency(f"Muon is in torch 2.9 and later, this is {torch.__version__}: pip install -U torch")
+            raise MissingDependency(f"Muon needs torch 2.9 or later, this is {torch.__version__}: pip install -U torch")
         if rest_lr is not None and not lr > 0:
             raise ValueError(f"rest_lr is kept as a multiple of lr, which must be above 0, not {lr}")
         self._make_engines(lr, weight_decay, momentum, adjust_lr_fn, betas, eps)
@@ -190,7 +190,7 @@ FIX = replace(
         "muon",
         muon,
         keys=("wd", "momentum", "rest", "beta1", "beta2", "eps"),
-        summary="hidden weight matrices by orthogonalised momentum (Muon), the rest by AdamW",
+        summary="hidden weight matrices by orthogonalized momentum (Muon), the rest by AdamW",
         control="lr_rule=linear,warmup=5ep",
         params="model",
     ),

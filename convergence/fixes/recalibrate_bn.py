@@ -120,9 +120,9 @@ def _inside(model: Any) -> nn.Module:
 
 def _check(name: str, found: Moments, seen: int) -> None:
     if found.count < 2:
-        raise ValueError(f"{name or 'the model'}: {seen} batches brought {int(found.count)} values per channel; a variance needs 2")
+        raise ValueError(f"{name or 'the model'}: {seen} batches gave {int(found.count)} values per channel; a variance needs 2")
     if not (found.mean.isfinite().all() and found.squares.isfinite().all()):
-        raise ValueError(f"{name or 'the model'}: its inputs hold NaN or infinity; the statistics are as they were")
+        raise ValueError(f"{name or 'the model'}: its inputs hold NaN or infinity; the statistics were left unchanged")
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def soap(
         from pytorch_optimizer import SOAP
     except ImportError:
         raise MissingDependency(
-            "SOAP is that of the package pytorch_optimizer, which is not installed: pip install pytorch_optimizer"
+            "SOAP comes from the package pytorch_optimizer, which is not installed: pip install pytorch_optimizer"
         ) from None
     groups = without_small_decay(params, weight_decay)
     made: torch.optim.Optimizer = SOAP(

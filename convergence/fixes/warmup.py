@@ -48,11 +48,11 @@ class Warmup:
         if not 0 <= samples < math.inf:
             raise ValueError(f"a warm-up cannot last {samples} samples")
         if not 0 <= start <= 1:
-            raise ValueError(f"a warm-up cannot start at {start} times the rate: 0 to 1")
+            raise ValueError(f"a warm-up cannot start at {start} times the rate: expected 0 to 1")
         try:
             self._hooks = [optimizer.register_step_pre_hook(self._before), optimizer.register_step_post_hook(self._after)]
         except AttributeError as error:
-            raise ValueError(f"{type(optimizer).__name__} has no step hooks: give the optimizer inside it") from error
+            raise ValueError(f"{type(optimizer).__name__} has no step hooks: give the optimizer that it wraps") from error
         self.samples, self.start, self.counted = samples, start, 0
         self._changed: Changed = []
 

@@ -71,7 +71,7 @@ def budget_of(table: Mapping[str, Any], beside: Path) -> Budget:
         min_steps=whole(table.get("min_steps", MIN_STEPS)),
     )
     if not (budget.at_least or budget.at_most or budget.severity or budget.rules or budget.than_base):
-        raise ValueError("it sets no limit: add at least one, such as step_mean_s under [at_most]")
+        raise ValueError("no limit is set: add at least one, such as step_mean_s under [at_most]")
     return budget
 
 
@@ -111,7 +111,7 @@ def positive(value: object, key: str) -> float:
     if key.startswith(SHARES) and value >= 1:
         raise ValueError(f"{key} is a share: write 0.05 for 5 %, not {value!r}")
     if key.startswith(("than_base.", "at_least.")) and value <= 0:
-        why = "two runs are never exactly equal" if key.startswith("than_base.") else "no rate is below it"
+        why = "two runs are never exactly equal" if key.startswith("than_base.") else "no rate is below 0"
         raise ValueError(f"{key} must be above 0: {why}")
     return float(value)
 

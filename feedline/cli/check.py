@@ -26,8 +26,8 @@ class Check:
     base run the training may be. docs/jobs/ci.md lists its keys.
 
     A limit counts as exceeded only if the excess is larger than the run's noise. The exit code is 77 if a limit is
-    exceeded, and 75 if none is but one could not be judged: the run is too short, was killed, or does not have the quantity. In GitHub
-    Actions, problems are also printed as annotations.
+    exceeded, and 75 if none is exceeded but at least one could not be judged: the run is too short, was killed, or does not have the
+    quantity. In GitHub Actions, problems are also printed as annotations.
 
     Examples:
         feedline check runs/ci --budget budget.toml

@@ -15,7 +15,7 @@ from feedline.pipelines.loaders.take import Taken
 
 if __name__ == "__main__":
     loader = Taken({name!r}, {data!r}, transform, batch_size={batch_size}, workers={workers})
-    for images, labels in loader:  # one epoch: replace the loop over your DataLoader by this one
+    for images, labels in loader:  # one epoch: replace the loop over your DataLoader with this one
         ...
 """
 

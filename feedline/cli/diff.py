@@ -20,7 +20,7 @@ class Diff:
 
     Compares steps, stages of the step, the cost of a sample, waits, collectives, gauges, findings, settings, versions and hardware. A
     change counts if it is larger than --min-change and than the noise of the runs. Differences due to
-    other programs or slower CPUs are listed separately. Run folders that `feedline ingest` made of traces can be compared, too.
+    other programs or slower CPUs are listed separately. Run folders that `feedline ingest` made from traces can be compared, too.
 
     Repeated runs of a program differ more than the spread of their steps suggests. One run of each side only allows an estimate of that;
     to measure it, give several runs of each side, separated by `--`, ideally recorded alternately (A, B, A, B, ...).
@@ -31,9 +31,15 @@ class Diff:
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="two run folders; or those of A, and those of B after `--`")
         parser.add_argument(
-            "--min-change", type=share, default=0.05, metavar="SHARE", help="smallest change that counts, as 0.05 or 5%% (default: 5%%)"
+            "runs", nargs="+", type=Path, metavar="RUN", help="two run folders; or the runs of A, then `--`, then the runs of B"
+        )
+        parser.add_argument(
+            "--min-change",
+            type=share,
+            default=0.05,
+            metavar="SHARE",
+            help="smallest change that counts, such as 0.05 or 5%% (default: 5%%)",
         )
         add_output(parser, "write the comparison as HTML", json="the comparison")
 
@@ -64,7 +70,7 @@ def sides(runs: list[Path], after: list[Path]) -> tuple[list[Path], list[Path]]:
         return runs, after
     if len(runs) != 2:
         several = "separate the runs of A from those of B with `--`: feedline diff A1 A2 -- B1 B2"
-        raise ScriptError("one run cannot be compared: give a second run folder" if len(runs) == 1 else several)
+        raise ScriptError("cannot compare a single run: give a second run folder" if len(runs) == 1 else several)
     return runs[:1], runs[1:]
 
 

@@ -11,7 +11,7 @@ from feedline.cli.output import check_json, name_files, print_json, save_json
 
 
 class Env:
-    """Check what feedline can record with this machine and this PyTorch.
+    """Check what feedline can record on this machine with this PyTorch.
 
     Attaches every hook to a tiny training, checks what it records, and reads every counter once.
 

@@ -20,8 +20,8 @@ from feedline.profiler.ranks import MOST_RANKS
 class Ingest:
     """Read traces of torch.profiler (JSON) or Nsight Systems (SQLite).
 
-    Makes a run folder of the traces, one per rank, and reports on it: input stalls, exposed communication, and which rank the others
-    wait for. A trace that cannot be read is named and skipped; the exit code is then 65.
+    Makes one run folder from the traces (one trace per rank) and reports on it: input stalls, exposed communication, and which rank the
+    others wait for. A trace that cannot be read is named and skipped; the exit code is then 65.
 
     Nsight Systems first has to export its report: nsys export --type sqlite report.nsys-rep
 
@@ -37,7 +37,10 @@ class Ingest:
             "--rank", action="append", default=[], metavar="FILE=N", help="rank of a trace that does not contain it; may be repeated"
         )
         events = reading.add_argument(
-            "--max-events", type=at_least(1, 10**12), metavar="EVENTS", help="skip traces with more events (default: 100,000,000)"
+            "--max-events",
+            type=at_least(1, 10**12),
+            metavar="EVENTS",
+            help="skip traces with more than EVENTS events (default: 100,000,000)",
         )
         add_old_name(reading, "--limit", events)
         add_rank_pool(reading)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from feedline.analysis.predict.change import Change, Refused
     from feedline.analysis.predict.limits import Predictor
 
-RECORD = "record the training itself: feedline run SCRIPT"
+RECORD = "record the training itself with `feedline run SCRIPT`"
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class Probe:
         add_training(parser.add_argument_group("training"))
         measuring = parser.add_argument_group("measuring")
         parts = measuring.add_argument(
-            "--parts", type=parts_of, default=list(PARTS), metavar="PART,PART", help=f"measure only some of: {', '.join(PARTS)}"
+            "--parts", type=parts_of, default=list(PARTS), metavar="PART,PART", help=f"measure only these parts, out of {', '.join(PARTS)}"
         )
         measuring.add_argument("--quick", action="store_true", help="fewer files and rounds: a first look, with a larger spread")
         add_old_name(measuring, "--only", parts)

@@ -57,10 +57,10 @@ def _model(model: Ceiling | None, cores: float, total: float, rate: float) -> It
         larger = "the model" if model.cpu_s > total else "the input"
         both = number(cores / (total + model.cpu_s))
         need = f"The model needs {seconds(model.cpu_s)} of CPU time per sample on the same cores"
-        yield f"{need}: together at most {both} samples/s, and {larger} takes more"
+        yield f"{need}: together at most {both} samples/s, and {larger} takes the larger share"
     else:
         limit = "input" if rate < model.value else "model"
-        yield f"The model alone makes {number(model.value)} samples/s, so the {limit} limits this training"
+        yield f"The model alone reaches {number(model.value)} samples/s, so the {limit} limits this training"
 
 
 def _instead(known: dict[str, Ceiling], part: str, cost: float) -> Iterator[str]:
@@ -87,7 +87,8 @@ def batch_size(sweep: Ceiling) -> str:
     near = [rate >= NEAR * max(rates) for rate in rates]
     knee = batches[near.index(True)]
     if knee == largest:
-        return f"Batch size: throughput was best at {tried}: a larger one may be faster"
+        larger = "" if about["stopped"] == "memory" else ": a larger one may be faster"
+        return f"Batch size: throughput was best at {tried}{larger}"
     if best == largest:
         return f"Batch size: {knee:,} is within 5 % of the best, which was at {tried}"
     after = near[batches.index(knee) :]

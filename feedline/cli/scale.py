@@ -73,7 +73,7 @@ class Scale:
 
     def run(self, args: argparse.Namespace) -> int:
         if (args.throughput is not None) + bool(args.runs) + bool(args.program) != 1:
-            raise ScriptError("give one of three: run folders, --throughput, or a training after `--`")
+            raise ScriptError("give one of these: run folders, --throughput, or a training after `--`")
         args.noise = noise_of(args)
         refuse_twice(args.runs, "run folder")
         folder, new = folder_for(args)

@@ -18,7 +18,7 @@ KINDS = {
     "weak": "Weak scaling: constant batch of {batch} samples per rank.",
     "strong": "Strong scaling: constant total batch of {whole} samples.",
     "mixed": "Neither the batch per rank nor the total batch is constant: efficiencies compare different work.",
-    "unknown": "Batch sizes are unknown: assumed weak scaling (constant batch per rank).",
+    "unknown": "Batch sizes are unknown: weak scaling (constant batch per rank) is assumed.",
 }
 
 

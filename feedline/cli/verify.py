@@ -23,7 +23,7 @@ class Verify:
     Changes of the DataLoader (--set, or --fix with a finding of RUN) are tried in pairs of short runs. The measured throughput is shown
     beside the one predicted from RUN; without RUN, the training is recorded first. The lines to change in your program are printed as a
     diff. Each run is stopped after some steps and can write only to {out}, to temporary folders and to caches (and to what --writable
-    names), so that it overwrites no file of yours; W&B and MLflow are offline in it.
+    names), so that it overwrites no file of yours; W&B and MLflow are offline in these runs.
 
     Fixes for large batches (--fix NAME=VALUE, as in `feedline run --fix`) are tried in full training runs, several seeds per arm:
     unchanged, with the fix, and with its control (a change of equal cost that the fix has to beat). All must process the same number of

@@ -26,7 +26,7 @@ UNKNOWN = {
 #: Of the loader as recorded, where torch would refuse them without workers -> torch's default.
 DROPPED = {"prefetch_factor": 2, "persistent_workers": False}
 
-OTHER_INPUT = "{} returns another image type than the transforms get now; the cost of adapting them is not predicted."
+OTHER_INPUT = "{} returns a different image type than the transforms get now; the cost of adapting them is not predicted."
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def measured_decoder(name: str, facts: RuleInputs, data: Path | None) -> Measure
         return Refused("not_measured", f"decode={name}: {found.rstrip('.')}")
     remark = (
         f"Measured on {found.files} files: {now.name} decodes one in {seconds(found.now_s)} of CPU time, {new.name} in "
-        f"{seconds(found.then_s)}; pixels differ from Pillow's by {found.grey_levels:.2f} of 255 grey levels on average."
+        f"{seconds(found.then_s)}; pixels differ from Pillow's by {found.grey_levels:.2f} of 255 gray levels on average."
     )
     factors = (found.then_s / found.now_s, found.low, found.high)
     return MeasuredStage(tuple({"decode": Factor(cpu=factor)} for factor in factors), (remark, OTHER_INPUT.format(new.name)))

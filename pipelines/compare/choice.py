@@ -56,7 +56,7 @@ def choose(rows: Sequence[Row], compute: Compute | None, cores: float) -> Choice
     if now is None and len(rates) == 1:
         return Choice(f"Only {best.name} was measured ({rates[best.name]:,.0f} samples/s), so there is nothing to compare it with.")
     chosen = min(alike, key=lambda row: row.cpu_s)
-    return Choice(f"Take {chosen.name}: {_gains(chosen, now, rates, compute)}{_fewest(chosen, alike)}.{less}", chosen.name)
+    return Choice(f"Use {chosen.name}: {_gains(chosen, now, rates, compute)}{_fewest(chosen, alike)}.{less}", chosen.name)
 
 
 def _alike(candidates: Sequence[Row], best: Row, rates: dict[str, float]) -> list[Row]:

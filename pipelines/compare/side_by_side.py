@@ -121,14 +121,14 @@ def check_images(contest: ComparisonRun, running: Running) -> None:
         reference = pixels.images_of(pillow_v1.KIND, task)
     except Exception as error:
         for _, row in running:
-            row.pixels_why = f"pillow-v1, with which images are compared, failed: {why(error)}"
+            row.pixels_why = f"pillow-v1, the reference for the images, failed: {why(error)}"
         return
     for kind, row in running:
         contest.tell(f"{kind.name}: images")
         if row.why:
             continue
         if kind.name == choice.SYNTHETIC:
-            row.pixels_why = "its images are always the same ones"
+            row.pixels_why = "it always returns the same images"
             continue
         try:
             row.pixels = pixels.compare_images(pixels.images_of(kind, task), reference)

@@ -67,7 +67,7 @@ def _copy_work(size: int, pinned: bool) -> Work:
             held.extend([batch.pin_memory() if pinned else batch, torch.empty(size, dtype=torch.uint8, device="cuda")])
             held[1].copy_(held[0])
             if not torch.equal(held[0], held[1].cpu()):
-                raise Refused("what came to the GPU is not what was sent")
+                raise Refused("the data on the GPU is not what was sent")
 
     def run() -> Timed:
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)

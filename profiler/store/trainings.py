@@ -63,7 +63,7 @@ def _trainings(path: Path) -> list[Training]:
         return [Training(path, own_of(path.parent))]
     inner = inner_folders(path)
     if not inner and is_run(path) and not rank_folders(path):
-        said = "; ".join(processes.notes(path, set(), set())) or "no process below it imported torch"
+        said = "; ".join(processes.notes(path, set(), set())) or "none of its processes imported torch"
         raise RunNotFound(f"{path} holds no training: no step was made ({said})")
     if not inner:
         return [Training(path, Run.of_folder(path))]

@@ -143,7 +143,7 @@ def test_runs_are_compared_where_both_had_as_many_samples():
     (verdict,) = advise([SMALL, long]).verdicts
 
     assert verdict.samples == SMALL.samples
-    assert any("as many samples" in need for need in verdict.needs)
+    assert any("the same number of samples" in need for need in verdict.needs)
 
 
 def test_seeds_of_one_training_widen_the_margin():

@@ -139,7 +139,7 @@ def test_a_stream_has_no_epochs_to_warm_up_for():
             F.cross_entropy(training.net(images), labels).backward()
             training.optimizer.step()
 
-    assert "give the phase in samples" in outside.failed["warmup"]
+    assert "give the length in samples" in outside.failed["warmup"]
     assert set(training.rates) == {0.8}
 
 

@@ -155,8 +155,8 @@ def test_a_base_is_found_beside_the_budget_and_not_beside_the_shell(folder):
         ("[than_base]\nstep = 0.05\n", "[than_base] needs a base"),
         ("base = 'good'\n[than_base]\nstep = 0\n", "than_base.step must be above 0"),
         ("min_steps = 0\n[at_most]\nstep_mean_s = 1\n", "min_steps must be a whole number"),
-        ("", "it sets no limit"),
-        ("min_steps = 3\n", "it sets no limit"),
+        ("", "no limit is set"),
+        ("min_steps = 3\n", "no limit is set"),
         ("at_most = {", "is not TOML"),
     ],
 )

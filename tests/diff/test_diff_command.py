@@ -77,7 +77,7 @@ def test_traces_of_another_tool_are_compared_by_their_steps(folder, capsys):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["loader"], 2, "one run cannot be compared: give a second run folder"),
+        (["loader"], 2, "cannot compare a single run: give a second run folder"),
         (["loader", "again", "killed"], 2, "separate the runs of A from those of B with `--`"),
         (["loader", "loader"], 2, "loader is given twice"),
         (["loader", "again", "--", "./again"], 2, "again is given twice"),

@@ -185,7 +185,7 @@ def test_ranks_are_compared_rank_by_rank_and_it_is_said(loader):
     found = diff([loader], [of_run(loader, ranks=4)])
 
     assert "samples/s per rank" in found.conclusion
-    assert "Steps are different work: ranks 1 -> 4." in found.conclusion
+    assert "Steps do different work: ranks 1 -> 4." in found.conclusion
     assert any("compared rank by rank" in note for note in found.notes)
 
 

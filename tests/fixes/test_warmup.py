@@ -187,7 +187,7 @@ def test_attached_it_is_a_factor_of_the_progress(training, text, samples, factor
 def test_epochs_of_a_loader_without_a_length_are_refused(training):
     FIX.attach(FIX.parse("2ep"), training)
 
-    with pytest.raises(ValueError, match="give the phase in samples"):
+    with pytest.raises(ValueError, match="give the length in samples"):
         training.acts["rate"](progress(0, epoch=None))
 
 

@@ -48,14 +48,14 @@ def test_the_gpu_time_of_a_loader_is_taken_from_the_models():
 
 def test_the_fastest_is_taken_when_no_model_is_given():
     assert choose([row("pillow-v1", 300, 0.006), row("dali-cpu", 600, 0.003)], None, 2).startswith(
-        "Take dali-cpu: 600 samples/s, 2.00 times as fast as pillow-v1"
+        "Use dali-cpu: 600 samples/s, 2.00 times as fast as pillow-v1"
     )
 
 
 def test_of_loaders_that_are_alike_the_one_with_the_fewest_cpu_seconds_is_taken():
     said = choose([row("pillow-v1", 300, 0.006), row("a", 600, 0.003), row("b", 590, 0.002)], None, 2)
 
-    assert said.startswith("Take b: ") and "about as fast (a) it needs the least CPU time" in said
+    assert said.startswith("Use b: ") and "about as fast (a) it needs the least CPU time" in said
 
 
 def test_the_present_loader_stays_when_the_model_is_the_limit():
@@ -72,7 +72,7 @@ def test_on_shared_cores_the_loader_that_leaves_most_to_the_model_is_taken():
 
     said = choose(fed([row("pillow-v1", 300, 0.006), slow_and_cheap, fast_and_dear], compute, 2), compute, 2)
 
-    assert said.startswith("Take cheap: the model would get 400 samples/s, 2.00 times as fast")
+    assert said.startswith("Use cheap: the model would get 400 samples/s, 2.00 times as fast")
 
 
 @pytest.mark.parametrize(

@@ -112,13 +112,13 @@ def test_a_file_that_is_no_image_is_counted_and_named(compared):
 def test_what_is_printed_names_every_loader_and_ends_with_a_choice(compared):
     assert all(name in compared[1] for name in ONLY.split(","))
     assert "dali-gpu: not measured: needs a CUDA device" in compared[1]
-    assert "Take " in compared[1] or "Keep " in compared[1]
+    assert "Use " in compared[1] or "Keep " in compared[1]
 
 
 def test_a_loader_to_take_comes_with_the_lines_to_paste(compared):
     found, page = json.loads((compared[0] / "compare.json").read_text()), (compared[0] / "compare.html").read_text()
 
-    assert (found["takes"] != "") == found["choice"].startswith("Take ") == ("Taken(" in compared[1]) == ("Taken(" in page)
+    assert (found["takes"] != "") == found["choice"].startswith("Use ") == ("Taken(" in compared[1]) == ("Taken(" in page)
     printed = [line[4:] for line in compared[1].partition("These lines run as they are, from this folder:\n")[2].splitlines()]
     assert printed[: len(found["lines"])] == found["lines"]
     assert "\n".join(found["lines"]) in html.unescape(page)

@@ -46,7 +46,7 @@ def test_a_model_on_a_device_is_held_against_what_the_cores_make(rate, message):
 
 def test_a_model_on_the_cpu_shares_the_cores_with_the_input():
     said = probed(model(250.0, "cpu", 4 * MS - 1e-9))
-    assert "of CPU time per sample on the same cores: together at most 500 samples/s, and the input takes more" in said
+    assert "of CPU time per sample on the same cores: together at most 500 samples/s, and the input takes the larger share" in said
 
 
 def test_a_cold_page_cache_is_named_where_it_gives_less():
@@ -69,6 +69,9 @@ def test_larger_batches_are_never_said_to_bring_nothing_where_the_largest_was_th
     assert said == (
         "Batch size: throughput was best at 16, the largest that was tried (two doublings gained less than 3 % in a first look): "
         "a larger one may be faster"
+    )
+    assert sweep({1: 10, 2: 20, 4: 40}, "memory") == (
+        "Batch size: throughput was best at 4, the largest that was tried (a larger batch does not fit into memory)"
     )
     assert (
         sweep({1: 10, 2: 20, 4: 96, 8: 100}, "largest")

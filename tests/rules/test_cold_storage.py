@@ -14,7 +14,7 @@ def test_samples_blocked_on_the_disk_are_a_finding():
 
     assert (finding.rule_id, finding.severity) == ("cold_storage", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 0.6)
-    assert finding.message.startswith("60.0 % of the time per sample is spent waiting for the disk, from which 100 kB are read")
+    assert finding.message.startswith("60.0 % of the time per sample is spent waiting for the disk to deliver 100 kB")
     assert {e.id: e.value for e in finding.evidence}["disk_bytes_per_s"] == pytest.approx(100e3 * 32 / 0.1609, rel=0.01)
 
 

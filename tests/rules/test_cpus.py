@@ -54,7 +54,7 @@ def test_ranks_of_one_machine_share_what_other_programs_leave():
     [
         (waiting(others=1.6), "this training uses 3.00 of 8 CPUs, other programs use 1.60; 3.40 are free"),
         (waiting(), "this training uses 3.00 of 8 CPUs; 5.00 are free"),
-        (waiting(used_cpus=None), "making samples uses 0.958 of 8 CPUs; what other programs use was not sampled"),
+        (waiting(used_cpus=None), "making samples uses 0.958 of 8 CPUs; CPU use by other programs was not sampled"),
         (waiting(used_cpus=None, maker={"per_sample": {}}), "how many of 8 CPUs are free was not measured"),
     ],
 )

@@ -35,7 +35,7 @@ def test_workers_of_a_loader_that_each_epoch_makes_anew_are_not_kept_by_a_settin
     made_again = RESTARTING | {"loader": {"first_batch_s": 1.0, "epochs": 10, "objects": 10}}
     finding = check(made_up_facts(**made_again, settings={"persistent_workers": persistent, "made_at": "train.py:141"}))
 
-    assert "each of the 10 passes makes a new DataLoader, whose workers are started anew" in finding.message
+    assert "each of the 10 passes makes a new DataLoader and starts its workers again" in finding.message
     once = "Make the loader once, before the loop: DataLoader(..., persistent_workers=True)  # now made for each pass, train.py:141"
     assert once in finding.fix
     assert finding.settings == {}

@@ -223,10 +223,10 @@ def test_a_study_ends_with_what_it_comes_to(tmp_path, capsys):
 
     found, page = json.loads((tmp_path / "out" / "scale.json").read_text()), (tmp_path / "out" / "scale.html").read_text()
     assert found["conclusion"] == (
-        "8 ranks make 2.40 times the samples/s of 1 rank: 30.0 % scaling efficiency. Use 4 ranks: more ranks are slower."
+        "8 ranks reach 2.40 times the samples/s of 1 rank: 30.0 % scaling efficiency. Use 4 ranks: more ranks are slower."
     )
     assert found["conclusion"] in " ".join(capsys.readouterr().out.split())
-    assert "<h1>8 ranks make 2.40 times the samples/s of 1 rank" in page and "Use 4 ranks" in page
+    assert "<h1>8 ranks reach 2.40 times the samples/s of 1 rank" in page and "Use 4 ranks" in page
 
 
 def test_a_bad_baseline_is_the_conclusion(capsys):

@@ -45,8 +45,8 @@ def rate_outside_momentum(recorded: Recorded) -> Finding | None:
         return Finding(
             "rate_outside_momentum",
             Severity.INFO,
-            message=f"{optimizer.get('kind')} multiplies by the learning rate after the momentum, the paper (You et al., arXiv:1708.03888) "
-            "before it: while the learning rate rises, past gradients are scaled by the new rate",
+            message=f"{optimizer.get('kind')} applies the learning rate after the momentum; the paper (You et al., arXiv:1708.03888) "
+            "applies it before: while the learning rate rises, past gradients are scaled by the new rate",
             fix="Use feedline.convergence.fixes.lars.Lars, or a longer warm-up.",
             how_to_check="If the learning rate is constant, both forms are equivalent and this finding does not matter.",
         )
@@ -60,16 +60,16 @@ def sync_batch_norm(recorded: Recorded) -> Finding | None:
     wanted = "ghost_bn" in recorded.fixes
     if not synced or recorded.ranks < 2 or not (wanted or part >= GHOST):
         return None
-    why = "but ghost_bn needs those of small groups" if wanted else f"although each rank has {number(part)} samples of its own"
+    why = "but ghost_bn needs statistics of small groups" if wanted else f"although each rank has {number(part)} samples of its own"
     return Finding(
         "sync_batch_norm",
         Severity.LOW if wanted else Severity.INFO,
         message=f"{synced} SyncBatchNorm layers compute their statistics over all {recorded.ranks} ranks, {why}: this removes the "
-        "regularizing noise of small groups, makes each layer wait for all ranks, and makes the ranks' gradients dependent",
+        "regularizing noise of small groups, makes each layer wait for all ranks, and makes the ranks' gradients depend on each other",
         evidence=[
             Evidence("sync_batchnorm_layers", "SyncBatchNorm layers", synced, "layers"),
             Evidence("samples_of_rank", "samples per rank and update", part, "samples"),
         ],
         fix="Remove convert_sync_batchnorm: BatchNorm over a rank's own samples already is ghost batch norm.",
-        how_to_check="Train without it over as many samples. If the validation loss is worse, this finding is wrong.",
+        how_to_check="Train without it for the same number of samples. If the validation loss is worse, this finding is wrong.",
     )

@@ -35,7 +35,7 @@ def schedule_in_steps(recorded: Recorded) -> Finding | None:
         return Finding(
             "schedule_in_steps",
             Severity.HIGH,
-            message=f"{kind} {what}, but the training made {count(steps)}. A schedule that counts steps does not follow the batch size",
+            message=f"{kind} {what}, but the training made {count(steps)}. A schedule that counts steps does not adapt to the batch size",
             evidence=[
                 Evidence("schedule_steps", "steps of the schedule", horizon, "steps"),
                 Evidence("steps", "steps of the training", steps, "steps"),

@@ -41,7 +41,7 @@ def batch_efficiency(noise: NoiseOverTraining, batch: float) -> Markup | None:
     parts += [stretched(WIDTH, HEIGHT, tag("path", class_="line", d=line_path(spent)))]
     parts += log_columns(left, right, HEIGHT, thousands, "batch, samples of all ranks together", 6)
     parts += [*drop(x(batch), HEIGHT, f"this run: {count(batch)}"), *_points(noise, batch, left, right, x, upward)]
-    label = "Samples and updates needed, over the minimum, by batch. Left and right arrow keys read out batches."
+    label = "Samples and updates needed, relative to the minimum, by batch. Left and right arrow keys read out batches."
     return figure(parts, HEIGHT + AXIS, label)
 
 

@@ -38,7 +38,9 @@ FIXES = {
     "reshard_after_forward=False)), or gather them in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)).",
 }
 ANY = "Use larger batches per rank, a smaller dtype for messages, or a faster link."
-UNKNOWN_GAIN = Refused("no_replay", "No single change is predicted to help. Try the suggested ones one at a time, recording after each.")
+UNKNOWN_GAIN = Refused(
+    "no_replay", "No gain could be predicted for any single change. Try the suggested ones one at a time, recording after each."
+)
 NOT_SEPARATED = Refused("no_replay", "The gain is unknown until transfer and waiting are separated.")
 ON_ONE_HOST = "On a single host, `feedline probe --parts all_reduce` can be used instead."
 WITH_NCCL = f"run all_reduce_perf of nccl-tests on the same hosts. {ON_ONE_HOST}"

@@ -28,7 +28,7 @@ FIXES = {
     "other": "Check what only this rank does between its steps: logging, checkpoints, evaluation. Name it with feedline.stage(...).",
     BEFORE_TRACE: "Start all ranks' traces at the same step and record more steps: what made this rank late came before its trace.",
 }
-NO_REPLAY = "that needs the buckets of all ranks, which `feedline run` records"
+NO_REPLAY = "a replay needs the gradient buckets of all ranks, which `feedline run` records"
 VARIES = {"wait": "the loader", "other": "time in no stage", BEFORE_TRACE: "what came before their traces"}
 EXCEEDED = {"other": "time in no stage", BEFORE_TRACE: "lateness before the trace"}
 
@@ -166,7 +166,7 @@ def _evidence(facts: RankFacts, waiting: Waiting, late: LateRank) -> list[Eviden
         Evidence("waited_for_s", f"waiting for rank {late.rank}, mean of the others", late.waited_s, "s", str(late.rank)),
         Evidence(
             "excess_s",
-            f"{late.part or EXCEEDED.get(late.phase, late.phase)} of rank {late.rank}, beyond the median of the others",
+            f"rank {late.rank}, {late.part or EXCEEDED.get(late.phase, late.phase)}, beyond the median of the others",
             late.excess_s,
             "s",
             str(late.rank),

@@ -34,7 +34,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"{share(blocked)} of the time per sample is spent waiting for the disk, from which {size(traffic.disk_bytes)} are read"
+        message=f"{share(blocked)} of the time per sample is spent waiting for the disk to deliver {size(traffic.disk_bytes)}"
         + (" through page faults" if mapped else ""),
         evidence=_evidence(facts, blocked, traffic.disk_bytes),
         fix=_fix(facts, more),

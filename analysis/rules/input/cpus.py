@@ -164,7 +164,7 @@ def use(facts: RuleInputs) -> str:
     own = own_cpus(facts)
     if own is None:
         return f"how many of {may_use(facts)} are free was not measured"
-    return f"making samples uses {number(own)} of {may_use(facts)}; what other programs use was not sampled"
+    return f"making samples uses {number(own)} of {may_use(facts)}; CPU use by other programs was not sampled"
 
 
 def may_use(facts: RuleInputs) -> str:

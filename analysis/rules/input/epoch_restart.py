@@ -31,12 +31,12 @@ def check(facts: RuleInputs) -> Finding | None:
         ("batch_s", "making a batch", batch, "s"),
         ("epochs", "loader iterated", float(facts.epochs), "times"),
     ]
-    faster = "Keep the workers (or start them by forkserver with set_forkserver_preload(['torch']), which imports torch once): "
+    faster = "Keep the workers (or start them with forkserver and set_forkserver_preload(['torch']), which imports torch only once): "
     return Finding(
         RULE_ID,
         weight,
         message=(
-            f"each of the {facts.epochs} passes makes a new DataLoader, whose workers are started anew{by}"
+            f"each of the {facts.epochs} passes makes a new DataLoader and starts its workers again{by}"
             if again
             else f"workers are restarted{by} each time the loader is iterated, {facts.epochs} times here"
         )

@@ -14,7 +14,7 @@ RULE_ID = "input_bound_unexplained"
 PARTS = {
     "making_s": "making batches",
     "restart_s": "starting later epochs",
-    "handover_s": "workers that hand over their batches late",
+    "handover_s": "late handover of batches by workers",
     "transport_s": "transport",
     "sampler_s": "the sampler",
 }
@@ -32,7 +32,7 @@ def check(facts: RuleInputs) -> Finding:
     inside = f", mostly in {stage} ({share(of_sample)} of a sample)" if of_sample and part == "making_s" else ""
     queues = _queues(facts)
     if queues:
-        inside = f"; {queues}, but what other programs use of the CPUs was not sampled"
+        inside = f"; {queues}, but CPU use by other programs was not sampled"
     shares = [
         ("blocked_share", "blocked, share of a sample's time", cpus.blocked_share(facts), SHARE),
         ("waiting_for_cpu_share", "waiting for a CPU, share of a sample's time", cpus.runqueue_share(facts), SHARE),

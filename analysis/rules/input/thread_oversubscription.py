@@ -12,8 +12,8 @@ from feedline.analysis.rules.input.storage import decoder_threads
 RULE_ID = "thread_oversubscription"
 
 OF_DECODER = (
-    "Decode with one thread per worker: cv2.VideoCapture(file, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, 1]), or the same "
-    "in the library that decodes."
+    "Decode with one thread per worker: cv2.VideoCapture(file, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, 1]), or the "
+    "equivalent in your decoding library."
 )
 
 

@@ -28,7 +28,7 @@ def check(facts: TraceFacts) -> Finding | None:
             Evidence("mean_kernel_s", "mean kernel duration", mean, "s"),
         ],
         fix="Launch fewer and longer kernels: torch.compile, CUDA graphs, fused optimizers (fused=True), larger batches; "
-        "the Operators table of the HTML report shows which ones launch most.",
+        "the Kernels table of the HTML report shows which operators launch them.",
         how_to_check="Run the model under torch.compile(mode='reduce-overhead'). If the step is no faster, this finding is wrong.",
         cost_s=facts.cost_s("host_launch"),
     )

@@ -189,7 +189,7 @@ def _late(made: Numbered, together: CrossRank, traces: Mapping[int, RankTrace]) 
 def _says(one: LateRank, phases: Mapping[str, float], last: IntArray) -> str:
     most = [f"{NAMES.get(phase, phase)} {seconds(took / one.steps)}" for phase, took in list(phases.items())[:3] if took > 0]
     doing = f"; it spent more time than the others on: {', '.join(most)}" if most else ""
-    again = "other ranks in other steps" if one.late_steps >= FEWEST_STEPS else "too few to tell whether it always is"
+    again = "other ranks in other steps" if one.late_steps >= FEWEST_STEPS else "too few to tell whether it is always this rank"
     often = "the same rank each time" if one.persistent else again
     return (
         f"the others waited for rank {one.rank} in {one.steps} of {one.all_steps} steps ({often}); it came last in "

@@ -49,7 +49,7 @@ def read_kineto(path: str, limits: Limits = DEFAULT, piece: int = PIECE) -> Trac
     if not len(rows):
         where = f": it was truncated before the first ({cut})" if cut else ": was the profiler stopped before its active steps began?"
         raise TraceDamaged(f"{path} contains no event{where}")
-    notes = [f"the trace is truncated ({cut}): all figures are of the {len(rows):,} events before that"] if cut else []
+    notes = [f"the trace is truncated ({cut}): all figures cover the {len(rows):,} events before that"] if cut else []
     notes += _counted(blocks.dropped + filled.unreadable, "left out: not readable")
     notes += _counted(stray, "left out: at time 0")
     notes += _counted(filled.negative, "counted as 0 ns long: the duration is missing or negative")

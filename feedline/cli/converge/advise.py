@@ -22,8 +22,8 @@ class Advise:
     """Say what a large batch costs a training, and which fix to try first.
 
     Compares runs with the one at the smallest batch, and says whether a loss of accuracy comes from too few updates, stale statistics,
-    worse generalization or instability. Runs with the same batch count as seeds. With --target, the time to a target value is given by
-    number of ranks; predicting it for other numbers needs runs with two different numbers of ranks.
+    worse generalization or instability. Runs with the same batch count as seeds. With --target, the time to a target value is reported
+    for each number of ranks; predicting it for other numbers needs runs with two different numbers of ranks.
 
     Examples:
         feedline converge advise runs/batch-32 runs/batch-256
@@ -33,9 +33,9 @@ class Advise:
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders; the smallest batch is the reference")
         reaching = parser.add_argument_group("time to a target")
-        reaching.add_argument("--target", type=target, metavar="CURVE=VALUE", help="give the time to a value, such as 'train loss=0.3'")
+        reaching.add_argument("--target", type=target, metavar="CURVE=VALUE", help="report the time to a value, such as 'train loss=0.3'")
         ranks = reaching.add_argument(
-            "--ranks", type=rank_counts, metavar="N,N", help="numbers of ranks to give that time for (default: those of the runs)"
+            "--ranks", type=rank_counts, metavar="N,N", help="numbers of ranks to report that time for (default: those of the runs)"
         )
         add_old_name(reaching, "--workers", ranks)
         add_output(parser, json="the advice")

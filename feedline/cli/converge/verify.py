@@ -10,7 +10,7 @@ from feedline.cli.verify import Verify, add_arms, add_deciding
 class ConvergeVerify(Verify):
     """Test whether a fix for large batches helps a training, by seed and against a control.
 
-    The former name of `feedline verify --fix NAME=VALUE`, which explains it.
+    Former name of `feedline verify --fix NAME=VALUE`; see `feedline verify --help`.
 
     Examples:
         feedline converge verify --fix warmup=5ep -- train.py --seed {seed}

@@ -164,7 +164,7 @@ def test_a_single_collective_still_tells_by_how_long_each_rank_was_in_it():
     assert found.communication.clock_bound_s == pytest.approx(144e-6)
     assert found.communication.late[0].rank == 1
     assert waited(found, 2) == 5 * MS
-    assert "too few to tell whether it always is" in found.notes[-1]
+    assert "too few to tell whether it is always this rank" in found.notes[-1]
 
 
 def test_traces_of_different_times_are_doubted():
