@@ -36,6 +36,7 @@ from feedline.analysis.rules.input import (
     objects_in_queue,
     oversize_images,
     slow_for_its_bytes,
+    slow_sampler,
     small_files,
     straggler_in_order,
     swapping,
@@ -134,6 +135,7 @@ INPUT: list[Rule[RuleInputs]] = [
     Rule(made_one_by_one.RULE_ID, made_one_by_one.check, made_one_by_one.change, before="cpu_saturated"),
     # lifecycle
     Rule(epoch_restart.RULE_ID, epoch_restart.check, epoch_restart.change, Effort.SETTING, by_settings=True, lifts=CHEAPER | {"step"}),
+    Rule(slow_sampler.RULE_ID, slow_sampler.check, slow_sampler.change, lifts=CHEAPER | {"step"}),
     # transport
     Rule(
         objects_in_queue.RULE_ID,

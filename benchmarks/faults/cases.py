@@ -116,6 +116,8 @@ STARTS = [
            "{small} --steps 8 --epochs 60 --step-ms 2", "--restart", "", "small"),
     images("pickled_data_set", "a data set of 300,000 Python objects is pickled for the workers of each epoch", "epoch_restart",
            "{small} --steps 14 --epochs 2 --start spawn --workers 1 --ballast 300000", "--restart", "", "small"),
+    rows("sorted_for_each_batch", "a sampler of batches of similar length sorts all lengths again for each of them", "slow_sampler",
+         "--batch 32 --steps 500 --step-ms 3 --workers 2", "--by-length sorted", "--by-length stored", short="--steps 100"),
     rows("list_copied_on_write", "workers copy the pages of a list of Python numbers that they look at, again in each epoch",
          "slow_for_its_bytes epoch_restart", "--mb 256 --pages 1500 --steps 20 --epochs 25 --restart",
          "--source lists", "--source columns",

@@ -28,9 +28,7 @@ def test_it_names_waiting_for_a_cpu_where_nobody_sampled_who_had_it():
     told = diagnose(facts)[0]
 
     assert told.rule_id == "input_bound_unexplained"
-    assert told.message.endswith(
-        "50.0 % of the time per sample is spent waiting for a CPU, but CPU use by other programs was not sampled"
-    )
+    assert told.message.endswith("50.0 % of the time per sample is spent waiting for a CPU, but CPU use by other programs was not sampled")
     assert told.fix == BY_WHOM
 
 

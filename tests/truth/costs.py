@@ -347,6 +347,7 @@ COSTS: dict[str, Formula] = {
     "too_short": nothing,
     "nothing_trained": nothing,
     "input_not_seen": nothing,
+    "slow_sampler": lambda bar: bar.stage("sampler"),
     "too_few_workers": lambda bar: shorter(bar, at_least(bar)),
     "fewer_workers": lambda bar: bar.mean - bar.once - step_alone(bar),
     "made_one_by_one": lambda bar: bar.making,

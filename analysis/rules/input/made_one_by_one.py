@@ -9,7 +9,7 @@ from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait,
 
 RULE_ID = "made_one_by_one"
 IN_ONE_CALL = (
-    "Use larger batches, or make each batch in one call: index the dataset with all indices of a batch and transform the whole batch. "
+    "Make each batch in one call: index the dataset with all indices of a batch and transform the whole batch. "
 )
 
 

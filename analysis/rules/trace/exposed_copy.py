@@ -29,7 +29,7 @@ def check(facts: TraceFacts) -> Finding | None:
             Evidence("exposed_copy_share", "exposed copies", part, SHARE),
             *measured([("copied_bytes", f"copied to the device {facts.in_steps}", nbytes or None, "B")]),
         ],
-        fix="Set DataLoader(..., pin_memory=True), and copy with .to(device, non_blocking=True)."
+        fix="Copy from pinned memory (DataLoader(..., pin_memory=True), or tensor.pin_memory()) with .to(device, non_blocking=True)."
         if slow
         else f"Copy the next batch{amount} on a stream of its own while this one computes, or send uint8 and convert it on the device.",
         how_to_check="Train on batches that are on the device already. If the step is no faster, this finding is wrong.",

@@ -8,7 +8,7 @@ import pathlib
 
 import numpy as np
 import torch
-from torch.utils.data import BatchSampler, Dataset, RandomSampler
+from torch.utils.data import BatchSampler, Dataset, RandomSampler, Sampler
 from training import loader, options, train
 
 WIDTH = 64
@@ -222,6 +222,27 @@ def inputs(batch):
     return torch.nn.functional.pad(rows, (0, WIDTH - rows.shape[1]))
 
 
+class ByLength(Sampler):
+    """Batches of samples of similar length. Sorts a pool of lengths again for each batch, or (``stored``) once before the training."""
+
+    def __init__(self, data, given, stored):
+        dice = np.random.default_rng(0)
+        self.lengths = dice.integers(10, 1000, 20_000).tolist()
+        self.size, self.batches, self.stored = given.batch, given.steps, stored
+        self.order = self.sort()
+
+    def sort(self):
+        return sorted(range(len(self.lengths)), key=self.lengths.__getitem__)
+
+    def __len__(self):
+        return self.batches
+
+    def __iter__(self):
+        for number in range(self.batches):
+            first = 997 * number % (len(self.lengths) - self.size)
+            yield (self.order if self.stored else self.sort())[first : first + self.size]
+
+
 class Threads:
     """For worker_init_fn: as many of torch's threads."""
 
@@ -237,6 +258,7 @@ def arguments():
     parser.add_argument("--source", choices=SOURCES, default="rows")
     parser.add_argument("--folder", type=pathlib.Path)
     parser.add_argument("--collate", choices=COLLATES, default="default")
+    parser.add_argument("--by-length", choices=("sorted", "stored"), help="batches of similar length: sorted for each, or once")
     parser.add_argument("--whole", action="store_true", help="make each batch in one call")
     parser.add_argument("--pages", type=int, default=300, help="that a sample looks at")
     parser.add_argument("--mb", type=int, default=64)
@@ -251,6 +273,8 @@ if __name__ == "__main__":
     data, how = SOURCES[given.source](given), {"collate_fn": COLLATES[given.collate]}
     if given.whole:
         how = {"batch_size": None, "sampler": BatchSampler(RandomSampler(data), given.batch, drop_last=False)}
+    if given.by_length:
+        how |= {"batch_size": 1, "batch_sampler": ByLength(data, given, given.by_length == "stored")}
     if given.threads > 1:
         how |= {"worker_init_fn": Threads(given.threads)}
     train(torch.nn.Linear(WIDTH, 10), loader(data, given, **how), given, inputs)

@@ -1,0 +1,34 @@
+import pytest
+from rules.made_up import made_up_facts, without_workers
+
+from feedline.analysis.diagnose import diagnose
+from feedline.analysis.finding import Severity
+from feedline.analysis.rules.input.slow_sampler import check
+
+
+@pytest.mark.parametrize("made_up", [made_up_facts, without_workers])
+def test_a_sampler_that_takes_long_is_named(made_up):
+    finding = check(made_up(stages={"sampler": 200.0}, settings={"sampler": "ByDistance"}))
+
+    assert (finding.severity, finding.cost_s) == (Severity.HIGH, pytest.approx(0.2))
+    assert finding.message == "ByDistance takes 200 ms to draw the indices of each batch, in the main process"
+
+
+def test_it_is_told_first_where_it_takes_most():
+    assert diagnose(made_up_facts(stages={"sampler": 60.0}))[0].rule_id == "slow_sampler"
+
+
+def test_a_batch_sampler_of_the_programs_own_is_named_instead():
+    facts = made_up_facts(stages={"sampler": 60.0}, settings={"sampler": "RandomSampler", "batch_sampler": "ByLength"})
+
+    assert check(facts).message.startswith("ByLength takes")
+
+
+def test_a_sampler_that_draws_as_fast_as_torchs_is_not():
+    short = {"forward": 0.5, "backward": 0.5, "optimizer": 0.1, "other": 0.0, "copy": 0.0}
+
+    assert check(made_up_facts(stages=short | {"sampler": 0.3})) is None  # beginning a pass
+
+
+def test_less_than_five_percent_of_the_step_is_not_spoken_of():
+    assert check(made_up_facts(stages={"sampler": 3.0})) is None
