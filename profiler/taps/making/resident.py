@@ -16,9 +16,9 @@ from feedline.profiler.taps.making.returned import DEPTH, StorageRef, shorten
 
 MISSES = 64  # calls in a row that got something new: from then on, no more are looked at
 MOST = 16  # values of a call that are looked at
-WORDS = 256  # of 8 bytes, at random places: rows are often padded at their ends
+WORDS = 256  # of 8 bytes, irregularly spread: rows are often padded at their ends
 NUMBERS = (type(None), bool, int, float)
-_PLACES = np.random.RandomState(0).random_sample(WORDS)
+_PLACES = np.arange(WORDS) * 0.6180339887498949 % 1.0  # multiples of the golden ratio
 
 
 class Resident:
