@@ -68,9 +68,10 @@ PRIVATE = (
     Private("_IncludeDispatchKeyGuard _ExcludeDispatchKeyGuard", "torch._C", "the same"),
     Private("_dispatch_get_all_op_names _profiler", "torch._C", "the operators of c10d; ranges"),
     Private("_handle _schema _qualified_op_name", "torch._ops", "an operator's handle, arguments and name"),
-    Private("_indices _values", "torch._tensor", "the parts of a sparse tensor that a collective moves"),
+    Private("_indices _values", "torch._tensor", "the parts of a sparse tensor that a collective moves or a model gets"),
     Private("_scaled_dot_product_flash_attention_for_cpu*", "torch.ops.aten", "operators that torch has no FLOP formula for"),
     Private("_cdata", "torch.storage", "whether two tensors share memory"),
+    Private("_version", "torch._tensor", "whether a tensor was written to"),
     Private("_comm_hooks", "torch.nn.parallel.distributed", "whether DDP's communication has a hook of the program's"),
     Private(
         "_get_backend _get_sequence_number_for_group",

@@ -153,7 +153,7 @@ def test_before_the_first_batch_there_is_a_state_too():
 
 @pytest.mark.parametrize("stages", [[], [(1, 4)], [(0, 4), (0, 8)], [(0, 4), (3, 8), (2, 16)], [(0, 0)]])
 def test_stages_that_are_none_are_refused(stages):
-    with pytest.raises(ValueError, match="stages are"):
+    with pytest.raises(ValueError, match="stages must be"):
         GrowingBatchSampler(SequentialSampler(DATA), stages)
 
 

@@ -154,7 +154,7 @@ def broken(net):
 @pytest.mark.parametrize(
     ("bad", "error", "message"),
     [
-        (nothing, ValueError, "1: 0 batches brought 0 values per channel"),
+        (nothing, ValueError, "1: 0 batches gave 0 values per channel"),
         (infinite, ValueError, "1: its inputs hold NaN or infinity"),
         (single, ValueError, "Expected more than 1 value per channel when training"),
         (broken, OSError, "the disk is gone"),
@@ -187,7 +187,7 @@ def test_a_layer_that_no_batch_reached_is_named():
         def forward(self, x):
             return self.used(x)
 
-    with pytest.raises(ValueError, match="unused: 1 batches brought 0 values"):
+    with pytest.raises(ValueError, match="unused: 1 batches gave 0 values"):
         recalibrate(Branches(), [torch.randn(4, 2)])
 
 

@@ -35,7 +35,7 @@ def test_it_names_waiting_for_a_cpu_where_nobody_sampled_who_had_it():
 def test_it_names_a_main_thread_that_waits_for_a_cpu():
     facts = replace(made_up_facts(stages={"sampler": 30.0}, main_runqueue_share=0.3), cpus=None)
 
-    assert "; the main thread waits for a CPU during 30.0 % of the step, but what other programs" in check(facts).message
+    assert "; the main thread waits for a CPU during 30.0 % of the step, but CPU use by other programs" in check(facts).message
 
 
 @pytest.mark.parametrize("facts", [waiting(sample={"decode": (2.0, 4.8, 0.0)}), replace(waiting(), cpus=None)])

@@ -66,7 +66,7 @@ def test_the_shape_of_the_source_table_is_linear():
     found = shape_of(sound(rows(points(SOURCE))), "unknown")
 
     assert found is not None and found.name == "linear"
-    assert "latency" in found.message and "limited bandwidth of a ring" in found.message
+    assert "latency" in found.message and "ring all-reduce limited by bandwidth" in found.message
 
 
 @pytest.mark.parametrize(("law", "name"), [(ring, "saturating"), (shared, "linear"), (lambda n: 1000.0 * n, "flat")])

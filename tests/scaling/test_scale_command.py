@@ -76,7 +76,7 @@ def test_a_table_that_is_none_is_refused(table, capsys):
 @pytest.mark.parametrize("arguments", [[], ["--"], ["--throughput", TABLE, "--", "train.py"], [".", "--", "train.py"]])
 def test_it_wants_one_thing_to_look_at(arguments, capsys):
     assert main(["scale", *arguments]) == 2
-    assert "one of three" in capsys.readouterr().err
+    assert "give one of these" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
