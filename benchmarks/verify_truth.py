@@ -135,6 +135,7 @@ def measured(name: str, folder: Path, given: argparse.Namespace) -> Result:
 def tried(result: Result, program: Program, work: Path, out: Path, rounds: int) -> Result:
     """Record, verify, patch, and run again."""
     shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
     report = recorded(program, work, out / "recorded")
     chosen = next((one for one in report["findings"] if one["settings"]), None)
     if chosen is None:

@@ -70,10 +70,18 @@ class Following:
         if self.session is None:
             return
         self._parents, self.session = self.session, None
+        if self._is_to_make_batches():
+            return
         if "torch" in sys.modules:
             self.watch()
         else:
             arrivals.when_imported("torch", lambda _: self.watch())
+
+    def _is_to_make_batches(self) -> bool:
+        """Whether this process was forked to be a loader's worker, whose own tap records it: setting sentinels takes 4 ms."""
+        from feedline.profiler.record.recorder import recorder
+
+        return recorder.starting == threading.get_ident()
 
     def begin(self) -> None:
         """Start a recording, unless this is a loader's worker or the program records itself."""

@@ -134,6 +134,7 @@ class Recorder:
         rest: set while steps are only counted, when main and segment are None; else None.
         paced: whether there may be rests. A tap that must see every step clears it.
         asked: whether a loader was asked for a batch since the last update.
+        starting: the thread that starts a loader's workers now; 0: none.
         every: record one sample in N in detail; None: chosen so that it stays cheap (taps/fetch.py).
     """
 
@@ -155,6 +156,7 @@ class Recorder:
         self.rest: Resting | None = None
         self.paced = True
         self.asked = False
+        self.starting = 0
 
     def open_main(self, segment: Segment, every: int | None = None) -> None:
         self.main = self.segment = segment

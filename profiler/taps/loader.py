@@ -148,9 +148,11 @@ class LoaderTaps:
                         module._worker_loop,
                     )
                     patches.set(module, "_worker_loop", entry)
+                    recorder.starting = threading.get_ident()
                     try:
                         original(iterator, loader, *args, **kwargs)
                     finally:
+                        recorder.starting = 0
                         patches.undo()
             watch_makers([(worker.pid, worker.pid) for worker in getattr(iterator, "_workers", ())])
             with suppress(AttributeError):  # workers that are threads have another kind of queue
