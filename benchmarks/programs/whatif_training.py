@@ -28,6 +28,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
 SIZE = 96
+Image.preinit()  # else each new worker imports the formats again, unless a run without workers has imported them here before
 PER_EPOCH = 48  # batches
 #: kind -> samples per batch, width of the model, whether samples come from the server
 KINDS = {"jpeg": (8, 8, False), "served": (8, 8, True), "mixed": (8, 24, True)}
