@@ -26,7 +26,7 @@ from twins import Estimate, in_turns, machine, table, write_json
 
 HERE = Path(__file__).resolve().parent
 FEEDLINE = [sys.executable, "-m", "feedline"]
-FEW = "--trainer.max_epochs=4 --trainer.limit_train_batches=60 --trainer.limit_val_batches=1 --trainer.limit_test_batches=1"
+FEW = "--trainer.max_epochs=2 --trainer.limit_train_batches=100 --trainer.limit_val_batches=1 --trainer.limit_test_batches=1"
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ PROGRAMS = {
     "timm": Program(
         "huggingface/pytorch-image-models",
         "",
-        "train.py photos --model resnet10t --num-classes 2 --img-size 64 -b 8 -j 1 --epochs 6 --device cpu --warmup-epochs 0 "
+        "train.py photos --model resnet10t --num-classes 2 --img-size 64 -b 8 -j 1 --epochs 3 --device cpu --warmup-epochs 0 "
         "--output {out}",
-        (photos("photos/train", 200, 1000, 750), photos("photos/validation", 4)),
+        (photos("photos/train", 120, 1600, 1200), photos("photos/validation", 4)),
         ("train.py", "timm"),
     ),
     "Lightning": Program(
@@ -189,7 +189,7 @@ def row(one: Result) -> list[str]:
     predicted, gain = trial["predicted"], trial["gain"]
     told = "refused"
     if predicted:
-        told = "{:.2f} [{:.2f}, {:.2f}]".format(*(predicted[end] / predicted["before"] for end in ("after", "low", "high")))
+        told = "{:.2f} [{:.2f}, {:.2f}]".format(*(predicted[end] / predicted["from"] for end in ("to", "low", "high")))
     by = "{:.2f} [{:.2f}, {:.2f}]".format(*(1 + gain[end] for end in ("mean", "low", "high"))) if gain else "-"
     inside = {True: "yes", False: "no", None: "-"}[trial["inside"]]
     files = "none" if not one.changed_files else ", ".join(one.changed_files)
