@@ -67,7 +67,7 @@ PROGRAMS = {
         "Lightning-AI/pytorch-lightning",
         "examples/pytorch/basics",
         f"backbone_image_classifier.py {FEW} --trainer.default_root_dir={{out}}",
-        (mnist("../../Datasets", 60000),),
+        (mnist("../../Datasets", 60000), mnist("data", 64)),
     ),
 }
 
