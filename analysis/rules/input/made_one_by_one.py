@@ -8,9 +8,7 @@ from feedline.analysis.rules.input.handover import Between, call, receiving_s
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, severity, unsure_s
 
 RULE_ID = "made_one_by_one"
-IN_ONE_CALL = (
-    "Make each batch in one call: index the dataset with all indices of a batch and transform the whole batch. "
-)
+IN_ONE_CALL = "Make each batch in one call: index the dataset with all indices of a batch and transform the whole batch. "
 
 
 def check(facts: RuleInputs) -> Finding | None:
