@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from feedline.profiler.taps.making.returned import DEPTH, StorageRef, shorten
@@ -87,9 +88,11 @@ def _words(tensor: torch.Tensor) -> bytes:
     """Values spread over its memory."""
     elements = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) if tensor.numel() else 0
     length = elements * tensor.element_size()
-    width = 8 if length >= 8 * WORDS else 1
-    kind = np.uint64 if width == 8 else np.uint8
-    memory = np.frombuffer((ctypes.c_char * length).from_address(tensor.data_ptr()), kind, length // width) if length else np.zeros(0, kind)
+    if not length:
+        return b""
+    memory: npt.NDArray[Any] = np.frombuffer(memoryview((ctypes.c_uint8 * length).from_address(tensor.data_ptr())), np.uint8)
+    if length >= 8 * WORDS:
+        memory = memory[: length // 8 * 8].view(np.uint64)
     return memory.tobytes() if len(memory) <= WORDS else memory[(_PLACES * len(memory)).astype(np.int64)].tobytes()
 
 
