@@ -15,7 +15,7 @@ import torch
 
 from feedline.profiler.taps.making.returned import DEPTH, StorageRef, shorten
 
-MISSES = 64  # calls in a row that got something new: from then on, no more are looked at
+MISSES = 12  # calls in a row that got something new: from then on, no more are looked at
 MOST = 16  # values of a call that are looked at
 WORDS = 256  # of 8 bytes, irregularly spread: rows are often padded at their ends
 NUMBERS = (type(None), bool, int, float)
