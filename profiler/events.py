@@ -137,7 +137,7 @@ class Flag:
     WITH_LOSS = 8192  #: FORWARD: a number that can be learned from is among its results
     SHARD = 4096  #: GRADIENT: the whole's norm is of this rank's shard: it is the sum over ranks
     RESIDENT = 16384  #: FORWARD: all that it got was in memory before, unchanged (taps/making/resident.py)
-    BARE = 32768  #: FORWARD: of a module without parameters, such as a transform (told where RESIDENT is)
+    BARE = 32768  #: FORWARD: of a module without parameters, such as a transform (told without a loader)
 
 
 def batch_key(epoch: int, batch: int) -> int:

@@ -54,7 +54,9 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
         if isinstance(module, _Loss):
             making.begins()
         else:
-            flags |= making.feeds(flags, args, kwargs) | (Flag.BARE if next(module.parameters(), None) is None else 0)
+            flags |= making.feeds(flags, args, kwargs)
+    if not recorder.asked and next(module.parameters(), None) is None:  # without a loader, it may be what makes the batch
+        flags |= Flag.BARE
     counting = None if flops is None else flops.begin(module)
     inside.depth += 1
     try:
