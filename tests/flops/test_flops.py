@@ -112,24 +112,19 @@ def trained(make: Callable[[], tuple[nn.Module, torch.Tensor]], cast: bool = Fal
     return [*model.state_dict().values(), torch.get_rng_state()]
 
 
-def same(ones: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
-    return all(a.dtype == b.dtype and a.equal(b) for a, b in zip(ones, others, strict=True))
-
-
 @pytest.mark.parametrize("cast", [False, True], ids=["float32", "autocast"])
 @pytest.mark.parametrize("make", MODELS)
-def test_parameters_and_random_state_are_bit_identical(tmp_path: Path, make: Callable, cast: bool, request: pytest.FixtureRequest) -> None:
-    """On some processors torch's own bfloat16 convolutions round otherwise in one run of sixty, and in the first of a process: a counted
-    training that was changed is never among the plain ones, whichever it is compared with."""
-    without = [trained(make, cast) for _ in range(3)]
+def test_parameters_and_random_state_are_bit_identical(
+    make: Callable, cast: bool, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """oneDNN's bfloat16 convolutions round according to where memory lies: plain trainings differ as well, in up to half of the runs."""
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", not cast)
+    without = trained(make, cast)
     recording: Recording = request.getfixturevalue("recording")
-    for times in range(1, 5):
-        watched = trained(make, cast)
-        assert len(recording.counted()) == times
-        if any(same(plain, watched) for plain in without):
-            return
-        flops.FlopTap(recording.tell)  # counts the next one
-    raise AssertionError("counted trainings have other parameters, or another random state, than plain ones")
+    watched = trained(make, cast)
+
+    assert len(recording.counted()) == 1
+    assert all(a.dtype == b.dtype and a.equal(b) for a, b in zip(without, watched, strict=True))
 
 
 def test_accumulated_gradients_are_counted_whole(recording: Recording) -> None:
