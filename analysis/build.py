@@ -9,6 +9,7 @@ build
 
 import dataclasses
 import datetime
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -40,9 +41,14 @@ from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
 from feedline.profiler.events import Stage
 from feedline.profiler.message import reworded
+from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.segment_reader import Process
 
+#: Variables that change what glibc's malloc returns to the system.
+SETTINGS_OF_MALLOC = frozenset(
+    ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES")
+)
 UNKNOWN = (nothing_trained.RULE_ID, too_short.RULE_ID)  # findings that say that nothing can be said
 
 
@@ -255,7 +261,14 @@ def facts_of(
         loader_elsewhere=rank.loader_elsewhere,
         making=rank.steps.making,
         unseen=unseen(rank),
+        glibc=_glibc(rank.rank.manifest),
     )
+
+
+def _glibc(manifest: Manifest) -> tuple[int, ...]:
+    """Version of glibc's malloc, where nothing in the environment has changed its thresholds; () where that is not known."""
+    found = re.fullmatch(r"glibc (\d+)\.(\d+)", str(manifest.machine.get("malloc", "")))
+    return tuple(map(int, found.groups())) if found and not manifest.environment.keys() & SETTINGS_OF_MALLOC else ()
 
 
 def with_input(facts: RuleInputs) -> StepSummary:

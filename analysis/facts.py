@@ -100,6 +100,7 @@ class RuleInputs:
         certainty: of the share of the input (None: not computed).
         making: functions of the program that make its batches (None: not known, or a loader does).
         unseen: where no loader feeds the steps, what else may be input (None: not computed).
+        glibc: version of its malloc, if the program has it as it is, without settings in the environment; () if not.
     """
 
     throughput: Throughput
@@ -124,6 +125,7 @@ class RuleInputs:
     certainty: Certainty | None = None
     making: Making | None = None
     unseen: Unseen | None = None
+    glibc: tuple[int, ...] = ()
 
     @property
     def costs(self) -> Mapping[str, Cost]:

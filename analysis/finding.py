@@ -101,6 +101,7 @@ class Finding:
         cost_low_s, cost_high_s: the 95 % interval of the prediction; None: ``cost_s`` is an upper bound.
         blame: the rank and its phase, where ranks were compared and one of them is the cause.
         settings: arguments of the DataLoader that the fix names -> their new values.
+        environment: variables that the fix names -> their values.
         predicted: the throughput with the fix; None: not predicted.
         refused: why it is not predicted, in a sentence that says how to find out; empty if it is.
     """
@@ -116,6 +117,7 @@ class Finding:
     cost_low_s: float | None = None
     cost_high_s: float | None = None
     settings: dict[str, int | bool] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
     predicted: PredictedRate | None = None
     refused: str = ""
 

@@ -32,7 +32,10 @@ def variants(recorded: RecordedInput, change: Change) -> Sequence[RecordedInput]
     if change.helper_threads or recorded.helpers == 1.0:
         return [changed]
     making = _factor({name: (shares.cpu, shares.off_cpu) for name, shares in recorded.making.items()}, change.stages)
-    return [changed, replace(changed, batches=[replace(_scaled(task, making, task.threads), threads=1.0) for task in recorded.batches])]
+    return [
+        changed,
+        replace(changed, batches=[replace(_scaled(task, making, task.threads), threads=1.0) for task in _made(recorded, change)]),
+    ]
 
 
 def with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
@@ -45,8 +48,8 @@ def with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
     changed = replace(
         recorded,
         setting=_setting(recorded.setting, given),
-        persistent=bool(given.get("persistent_workers", recorded.persistent)),
-        batches=[_scaled(task, making, helpers) for task in recorded.batches],
+        persistent=_stay(recorded, change),
+        batches=[_scaled(task, making, helpers) for task in _made(recorded, change)],
         steps=[_scaled(task, computing, task.threads) for task in recorded.steps],
         receiving=_scaled(recorded.receiving, transport, 1.0),
         receiving_bounds=tuple(_scaled(bound, transport, 1.0) for bound in recorded.receiving_bounds),
@@ -56,6 +59,18 @@ def with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
         others=recorded.others if change.others else 0.0,
     )
     return recorded if vars(changed) == vars(recorded) else changed
+
+
+def _stay(recorded: RecordedInput, change: Change) -> bool:
+    """Whether workers stay between passes."""
+    return bool(change.settings.get("persistent_workers", recorded.persistent))
+
+
+def _made(recorded: RecordedInput, change: Change) -> Sequence[Task]:
+    """The batches as such workers make them."""
+    if recorded.persistent or not recorded.staying or not _stay(recorded, change):
+        return recorded.batches
+    return [replace(task, cpu_s=task.cpu_s + recorded.staying * task.threads) for task in recorded.batches]
 
 
 def _shared(handing_over: Task, more_s: float) -> Task:

@@ -31,6 +31,7 @@ class RecordedInput:
         batches: the cost of making each one without competition for CPUs, in the order requested; handing it over is not included.
         steps: what the main process does with each batch after receiving it.
         receiving: the cost of receiving a batch from a worker: measured with workers, otherwise the middle of the estimate.
+        staying: CPU seconds that a batch takes more in workers that stay between passes, if these did not.
         receiving_bounds: lower and upper end of that estimate; empty with workers.
         handing_over: the cost, in a worker, of moving a batch into shared memory and pickling it; without workers, the least it can be.
         sharing_s: additional CPU seconds to make a batch in shared memory instead of pickling its arrays.
@@ -66,6 +67,7 @@ class RecordedInput:
     samples_per_batch: float
     samples_per_s: float
     locked: float = 0.0
+    staying: float = 0.0
     receiving_bounds: tuple[Task, ...] = ()
 
     def drawn(self, dice: random.Random, number: int) -> "RecordedInput":

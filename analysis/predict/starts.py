@@ -20,6 +20,7 @@ ENDING_S = 7e-3
 RESET_S = 1e-3  # for workers that stay
 WARMING = 3  # first batches of a worker, which take longer: it copies the pages of memory that it shares with its parent
 MANY_STARTS = 16  # of workers, which show themselves how many these are
+FEWEST_IN_PASSES = 3  # batches from which a pass tells what the kernel takes for one
 WARM = 1.1  # times what a worker's last batches take
 
 
@@ -92,6 +93,24 @@ def warm_up(processes: Sequence[Process], persistent: bool) -> int:
     cpu = np.bincount(np.concatenate(since), np.concatenate([process.batches["cpu"] for process in workers]))[whole] / number[whole]
     warm = cpu <= WARM * cpu[-max(1, len(cpu) // 3) :].mean()
     return int(np.argmax(warm))
+
+
+def staying_cpu_s(processes: Sequence[Process]) -> float:
+    """CPU seconds in the kernel per batch that the workers of the first pass take more than those of later ones, and would go on to take if
+    they stayed: a worker that is forked later inherits the thresholds that the main process's malloc has learned by then, and returns less
+    memory to the system (docs/rules.md, page_faults)."""
+    first, later = np.zeros(2), np.zeros(2)
+    for process in processes if any(process.is_worker for process in processes) else ():
+        kernel, batch = process.view(Stage.KERNEL), process.view(Stage.BATCH)
+        stands_for = dict(zip(zip(batch["source"].tolist(), batch["number"].tolist()), batch["batches"].tolist()))
+        kernel = kernel[kernel["flags"] & Flag.FIRST == 0]
+        times = np.array([stands_for.get(key, 0) for key in zip(kernel["source"].tolist(), kernel["number"].tolist())], np.int64)
+        for sums, own in ((first, kernel["number"] >> 32 == 0), (later, kernel["number"] >> 32 > 0)):
+            own &= times > 0
+            sums += kernel["system_cpu"][own].sum(), times[own].sum()
+    if min(first[1], later[1]) < FEWEST_IN_PASSES:
+        return 0.0
+    return max(0.0, float(first[0] / first[1] - later[0] / later[1])) / 1e9
 
 
 def warming(process: Process, persistent: bool, first: int) -> npt.NDArray[np.bool_]:

@@ -192,6 +192,8 @@ CPU = [
          why="slow_for_its_bytes also names helper threads if one stage waits for them", names="helper threads"),
     rows("new_memory", "each sample works in 32 MB of new memory", "slow_for_its_bytes",
          "--source scratch --mb 32 --steps 35 --workers 1", "", "--keep", names="page faults"),
+    images("memory_given_back", "memory of large photographs goes back to the system after each of them", "page_faults",
+           "{huge} --size 1024 --steps 150 --workers 2", "", "", "huge", twin_on="keeping:256"),
     images("neighbors", "two busy programs beside two workers that decode", "busy_neighbors",
            "{usual} --size 224 --steps 600 --workers 2", "", "", "usual", on="neighbors:2", by_twin=True),
     rows("neighbor_without_workers", "two busy programs beside a training without workers", "busy_neighbors",

@@ -167,6 +167,14 @@ def server(place: Place, kind: str) -> Iterator[None]:
         process.wait()
 
 
+@contextmanager
+def keeping(place: Place, mb: str) -> Iterator[None]:
+    """glibc's malloc keeps so much of the memory that is freed."""
+    nbytes = int(mb) << 20
+    place.prefix += ["env", f"MALLOC_MMAP_THRESHOLD_={nbytes}", f"MALLOC_TRIM_THRESHOLD_={nbytes}"]
+    yield
+
+
 class Answers(http.server.SimpleHTTPRequestHandler):
     """A file of the folder, after ``?ms=``."""
 
@@ -230,6 +238,7 @@ CONDITIONS: dict[str, Condition] = {
     "server": server,
     "link": link,
     "swap": swap,
+    "keeping": keeping,
 }
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from feedline.profiler.samplers.looks import Looks
 from feedline.profiler.samplers.sampler import Sampler
 from feedline.profiler.samplers.sources import default_sources
 from feedline.profiler.samplers.unfollowed import Unfollowed
+from feedline.profiler.session.allocator import allocator
 from feedline.profiler.session.hooks import Hooks
 from feedline.profiler.session.stop_after import StopAfter
 from feedline.profiler.session.taps_by_library import attach_in_main
@@ -304,5 +305,6 @@ def machine() -> dict[str, object]:
         "cpu_quota": cpu_quota(),
         "memory_bytes": pages,
         "shm_bytes": shm.f_frsize * shm.f_blocks if shm else None,
+        "malloc": allocator(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
     }

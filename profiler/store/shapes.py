@@ -32,6 +32,7 @@ class Machine(TypedDict, total=False):
     effective_cpus: Annotated[float, Meta(gt=0, le=1e6)] | None
     affinity_cpus: Annotated[float, Meta(gt=0, le=1e6)] | None
     cpu_quota: Annotated[float, Meta(gt=0, le=1e6)] | None
+    malloc: str
 
 
 class RequiredOfHook(TypedDict):

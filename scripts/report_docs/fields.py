@@ -335,6 +335,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "cost_low_s": Field("s", "Lower end of the 95 % interval of the prediction", "cost_s is an upper bound"),
         "cost_high_s": Field("s", "Its upper end", "cost_s is an upper bound"),
         "settings": Field("", "Arguments of the DataLoader that the fix names -> their new values, e.g. num_workers"),
+        "environment": Field("", "Environment variables that the fix names -> their values, with which to start the program"),
         "predicted": Field("", "Throughput predicted with the fix, by a replay of the loader or of the ranks", "refused says why not"),
         "refused": Field("", "Why the fix is not predicted, and which measurement would settle it; empty if it is predicted"),
     },

@@ -364,6 +364,7 @@ COSTS: dict[str, Formula] = {
     "oversize_images": by_share(
         "read", "decode", operations=RESIZES, of=lambda bar: 1 - bar.workers["output_pixels"] / bar.workers["decoded_pixels"]
     ),
+    "page_faults": lambda bar: spared(bar, bar.evidence("faults_share")),
     "decode_bound": by_share("decode"),
     "augmentation_bound": by_share("augment"),
     "float32_on_host": of_float32,

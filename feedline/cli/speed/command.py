@@ -99,10 +99,11 @@ def recorded(args: argparse.Namespace, program: list[str], unfinished: Unfinishe
 def plan_of(args: argparse.Namespace, program: list[str], found: Replayable) -> Plan:
     """What to run. Raises FixError, ScriptError."""
     facts = found.facts
-    settings = args.settings or planning.settings_of(args.fix, found)
-    margin = MARGIN if args.margin is None else args.margin / 100
+    environment = {} if args.settings else planning.environment_of(args.fix, found)
+    settings = args.settings or ({} if environment else planning.settings_of(args.fix, found))
+    margin, fix = MARGIN if args.margin is None else args.margin / 100, args.fix or ""
     return Plan(
-        tried=planning.tried(found, settings, args.fix or "", margin),
+        tried=planning.tried_with(environment, found, fix, margin) if environment else planning.tried(found, settings, fix, margin),
         settings=settings,
         program=program,
         stop_after=str(args.steps or planning.steps(facts)),
@@ -113,11 +114,14 @@ def plan_of(args: argparse.Namespace, program: list[str], found: Replayable) -> 
         quiet=args.quiet,
         kind=facts.loader.kind if facts.loader else "DataLoader",
         made_by=str(facts.setting("made_by", "")),
+        environment=environment,
     )
 
 
 def lines_to_change(plan: Plan) -> tuple[str, str]:
     """The diff of the user's file; or "", and why there is none."""
+    if plan.environment:
+        return "", f"start the program with {planning.as_assignments(plan.environment)} in its environment"
     try:
         return diff(plan.tried.made_at, plan.made_by, plan.kind, plan.settings), ""
     except NoDiff as error:

@@ -3,8 +3,10 @@
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from feedline.analysis import between_ranks
 from feedline.analysis.build import gather_ranks
@@ -66,24 +68,25 @@ def trial_run(plan: Plan, arm: str, pair: int, unfinished: Unfinished) -> tuple[
     """
     name, at = name_of(arm, pair), plan.tried.made_at
     options = [*LIGHT, "--stop-after", plan.stop_after]
-    if arm == CHANGED:
+    changed = arm == CHANGED and bool(plan.settings)
+    if changed:
         options += ["--set", ",".join(f"{key}={value}" for key, value in plan.settings.items()), *(["--set-at", at] if at else [])]
     if name not in unfinished:
         if not plan.quiet:
             say(f"{plan.tried.change if arm == CHANGED else UNCHANGED}, run {pair} of {plan.pairs}")
-        if failed := train(plan, name, options):
+        if failed := train(plan, name, options, plan.environment if arm == CHANGED else {}):
             return TrialRun(arm, pair, None, 0, failed), ""
         unfinished.add(name)
     try:
         rate, steps, unit = rate_of(plan.folder / name)
     except FeedlineError as error:
         return TrialRun(arm, pair, None, 0, str(error)), ""
-    if arm == CHANGED and (why := not_changed(plan.folder / name)):
+    if changed and (why := not_changed(plan.folder / name)):
         raise FixError(f"the change was not applied: {why}; see {plan.folder / name}.log")
     return TrialRun(arm, pair, rate, steps, "" if rate else "it made no step"), unit
 
 
-def train(plan: Plan, name: str, options: list[str]) -> str:
+def train(plan: Plan, name: str, options: list[str], environment: Mapping[str, str] = MappingProxyType({})) -> str:
     """Run the training once, recorded. Returns why it failed; "": it did not.
 
     Raises:
@@ -93,7 +96,7 @@ def train(plan: Plan, name: str, options: list[str]) -> str:
     with results.run_folder(run), guard(run, plan.writable) as guarded:
         program = [branch.filled(word, {OUT: str(guarded.out)}) for word in plan.program]
         command = [*guarded.command, *branch.command(run, options, program, plan.ranks)]
-        code = child.run(command, log, guarded.environment, leaves_nothing=True)
+        code = child.run(command, log, {**guarded.environment, **environment}, leaves_nothing=True)
     return f"exit code {code}{hint(log)}; end of {log}:\n{child.tail(log)}" if code else ""
 
 

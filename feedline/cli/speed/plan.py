@@ -1,14 +1,14 @@
-"""What is tried: a change of the loader, in a training that was recorded."""
+"""What is tried: a change of the loader or of the environment, in a training that was recorded."""
 
 import argparse
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.predict.change import Change, PredictedRate, Refused
-from feedline.analysis.rules.input import thread_oversubscription
+from feedline.analysis.rules.input import page_faults, thread_oversubscription
 from feedline.analysis.speed_trial import Tried
 from feedline.cli.predicting import Replayable, replayable
 from feedline.cli.settings import LOADER, Value, as_code, refuse_impossible
@@ -35,6 +35,7 @@ class Plan:
         writable: what a trial may change besides its own folders.
         kind: class of the loader, such as "DataLoader".
         made_by: the installed library that makes it; "": the program.
+        environment: variables that are set instead of the loader's arguments.
     """
 
     tried: Tried
@@ -48,6 +49,7 @@ class Plan:
     quiet: bool
     kind: str = "DataLoader"
     made_by: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def read(path: Path) -> Replayable:
@@ -83,6 +85,33 @@ def settings_of(rule_id: str, found: Replayable) -> Mapping[str, Value]:
     return change.settings
 
 
+def environment_of(rule_id: str, found: Replayable) -> dict[str, str]:
+    """The variables that the fix of a finding sets; {}: it is no such fix.
+
+    Raises:
+        FixError: it does not apply to this training.
+    """
+    if rule_id != page_faults.RULE_ID:
+        return {}
+    if given := page_faults.environment(found.facts):
+        return given
+    raise FixError(
+        f"the fix of {rule_id} does not apply to this training: its malloc is not glibc's, has other settings in the environment, or the "
+        "size of its images is unknown"
+    )
+
+
+def tried_with(environment: Mapping[str, str], found: Replayable, rule_id: str, margin: float) -> Tried:
+    """Variables, with the prediction of the finding's fix."""
+    predicted = found.predict(page_faults.change(found.facts))
+    return _tried(found, as_assignments(environment), predicted, rule_id, margin)
+
+
+def as_assignments(environment: Mapping[str, str]) -> str:
+    """``A=1 B=2``, as before a command."""
+    return " ".join(f"{name}={value}" for name, value in environment.items())
+
+
 def tried(found: Replayable, settings: Mapping[str, Value], rule_id: str, margin: float) -> Tried:
     """The change, with its prediction.
 
@@ -92,9 +121,12 @@ def tried(found: Replayable, settings: Mapping[str, Value], rule_id: str, margin
     refuse_impossible(settings, found.settings)
     if all(found.settings.get(name) == value for name, value in settings.items()):
         raise ScriptError(f"the training was recorded with {as_code(settings)} already: there is nothing to compare")
-    predicted = prediction(found, settings)
+    return _tried(found, as_code(settings), prediction(found, settings), rule_id, margin)
+
+
+def _tried(found: Replayable, change: str, predicted: PredictedRate | Refused, rule_id: str, margin: float) -> Tried:
     return Tried(
-        change=as_code(settings),
+        change=change,
         finding=rule_id,
         made_at=str(found.settings.get("made_at", "")),
         unit="samples/s" if found.facts.throughput.samples_per_s else "steps/s",

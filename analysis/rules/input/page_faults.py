@@ -1,0 +1,86 @@
+"""Memory that samples free goes back to the system, and is mapped and cleared again for the next sample."""
+
+from feedline.analysis.facts import RuleInputs
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.formatting import count, share, size
+from feedline.analysis.predict.change import Change, Factor
+from feedline.analysis.rules.input import cpus
+from feedline.analysis.rules.input.expected import KERNEL
+from feedline.analysis.rules.input.input_wait import maker, severity
+from feedline.analysis.rules.input.slow_for_its_bytes import names
+from feedline.analysis.rules.input.storage import spared_s
+from feedline.analysis.rules.input.swapping import from_swap
+from feedline.analysis.stages import MAKING_STAGES
+
+RULE_ID = "page_faults"
+
+PAGE_BYTES = 4096
+
+#: Share of a sample's CPU time from which it is worth a variable, and bytes that are mapped anew (docs/rules.md).
+MIN_SHARE, MIN_BYTES = 0.15, 1e6
+
+#: CPU time of a page fault, clearing the page included, at most (docs/rules.md): what the kernel does beyond that is something else.
+MOST_FAULT_S = 3e-6
+
+#: Pages that are mapped per decoded byte: more are not those of images, but of a memory map.
+LEAST_OF_DECODED, MOST_OF_DECODED = 0.25, 10
+
+#: Largest threshold for mmap that every glibc takes, and the first version known to take larger ones (mallopt(3)).
+MOST_BYTES, LARGER_SINCE, LARGER_BYTES = 32 << 20, (2, 36), 256 << 20
+
+
+def check(facts: RuleInputs) -> Finding | None:
+    """Compare the kernel's part of a sample, without reading, with the whole; silent where the memory may be that of a memory map."""
+    faults, part = facts.traffic.minor_faults, faults_share(facts)
+    if faults is None or part is None or part < MIN_SHARE or not environment(facts) or names(facts, KERNEL) or from_swap(facts):
+        return None
+    cost_s = spared_s(facts, part)
+    weight = severity(facts, cost_s)
+    if weight is Severity.INFO:
+        return None
+    given = environment(facts)
+    variables = " ".join(f"{name}={value}" for name, value in given.items())
+    return Finding(
+        RULE_ID,
+        weight,
+        message=f"{share(part)} of the CPU time per sample is spent on {count(faults)} page faults: {maker(facts)} returns the memory of "
+        f"large images to the system, and gets {size(faults * PAGE_BYTES)} of it again for the next sample",
+        evidence=[
+            Evidence("faults_share", "page faults, share of CPU time per sample", part, SHARE),
+            Evidence("minor_faults", "minor page faults per sample", faults, "faults"),
+            Evidence("system_s", "CPU time per sample in the kernel", facts.traffic.system_s or 0.0, "s"),
+        ],
+        fix=f"Start the program with {variables} in its environment, so that malloc keeps freed memory: up to "
+        f"{size(int(given['MALLOC_TRIM_THRESHOLD_']))} in each process.",
+        how_to_check="Run with these variables. If the page faults per sample stay the same, this finding is wrong.",
+        cost_s=cost_s,
+        environment=given,
+    )
+
+
+def change(facts: RuleInputs) -> Change:
+    """All stages of a sample take less CPU time: which of them the page faults belong to is not recorded."""
+    left = 1 - (faults_share(facts) or 0.0)
+    return Change(stages={stage: Factor(cpu=left) for stage in MAKING_STAGES})
+
+
+def faults_share(facts: RuleInputs) -> float | None:
+    """Share (0 to 1) of a sample's CPU time in page faults for memory of images; None: not known, or of something else."""
+    faults, system_s, total, decode = facts.traffic.minor_faults, facts.traffic.system_s, cpus.total(facts), facts.costs.get("decode")
+    if faults is None or system_s is None or total is None or not total.cpu_s or decode is None or not decode.bytes:
+        return None
+    mapped = faults * PAGE_BYTES
+    if mapped < MIN_BYTES or not LEAST_OF_DECODED <= mapped / decode.bytes <= MOST_OF_DECODED:
+        return None
+    reading = facts.costs.get("read")
+    in_faults_s = min(system_s - ((reading.cpu_s or 0.0) if reading else 0.0), faults * MOST_FAULT_S)
+    return min(1.0, max(0.0, in_faults_s / total.cpu_s))
+
+
+def environment(facts: RuleInputs) -> dict[str, str]:
+    """Variables with which glibc keeps the memory of these images; {} if it cannot, or is not what the program has."""
+    decode = facts.costs.get("decode")
+    most = LARGER_BYTES if facts.glibc >= LARGER_SINCE else MOST_BYTES
+    if not facts.glibc or decode is None or (decode.bytes or 0.0) >= most:
+        return {}
+    return {"MALLOC_MMAP_THRESHOLD_": str(most), "MALLOC_TRIM_THRESHOLD_": str(LARGER_BYTES)}
