@@ -32,7 +32,7 @@ class Progress:
             ValueError: it is in epochs, and the length of an epoch is unknown.
         """
         if epochs is not None and self.samples_per_epoch is None:
-            raise ValueError("the loader has no length, so epochs have none either: give the length in samples")
+            raise ValueError("the loader does not say how many samples an epoch has: give the length in samples")
         length = samples if epochs is None else epochs * (self.samples_per_epoch or 0)
         return min(1.0, self.samples / length) if length else 1.0
 

@@ -255,7 +255,7 @@ def roofline(made: Roofline) -> str:
     elif made.flop_per_sample is not None:
         parts.append(f"The measured peak of the device is too low ({made.peak_source}).")
     if made.flop_per_sample is None:
-        parts.append(f"FLOPs per sample are unknown: {made.flop_source}.")
+        parts.append(f"The number of FLOPs per sample is unknown: {made.flop_source}.")
     if made.sweep is not None:
         parts.append(f"Beyond batches of {count(made.sweep.knee)} samples, the model alone becomes less than 5 % faster.")
     return " ".join(parts)

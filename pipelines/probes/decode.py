@@ -82,7 +82,7 @@ def checked(decode: DecodeAll, blobs: Sequence[bytes], names: Sequence[str]) -> 
     count, total = 0, 0.0
     for name, ours, theirs in zip(names, decode(), decoders.pillow(blobs)()):
         if ours is None:
-            raise Refused(f"{name}: gave no image, and no error: it needs a driver that is not there, or cannot read this file")
+            raise Refused(f"{name}: gave neither an image nor an error: a driver is missing, or it cannot read this file")
         image, reference = pixels(ours), np.asarray(theirs)
         if image.shape != reference.shape:
             raise Refused(f"{name}: gave an image of shape {image.shape}, Pillow one of {reference.shape}")
@@ -91,7 +91,7 @@ def checked(decode: DecodeAll, blobs: Sequence[bytes], names: Sequence[str]) -> 
             raise Refused(f"{name}: differs from Pillow's image by {difference:.1f} gray levels on average")
         count, total = count + 1, total + difference
     if count != len(blobs):
-        raise Refused(f"gave {count} images for {len(blobs)} files")
+        raise Refused(f"gave only {count} images for {len(blobs)} files")
     return total / count
 
 

@@ -33,7 +33,7 @@ def test_every_library_that_runs_here_gives_the_same_pictures(subject, named):
     [
         (lambda image: image[..., ::-1], "differs from Pillow's image by"),
         (lambda image: image[:-1], r"gave an image of shape \(299, 400, 3\), Pillow one of \(300, 400, 3\)"),
-        (lambda image: None, "gave no image, and no error"),
+        (lambda image: None, "gave neither an image nor an error"),
         (lambda image: image // 2, "differs from Pillow's image by"),
     ],
 )
@@ -48,7 +48,7 @@ def test_another_picture_is_refused_with_the_file_named(photos, change, message)
 def test_a_decoder_that_leaves_images_out_is_refused(photos):
     lazy = Decoder("lazy", lambda blobs: decoders.pillow(blobs[:-1]))
 
-    assert prepared(lazy, photos.photos) == "gave 19 images for 20 files"
+    assert prepared(lazy, photos.photos) == "gave only 19 images for 20 files"
 
 
 def test_nvimagecodec_without_a_driver_is_refused_for_giving_nothing(photos):
@@ -59,7 +59,7 @@ def test_nvimagecodec_without_a_driver_is_refused_for_giving_nothing(photos):
         pytest.skip("there is a GPU, with its driver")
     silent = Decoder("nvImageCodec", lambda blobs: decoders.nvimagecodec(blobs, library.NVIMGCODEC_DEVICE_CPU_ONLY, None))
 
-    assert "gave no image, and no error" in str(prepared(silent, photos.photos))
+    assert "gave neither an image nor an error" in str(prepared(silent, photos.photos))
 
 
 def test_a_decoder_is_measured_on_the_formats_that_it_knows(tmp_path, folder):

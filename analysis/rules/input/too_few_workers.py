@@ -110,7 +110,7 @@ def _says(facts: RuleInputs, workers: int) -> str:
         return f"no workers: the main process makes every batch itself, which takes {making} of each {step} step; {instead}"
     batch, rest = seconds(facts.workers.fetch_mean_s if facts.workers else None), seconds(compute_s(facts))
     who = "1 worker cannot keep up: it needs" if workers == 1 else f"{workers} workers cannot keep up: each needs"
-    return f"{who} {batch} per batch, the rest of the step takes {rest}"
+    return f"{who} {batch} per batch, while the rest of the step takes {rest}"
 
 
 def _evidence(facts: RuleInputs) -> list[Evidence]:

@@ -50,7 +50,7 @@ def _parts(runs: Sequence[Recorded], found: Advised, to: ToTarget | None) -> Ite
         if to is not None:
             yield from _section(f"Time to {to.name} = {number(to.value)}, from {to.run}", list(_target(to)))
         if found.needs:
-            yield from _section("Record for a better answer", [_item(need) for need in found.needs])
+            yield from _section("To get a better answer, record", [_item(need) for need in found.needs])
     yield Text()
     yield from (plain(line, "bold") for line in conclusion(found))
 

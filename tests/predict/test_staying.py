@@ -1,0 +1,63 @@
+"""Workers that stay keep the malloc with which they were forked; those of each pass inherit what the main process has learned since."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from feedline.analysis.build import training_input
+from feedline.analysis.predict.change import Change, Factor
+from feedline.analysis.predict.changed import with_change
+from feedline.analysis.predict.of_run import recorded_input
+from feedline.analysis.predict.recorded import RecordedInput
+from feedline.profiler.store.opening import open_run
+
+PROGRAM = """
+import sys
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Wasteful(Dataset):
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, index):
+        pieces = [bytes([index + 1]) * 6_000_000 for _ in range(5)]  # new memory
+        return torch.tensor([float(piece[0]) for piece in pieces])
+
+loader, model = DataLoader(Wasteful(), batch_size=2, num_workers=1, persistent_workers=sys.argv[1] == "stay"), torch.nn.Linear(5, 1)
+optimizer = torch.optim.SGD(model.parameters(), 1e-6)
+for _ in range(3):
+    for rows in loader:
+        optimizer.zero_grad()
+        model(rows).sum().backward()
+        optimizer.step()
+    memory = b"x" * 31_000_000
+    del memory  # malloc learns from its size: it keeps twice as much from now on
+"""
+STAY = Change(settings={"persistent_workers": True})
+
+
+def recorded(folder, how: str) -> RecordedInput:
+    (folder / "train.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "feedline", "run", "-q", "-o", folder / how, folder / "train.py", how]
+    subprocess.run(command, env={name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}, check=True)
+    found = training_input(open_run(folder / how))
+    assert found is not None
+    read = recorded_input(found.shown, found.facts)
+    assert isinstance(read, RecordedInput), read
+    return read
+
+
+@pytest.mark.skipif("CS_GNU_LIBC_VERSION" not in os.confstr_names, reason="malloc is not glibc's")
+def test_batches_of_workers_that_stay_take_what_those_of_the_first_pass_took(tmp_path):
+    new, stay = recorded(tmp_path, "new"), recorded(tmp_path, "stay")
+
+    assert stay.staying == 0
+    assert new.staying > 2e-3
+    predicted, unchanged = with_change(new, STAY), with_change(new, Change())
+    assert predicted.batches[-1].cpu_s == pytest.approx(unchanged.batches[-1].cpu_s + new.staying)
+    assert unchanged.batches[-1].cpu_s < predicted.batches[-1].cpu_s < 2 * stay.batches[-1].cpu_s
+    halved = with_change(new, Change(STAY.settings, {"dataset": Factor(cpu=0.5)}))
+    assert halved.batches[-1].cpu_s < 0.8 * predicted.batches[-1].cpu_s
