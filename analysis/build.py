@@ -29,6 +29,7 @@ from feedline.analysis.facts import RuleInputs, Traffic
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.model import Cpus, Gauge, Hook, Loader, RankSummary, Report, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.next_limit import within
+from feedline.analysis.predict.starts import staying_cpu_s
 from feedline.analysis.predictions import Predictions, of_recording
 from feedline.analysis.rank_gauges import read_rank_gauges
 from feedline.analysis.roofline import roofline
@@ -239,7 +240,7 @@ def facts_of(
         return None
     training = next((loader for loader in loaders if loader.role == "training"), None)
     cpus = rank.rank.manifest.machine.get("effective_cpus") or rank.rank.manifest.machine.get("cpus") or 1
-    epochs = training.epochs if training else 0
+    epochs, glibc = training.epochs if training else 0, _glibc(rank.rank.manifest)
     return RuleInputs(
         throughput=gather.throughput(rank),
         step=step,
@@ -261,7 +262,8 @@ def facts_of(
         loader_elsewhere=rank.loader_elsewhere,
         making=rank.steps.making,
         unseen=unseen(rank),
-        glibc=_glibc(rank.rank.manifest),
+        staying_s=staying_cpu_s(rank.makers) if glibc else 0.0,
+        glibc=glibc,
     )
 
 

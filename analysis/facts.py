@@ -100,6 +100,7 @@ class RuleInputs:
         certainty: of the share of the input (None: not computed).
         making: functions of the program that make its batches (None: not known, or a loader does).
         unseen: where no loader feeds the steps, what else may be input (None: not computed).
+        staying_s: CPU seconds that a batch takes more in workers that stay between passes, if these did not.
         glibc: version of its malloc, if the program has it as it is, without settings in the environment; () if not.
     """
 
@@ -125,6 +126,7 @@ class RuleInputs:
     certainty: Certainty | None = None
     making: Making | None = None
     unseen: Unseen | None = None
+    staying_s: float = 0.0
     glibc: tuple[int, ...] = ()
 
     @property

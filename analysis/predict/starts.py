@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from feedline.analysis.costs import BatchProducers
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.predict.loader_replay import NOTHING, Task
 from feedline.profiler.events import Flag, Stage
@@ -20,7 +21,9 @@ ENDING_S = 7e-3
 RESET_S = 1e-3  # for workers that stay
 WARMING = 3  # first batches of a worker, which take longer: it copies the pages of memory that it shares with its parent
 MANY_STARTS = 16  # of workers, which show themselves how many these are
-FEWEST_IN_PASSES = 3  # batches from which a pass tells what the kernel takes for one
+FEWEST_IN_PASSES = 3  # batches from which passes tell what page faults take
+CLEARLY = 2.0  # times as many page faults as in later passes, in each batch of the first one
+MOST_FAULT_NS = 3000  # of a page fault, as in rules/input/page_faults.py
 WARM = 1.1  # times what a worker's last batches take
 
 
@@ -95,22 +98,29 @@ def warm_up(processes: Sequence[Process], persistent: bool) -> int:
     return int(np.argmax(warm))
 
 
-def staying_cpu_s(processes: Sequence[Process]) -> float:
-    """CPU seconds in the kernel per batch that the workers of the first pass take more than those of later ones, and would go on to take if
-    they stayed: a worker that is forked later inherits the thresholds that the main process's malloc has learned by then, and returns less
-    memory to the system (docs/rules.md, page_faults)."""
-    first, later = np.zeros(2), np.zeros(2)
-    for process in processes if any(process.is_worker for process in processes) else ():
-        kernel, batch = process.view(Stage.KERNEL), process.view(Stage.BATCH)
-        stands_for = dict(zip(zip(batch["source"].tolist(), batch["number"].tolist()), batch["batches"].tolist()))
-        kernel = kernel[kernel["flags"] & Flag.FIRST == 0]
-        times = np.array([stands_for.get(key, 0) for key in zip(kernel["source"].tolist(), kernel["number"].tolist())], np.int64)
-        for sums, own in ((first, kernel["number"] >> 32 == 0), (later, kernel["number"] >> 32 > 0)):
-            own &= times > 0
-            sums += kernel["system_cpu"][own].sum(), times[own].sum()
-    if min(first[1], later[1]) < FEWEST_IN_PASSES:
+def staying_cpu_s(makers: BatchProducers) -> float:
+    """CPU seconds per batch for page faults that the workers of the first pass take more than those of later ones, and would go on to take
+    if they stayed: a worker that is forked later inherits the thresholds that the main process's malloc has learned by then, and returns
+    less memory to the system (docs/rules.md, page_faults). 0 where the page faults do not show that for sure."""
+    first, later = (_page_faults(makers, of_first) for of_first in (True, False))
+    if min(len(first), len(later)) < FEWEST_IN_PASSES or first[:, 0].min() < CLEARLY * later[:, 0].mean():
         return 0.0
-    return max(0.0, float(first[0] / first[1] - later[0] / later[1])) / 1e9
+    faults, cpu = (first - later.mean(0)).mean(0)
+    return float(max(0.0, min(cpu, faults * MOST_FAULT_NS))) / 1e9
+
+
+def _page_faults(makers: BatchProducers, of_first: bool) -> npt.NDArray[np.float64]:
+    """float64 [n, 2]: minor faults, and ns in the kernel, of each batch that was looked into, of the first pass or of later ones."""
+    found = [np.zeros((0, 2))]
+    for process in makers.processes if any(process.is_worker for process in makers.processes) else ():
+        kernel, batch = (
+            records[np.isin(records["source"], list(makers.loaders))] for records in map(process.view, (Stage.KERNEL, Stage.BATCH))
+        )
+        stands_for = dict(zip(zip(batch["source"].tolist(), batch["number"].tolist()), batch["batches"].tolist()))
+        times = np.array([stands_for.get(key, 0) for key in zip(kernel["source"].tolist(), kernel["number"].tolist())], np.float64)
+        own = process.is_worker & (times > 0) & (kernel["flags"] & Flag.FIRST == 0) & ((kernel["number"] >> 32 == 0) == of_first)
+        found.append(np.column_stack([kernel[name][own] / times[own] for name in ("minor_faults", "system_cpu")]))
+    return np.concatenate(found)
 
 
 def warming(process: Process, persistent: bool, first: int) -> npt.NDArray[np.bool_]:

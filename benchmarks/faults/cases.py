@@ -168,7 +168,7 @@ WAITING = [
 
 CPU = [
     images("decode_jpeg", "large JPEGs, used nearly whole", "decode_bound",
-           "{large} --size 640 --steps 250", "", "--keep", "large", short="--steps 40"),
+           "{large} --size 640 --steps 250", "", "--keep", "large", short="--steps 40", **KEEPING),
     images("decode_png", "PNG, which takes seven times as long as JPEG", "decode_bound",
            "--size 384 --steps 120", "{png}", "{usual}", "png usual"),
     images("decode_webp", "WebP with OpenCV", "decode_bound", "{webp} --decoder cv2 --size 384 --steps 220", "", "--keep", "webp"),

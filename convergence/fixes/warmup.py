@@ -52,7 +52,7 @@ class Warmup:
         try:
             self._hooks = [optimizer.register_step_pre_hook(self._before), optimizer.register_step_post_hook(self._after)]
         except AttributeError as error:
-            raise ValueError(f"{type(optimizer).__name__} takes no step hooks, which this fix needs: pass the optimizer that it wraps") from error
+            raise ValueError(f"{type(optimizer).__name__} takes no step hooks: pass the optimizer that it wraps") from error
         self.samples, self.start, self.counted = samples, start, 0
         self._changed: Changed = []
 

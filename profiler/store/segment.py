@@ -209,9 +209,11 @@ class Segment:
         """A number for this name in the ``source`` field of records of this file; 0 is "no name"."""
         known = self._names.get(name)
         if known is None:
-            known = self._names[name] = len(self._names) + 1
-            with self._lock:
-                self._write_name(name, known)
+            with self._lock:  # of two threads that ask at once, one numbers it
+                known = self._names.get(name)
+                if known is None:
+                    known = self._names[name] = len(self._names) + 1
+                    self._write_name(name, known)
         return known
 
     def _write_name(self, name: str, number: int) -> None:

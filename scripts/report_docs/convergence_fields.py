@@ -48,10 +48,10 @@ FIELDS: dict[str, dict[str, Field]] = {
     "BatchPrice": {
         "batch": Field("samples", "Samples per update, all ranks together"),
         "where": Field("", "Against the critical batch: far above, above, near, below, far below or unknown"),
-        "samples_factor": Field("1", "E/Emin: samples needed to reach a loss, divided by the fewest that any batch size needs", "the noise scale is not known"),
+        "samples_factor": Field("1", "E/Emin: samples needed to reach a loss, over the fewest possible", "the noise scale is not known"),
         "samples_low": Field("1", "The same at the upper end of the noise scale's range", "that end is not known"),
         "samples_high": Field("1", "The same at the lower end of the noise scale's range", "that end is not known"),
-        "updates_factor": Field("1", "S/Smin: updates needed to reach a loss, divided by the fewest that any batch size needs", "the noise scale is not known"),
+        "updates_factor": Field("1", "S/Smin: updates needed to reach a loss, over the fewest possible", "the noise scale is not known"),
         "updates_low": Field("1", "The same at the lower end of the noise scale's range", "that end is not known"),
         "updates_high": Field("1", "The same at the upper end of the noise scale's range", "that end is not known"),
         "says": Field("", "All of it in a sentence"),

@@ -51,3 +51,9 @@ def test_a_wait_of_another_kind_is_not_its_own():
 
 def test_a_healthy_training_may_restart_its_workers():
     assert check(made_up_facts(epochs=10, stages={"epoch_start": 3.0})) is None
+
+
+def test_where_workers_that_stay_make_batches_slower_it_says_what_else_to_do():
+    plain, dearer = (check(made_up_facts(**RESTARTING, staying_s=staying_s)).fix for staying_s in (0.0, 0.1))
+
+    assert "Workers that stay take 100 ms more CPU time for each batch here" in dearer and "Workers that stay" not in plain

@@ -1,9 +1,9 @@
 """A fix that is arguments of the DataLoader is the line to change, as far as the recorder saw it."""
 
 import pytest
-from rules.made_up import without_workers
+from rules.made_up import made_up_facts, without_workers
 
-from feedline.analysis.rules.input.handover import call, change
+from feedline.analysis.rules.input.handover import arguments, call, change
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,10 @@ def test_several_arguments_are_named_with_their_present_values():
 
 def test_without_a_place_or_a_value_there_is_no_comment():
     assert call(without_workers(), "worker_init_fn=...") == "DataLoader(..., worker_init_fn=...)"
+
+
+@pytest.mark.parametrize("staying_s, kept", [(0.0, True), (0.010, True), (0.030, False)])
+def test_workers_that_would_become_slower_if_they_stayed_are_not_kept(staying_s, kept):
+    facts = made_up_facts(epochs=3, staying_s=staying_s)  # 154 ms per batch
+
+    assert ("persistent_workers" in arguments(facts, 6)) is kept

@@ -7,7 +7,7 @@ from feedline.analysis.diagnose import diagnose
 from feedline.analysis.facts import RuleInputs, Traffic
 from feedline.analysis.finding import Severity
 from feedline.analysis.model import Workers
-from feedline.analysis.rules.input.page_faults import check
+from feedline.analysis.rules.input.page_faults import check, faults_share
 
 GLIBC = {"glibc": (2, 36)}
 PHOTO = 1600 * 1200 * 3
@@ -69,3 +69,14 @@ def test_it_is_silent_about_what_is_not_decoded():
 
 def test_it_is_silent_where_nothing_waits():
     assert check(decoding(made_up_facts(traffic=MAPPED, **SLOW, **GLIBC))) is None
+
+
+def test_shared_memory_of_batches_is_not_malloc_s():
+    """Pages into which workers collate are new for each batch, whatever malloc keeps."""
+    facts = decoding(waiting(traffic=MAPPED, **SLOW, **GLIBC))
+    costs = {**facts.workers.per_sample, "collate": replace(facts.costs["collate"], bytes=3000.0 * 4096)}
+    shared = replace(facts, workers=replace(facts.workers, per_sample=costs))
+
+    assert "shared" in shared.loader.flags
+    assert faults_share(shared) == pytest.approx(faults_share(facts) * 700 / 3700)
+    assert check(shared) is None

@@ -360,7 +360,7 @@ COSTS: dict[str, Formula] = {
     "small_files": lambda bar: spared(bar, bar.of_sample("read") * of_calls(bar) or bar.blocked_by("file", "page fault")),
     "cold_storage": lambda bar: spared(bar, bar.blocked_by("file", "page fault")),
     "swapping": lambda bar: spared(bar, min(1.0, bar.blocked_by("file", "page fault") + evidence(bar, "kernel_share"))),
-    "thread_oversubscription": lambda bar: bar.making * helpers(bar),
+    "thread_oversubscription": lambda bar: (bar.making + bar.sending) * helpers(bar),
     "oversize_images": by_share(
         "read", "decode", operations=RESIZES, of=lambda bar: 1 - bar.workers["output_pixels"] / bar.workers["decoded_pixels"]
     ),

@@ -4,7 +4,7 @@ from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Finding, Severity, measured
 from feedline.analysis.formatting import seconds
 from feedline.analysis.predict.change import Change
-from feedline.analysis.rules.input import handover
+from feedline.analysis.rules.input import handover, page_faults
 from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity
 
 RULE_ID = "epoch_restart"
@@ -47,12 +47,21 @@ def check(facts: RuleInputs) -> Finding | None:
             f"Make the loader once, before the loop: {handover.call(facts, 'persistent_workers=True', 'now made for each pass')}"
             if again
             else handover.change(facts, SETTINGS)
-        ),
+        )
+        + _dearer(facts),
         how_to_check=f"Run with {'one loader and ' if again else ''}persistent_workers=True. "
         "If the first batch of later epochs still takes as long, this finding is wrong.",
         cost_s=cost_s,
         settings={} if again else dict(SETTINGS),
     )
+
+
+def _dearer(facts: RuleInputs) -> str:
+    """Why that may not help."""
+    if not handover.dearer_if_they_stay(facts):
+        return ""
+    more = f" Workers that stay take {seconds(facts.staying_s)} more CPU time for each batch here, because they return memory to the system"
+    return f"{more}: also start the program with {variables}." if (variables := page_faults.assignments(facts)) else f"{more}."
 
 
 def change(facts: RuleInputs) -> Change:

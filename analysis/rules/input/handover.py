@@ -14,10 +14,15 @@ This closed form decides whether there is a finding, which number of workers it 
 replay. What that number gives is predicted by the replay (analysis/predictions.py), which knows how batches vary and how CPUs are shared.
 """
 
+import math
+
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.handover_cost import WORKER_START_S, Between, per_batch_s
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.input_wait import batches_per_step, compute_s, input_wait, num_workers
+
+#: Of making a batch: what workers that stay may take longer than new ones, and still be advised.
+MOST_DEARER = 0.1
 
 
 def at_best_s(facts: RuleInputs) -> Between:
@@ -67,12 +72,19 @@ def _beginnings(facts: RuleInputs) -> float:
 def arguments(facts: RuleInputs, workers: int | None) -> dict[str, int | bool]:
     """What a DataLoader is given for that many workers; None: no number is advised.
 
-    Of several passes over one loader they are kept: starting them for each takes longer than many a batch.
+    Of several passes over one loader they are kept: starting them for each takes longer than many a batch. Not if workers that stay make
+    batches slower than new ones do, because these inherit what the main process's malloc has learned.
     """
     if workers is None:
         return {}
-    kept = facts.epochs > 1 and not facts.setting("persistent_workers") and not facts.loader_made_again
+    kept = facts.epochs > 1 and not facts.setting("persistent_workers") and not facts.loader_made_again and not dearer_if_they_stay(facts)
     return {"num_workers": workers, **({"persistent_workers": True} if kept else {})}
+
+
+def dearer_if_they_stay(facts: RuleInputs) -> bool:
+    """Whether batches take much longer in workers that stay between passes."""
+    batch_s = facts.workers.fetch_mean_s if facts.workers else None
+    return facts.staying_s > MOST_DEARER * (batch_s or math.inf)
 
 
 def as_code(given: dict[str, int | bool]) -> str:

@@ -6,7 +6,7 @@ from feedline.analysis.formatting import count, share, size
 from feedline.analysis.predict.change import Change, Factor
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.expected import KERNEL
-from feedline.analysis.rules.input.input_wait import maker, severity
+from feedline.analysis.rules.input.input_wait import maker, num_workers, severity
 from feedline.analysis.rules.input.slow_for_its_bytes import names
 from feedline.analysis.rules.input.storage import spared_s
 from feedline.analysis.rules.input.swapping import from_swap
@@ -31,15 +31,13 @@ MOST_BYTES, LARGER_SINCE, LARGER_BYTES = 32 << 20, (2, 36), 256 << 20
 
 def check(facts: RuleInputs) -> Finding | None:
     """Compare the kernel's part of a sample, without reading, with the whole; silent where the memory may be that of a memory map."""
-    faults, part = facts.traffic.minor_faults, faults_share(facts)
+    faults, part = _faults(facts), faults_share(facts)
     if faults is None or part is None or part < MIN_SHARE or not environment(facts) or names(facts, KERNEL) or from_swap(facts):
         return None
     cost_s = spared_s(facts, part)
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
-    given = environment(facts)
-    variables = " ".join(f"{name}={value}" for name, value in given.items())
     return Finding(
         RULE_ID,
         weight,
@@ -47,14 +45,15 @@ def check(facts: RuleInputs) -> Finding | None:
         f"large images to the system, and gets {size(faults * PAGE_BYTES)} of it again for the next sample",
         evidence=[
             Evidence("faults_share", "page faults, share of CPU time per sample", part, SHARE),
-            Evidence("minor_faults", "minor page faults per sample", faults, "faults"),
+            Evidence("minor_faults", "minor page faults per sample, without those of shared memory", faults, "faults"),
+            Evidence("mapped_bytes", "memory mapped by these, per sample", faults * PAGE_BYTES, "B"),
             Evidence("system_s", "CPU time per sample in the kernel", facts.traffic.system_s or 0.0, "s"),
         ],
-        fix=f"Start the program with {variables} in its environment, so that malloc keeps freed memory: up to "
-        f"{size(int(given['MALLOC_TRIM_THRESHOLD_']))} in each process.",
+        fix=f"Start the program with {assignments(facts)} in its environment, so that malloc keeps freed memory. Check that the machine "
+        "has enough: each process may then keep as many bytes as these variables say, or more.",
         how_to_check="Run with these variables. If the page faults per sample stay the same, this finding is wrong.",
         cost_s=cost_s,
-        environment=given,
+        environment=environment(facts),
     )
 
 
@@ -66,15 +65,28 @@ def change(facts: RuleInputs) -> Change:
 
 def faults_share(facts: RuleInputs) -> float | None:
     """Share (0 to 1) of a sample's CPU time in page faults for memory of images; None: not known, or of something else."""
-    faults, system_s, total, decode = facts.traffic.minor_faults, facts.traffic.system_s, cpus.total(facts), facts.costs.get("decode")
-    if faults is None or system_s is None or total is None or not total.cpu_s or decode is None or not decode.bytes:
+    every, faults, system_s, total = facts.traffic.minor_faults, _faults(facts), facts.traffic.system_s, cpus.total(facts)
+    decode, reading = facts.costs.get("decode"), facts.costs.get("read")
+    if not every or faults is None or system_s is None or total is None or not total.cpu_s or decode is None or not decode.bytes:
         return None
     mapped = faults * PAGE_BYTES
     if mapped < MIN_BYTES or not LEAST_OF_DECODED <= mapped / decode.bytes <= MOST_OF_DECODED:
         return None
-    reading = facts.costs.get("read")
-    in_faults_s = min(system_s - ((reading.cpu_s or 0.0) if reading else 0.0), faults * MOST_FAULT_S)
-    return min(1.0, max(0.0, in_faults_s / total.cpu_s))
+    in_faults_s = min(system_s - ((reading.cpu_s or 0.0) if reading else 0.0), every * MOST_FAULT_S)
+    return min(1.0, max(0.0, in_faults_s * faults / every / total.cpu_s))
+
+
+def _faults(facts: RuleInputs) -> float | None:
+    """Page faults per sample, without those of the shared memory that workers collate into, which malloc does not give."""
+    faults, collate = facts.traffic.minor_faults, facts.costs.get("collate")
+    if faults is None or collate is None or not num_workers(facts) or facts.loader is None or "shared" not in facts.loader.flags:
+        return faults
+    return max(0.0, faults - (collate.bytes or 0.0) / PAGE_BYTES)
+
+
+def assignments(facts: RuleInputs) -> str:
+    """``A=1 B=2``: the variables as before a command; "": none."""
+    return " ".join(f"{name}={value}" for name, value in environment(facts).items())
 
 
 def environment(facts: RuleInputs) -> dict[str, str]:

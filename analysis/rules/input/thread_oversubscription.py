@@ -6,7 +6,7 @@ from feedline.analysis.formatting import number, share
 from feedline.analysis.predict.change import Change
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.handover import call
-from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity
+from feedline.analysis.rules.input.input_wait import num_workers, severity
 from feedline.analysis.rules.input.storage import decoder_threads
 
 RULE_ID = "thread_oversubscription"
@@ -25,7 +25,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if ratio <= cpus.MIN_PROCESS_RATIO:
         return None
     helpers = 1 - 1 / ratio
-    cost_s = input_wait(facts).making_s * helpers
+    cost_s = cpus.making_wait_s(facts) * helpers
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None

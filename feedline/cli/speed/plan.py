@@ -89,15 +89,17 @@ def environment_of(rule_id: str, found: Replayable) -> dict[str, str]:
     """The variables that the fix of a finding sets; {}: it is no such fix.
 
     Raises:
+        ScriptError: there is no such finding.
         FixError: it does not apply to this training.
     """
     if rule_id != page_faults.RULE_ID:
         return {}
+    found.change_of_fix(rule_id)
     if given := page_faults.environment(found.facts):
         return given
     raise FixError(
         f"the fix of {rule_id} does not apply to this training: its malloc is not glibc's, has other settings in the environment, or the "
-        "size of its images is unknown"
+        "images are too large for this version, or of unknown size"
     )
 
 
