@@ -5,7 +5,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -140,8 +140,9 @@ def move(made: Path, folder: Path, name: str) -> None:
 
 def create(folder: Path, name: str, mode: int = single.PRIVATE) -> int:
     """A new file in one of feedline's folders, open for reading and writing. Raises as ``single.create``."""
-    fd = single.create(folder / name, mode)
-    _enlist(folder, name)
+    with deferred():
+        fd = single.create(folder / name, mode)
+        _enlist(folder, name)
     return fd
 
 
@@ -169,10 +170,9 @@ def replacing(folder: Path, name: str, mode: int = single.PRIVATE) -> Iterator[B
     path, new = folder / name, not os.path.lexists(folder / name)
     if not new:
         _see_that_ours(folder, name)
-    with single.replacing(path, mode) as file:
-        yield file
-    if new:
-        _enlist(folder, name)
+    with ExitStack() as stack:
+        yield stack.enter_context(single.replacing(path, mode))
+        _put(stack, folder, name, new)
 
 
 @contextmanager
@@ -181,10 +181,9 @@ def replacing_path(folder: Path, name: str, mode: int = single.PRIVATE) -> Itera
     path, new = folder / name, not os.path.lexists(folder / name)
     if not new:
         _see_that_ours(folder, name)
-    with single.replacing_path(path, mode) as part:
-        yield part
-    if new:
-        _enlist(folder, name)
+    with ExitStack() as stack:
+        yield stack.enter_context(single.replacing_path(path, mode))
+        _put(stack, folder, name, new)
 
 
 def write(folder: Path, name: str, data: bytes | str, mode: int = single.PRIVATE) -> None:
@@ -251,6 +250,14 @@ def _settled_list(folder: Path) -> Listing | None:
     while (listing := read_list(folder)) is None and os.listdir(folder) == [LIST] and time.monotonic() < deadline:
         time.sleep(0.01)
     return listing
+
+
+def _put(written: ExitStack, folder: Path, name: str, new: bool) -> None:
+    """Put a file in place, and add its name to the list: Ctrl-C does not come in between."""
+    with deferred():
+        written.close()
+        if new:
+            _enlist(folder, name)
 
 
 def _enlist(folder: Path, name: str) -> None:

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -202,3 +203,22 @@ def test_what_a_failed_write_had_not_written_yet_reaches_no_file_of_the_program(
         del ours
 
     assert (tmp_path / "data").read_bytes() == b"" and not (tmp_path / "ours").exists()
+
+
+@pytest.mark.parametrize("way", ["create", "replacing"])
+def test_ctrl_c_never_leaves_a_file_that_no_list_names(run, way, monkeypatch):
+    """It would be taken for the user's, and be in the way for good."""
+    add = owned.add
+
+    def interrupted(folder, name):
+        os.kill(os.getpid(), signal.SIGINT)
+        add(folder, name)
+
+    monkeypatch.setattr(owned, "add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        if way == "create":
+            owned.create(run, "new.bin")
+        else:
+            owned.write(run, "new.bin", b"whole")
+
+    assert (run / "new.bin").exists() and "new.bin" in lists.names(run)
