@@ -24,6 +24,7 @@ class Verify:
     beside the one predicted from RUN; without RUN, the training is recorded first. The lines to change in your program are printed as a
     diff. Each run is stopped after some steps and can write only to {out}, to temporary folders and to caches (and to what --writable
     names), so that it overwrites no file of yours; W&B and MLflow are offline in these runs.
+    --fix page_faults is tried in the same way, with the environment variables that the finding names.
 
     Fixes for large batches (--fix NAME=VALUE, as in `feedline run --fix`) are tried in full training runs, several seeds per arm:
     unchanged, with the fix, and with its control (a change of equal cost that the fix has to beat). All must process the same number of
