@@ -199,6 +199,10 @@ class Traffic(NamedTuple):
     reads: float
 
 
+PAGE_BYTES = 4096
+MOST_FAULT_S = 3e-6  # CPU time of a minor page fault at most, clearing the page included (docs/rules.md, page_faults)
+
+
 class Kernel(NamedTuple):
     """What the kernel does for one sample, on average."""
 

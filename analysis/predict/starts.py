@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.costs import BatchProducers
+from feedline.analysis.costs import MOST_FAULT_S, BatchProducers
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.predict.loader_replay import NOTHING, Task
 from feedline.profiler.events import Flag, Stage
@@ -23,7 +23,6 @@ WARMING = 3  # first batches of a worker, which take longer: it copies the pages
 MANY_STARTS = 16  # of workers, which show themselves how many these are
 FEWEST_IN_PASSES = 3  # batches from which passes tell what page faults take
 CLEARLY = 2.0  # times as many page faults as in later passes, in each batch of the first one
-MOST_FAULT_NS = 3000  # of a page fault, as in rules/input/page_faults.py
 WARM = 1.1  # times what a worker's last batches take
 
 
@@ -102,25 +101,27 @@ def staying_cpu_s(makers: BatchProducers) -> float:
     """CPU seconds per batch for page faults that the workers of the first pass take more than those of later ones, and would go on to take
     if they stayed: a worker that is forked later inherits the thresholds that the main process's malloc has learned by then, and returns
     less memory to the system (docs/rules.md, page_faults). 0 where the page faults do not show that for sure."""
-    first, later = (_page_faults(makers, of_first) for of_first in (True, False))
+    number, seen = _page_faults(makers)
+    first, later = seen[number == 0], seen[number > 0]
     if min(len(first), len(later)) < FEWEST_IN_PASSES or first[:, 0].min() < CLEARLY * later[:, 0].mean():
         return 0.0
     faults, cpu = (first - later.mean(0)).mean(0)
-    return float(max(0.0, min(cpu, faults * MOST_FAULT_NS))) / 1e9
+    return float(max(0.0, min(cpu / 1e9, faults * MOST_FAULT_S)))
 
 
-def _page_faults(makers: BatchProducers, of_first: bool) -> npt.NDArray[np.float64]:
-    """float64 [n, 2]: minor faults, and ns in the kernel, of each batch that was looked into, of the first pass or of later ones."""
-    found = [np.zeros((0, 2))]
-    for process in makers.processes if any(process.is_worker for process in makers.processes) else ():
+def _page_faults(makers: BatchProducers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Of each batch of a worker that was looked into: int64 [n], its pass, and float64 [n, 2], minor faults and ns in the kernel."""
+    passes, found = [np.zeros(0, np.int64)], [np.zeros((0, 2))]
+    for process in makers.processes:
         kernel, batch = (
             records[np.isin(records["source"], list(makers.loaders))] for records in map(process.view, (Stage.KERNEL, Stage.BATCH))
         )
         stands_for = dict(zip(zip(batch["source"].tolist(), batch["number"].tolist()), batch["batches"].tolist()))
         times = np.array([stands_for.get(key, 0) for key in zip(kernel["source"].tolist(), kernel["number"].tolist())], np.float64)
-        own = process.is_worker & (times > 0) & (kernel["flags"] & Flag.FIRST == 0) & ((kernel["number"] >> 32 == 0) == of_first)
+        own = process.is_worker & (times > 0) & (kernel["flags"] & Flag.FIRST == 0)
+        passes.append(kernel["number"][own] >> 32)
         found.append(np.column_stack([kernel[name][own] / times[own] for name in ("minor_faults", "system_cpu")]))
-    return np.concatenate(found)
+    return np.concatenate(passes), np.concatenate(found)
 
 
 def warming(process: Process, persistent: bool, first: int) -> npt.NDArray[np.bool_]:

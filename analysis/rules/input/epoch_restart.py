@@ -42,13 +42,13 @@ def check(facts: RuleInputs) -> Finding | None:
         )
         + (f"; the first batch then takes {seconds(first)}" if first else ""),
         evidence=measured(found),
-        fix=(faster if method in ("spawn", "forkserver") else "")
+        fix=_dearer(facts)
+        + (faster if method in ("spawn", "forkserver") else "")
         + (
             f"Make the loader once, before the loop: {handover.call(facts, 'persistent_workers=True', 'now made for each pass')}"
             if again
             else handover.change(facts, SETTINGS)
-        )
-        + _dearer(facts),
+        ),
         how_to_check=f"Run with {'one loader and ' if again else ''}persistent_workers=True. "
         "If the first batch of later epochs still takes as long, this finding is wrong.",
         cost_s=cost_s,
@@ -57,11 +57,12 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def _dearer(facts: RuleInputs) -> str:
-    """Why that may not help."""
+    """What else to do first, because workers that stay make batches slower; a sentence before the line to change."""
     if not handover.dearer_if_they_stay(facts):
         return ""
-    more = f" Workers that stay take {seconds(facts.staying_s)} more CPU time for each batch here, because they return memory to the system"
-    return f"{more}: also start the program with {variables}." if (variables := page_faults.assignments(facts)) else f"{more}."
+    more = f"Workers that stay take {seconds(facts.staying_s)} more CPU time for each batch here, because they return memory to the system"
+    variables = page_faults.assignments(facts)
+    return f"{more}. Start the program with {variables}, and keep them: " if variables else f"{more}. If they are kept anyway: "
 
 
 def change(facts: RuleInputs) -> Change:

@@ -1,5 +1,6 @@
 """Memory that samples free goes back to the system, and is mapped and cleared again for the next sample."""
 
+from feedline.analysis.costs import MOST_FAULT_S, PAGE_BYTES
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import count, share, size
@@ -14,13 +15,8 @@ from feedline.analysis.stages import MAKING_STAGES
 
 RULE_ID = "page_faults"
 
-PAGE_BYTES = 4096
-
-#: Share of a sample's CPU time from which it is worth a variable, and bytes that are mapped anew (docs/rules.md).
+#: Smallest share of a sample's CPU time that is reported, and fewest bytes that a sample maps again (docs/rules.md).
 MIN_SHARE, MIN_BYTES = 0.15, 1e6
-
-#: CPU time of a page fault, clearing the page included, at most (docs/rules.md): what the kernel does beyond that is something else.
-MOST_FAULT_S = 3e-6
 
 #: Pages that are mapped per decoded byte: more are not those of images, but of a memory map.
 LEAST_OF_DECODED, MOST_OF_DECODED = 0.25, 10

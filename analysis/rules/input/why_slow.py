@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from feedline.analysis.costs import PAGE_BYTES
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence
 from feedline.analysis.formatting import count, number, share, size
@@ -26,8 +27,6 @@ SAME_THREADS = ("forward", "loss", "backward", "optimizer")
 
 #: Formats that are coded bit by bit (arithmetic coding in several passes): 10 and more times what a JPEG takes (docs/rules.md).
 SLOW_FORMATS = ("jpeg2000", "jp2", "j2k")
-
-PAGE_BYTES = 4096
 
 ONE_THREAD = (
     "Let the library use one thread: PIL.AvifImagePlugin.DEFAULT_MAX_THREADS = 1, cv2.setNumThreads(0), "

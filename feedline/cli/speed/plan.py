@@ -86,10 +86,10 @@ def settings_of(rule_id: str, found: Replayable) -> Mapping[str, Value]:
 
 
 def environment_of(rule_id: str, found: Replayable) -> dict[str, str]:
-    """The variables that the fix of a finding sets; {}: it is no such fix.
+    """The environment variables that a finding's fix sets; {} if it sets none.
 
     Raises:
-        ScriptError: there is no such finding.
+        ScriptError: the run has no such finding.
         FixError: it does not apply to this training.
     """
     if rule_id != page_faults.RULE_ID:
