@@ -1,4 +1,4 @@
-"""DistributedDataParallel on images, a folder for each rank, in colors of its own; those of the last have a hundred times as many pixels.
+"""DistributedDataParallel on images, a folder for each rank, in colors of its own; those of the last have four hundred times as many pixels.
 
 larger_images.py SAID.json
 """
@@ -14,7 +14,7 @@ from PIL import Image
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-IMAGES, BATCH, SMALL, LARGE = 48, 4, 96, 960
+IMAGES, FILES, BATCH, SMALL, LARGE = 48, 12, 4, 96, 1920
 
 
 class Images(Dataset):
@@ -22,7 +22,7 @@ class Images(Dataset):
 
     def __init__(self, folder: Path, size: int, blue: int) -> None:
         folder.mkdir()
-        self.paths = [folder / f"{number}.jpg" for number in range(IMAGES)]
+        self.paths = [folder / f"{number}.jpg" for number in range(FILES)]
         y, x = np.mgrid[0:size, 0:size]
         for number, path in enumerate(self.paths):
             Image.fromarray(np.stack([x + number, y, (x ^ y) * blue], -1).astype(np.uint8)).save(path)
@@ -31,7 +31,7 @@ class Images(Dataset):
         return IMAGES
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        image = Image.open(self.paths[index]).convert("RGB").crop((0, 0, 32, 32))
+        image = Image.open(self.paths[index % FILES]).convert("RGB").crop((0, 0, 32, 32))
         return torch.from_numpy(np.array(image)).permute(2, 0, 1).float() / 255
 
 
