@@ -15,6 +15,7 @@ from feedline.analysis.stages import INPUT_STAGES
 
 MIN_CHANGE = 0.05
 MATERIAL = 0.02  # of the step, or of a sample: a change that makes less of it does not matter
+WORK = {"sample/decode": "work/decoded_pixels"}  # quantity -> what decides how long it takes
 STEP, WAIT, TOTAL = "step/mean", "stage/wait", "sample/total"
 WHOLES = (STEP, TOTAL)
 OF_PROGRAM = ("memory/processes", "gpu")  # gauges of the program; the others are of the machine, which other programs use too
@@ -148,7 +149,8 @@ def _outcome(sides: Sides, effects: Mapping[str, Effect], quantity: Quantity, mi
     if quantity.p is None:
         return quantity.outcome
     effect = effects[quantity.id]
-    if _counts(effect.ratio, min_change) and _material(sides, effect) and (quantity.p < LEVEL or _explains_total(effects, effect)):
+    sure = quantity.p < LEVEL or _explains_total(effects, effect) or _has_other_work(effects, effect, min_change)
+    if _counts(effect.ratio, min_change) and _material(sides, effect) and sure:
         return MACHINE if quantity.group == "gauge" and not quantity.name.startswith(OF_PROGRAM) else CHANGED
     explained = _counts(effect.machine, min_change) and _counts(quantity.measured, min_change)
     return MACHINE if explained else SAME
@@ -175,6 +177,14 @@ def _explains_total(effects: Mapping[str, Effect], part: Effect) -> bool:
     if whole is None or part.measure.group != "sample" or part is whole or not math.isfinite(whole.error):
         return False
     return whole.p < LEVEL and part.p < LEVEL and whole.change != 0 and part.change / whole.change > 0.5
+
+
+def _has_other_work(effects: Mapping[str, Effect], part: Effect, min_change: float) -> bool:
+    """Whether what a stage of a sample has to do changed as its time did. Work is counted, not timed, so that no machine changes it."""
+    work = effects.get(WORK.get(part.measure.id, ""))
+    if work is None or work.p >= LEVEL or not _counts(work.ratio, min_change):
+        return False
+    return part.change * work.change > 0
 
 
 def _without_parts_of_nothing(quantities: list[Quantity]) -> list[Quantity]:

@@ -154,5 +154,6 @@ class Sides:
         if measures[0].kind == CPU:
             between = (self.speed.scatter(measures[0].id) * float(own.mean())) ** 2
         else:
-            between = float(sum((value * one.drift) ** 2 for value, one in zip(own, measures))) + (Speed.FLOOR * float(own.mean())) ** 2
+            least = Speed.floor(measures[0].id) * float(own.mean())
+            between = float(sum((value * one.drift) ** 2 for value, one in zip(own, measures))) + least**2
         return math.sqrt(self._within(own, measures) + between)

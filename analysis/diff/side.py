@@ -11,7 +11,7 @@ from feedline.analysis import pipeline
 from feedline.analysis.build import gather_ranks
 from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.diff import measure
-from feedline.analysis.diff.measure import CPU, Measure
+from feedline.analysis.diff.measure import CPU, TIMED, Measure
 from feedline.analysis.diff.model import RunName
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.model import Report
@@ -148,6 +148,7 @@ class Speed:
 
     FEWEST = 3  # stages that tell a machine's speed from a stage's own change
     FLOOR = 0.015  # of a stage's CPU time between two runs on one machine, at best (docs/measured/diff.md)
+    OF_MODEL = 0.05  # the same of forward and backward, whose speed depends on where a run's tensors lie in memory
     MOST = 1.5  # times: a larger common change is not the machine's, but that of what is trained
 
     @classmethod
@@ -174,16 +175,21 @@ class Speed:
         """Whether there are enough stages."""
         return len([id for id in self.weight if id != without]) >= self.FEWEST
 
+    @classmethod
+    def floor(cls, id: str) -> float:
+        """Standard deviation of how a stage differs between two runs on one machine, relative, at best."""
+        return cls.OF_MODEL if id.partition("/")[2] in TIMED else cls.FLOOR
+
     def scatter(self, without: str) -> float:
         """Standard deviation of how a stage's CPU time differs between two runs beside the common change: that of the other stages, the one
-        that differs most left out, which may have changed by itself; at least ``FLOOR``."""
+        that differs most left out, which may have changed by itself; at least ``floor``."""
         ids = [id for id in self.weight if id != without]
         if len(ids) < self.FEWEST:
-            return 2 * self.FLOOR
+            return 2 * self.floor(without)
         moved, weights = [self.shifts[-1][id] - self.shifts[0][id] for id in ids], [self.weight[id] for id in ids]
         common = weighted_median(moved, weights)
         apart = sorted((abs(one - common), weight) for one, weight in zip(moved, weights))[:-1]
-        return max(self.FLOOR, math.sqrt(sum(weight * one**2 for one, weight in apart) / sum(weight for _, weight in apart)))
+        return max(self.floor(without), math.sqrt(sum(weight * one**2 for one, weight in apart) / sum(weight for _, weight in apart)))
 
 
 def _known(one: Measure | None) -> bool:

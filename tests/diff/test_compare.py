@@ -46,6 +46,23 @@ def test_decoding_that_is_slower_is_named_with_both_times(loader):
     assert "ecode takes 1.2" in found.conclusion and "CPU" in found.conclusion
 
 
+def test_decoding_of_larger_images_is_named_where_its_time_alone_does_not_tell(loader):
+    """The other stages vary between the runs by as much as decoding grows; pixels are counted, so they leave no doubt."""
+    noisy = changed(slower_decode(loader, 1.1), lambda one: {"sample/augment": 1.1, "sample/read": 0.85}.get(one.id, 1.0))
+    larger = changed(noisy, lambda one: 1.1 if one.id == "work/decoded_pixels" else 1.0)
+    smaller = changed(noisy, lambda one: 0.9 if one.id == "work/decoded_pixels" else 1.0)
+
+    assert [diff([loader], [run]).cause for run in (noisy, larger, smaller)] == ["", "sample/decode", ""]
+
+
+def test_a_backward_pass_that_is_a_tenth_slower_in_another_run_may_be_where_its_tensors_lie(loader):
+    def slower(by: float):
+        return changed(loader, lambda one: by if one.id in ("cpu/backward", "stage/backward") else 1.0)
+
+    assert diff([loader], [slower(1.09)]).changed == []
+    assert "stage/backward" in [one.id for one in diff([loader], [slower(1.3)]).changed]
+
+
 def test_decoding_that_is_a_little_slower_is_less_than_counts(loader):
     assert diff([loader], [slower_decode(loader, 1.03)]).changed == []
     assert diff([loader], [slower_decode(loader, 1.2)], min_change=0.3).changed == []
