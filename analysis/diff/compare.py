@@ -149,8 +149,9 @@ def _outcome(sides: Sides, effects: Mapping[str, Effect], quantity: Quantity, mi
     if quantity.p is None:
         return quantity.outcome
     effect = effects[quantity.id]
-    sure = quantity.p < LEVEL or _explains_total(effects, effect) or _has_other_work(effects, effect, min_change)
-    if _counts(effect.ratio, min_change) and _material(sides, effect) and sure:
+    other_work = _has_other_work(effects, effect, min_change)
+    counts = _counts(quantity.measured if other_work else effect.ratio, min_change)
+    if counts and _material(sides, effect) and (other_work or quantity.p < LEVEL or _explains_total(effects, effect)):
         return MACHINE if quantity.group == "gauge" and not quantity.name.startswith(OF_PROGRAM) else CHANGED
     explained = _counts(effect.machine, min_change) and _counts(quantity.measured, min_change)
     return MACHINE if explained else SAME
@@ -180,7 +181,8 @@ def _explains_total(effects: Mapping[str, Effect], part: Effect) -> bool:
 
 
 def _has_other_work(effects: Mapping[str, Effect], part: Effect, min_change: float) -> bool:
-    """Whether what a stage of a sample has to do changed as its time did. Work is counted, not timed, so that no machine changes it."""
+    """Whether what a stage of a sample has to do changed as its time did. Work is counted, not timed: no machine changes it, so what the
+    other stages say of the machine need not be taken off."""
     work = effects.get(WORK.get(part.measure.id, ""))
     if work is None or work.p >= LEVEL or not _counts(work.ratio, min_change):
         return False

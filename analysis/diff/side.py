@@ -185,7 +185,7 @@ class Speed:
         that differs most left out, which may have changed by itself; at least ``floor``."""
         ids = [id for id in self.weight if id != without]
         if len(ids) < self.FEWEST:
-            return 2 * self.floor(without)
+            return max(self.floor(without), 2 * self.FLOOR)
         moved, weights = [self.shifts[-1][id] - self.shifts[0][id] for id in ids], [self.weight[id] for id in ids]
         common = weighted_median(moved, weights)
         apart = sorted((abs(one - common), weight) for one, weight in zip(moved, weights))[:-1]

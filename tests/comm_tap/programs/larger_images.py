@@ -1,4 +1,4 @@
-"""DistributedDataParallel on images, a folder for each rank, in colors of its own; those of the last have four hundred times as many pixels.
+"""DistributedDataParallel on images, a folder for each rank, in colors of its own; those of the last have 400 times as many pixels.
 
 larger_images.py SAID.json
 """
