@@ -57,7 +57,7 @@ def test_batches_of_workers_that_stay_take_what_those_of_the_first_pass_took(tmp
     assert stay.staying == 0
     assert new.staying > 2e-3
     predicted, unchanged = with_change(new, STAY), with_change(new, Change())
-    assert predicted.batches[-1].cpu_s == pytest.approx(unchanged.batches[-1].cpu_s + new.staying)
+    assert predicted.batches[-1].cpu_s == pytest.approx(unchanged.batches[-1].cpu_s + new.staying * new.batches[-1].threads)
     assert unchanged.batches[-1].cpu_s < predicted.batches[-1].cpu_s < 2 * stay.batches[-1].cpu_s
     halved = with_change(new, Change(STAY.settings, {"dataset": Factor(cpu=0.5)}))
     assert halved.batches[-1].cpu_s < 0.8 * predicted.batches[-1].cpu_s
