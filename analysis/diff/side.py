@@ -148,7 +148,7 @@ class Speed:
 
     FEWEST = 3  # stages that tell a machine's speed from a stage's own change
     FLOOR = 0.015  # of a stage's CPU time between two runs on one machine, at best (docs/measured/diff.md)
-    OF_MODEL = 0.05  # the same of forward and backward, whose speed depends on where a run's tensors lie in memory
+    OF_MODEL = 0.05  # the same of forward and backward on a CPU, whose speed depends on where a run's tensors lie in memory
     MOST = 1.5  # times: a larger common change is not the machine's, but that of what is trained
 
     @classmethod

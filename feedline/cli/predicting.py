@@ -38,7 +38,7 @@ class Replayable:
         """What the fix of a finding changes.
 
         Raises:
-            ScriptError: the run has no such finding.
+            ScriptError: the run has no finding with this id.
         """
         from feedline.analysis.diagnose import diagnose
         from feedline.analysis.predict.change import Change, Refused

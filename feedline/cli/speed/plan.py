@@ -89,7 +89,7 @@ def environment_of(rule_id: str, found: Replayable) -> dict[str, str]:
     """The environment variables that a finding's fix sets; {} if it sets none.
 
     Raises:
-        ScriptError: the run has no such finding.
+        ScriptError: the run has no finding with this id.
         FixError: it does not apply to this training.
     """
     if rule_id != page_faults.RULE_ID:
