@@ -77,6 +77,12 @@ def share(x: float | None) -> str:
     return "<0.1 %" if 0 < x < 0.0005 else f"{100 * x:.1f} %"
 
 
+def share_range(low: float, high: float) -> str:
+    """Two shares from 0 to 1, with a decimal where both are small: 3.5 to 5.2 %, 28 to 51 %."""
+    digits = 1 if high < 0.1 else 0
+    return f"{100 * low:.{digits}f} to {100 * high:.{digits}f} %"
+
+
 def value(x: float | None, unit: str) -> str:
     """A figure of evidence in its own unit; a share from 0 to 1 (unit "share") as a percentage."""
     if x is None or not math.isfinite(x):

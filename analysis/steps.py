@@ -124,20 +124,33 @@ def _undisturbed(found: Boundaries, profiled: Records) -> Boundaries:
 def _loss_gaps(pieces: Pieces, spans: Records) -> Pieces:
     """Give the time between the end of a forward and the backward after it to the loss: no tap sees functional losses.
 
-    Not where the forward has returned the loss: what a program does then may be anything, such as getting the next batch.
-
-    The owner of such a piece is -1 - (index of the forward).
+    The owner of such a piece is -1.
     """
-    stage = spans["stage"][pieces.owner]
     gap = pieces.start[1:] - pieces.end[:-1]
-    before = spans["flags"][pieces.owner[:-1]] & (Flag.GRAD | Flag.WITH_LOSS)
-    after_forward = np.isin(stage[:-1], (Stage.FORWARD, Stage.LOSS)) & (before == Flag.GRAD)
-    at = np.flatnonzero((gap > 0) & after_forward & (stage[1:] == Stage.BACKWARD))
+    at = np.flatnonzero((gap > 0) & of_loss(spans["stage"][pieces.owner], spans["flags"][pieces.owner]))
     return Pieces(
         np.insert(pieces.start, at + 1, pieces.end[at]),
         np.insert(pieces.end, at + 1, pieces.start[at + 1]),
-        np.insert(pieces.owner, at + 1, -1 - pieces.owner[at]),
+        np.insert(pieces.owner, at + 1, -1),
     )
+
+
+def of_loss(stage: npt.NDArray[np.uint8], flags: npt.NDArray[np.uint16]) -> npt.NDArray[np.bool_]:
+    """Whether the loss is computed between two spans: after a forward, before its backward. ``zero_grad`` may be called anywhere there.
+
+    Not where the forward has returned the loss: what a program does then may be anything, such as getting the next batch.
+
+    Args:
+        stage, flags: [n], of spans in order.
+
+    Returns:
+        bool [n - 1]: of what is between each span and the next.
+    """
+    calls = np.append(np.flatnonzero(stage != Stage.GRADIENTS), -1)
+    index = np.searchsorted(calls[:-1], np.arange(max(len(stage) - 1, 0)), "right")
+    last, following = calls[index - 1], calls[index]
+    forward = np.isin(stage[last], (Stage.FORWARD, Stage.LOSS)) & (flags[last] & (Flag.GRAD | Flag.WITH_LOSS) == Flag.GRAD)
+    return np.asarray(forward & (stage[following] == Stage.BACKWARD) & (index > 0) & (following >= 0))
 
 
 def _sum(

@@ -43,7 +43,7 @@ NO_SPANS = (
     *(Stage.TRAFFIC, Stage.BATCH, Stage.PROFILED, Stage.FLOP, Stage.GROUP, Stage.CLOCK, Stage.START, Stage.VALUE, Stage.GRADIENT),
     *(Stage.KERNEL, Stage.LOOK, Stage.LOOKED, Stage.MADE),
 )
-NAMED = (Stage.READ, Stage.DECODE, Stage.AUGMENT, Stage.FORWARD, Stage.LOSS, Stage.OPTIMIZER, Stage.USER, Stage.COLLECTIVE)
+NAMED = (Stage.READ, Stage.DECODE, Stage.AUGMENT, Stage.FORWARD, Stage.LOSS, Stage.GRADIENTS, Stage.OPTIMIZER, Stage.USER, Stage.COLLECTIVE)
 OF_BATCHES = (Stage.FETCH, Stage.COLLATE, Stage.NEXT, Stage.SAMPLE, Stage.IDLE, Stage.PICKLE, Stage.ARRIVE)
 #: What does not happen in a thread gets tracks of its own, behind those of threads: a record's thread is below 256.
 GPU, COLLECTIVES = 256, 257

@@ -73,6 +73,7 @@ class Stage(enum.IntEnum):
     #: devices. number: calls. source: the function, with file and line
     MADE = 34
     LOOKED = 35  #: no span: from one update's end to another's, in which such functions were timed. extra: calls that were seen
+    GRADIENTS = 36  #: zero_grad, unscale_ or clipping. source: which
     GPU = 40  #: what a GPU did for a stage (taps/gpu.py). extra: the stage. number: start of the stage's own record
     PROFILED = 41  #: no span: torch.profiler recorded, which slows steps. extra: how many steps it was to record
     FLOP = 42  #: the step whose operations were counted (taps/flops.py). nbytes: FLOP of its forwards. extra: of its backwards

@@ -20,7 +20,7 @@ RESOLUTION = 0.25
 SLACK = 0.05
 ORDER = list(Severity)
 #: Stages that a step may lack -> the hook that sees them. Without a forward or backward pass, what was recorded is not known to be a step.
-OPTIONAL = {"compile": "torch.compile", "checkpoint": "torch.save", "copy": "Tensor.to", "pin": "pin_memory"}
+OPTIONAL = {"compile": "torch.compile", "checkpoint": "torch.save", "gradients": "gradients", "copy": "Tensor.to", "pin": "pin_memory"}
 GROUPS = {"step": ("step/mean",), "stage": ("stage", "cpu"), "sample_cpu": ("sample",)}
 
 

@@ -212,7 +212,8 @@ inside = Inside()
 os.register_at_fork(after_in_child=recorder.forget_after_fork)
 
 
-WALL_ONLY = [stage in (Stage.SAMPLER, Stage.LOSS, Stage.OPTIMIZER) for stage in range(STAGES)]  # their CPU time is not used
+#: Whether a stage's CPU time is not used.
+WALL_ONLY = [stage in (Stage.SAMPLER, Stage.LOSS, Stage.GRADIENTS, Stage.OPTIMIZER) for stage in range(STAGES)]
 
 
 class Span:

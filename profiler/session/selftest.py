@@ -23,6 +23,7 @@ TRAINING_STAGES = {
     "nn.Module": (Stage.FORWARD, Stage.LOSS),
     "autograd": (Stage.BACKWARD,),
     "optimizer": (Stage.OPTIMIZER,),
+    "gradients": (Stage.GRADIENTS,),
     "torch.save": (Stage.CHECKPOINT,),
     "Tensor.to": (Stage.COPY,),
 }
@@ -87,6 +88,7 @@ def train(loader: Any) -> None:
         loss = criterion(model(batch[:, None]), batch[:, None])
         loss.backward()
         optimizer.step()
+        optimizer.zero_grad()
     with tempfile.TemporaryFile() as file:
         torch.save(model.state_dict(), file)
 

@@ -22,7 +22,7 @@ def attach_in_main(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setu
 
 
 def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setup: NewSetup) -> None:
-    from feedline.profiler.taps import collectives, convergence, copy, fetch, flops, making, rests, training
+    from feedline.profiler.taps import collectives, convergence, copy, fetch, flops, gradients, making, rests, training
     from feedline.profiler.taps.collectives import other_libraries
     from feedline.profiler.taps.loader import TORCH, TORCHDATA, LoaderTaps, attach_pin
 
@@ -33,6 +33,7 @@ def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setup: NewSe
     hooks.attach("nn.Module", "forward and loss of the outermost module", training.attach_forward)
     hooks.attach("autograd", "backward", training.attach_backward)
     hooks.attach("optimizer", "updates, which delimit the steps", lambda patches: hooks.add_undo(training.attach_optimizer(patches)))
+    hooks.attach(gradients.NAME, gradients.GIVES, gradients.attach)
     hooks.attach(flops.NAME, flops.GIVES, lambda _: hooks.add_undo(flops.FlopTap(hooks.tell).stop))
     hooks.attach(
         convergence.NAME,

@@ -23,8 +23,8 @@ from feedline.profiler.events import Stage
 from feedline.profiler.message import Message
 from feedline.profiler.record.recorder import recorder
 
-NAME, GIVES = "CUDA events", "GPU time of copy, forward, loss, backward, optimizer"
-TIMED = frozenset((Stage.COPY, Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.OPTIMIZER))
+NAME, GIVES = "CUDA events", "GPU time of copy, forward, loss, backward, gradients, optimizer"
+TIMED = frozenset((Stage.COPY, Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.GRADIENTS, Stage.OPTIMIZER))
 QUEUE = 256  # pairs that the GPU has not passed: some 50 steps; a host that is further ahead is stopped by CUDA's own queue
 
 

@@ -66,6 +66,40 @@ def test_what_makes_the_batches_is_named_and_its_time_is_that_of_a_timer_around_
     assert low <= input_s(report) / report.step.mean_s <= high
 
 
+def test_a_step_that_first_chooses_an_action_has_the_function_that_the_model_learns_from(recorded):
+    """As in reinforcement learning with a replay buffer: the first forward of a step gets what the loop itself has made."""
+    made = Timed()
+
+    def step(model):
+        model(torch.zeros(1, 1, dtype=torch.int64))
+        return at_the_beginning(made.get_batch)(model)
+
+    _, main = recorded(lambda: train(step))
+
+    assert len(names(main)) == 1 and "get_batch" in names(main).pop()
+    assert seen_and_own(main, made)[0] == pytest.approx(seen_and_own(main, made)[1], rel=0.15)
+
+
+def test_a_function_that_mixes_what_models_got_and_gave_makes_no_batch(recorded):
+    """As the gradient penalty of a GAN: it asks for the gradient of what it returns."""
+    data = torch.randn(512, 64)
+
+    def mixed(real, fake):
+        return (0.5 * real + 0.5 * fake).detach().requires_grad_()
+
+    def loop():
+        first, second = torch.nn.Linear(64, 64), torch.nn.Linear(64, 1)
+        optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], 0.1)
+        for _ in range(24):
+            x = data[torch.randint(512, (16,))]
+            second(mixed(x, first(x))).sum().backward()
+            optimizer.step()
+
+    _, main = recorded(loop)
+
+    assert not names(main)
+
+
 def test_all_batches_of_an_accumulating_step_count(recorded):
     made = Timed()
     report, main = recorded(lambda: train(at_the_end(made.get_batch), 12, accumulate=4))

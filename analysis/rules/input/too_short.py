@@ -4,7 +4,7 @@ import math
 
 from feedline.analysis.facts import Certainty, RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.formatting import count, counted, share
+from feedline.analysis.formatting import count, counted, share, share_range
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 
@@ -80,7 +80,7 @@ def needed(sure: Certainty) -> int:
 def between(sure: Certainty) -> str:
     """The interval in words: ``28 to 51 % of the step (95 % interval)``."""
     low, high = sure.own
-    ends = f"{100 * low:.0f} to {100 * high:.0f} %" if round(100 * high) else f"at most {share(high)}"
+    ends = share_range(low, high) if round(100 * high) else f"at most {share(high)}"
     return f"{ends} of the step (95 % interval)"
 
 
@@ -89,7 +89,7 @@ def unsure(facts: RuleInputs) -> str:
     sure = facts.certainty
     if sure is None or (sure.low >= MIN_WAIT_SHARE or sure.high < MIN_WAIT_SHARE) and sure.high - sure.low <= HIGH_SHARE - MIN_WAIT_SHARE:
         return ""
-    return f" ({100 * sure.low:.0f} to {100 * sure.high:.0f} % with 95 % confidence)"
+    return f" ({share_range(sure.low, sure.high)} with 95 % confidence)"
 
 
 def change(facts: RuleInputs) -> Refused:

@@ -28,6 +28,8 @@ class Finder:
         self.found: frozenset[CodeType] = frozenset()
         self._hits: list[frozenset[CodeType]] = []
         self._misses = 0
+        self._forwards = 0  # in this step
+        self._makers: frozenset[CodeType] = frozenset()  # of what they got
 
     @property
     def gives_up(self) -> bool:
@@ -51,19 +53,12 @@ class Finder:
         """Stop observing."""
         self._calls.end()
 
-    def fed(self, by_loader: bool, given: Any) -> None:
-        """The first forward of a step receives this.
-
-        Args:
-            by_loader: a DataLoader was asked for a batch in the step.
-        """
-        if self.looks:
-            makers = frozenset[CodeType]() if by_loader else self._returned.makers(given)
-            self._hits = [*self._hits, makers] if makers else []
-            self._misses = 0 if makers else self._misses + 1
-        if len(self._hits) >= HITS:
-            self.found = frozenset().union(*self._hits)
-        self.looks = not by_loader
+    def fed(self, given: Any) -> None:
+        """A forward that trains receives this. The first one of a step that receives what a function returned tells: those before it may
+        choose an action."""
+        self._forwards += 1
+        if self.looks and not self._makers:
+            self._makers = self._returned.makers(given, first=self._forwards == 1)
 
     def moved(self, source: torch.Tensor, target: torch.Tensor) -> None:
         """``Tensor.to`` or ``Tensor.cuda`` made another tensor."""
@@ -73,5 +68,18 @@ class Finder:
         """A model returned this."""
         self._returned.given_back(output)
 
-    def step_ends(self, segment: Any) -> None:
-        """An update was made."""
+    def step_ends(self, by_loader: bool) -> None:
+        """An update was made.
+
+        Args:
+            by_loader: a DataLoader was asked for a batch in the step.
+        """
+        if self.looks and self._forwards:
+            makers = frozenset[CodeType]() if by_loader else self._makers
+            self._hits = [*self._hits, makers] if makers else []
+            self._misses = 0 if makers else self._misses + 1
+        if len(self._hits) >= HITS:
+            self.found = frozenset().union(*self._hits)
+        self.looks = not by_loader
+        self._forwards, self._makers = 0, frozenset()
+        self._returned.step_ends()

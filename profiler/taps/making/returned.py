@@ -45,7 +45,8 @@ class Returned:
         self._number = 0
         self._calls: dict[int, tuple[StorageWeakRef, list[Call]]] = {}
         self._outputs: dict[int, StorageWeakRef] = {}
-        self._fed: frozenset[int] = frozenset()
+        self._fed: frozenset[int] = frozenset()  # storages of what models got in the last step
+        self._feeding: set[int] = set()  # ... in this one
 
     def entered(self, code: CodeType) -> None:
         self._number += 1
@@ -76,12 +77,20 @@ class Returned:
             self._outputs[reference.cdata] = reference
         shorten(self._outputs)
 
-    def makers(self, given: Any) -> frozenset[CodeType]:
-        """The calls that made the tensors of a model's input."""
+    def makers(self, given: Any, first: bool) -> frozenset[CodeType]:
+        """The calls that made the tensors of a model's input.
+
+        Args:
+            first: of the step. What a later model gets to compute gradients for, such as a mixture of real and generated pictures, is no
+                batch.
+        """
         fed = list(tensors(given))
-        found = frozenset(call.code for tensor in fed for call in self._of(tensor))
-        self._fed = frozenset(tensor.untyped_storage()._cdata for tensor in fed)
-        return found
+        self._feeding.update(tensor.untyped_storage()._cdata for tensor in fed)
+        return frozenset(call.code for tensor in fed if first or not tensor.requires_grad for call in self._of(tensor))
+
+    def step_ends(self) -> None:
+        """An update was made."""
+        self._fed, self._feeding = frozenset(self._feeding), set()
 
     def _of(self, tensor: torch.Tensor) -> list[Call]:
         storage = tensor.untyped_storage()._cdata

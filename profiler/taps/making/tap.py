@@ -1,7 +1,7 @@
 """Finds the function that makes the program's batches, and times it.
 
 A program without a DataLoader makes its batches itself, anywhere in its loop. In a few steps, all Python calls that the loop makes
-outside models, backward passes and updates are observed (finding.py). If the first forward of three steps in a row receives a tensor that a
+outside models, backward passes and updates are observed (finding.py). If a forward in each of three steps in a row receives a tensor that a
 function returned, that function makes the batches; from then on only it is timed, in some of the steps (timing.py). If a model's input was
 not returned by a function, as in a loop that indexes a tensor itself, it stays unknown, unless it is in memory all the time (resident.py).
 """
@@ -38,7 +38,6 @@ class MakingTap:
         self._phase: Finder | Timer | None = Finder()
         self._resident: Resident | None = Resident()
         self._on = False
-        self._fresh = True  # no forward that trains since the last update
         self._updated = False  # an optimizer made an update: until then, each backward pass ends a step
 
     def begins(self) -> None:
@@ -60,21 +59,15 @@ class MakingTap:
         """A model is about to be called, with these arguments. Returns ``Flag.RESIDENT`` if all of them were in memory before, else 0."""
         self.begins()
         again = self._stays((args, kwargs)) if self._resident is not None else 0
-        if not self._fresh or flags & TRAINS != TRAINS or self._phase is None:
-            return again
-        self._thread = self._thread or threading.get_ident()
-        if self._thread == threading.get_ident():
-            self._fresh = False
+        if flags & TRAINS == TRAINS and self._phase is not None:
+            self._thread = self._thread or threading.get_ident()
             if isinstance(self._phase, Finder):
-                try:
-                    self._find(self._phase, (args, kwargs))
-                except Exception:
-                    self.end()
+                self._tell(self._phase.fed, (args, kwargs))
         return again
 
     def gave(self, flags: int, output: Any) -> None:
         """A model returned this."""
-        if isinstance(self._phase, Finder) and self._phase.looks:
+        if isinstance(self._phase, Finder):
             self._tell(self._phase.gave, output)
         if self._resident is not None and not flags & Flag.BARE:
             try:
@@ -139,15 +132,13 @@ class MakingTap:
             self.end()
 
     def _step_ends(self) -> None:
-        if threading.get_ident() != self._thread:
-            return
-        self._fresh = True
-        if self._phase is not None:
+        if isinstance(self._phase, Finder):
+            self._tell(self._find, self._phase)
+        if isinstance(self._phase, Timer):
             self._tell(self._phase.step_ends, recorder.main)
 
-    def _find(self, finder: Finder, given: Any) -> None:
-        with NoFunctions():
-            finder.fed(recorder.asked, given)
+    def _find(self, finder: Finder) -> None:
+        finder.step_ends(by_loader=recorder.asked)
         if finder.found:
             finder.end()
             self._phase = Timer(finder.found)

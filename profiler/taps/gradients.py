@@ -1,0 +1,48 @@
+"""Times the clearing, unscaling and clipping of gradients between calls of the model, backward and the optimizer."""
+
+import functools
+from typing import Any
+
+import torch
+
+from feedline.profiler.events import Stage
+from feedline.profiler.record.recorder import Span, inside, recorder
+from feedline.profiler.taps.patch import Patches, passed_by
+from feedline.profiler.taps.rests import switches
+from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo
+
+NAME, GIVES = "gradients", "zero_grad, unscale_, clip_grad_norm_ and clip_grad_value_"
+METHODS = ((torch.optim.Optimizer, "zero_grad"), (torch.nn.Module, "zero_grad"), (torch.amp.GradScaler, "unscale_"))
+FUNCTIONS = (torch.nn.utils.clip_grad_norm_, torch.nn.utils.clip_grad_value_)
+
+
+def attach(patches: Patches) -> None:
+    """Time them. Classes that have methods of their own are seen when these call torch's."""
+    for owner, name in METHODS:
+        original = getattr(owner, name)
+        function = watched(original)
+        patches.set(owner, name, function)
+        switches.add(function, original)
+    for function in FUNCTIONS:
+        patches.enter(function, watched)
+        switches.add(function, vars(function)["__wrapped__"])
+
+
+def watched(original: Any) -> Any:
+    """Time the outermost call: inside a forward, a backward or another of these it is part of that."""
+    is_compiling, name = torch.compiler.is_compiling, original.__name__
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        segment = recorder.main
+        if is_compiling() or segment is None or inside.depth or dynamo_follows():
+            return original(*args, **kwargs)
+        inside.depth += 1
+        try:
+            with Span(segment, Stage.GRADIENTS, segment.name_id(name)):
+                return original(*args, **kwargs)
+        finally:
+            inside.depth -= 1
+
+    hide_from_dynamo(passed_by(call))
+    return call
