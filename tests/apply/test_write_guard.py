@@ -1,5 +1,6 @@
 """A trial of a training changes no file but its own."""
 
+import os
 import subprocess
 import sys
 import time
@@ -40,7 +41,8 @@ def folder(tmp_path):
 
 def run(folder, code):
     guard = [sys.executable, "-I", write_guard.__file__, str(folder / "own"), "/dev", "--"]
-    return subprocess.run([*guard, sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+    environment = {**os.environ, "TMPDIR": str(folder / "own")}  # torch imports dill where it is installed, which wants one
+    return subprocess.run([*guard, sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True)
 
 
 def contents(folder):

@@ -28,7 +28,7 @@ class Finder:
         self.found: frozenset[CodeType] = frozenset()
         self._hits: list[frozenset[CodeType]] = []
         self._misses = 0
-        self._forwards = 0  # in this step
+        self._forwards, self._by_loader = 0, False  # of this step
         self._makers: frozenset[CodeType] = frozenset()  # of what they got
 
     @property
@@ -53,10 +53,15 @@ class Finder:
         """Stop observing."""
         self._calls.end()
 
-    def fed(self, given: Any) -> None:
-        """A forward that trains receives this. The first one of a step that receives what a function returned tells: those before it may
-        choose an action."""
+    def fed(self, by_loader: bool, given: Any) -> None:
+        """A forward that trains receives this. The first of a step that receives what a function returned decides: one before it may choose
+        an action.
+
+        Args:
+            by_loader: a DataLoader was asked for a batch in the step.
+        """
         self._forwards += 1
+        self._by_loader |= by_loader
         if self.looks and not self._makers:
             self._makers = self._returned.makers(given, first=self._forwards == 1)
 
@@ -68,18 +73,16 @@ class Finder:
         """A model returned this."""
         self._returned.given_back(output)
 
-    def step_ends(self, by_loader: bool) -> None:
-        """An update was made.
-
-        Args:
-            by_loader: a DataLoader was asked for a batch in the step.
-        """
-        if self.looks and self._forwards:
-            makers = frozenset[CodeType]() if by_loader else self._makers
+    def step_ends(self) -> None:
+        """An update was made."""
+        if not self._forwards:
+            return
+        if self.looks:
+            makers = frozenset[CodeType]() if self._by_loader else self._makers
             self._hits = [*self._hits, makers] if makers else []
             self._misses = 0 if makers else self._misses + 1
         if len(self._hits) >= HITS:
             self.found = frozenset().union(*self._hits)
-        self.looks = not by_loader
-        self._forwards, self._makers = 0, frozenset()
+        self.looks = not self._by_loader
+        self._forwards, self._by_loader, self._makers = 0, False, frozenset()
         self._returned.step_ends()

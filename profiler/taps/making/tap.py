@@ -62,7 +62,7 @@ class MakingTap:
         if flags & TRAINS == TRAINS and self._phase is not None:
             self._thread = self._thread or threading.get_ident()
             if isinstance(self._phase, Finder):
-                self._tell(self._phase.fed, (args, kwargs))
+                self._tell(self._phase.fed, recorder.asked, (args, kwargs))
         return again
 
     def gave(self, flags: int, output: Any) -> None:
@@ -138,7 +138,7 @@ class MakingTap:
             self._tell(self._phase.step_ends, recorder.main)
 
     def _find(self, finder: Finder) -> None:
-        finder.step_ends(by_loader=recorder.asked)
+        finder.step_ends()
         if finder.found:
             finder.end()
             self._phase = Timer(finder.found)
