@@ -3,7 +3,7 @@
 import json
 import re
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from feedline.analysis import formatting
 from feedline.analysis.convergence.model import ConvergenceSummary
@@ -37,7 +37,7 @@ def render(report: Report) -> str:
     """The whole page."""
     report = printable_in(report)  # before figures are drawn: they make room for their labels
     environment = page.environment()
-    environment.filters["tied"] = tied
+    environment.filters["prose"] = prose
     environment.filters["kernel"] = of_traces.kernel
     return environment.get_template("report.html").render(
         report=report,
@@ -68,6 +68,14 @@ def embedded(data: object) -> Markup:
     """JSON for a ``<script type="application/json">``: nothing in it can end the element or begin another."""
     text = json.dumps(printable_in(plain(data)), separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+def prose(text: str) -> Markup:
+    """Sentences with commands in backticks, which become code."""
+    parts = tied(text).split("`")
+    if len(parts) % 2 == 0:
+        return escape(tied(text))
+    return Markup("").join(Markup("<code>{}</code>").format(part) if place % 2 else part for place, part in enumerate(parts))
 
 
 def tied(text: str) -> str:

@@ -184,12 +184,12 @@ def severity(finding: Finding) -> str:
 
 
 def cost(finding: Finding, mean_step_s: float | None) -> str:
-    """What a finding costs: predicted, or at most; empty if it costs no time, or if a rate is predicted, which says it."""
+    """What can be saved: predicted, or at most; empty if it costs no time, or if a rate is predicted, which says it."""
     if finding.cost_s <= 0 or finding.predicted is not None:
         return ""
     if finding.cost_is_predicted:
-        return f"costs about {cost_of(finding, mean_step_s)}, {interval(finding)}"
-    return f"costs up to {cost_of(finding, mean_step_s)}"
+        return f"about {cost_of(finding, mean_step_s)} can be saved, {interval(finding)}"
+    return f"up to {cost_of(finding, mean_step_s)} can be saved"
 
 
 def ranks(report: Report) -> str:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.diagnose import leading
-from feedline.analysis.finding import Finding, Severity, cost, interval, rates
+from feedline.analysis.finding import Finding, Severity, rates
 from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.model import FIRST_STEPS, Report, StepSummary, Workers
 from feedline.analysis.reports import of_convergence, phrases, tables
@@ -147,14 +147,11 @@ def _also(finding: Finding, mean_step_s: float | None) -> str:
 
 
 def _worth(finding: Finding, mean_step_s: float | None) -> str:
-    """``, predicted 81.0 -> 198 samples/s [178, 219]``, or ``, fixing it saves at most 140 ms per step (35.4 %), not predicted``."""
+    """``, predicted 81.0 -> 198 samples/s [178, 219]``, or ``, up to 140 ms per step (35.4 %) can be saved``."""
     if finding.predicted is not None:
         return f", predicted {rates(finding.predicted)}"
-    if finding.cost_s <= 0:
-        return ""
-    if finding.cost_is_predicted:
-        return f", predicted to save {cost(finding, mean_step_s)}, {interval(finding)}"
-    return f", fixing it saves at most {cost(finding, mean_step_s)}, not predicted"
+    told = phrases.cost(finding, mean_step_s)
+    return f", {told}" if told else ""
 
 
 def _traces(report: Report) -> Part:

@@ -81,7 +81,7 @@ def spread(step: StepSummary, usual: Sequence[str] = ()) -> Text:
     if step.boundary == "none":
         return plain(phrases.BOUNDARIES["none"], "dim")
     cut = [] if step.boundary in usual else [phrases.BOUNDARIES.get(step.boundary, step.boundary)]
-    return plain(" · ".join([f"median {seconds(step.median_s)}", f"95 % within {seconds(step.p95_s)}", *cut]), "dim")
+    return plain(" · ".join([f"median {seconds(step.median_s)}", f"p95 {seconds(step.p95_s)}", *cut]), "dim")
 
 
 def waits(step: StepSummary, width: int, meaning: Mapping[str, str]) -> RenderableType:

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
+import pytest
 from reports.made_up import VARIANTS, judged, refused, report
 
-from feedline.analysis.reports.html_report import render
+from feedline.analysis.reports.html_report import prose, render
 
 
 def first_screen(made) -> str:
@@ -31,3 +32,15 @@ def test_a_figure_that_is_missing_says_why() -> None:
 
     assert first_screen(replace(report(), throughput=pace)).count("<dd>not measured <small>no loader reported it</small></dd>") == 2
     assert "no step was recorded" in first_screen(replace(VARIANTS["no steps"](), throughput=pace))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("run `feedline env`, then `a < b`.", "run <code>feedline env</code>, then <code>a &lt; b</code>."),
+        ("a lone ` of <script>", "a lone ` of &lt;script&gt;"),
+        ("takes 3 ms", "takes 3\u00a0ms"),
+    ],
+)
+def test_commands_in_backticks_are_code_and_nothing_else_is_html(text: str, shown: str) -> None:
+    assert prose(text) == shown
