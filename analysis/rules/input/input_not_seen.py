@@ -1,8 +1,8 @@
 """Nothing that was recorded or traced says which part of the step the input is: that is not the same as none."""
 
 from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import Evidence, Finding, Severity
-from feedline.analysis.formatting import seconds
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.formatting import seconds, share
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import made_in_step
 from feedline.analysis.traces.facts import TraceFacts
@@ -12,8 +12,7 @@ RULE_ID = "input_not_seen"
 
 def check(facts: RuleInputs) -> Finding:
     """Of a run without a loader that the steps ask themselves."""
-    step = seconds(facts.step.mean_s)
-    message = f"no loader was seen, so the input's share of the {step} step is unknown"
+    step, found = seconds(facts.step.mean_s), [Evidence("other_s", "other per step", facts.step.stages.get("other", 0.0), "s")]
     how_to_check = (
         "Check whether the program uses a DataLoader. If it does, its hook failed (see 'Hooks that could not be attached' in the full "
         "report), and this finding is wrong."
@@ -23,11 +22,16 @@ def check(facts: RuleInputs) -> Finding:
     elif facts.loader is not None:
         message = f"{facts.loader.kind} is iterated in a thread of its own, so the input's share of the {step} step is unknown"
         how_to_check = "Run with a plain DataLoader in its place: the report then shows how long the step waits for it."
+    else:
+        message = f"no loader was seen, so the input's share of the {step} step is unknown"
+        if facts.unseen is not None:
+            message += f" (up to {share(facts.unseen.share)}, if no model loads data itself)"
+            found.append(Evidence("unseen_share", "share of the step that may be input", facts.unseen.share, SHARE))
     return Finding(
         RULE_ID,
         Severity.INFO,
         message=message,
-        evidence=[Evidence("other_s", "other per step", facts.step.stages.get("other", 0.0), "s")],
+        evidence=found,
         fix="Put the code that gets a batch into a function that returns it (feedline finds it), or wrap it in feedline.stage('input').",
         how_to_check=how_to_check,
     )
