@@ -1,4 +1,4 @@
-"""``feedline report`` for a run folder with several training runs: a report for each, and an overview."""
+"""Writes what ``feedline report`` has built: the report of a process's only training, or one for each of several, and an overview."""
 
 import argparse
 import os

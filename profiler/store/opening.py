@@ -1,4 +1,4 @@
-"""Open a run by its path: a folder that holds one training, or one of several."""
+"""Open a run by its path: a folder that holds one training, or one of several. ``feedline report`` opens all of them (trainings.py)."""
 
 from pathlib import Path
 

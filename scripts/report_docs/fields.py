@@ -12,7 +12,7 @@ _NO_READING = "nothing was sampled while the steps ran: a run of less than a qua
 FIELDS: dict[str, dict[str, Field]] = {
     "Report": {
         "run": Field("", "What was run, when, where"),
-        "verdict": Field("", "One sentence: what holds the training back, or that nothing measured does"),
+        "verdict": Field("", "What holds the training back, in a few sentences, or that nothing measured does"),
         "findings": Field("", "Causes with evidence and fix, most important first; at most three that are not of severity info"),
         "throughput": Field("", "How fast the training went"),
         "step": Field("", "The mean training step, split into stages", "no step was recorded"),
@@ -34,7 +34,11 @@ FIELDS: dict[str, dict[str, Field]] = {
             "nothing was trained, or an older feedline recorded it",
         ),
         "cpus": Field("", "Who used the CPUs while the steps ran", "the number of CPUs is unknown, or no step was recorded"),
-        "shown": Field("", "The rank that the figures describe: the one that the others wait for, or else the lowest", "the lowest"),
+        "shown": Field(
+            "",
+            "The rank that the figures describe: the one that the others wait for, or else the lowest",
+            "the report is of traces of other tools: then it is the lowest",
+        ),
         "together": Field("", "Throughput predicted with all predicted fixes of the loader at once", "fewer than two fixes are predicted"),
         "headline": Field("", "What must be known before the verdict: a crash, a kill, a full disk; empty if the run ended normally"),
         "schema_version": Field(
@@ -66,8 +70,8 @@ FIELDS: dict[str, dict[str, Field]] = {
     "Throughput": {
         "samples_per_s": Field(
             "samples/s",
-            "Samples per second in training steps of the shown rank. All means exclude the first of four or more steps, and those up to "
-            "the step whose FLOP were counted",
+            "Samples per second in training steps of the shown rank. All means exclude the first step of a run of four or more, and all "
+            "steps up to the one whose FLOP were counted, unless these are more than half",
             _NO_SIZE,
         ),
         "steps_per_s": Field("steps/s", "Steps (optimizer updates) per second", "no step"),
@@ -93,7 +97,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "series": Field("", "Step by step over the run"),
         "gpu_stages": Field(
             "s",
-            "Stage -> mean time per step from when the GPU reached its work until it had done it, gaps included. Stages may overlap",
+            "Stage -> mean time per step from the GPU's start of the stage's work to its end, gaps included. Stages may overlap",
             "no GPU was timed: the hook CUDA events says why",
         ),
         "flop": Field("", "Floating-point operations of one step", "they were not counted: the hook FLOP says why"),
@@ -143,12 +147,12 @@ FIELDS: dict[str, dict[str, Field]] = {
         "batches": Field("batches", "Batches made"),
         "samples": Field("samples", "Samples made"),
         "samples_in_detail": Field("samples", "Samples whose operations were timed one by one"),
-        "per_sample": Field("", "Stage -> mean cost of one sample; total is all of them"),
+        "per_sample": Field("", "Stage -> mean cost of one sample; total is the sum of all except transport, which runs in another thread"),
         "operations": Field("", "Single operations inside a sample, the longest first"),
         "fetch_mean_s": Field(
             "s", "Mean time to make one batch; those before the first counted step count only if there are no others", "no batch was made"
         ),
-        "fetch_cv": Field("1", "Standard deviation of that time over its mean", "fewer than two batches"),
+        "fetch_cv": Field("1", "Standard deviation of that time, divided by its mean", "fewer than two batches"),
         "decoded_pixels": Field("pixels", "Pixels decoded per sample", "no decoder was seen"),
         "output_pixels": Field("pixels", "Pixels per sample of the last picture before the tensor", "no picture was seen"),
         "sample_wall_histogram": Field(
@@ -157,11 +161,11 @@ FIELDS: dict[str, dict[str, Field]] = {
         ),
         "blocked_by": Field(
             "1",
-            "What the makers of batches waited for -> share (0 to 1) of their blocked time, from looks at their threads: sleep, lock, "
+            "What the threads that make batches waited for -> share (0 to 1) of their blocked time, sampled from outside: sleep, lock, "
             "network, another process, file, page fault, unknown. Empty: not seen",
         ),
         "blocked_looks": Field(
-            "looks", "Looks that found a blocked thread while it made a batch; with few of them, blocked_by is uncertain"
+            "looks", "How often a look at these threads found one blocked while it made a batch; if that is rare, blocked_by is uncertain"
         ),
         "process_cpu_s": Field(
             "s", "CPU time per sample of the whole processes that make samples, helper threads included", "/proc does not show it"
@@ -172,10 +176,14 @@ FIELDS: dict[str, dict[str, Field]] = {
         "wall_s": Field("s", "Wall time per sample; cpu_s + runqueue_s + blocked_s if all three are measured"),
         "cpu_s": Field("s", "CPU time of the thread that made the sample", _NO_DETAIL),
         "runqueue_s": Field("s", "Time runnable but without a CPU", _NO_SCHEDSTAT),
-        "blocked_s": Field("s", "The rest: waiting for a disk, the network, a lock, a sleep", _NO_SCHEDSTAT),
-        "bytes": Field("B", "Bytes read, decoded, collated or sent, by stage; of total: what read calls returned", "the stage counts none"),
+        "blocked_s": Field("s", "The rest: waiting for a disk, the network or a lock, or sleeping", _NO_SCHEDSTAT),
+        "bytes": Field(
+            "B",
+            "Bytes read, decoded, collated or sent, depending on the stage; for total, the bytes that read calls returned",
+            "the stage counts none",
+        ),
         "error_s": Field(
-            "s", "Standard error of wall_s from timing one sample in N (Student's t); 0: all timed", "too few samples to tell"
+            "s", "Standard error of wall_s, because only one sample in N is timed (Student's t); 0 if all were", "too few samples to tell"
         ),
     },
     "Operation": {
@@ -199,8 +207,8 @@ FIELDS: dict[str, dict[str, Field]] = {
         "batch_bytes": Field("B", "Mean bytes of a batch's tensors", "no tensor was seen in a batch"),
         "flags": Field("", "What its batches are: float32, shared (in shared memory), pinned, objects (no tensors)"),
         "pickle_bytes": Field("B", "Mean bytes pickled to send one batch", "nothing was pickled (num_workers=0)"),
-        "first_batch_s": Field("s", "From asking for an iterator to its first batch, mean over epochs", "no epoch handed over a batch"),
-        "epochs": Field("epochs", "Epochs that were begun and handed over a batch"),
+        "first_batch_s": Field("s", "From asking for an iterator to its first batch, mean over epochs", "no epoch delivered a batch"),
+        "epochs": Field("epochs", "Epochs that began and delivered at least one batch"),
         "objects": Field("loaders", "Loader objects that were iterated: more than one if the program makes a new one for each epoch"),
     },
     "Gauge": {
@@ -210,7 +218,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "minimum": Field("see unit", "Smallest value sampled"),
         "maximum": Field("see unit", "Largest value sampled"),
         "at_s": Field("s", "When each value was taken, since recording began; at most 600"),
-        "values": Field("see unit", "One value for each time in at_s", "an element that could not be read at that time"),
+        "values": Field("see unit", "One value for each time in at_s", "(an element) it could not be read at that time"),
     },
     "Cpus": {
         "allowed": Field("CPUs", "CPUs that the run may use: those of its affinity mask, capped by the quota"),
@@ -227,19 +235,21 @@ FIELDS: dict[str, dict[str, Field]] = {
         "name": Field("", "What is attached to"),
         "attached": Field("", "Whether it could be attached"),
         "why": Field("", "What it records, or why it could not be attached"),
-        "reason": Field("", "Why it could not be attached, as a stable name, e.g. no_gpu; empty where no code depends on it"),
+        "reason": Field(
+            "", "Why it could not be attached, as a stable name, e.g. no_gpu; empty if it was attached or the cause has no such name"
+        ),
     },
     "Roofline": {
         "samples_per_s": Field("samples/s", "Throughput of the run"),
-        "low": Field("samples/s", "Two standard errors of the mean step below it", "fewer than four steps"),
-        "high": Field("samples/s", "Two standard errors of the mean step above it", "fewer than four steps"),
+        "low": Field("samples/s", "samples_per_s if the mean step were two standard errors longer", "fewer than four steps"),
+        "high": Field("samples/s", "samples_per_s if the mean step were two standard errors shorter", "fewer than four steps"),
         "flop_per_sample": Field("FLOP", "Forward and backward", "not known: flop_source says why"),
         "flop_source": Field("", "How flop_per_sample is known, or why it is not"),
         "peak_flops": Field("FLOP/s", "Peak of the device", "no file of ceilings with one was given"),
         "peak_source": Field("", "Where the peak is from, or why there is none"),
         "mfu": Field(
             "1",
-            "FLOP/s of the run over the peak (0 to 1)",
+            "FLOP/s of the run, divided by the peak (0 to 1)",
             "one of the two is not known, or the measured peak is too low: peak_source says so",
         ),
         "roofs": Field("", "Limits of the throughput, lowest first"),
@@ -260,7 +270,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "high": Field("samples/s", "Fastest round of its measurement", "not measured in rounds"),
         "says": Field("", "What it is made of, with figures"),
         "source": Field("", "this run, or the source of the ceiling"),
-        "binds": Field("", "true: it can limit this run; false: a stage, which is a part of its loader, or an alternative"),
+        "binds": Field("", "true: it can limit this run; false: it cannot, because it is only one stage of the loader, or another loader"),
     },
     "Sweep": {
         "batch_sizes": Field("samples", "Batch sizes, ascending. All lists have one length"),
@@ -273,9 +283,7 @@ FIELDS: dict[str, dict[str, Field]] = {
     **rank_fields.FIELDS,
     "Traces": {
         "files": Field("", "The trace file of each rank"),
-        "basis": Field(
-            "", "Time span that every figure of the report covers: steps of the shown rank, or its whole trace if no steps were found"
-        ),
+        "basis": Field("", "Time span that the report's figures cover: steps of the shown rank, or its whole trace if no steps were found"),
         "budget_notes": Field("", "Notes on how to read the budget"),
         "kernels": Field("", "Kernels of the shown rank in its steps by name, the longest first"),
         "operators": Field("", "Operators, ranges and Python functions of its host that began in the steps, most device time first"),
@@ -293,7 +301,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "name": Field("", "Of the kernel"),
         "count": Field("", "How many ran"),
         "total_s": Field("s", "Their durations summed; those that overlap count twice"),
-        "busy_share": Field("1", "total_s over the time in the steps in which the device was busy"),
+        "busy_share": Field("1", "total_s divided by the time that the device was busy in the steps"),
         "communication": Field("", "true: it moves bytes between ranks"),
         "operator": Field("", "The operator that launched most of it; empty: the trace does not say"),
     },

@@ -10,7 +10,7 @@ _REASON = "`reasons` says why"
 
 FIELDS: dict[str, dict[str, Field]] = {
     "RankSummary": {
-        "steps": Field("steps", "Recorded and counted"),
+        "steps": Field("steps", "Its steps: those recorded in full and those only counted"),
         "mean_s": Field("s", "Mean time of a step", "the rank made no step"),
         "stages": Field("s", "Stage -> mean seconds per step; they sum to mean_s. From traces: those of the budget, see traces.md"),
         "state": Field("", "As in RunInfo"),
@@ -85,8 +85,8 @@ FIELDS: dict[str, dict[str, Field]] = {
             "batches per update (accumulation)",
             "the id says everything",
         ),
-        "what": Field("", "The same in words"),
-        "step_s": Field("s", "Mean step then", "refused: why says why"),
+        "what": Field("", "`id` and `value` in words"),
+        "step_s": Field("s", "Mean step with the change", "refused; the reason is in `why`"),
         "low": Field("s", "Lower end of its 95 % interval", "refused"),
         "high": Field("s", "Upper end", "refused"),
         "gain_s": Field("s", "The measured mean step less step_s"),
@@ -99,9 +99,11 @@ FIELDS: dict[str, dict[str, Field]] = {
         ),
         "clocks": Field("", "How ranks were aligned: measured, collective ends, or none"),
         "late": Field("", "Ranks that others waited for, most costly first; at most 8"),
-        "network": Field("", "The bandwidth against what it should be, in a sentence"),
+        "network": Field("", "The bandwidth compared with the expected one, in a sentence"),
         "network_share": Field(
-            "1", "Bus bandwidth of the largest collectives over the link's or the probe's", "neither is known, or no transfer_s is"
+            "1",
+            "Bus bandwidth of the largest collectives, divided by that of the link or the probe",
+            "neither is known, or no transfer_s is",
         ),
         "what_if": Field("", "Replays of the bucket timeline"),
         "nccl": Field("", "What the given NCCL_DEBUG output says, in sentences"),
@@ -110,7 +112,7 @@ FIELDS: dict[str, dict[str, Field]] = {
     },
     "ExposedKind": {
         "name": Field("", "Operation: all_reduce, all_gather, ..."),
-        "phase": Field("", "Of the step in which it was called: forward, backward, optimizer, loader, init or other"),
+        "phase": Field("", "Phase of the step in which the collective was called: forward, backward, optimizer, loader, init or other"),
         "transfer_s": Field(
             "s",
             "Mean time per step in which it moved bytes while no backward ran, shared evenly among collectives that move at the same time",

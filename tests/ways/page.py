@@ -19,12 +19,13 @@ from ways.way import Way  # noqa: E402
 TEXT = """\
 # Ways to start a training
 
-Each command below starts small training runs that count their own steps (`tests/ways/programs`), once with feedline and once without.
-For each process, feedline's record of training runs, ranks, steps and samples is compared with what the program counted itself. Exit code,
-standard output and the trained parameters must be the same both times. `scripts/test` runs the quick ones, `scripts/test-long` all of them,
-and `python tests/ways/page.py > docs/ways-to-start.md` writes this page.
+Each command below starts small training runs that count their own steps (`tests/ways/programs`). Each is run once as shown and once without
+feedline. For each process, feedline's record of training runs, ranks, steps and samples is compared with what the program counted itself.
+Exit code, standard output and the trained parameters must be the same both times. `scripts/test` runs the quick ones, `scripts/test-long`
+all of them, and `python tests/ways/page.py > docs/ways-to-start.md` writes this page.
 
-Cells contain `true / recorded`; semicolons separate training runs, commas ranks. Ways whose packages are not installed are not tested;
+Cells contain `counted by the program / recorded by feedline`; semicolons separate training runs, and commas separate ranks. Ways whose
+packages are not installed are not tested;
 `pip install joblib hydra-core nbclient nbconvert ipykernel ray deepspeed accelerate pytorch-lightning` installs all of them.
 
 """
@@ -53,7 +54,7 @@ In each of these cases the training is unchanged (`tests/ways/test_bad_input.py`
 - imagenet/main.py `--multiprocessing-distributed`, unmodified: without GPUs it spawns one rank per node, so two nodes are started on one
   machine, under one `feedline run -- bash nodes.sh`. feedline records one training of two ranks, 10 steps and 40 samples each, with their
   waits for data and the all-reduces of the evaluation.
-- The same with three lines changed, so that one command spawns two ranks with DistributedDataParallel on the CPU: feedline records one
+- With three lines changed, one command spawns two ranks with DistributedDataParallel on the CPU: feedline records one
   training of two ranks, 10 steps and 40 samples each, and its communication. The weights are the same as without feedline.
 - mnist_hogwild, unmodified: feedline records two training runs of 40 steps and 640 samples each, one for each of the two processes that
   share the model.
