@@ -377,7 +377,7 @@ class Report:
     """Everything a report shows. One of these per run; JSON is exactly this object."""
 
     run: RunInfo
-    verdict: str  # one sentence
+    verdict: str  # what limits the training, and what to change
     findings: list[Finding]  # most important first, at most three that are not "info"
     throughput: Throughput
     step: StepSummary | None  # None: the run never made a step

@@ -34,7 +34,7 @@ def run_command(args: argparse.Namespace, command: list[str]) -> int:
 
     Raises:
         FixError, ScriptError: it is asked for what only a script can have.
-        OutputError: with ``--strict``: nothing can be recorded.
+        OutputError: with ``--strict`` or ``--set``: nothing can be recorded, so nothing can be changed either.
     """
     if args.fix is not None:
         raise FixError("--fix needs a script, not a command: feedline run --fix ... train.py")
@@ -50,7 +50,7 @@ def run_command(args: argparse.Namespace, command: list[str]) -> int:
     try:
         (run, hold), refused = run_folder(path, launch, args.force, args.strict)
     except OutputError as error:
-        if args.strict:
+        if args.strict or args.settings:
             raise
         say(f"not recording: {error}")
         return ended(subprocess.Popen(command), None)

@@ -134,6 +134,18 @@ def test_on_a_place_that_is_read_only_the_training_runs_unrecorded(workshop, own
     assert done.stderr == f"feedline: {'' if strict else 'not recording: '}{why}\n"
 
 
+@pytest.mark.parametrize("command", [(), ("--", sys.executable)])
+def test_where_nothing_can_be_recorded_a_training_that_was_to_be_changed_does_not_run_unchanged(workshop, own_mounts, command):
+    script, place = workshop.write("train.py", MARKS), workshop.folder / "place"
+    place.mkdir()
+
+    run = (*own_mounts(READ_ONLY, place), *FEEDLINE, "run", "--set", "num_workers=2", "-o", place / "run", *command, script)
+    done = workshop.execute(*run)
+
+    assert (done.returncode, done.stdout) == (73, "")
+    assert "feedline: cannot write the run folder" in done.stderr
+
+
 @pytest.mark.parametrize("strict", [(), ("--strict",)])
 def test_on_a_disk_that_is_full_the_training_runs_unrecorded(workshop, own_mounts, strict):
     script, place = workshop.write("train.py", MARKS), workshop.folder / "place"
