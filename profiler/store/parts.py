@@ -129,7 +129,7 @@ def first_optimizers(rank: Rank) -> list[int]:
     by_loader = {int(one["optimizer"]) for one in begun if one["flags"] & Flag.FIRST}
     again = begun["first_optimizer"][begun["flags"] & Flag.END != 0]
     takes_turns = len(again) > 0 and np.bincount(again).max() >= TURNS  # optimizers are made within one training: meta-learning
-    kept = [chosen[0]]
+    kept = chosen[:1]  # none where the records are damaged
     for before, this, after in zip([None, *found[:-1]], found, [*found[1:], None]):
         if before is not None and (this.optimizer in by_loader or not takes_turns and _apart(rank.main, before, this, after)):
             kept.append(this.optimizer)

@@ -5,14 +5,17 @@ import functools
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from explain.made_up_records import MadeUp
 from torch.utils.data import DataLoader
 
 from feedline.profiler import reasons
 from feedline.profiler.events import Stage
 from feedline.profiler.session import session
+from feedline.profiler.store.parts import first_optimizers
 from feedline.profiler.store.segment import Segment
 
 sys.path.insert(0, str(Path(__file__).with_name("programs")))
@@ -308,3 +311,10 @@ def test_networks_that_take_turns_count_one_step_of_both(record):
     done = record(turns)
 
     assert [one.step.flop.forward for one in done.reports] == [2 * 8 * FEATURES * (4 + 32)]
+
+
+def test_records_that_say_of_each_training_that_it_belongs_to_an_earlier_one_are_one_training():
+    """As damage leaves them: the first one is missing."""
+    main = MadeUp().span(Stage.BEGUN, 0, 10, number=1, extra=0).span(Stage.BEGUN, 20, 30, number=2, extra=0)
+
+    assert first_optimizers(SimpleNamespace(main=main.process())) == []
