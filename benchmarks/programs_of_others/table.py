@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from programs_of_others.bench import Measured
 from programs_of_others.judge import DOUBTFUL, FALSE, OTHERS, TRUE, UNKNOWN, judge
+from programs_of_others.manifest.unseen import UNSEEN
 
 TEXT = """\
 # Programs from other repositories
@@ -47,12 +48,23 @@ def page(measured: Sequence[Measured]) -> str:
         TEXT + f"Python {platform.python_version()}, torch {torch.__version__}, {platform.system()}.\n",
         f"**{len(ran)} programs: steps and samples are right in {exact}, in {unknown} of which feedline says that the samples are unknown; "
         f"the verdict is {kinds}.**{_of_neighbors(len(beside), after)}\n",
+        *_of_unseen(ran),
         HEAD,
         *(row(one) for one in ran),
     ]
     if failed := [one for one in measured if one.problem]:
         lines += ["\nNot measured:\n", *(f"- {one.program.name}: {one.problem.splitlines()[0]}" for one in failed)]
     return "\n".join(lines)
+
+
+def _of_unseen(ran: Sequence[Measured]) -> list[str]:
+    """A paragraph on the programs that no rule was adjusted to; none without them."""
+    names = {program.name for program in UNSEEN}
+    own = [one for one in ran if one.program.name in names]
+    verdicts = Counter(one.verdict for one in own)
+    kinds = ", ".join(f"{kind} in {verdicts[kind]}" for kind in (TRUE, UNKNOWN, DOUBTFUL, FALSE))
+    chosen = f"{len(own)} of them were chosen, and what is true of them was written down, before feedline was run on any of them"
+    return [f"{chosen}: steps and samples are right in {sum(one.exact for one in own)}; the verdict is {kinds}.\n"] if own else []
 
 
 def _of_neighbors(number: int, after: str) -> str:

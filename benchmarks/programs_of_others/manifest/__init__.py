@@ -6,8 +6,9 @@ from programs_of_others.manifest.others import OTHERS
 from programs_of_others.manifest.pytorch_examples import PYTORCH_EXAMPLES
 from programs_of_others.manifest.pytorch_gan import PYTORCH_GAN
 from programs_of_others.manifest.tutorials import TUTORIALS
+from programs_of_others.manifest.unseen import UNSEEN
 
-PROGRAMS = [*PYTORCH_EXAMPLES, *KARPATHY, *PYTORCH_GAN, *TUTORIALS, *LIBRARIES, *OTHERS]
+PROGRAMS = [*PYTORCH_EXAMPLES, *KARPATHY, *PYTORCH_GAN, *TUTORIALS, *LIBRARIES, *OTHERS, *UNSEEN]
 #: The cheapest of each kind: scripts/test runs them where it is given the checkouts.
 QUICK = (
     "mnist",
