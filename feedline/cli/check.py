@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 class Check:
     """Check a run against a budget: a gate for CI.
 
-    The budget is a TOML file with limits for throughput, steps, stages, the cost of a sample and findings, and for how much slower than a
-    base run the training may be. docs/jobs/ci.md lists its keys.
+    The budget is a TOML file with limits for throughput, steps, stages, the cost of a sample and findings. A limit may also be
+    relative: how much slower than a base run the training may be. docs/jobs/ci.md lists its keys.
 
     A limit counts as exceeded only if the excess is larger than the run's noise. The exit code is 77 if a limit is
-    exceeded, and 75 if none is exceeded but at least one could not be judged: the run is too short, was killed, or does not have the
-    quantity. In GitHub Actions, problems are also printed as annotations.
+    exceeded, and 75 if none is exceeded but at least one could not be judged: the run is too short, was killed, or did not record
+    what the limit is about. In GitHub Actions, problems are also printed as annotations.
 
     Examples:
         feedline check runs/ci --budget budget.toml
@@ -39,7 +39,9 @@ class Check:
         parser.add_argument("--budget", type=Path, required=True, metavar="FILE", help="TOML file with the limits")
         results = parser.add_argument_group("results")
         results.add_argument("--junit", type=Path, metavar="FILE", help="also write them as JUnit XML")
-        results.add_argument("--markdown", type=Path, metavar="FILE", help="also write them as Markdown; appends to $GITHUB_STEP_SUMMARY")
+        results.add_argument(
+            "--markdown", type=Path, metavar="FILE", help="also write the results as Markdown; appends to $GITHUB_STEP_SUMMARY"
+        )
         results.add_argument(
             "--github", action="store_true", help="print annotations for GitHub Actions (default: if GITHUB_ACTIONS is set)"
         )

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class Diff:
-    """Compare two runs: what changed, by how much, and by more than noise.
+    """Compare two runs: what changed, by how much, and whether it is more than noise.
 
     Compares steps, stages of the step, the cost of a sample, waits, collectives, gauges, findings, settings, versions and hardware. A
-    change counts if it is larger than --min-change and than the noise of the runs. Differences due to
+    change counts if it exceeds both --min-change and the noise of the runs. Differences due to
     other programs or slower CPUs are listed separately. Run folders that `feedline ingest` made from traces can be compared, too.
 
-    Repeated runs of a program differ more than the spread of their steps suggests. One run of each side only allows an estimate of that;
-    to measure it, give several runs of each side, separated by `--`, ideally recorded alternately (A, B, A, B, ...).
+    Repeated runs of a program differ more than the spread of their steps suggests. With one run per side, that can only be
+    estimated; to measure it, give several runs per side, separated by `--`, ideally recorded alternately (A, B, A, B, ...).
 
     Examples:
         feedline diff runs/before runs/after

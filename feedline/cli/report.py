@@ -37,7 +37,7 @@ class Report:
     Works for finished, killed and live runs. Without -o, report.html, report.json and trace.json.gz are also written into the run
     folder. The last lines printed are the verdict, what to change, the expected gain, and where the files are.
 
-    If the run contains several training runs, an overview is shown. Each training has its own report: those of
+    If RUN holds several trainings, an overview is shown. Each training has its own report: those of
     separate processes in RUN/training-N (training-0: the script itself), consecutive ones of one process in RUN/parts/N. A file written
     with -o contains the overview and all reports.
 
@@ -70,7 +70,9 @@ class Report:
             help="nominal bandwidth of a rank's network link in one direction, with its unit: 25GB/s or 200Gbit/s",
         )
         add_old_name(shown, "--link-gbps", link, type=gigabytes_per_s)
-        shown.add_argument("--nccl-log", type=Path, metavar="FILE", help="output of a training with NCCL_DEBUG=INFO")
+        shown.add_argument(
+            "--nccl-log", type=Path, metavar="FILE", help="output of the training with NCCL_DEBUG=INFO: adds what NCCL chose"
+        )
         ranks = parser.add_argument_group("comparing ranks")
         ranks.add_argument("--by-rank", action="store_true", help="compare the ranks of one run instead")
         add_rank_pool(ranks)

@@ -74,8 +74,8 @@ class Run:
         add_settings(
             changing,
             OVERRIDES,
-            "arguments of the training's DataLoader, such as num_workers=4,persistent_workers=true; worker_threads=1: threads per library "
-            "in each worker",
+            "arguments of the training's DataLoader, such as num_workers=4,persistent_workers=true; also worker_threads=1, the "
+            "number of threads per library in each worker",
         )
         changing.add_argument(
             "--set-at",

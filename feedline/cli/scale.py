@@ -61,7 +61,7 @@ class Scale:
             "--min-steps",
             type=steps,
             metavar="STEPS",
-            help="steps to that accuracy as the batch grows without bound: gives the time in seconds; needs --noise-scale",
+            help="steps that the accuracy of --noise-scale takes with an infinitely large batch (Smin); with it, the time is in seconds",
         )
         add_output(
             parser,

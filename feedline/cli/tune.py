@@ -54,7 +54,7 @@ class Tune:
             metavar="SIZE",
             help="memory for the workers and their batches, such as 8GB (default: what was available when the run was recorded)",
         )
-        add_output(parser, "write a page with the figure to FILE.html", json="the result", json_to_stdout=True)
+        add_output(parser, "write a page with the figure to FILE, which ends in .html", json="the result", json_to_stdout=True)
 
     def run(self, args: argparse.Namespace) -> int:
         check(args)

@@ -18,7 +18,7 @@ class Verify:
     """Run a training with and without a change, and say whether the change helps.
 
     The change is applied without editing files. It is accepted if the improvement is significant at 95 % confidence. Each trial is appended
-    to ledger.jsonl; without any argument, the trials so far are listed, and the report of RUN mentions them.
+    to ledger.jsonl. The report of RUN mentions them; without any argument, this command lists them.
 
     Changes of the DataLoader (--set, or --fix with a finding of RUN) are tried in pairs of short runs. The measured throughput is shown
     beside the one predicted from RUN; without RUN, the training is recorded first. The lines to change in your program are printed as a

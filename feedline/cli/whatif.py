@@ -21,7 +21,7 @@ class Whatif:
 
     Replays the recorded batches and steps as the DataLoader would hand them over with these settings, and prints samples/s before
     and after the change, with a 95 % interval and what would limit the training then. Nothing is run. If the recording cannot answer,
-    feedline says why and, where there is one, names the command that measures it.
+    feedline says why, and names the command that measures it if there is one.
 
     Settings: num_workers, prefetch_factor, in_order and persistent_workers of the DataLoader; cores=N, the CPUs that the training may use;
     decode=NAME, another decoder for JPEGs and other images, measured on at most 50 files of --data.

@@ -113,7 +113,8 @@ def test_an_interrupt_at_any_moment_leaves_a_notebook_in_which_the_cell_runs_aga
             content = message["content"]
             if message["parent_header"].get("msg_id") == request and content.get("execution_state") == "idle":
                 return "".join(texts)
-            texts.append(content.get("text", "") or content.get("data", {}).get("text/plain", "") or "\n".join(content.get("traceback", [])))
+            shown = content.get("text", "") or content.get("data", {}).get("text/plain", "")
+            texts.append(shown or "\n".join(content.get("traceback", [])))
 
     try:
         printed(TRAINING)

@@ -50,7 +50,7 @@ def test_cpus_that_workers_would_need_are_what_a_neighbor_takes_from_a_training_
 
     assert diagnose(without_workers(**facts))[0].rule_id == "too_few_workers"
     assert beside.rule_id == "busy_neighbors" and NO_ROOM in beside.message
-    assert beside.fix.endswith("Then change DataLoader(..., num_workers=2)  # now 0")
+    assert beside.fix.endswith("Then set DataLoader(..., num_workers=2)  # now 0")
 
 
 def test_no_more_workers_are_promised_than_there_are_cpus_however_blocked_samples_look_beside_the_neighbor():

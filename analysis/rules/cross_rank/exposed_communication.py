@@ -28,7 +28,9 @@ ADVICE: dict[QuestionId, str] = {
     "accumulation": "Accumulate the gradients of several batches before sending them (no_sync).",
     "bucket_size": "Change the bucket size (bucket_cap_mb): ",
 }
-GRADIENTS = "Use larger batches per rank, gradients in bf16, fewer updates (no_sync), other buckets (bucket_cap_mb), or a faster link."
+GRADIENTS = (
+    "Use larger batches per rank, gradients in bf16, fewer updates (no_sync), another bucket size (bucket_cap_mb), or a faster link."
+)
 PARAMETERS = "Use larger batches per rank, parameters in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)), or a faster link."
 #: By the operation and the phase that take most; of traces, the phase is unknown. FSDP2 gathers parameters.
 FIXES = {

@@ -10,7 +10,7 @@ from feedline.analysis.rules.input.input_wait import making_share, severity
 
 RULE_ID = "augmentation_bound"
 
-#: The same two as for decode (rules/decode_bound.py): most of the CPU, and the CPU is what the sample spends its time on.
+#: The same two as for decode (rules/input/decode_bound.py): most of the CPU, and the CPU is what the sample spends its time on.
 MIN_CPU_SHARE = 0.50
 MIN_WALL_SHARE = 0.25
 

@@ -104,6 +104,4 @@ def _making_sooner(facts: RuleInputs, factor: float) -> RuleInputs:
 
 
 def _then(facts: RuleInputs, advice: dict[str, int | bool]) -> str:
-    return (
-        f"Then change {handover.change(facts, advice)}" if advice else "Then record again: those programs distort all other numbers here."
-    )
+    return f"Then set {handover.change(facts, advice)}" if advice else "Then record again: those programs distort all other numbers here."

@@ -62,7 +62,9 @@ def _more_workers(facts: RuleInputs) -> dict[str, int | bool]:
 
 def _fix(facts: RuleInputs, more: dict[str, int | bool]) -> str:
     storage = "Move the data to a faster or local disk, keep it in memory, store fewer bytes, or read large shards (tar, LMDB) in order."
-    workers = f" First try more workers, which help if the disk then delivers more bytes/s: {handover.change(facts, more)}" if more else ""
+    workers = (
+        f" Before that, try more workers, which help if the disk then delivers more bytes/s: {handover.change(facts, more)}" if more else ""
+    )
     return storage + workers
 
 

@@ -15,7 +15,7 @@ LESS = (
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Look for samples that wait for a CPU, or CPUs in use nearly all the time (thresholds: rules/cpus.py)."""
+    """Look for samples that wait for a CPU, or CPUs in use nearly all the time (thresholds: rules/input/cpus.py)."""
     waits = input_wait(facts)
     cost_s = waits.making_s + waits.handover_s + waits.transport_s  # handing over a batch takes a turn of the worker as well
     weight = severity(facts, cost_s)

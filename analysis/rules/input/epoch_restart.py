@@ -62,7 +62,7 @@ def _dearer(facts: RuleInputs) -> str:
         return ""
     more = f"Workers that stay take {seconds(facts.staying_s)} more CPU time for each batch here, because they return memory to the system"
     variables = page_faults.assignments(facts)
-    return f"{more}. Start the program with {variables}, and keep them: " if variables else f"{more}. If they are kept anyway: "
+    return f"{more}. Start the program with {variables}, and keep the workers: " if variables else f"{more}. If they are kept anyway: "
 
 
 def change(facts: RuleInputs) -> Change:

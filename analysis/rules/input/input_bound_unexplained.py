@@ -10,7 +10,7 @@ from feedline.analysis.rules.input.too_short import unsure
 from feedline.analysis.stages import MAKING_STAGES
 
 RULE_ID = "input_bound_unexplained"
-#: Parts of what the step waits for (held.py) -> in words.
+#: Parts of what the step waits for (input_wait.py) -> in words.
 PARTS = {
     "making_s": "making batches",
     "restart_s": "starting later epochs",

@@ -20,7 +20,7 @@ def check(facts: RuleInputs) -> Finding:
     if facts.making is not None:
         message, how_to_check = made_in_step.unsure(facts), made_in_step.HOW_TO_CHECK
     elif facts.loader is not None:
-        message = f"{facts.loader.kind} is iterated in a thread of its own, so the input's share of the {step} step is unknown"
+        message = f"{facts.loader.kind} is iterated in another thread of the program, so the input's share of the {step} step is unknown"
         how_to_check = "Run with a plain DataLoader in its place: the report then shows how long the step waits for it."
     else:
         message = f"no loader was seen, so the input's share of the {step} step is unknown"

@@ -71,7 +71,7 @@ def _evidence(facts: RuleInputs, took: float) -> list[Evidence]:
 
 def _fix(facts: RuleInputs, took: float) -> str:
     if _waits(facts):
-        return "Request the next batch before calling the model on this one, and find out what it waits for: a queue, a file, a lock."
+        return "Request the next batch before calling the model on this one, and see what the function waits for: a queue, a file, a lock."
     fewer = "Make each batch with fewer calls (one indexing operation for all of its samples)"
     device = " Copy batches from pinned memory with non_blocking=True." if facts.step.stages.get("copy") else ""
     if _full(facts, took):

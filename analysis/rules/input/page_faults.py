@@ -46,7 +46,7 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("system_s", "CPU time per sample in the kernel", facts.traffic.system_s or 0.0, "s"),
         ],
         fix=f"Start the program with {assignments(facts)} in its environment, so that malloc keeps freed memory. Check that the machine "
-        "has enough: each process may then keep as many bytes as these variables say, or more.",
+        "has enough memory: each process may then keep as many bytes as these variables say, or more.",
         how_to_check="Run with these variables. If the page faults per sample stay the same, this finding is wrong.",
         cost_s=cost_s,
         environment=environment(facts),

@@ -32,7 +32,7 @@ def check(facts: RuleInputs) -> Finding | None:
         message=f"too short to judge: only {_counted(facts, sure)}{took}; what limits the training is unknown",
         evidence=_evidence(facts, sure),
         fix=f"Train for {count(needed(sure))} steps or more.",
-        how_to_check="Record that many steps. If they are still too few to judge, this finding is wrong.",
+        how_to_check="Record that many steps. If they are still too few, the number in this finding was wrong.",
     )
 
 

@@ -22,8 +22,8 @@ class Advise:
     """Say what a large batch costs a training, and which fix to try first.
 
     Compares runs with the one at the smallest batch, and says whether a loss of accuracy comes from too few updates, stale statistics,
-    worse generalization or instability. Runs with the same batch count as seeds. With --target, the time to a target value is reported
-    for each number of ranks; predicting it for other numbers needs runs with two different numbers of ranks.
+    worse generalization or instability. Runs that have the same batch are treated as seeds. With --target, the time to
+    a target value is reported for each number of ranks; predicting it for other numbers needs runs with two different numbers of ranks.
 
     Examples:
         feedline converge advise runs/batch-32 runs/batch-256
