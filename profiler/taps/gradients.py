@@ -8,7 +8,6 @@ import torch
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import Span, inside, recorder
 from feedline.profiler.taps.patch import Patches, passed_by
-from feedline.profiler.taps.rests import switches
 from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo
 
 NAME, GIVES = "gradients", "zero_grad, unscale_, clip_grad_norm_ and clip_grad_value_"
@@ -19,13 +18,9 @@ FUNCTIONS = (torch.nn.utils.clip_grad_norm_, torch.nn.utils.clip_grad_value_)
 def attach(patches: Patches) -> None:
     """Time them. Classes that have methods of their own are seen when these call torch's."""
     for owner, name in METHODS:
-        original = getattr(owner, name)
-        function = watched(original)
-        patches.set(owner, name, function)
-        switches.add(function, original)
+        patches.set(owner, name, watched(getattr(owner, name)))
     for function in FUNCTIONS:
         patches.enter(function, watched)
-        switches.add(function, vars(function)["__wrapped__"])
 
 
 def watched(original: Any) -> Any:

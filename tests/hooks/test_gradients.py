@@ -60,6 +60,25 @@ def test_the_functions_are_torchs_own_again_after_a_recording(recorded):
     assert (torch.optim.Optimizer.zero_grad, torch.nn.Module.zero_grad, torch.amp.GradScaler.unscale_, clip_grad_norm_.__code__) == before
 
 
+def test_steps_that_are_only_counted_leave_what_other_taps_do_to_clipping_as_it_is(recorded):
+    """The gradient noise scale is measured before clipping, by a tap that enters the same function."""
+    model, codes = torch.nn.Linear(2, 2), []
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+
+    def train():
+        for _ in range(600):
+            model(torch.ones(1, 2)).sum().backward()
+            codes.append(clip_grad_norm_.__code__)
+            clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+
+    report, main = recorded(train)
+
+    assert report.throughput.steps == 600 and len(main.of(Stage.REST))
+    assert all(code is codes[0] for code in codes)
+
+
 def test_gradients_that_a_backward_clears_itself_belong_to_it(recorded):
     """As in recipes that update each parameter as soon as its gradient is there."""
     model, optimizer = model_and_optimizer()
