@@ -1,1 +1,1 @@
-"""How two runs, or several runs of two versions, differ: what changed, by how much, and by more than noise."""
+"""How two runs, or several runs of two versions, differ: what changed, by how much, and whether it is more than noise."""

@@ -38,14 +38,14 @@ class Check:
         parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
         parser.add_argument("--budget", type=Path, required=True, metavar="FILE", help="TOML file with the limits")
         results = parser.add_argument_group("results")
-        results.add_argument("--junit", type=Path, metavar="FILE", help="also write them as JUnit XML")
+        results.add_argument("--junit", type=Path, metavar="FILE", help="also write the results as JUnit XML")
         results.add_argument(
             "--markdown", type=Path, metavar="FILE", help="also write the results as Markdown; appends to $GITHUB_STEP_SUMMARY"
         )
         results.add_argument(
             "--github", action="store_true", help="print annotations for GitHub Actions (default: if GITHUB_ACTIONS is set)"
         )
-        add_output(parser, json="them")
+        add_output(parser, json="the results")
 
     def run(self, args: argparse.Namespace) -> int:
         appends = args.markdown is not None and str(args.markdown) == os.environ.get("GITHUB_STEP_SUMMARY")

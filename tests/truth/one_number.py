@@ -266,7 +266,7 @@ def shown(told: Any) -> str:
 
 #: Sentences about one thing: the first group says which.
 ONE_THING = (
-    rf"[Rr]ank (\d+) is the straggler[^:]*: the other[\w ]* waits? {TIME}",
+    rf"[Rr]ank (\d+) is the straggler[^:]*: the other[\w ]* waits? (?:for it in \d+ of \d+ steps, )?{TIME}",
     rf"[Rr]ank (\d+) is {TIME} late",
     r"Input-(bound): ([\d.]+ %)",
     rf"(late_rank|late_ranks|\w+_bound|\w+_communication|\w+_workers) costs (?:up to|about) {TIME}",

@@ -66,7 +66,7 @@ def with_step(**changes: Any) -> Callable[[Report], Report]:
     return changed
 
 
-STRAGGLER = "Rank 1 is the straggler (slow decode): the other 3 ranks wait {} for it in 9 of 9 steps."
+STRAGGLER = "Rank 1 is the straggler (slow decode): the other 3 ranks wait for it in 9 of 9 steps, {} on average."
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def check(facts: RankFacts) -> Finding | None:
         return None
     told = answer(facts.comm, "rank_on_time", late.rank)
     others = "the other rank waits" if facts.ranks == 2 else f"the other {facts.ranks - 1} ranks wait"
-    message = f"rank {late.rank} is the straggler{_why(late)}: {others} {seconds(late.waited_s)} for it in {_often(late)}"
+    message = f"rank {late.rank} is the straggler{_why(late)}: {others} {_waits(late)}"
     host = "; all ranks on its host are late, and no others" if late.whole_host else ""
     return _finding(
         facts,
@@ -118,8 +118,12 @@ def _changes(late: LateRank) -> bool:
     return not late.persistent and late.late_steps >= FEWEST_STEPS
 
 
-def _often(late: LateRank) -> str:
-    return "the only step" if late.all_steps == 1 else f"{late.steps} of {late.all_steps} steps"
+def _waits(late: LateRank) -> str:
+    """How long the others wait, the mean over the steps in which this rank is late."""
+    waited = seconds(late.waited_s)
+    if late.all_steps == 1:
+        return f"{waited} for it in the only step"
+    return f"for it in {late.steps} of {late.all_steps} steps, {waited}{' on average' if late.steps > 1 else ''}"
 
 
 def _sure(late: LateRank) -> str:

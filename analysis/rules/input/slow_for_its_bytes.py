@@ -17,18 +17,18 @@ def check(facts: RuleInputs) -> Finding | None:
     found = slowest(facts)
     if found is None:
         return None
-    work, rule_id = found
+    work, cause = found
     weight = severity(facts, work.lost_s)
     if weight is Severity.INFO:
         return None
     return Finding(
         RULE_ID,
         weight,
-        message=f"{work.name} takes {seconds(work.cost.wall_s)} per {work.per} {work.task}: {rule_id.message}",
-        evidence=_evidence(work, rule_id),
-        fix=rule_id.fix,
-        how_to_check=rule_id.how_to_check,
-        cost_s=work.lost_s + rule_id.also_s,
+        message=f"{work.name} takes {seconds(work.cost.wall_s)} per {work.per} {work.task}: {cause.message}",
+        evidence=_evidence(work, cause),
+        fix=cause.fix,
+        how_to_check=cause.how_to_check,
+        cost_s=work.lost_s + cause.also_s,
     )
 
 
@@ -40,7 +40,7 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 def slowest(facts: RuleInputs) -> tuple[Work, Why] | None:
     """Of the stages that are far off, the one that costs most, and why; None where there is none."""
-    found = [(work, rule_id) for work in works(facts) if (rule_id := why(facts, work)) is not None]
+    found = [(work, cause) for work in works(facts) if (cause := why(facts, work)) is not None]
     return max(found, key=lambda both: both[0].lost_s) if found else None
 
 
@@ -61,7 +61,7 @@ def at_own_locks(facts: RuleInputs) -> bool:
     return at_helpers(facts) or decoder_threads(facts)
 
 
-def _evidence(work: Work, rule_id: Why) -> list[Evidence]:
+def _evidence(work: Work, cause: Why) -> list[Evidence]:
     cost = work.cost
     found = [
         ("cpu_s", "of that on a CPU", cost.cpu_s, "s"),
@@ -70,4 +70,4 @@ def _evidence(work: Work, rule_id: Why) -> list[Evidence]:
         ("bytes", f"bytes per {work.per}", cost.bytes, "B"),
         ("expected_s", "expected at most", work.should_s, "s"),
     ]
-    return [Evidence("wall_s", f"{work.name} per {work.per}", cost.wall_s, "s", work.stage), *measured(found), *rule_id.evidence]
+    return [Evidence("wall_s", f"{work.name} per {work.per}", cost.wall_s, "s", work.stage), *measured(found), *cause.evidence]

@@ -36,7 +36,7 @@ def selftest() -> str | None:
 LIBRARY = Library(
     "torchvision.transforms",
     "torchvision.transforms",
-    "transforms by class; callables of your own inside a Compose count as its own time",
+    "transforms by class; callables of your own inside a Compose count as the Compose's own time",
     install,
     selftest,
 )
